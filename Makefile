@@ -1,0 +1,50 @@
+# make lab    a notebook with sliders       (PORT=8888, GPU=1 for the CUDA build of JAX)
+# make test   everything that CI checks
+# Both make .venv first; PYTHON=python3.12 picks another Python.
+
+PYTHON ?= python3
+PORT ?= 8888
+VENV := .venv
+BIN := $(VENV)/bin
+JUPYTER_DATA := $(VENV)/share/jupyter
+# JupyterLab refuses root (as in a container) unless told; here it listens on loopback, with a token.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
+
+.PHONY: help lab test check notebooks clean
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+lab: $(VENV)/.installed-notebook $(if $(GPU),$(VENV)/.installed-gpu)
+	$(BIN)/jupyter lab --ip=127.0.0.1 --port=$(PORT) $(AS_ROOT) --LanguageServerManager.autodetect=False \
+		--LabApp.default_url=/lab/tree/notebooks/00-explorer.ipynb
+
+test: $(VENV)/.installed-test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest $(NBVAL) notebooks
+
+# Run the notebooks afresh and keep their outputs and counts, but no widget state.
+notebooks: $(VENV)/.installed-test
+	JAX_PLATFORMS=cpu $(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
+	$(BIN)/nbstripout --keep-output --keep-count --extra-keys "metadata.widgets" notebooks/*.ipynb
+	$(BIN)/ruff format notebooks
+
+$(VENV)/.python:
+	@command -v $(PYTHON) >/dev/null || { echo "batchsim needs Python 3.11 or newer: there is no $(PYTHON). Install it, or name another: make lab PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v < (3, 11) and sys.exit("batchsim needs Python 3.11 or newer, got %d.%d. Name another: make lab PYTHON=python3.12" % v[:2])'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "batchsim needs the Python modules venv and ensurepip (on Debian and Ubuntu: apt install python3-venv)."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# The package is installed in place, with an extra; again only when pyproject.toml changes.
+$(VENV)/.installed-%: $(VENV)/.python pyproject.toml
+	@echo "Installing batchsim with its $* extra into $(VENV): some minutes the first time."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]' || { echo "Installing failed: is the package registry (PyPI or your mirror) reachable? The first line above says what was missing."; exit 1; }
+	@mkdir -p $(JUPYTER_DATA)/lab/settings && cp notebooks/.lab-settings.json $(JUPYTER_DATA)/lab/settings/overrides.json
+	@touch $@
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,77 @@
+"""batchsim: a laboratory for request batching in model serving."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from batchsim.batcher import InferenceBatcher, batch_inference
+from batchsim.engines.plan import Status
+from batchsim.result import Batches, Result, Trigger
+from batchsim.scenario import (
+    Affine,
+    AtLeast,
+    ClosedLoop,
+    Constant,
+    Diurnal,
+    Gamma,
+    Noise,
+    OnOff,
+    Poisson,
+    Scenario,
+    SizeOrWait,
+    Table,
+    Trace,
+)
+from batchsim.simulate import simulate
+
+if TYPE_CHECKING:
+    from batchsim import device, lessons
+    from batchsim.view.explorer import explore
+    from batchsim.view.plots import plot
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Affine",
+    "AtLeast",
+    "Batches",
+    "ClosedLoop",
+    "Constant",
+    "Diurnal",
+    "Gamma",
+    "InferenceBatcher",
+    "Noise",
+    "OnOff",
+    "Poisson",
+    "Result",
+    "Scenario",
+    "SizeOrWait",
+    "Status",
+    "Table",
+    "Trace",
+    "Trigger",
+    "batch_inference",
+    "device",
+    "explore",
+    "lessons",
+    "plot",
+    "simulate",
+]
+
+# These load JAX, matplotlib or ipywidgets, so they load on first use.
+_ON_FIRST_USE = {
+    "device": "batchsim.device",
+    "explore": "batchsim.view.explorer",
+    "lessons": "batchsim.lessons",
+    "plot": "batchsim.view.plots",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module 'batchsim' has no attribute {name!r}")
+    module = import_module(_ON_FIRST_USE[name])
+    return module if module.__name__ == f"batchsim.{name}" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

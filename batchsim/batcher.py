@@ -1,0 +1,136 @@
+"""The textbook batcher: collect requests for a short while, then compute them together."""
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from batchsim import _check
+
+
+class InferenceBatcher:
+    """Collect requests until a batch is full or the oldest has waited long enough.
+
+    `model_fn` takes a stacked batch, an array of shape (batch, *item_shape), and returns
+    one output per input. `max_wait_ms` may be `math.inf`: then only a full batch is ready.
+    `clock` returns the time in seconds; a simulation passes its own. Requests may be added
+    from one thread while another processes batches.
+
+    >>> batcher = InferenceBatcher(lambda batch: batch * 10, max_batch_size=2)
+    >>> batcher.add_request([1.0, 2.0], "ann")
+    >>> batcher.should_process()
+    False
+    >>> batcher.add_request([3.0, 4.0], "bob")
+    >>> batcher.should_process()
+    True
+    >>> for answer in batcher.process_batch():
+    ...     print(answer["id"], answer["output"])
+    ann [10. 20.]
+    bob [30. 40.]
+    """
+
+    def __init__(
+        self,
+        model_fn: Callable[[Any], Any],
+        max_batch_size: int = 32,
+        max_wait_ms: float = 50.0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not callable(model_fn):
+            raise TypeError(f"model_fn must be callable, got {model_fn!r}")
+        if not callable(clock):
+            raise TypeError(f"clock must be callable, got {clock!r}")
+        self.model_fn = model_fn
+        self.max_batch_size = _check.whole("max_batch_size", max_batch_size)
+        self.max_wait_ms = _check.real("max_wait_ms", max_wait_ms, at_least=0, finite=False)
+        self.clock = clock
+        self.queue: deque[dict[str, Any]] = deque()
+        self._item_shape: tuple[int, ...] | None = None
+        self._lock = threading.Lock()
+
+    def add_request(self, input_data: Any, request_id: Any) -> None:
+        """Put one item at the end of the queue, stamped with the clock's time.
+
+        `input_data` is an array of one item, of any shape, but all alike: another shape than
+        the first item's raises ValueError. Ids may repeat.
+        """
+        item = np.asarray(input_data)
+        with self._lock:  # stamped and appended in one go, so that the queue is in time order
+            if self._item_shape is None:
+                self._item_shape = item.shape
+            elif item.shape != self._item_shape:
+                raise ValueError(
+                    f"input_data must have the shape of the first item, {self._item_shape}, got {item.shape}"
+                )
+            self.queue.append({"id": request_id, "input": item, "timestamp": self.clock()})
+
+    def next_deadline(self) -> float | None:
+        """Return the clock time at which waiting alone makes a batch ready; None for never."""
+        try:
+            oldest = self.queue[0]
+        except IndexError:
+            return None
+        return None if math.isinf(self.max_wait_ms) else oldest["timestamp"] + self.max_wait_ms / 1000
+
+    def should_process(self) -> bool:
+        """Return whether a batch is full, or the oldest request has waited `max_wait_ms`."""
+        if len(self.queue) >= self.max_batch_size:
+            return True
+        deadline = self.next_deadline()
+        # Compared as times: (now - then) * 1000 >= wait can be false at the very deadline.
+        return deadline is not None and self.clock() >= deadline
+
+    def take_batch(self) -> list[dict[str, Any]]:
+        """Remove and return the oldest requests, at most `max_batch_size`, oldest first."""
+        with self._lock:
+            size = min(len(self.queue), self.max_batch_size)
+            return [self.queue.popleft() for _ in range(size)]
+
+    def process_batch(self) -> list[dict[str, Any]]:
+        """Run the model once on the oldest requests and return `{"id":, "output":}` for each.
+
+        At most `max_batch_size`, oldest first; [] if none wait. When `model_fn` raises, or
+        returns another number of outputs (ValueError), the batch goes back to the head of the
+        queue in its order and the error is raised: call again to retry, or `take_batch()` to
+        drop the requests that cannot be computed.
+        """
+        batch = self.take_batch()
+        if not batch:
+            return []
+        try:
+            outputs = _one_output_each(self.model_fn(np.stack([r["input"] for r in batch])), len(batch))
+        except BaseException:
+            with self._lock:
+                self.queue.extendleft(reversed(batch))
+            raise
+        return [{"id": r["id"], "output": output} for r, output in zip(batch, outputs, strict=True)]
+
+
+def _one_output_each(outputs: Any, size: int) -> Sequence[Any]:
+    """Return the outputs as a sequence of `size`, or raise; a device array is fetched once."""
+    rows = outputs if isinstance(outputs, (list, tuple)) else np.asarray(outputs)
+    got = len(rows) if np.ndim(rows) or isinstance(rows, (list, tuple)) else repr(outputs)
+    if got != size:
+        raise ValueError(f"model_fn must return one output per input, {size}, got {got}")
+    return rows  # type: ignore[return-value]
+
+
+def batch_inference(model_fn: Callable[[Any], Any], inputs: Sequence[Any], batch_size: int = 32) -> list[Any]:
+    """Run `model_fn` over `inputs` in batches and return one output per input, in order.
+
+    >>> batch_inference(lambda batch: batch.sum(axis=1), [[1, 2], [3, 4], [5, 6]], batch_size=2)
+    [np.int64(3), np.int64(7), np.int64(11)]
+    """
+    batch_size = _check.whole("batch_size", batch_size)
+    batcher = InferenceBatcher(model_fn, batch_size, math.inf)
+    for index, item in enumerate(inputs):
+        batcher.add_request(item, index)
+    outputs: list[Any] = []
+    while batcher.queue:
+        outputs += [answer["output"] for answer in batcher.process_batch()]
+    return outputs

@@ -1,0 +1,296 @@
+"""Three small models to batch: real JAX, compiled by `jax.jit`, on a GPU when JAX finds one."""
+
+import itertools
+import math
+import os
+import platform
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batchsim import _check
+
+CLASSES = 10
+PIXELS = 784  # of a 28 x 28 picture, in a row
+IMAGE = (32, 32, 3)
+SMALLEST = 4  # pixels: the side down to which convolutions halve the picture
+TOKENS = 256  # of the vocabulary: bytes
+LENGTH = 16  # of a sequence, in tokens
+HEAD_WIDTH = 32
+
+Forward = Callable[[Any, jax.Array], jax.Array]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    """A compiled model: call it on a stacked batch, get one output an item. Made by `load_model`.
+
+    A batch is a NumPy array of shape (batch, *item_shape); the output is a JAX array of shape
+    (batch, outputs), which may still be computing: `jax.block_until_ready` waits for it. The
+    first batch of every size compiles. With `pad_to`, a batch is filled up with zeros to the
+    next of these sizes, so that only those are ever compiled, and the output is cut back. An
+    item's output does not depend on the rest of its batch, up to rounding.
+
+    A wrong shape, an empty batch, one larger than the largest of `pad_to` and a token outside
+    the vocabulary raise ValueError; a dtype that does not convert to `dtype` raises TypeError.
+    """
+
+    name: str
+    item_shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    parameters: int
+    device: str
+    pad_to: tuple[int, ...] | None
+    weights: Any
+    tokens: int | None = None  # the size of the vocabulary, where items are tokens
+    _forward: Any = field(kw_only=True)
+
+    def __call__(self, batch: Any) -> jax.Array:
+        """Compute one output per item of `batch`, shape (batch, *item_shape)."""
+        items = np.asarray(batch)
+        self._check(items)
+        size, padded = len(items), self.padded_size(len(items))
+        # A copy even without padding: on a CPU, JAX may still be reading the batch after it returns.
+        filled = np.zeros((padded, *self.item_shape), self.dtype)
+        filled[:size] = items
+        outputs: jax.Array = self._forward(self.weights, filled)
+        if size == padded:
+            return outputs
+        # Cut back on the host: a slice on the device would compile for every size, after all.
+        return jax.device_put(np.asarray(outputs)[:size], outputs.device)
+
+    def _check(self, batch: np.ndarray) -> None:
+        if batch.shape[1:] != self.item_shape:
+            shape = ", ".join(["batch", *map(str, self.item_shape)])
+            raise ValueError(f"a batch of {self.name} must have shape ({shape}), got {batch.shape}")
+        if len(batch) == 0:
+            raise ValueError(f"a batch must hold at least 1 item, got shape {batch.shape}")
+        if not np.can_cast(batch.dtype, self.dtype, "same_kind"):
+            raise TypeError(f"a batch of {self.name} must convert to {self.dtype}, got {batch.dtype}")
+        if self.tokens is not None:
+            # JAX would clamp a token that is out of range, and answer another question.
+            wrong = batch[(batch < 0) | (batch >= self.tokens)]
+            if wrong.size:
+                raise ValueError(f"a token must be between 0 and {self.tokens - 1}, got {wrong[0]}")
+
+    def padded_size(self, batch_size: int) -> int:
+        """Return the size at which a batch of `batch_size` is computed.
+
+        >>> load_model("mlp", width=8, pad_to=[1, 4, 8]).padded_size(5)
+        8
+        """
+        size = _check.whole("batch_size", batch_size)
+        if self.pad_to is None:
+            return size
+        if size > self.pad_to[-1]:
+            raise ValueError(f"a batch must be at most the largest of pad_to, {self.pad_to[-1]}, got {size}")
+        return next(padded for padded in self.pad_to if padded >= size)
+
+    def inputs(self, count: int, seed: int = 0) -> np.ndarray:
+        """Return `count` random items, shape (count, *item_shape): normal numbers, or token ids."""
+        generator = np.random.default_rng(_check.whole("seed", seed, at_least=0))
+        shape = (_check.whole("count", count), *self.item_shape)
+        if self.tokens is not None:
+            return generator.integers(0, self.tokens, shape, dtype=self.dtype)
+        return generator.standard_normal(shape, dtype=self.dtype)
+
+    def forget_compiled(self) -> None:
+        """Drop what was compiled: the next batch of every size compiles again."""
+        self._forward.clear_cache()
+
+    def __repr__(self) -> str:
+        padded = "" if self.pad_to is None else f", pad_to={list(self.pad_to)}"
+        return (
+            f"Model({self.name}: {self.parameters:,} parameters, items {self.item_shape} of {self.dtype}, "
+            f"on {self.device}{padded})"
+        )
+
+
+def load_model(
+    name: str,
+    *,
+    width: int | None = None,
+    layers: int | None = None,
+    pad_to: Iterable[int] | None = None,
+    seed: int = 0,
+) -> Model:
+    """Build a model with random weights, drawn from `seed`, on JAX's default device.
+
+    "mlp" classifies pictures of 784 pixels by `layers` dense layers (3) of `width` (2048): few
+    operations on many weights, which a whole batch reads once. "convnet" classifies pictures
+    of shape (32, 32, 3) by `layers` convolutions (4), the first with `width` channels (64),
+    twice as many each time the picture is halved again, down to 4 x 4: many operations on few
+    weights. "transformer" predicts the byte that follows 16 others, by `layers` blocks (4) of
+    `width` (256, a multiple of 32). `pad_to`, increasing sizes, pads batches: see `Model`.
+
+    >>> model = load_model("mlp", width=64, pad_to=[1, 2, 4])
+    >>> model.item_shape, model.parameters
+    ((784,), 59210)
+    >>> model(model.inputs(3)).shape
+    (3, 10)
+    """
+    if not isinstance(name, str) or name not in _KINDS:
+        raise ValueError(f"there is no model {name!r}" + _check.nearest(str(name), _KINDS))
+    kind = _KINDS[name]
+    generator = np.random.default_rng(_check.whole("seed", seed, at_least=0))
+    width = _check.whole("width", kind.width if width is None else width)
+    layers = _check.whole("layers", kind.layers if layers is None else layers)
+    sizes = None if pad_to is None else different_sizes("pad_to", pad_to)
+    if sizes is not None and list(sizes) != sorted(sizes):
+        raise ValueError(f"pad_to must increase, got {list(sizes)}")
+    weights = kind.draw(generator, width, layers)
+    # Put on a device by name, they keep the model there, whatever the default is later.
+    device = next(iter(jnp.zeros(()).devices()))
+    return Model(
+        name=name,
+        item_shape=kind.item_shape,
+        dtype=np.dtype(np.float32 if kind.tokens is None else np.int32),
+        parameters=sum(leaf.size for leaf in jax.tree_util.tree_leaves(weights)),
+        device=describe(device),
+        pad_to=sizes,
+        weights=jax.device_put(weights, device),
+        tokens=kind.tokens,
+        # A function of its own: models that share one would share what jit has compiled for it.
+        _forward=jax.jit(lambda weights, batch: kind.forward(weights, batch)),
+    )
+
+
+def different_sizes(name: str, sizes: Any) -> tuple[int, ...]:
+    """Return `sizes` as different whole numbers, at least one of them, or raise."""
+    try:
+        given = tuple(sizes)
+    except TypeError:
+        raise TypeError(f"{name} must be a list of batch sizes, got {sizes!r}") from None
+    if not given:
+        raise ValueError(f"{name} must not be empty, got []")
+    checked = tuple(_check.whole(f"a size in {name}", size) for size in given)
+    if len(set(checked)) < len(checked):
+        raise ValueError(f"{name} must differ, got {list(checked)}")
+    return checked
+
+
+def describe(device: jax.Device | None) -> str:
+    """Return a device in words; None is the machine itself, without JAX."""
+    if device is None or device.platform == "cpu":
+        return f"CPU, {os.cpu_count()} cores ({platform.machine()})"
+    return str(device.device_kind)
+
+
+# The models. Weights are nested containers of arrays; `forward` maps them and a batch to outputs.
+
+
+def _dense(generator: np.random.Generator, inputs: int, outputs: int, gain: float = 1.0) -> np.ndarray:
+    """Draw a matrix that keeps the scale of what it multiplies (He et al., 2015, with gain 2 for ReLU)."""
+    matrix = generator.standard_normal((inputs, outputs), dtype=np.float32)
+    return matrix * np.float32(math.sqrt(gain / inputs))
+
+
+def _bias(generator: np.random.Generator, outputs: int) -> np.ndarray:
+    return generator.standard_normal(outputs, dtype=np.float32) * np.float32(0.1)
+
+
+def _mlp_weights(generator: np.random.Generator, width: int, layers: int) -> Any:
+    widths = [PIXELS] + [width] * layers
+    hidden = [
+        (_dense(generator, inputs, outputs, gain=2), _bias(generator, outputs))
+        for inputs, outputs in itertools.pairwise(widths)
+    ]
+    return [*hidden, (_dense(generator, width, CLASSES), _bias(generator, CLASSES))]
+
+
+def _mlp(weights: Any, batch: jax.Array) -> jax.Array:
+    *hidden, (last, last_bias) = weights
+    for matrix, bias in hidden:
+        batch = jax.nn.relu(batch @ matrix + bias)
+    return batch @ last + last_bias
+
+
+def _convnet_weights(generator: np.random.Generator, width: int, layers: int) -> Any:
+    doublings = int(math.log2(IMAGE[0] // SMALLEST)) - 1
+    channels = [IMAGE[-1]] + [width * 2 ** min(layer, doublings) for layer in range(layers)]
+    convolutions = [
+        (
+            _dense(generator, 9 * inputs, outputs, gain=2).reshape(3, 3, inputs, outputs),
+            _bias(generator, outputs),
+        )
+        for inputs, outputs in itertools.pairwise(channels)
+    ]
+    return [*convolutions, (_dense(generator, channels[-1], CLASSES), _bias(generator, CLASSES))]
+
+
+def _convnet(weights: Any, batch: jax.Array) -> jax.Array:
+    *convolutions, (last, last_bias) = weights
+    for kernel, bias in convolutions:
+        stride = 2 if batch.shape[1] > SMALLEST else 1
+        batch = jax.lax.conv_general_dilated(
+            batch, kernel, (stride, stride), padding="SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        batch = jax.nn.relu(batch + bias)
+    return batch.mean(axis=(1, 2)) @ last + last_bias
+
+
+def _transformer_weights(generator: np.random.Generator, width: int, layers: int) -> Any:
+    if width % HEAD_WIDTH:
+        raise ValueError(f"width of a transformer must be a multiple of {HEAD_WIDTH}, got {width}")
+    blocks = [
+        {
+            "scale": np.ones((2, width), np.float32),
+            "query_key_value": _dense(generator, width, 3 * width),
+            "mix": _dense(generator, width, width),
+            "up": _dense(generator, width, 4 * width, gain=2),
+            "down": _dense(generator, 4 * width, width),
+        }
+        for _ in range(layers)
+    ]
+    return {
+        "token": _dense(generator, width, TOKENS).T,
+        "position": _dense(generator, width, LENGTH).T,
+        "blocks": blocks,
+        "scale": np.ones(width, np.float32),
+    }
+
+
+def _transformer(weights: Any, batch: jax.Array) -> jax.Array:
+    """Return the logits of the next token, shape (batch, TOKENS): causal, normalised before each part."""
+    state = weights["token"][batch] + weights["position"]
+    for block in weights["blocks"]:
+        state = state + _attention(_normalised(state, block["scale"][0]), block)
+        hidden = jax.nn.gelu(_normalised(state, block["scale"][1]) @ block["up"])
+        state = state + hidden @ block["down"]
+    return _normalised(state[:, -1], weights["scale"]) @ weights["token"].T
+
+
+def _attention(state: jax.Array, block: Any) -> jax.Array:
+    size, length, width = state.shape
+    heads = (state @ block["query_key_value"]).reshape(size, length, 3, width // HEAD_WIDTH, HEAD_WIDTH)
+    query, key, value = heads[:, :, 0], heads[:, :, 1], heads[:, :, 2]
+    scores = jnp.einsum("bqhw,bkhw->bhqk", query, key) / math.sqrt(HEAD_WIDTH)
+    past = jnp.tril(jnp.ones((length, length), bool))
+    share = jax.nn.softmax(jnp.where(past, scores, -jnp.inf))
+    return jnp.einsum("bhqk,bkhw->bqhw", share, value).reshape(size, length, width) @ block["mix"]
+
+
+def _normalised(state: jax.Array, scale: jax.Array) -> jax.Array:
+    return state * jax.lax.rsqrt(jnp.mean(state**2, axis=-1, keepdims=True) + 1e-6) * scale
+
+
+@dataclass(frozen=True)
+class _Kind:
+    draw: Callable[[np.random.Generator, int, int], Any]
+    forward: Forward
+    item_shape: tuple[int, ...]
+    width: int
+    layers: int
+    tokens: int | None = None
+
+
+# Sizes at which one item takes about a millisecond on a laptop, and company visibly pays.
+_KINDS = {
+    "convnet": _Kind(_convnet_weights, _convnet, IMAGE, width=64, layers=4),
+    "mlp": _Kind(_mlp_weights, _mlp, (PIXELS,), width=2048, layers=3),
+    "transformer": _Kind(_transformer_weights, _transformer, (LENGTH,), width=256, layers=4, tokens=TOKENS),
+}

@@ -1,0 +1,1 @@
+"""How it is answered: the engines. Each takes a Plan and returns a Log."""

@@ -1,0 +1,268 @@
+"""The reference engine: SimPy processes that drive arrivals into the very InferenceBatcher.
+
+A source (or clients) sends requests, a collector puts them into batches, servers compute them.
+Whatever is due at one instant is gathered first; then the collector takes the instant's four
+steps, in `Collector.act`.
+"""
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, cast
+
+import numpy as np
+import simpy
+
+from batchsim.batcher import InferenceBatcher
+from batchsim.engines.plan import Log, Plan, Status
+
+Story = Generator[simpy.Event, Any, None]
+
+
+class At(float):
+    """A delay that ends at an absolute time, exactly: now + At(time) is time.
+
+    SimPy adds delays to its clock, and now + (time - now) need not be the float `time`.
+    """
+
+    def __radd__(self, now: float) -> float:
+        return float(self)
+
+
+class Collector:
+    """The queue and all that acts on it: one run of a plan."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        model_fn: Callable[[Any], Any] | None = None,
+        inputs: Sequence[Any] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.rule = plan.scenario.rule
+        self.env = simpy.Environment(0.0)
+        self.batcher = InferenceBatcher(
+            model_fn or np.asarray,
+            self.rule.max_batch_size,
+            self.rule.max_wait_ms,
+            clock=lambda: self.env.now,
+        )
+        self.inputs = inputs
+        self.outputs: list[Any] | None = None if inputs is None else [None] * plan.requests
+        # What is due at this instant, gathered by the processes and emptied by the collector.
+        self.arriving: list[int] = []
+        self.ending: list[int] = []
+        self.sending: list[int] = []
+        self.called = self.env.event()
+        self.alarm_s = -math.inf
+        # The state of the run.
+        self.ended = False  # whether the last request has come
+        self.idle = list(range(plan.scenario.servers))
+        self.handed = [self.env.event() for _ in self.idle]
+        self.in_service: list[list[int]] = [[] for _ in self.idle]
+        # The log, a row a request and a row a batch.
+        self.arrival_s: list[float] = []
+        self.client: list[int] = []
+        self.batch_index: list[int] = []
+        self.status: list[int] = []
+        self.batches: list[tuple[float, float, int, int]] = []
+
+    # The processes: who sends, who computes, who collects.
+
+    def source(self, arrival_s: Sequence[float]) -> Story:
+        """Send the requests of an open loop, each at its time."""
+        for request, time_s in enumerate(arrival_s):
+            if time_s > self.env.now:
+                yield self.env.timeout(At(time_s))
+            self.arriving.append(request)
+            self.call()
+        self.ended = True
+
+    def clients(self, count: int) -> None:
+        """Let the clients of a closed loop send their first requests, all at time 0."""
+        self.answered = [self.env.event() for _ in range(count)]
+        for client in range(count):
+            self.env.process(self.one_client(client))
+
+    def one_client(self, client: int) -> Story:
+        """Send, wait for the answer, think, and send again."""
+        assert self.plan.think_s is not None
+        while not self.ended:
+            self.sending.append(client)
+            self.call()
+            request = yield self.answered[client]
+            self.answered[client] = self.env.event()
+            due_s = self.env.now + self.plan.think_s[request]
+            if due_s > self.env.now:
+                yield self.env.timeout(At(due_s))
+
+    def server(self, number: int) -> Story:
+        """Compute one batch after another."""
+        while True:
+            finish_s = yield self.handed[number]
+            self.handed[number] = self.env.event()
+            yield self.env.timeout(At(finish_s))
+            self.ending.append(number)
+            self.call()
+
+    def collect(self) -> Story:
+        """Whenever called, gather all that is due at this instant, then act."""
+        while True:
+            yield self.called
+            yield from self.gather()
+            self.called = self.env.event()
+            yield from self.act()
+            self.set_alarm()
+
+    def call(self) -> None:
+        """Tell the collector that something is due now."""
+        if not self.called.triggered:
+            self.called.succeed()
+
+    def gather(self) -> Story:
+        """Let every other process that is due at this instant go first."""
+        while self.env.peek() <= self.env.now:
+            yield self.env.timeout(0)
+
+    # The four steps of an instant.
+
+    def act(self) -> Story:
+        arriving, self.arriving = self.arriving, []
+        for _ in arriving:
+            self.enter(client=-1)
+
+        ending, self.ending = self.ending, []
+        done = [request for server in ending for request in self.release(server)]
+        self.look()
+
+        done += self.expire()
+
+        if self.plan.think_s is not None:
+            self.answer(done)
+            yield from self.gather()  # those who do not think send again at this instant
+            sending, self.sending = self.sending, []
+            for client in sorted(sending):
+                if not self.ended:
+                    self.send(client)
+
+    def enter(self, client: int) -> bool:
+        """Let one request into the queue, unless that is at its limit; return whether it is in."""
+        request = len(self.arrival_s)
+        self.arrival_s.append(self.env.now)
+        self.client.append(client)
+        self.batch_index.append(-1)
+        limit = self.plan.scenario.queue_limit
+        if limit is not None and len(self.batcher.queue) >= limit:
+            self.status.append(Status.REJECTED)
+            return False
+        self.status.append(Status.SERVED)
+        self.batcher.add_request(None if self.inputs is None else self.inputs[request], request)
+        return True
+
+    def release(self, server: int) -> list[int]:
+        """Let a server whose batch ends be idle; return the requests that it computed."""
+        self.idle.append(server)
+        self.idle.sort()
+        return self.in_service[server]
+
+    def look(self) -> None:
+        """While a server is idle and a batch is ready, the lowest-numbered one takes it."""
+        while self.idle and self.batcher.queue and self.ready():
+            self.start(self.idle.pop(0))
+
+    def ready(self) -> bool:
+        if len(self.batcher.queue) >= self.rule.enough or self.batcher.should_process():
+            return True
+        # Nobody comes any more, and no timer would ever release the remainder.
+        return self.ended and math.isinf(self.rule.max_wait_ms)
+
+    def start(self, server: int) -> None:
+        """Hand the next batch to an idle server."""
+        if self.outputs is None:
+            requests = [request["id"] for request in self.batcher.take_batch()]
+        else:
+            answers = self.batcher.process_batch()
+            requests = [answer["id"] for answer in answers]
+            for answer in answers:
+                self.outputs[answer["id"]] = answer["output"]
+        batch = len(self.batches)
+        for request in requests:
+            self.batch_index[request] = batch
+        seconds = float(self.plan.service_s[len(requests)])
+        if self.plan.noise is not None:
+            seconds *= float(self.plan.noise[batch])
+        if self.plan.slowdown is not None:
+            seconds *= float(self.plan.slowdown[self.plan.scenario.servers - len(self.idle)])
+        finish_s = self.env.now + seconds
+        self.batches.append((self.env.now, finish_s, len(requests), server))
+        self.in_service[server] = requests
+        self.handed[server].succeed(finish_s)
+
+    def expire(self) -> list[int]:
+        """Let the requests that have waited too long leave; return them."""
+        queue, gone = self.batcher.queue, []
+        while queue and self.env.now >= queue[0]["timestamp"] + self.plan.timeout_s:
+            request = queue.popleft()["id"]
+            self.status[request] = Status.TIMED_OUT
+            gone.append(request)
+        return gone
+
+    def answer(self, requests: list[int]) -> None:
+        """Tell the clients of these requests that they are done with."""
+        for request in requests:
+            self.answered[self.client[request]].succeed(request)
+
+    def send(self, client: int) -> None:
+        """Let one client's request in, and look whether a server takes it."""
+        request = len(self.arrival_s)
+        self.ended = request + 1 == self.plan.requests
+        if not self.enter(client):
+            self.answer([request])
+        self.look()
+
+    def set_alarm(self) -> None:
+        """Make sure that an instant comes when waiting alone would change something.
+
+        An alarm that is no longer needed does no harm: it only makes the collector look.
+        """
+        if not self.batcher.queue:
+            return
+        deadline_s = self.batcher.next_deadline() if self.idle else None
+        expiry_s = self.batcher.queue[0]["timestamp"] + self.plan.timeout_s
+        alarm_s = expiry_s if deadline_s is None else min(deadline_s, expiry_s)
+        # Due at this very instant: a client's send with a timeout of zero leaves before time goes on.
+        if alarm_s < math.inf and (alarm_s != self.alarm_s or alarm_s <= self.env.now):
+            self.alarm_s = alarm_s
+            self.env.timeout(At(alarm_s)).callbacks.append(lambda _: self.call())
+
+    def run(self) -> Log:
+        """Run until nothing is left to happen."""
+        collecting = self.env.process(self.collect())
+        for number in range(self.plan.scenario.servers):
+            self.env.process(self.server(number))
+        if self.plan.arrival_s is None:
+            self.clients(self.plan.scenario.workload.clients)  # type: ignore[union-attr]
+        else:
+            self.env.process(self.source(self.plan.arrival_s.tolist()))
+        try:
+            self.env.run()
+        except BaseException:
+            if not collecting.triggered:
+                raise
+        if collecting.triggered:  # it never ends, so it has failed: a model's own error, not SimPy's copy
+            raise cast(BaseException, collecting.value)
+        start_s, finish_s, size, server = zip(*self.batches, strict=True) if self.batches else ((),) * 4
+        return Log(
+            arrival_s=np.array(self.arrival_s, dtype=float),
+            batch_index=np.array(self.batch_index, dtype=np.int64),
+            status=np.array(self.status, dtype=np.uint8),
+            batch_start_s=np.array(start_s, dtype=float),
+            batch_finish_s=np.array(finish_s, dtype=float),
+            batch_size=np.array(size, dtype=np.int64),
+            batch_server=np.array(server, dtype=np.int64),
+            outputs=self.outputs,
+        )
+
+
+def run(plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None) -> Log:
+    """Run a plan, with `model_fn` on `inputs` if given, and return what happened."""
+    return Collector(plan, model_fn, inputs).run()

@@ -1,0 +1,358 @@
+"""What comes back: a run's columns, where each request's time went, and the summary numbers."""
+
+import math
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from batchsim import _check
+from batchsim.engines.plan import Log, Status
+from batchsim.scenario import AtLeast, ClosedLoop, Scenario
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Trigger(IntEnum):
+    """Why a batch left."""
+
+    FULL = 0  # it holds max_batch_size requests
+    TIMEOUT = 1  # its oldest request had waited max_wait_ms
+    BACKLOG = 2  # it was due earlier, but every server was computing
+    DRAIN = 3  # only the end of the run released it
+    ENOUGH = 4  # AtLeast: the min_batch_size-th request came to an idle server
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Columns with a row a batch, numbered by start."""
+
+    start_s: np.ndarray
+    finish_s: np.ndarray
+    batch_size: np.ndarray
+    server: np.ndarray
+    trigger: np.ndarray
+
+    def __len__(self) -> int:
+        return self.start_s.size
+
+    def __repr__(self) -> str:
+        return f"Batches({len(self):,} batches)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """One run: columns with a row a request in arrival order, and what they sum up to.
+
+    Times are in seconds (`arrival_s`), durations in milliseconds (`latency_ms`). A request that
+    was not served has NaN times and batch_index -1; `status` says why.
+    """
+
+    scenario: Scenario
+    seed: int
+    engine: str
+    warmup: float
+    log: Log = field(repr=False)
+
+    # Columns, a row a request.
+
+    @property
+    def arrival_s(self) -> np.ndarray:
+        return self.log.arrival_s
+
+    @property
+    def batch_index(self) -> np.ndarray:
+        return self.log.batch_index
+
+    @property
+    def status(self) -> np.ndarray:
+        """What became of each request, as uint8 of `Status`."""
+        return self.log.status
+
+    @property
+    def outputs(self) -> list[Any] | None:
+        """The model's output for each request (None for one not served); None without a model."""
+        return self.log.outputs
+
+    @cached_property
+    def start_s(self) -> np.ndarray:
+        return self._of_its_batch(self.log.batch_start_s)
+
+    @cached_property
+    def finish_s(self) -> np.ndarray:
+        return self._of_its_batch(self.log.batch_finish_s)
+
+    def _of_its_batch(self, column: np.ndarray) -> np.ndarray:
+        # Index -1, not served, finds the NaN appended at the end.
+        return np.append(column, math.nan)[self.batch_index]
+
+    @cached_property
+    def latency_ms(self) -> np.ndarray:
+        """From arrival to finish: forming + queueing + computing."""
+        return (self.finish_s - self.arrival_s) * 1000
+
+    @cached_property
+    def forming_ms(self) -> np.ndarray:
+        """Waiting for company while a server is idle."""
+        waiting_s = self.start_s - self.arrival_s
+        times_s, idle_s = self._idle_time
+        forming_s = np.interp(self.start_s, times_s, idle_s) - np.interp(self.arrival_s, times_s, idle_s)
+        return np.clip(forming_s, 0, waiting_s) * 1000  # clip: sums of floats, off by 1e-12 s
+
+    @cached_property
+    def queueing_ms(self) -> np.ndarray:
+        """Waiting while every server computes."""
+        return (self.start_s - self.arrival_s) * 1000 - self.forming_ms
+
+    @cached_property
+    def computing_ms(self) -> np.ndarray:
+        return (self.finish_s - self.start_s) * 1000
+
+    @cached_property
+    def _idle_time(self) -> tuple[np.ndarray, np.ndarray]:
+        """The time in [0, t] with at least one server idle, as the corners (t, I(t)) of a line."""
+        log = self.log
+        times_s = np.concatenate([[0.0], log.batch_start_s, log.batch_finish_s])
+        change = np.concatenate([[0], np.ones(len(log.batch_start_s)), -np.ones(len(log.batch_start_s))])
+        order = np.argsort(times_s, kind="stable")
+        times_s, busy = times_s[order], np.cumsum(change[order])
+        end_s = max(times_s[-1], float(self.arrival_s[-1]))
+        gaps_s = np.diff(times_s, append=end_s) * (busy < self.scenario.servers)
+        return np.append(times_s, end_s), np.concatenate([[0.0], np.cumsum(gaps_s)])
+
+    def story(self, request: int) -> list[tuple[str, float, float]]:
+        """Return what a request went through, in order: ("forming", from_s, to_s), ...
+
+        Forming and queueing can alternate; a request that was not served has no story.
+        """
+        arrival_s, start_s, finish_s = (
+            float(column[request]) for column in (self.arrival_s, self.start_s, self.finish_s)
+        )
+        if math.isnan(start_s):
+            return []
+        times_s, idle_s = self._idle_time
+        inside = slice(*np.searchsorted(times_s, [arrival_s, start_s], side="right"))
+        corners_s = [arrival_s, *times_s[inside].tolist(), start_s]
+        parts: list[tuple[str, float, float]] = []
+        for begin_s, end_s in pairwise(corners_s):
+            if end_s <= begin_s:
+                continue
+            # I(t) grows while a server is idle: half of the stretch is far from either slope.
+            grown = np.diff(np.interp([begin_s, end_s], times_s, idle_s))[0]
+            name = "forming" if grown > (end_s - begin_s) / 2 else "queueing"
+            if parts and parts[-1][0] == name:
+                begin_s = parts.pop()[1]
+            parts.append((name, begin_s, end_s))
+        return [*parts, ("computing", start_s, finish_s)]
+
+    @cached_property
+    def batches(self) -> Batches:
+        """Columns with a row a batch."""
+        log = self.log
+        return Batches(
+            log.batch_start_s, log.batch_finish_s, log.batch_size, log.batch_server, self._trigger()
+        )
+
+    def _trigger(self) -> np.ndarray:
+        log, rule = self.log, self.scenario.rule
+        served = np.flatnonzero(log.batch_index >= 0)
+        in_batches = served[np.argsort(log.batch_index[served], kind="stable")]
+        first = np.concatenate([[0], np.cumsum(log.batch_size)[:-1]]) if log.batch_size.size else np.empty(0)
+        oldest_s = log.arrival_s[in_batches[first.astype(int)]]
+        start_s, size = log.batch_start_s, log.batch_size
+        trigger = np.full(size.shape, Trigger.DRAIN, dtype=np.uint8)
+        if isinstance(rule, AtLeast):
+            many = size >= rule.enough
+            last_needed = np.where(many, first + rule.enough - 1, first).astype(int)
+            due_s = np.where(many, log.arrival_s[in_batches[last_needed]], math.inf)
+            trigger[start_s == due_s] = Trigger.ENOUGH
+        else:
+            due_s = oldest_s + rule.max_wait_ms / 1000
+            trigger[start_s == due_s] = Trigger.TIMEOUT
+        trigger[start_s > due_s] = Trigger.BACKLOG
+        trigger[size == rule.max_batch_size] = Trigger.FULL
+        return trigger
+
+    # Summary numbers, over the requests after the warm-up.
+
+    @cached_property
+    def _kept(self) -> slice:
+        return slice(int(self.warmup * self.arrival_s.size), None)
+
+    @cached_property
+    def _latencies_ms(self) -> np.ndarray:
+        """The sorted latencies of the served requests that are kept."""
+        latency_ms = self.latency_ms[self._kept]
+        return np.sort(latency_ms[~np.isnan(latency_ms)])
+
+    @cached_property
+    def _window_s(self) -> tuple[float, float]:
+        """From the first kept arrival (0 when none is dropped) to the last finish."""
+        begin_s = float(self.arrival_s[self._kept][0]) if self._kept.start else 0.0
+        return begin_s, float(self.log.batch_finish_s.max(initial=begin_s))
+
+    def percentile(self, q: float, *, unserved: str = "ignore") -> float:
+        """Return the latency in ms that q % of the requests do not exceed (NumPy's "linear").
+
+        Over the served requests; `unserved="inf"` counts the others as infinitely late. NaN if
+        there are none.
+        """
+        q = _check.real("q", q, at_least=0, at_most=100)
+        if unserved not in ("ignore", "inf"):
+            raise ValueError(f"unserved must be 'ignore' or 'inf', got {unserved!r}")
+        latencies_ms = self._latencies_ms
+        if unserved == "ignore":
+            return float(np.percentile(latencies_ms, q)) if latencies_ms.size else math.nan
+        kept = self.arrival_s[self._kept].size
+        if math.ceil(q / 100 * (kept - 1)) >= latencies_ms.size:
+            return math.inf
+        # Both neighbours of this rank were served: what fills the places above them is all one.
+        return float(
+            np.percentile(np.append(latencies_ms, np.full(kept - latencies_ms.size, latencies_ms[-1])), q)
+        )
+
+    @property
+    def mean_latency_ms(self) -> float:
+        return _mean(self._latencies_ms)
+
+    @cached_property
+    def throughput_per_s(self) -> float:
+        """Finished requests per second, over the window."""
+        begin_s, end_s = self._window_s
+        finished = int(np.count_nonzero(self.finish_s >= begin_s))
+        return finished / (end_s - begin_s) if end_s > begin_s else 0.0
+
+    @cached_property
+    def utilisation(self) -> float:
+        """The fraction of the window that the servers spent computing."""
+        begin_s, end_s = self._window_s
+        busy_s = np.clip(self.log.batch_finish_s - np.maximum(self.log.batch_start_s, begin_s), 0, None)
+        return float(busy_s.sum() / (self.scenario.servers * (end_s - begin_s))) if end_s > begin_s else 0.0
+
+    @cached_property
+    def mean_batch_size(self) -> float:
+        """The mean over the batches that start in the window."""
+        return _mean(self.log.batch_size[self.log.batch_start_s >= self._window_s[0]])
+
+    def attainment(self, objective_ms: float) -> float:
+        """Return the fraction of the requests that were served within `objective_ms`."""
+        objective_ms = _check.real("objective_ms", objective_ms, at_least=0)
+        within = int(np.count_nonzero(self._latencies_ms <= objective_ms))
+        return within / self.arrival_s[self._kept].size
+
+    def goodput_per_s(self, objective_ms: float) -> float:
+        """Return the requests per second that were served within `objective_ms`."""
+        objective_ms = _check.real("objective_ms", objective_ms, at_least=0)
+        begin_s, end_s = self._window_s
+        good = int(np.count_nonzero((self.latency_ms <= objective_ms) & (self.finish_s >= begin_s)))
+        return good / (end_s - begin_s) if end_s > begin_s else 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """Return the run's plain numbers; NaN where there is nothing to average.
+
+        `stable` is whether the load, the arrival rate over the capacity, is below 1 (a closed
+        loop, a queue limit and a timeout are always stable).
+        """
+        scenario, status = self.scenario, self.status[self._kept]
+        closed = isinstance(scenario.workload, ClosedLoop)
+        offered = math.nan if closed else scenario.workload.offered_per_s  # type: ignore[union-attr]
+        return {
+            "requests": status.size,
+            **{state.name.lower(): int(np.count_nonzero(status == state)) for state in Status},
+            "offered_per_s": float(offered),
+            "capacity_per_s": scenario.capacity_per_s,
+            "load": float(scenario.load),
+            "stable": scenario.stable,
+            "throughput_per_s": self.throughput_per_s,
+            "utilisation": self.utilisation,
+            "mean_latency_ms": self.mean_latency_ms,
+            **{f"p{q}_ms": self.percentile(q) for q in (50, 90, 95, 99)},
+            **{f"mean_{part}_ms": mean for part, mean in self._parts_ms().items()},
+            "batches": int(np.count_nonzero(self.log.batch_start_s >= self._window_s[0])),
+            "mean_batch_size": self.mean_batch_size,
+            **{f"{name}_share": share for name, share in self._trigger_shares().items()},
+        }
+
+    def _parts_ms(self) -> dict[str, float]:
+        parts = {"forming": self.forming_ms, "queueing": self.queueing_ms, "computing": self.computing_ms}
+        return {
+            name: _mean(column[self._kept][~np.isnan(column[self._kept])]) for name, column in parts.items()
+        }
+
+    def _trigger_shares(self) -> dict[str, float]:
+        """Return the fraction of the window's batches that left for each reason that occurs."""
+        triggers = self.batches.trigger[self.log.batch_start_s >= self._window_s[0]]
+        return {
+            trigger.name.lower(): float(np.count_nonzero(triggers == trigger) / triggers.size)
+            for trigger in Trigger
+            if (triggers == trigger).any()
+        }
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a DataFrame with a row a request, statuses and triggers by name."""
+        import pandas
+
+        # Index -1, not served, finds what is appended at the end.
+        triggers = np.array([Trigger(t).name.lower() for t in self.batches.trigger] + [""], dtype=object)
+        return pandas.DataFrame(
+            {
+                "arrival_s": self.arrival_s,
+                "start_s": self.start_s,
+                "finish_s": self.finish_s,
+                "latency_ms": self.latency_ms,
+                "forming_ms": self.forming_ms,
+                "queueing_ms": self.queueing_ms,
+                "computing_ms": self.computing_ms,
+                "batch_index": self.batch_index,
+                "batch_size": np.append(self.log.batch_size, 0)[self.batch_index],
+                "server": np.append(self.log.batch_server, -1)[self.batch_index],
+                "trigger": triggers[self.batch_index],
+                "status": [Status(state).name.lower() for state in self.status],
+            }
+        )
+
+    # How it prints.
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return the summary as (what, figures), for people."""
+        s, parts = self.summary(), self._parts_ms()
+        lost = "".join(
+            f", {s[name]:,} {name.replace('_', ' ')}" for name in ("rejected", "timed_out") if s[name]
+        )
+        rate = "closed loop" if math.isnan(s["load"]) else f"load {s['load']:.2f}"
+        unstable = "" if s["stable"] else ", UNSTABLE: the queue grows without end"
+        return [
+            ("requests", f"{s['requests']:,}, {s['served']:,} served{lost}"),
+            (
+                "latency",
+                f"mean {s['mean_latency_ms']:.2f} ms, p50 {s['p50_ms']:.2f}, "
+                f"p95 {s['p95_ms']:.2f}, p99 {s['p99_ms']:.2f}",
+            ),
+            ("of which", ", ".join(f"{name} {ms:.2f} ms" for name, ms in parts.items())),
+            ("throughput", f"{s['throughput_per_s']:.1f}/s of {s['capacity_per_s']:.1f}/s, {rate}{unstable}"),
+            ("utilisation", f"{s['utilisation']:.3f}"),
+            (
+                "batches",
+                f"{s['batches']:,} of {s['mean_batch_size']:.2f} on average; "
+                + ", ".join(f"{name} {share:.0%}" for name, share in self._trigger_shares().items()),
+            ),
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join(["Result", *(f"  {what:<12}{figures}" for what, figures in self._rows())])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><th scope="row" style="text-align:left">{what}</th>'
+            f'<td style="text-align:left">{figures}</td></tr>'
+            for what, figures in self._rows()
+        )
+        return f"<table><caption>batchsim result</caption><tbody>{rows}</tbody></table>"
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if values.size else math.nan

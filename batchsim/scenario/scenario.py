@@ -1,0 +1,185 @@
+"""A scenario: what is asked of an engine, and every knob by its name."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from batchsim import _check
+from batchsim.scenario.rules import Rule
+from batchsim.scenario.service import Service
+from batchsim.scenario.workload import ClosedLoop, OpenLoop
+
+RATE = "rate_per_s"  # a knob of every open workload, whatever its own fields are called
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A workload, a rule and a service time, on one or more servers.
+
+    `queue_limit`: an arrival that finds that many waiting is rejected. `timeout_ms`: a request
+    not started by its arrival + timeout leaves the queue. `slowdown`: servers that share a
+    device, as {busy servers: factor on the service time}, this one included.
+
+    >>> from batchsim import Affine, Poisson, SizeOrWait
+    >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25))
+    >>> round(scenario.capacity_per_s)
+    2462
+    >>> scenario.replace(max_batch_size=16, rate_per_s=500).rule.max_batch_size
+    16
+    """
+
+    workload: OpenLoop | ClosedLoop
+    rule: Rule
+    service: Service
+    servers: int = 1
+    queue_limit: int | None = None
+    timeout_ms: float | None = None
+    slowdown: Mapping[int, float] | None = None
+
+    def __post_init__(self) -> None:
+        for name, kind in (("workload", (OpenLoop, ClosedLoop)), ("rule", Rule), ("service", Service)):
+            if not isinstance(getattr(self, name), kind):
+                raise TypeError(f"{name} must be a {name} of batchsim, got {getattr(self, name)!r}")
+        _check.whole("servers", self.servers)
+        if self.queue_limit is not None:
+            _check.whole("queue_limit", self.queue_limit)
+        if self.timeout_ms is not None:
+            _check.real("timeout_ms", self.timeout_ms, at_least=0)
+        self._check_slowdown()
+        self._check_closed_loop()
+        self.service.table(self.rule.max_batch_size)  # refuses a size that the service lacks
+
+    def _check_slowdown(self) -> None:
+        if self.slowdown is None:
+            return
+        if not isinstance(self.slowdown, Mapping):
+            raise TypeError(f"slowdown must be {{busy servers: factor}}, got {self.slowdown!r}")
+        for busy, factor in self.slowdown.items():
+            _check.whole("a busy count of slowdown", busy)
+            _check.real(f"slowdown of {busy} busy servers", factor, above=0)
+        missing = [busy for busy in range(1, self.servers + 1) if busy not in self.slowdown]
+        if missing:
+            raise ValueError(
+                f"slowdown must have a factor for each of 1..{self.servers} busy servers, "
+                f"got none for {missing[0]}"
+            )
+
+    def _check_closed_loop(self) -> None:
+        if not isinstance(self.workload, ClosedLoop):
+            return
+        if self.queue_limit is not None and self.workload.think_s == 0:
+            raise ValueError(
+                "a queue_limit on a ClosedLoop needs think_s greater than 0 "
+                "(a rejected client would send again at once), got 0"
+            )
+        if math.isinf(self.rule.max_wait_ms) and self.workload.clients < self.rule.enough:
+            raise ValueError(
+                f"a ClosedLoop must have at least {self.rule.enough} clients for a batch of "
+                f"{self.rule.enough} ever to gather, got {self.workload.clients}"
+            )
+
+    def __hash__(self) -> int:
+        slowdown = None if self.slowdown is None else tuple(sorted(self.slowdown.items()))
+        return hash((self.workload, self.rule, self.service, self.servers, slowdown))
+
+    @property
+    def capacity_per_s(self) -> float:
+        """The most requests per second that the servers can compute, in full batches.
+
+        servers * B / service(B); the largest over sizes up to B if larger batches can be faster.
+        """
+        seconds = self.service.table(self.rule.max_batch_size)[1:]
+        if self.slowdown is not None:
+            seconds = seconds * self.slowdown[self.servers]
+        sizes = np.arange(1, seconds.size + 1)
+        monotone = bool((np.diff(seconds) >= 0).all())
+        per_s = sizes / seconds
+        return float(self.servers * (per_s[-1] if monotone else per_s.max()))
+
+    @property
+    def load(self) -> float:
+        """The arrival rate over the capacity; NaN for a closed loop, which has no rate."""
+        if isinstance(self.workload, ClosedLoop):
+            return math.nan
+        return self.workload.offered_per_s / self.capacity_per_s
+
+    @property
+    def stable(self) -> bool:
+        """Whether the queue stays finite: load below 1, or something that limits it."""
+        limited = self.queue_limit is not None or self.timeout_ms is not None
+        return isinstance(self.workload, ClosedLoop) or limited or bool(self.load < 1)
+
+    def replace(self, changes: Mapping[str, Any] | None = None, /, **knobs: Any) -> Self:
+        """Return a copy with some knobs changed, each by its name, anywhere inside.
+
+        `rate_per_s` scales any open workload to that mean rate. A name found in two places is
+        refused: say where, as in `replace({"workload.cv": 2.0})`.
+        """
+        wanted = {**(changes or {}), **knobs}
+        # Parts replaced whole come first, so that the other names are sought in the new ones.
+        parts = {name: getattr(self, name) for name in _fields(self)}
+        parts.update((name, value) for name, value in wanted.items() if name in parts)
+        tree = _Changes()
+        for name, value in wanted.items():
+            if name not in parts:
+                *where, last = _find(name, parts)
+                node = tree
+                for step in where:
+                    node = node.setdefault(step, _Changes())
+                node[last] = value
+        parts.update((top, _rebuild(parts[top], changes)) for top, changes in tree.items())
+        return type(self)(**parts)
+
+
+class _Changes(dict[str, Any]):
+    """New values by name; one within another where a part has parts of its own."""
+
+
+def _rebuild(part: Any, changes: _Changes) -> Any:
+    fields = {
+        name: _rebuild(getattr(part, name), new) if isinstance(new, _Changes) else new
+        for name, new in changes.items()
+        if name != RATE
+    }
+    part = dataclasses.replace(part, **fields)
+    # Last, because the other knobs of a workload may change its mean rate.
+    return part.with_rate(changes[RATE]) if RATE in changes else part
+
+
+def _find(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the one path to the knob, as ("workload", "cv"), or raise."""
+    paths = {(top, *path) for top, part in parts.items() for path in _paths(part)}
+    if isinstance(parts["workload"], OpenLoop):
+        paths.add(("workload", RATE))
+    elif name.split(".")[-1] == RATE:
+        raise ValueError("rate_per_s must be of an open workload; a ClosedLoop has clients and think_s")
+    wanted = name.split(".")
+    found = sorted(path for path in paths if path[-1] == wanted[-1] and _within(wanted, path))
+    if len(found) > 1:
+        places = " or ".join(repr(".".join(path)) for path in found)
+        raise ValueError(f"a knob must be named without doubt, got {name!r}: say {places}")
+    if not found:
+        known = {path[-1] for path in paths} | {".".join(path) for path in paths} | set(parts)
+        raise ValueError(f"a knob must be one of the scenario's, got {name!r}" + _check.nearest(name, known))
+    return found[0]
+
+
+def _within(wanted: list[str], path: tuple[str, ...]) -> bool:
+    """Return whether the wanted names stand in the path, in their order."""
+    rest = iter(path)
+    return all(name in rest for name in wanted)
+
+
+def _fields(part: Any) -> list[str]:
+    return [f.name for f in dataclasses.fields(part)]
+
+
+def _paths(part: Any) -> Iterator[tuple[str, ...]]:
+    if dataclasses.is_dataclass(part):
+        for name in _fields(part):
+            yield (name,)
+            yield from ((name, *path) for path in _paths(getattr(part, name)))

@@ -1,0 +1,200 @@
+"""How long a batch of a given size computes: the service time."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from batchsim import _check
+
+SHAPES = ("lognormal", "exponential")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A random factor of mean 1 on every batch's service time.
+
+    `cv` is its coefficient of variation; `shape` is "lognormal", or "exponential" (cv 1).
+    """
+
+    cv: float
+    shape: str = "lognormal"
+
+    def __post_init__(self) -> None:
+        _check.real("cv", self.cv, at_least=0)
+        if self.shape not in SHAPES:
+            raise ValueError(
+                f"shape must be one of {', '.join(SHAPES)}, got {self.shape!r}"
+                + _check.nearest(str(self.shape), SHAPES)
+            )
+        if self.shape == "exponential" and self.cv != 1:
+            raise ValueError(f"cv of exponential noise must be 1, got {self.cv!r}")
+
+    def draw(self, generator: np.random.Generator, size: int) -> np.ndarray:
+        """Return `size` factors of mean 1, one a batch; a shorter draw is a longer one's prefix."""
+        if self.shape == "exponential":
+            return generator.standard_exponential(size)
+        # A lognormal with mean 1 and this cv: its logarithm has variance log(1 + cv^2).
+        variance = math.log1p(self.cv**2)
+        return np.exp(math.sqrt(variance) * generator.standard_normal(size) - variance / 2)
+
+
+@dataclass(frozen=True)
+class Service:
+    """What every service time can do: be called, be noisy, be padded."""
+
+    noise: Noise | None = field(default=None, kw_only=True)
+    padding: tuple[int, ...] | None = field(default=None, kw_only=True)
+
+    def _cost_ms(self, batch_size: int) -> float:
+        raise NotImplementedError
+
+    @property
+    def largest_batch(self) -> float:
+        """The largest batch size that has a service time; inf if they all have."""
+        return math.inf if self.padding is None else self.padding[-1]
+
+    def __call__(self, batch_size: int) -> float:
+        """Return the mean seconds that a batch of `batch_size` computes."""
+        size = _check.whole("batch_size", batch_size)
+        if self.padding is not None:
+            if size > self.padding[-1]:
+                raise ValueError(
+                    f"batch_size must be at most the largest padded size, {self.padding[-1]}, got {size}"
+                )
+            size = next(padded for padded in self.padding if padded >= size)
+        return self._cost_ms(size) / 1000
+
+    def table(self, max_batch_size: int) -> np.ndarray:
+        """Return the seconds for sizes 0..max_batch_size, shape (max_batch_size + 1,), NaN at 0.
+
+        Engines only index it: two spellings of one formula need not be the same float.
+        """
+        seconds = np.array([math.nan, *(self(size) for size in range(1, max_batch_size + 1))])
+        wrong = np.flatnonzero(~((seconds[1:] > 0) & np.isfinite(seconds[1:])))
+        if wrong.size:  # a float can be too small or too large for its sum or its seconds
+            size = int(wrong[0]) + 1
+            raise ValueError(
+                f"service of a batch of {size} must be greater than 0 and finite, got {seconds[size]} s"
+            )
+        return seconds
+
+    def with_noise(self, cv: float, shape: str = "lognormal") -> Self:
+        """Return this service time with a random factor of mean 1, drawn once a batch.
+
+        `shape` is "lognormal", or "exponential", whose cv is 1.
+        """
+        return replace(self, noise=Noise(cv, shape))
+
+    def padded_to(self, sizes: Iterable[int]) -> Self:
+        """Return this service time with every batch padded up to the next of `sizes`.
+
+        >>> service = Affine(fixed_ms=2, per_item_ms=1).padded_to([1, 4, 8])
+        >>> service(5) == Affine(fixed_ms=2, per_item_ms=1)(8)
+        True
+        """
+        return replace(self, padding=sizes)  # type: ignore[arg-type]  # checked, and made a tuple
+
+    def _check_extras(self) -> None:
+        if self.noise is not None and not isinstance(self.noise, Noise):
+            raise TypeError(f"noise must be a Noise, got {self.noise!r}")
+        if self.padding is None:
+            return
+        if not isinstance(self.padding, Iterable):
+            raise TypeError(f"padded sizes must be a list of sizes, got {self.padding!r}")
+        padded = tuple(_check.whole("a padded size", size) for size in self.padding)
+        if not padded:
+            raise ValueError("padded sizes must not be empty, got []")
+        if list(padded) != sorted(set(padded)):
+            raise ValueError(f"padded sizes must increase, got {list(padded)}")
+        object.__setattr__(self, "padding", padded)
+
+    def _suffix(self) -> str:
+        noise = "" if self.noise is None else f".with_noise({self.noise.cv!r}, {self.noise.shape!r})"
+        return noise + ("" if self.padding is None else f".padded_to({list(self.padding)})")
+
+
+@dataclass(frozen=True, repr=False)
+class Affine(Service):
+    """A batch of k computes for `fixed_ms + per_item_ms * k` milliseconds.
+
+    >>> Affine(fixed_ms=2.0, per_item_ms=0.5)(4)
+    0.004
+    """
+
+    fixed_ms: float
+    per_item_ms: float
+
+    def __post_init__(self) -> None:
+        _check.real("fixed_ms", self.fixed_ms, at_least=0)
+        _check.real("per_item_ms", self.per_item_ms, at_least=0)
+        if self.fixed_ms + self.per_item_ms <= 0:
+            raise ValueError("a batch must take time: fixed_ms + per_item_ms must be greater than 0, got 0")
+        self._check_extras()
+
+    def _cost_ms(self, batch_size: int) -> float:
+        return self.fixed_ms + self.per_item_ms * batch_size
+
+    def __repr__(self) -> str:
+        return f"Affine(fixed_ms={self.fixed_ms!r}, per_item_ms={self.per_item_ms!r})" + self._suffix()
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class Table(Service):
+    """Measured milliseconds by batch size: linear between the points.
+
+    Below the smallest size a batch costs what the smallest does; above the largest is refused.
+
+    >>> service = Table({1: 2.0, 2: 3.0, 8: 6.0})
+    >>> service(5)
+    0.0045
+    """
+
+    points_ms: tuple[tuple[int, float], ...]
+
+    def __init__(
+        self,
+        points_ms: Mapping[int, float] | Iterable[tuple[int, float]],
+        *,
+        noise: Noise | None = None,
+        padding: tuple[int, ...] | None = None,
+    ) -> None:
+        points = sorted(
+            (_check.whole("a batch size", size), _check.real(f"the time of batch size {size}", ms, above=0))
+            for size, ms in _pairs(points_ms)
+        )
+        if not points:
+            raise ValueError("a Table must have at least one point, got none")
+        sizes = [size for size, _ in points]
+        if len(set(sizes)) < len(sizes):
+            raise ValueError(f"batch sizes of a Table must differ, got {sizes}")
+        object.__setattr__(self, "points_ms", tuple(points))
+        object.__setattr__(self, "noise", noise)
+        object.__setattr__(self, "padding", padding)
+        self._check_extras()
+
+    @property
+    def largest_batch(self) -> float:
+        return min(self.points_ms[-1][0], super().largest_batch)
+
+    def _cost_ms(self, batch_size: int) -> float:
+        sizes, times = zip(*self.points_ms, strict=True)
+        if batch_size > sizes[-1]:
+            raise ValueError(
+                f"batch_size must be at most the Table's largest size, {sizes[-1]}, got {batch_size}"
+            )
+        return float(np.interp(batch_size, sizes, times))
+
+    def __repr__(self) -> str:
+        return f"Table({dict(self.points_ms)})" + self._suffix()
+
+
+def _pairs(points: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(points, Mapping):
+        return points.items()
+    try:
+        return [(size, ms) for size, ms in points]
+    except (TypeError, ValueError):
+        raise TypeError(f"a Table must be given as {{batch_size: ms}}, got {points!r}") from None

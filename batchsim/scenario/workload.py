@@ -1,0 +1,271 @@
+"""When requests arrive: the workloads.
+
+Each open-loop workload turns one stream of standard random numbers into arrival times, so that
+a knob stretches the same traffic instead of drawing another (common random numbers).
+"""
+
+import math
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from batchsim import _check
+from batchsim.scenario.readcsv import read_times_s
+
+
+@dataclass(frozen=True)
+class OpenLoop:
+    """Requests that come whatever the server does."""
+
+    max_requests: ClassVar[int | None] = None  # a trace holds only so many
+
+    @property
+    def offered_per_s(self) -> float:
+        """The mean arrival rate, requests per second."""
+        raise NotImplementedError
+
+    def with_rate(self, rate_per_s: float) -> Self:
+        """Return the same traffic at another mean rate, requests per second."""
+        raise NotImplementedError
+
+    def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
+        """Return the arrival times in seconds, shape (requests,), never decreasing."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _Renewal(OpenLoop):
+    """Independent gaps between arrivals: a standard draw of mean 1, divided by the rate."""
+
+    rate_per_s: float
+
+    def __post_init__(self) -> None:
+        _check.real("rate_per_s", self.rate_per_s, above=0)
+
+    @property
+    def offered_per_s(self) -> float:
+        return self.rate_per_s
+
+    def with_rate(self, rate_per_s: float) -> Self:
+        return type(self)(**{**self.__dict__, "rate_per_s": rate_per_s})
+
+    def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
+        return np.cumsum(self._gaps(np.random.default_rng(seed), requests)) / self.rate_per_s
+
+    def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Poisson(_Renewal):
+    """Arrivals at random: exponential gaps with mean 1 / rate_per_s.
+
+    >>> Poisson(rate_per_s=100)
+    Poisson(rate_per_s=100)
+    """
+
+    def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
+        return generator.standard_exponential(requests)
+
+
+@dataclass(frozen=True)
+class Constant(_Renewal):
+    """Arrivals like clockwork: number i at (i + 1) / rate_per_s."""
+
+    def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
+        return np.arange(1, requests + 1) / self.rate_per_s
+
+
+@dataclass(frozen=True)
+class Gamma(_Renewal):
+    """Gamma-distributed gaps: `cv` above 1 is burstier than Poisson, below 1 calmer."""
+
+    cv: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check.real("cv", self.cv, above=0)
+
+    def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
+        return generator.standard_gamma(1 / self.cv**2, requests) * self.cv**2
+
+
+@dataclass(frozen=True)
+class OnOff(OpenLoop):
+    """Bursts: a two-state Markov-modulated Poisson process, started in its stationary state.
+
+    `mean_on_s` and `mean_off_s` are the mean seconds of an exponential stay in each state.
+    """
+
+    on_rate_per_s: float
+    off_rate_per_s: float
+    mean_on_s: float
+    mean_off_s: float
+
+    def __post_init__(self) -> None:
+        _check.real("on_rate_per_s", self.on_rate_per_s, above=0)
+        _check.real("off_rate_per_s", self.off_rate_per_s, at_least=0)
+        _check.real("mean_on_s", self.mean_on_s, above=0)
+        _check.real("mean_off_s", self.mean_off_s, above=0)
+
+    @property
+    def offered_per_s(self) -> float:
+        on, off = self.mean_on_s, self.mean_off_s
+        return (self.on_rate_per_s * on + self.off_rate_per_s * off) / (on + off)
+
+    def with_rate(self, rate_per_s: float) -> Self:
+        _check.real("rate_per_s", rate_per_s, above=0)
+        factor = rate_per_s / self.offered_per_s
+        on, off = self.on_rate_per_s * factor, self.off_rate_per_s * factor
+        return type(self)(on, off, self.mean_on_s, self.mean_off_s)
+
+    def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
+        # A unit-rate Poisson process, run through the inverse of the rate's integral. Its points
+        # and the states have a stream each, so that rates do not change the states' path.
+        points_seed, states_seed = seed.spawn(2)
+        points = np.cumsum(np.random.default_rng(points_seed).standard_exponential(requests))
+        states = np.random.default_rng(states_seed)
+        starts_on = states.random() < self.mean_on_s / (self.mean_on_s + self.mean_off_s)
+        order = [self.mean_on_s, self.mean_off_s], [self.on_rate_per_s, self.off_rate_per_s]
+        means, rates = (np.array(pair if starts_on else pair[::-1]) for pair in order)
+        stays = np.empty(0)
+        while stays.size == 0 or np.sum(stays * np.resize(rates, stays.size)) < points[-1]:
+            stays = np.append(stays, states.standard_exponential(1024) * means[np.arange(1024) % 2])
+        rate = np.resize(rates, stays.size)
+        ends_s, integral = np.cumsum(stays), np.cumsum(stays * rate)
+        # side="left" never lands in a state of rate 0, whose integral ends where it began.
+        at = np.minimum(np.searchsorted(integral, points, side="left"), stays.size - 1)
+        return np.maximum.accumulate(ends_s[at] - (integral[at] - points) / rate[at])
+
+
+@dataclass(frozen=True)
+class Diurnal(OpenLoop):
+    """A day, compressed: rate(t) = mean * (1 - (peak_to_mean - 1) * cos(2 pi t / period_s)).
+
+    `peak_to_mean` is from 1 (flat) to 2 (nothing at night).
+    """
+
+    mean_rate_per_s: float
+    peak_to_mean: float
+    period_s: float
+
+    def __post_init__(self) -> None:
+        _check.real("mean_rate_per_s", self.mean_rate_per_s, above=0)
+        _check.real("peak_to_mean", self.peak_to_mean, at_least=1, at_most=2)
+        _check.real("period_s", self.period_s, above=0)
+
+    @property
+    def offered_per_s(self) -> float:
+        return self.mean_rate_per_s
+
+    def with_rate(self, rate_per_s: float) -> Self:
+        return type(self)(rate_per_s, self.peak_to_mean, self.period_s)
+
+    def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
+        points = np.cumsum(np.random.default_rng(seed).standard_exponential(requests))
+        # Solve angle - swing * sin(angle) = mean angle (Kepler's equation) by bisection, which
+        # unlike Newton's method also holds where the rate is 0.
+        mean_angle = points / self.mean_rate_per_s * (2 * math.pi / self.period_s)
+        swing = self.peak_to_mean - 1
+        low, high = np.maximum(mean_angle - swing, 0), mean_angle + swing
+        for _ in range(60):
+            middle = (low + high) / 2
+            early = middle - swing * np.sin(middle) < mean_angle
+            low, high = np.where(early, middle, low), np.where(early, high, middle)
+        return np.maximum.accumulate(high * (self.period_s / (2 * math.pi)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(OpenLoop):
+    """Real traffic: the arrival times in seconds, shifted to start at 0.
+
+    >>> Trace([10.0, 10.5, 12.0]).times_s
+    array([0. , 0.5, 2. ])
+    """
+
+    times_s: np.ndarray
+
+    def __post_init__(self) -> None:
+        try:
+            given = np.asarray(self.times_s)
+            if given.size and given.dtype.kind not in "iufO":  # a datetime64 is no number of seconds
+                raise TypeError
+            times = np.array(given, dtype=float)
+        except (TypeError, ValueError):
+            raise TypeError(f"times_s must be numbers of seconds, got {self.times_s!r}") from None
+        if times.ndim != 1:
+            raise ValueError(f"times_s must be one-dimensional, got shape {times.shape}")
+        if times.size == 0:
+            raise ValueError("times_s must not be empty, got []")
+        if not np.isfinite(times).all():
+            bad = int(np.argmin(np.isfinite(times)))
+            raise ValueError(f"times_s must be finite, got {times[bad]} at index {bad}")
+        if (np.diff(times) < 0).any():
+            bad = int(np.argmax(np.diff(times) < 0)) + 1
+            raise ValueError(
+                f"times_s must be sorted, got {times[bad]} after {times[bad - 1]} at index {bad}"
+            )
+        times -= times[0]
+        times.flags.writeable = False
+        object.__setattr__(self, "times_s", times)
+
+    @classmethod
+    def from_csv(cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0) -> Self:
+        """Read arrival times from a CSV file with a header line.
+
+        `column` (the first, if None) holds seconds, or ISO 8601 timestamps, read to the
+        nanosecond. `speedup` divides the times. A row that is truncated, is not a number, or goes
+        back in time raises ValueError with its line; a missing column, with those there are.
+        """
+        speedup = _check.real("speedup", speedup, above=0)
+        return cls(read_times_s(path, column) / speedup)
+
+    @property
+    def max_requests(self) -> int:  # type: ignore[override]
+        return self.times_s.size
+
+    @property
+    def offered_per_s(self) -> float:
+        if self.times_s.size == 1:
+            return 0.0
+        span = float(self.times_s[-1])
+        return (self.times_s.size - 1) / span if span > 0 else math.inf
+
+    def with_rate(self, rate_per_s: float) -> Self:
+        _check.real("rate_per_s", rate_per_s, above=0)
+        if not 0 < self.offered_per_s < math.inf:
+            raise ValueError(f"a Trace must span some time to be scaled to a rate, got {self!r}")
+        return type(self)(self.times_s * (self.offered_per_s / rate_per_s))
+
+    def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
+        return self.times_s[:requests]
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Trace) and np.array_equal(self.times_s, other.times_s)
+
+    def __hash__(self) -> int:
+        return hash(self.times_s.tobytes())
+
+    def __repr__(self) -> str:
+        return f"Trace({self.times_s.size:,} arrivals in {self.times_s[-1]:g} s, {self.offered_per_s:.6g}/s)"
+
+
+@dataclass(frozen=True)
+class ClosedLoop:
+    """Clients that each send a request, wait for its answer, think, and send the next.
+
+    All send at time 0. Thinking takes an exponential time of mean `think_s` seconds, or none.
+    """
+
+    clients: int
+    think_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check.whole("clients", self.clients)
+        _check.real("think_s", self.think_s, at_least=0)
+
+    def thinking_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
+        """Return the seconds of thought that follow each send, shape (requests,)."""
+        return np.random.default_rng(seed).standard_exponential(requests) * self.think_s

@@ -1,0 +1,1 @@
+"""What one sees: pictures of results, and the explorer."""

@@ -1,0 +1,160 @@
+"""A second simulator, deliberately naive: plain lists, no heap, no processes, no batcher.
+
+At each step it finds the next instant as a minimum over everything that could come, and takes the
+four steps of an instant. It shares no code with batchsim, so that the two can be compared.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+SERVED, REJECTED, TIMED_OUT = 0, 1, 2
+FULL, TIMEOUT, BACKLOG, DRAIN, ENOUGH = 0, 1, 2, 3, 4
+
+
+@dataclass
+class Naive:
+    requests: int
+    service_s: list  # by batch size; index 0 unused
+    max_batch_size: int
+    max_wait_ms: float = math.inf
+    enough: int | None = None  # the (a, b) rule's a; None: the textbook rule
+    arrivals_s: list | None = None  # open loop
+    clients: int = 0  # closed loop
+    think_s: list | None = None
+    servers: int = 1
+    queue_limit: int | None = None
+    timeout_ms: float | None = None
+    slowdown: dict | None = None
+    noise: list | None = None
+
+    # A row a request.
+    arrival: list = field(default_factory=list)
+    start: list = field(default_factory=list)
+    finish: list = field(default_factory=list)
+    batch: list = field(default_factory=list)
+    status: list = field(default_factory=list)
+    sender: list = field(default_factory=list)
+    # A row a batch.
+    batch_start: list = field(default_factory=list)
+    batch_finish: list = field(default_factory=list)
+    size: list = field(default_factory=list)
+    server: list = field(default_factory=list)
+    trigger: list = field(default_factory=list)
+
+    def run(self) -> "Naive":
+        self.coming = list(self.arrivals_s or [])
+        self.thinking = [(0.0, client) for client in range(self.clients)]
+        self.waiting: list[int] = []
+        self.computing: list = [None] * self.servers
+        while True:
+            now = min(self.possible_instants(), default=math.inf)
+            if now == math.inf:
+                return self
+            self.four_steps(now)
+
+    def possible_instants(self):
+        yield from self.coming
+        if self.someone_may_come():
+            yield from (due for due, _ in self.thinking)
+        yield from (self.batch_finish[job] for job in self.computing if job is not None)
+        for request in self.waiting:
+            yield self.expiry(request)
+        if self.waiting and None in self.computing:
+            yield self.deadline(self.waiting[0])
+
+    def someone_may_come(self) -> bool:
+        return bool(self.coming) if self.arrivals_s is not None else len(self.arrival) < self.requests
+
+    def deadline(self, request: int) -> float:
+        return self.arrival[request] + self.max_wait_ms / 1000
+
+    def expiry(self, request: int) -> float:
+        return math.inf if self.timeout_ms is None else self.arrival[request] + self.timeout_ms / 1000
+
+    def four_steps(self, now: float) -> None:
+        # 1. open-loop arrivals
+        while self.coming and self.coming[0] <= now:
+            self.coming.pop(0)
+            self.enter(now, sender=None)
+        # 2. batches end, then look
+        answered = []
+        for server, job in enumerate(self.computing):
+            if job is not None and self.batch_finish[job] <= now:
+                self.computing[server] = None
+                answered += [request for request, of in enumerate(self.batch) if of == job]
+        self.look(now)
+        # 3. those who waited too long leave
+        for request in list(self.waiting):
+            if now >= self.expiry(request):
+                self.waiting.remove(request)
+                self.status[request] = TIMED_OUT
+                answered.append(request)
+        # 4. closed-loop sends, one by one in client order, each followed by look
+        if self.arrivals_s is not None:
+            return
+        for request in answered:
+            self.thinking.append((now + self.think_s[request], self.sender[request]))
+        due_now = [pair for pair in self.thinking if pair[0] <= now]
+        self.thinking = [pair for pair in self.thinking if pair[0] > now]
+        for _, client in sorted(due_now, key=lambda pair: pair[1]):
+            if len(self.arrival) == self.requests:
+                return
+            request = self.enter(now, sender=client)
+            if self.status[request] == REJECTED:
+                self.thinking.append((now + self.think_s[request], client))
+            self.look(now)
+
+    def enter(self, now: float, sender: int | None) -> int:
+        request = len(self.arrival)
+        full_up = self.queue_limit is not None and len(self.waiting) >= self.queue_limit
+        self.arrival.append(now)
+        self.start.append(math.nan)
+        self.finish.append(math.nan)
+        self.batch.append(-1)
+        self.status.append(REJECTED if full_up else SERVED)
+        self.sender.append(sender)
+        if not full_up:
+            self.waiting.append(request)
+        return request
+
+    def look(self, now: float) -> None:
+        while self.waiting and None in self.computing:
+            why = self.why_now(now)
+            if why is None:
+                return
+            self.take(now, why)
+
+    def why_now(self, now: float) -> int | None:
+        """Why a batch leaves now; None if none does."""
+        oldest = self.waiting[0]
+        if len(self.waiting) >= self.max_batch_size:
+            return FULL
+        if self.enough is not None and len(self.waiting) >= self.enough:
+            before_now = [request for request in self.waiting if self.arrival[request] < now]
+            return BACKLOG if len(before_now) >= self.enough else ENOUGH
+        if now == self.deadline(oldest):
+            return TIMEOUT
+        if now > self.deadline(oldest):
+            return BACKLOG
+        if self.max_wait_ms == math.inf and not self.someone_may_come():
+            return DRAIN
+        return None
+
+    def take(self, now: float, why: int) -> None:
+        taken, self.waiting = self.waiting[: self.max_batch_size], self.waiting[self.max_batch_size :]
+        server = self.computing.index(None)
+        number = len(self.size)
+        self.computing[server] = number
+        seconds = self.service_s[len(taken)]
+        if self.noise is not None:
+            seconds = seconds * self.noise[number]
+        if self.slowdown is not None:
+            seconds = seconds * self.slowdown[sum(job is not None for job in self.computing)]
+        self.batch_start.append(now)
+        self.batch_finish.append(now + seconds)
+        self.size.append(len(taken))
+        self.server.append(server)
+        self.trigger.append(why)
+        for request in taken:
+            self.start[request], self.finish[request] = now, now + seconds
+            self.batch[request] = number

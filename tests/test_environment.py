@@ -1,0 +1,56 @@
+"""environment.yml and pyproject.toml name the same packages, with compatible ranges."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+ROOT = Path(__file__).parent.parent
+CONDA_NAMES = {"matplotlib-base": "matplotlib"}
+
+
+def pip_ranges():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    lines = project["dependencies"] + extras["notebook"] + extras["test"]
+    requirements = [Requirement(line) for line in lines]
+    return {r.name: r.specifier for r in requirements if r.name != project["name"]}, project
+
+
+def conda_ranges():
+    lines = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    pairs = [re.split(r"\s+", line, maxsplit=1) for line in lines if isinstance(line, str)]
+    ranges = {CONDA_NAMES.get(name, name): SpecifierSet("".join(rest)) for name, *rest in pairs}
+    return ranges, [line for line in lines if isinstance(line, dict)]
+
+
+def test_environment_yml_and_pyproject_name_the_same_packages_and_ranges():
+    pip, _ = pip_ranges()
+    conda, _ = conda_ranges()
+    del conda["pip"]
+    del conda["python"]
+    assert conda == pip
+
+
+def test_both_need_the_same_python():
+    _, project = pip_ranges()
+    conda, _ = conda_ranges()
+    assert conda["python"] == SpecifierSet(project["requires-python"])
+
+
+def test_every_package_has_a_lowest_version():
+    pip, _ = pip_ranges()
+    assert [name for name, specifier in pip.items() if ">=" not in str(specifier)] == []
+
+
+def test_conda_installs_the_package_itself_in_place():
+    _, sections = conda_ranges()
+    assert sections == [{"pip": ["-e ."]}]
+
+
+def test_no_registry_is_named_in_what_installs():
+    for name in ("pyproject.toml", "environment.yml", "Makefile"):
+        assert "://" not in (ROOT / name).read_text()

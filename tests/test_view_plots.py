@@ -1,0 +1,108 @@
+"""The pictures show the result's numbers."""
+
+import math
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import batchsim as bs
+from batchsim.view.plots import (
+    PARTS,
+    BatchView,
+    LatencyView,
+    LoadCurve,
+    LoadView,
+    PartsView,
+    Picture,
+    TimelineView,
+    nice,
+)
+
+SCENARIO = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(8, 4), bs.Affine(5, 0.25), servers=2)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return bs.simulate(SCENARIO, requests=2000)
+
+
+def view_of(kind, result):
+    picture = Picture([kind])
+    (view,) = picture.views
+    view.update(result)
+    return view
+
+
+def test_plot_returns_a_figure_that_a_notebook_shows_as_a_picture(result):
+    figure = bs.plot(result)
+    image = Image.open(BytesIO(figure._repr_png_()))
+    assert image.size == (1000, 640)
+    assert len(np.unique(np.asarray(image.convert("L")))) > 50  # something is drawn
+
+
+def test_the_latency_view_marks_the_results_percentiles(result):
+    view = view_of(LatencyView, result)
+    assert {q: line.get_xdata()[0] for q, line in view.lines.items()} == {
+        q: result.percentile(q) for q in (50, 95, 99)
+    }
+    assert view.legend.get_texts()[2].get_text() == f"p99 = {result.percentile(99):.1f} ms"
+
+
+def test_the_latency_views_bars_hold_every_served_request(result):
+    assert view_of(LatencyView, result).bars.get_data().values.sum() == pytest.approx(100)
+
+
+def test_the_parts_views_bars_stack_up_to_the_latency(result):
+    view = view_of(PartsView, result)
+    tops = view.bars["forming"].get_data().values  # forming is on top
+    groups = np.array_split(np.sort(result.latency_ms), view.GROUPS)
+    np.testing.assert_allclose(tops, [group.mean() for group in groups])
+
+
+def test_the_batch_views_bars_hold_every_batch_by_its_trigger(result):
+    view = view_of(BatchView, result)
+    for trigger, bars in view.bars.items():
+        values, _, baseline = bars.get_data()
+        share = np.mean(result.batches.trigger == trigger)
+        assert np.sum(values - baseline) == pytest.approx(100 * share)
+
+
+def test_the_batch_views_legend_names_only_reasons_that_occur(result):
+    view = view_of(BatchView, result)
+    names = [text.get_text() for text in view.ax.get_legend().get_texts()]
+    assert len(names) == len(np.unique(result.batches.trigger))
+
+
+def test_the_timeline_draws_each_part_of_each_request_to_scale(result):
+    view = view_of(TimelineView, result)
+    drawn_ms = sum(segment[1][0] - segment[0][0] for segment in view.bars.get_segments())
+    assert drawn_ms == pytest.approx(result.latency_ms[:30].sum())
+    widths = {width for _, width in PARTS.values()}
+    assert set(view.bars.get_linewidth()) <= widths
+
+
+def test_the_load_view_puts_todays_point_where_the_result_is(result):
+    picture = Picture([LoadView])
+    (view,) = picture.views
+    rates, ones = np.array([100.0, 2000.0]), np.ones(2)
+    view.show_curve(LoadCurve(rates, 5 * ones, 9 * ones, rates, 2400.0))
+    view.update(result)
+    p99, p50, throughput = [(m.get_xdata()[0], m.get_ydata()[0]) for m in view.today]
+    assert p99 == (1500, result.percentile(99))
+    assert p50 == (1500, result.percentile(50))
+    assert throughput == (1500, result.throughput_per_s)
+
+
+def test_a_run_that_serves_nobody_can_be_drawn():
+    nobody = SCENARIO.replace(timeout_ms=0, max_wait_ms=10, max_batch_size=32)
+    result = bs.simulate(nobody, requests=5)
+    assert result.summary()["served"] == 0
+    assert bs.plot(result)._repr_png_()
+
+
+def test_axes_hold_still_while_a_number_moves_a_little():
+    assert [nice(value) for value in (16, 17, 18, 19)] == [20, 20, 20, 20]
+    assert nice(20) == 20
+    assert nice(math.inf) == nice(0) == 1
