@@ -29,7 +29,8 @@ test: $(VENV)/.installed-test
 # Run the notebooks afresh and keep their outputs and counts, but no widget state.
 notebooks: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
-	$(BIN)/nbstripout --keep-output --keep-count --extra-keys "metadata.widgets" notebooks/*.ipynb
+	$(BIN)/nbstripout --keep-output --keep-count notebooks/*.ipynb
+	$(BIN)/python tests/tidy_notebooks.py notebooks/*.ipynb
 	$(BIN)/ruff format notebooks
 
 $(VENV)/.python:

@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from batchsim.batcher import InferenceBatcher, batch_inference
-from batchsim.engines.plan import Status
-from batchsim.result import Batches, Result, Trigger
+from batchsim.engines.plan import Status, Trigger
+from batchsim.result import Batches, Result
 from batchsim.scenario import (
     Affine,
     AtLeast,

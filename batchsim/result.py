@@ -1,8 +1,9 @@
 """What comes back: a run's columns, where each request's time went, and the summary numbers."""
 
+import functools
 import math
-from dataclasses import dataclass, field
-from enum import IntEnum
+import operator
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -10,21 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.plan import Log, Status
+from batchsim.engines.histogram import Histogram
+from batchsim.engines.plan import Log, Status, Totals, Trigger, warmup_requests
 from batchsim.scenario import AtLeast, ClosedLoop, Scenario
 
 if TYPE_CHECKING:
     import pandas
 
 
-class Trigger(IntEnum):
-    """Why a batch left."""
-
-    FULL = 0  # it holds max_batch_size requests
-    TIMEOUT = 1  # its oldest request had waited max_wait_ms
-    BACKLOG = 2  # it was due earlier, but every server was computing
-    DRAIN = 3  # only the end of the run released it
-    ENOUGH = 4  # AtLeast: the min_batch_size-th request came to an idle server
+PARTS = ("forming", "queueing", "computing")
 
 
 @dataclass(frozen=True)
@@ -49,14 +44,41 @@ class Result:
     """One run: columns with a row a request in arrival order, and what they sum up to.
 
     Times are in seconds (`arrival_s`), durations in milliseconds (`latency_ms`). A request that
-    was not served has NaN times and batch_index -1; `status` says why.
+    was not served has NaN times and batch_index -1; `status` says why. Of several replications the
+    columns follow each other, and the summary numbers are over all of them. A run with
+    keep="summary" has no columns.
     """
 
     scenario: Scenario
     seed: int
     engine: str
     warmup: float
-    log: Log = field(repr=False)
+    columns: Log | None
+    sums: tuple[Totals, Histogram] | None = None
+    runs: tuple["Result", ...] = ()
+
+    @classmethod
+    def pool(cls, runs: tuple["Result", ...]) -> "Result":
+        """Return one result of several replications of a scenario."""
+        first, columns, sums = runs[0], None, None
+        if first.sums is None:
+            columns = Log.join([run.log for run in runs])
+        else:
+            totals, histograms = zip(*(run.sums for run in runs if run.sums is not None), strict=True)
+            sums = functools.reduce(operator.add, totals), functools.reduce(operator.add, histograms)
+        return cls(first.scenario, first.seed, first.engine, first.warmup, columns, sums, runs)
+
+    @property
+    def replications(self) -> tuple["Result", ...]:
+        """The runs that this result is made of; number 0 is the plain run."""
+        return self.runs or (self,)
+
+    @property
+    def log(self) -> Log:
+        """What the engine returned."""
+        if self.columns is None:
+            raise ValueError("columns must be kept to be read, got a run with keep='summary'")
+        return self.columns
 
     # Columns, a row a request.
 
@@ -98,6 +120,8 @@ class Result:
     @cached_property
     def forming_ms(self) -> np.ndarray:
         """Waiting for company while a server is idle."""
+        if self.runs:
+            return np.concatenate([run.forming_ms for run in self.runs])
         waiting_s = self.start_s - self.arrival_s
         times_s, idle_s = self._idle_time
         forming_s = np.interp(self.start_s, times_s, idle_s) - np.interp(self.arrival_s, times_s, idle_s)
@@ -134,6 +158,10 @@ class Result:
         )
         if math.isnan(start_s):
             return []
+        if self.runs:
+            ends = np.cumsum([run.arrival_s.size for run in self.runs])
+            run = int(np.searchsorted(ends, request, side="right"))
+            return self.runs[run].story(request - int(ends[run] - self.runs[run].arrival_s.size))
         times_s, idle_s = self._idle_time
         inside = slice(*np.searchsorted(times_s, [arrival_s, start_s], side="right"))
         corners_s = [arrival_s, *times_s[inside].tolist(), start_s]
@@ -181,75 +209,108 @@ class Result:
 
     @cached_property
     def _kept(self) -> slice:
-        return slice(int(self.warmup * self.arrival_s.size), None)
+        return slice(warmup_requests(self.warmup, self.arrival_s.size), None)
 
     @cached_property
     def _latencies_ms(self) -> np.ndarray:
         """The sorted latencies of the served requests that are kept."""
+        if self.runs:
+            return np.sort(np.concatenate([run._latencies_ms for run in self.runs]))
         latency_ms = self.latency_ms[self._kept]
         return np.sort(latency_ms[~np.isnan(latency_ms)])
 
     @cached_property
-    def _window_s(self) -> tuple[float, float]:
-        """From the first kept arrival (0 when none is dropped) to the last finish."""
-        begin_s = float(self.arrival_s[self._kept][0]) if self._kept.start else 0.0
-        return begin_s, float(self.log.batch_finish_s.max(initial=begin_s))
+    def _totals(self) -> Totals:
+        """What the summary numbers are made of."""
+        if self.sums is not None:
+            return self.sums[0]
+        if self.runs:
+            return functools.reduce(operator.add, (run._totals for run in self.runs))
+        log, kept = self.log, self._kept
+        # From the first kept arrival (0 when none is dropped) to the last finish.
+        begin_s = float(self.arrival_s[kept][0]) if kept.start else 0.0
+        end_s = float(log.batch_finish_s.max(initial=begin_s))
+        in_window = log.batch_start_s >= begin_s
+        busy_s = np.clip(log.batch_finish_s - np.maximum(log.batch_start_s, begin_s), 0, None)
+        parts = [self.latency_ms, self.forming_ms, self.queueing_ms, self.computing_ms]
+        return Totals(
+            requests=self.arrival_s[kept].size,
+            statuses=np.bincount(self.status[kept], minlength=len(Status)),
+            parts_s=np.array([np.nansum(part[kept]) / 1000 for part in parts]),
+            finished=int(np.count_nonzero(self.finish_s >= begin_s)),
+            busy_s=float(busy_s.sum()),
+            window_s=end_s - begin_s,
+            batches=int(np.count_nonzero(in_window)),
+            items=int(log.batch_size[in_window].sum()),
+            triggers=np.bincount(self.batches.trigger[in_window], minlength=len(Trigger)),
+        )
 
     def percentile(self, q: float, *, unserved: str = "ignore") -> float:
         """Return the latency in ms that q % of the requests do not exceed (NumPy's "linear").
 
         Over the served requests; `unserved="inf"` counts the others as infinitely late. NaN if
-        there are none.
+        there are none. Exact; with keep="summary", to 0.1 %.
         """
         q = _check.real("q", q, at_least=0, at_most=100)
         if unserved not in ("ignore", "inf"):
             raise ValueError(f"unserved must be 'ignore' or 'inf', got {unserved!r}")
-        latencies_ms = self._latencies_ms
-        if unserved == "ignore":
-            return float(np.percentile(latencies_ms, q)) if latencies_ms.size else math.nan
-        kept = self.arrival_s[self._kept].size
-        if math.ceil(q / 100 * (kept - 1)) >= latencies_ms.size:
+        totals = self._totals
+        served = int(totals.statuses[Status.SERVED])
+        count = served if unserved == "ignore" else totals.requests
+        if count == 0:
+            return math.nan
+        rank = q / 100 * (count - 1)
+        low, high = math.floor(rank), math.ceil(rank)
+        if high >= served:
             return math.inf
-        # Both neighbours of this rank were served: what fills the places above them is all one.
-        return float(
-            np.percentile(np.append(latencies_ms, np.full(kept - latencies_ms.size, latencies_ms[-1])), q)
-        )
+        if self.sums is not None:
+            low_s, high_s = (self.sums[1].at_rank_s(r) for r in (low, high))
+            return (low_s + (high_s - low_s) * (rank - low)) * 1000
+        # Both neighbours of the rank were served: what stands above them is all one.
+        latencies_ms = self._latencies_ms
+        filled = np.append(latencies_ms, np.full(count - served, latencies_ms[-1]))
+        return float(np.percentile(filled, q))
+
+    def _mean_ms(self, part: int) -> float:
+        served = self._totals.statuses[Status.SERVED]
+        return float(self._totals.parts_s[part] / served * 1000) if served else math.nan
 
     @property
     def mean_latency_ms(self) -> float:
-        return _mean(self._latencies_ms)
+        return self._mean_ms(0)
 
-    @cached_property
+    @property
     def throughput_per_s(self) -> float:
         """Finished requests per second, over the window."""
-        begin_s, end_s = self._window_s
-        finished = int(np.count_nonzero(self.finish_s >= begin_s))
-        return finished / (end_s - begin_s) if end_s > begin_s else 0.0
+        return self._per_s(self._totals.finished)
 
-    @cached_property
+    def _per_s(self, count: int) -> float:
+        return count / self._totals.window_s if self._totals.window_s > 0 else 0.0
+
+    @property
     def utilisation(self) -> float:
         """The fraction of the window that the servers spent computing."""
-        begin_s, end_s = self._window_s
-        busy_s = np.clip(self.log.batch_finish_s - np.maximum(self.log.batch_start_s, begin_s), 0, None)
-        return float(busy_s.sum() / (self.scenario.servers * (end_s - begin_s))) if end_s > begin_s else 0.0
+        available_s = self.scenario.servers * self._totals.window_s
+        return self._totals.busy_s / available_s if available_s > 0 else 0.0
 
-    @cached_property
+    @property
     def mean_batch_size(self) -> float:
         """The mean over the batches that start in the window."""
-        return _mean(self.log.batch_size[self.log.batch_start_s >= self._window_s[0]])
+        return self._totals.items / self._totals.batches if self._totals.batches else math.nan
+
+    def _within(self, objective_ms: float) -> int:
+        objective_ms = _check.real("objective_ms", objective_ms, at_least=0)
+        if self.sums is not None:
+            return self.sums[1].within(objective_ms / 1000)
+        return int(np.searchsorted(self._latencies_ms, objective_ms, side="right"))
 
     def attainment(self, objective_ms: float) -> float:
         """Return the fraction of the requests that were served within `objective_ms`."""
-        objective_ms = _check.real("objective_ms", objective_ms, at_least=0)
-        within = int(np.count_nonzero(self._latencies_ms <= objective_ms))
-        return within / self.arrival_s[self._kept].size
+        return self._within(objective_ms) / self._totals.requests
 
     def goodput_per_s(self, objective_ms: float) -> float:
         """Return the requests per second that were served within `objective_ms`."""
-        objective_ms = _check.real("objective_ms", objective_ms, at_least=0)
-        begin_s, end_s = self._window_s
-        good = int(np.count_nonzero((self.latency_ms <= objective_ms) & (self.finish_s >= begin_s)))
-        return good / (end_s - begin_s) if end_s > begin_s else 0.0
+        return self._per_s(self._within(objective_ms))
 
     def summary(self) -> dict[str, Any]:
         """Return the run's plain numbers; NaN where there is nothing to average.
@@ -257,40 +318,33 @@ class Result:
         `stable` is whether the load, the arrival rate over the capacity, is below 1 (a closed
         loop, a queue limit and a timeout are always stable).
         """
-        scenario, status = self.scenario, self.status[self._kept]
+        scenario, totals = self.scenario, self._totals
         closed = isinstance(scenario.workload, ClosedLoop)
         offered = math.nan if closed else scenario.workload.offered_per_s  # type: ignore[union-attr]
         return {
-            "requests": status.size,
-            **{state.name.lower(): int(np.count_nonzero(status == state)) for state in Status},
+            "requests": totals.requests,
+            **{state.name.lower(): int(totals.statuses[state]) for state in Status},
             "offered_per_s": float(offered),
             "capacity_per_s": scenario.capacity_per_s,
             "load": float(scenario.load),
-            "stable": scenario.stable,
+            "stable": bool(scenario.stable),
             "throughput_per_s": self.throughput_per_s,
             "utilisation": self.utilisation,
             "mean_latency_ms": self.mean_latency_ms,
             **{f"p{q}_ms": self.percentile(q) for q in (50, 90, 95, 99)},
             **{f"mean_{part}_ms": mean for part, mean in self._parts_ms().items()},
-            "batches": int(np.count_nonzero(self.log.batch_start_s >= self._window_s[0])),
+            "batches": totals.batches,
             "mean_batch_size": self.mean_batch_size,
             **{f"{name}_share": share for name, share in self._trigger_shares().items()},
         }
 
     def _parts_ms(self) -> dict[str, float]:
-        parts = {"forming": self.forming_ms, "queueing": self.queueing_ms, "computing": self.computing_ms}
-        return {
-            name: _mean(column[self._kept][~np.isnan(column[self._kept])]) for name, column in parts.items()
-        }
+        return {part: self._mean_ms(place) for place, part in enumerate(PARTS, start=1)}
 
     def _trigger_shares(self) -> dict[str, float]:
         """Return the fraction of the window's batches that left for each reason that occurs."""
-        triggers = self.batches.trigger[self.log.batch_start_s >= self._window_s[0]]
-        return {
-            trigger.name.lower(): float(np.count_nonzero(triggers == trigger) / triggers.size)
-            for trigger in Trigger
-            if (triggers == trigger).any()
-        }
+        counts, batches = self._totals.triggers, self._totals.batches
+        return {t.name.lower(): float(counts[t] / batches) for t in Trigger if counts[t]}
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a DataFrame with a row a request, statuses and triggers by name."""
@@ -352,7 +406,3 @@ class Result:
             for what, figures in self._rows()
         )
         return f"<table><caption>batchsim result</caption><tbody>{rows}</tbody></table>"
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if values.size else math.nan

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from oracles.naive import Naive
+from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
 from batchsim.engines import reference
@@ -57,7 +58,7 @@ def run_planned(scenario, requests, **drawn):
     plan = dataclasses.replace(
         draw(scenario, requests, 0), **{name: np.array(column, float) for name, column in drawn.items()}
     )
-    return Result(scenario=scenario, seed=0, engine="simpy", warmup=0.0, log=reference.run(plan))
+    return Result(scenario, 0, "simpy", 0.0, reference.run(plan))
 
 
 # When a batch leaves.
@@ -239,7 +240,7 @@ def test_finish_is_start_plus_the_tables_seconds_times_noise_times_slowdown():
     service = bs.Affine(0.7, 0.13).with_noise(0.4)
     slowdown = {1: 1.0, 2: 1.37}
     scenario = bs.Scenario(bs.Poisson(3000), bs.SizeOrWait(8, 1), service, servers=2, slowdown=slowdown)
-    result = bs.simulate(scenario, 3000, seed=5)
+    result = bs.simulate(scenario, 3000, seed=5, engine="simpy")
     noise = service.noise.draw(np.random.default_rng(np.random.SeedSequence(5).spawn(3)[1]), 3000)
     table, b = service.table(8), result.batches
     for j in range(len(b)):
@@ -541,106 +542,18 @@ def assert_same(result: Result, naive: Naive) -> None:
         assert np.array_equal(getattr(result.batches, name), column), name
 
 
-@st.composite
-def plans_with_ties(draw_):
-    """Scenarios whose times are all multiples of one unit, so that everything collides."""
-    unit_s = draw_(st.sampled_from([0.125, 0.1, 0.001]))  # exact; nearly exact; nearly exact and small
-
-    def times_ms(low, high):
-        return draw_(st.integers(low, high)) * unit_s * 1000
-
-    size = draw_(st.integers(1, 5))
-    servers = draw_(st.integers(1, 3))
-    requests = draw_(st.integers(1, 40))
-    if draw_(st.booleans()):
-        the_rule = bs.AtLeast(draw_(st.integers(1, size)), size)
-    else:
-        the_rule = bs.SizeOrWait(size, draw_(st.sampled_from([0, 0, 1, 2, 3, 5, math.inf])) * unit_s * 1000)
-    if draw_(st.booleans()):
-        service = bs.Affine(times_ms(1, 4), times_ms(0, 2))
-    else:
-        service = bs.Table({k: times_ms(1, 6) for k in range(1, size + 1)})
-    factors = draw_(st.sampled_from([None, (0.5, 1, 2), (1, 1.1, 0.3)]))
-    if factors:
-        service = service.with_noise(0.5)
-    slowdown = None
-    if draw_(st.booleans()):
-        slowdown = {busy: draw_(st.sampled_from([1, 1.5, 2, 1.7])) for busy in range(1, servers + 1)}
-    timeout = draw_(st.sampled_from([None, None, 0, 1, 2, 3, 5]))
-    open_loop = draw_(st.booleans())
-    if open_loop:
-        gaps = draw_(st.lists(st.integers(0, 3), min_size=requests, max_size=requests))
-        workload = bs.Trace(np.cumsum(gaps) * unit_s)
-    else:
-        at_least = the_rule.enough if math.isinf(the_rule.max_wait_ms) else 1
-        workload = bs.ClosedLoop(draw_(st.integers(at_least, at_least + 5)), think_s=1.0)
-    scenario = bs.Scenario(
-        workload,
-        the_rule,
-        service,
-        servers=servers,
-        queue_limit=draw_(st.sampled_from([None, None, 1, 2, 4])),
-        timeout_ms=None if timeout is None else timeout * unit_s * 1000,
-        slowdown=slowdown,
-    )
-    plan = draw(scenario, requests, 0)
-    if factors:
-        noise = draw_(st.lists(st.sampled_from(factors), min_size=requests, max_size=requests))
-        plan = dataclasses.replace(plan, noise=np.array(noise, float))
-    if not open_loop:
-        longest = draw_(st.sampled_from([0, 3]))
-        think = draw_(st.lists(st.integers(0, longest), min_size=requests, max_size=requests))
-        plan = dataclasses.replace(plan, think_s=np.array(think) * unit_s)
-    return plan
-
-
 @settings(max_examples=1000)
 @given(plans_with_ties())
 def test_equal_to_a_naive_simulator_when_everything_is_tied(plan):
-    result = Result(scenario=plan.scenario, seed=0, engine="simpy", warmup=0.0, log=reference.run(plan))
+    result = Result(plan.scenario, 0, "simpy", 0.0, reference.run(plan))
     event(f"{type(plan.scenario.workload).__name__}, {type(plan.scenario.rule).__name__}")
     assert result.arrival_s.size == plan.requests
     assert_same(result, naive_of(plan))
 
 
-WORKLOADS = [
-    bs.Poisson(900.0),
-    bs.Constant(1000.0),
-    bs.Gamma(900.0, cv=3.0),
-    bs.OnOff(2000.0, 100.0, 0.05, 0.05),
-    bs.Diurnal(900.0, 1.9, 0.2),
-    bs.ClosedLoop(7),
-    bs.ClosedLoop(7, think_s=0.004),
-]
-
-
 @settings(max_examples=150)
-@given(
-    workload=st.sampled_from(WORKLOADS),
-    the_rule=st.sampled_from(
-        [bs.SizeOrWait(4, 3.3), bs.SizeOrWait(8, 0), bs.SizeOrWait(6, math.inf), bs.AtLeast(2, 5)]
-    ),
-    service=st.sampled_from(
-        [
-            bs.Affine(2.0, 0.7),
-            bs.Affine(2.0, 0.7).with_noise(0.6),
-            bs.Affine(2.0, 0.7).with_noise(1, "exponential").padded_to([2, 4, 8]),
-            bs.Table({1: 5.0, 2: 3.0, 8: 9.1}),
-        ]
-    ),
-    servers=st.integers(1, 3),
-    queue_limit=st.sampled_from([None, 3, 10]),
-    timeout_ms=st.sampled_from([None, 3.3, 8.0]),
-    shared=st.booleans(),
-    seed=st.integers(0, 99),
-)
-def test_equal_to_a_naive_simulator_on_random_traffic(
-    workload, the_rule, service, servers, queue_limit, timeout_ms, shared, seed
-):
-    if workload == bs.ClosedLoop(7):
-        queue_limit = None
-    slowdown = {1: 1.0, 2: 1.4, 3: 1.9} if shared else None
-    scenario = bs.Scenario(workload, the_rule, service, servers, queue_limit, timeout_ms, slowdown)
+@given(scenarios_at_random(), st.integers(0, 99))
+def test_equal_to_a_naive_simulator_on_random_traffic(scenario, seed):
     result = bs.simulate(scenario, 200, seed=seed, engine="simpy")
     assert_same(result, naive_of(draw(scenario, 200, seed)))
 
@@ -648,7 +561,7 @@ def test_equal_to_a_naive_simulator_on_random_traffic(
 @pytest.mark.parametrize("workload", WORKLOADS, ids=repr)
 def test_the_same_seed_gives_the_same_run(workload):
     scenario = bs.Scenario(workload, bs.SizeOrWait(4, 2), bs.Affine(1, 0.5).with_noise(0.5), servers=2)
-    first, again, other = (bs.simulate(scenario, 500, seed=seed) for seed in (7, 7, 8))
+    first, again, other = (bs.simulate(scenario, 500, seed=seed, engine="simpy") for seed in (7, 7, 8))
     assert requests_of(first) == requests_of(again)
     if workload != bs.Constant(1000.0):
         assert requests_of(first) != requests_of(other)
@@ -660,7 +573,10 @@ def test_the_same_seed_gives_the_same_run(workload):
 def assert_mean_latency(expected_s, workload, rule, service, **knobs):
     """The mean over eight runs is the expected one, within four of its own standard errors."""
     scenario = bs.Scenario(workload, rule, service, **knobs)
-    runs = [bs.simulate(scenario, 25_000, seed=seed, warmup=0.1).mean_latency_ms for seed in range(8)]
+    runs = [
+        bs.simulate(scenario, 25_000, seed=seed, warmup=0.1, engine="simpy").mean_latency_ms
+        for seed in range(8)
+    ]
     error = np.std(runs, ddof=1) / math.sqrt(8) / 1000
     assert error < 0.03 * expected_s  # else the test would say nothing
     assert abs(np.mean(runs) / 1000 - expected_s) < 4 * error
@@ -710,7 +626,7 @@ V100 = bs.Affine(1.8874, 0.1438)
 )
 def test_batches_of_what_waits_up_to_a_cap(size, load, latency_ms, batch, busy):
     scenario = bs.Scenario(bs.Poisson(load * size / V100(size)), bs.SizeOrWait(size, 0), V100)
-    result = bs.simulate(scenario, 150_000, seed=2, warmup=0.05)
+    result = bs.simulate(scenario, 150_000, seed=2, warmup=0.05, engine="simpy")
     assert result.mean_latency_ms == pytest.approx(latency_ms, rel=0.02)
     assert result.mean_batch_size == pytest.approx(batch, rel=0.02)
     assert result.utilisation == pytest.approx(busy, abs=0.01)
@@ -718,18 +634,18 @@ def test_batches_of_what_waits_up_to_a_cap(size, load, latency_ms, batch, busy):
 
 def test_full_batches_only_form_for_half_their_span():
     scenario = bs.Scenario(bs.Poisson(100), bs.SizeOrWait(8, math.inf), bs.Affine(1, 0))
-    result = bs.simulate(scenario, 80_000)
+    result = bs.simulate(scenario, 80_000, engine="simpy")
     assert result.forming_ms.mean() == pytest.approx(1000 * 7 / (2 * 100), rel=0.02)
 
 
 def test_hardly_any_traffic_waits_for_the_timer_alone():
     scenario = bs.Scenario(bs.Poisson(0.01), bs.SizeOrWait(8, 20), bs.Affine(3, 1))
-    assert bs.simulate(scenario, 2000).mean_latency_ms == pytest.approx(24, rel=1e-3)
+    assert bs.simulate(scenario, 2000, engine="simpy").mean_latency_ms == pytest.approx(24, rel=1e-3)
 
 
 def test_littles_law():
     scenario = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(16, 5), bs.Affine(5, 0.25), servers=2)
-    result = bs.simulate(scenario, 20_000)
+    result = bs.simulate(scenario, 20_000, engine="simpy")
     events = np.concatenate([result.arrival_s, result.finish_s])
     steps = np.concatenate([np.ones(20_000), -np.ones(20_000)])
     order = np.argsort(events, kind="stable")
@@ -753,7 +669,7 @@ def test_a_model_computes_the_very_batches_of_the_run():
     result = bs.simulate(scenario, seed=3, model_fn=model, inputs=inputs)
     assert result.outputs == inputs.sum(axis=1).tolist()
     assert sizes == result.batches.batch_size.tolist()
-    assert requests_of(result) == requests_of(bs.simulate(scenario, 100, seed=3))
+    assert requests_of(result) == requests_of(bs.simulate(scenario, 100, seed=3, engine="simpy"))
 
 
 def test_an_unserved_request_has_no_output():
@@ -836,7 +752,7 @@ def test_simulate_refuses_what_is_no_scenario():
 def test_simulate_refuses_more_than_a_trace_holds():
     scenario = OK.replace(workload=bs.Trace(np.arange(1200)))
     assert bs.simulate(scenario).arrival_s.size == 1200
-    assert bs.simulate(scenario, 7).arrival_s.tolist() == list(range(7))
+    assert bs.simulate(scenario, 7, engine="simpy").arrival_s.tolist() == list(range(7))
     with pytest.raises(ValueError, match="requests must be at most the trace's 1,200, got 1,201"):
         bs.simulate(scenario, 1201)
 
@@ -862,5 +778,5 @@ def test_a_measured_server(shared_data, device, static_ms, within):
     assert rows.concurrency.tolist() == list(range(1, 9))
     for clients, measured_ms in zip(rows.concurrency.astype(int), rows.avg, strict=True):
         scenario = bs.Scenario(bs.ClosedLoop(clients), bs.SizeOrWait(4, 0), bs.Table(static_ms))
-        simulated_ms = bs.simulate(scenario, 2000, warmup=0.1).mean_latency_ms
+        simulated_ms = bs.simulate(scenario, 2000, warmup=0.1, engine="simpy").mean_latency_ms
         assert simulated_ms == pytest.approx(measured_ms, rel=within)

@@ -1,13 +1,15 @@
-"""What an engine is given and what it returns: plain arrays and a rule, nothing random."""
+"""What an engine is given, and what it returns: a scenario with its randomness, and columns."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from batchsim.scenario import ClosedLoop, Scenario
+from batchsim.scenario import ClosedLoop, OpenLoop, Scenario
 
 
 class Status(IntEnum):
@@ -16,6 +18,19 @@ class Status(IntEnum):
     SERVED = 0
     REJECTED = 1  # the queue was at its limit
     TIMED_OUT = 2  # it left the queue unserved
+
+
+class Trigger(IntEnum):
+    """Why a batch left."""
+
+    FULL = 0  # it holds max_batch_size requests
+    TIMEOUT = 1  # its oldest request had waited max_wait_ms
+    BACKLOG = 2  # it was due earlier, but every server was computing
+    DRAIN = 3  # only the end of the run released it
+    ENOUGH = 4  # AtLeast: the min_batch_size-th request came to an idle server
+
+
+REPLICATIONS = 1_000_000  # no stream of the plain run has so high a number
 
 
 @dataclass(frozen=True)
@@ -54,19 +69,109 @@ class Log:
     batch_server: np.ndarray
     outputs: list[Any] | None = None
 
+    @classmethod
+    def join(cls, logs: Sequence["Log"]) -> "Log":
+        """Return the logs of several runs as one, with their batches numbered through."""
+        before = np.cumsum([0, *(log.batch_start_s.size for log in logs)])
+        joined: dict[str, Any] = {
+            f.name: np.concatenate([getattr(log, f.name) for log in logs])
+            for f in fields(cls)
+            if f.name != "outputs"
+        }
+        joined["batch_index"] = np.concatenate(
+            [
+                np.where(log.batch_index < 0, -1, log.batch_index + n)
+                for log, n in zip(logs, before, strict=False)
+            ]
+        )
+        return cls(**joined)
 
-def draw(scenario: Scenario, requests: int, seed: int) -> Plan:
-    """Draw a scenario's randomness: streams for arrivals, service noise and think times."""
-    arrivals, noises, thoughts = np.random.SeedSequence(seed).spawn(3)
-    workload, service = scenario.workload, scenario.service
-    arrival_s = think_s = noise = slowdown = None
-    if isinstance(workload, ClosedLoop):
-        think_s = workload.thinking_s(thoughts, requests)
-    else:
-        arrival_s = workload.arrivals_s(arrivals, requests)
-    if service.noise is not None:  # there are at most as many batches as requests
-        noise = service.noise.draw(np.random.default_rng(noises), requests)
-    if scenario.slowdown is not None:
-        slowdown = np.array([math.nan] + [scenario.slowdown[n + 1] for n in range(scenario.servers)])
-    table = service.table(scenario.rule.max_batch_size)
-    return Plan(scenario, requests, arrival_s, think_s, table, noise, slowdown)
+
+@dataclass(frozen=True)
+class Totals:
+    """What a run's summary numbers are made of; the sum of two is that of both runs.
+
+    Over the requests after the warm-up, and over the window from the first of them to the last
+    finish.
+    """
+
+    requests: int
+    statuses: np.ndarray  # how many of each Status
+    parts_s: np.ndarray  # sums over the served: latency, forming, queueing, computing
+    finished: int  # in the window, warm-up included
+    busy_s: float  # of all servers, in the window
+    window_s: float
+    batches: int  # that start in the window
+    items: int  # requests in these
+    triggers: np.ndarray  # how many of them for each Trigger
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+def warmup_requests(fraction: float, requests: int) -> int:
+    """Return how many requests a warm-up drops.
+
+    >>> warmup_requests(0.29, 100)  # although 0.29 * 100 is 28.999999999999996
+    29
+    """
+    return math.floor(fraction * requests + 1e-9)
+
+
+@dataclass(frozen=True)
+class Streams:
+    """A scenario's randomness: a stream each for arrivals, service noise and think times.
+
+    Every call starts its stream anew. Replication 0 is the plain run.
+    """
+
+    scenario: Scenario
+    seed: int
+    replication: int = 0
+
+    def _stream(self, number: int) -> np.random.SeedSequence:
+        key = (REPLICATIONS, self.replication) if self.replication else ()
+        return np.random.SeedSequence(self.seed, spawn_key=key).spawn(3)[number]
+
+    def arrivals_s(self, requests: int, chunk: int) -> Iterator[np.ndarray]:
+        """Yield an open loop's arrival times in chunks."""
+        assert isinstance(self.scenario.workload, OpenLoop)
+        return self.scenario.workload.chunks_s(self._stream(0), requests, chunk)
+
+    def noise(self) -> Callable[[int], np.ndarray] | None:
+        """Return what draws the next batches' factors, if there are any."""
+        noise = self.scenario.service.noise
+        return None if noise is None else partial(noise.draw, np.random.default_rng(self._stream(1)))
+
+    def think(self) -> Callable[[int], np.ndarray] | None:
+        """Return what draws the thoughts after a closed loop's next sends."""
+        workload = self.scenario.workload
+        if not isinstance(workload, ClosedLoop):
+            return None
+        return partial(workload.thinking_s, np.random.default_rng(self._stream(2)))
+
+    @property
+    def service_s(self) -> np.ndarray:
+        """The mean seconds of a batch, by its size."""
+        return self.scenario.service.table(self.scenario.rule.max_batch_size)
+
+    @property
+    def slowdown(self) -> np.ndarray | None:
+        """The factor on them, by the number of busy servers."""
+        factors, servers = self.scenario.slowdown, self.scenario.servers
+        return None if factors is None else np.array([math.nan] + [factors[n + 1] for n in range(servers)])
+
+
+def draw(scenario: Scenario, requests: int, seed: int, replication: int = 0) -> Plan:
+    """Draw all that a run needs at once."""
+    streams = Streams(scenario, seed, replication)
+    noise, think = streams.noise(), streams.think()
+    return Plan(
+        scenario=scenario,
+        requests=requests,
+        arrival_s=None if think else next(streams.arrivals_s(requests, requests)),
+        think_s=think(requests) if think else None,
+        service_s=streams.service_s,
+        noise=noise(requests) if noise else None,  # there are at most as many batches as requests
+        slowdown=streams.slowdown,
+    )

@@ -192,7 +192,8 @@ class Collector:
             seconds *= float(self.plan.noise[batch])
         if self.plan.slowdown is not None:
             seconds *= float(self.plan.slowdown[self.plan.scenario.servers - len(self.idle)])
-        finish_s = self.env.now + seconds
+        # However short, it takes a tick of the clock: a batch never ends in the instant it starts.
+        finish_s = max(self.env.now + seconds, math.nextafter(self.env.now, math.inf))
         self.batches.append((self.env.now, finish_s, len(requests), server))
         self.in_service[server] = requests
         self.handed[server].succeed(finish_s)

@@ -61,6 +61,7 @@ class Scenario:
         for busy, factor in self.slowdown.items():
             _check.whole("a busy count of slowdown", busy)
             _check.real(f"slowdown of {busy} busy servers", factor, above=0)
+        object.__setattr__(self, "slowdown", dict(self.slowdown))  # not to change with the caller's
         missing = [busy for busy in range(1, self.servers + 1) if busy not in self.slowdown]
         if missing:
             raise ValueError(

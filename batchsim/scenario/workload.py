@@ -4,7 +4,9 @@ Each open-loop workload turns one stream of standard random numbers into arrival
 a knob stretches the same traffic instead of drawing another (common random numbers).
 """
 
+import functools
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -13,6 +15,8 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.scenario.readcsv import read_times_s
+
+STATES = 1024  # how many of OnOff's states are drawn at a time
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,27 @@ class OpenLoop:
 
     def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
         """Return the arrival times in seconds, shape (requests,), never decreasing."""
+        return next(self.chunks_s(seed, requests, requests))
+
+    def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
+        """Yield the same arrival times in chunks of at most `size`."""
         raise NotImplementedError
+
+
+def _running(generator: np.random.Generator, requests: int, size: int) -> Iterator[np.ndarray]:
+    """Yield the points of a Poisson process of rate 1 in chunks, the same whatever their size."""
+    return _sums(generator.standard_exponential, requests, size)
+
+
+def _sums(draw: Callable[[int], np.ndarray], requests: int, size: int) -> Iterator[np.ndarray]:
+    """Yield the running sum of draws in chunks; each chunk goes on where the last one ended."""
+    total = 0.0
+    for begin in range(0, requests, size):
+        gaps = draw(min(size, requests - begin))
+        gaps[0] += total
+        points = np.cumsum(gaps)
+        total = points[-1]
+        yield points
 
 
 @dataclass(frozen=True)
@@ -51,8 +75,10 @@ class _Renewal(OpenLoop):
     def with_rate(self, rate_per_s: float) -> Self:
         return type(self)(**{**self.__dict__, "rate_per_s": rate_per_s})
 
-    def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
-        return np.cumsum(self._gaps(np.random.default_rng(seed), requests)) / self.rate_per_s
+    def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
+        draw = functools.partial(self._gaps, np.random.default_rng(seed))
+        for points in _sums(draw, requests, size):
+            yield points / self.rate_per_s
 
     def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         raise NotImplementedError
@@ -74,8 +100,9 @@ class Poisson(_Renewal):
 class Constant(_Renewal):
     """Arrivals like clockwork: number i at (i + 1) / rate_per_s."""
 
-    def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
-        return np.arange(1, requests + 1) / self.rate_per_s
+    def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
+        for begin in range(0, requests, size):
+            yield np.arange(begin + 1, min(begin + size, requests) + 1) / self.rate_per_s
 
 
 @dataclass(frozen=True)
@@ -121,23 +148,35 @@ class OnOff(OpenLoop):
         on, off = self.on_rate_per_s * factor, self.off_rate_per_s * factor
         return type(self)(on, off, self.mean_on_s, self.mean_off_s)
 
-    def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
+    def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
         # A unit-rate Poisson process, run through the inverse of the rate's integral. Its points
         # and the states have a stream each, so that rates do not change the states' path.
         points_seed, states_seed = seed.spawn(2)
-        points = np.cumsum(np.random.default_rng(points_seed).standard_exponential(requests))
         states = np.random.default_rng(states_seed)
         starts_on = states.random() < self.mean_on_s / (self.mean_on_s + self.mean_off_s)
-        order = [self.mean_on_s, self.mean_off_s], [self.on_rate_per_s, self.off_rate_per_s]
-        means, rates = (np.array(pair if starts_on else pair[::-1]) for pair in order)
-        stays = np.empty(0)
-        while stays.size == 0 or np.sum(stays * np.resize(rates, stays.size)) < points[-1]:
-            stays = np.append(stays, states.standard_exponential(1024) * means[np.arange(1024) % 2])
-        rate = np.resize(rates, stays.size)
-        ends_s, integral = np.cumsum(stays), np.cumsum(stays * rate)
-        # side="left" never lands in a state of rate 0, whose integral ends where it began.
-        at = np.minimum(np.searchsorted(integral, points, side="left"), stays.size - 1)
-        return np.maximum.accumulate(ends_s[at] - (integral[at] - points) / rate[at])
+        both = [self.mean_on_s, self.mean_off_s], [self.on_rate_per_s, self.off_rate_per_s]
+        means, rates = (np.resize(pair if starts_on else pair[::-1], STATES) for pair in both)
+        # The states that still matter: when each ends, the integral there, and its rate.
+        ends_s, integral, rate = np.zeros(1), np.zeros(1), np.ones(1)
+        latest_s = 0.0
+        for points in _running(np.random.default_rng(points_seed), requests, size):
+            blocks = [(ends_s, integral, rate)]
+            while blocks[-1][1][-1] < points[-1]:
+                stays_s = states.standard_exponential(STATES) * means
+                blocks.append((
+                    np.cumsum(np.append(blocks[-1][0][-1], stays_s))[1:],
+                    np.cumsum(np.append(blocks[-1][1][-1], stays_s * rates))[1:],
+                    rates,
+                ))  # fmt: skip
+            ends_s, integral, rate = (np.concatenate(column) for column in zip(*blocks, strict=True))
+            # side="left" never lands in a state of rate 0, whose integral ends where it began.
+            at = np.searchsorted(integral, points, side="left")
+            times_s = ends_s[at] - (integral[at] - points) / rate[at]
+            times_s[0] = max(times_s[0], latest_s)
+            times_s = np.maximum.accumulate(times_s)  # a rounding may turn two round
+            latest_s = times_s[-1]
+            yield times_s
+            ends_s, integral, rate = ends_s[at[-1] :], integral[at[-1] :], rate[at[-1] :]
 
 
 @dataclass(frozen=True)
@@ -163,18 +202,22 @@ class Diurnal(OpenLoop):
     def with_rate(self, rate_per_s: float) -> Self:
         return type(self)(rate_per_s, self.peak_to_mean, self.period_s)
 
-    def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
-        points = np.cumsum(np.random.default_rng(seed).standard_exponential(requests))
+    def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
         # Solve angle - swing * sin(angle) = mean angle (Kepler's equation) by bisection, which
         # unlike Newton's method also holds where the rate is 0.
-        mean_angle = points / self.mean_rate_per_s * (2 * math.pi / self.period_s)
-        swing = self.peak_to_mean - 1
-        low, high = np.maximum(mean_angle - swing, 0), mean_angle + swing
-        for _ in range(60):
-            middle = (low + high) / 2
-            early = middle - swing * np.sin(middle) < mean_angle
-            low, high = np.where(early, middle, low), np.where(early, high, middle)
-        return np.maximum.accumulate(high * (self.period_s / (2 * math.pi)))
+        swing, latest_s = self.peak_to_mean - 1, 0.0
+        for points in _running(np.random.default_rng(seed), requests, size):
+            mean_angle = points / self.mean_rate_per_s * (2 * math.pi / self.period_s)
+            low, high = np.maximum(mean_angle - swing, 0), mean_angle + swing
+            for _ in range(60):
+                middle = (low + high) / 2
+                early = middle - swing * np.sin(middle) < mean_angle
+                low, high = np.where(early, middle, low), np.where(early, high, middle)
+            times_s = high * (self.period_s / (2 * math.pi))
+            times_s[0] = max(times_s[0], latest_s)
+            times_s = np.maximum.accumulate(times_s)
+            latest_s = times_s[-1]
+            yield times_s
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -239,8 +282,9 @@ class Trace(OpenLoop):
             raise ValueError(f"a Trace must span some time to be scaled to a rate, got {self!r}")
         return type(self)(self.times_s * (self.offered_per_s / rate_per_s))
 
-    def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
-        return self.times_s[:requests]
+    def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
+        for begin in range(0, requests, size):
+            yield self.times_s[begin : min(begin + size, requests)]
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, Trace) and np.array_equal(self.times_s, other.times_s)
@@ -266,6 +310,6 @@ class ClosedLoop:
         _check.whole("clients", self.clients)
         _check.real("think_s", self.think_s, at_least=0)
 
-    def thinking_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
-        """Return the seconds of thought that follow each send, shape (requests,)."""
-        return np.random.default_rng(seed).standard_exponential(requests) * self.think_s
+    def thinking_s(self, generator: np.random.Generator, requests: int) -> np.ndarray:
+        """Return the seconds of thought that follow each of the next sends, shape (requests,)."""
+        return generator.standard_exponential(requests) * self.think_s

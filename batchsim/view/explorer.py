@@ -284,7 +284,7 @@ def explore(
     service: Any = None,
     workload: OpenLoop | None = None,
     *,
-    requests: int = 4000,
+    requests: int = 100_000,
     seed: int = 0,
 ) -> Explorer:
     """Return sliders that move a picture of a scenario: show it as the last line of a cell.

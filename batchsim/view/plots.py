@@ -15,7 +15,8 @@ from matplotlib.gridspec import SubplotSpec
 from matplotlib.lines import Line2D
 from PIL import Image
 
-from batchsim.result import Result, Trigger
+from batchsim.engines.plan import Trigger
+from batchsim.result import Result
 
 # Okabe and Ito's colours, which most colour-blind people can tell apart. Each also has a second
 # channel: a line style, a width or a hatch.

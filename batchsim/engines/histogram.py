@@ -1,0 +1,39 @@
+"""Latencies as counts in bins: all that a run of any length keeps of their distribution."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# A bin is 1/512 of a power of two wide: no latency is further than 0.1 % from its bin's middle.
+BINS_AN_OCTAVE = 512
+LOWEST = -40  # the first bin begins at 2^-40 s, a picosecond
+OCTAVES = 80  # the last ends at 2^40 s
+BINS = BINS_AN_OCTAVE * OCTAVES
+
+
+def middles_s() -> np.ndarray:
+    """Return the middle of each bin in seconds, shape (BINS,).
+
+    >>> float(middles_s()[40 * BINS_AN_OCTAVE])  # the bin that begins at a second
+    1.0009765625
+    """
+    octave, place = np.divmod(np.arange(BINS), BINS_AN_OCTAVE)
+    return np.ldexp(1 + (place + 0.5) / BINS_AN_OCTAVE, octave + LOWEST)
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """How many latencies are in each bin, shape (BINS,)."""
+
+    counts: np.ndarray
+
+    def __add__(self, other: "Histogram") -> "Histogram":
+        return Histogram(self.counts + other.counts)
+
+    def at_rank_s(self, rank: int) -> float:
+        """Return the latency with `rank` smaller ones, to 0.1 %."""
+        return float(middles_s()[np.searchsorted(np.cumsum(self.counts), rank, side="right")])
+
+    def within(self, latency_s: float) -> int:
+        """Return how many latencies are at most `latency_s`, give or take those within 0.1 % of it."""
+        return int(self.counts[middles_s() <= latency_s].sum())

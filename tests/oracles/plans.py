@@ -1,0 +1,104 @@
+"""Random scenarios to hold two simulators against each other."""
+
+import dataclasses
+import math
+
+import numpy as np
+from hypothesis import strategies as st
+
+import batchsim as bs
+from batchsim.engines.plan import draw
+
+WORKLOADS = [
+    bs.Poisson(900.0),
+    bs.Constant(1000.0),
+    bs.Gamma(900.0, cv=3.0),
+    bs.OnOff(2000.0, 100.0, 0.05, 0.05),
+    bs.Diurnal(900.0, 1.9, 0.2),
+    bs.ClosedLoop(7),
+    bs.ClosedLoop(7, think_s=0.004),
+]
+
+
+@st.composite
+def plans_with_ties(draw_):
+    """Scenarios whose times are all multiples of one unit, so that everything collides."""
+    unit_s = draw_(st.sampled_from([0.125, 0.1, 0.001]))  # exact; nearly exact; nearly exact and small
+
+    def times_ms(low, high):
+        return draw_(st.integers(low, high)) * unit_s * 1000
+
+    size = draw_(st.integers(1, 5))
+    servers = draw_(st.integers(1, 3))
+    requests = draw_(st.integers(1, 40))
+    if draw_(st.booleans()):
+        the_rule = bs.AtLeast(draw_(st.integers(1, size)), size)
+    else:
+        the_rule = bs.SizeOrWait(size, draw_(st.sampled_from([0, 0, 1, 2, 3, 5, math.inf])) * unit_s * 1000)
+    if draw_(st.booleans()):
+        service = bs.Affine(times_ms(1, 4), times_ms(0, 2))
+    else:
+        service = bs.Table({k: times_ms(1, 6) for k in range(1, size + 1)})
+    factors = draw_(st.sampled_from([None, (0.5, 1, 2), (1, 1.1, 0.3)]))
+    if factors:
+        service = service.with_noise(0.5)
+    slowdown = None
+    if draw_(st.booleans()):
+        slowdown = {busy: draw_(st.sampled_from([1, 1.5, 2, 1.7])) for busy in range(1, servers + 1)}
+    timeout = draw_(st.sampled_from([None, None, 0, 1, 2, 3, 5]))
+    open_loop = draw_(st.booleans())
+    if open_loop:
+        gaps = draw_(st.lists(st.integers(0, 3), min_size=requests, max_size=requests))
+        workload = bs.Trace(np.cumsum(gaps) * unit_s)
+    else:
+        at_least = the_rule.enough if math.isinf(the_rule.max_wait_ms) else 1
+        workload = bs.ClosedLoop(draw_(st.integers(at_least, at_least + 5)), think_s=1.0)
+    scenario = bs.Scenario(
+        workload,
+        the_rule,
+        service,
+        servers=servers,
+        queue_limit=draw_(st.sampled_from([None, None, 1, 2, 4])),
+        timeout_ms=None if timeout is None else timeout * unit_s * 1000,
+        slowdown=slowdown,
+    )
+    plan = draw(scenario, requests, 0)
+    if factors:
+        noise = draw_(st.lists(st.sampled_from(factors), min_size=requests, max_size=requests))
+        plan = dataclasses.replace(plan, noise=np.array(noise, float))
+    if not open_loop:
+        longest = draw_(st.sampled_from([0, 3]))
+        think = draw_(st.lists(st.integers(0, longest), min_size=requests, max_size=requests))
+        plan = dataclasses.replace(plan, think_s=np.array(think) * unit_s)
+    return plan
+
+
+@st.composite
+def scenarios_at_random(draw_):
+    """Scenarios of every workload, rule and service time, with traffic that does not collide."""
+    workload = draw_(st.sampled_from(WORKLOADS))
+    the_rule = draw_(
+        st.sampled_from(
+            [bs.SizeOrWait(4, 3.3), bs.SizeOrWait(8, 0), bs.SizeOrWait(6, math.inf), bs.AtLeast(2, 5)]
+        )
+    )
+    service = draw_(
+        st.sampled_from(
+            [
+                bs.Affine(2.0, 0.7),
+                bs.Affine(2.0, 0.7).with_noise(0.6),
+                bs.Affine(2.0, 0.7).with_noise(1, "exponential").padded_to([2, 4, 8]),
+                bs.Table({1: 5.0, 2: 3.0, 8: 9.1}),
+            ]
+        )
+    )
+    queue_limit = draw_(st.sampled_from([None, 3, 10]))
+    return bs.Scenario(
+        workload,
+        the_rule,
+        service,
+        servers=draw_(st.integers(1, 3)),
+        queue_limit=None if workload == bs.ClosedLoop(7) else queue_limit,
+        timeout_ms=draw_(st.sampled_from([None, 3.3, 8.0])),
+        slowdown={1: 1.0, 2: 1.4, 3: 1.9} if draw_(st.booleans()) else None,
+    )

@@ -1,0 +1,358 @@
+"""The compiled engine is the reference engine, bit for bit; its summaries are the columns' sums."""
+
+import contextlib
+import dataclasses
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
+
+import batchsim as bs
+from batchsim.engines import compiled, reference
+from batchsim.engines.histogram import BINS, Histogram, middles_s
+from batchsim.engines.plan import Streams, draw, warmup_requests
+from batchsim.result import Result
+
+SCENARIO = bs.Scenario(bs.Poisson(1800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+REQUEST_COLUMNS = ("arrival_s", "start_s", "finish_s", "batch_index", "status")
+BATCH_COLUMNS = ("start_s", "finish_s", "batch_size", "server", "trigger")
+
+
+def assert_equal(one: Result, other: Result) -> None:
+    for name in REQUEST_COLUMNS:
+        a, b = getattr(one, name), getattr(other, name)
+        assert a.dtype == b.dtype, name
+        assert np.array_equal(a, b, equal_nan=name.endswith("_s")), name
+    for name in BATCH_COLUMNS:
+        assert np.array_equal(getattr(one.batches, name), getattr(other.batches, name)), name
+
+
+def result_of(plan, engine):
+    return Result(scenario=plan.scenario, seed=0, engine="", warmup=0.0, columns=engine.run(plan))
+
+
+# Two engines, one truth.
+
+
+@settings(max_examples=1500)
+@given(plans_with_ties())
+def test_equal_to_the_reference_when_everything_is_tied(plan):
+    assert_equal(result_of(plan, compiled), result_of(plan, reference))
+
+
+@settings(max_examples=300)
+@given(scenarios_at_random(), st.integers(0, 99))
+def test_equal_to_the_reference_on_random_traffic(scenario, seed):
+    runs = [bs.simulate(scenario, 300, seed=seed, engine=engine) for engine in ("compiled", "simpy")]
+    assert_equal(*runs)
+
+
+@settings(max_examples=100)
+@given(plans_with_ties(), st.integers(1, 5))
+def test_equal_wherever_the_slices_are_cut(plan, size):
+    whole = compiled.run(plan)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "SLICE", size)
+        cut = compiled.run(plan)
+    for field in dataclasses.fields(whole):
+        assert np.array_equal(getattr(whole, field.name), getattr(cut, field.name)), field.name
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=repr)
+@pytest.mark.parametrize("servers", [1, 3])
+def test_equal_on_long_runs(workload, servers):
+    scenario = SCENARIO.replace(workload=workload, servers=servers, max_batch_size=6)
+    runs = [bs.simulate(scenario, 20_000, seed=5, engine=engine) for engine in ("compiled", "simpy")]
+    assert_equal(*runs)
+
+
+def test_equal_when_a_batch_is_too_short_for_the_clock():
+    # 1e-12 s after 1e6 s is no later as a float: the batch takes a tick of the clock instead.
+    scenario = SCENARIO.replace(
+        workload=bs.Trace([0.0, 1e6, 1e6, 1e6]), service=bs.Affine(1e-9, 0), max_batch_size=1, servers=2
+    )
+    runs = [bs.simulate(scenario, engine=engine) for engine in ("compiled", "simpy")]
+    assert_equal(*runs)
+    assert (runs[0].finish_s > runs[0].start_s).all()
+
+
+def test_equal_when_a_client_leaves_and_sends_again_at_the_same_instant():
+    # Found by hypothesis: an alarm at the instant that it is set for must ring once more.
+    scenario = bs.Scenario(bs.ClosedLoop(1), bs.SizeOrWait(2, 5), bs.Affine(1, 0), timeout_ms=0)
+    runs = [bs.simulate(scenario, 4, engine=engine) for engine in ("compiled", "simpy")]
+    assert_equal(*runs)
+    assert (runs[0].status == bs.Status.TIMED_OUT).all()
+
+
+def test_auto_takes_the_compiled_engine():
+    assert bs.simulate(SCENARIO, 10).engine == "compiled"
+    assert bs.simulate(SCENARIO, 10, engine="simpy").engine == "simpy"
+
+
+def test_auto_falls_back_to_simpy_for_a_model():
+    assert bs.simulate(SCENARIO, model_fn=np.negative, inputs=[1.0, 2.0]).engine == "simpy"
+
+
+# Summaries of any length.
+
+
+class Replay:
+    """A plan's randomness, drawn beforehand, as streams."""
+
+    def __init__(self, plan):
+        self.plan, self.service_s, self.slowdown = plan, plan.service_s, plan.slowdown
+
+    def arrivals_s(self, requests, chunk):
+        for begin in range(0, requests, chunk):
+            yield self.plan.arrival_s[begin : min(begin + chunk, requests)]
+
+    def noise(self):
+        return self._drawer(self.plan.noise)
+
+    def think(self):
+        return self._drawer(self.plan.think_s)
+
+    @staticmethod
+    def _drawer(values):
+        if values is None:
+            return None
+        rest = iter(values)
+        return lambda count: np.array([next(rest, 1.0) for _ in range(count)])
+
+
+@settings(max_examples=600)
+@given(plans_with_ties(), st.sampled_from([1, 2, 3, 7, 64]), st.sampled_from([0, 0.2, 0.7]))
+def test_a_summary_is_the_sum_of_the_columns_whatever_the_chunks(plan, chunk, warmup):
+    columns = Result(plan.scenario, 0, "", warmup, compiled.run(plan))
+    sums = compiled.summarise(
+        plan.scenario, plan.requests, Replay(plan), warmup_requests(warmup, plan.requests), chunk
+    )
+    summary = Result(plan.scenario, 0, "", warmup, None, sums)
+    for field in dataclasses.fields(sums[0]):
+        expected = getattr(columns._totals, field.name)
+        np.testing.assert_allclose(getattr(sums[0], field.name), expected, rtol=1e-12, atol=1e-9)
+    for q in (0, 50, 90, 99, 100):
+        np.testing.assert_allclose(summary.percentile(q), columns.percentile(q), rtol=1e-3)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=repr)
+def test_a_summary_does_not_depend_on_the_chunks_at_all(workload):
+    scenario = SCENARIO.replace(
+        workload=workload, service=bs.Affine(2, 0.7).with_noise(0.5), timeout_ms=30, max_batch_size=7
+    )
+    one, other = (
+        compiled.summarise(scenario, 20_000, Streams(scenario, 3), 500, chunk) for chunk in (20_000, 333)
+    )
+    for field in dataclasses.fields(one[0]):
+        assert np.array_equal(getattr(one[0], field.name), getattr(other[0], field.name)), field.name
+    assert np.array_equal(one[1].counts, other[1].counts)
+
+
+@pytest.mark.parametrize("knobs", [{}, {"queue_limit": 20}, {"servers": 2, "timeout_ms": 12.0}], ids=repr)
+def test_keep_summary_says_what_keep_all_says(knobs):
+    scenario = SCENARIO.replace(**knobs)
+    kept, summed = (bs.simulate(scenario, 300_000, 1, warmup=0.1, keep=keep) for keep in ("all", "summary"))
+    for name, value in kept.summary().items():
+        tolerance = 1e-3 if name.startswith("p") else 1e-9
+        assert summed.summary()[name] == pytest.approx(value, rel=tolerance), name
+    assert summed.percentile(99, unserved="inf") == pytest.approx(
+        kept.percentile(99, unserved="inf"), rel=1e-3
+    )
+    # Those within 0.1 % of the objective may count or not.
+    assert kept.attainment(20 * 0.999) <= summed.attainment(20) <= kept.attainment(20 * 1.001)
+    assert kept.goodput_per_s(20 * 0.999) <= summed.goodput_per_s(20) <= kept.goodput_per_s(20 * 1.001)
+    assert repr(summed)
+
+
+def test_a_summary_has_no_columns_and_says_so():
+    result = bs.simulate(SCENARIO, 1000, keep="summary")
+    with pytest.raises(ValueError, match="columns must be kept to be read, got a run with keep='summary'"):
+        _ = result.arrival_s
+
+
+def test_the_histograms_bins_are_a_thousandth_wide():
+    middles = middles_s()
+    assert middles.size == BINS
+    assert (np.diff(middles) / middles[:-1] <= 0.00196).all()
+    ones = Histogram(np.eye(1, BINS, 7, dtype=np.int64)[0])
+    assert ones.at_rank_s(0) == middles[7]
+    assert ones.within(middles[7] * 1.01) == 1
+    assert ones.within(middles[6]) == 0
+
+
+def test_overload_does_not_use_up_memory():
+    overloaded = SCENARIO.replace(rate_per_s=50_000)
+    waiting = [
+        window.arrival_s.size - window.settled
+        for window in compiled._served_windows(overloaded, 400_000, Streams(overloaded, 0), 10_000)
+    ]
+    assert len(waiting) == 40
+    assert max(waiting) < 32
+
+
+# Replications.
+
+
+@pytest.mark.parametrize("engine", ["compiled", "simpy"])
+def test_number_0_is_the_plain_run_and_the_others_are_not(engine):
+    pooled = bs.simulate(SCENARIO, 500, seed=3, replications=3, engine=engine)
+    assert_equal(pooled.replications[0], bs.simulate(SCENARIO, 500, seed=3))
+    firsts = {float(run.arrival_s[0]) for run in pooled.replications}
+    assert len(firsts) == 3
+
+
+@pytest.mark.parametrize("keep", ["all", "summary"])
+def test_the_summary_is_of_all_replications_together(keep):
+    pooled = bs.simulate(SCENARIO, 2000, replications=4, keep=keep, warmup=0.1)
+    runs = pooled.replications
+    assert pooled.summary()["requests"] == sum(run.summary()["requests"] for run in runs)
+    assert pooled.mean_latency_ms == pytest.approx(np.mean([run.mean_latency_ms for run in runs]))
+    assert min(run.percentile(99) for run in runs) < pooled.percentile(99)
+    assert pooled.percentile(99) < max(run.percentile(99) for run in runs)
+    lengths = [run.summary()["served"] / run.throughput_per_s for run in runs]
+    assert pooled.throughput_per_s == pytest.approx(
+        np.average([run.throughput_per_s for run in runs], weights=lengths), rel=1e-3
+    )
+
+
+def test_pooled_columns_follow_each_other():
+    pooled = bs.simulate(SCENARIO.replace(servers=2), 300, replications=3)
+    for name in ("arrival_s", "finish_s", "forming_ms", "queueing_ms", "latency_ms"):
+        expected = np.concatenate([getattr(run, name) for run in pooled.replications])
+        assert np.array_equal(getattr(pooled, name), expected), name
+    triggers = np.concatenate([run.batches.trigger for run in pooled.replications])
+    assert np.array_equal(pooled.batches.trigger, triggers)
+    assert pooled.story(299 + 5) == pooled.replications[1].story(4)
+    assert len(pooled.to_frame()) == 900
+
+
+def test_a_single_run_is_its_own_replication():
+    result = bs.simulate(SCENARIO, 100)
+    assert result.replications == (result,)
+
+
+def test_a_replication_that_is_halted_stops_at_its_next_slice():
+    halt = threading.Event()
+    halt.set()
+    with pytest.raises(InterruptedError):
+        compiled.run(draw(SCENARIO, 1000, 0), halt)
+    with pytest.raises(InterruptedError):
+        compiled.summarise(SCENARIO, 1000, Streams(SCENARIO, 0), 0, halt=halt)
+
+
+# First use, Ctrl-C, and what is refused.
+
+
+def in_python(code, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_first_run_on_a_new_machine_says_that_it_compiles_and_the_second_does_not(tmp_path):
+    code = """
+        import batchsim as bs
+        scenario = bs.Scenario(bs.Poisson(100), bs.SizeOrWait(4, 10), bs.Affine(5, 1), timeout_ms=50)
+        print(bs.simulate(scenario, 100).engine)
+        print(bs.simulate(scenario, 100, keep="summary").engine)
+    """
+    for said in ("batchsim is compiling its engine, once on this machine: some seconds.\n", ""):
+        process = in_python(code, NUMBA_CACHE_DIR=str(tmp_path))
+        assert process.communicate() == ("compiled\ncompiled\n", said)
+
+
+def test_it_runs_where_nothing_can_be_kept_on_disk(tmp_path):
+    # Numba finds no folder for its cache: an installation and a home that are read-only.
+    code = """
+        import numba.core.caching as caching
+        caching.CacheImpl._locator_classes = []
+        import batchsim as bs
+        scenario = bs.Scenario(bs.Poisson(100), bs.SizeOrWait(4, 10), bs.Affine(5, 1))
+        print(bs.simulate(scenario, 100).engine)
+    """
+    out, _ = in_python(code).communicate()
+    assert out == "compiled\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a Unix signal")
+@pytest.mark.parametrize("replications", [1, 2])
+@pytest.mark.parametrize("knobs", [{}, {"timeout_ms": 1000.0}], ids=repr)
+def test_ctrl_c_stops_a_long_run_and_the_process_lives_on(replications, knobs):
+    code = f"""
+        import batchsim as bs
+        scenario = bs.Scenario(
+            bs.Poisson(1000), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25)
+        ).replace(**{knobs})
+        bs.simulate(scenario, 1000, keep="summary")
+        print("ready", flush=True)
+        try:
+            bs.simulate(scenario, 10**12, keep="summary", replications={replications})
+        except KeyboardInterrupt:
+            print(bs.simulate(scenario, 1000).summary()["served"])
+    """
+    process = in_python(code)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        out, _ = process.communicate(timeout=60)
+        assert out == "1000\n"
+        assert process.returncode == 0
+        return
+    process.kill()
+    pytest.fail("the run went on")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"engine": "simpi"},
+            "engine must be one of auto, compiled, simpy, got 'simpi'; did you mean 'simpy'?",
+        ),
+        ({"keep": "some"}, "keep must be one of all, summary, got 'some'"),
+        ({"replications": 0}, "replications must be at least 1, got 0"),
+        (
+            {"engine": "compiled", "model_fn": np.negative, "inputs": [1.0]},
+            "engine 'compiled' does not cover a model_fn: use engine='simpy'",
+        ),
+        (
+            {"engine": "simpy", "keep": "summary"},
+            "keep='summary' needs the compiled engine, got engine='simpy'",
+        ),
+        (
+            {"keep": "summary", "model_fn": np.negative, "inputs": [1.0]},
+            "keep='summary' needs the compiled engine, which does not cover a model_fn",
+        ),
+        (
+            {"replications": 2, "model_fn": np.negative, "inputs": [1.0]},
+            "a model_fn must run in one replication, got replications=2",
+        ),
+    ],
+)
+def test_bad_input_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        bs.simulate(SCENARIO, **arguments)
+
+
+def test_more_requests_than_memory_holds_are_refused_before_anything_is_drawn(monkeypatch):
+    monkeypatch.setattr(sys.modules["batchsim.simulate"], "draw", lambda *_: pytest.fail("drawn"))
+    message = r"1,000,000,000,000 requests need [\d,.]+ GiB, got [\d,.]+ GiB free; keep='summary' runs any"
+    with pytest.raises(MemoryError, match=message):
+        bs.simulate(SCENARIO, 10**12)
+    assert math.isfinite(bs.simulate(SCENARIO, 1000, keep="summary").percentile(99))

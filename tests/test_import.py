@@ -1,0 +1,51 @@
+import subprocess
+import sys
+
+import pytest
+
+import batchsim
+
+HEAVY = ["jax", "numba", "matplotlib", "pandas", "ipywidgets"]
+
+
+def loaded_by(code):
+    """The heavy modules in sys.modules of a fresh interpreter that has run the code."""
+    program = f"{code}\nimport sys\nprint([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_import_loads_nothing_heavy():
+    assert loaded_by("import batchsim") == "[]"
+
+
+def test_a_run_and_its_summary_load_nothing_heavy_either():
+    code = (
+        "import batchsim as bs\n"
+        "r = bs.simulate(bs.Scenario(bs.Poisson(9), bs.SizeOrWait(), bs.Affine(1, 1)), 50, engine='simpy')\n"
+        "r.summary(), repr(r)"
+    )
+    assert loaded_by(code) == "[]"
+
+
+def test_looking_around_loads_nothing_heavy():
+    assert loaded_by("import batchsim\nassert 'plot' in dir(batchsim)") == "[]"
+
+
+def test_the_public_names_are_sorted_and_differ():
+    assert batchsim.__all__ == sorted(set(batchsim.__all__))
+    assert dir(batchsim) == batchsim.__all__
+
+
+@pytest.mark.parametrize("name", batchsim.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(batchsim, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'batchsim' has no attribute 'Poison'"):
+        batchsim.Poison  # noqa: B018
+
+
+def test_the_version_is_a_string_of_numbers():
+    assert all(part.isdigit() for part in batchsim.__version__.split("."))

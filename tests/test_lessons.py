@@ -1,0 +1,177 @@
+"""Predictions and self-grading exercises, without a kernel or a browser."""
+
+import math
+
+import numpy as np
+import pandas
+import pytest
+
+from batchsim.lessons import EXERCISES, SERVICE, BreakEven, check, predict
+
+SOONER = "Which answers sooner?", ["One at a time", "In batches", "Both <alike>"], "One at a time", "No wait."
+
+
+@pytest.fixture
+def asked():
+    return predict(*SOONER)
+
+
+def test_nothing_is_chosen_for_the_learner(asked):
+    assert asked.choice.value is None
+    assert asked.verdict.value == ""
+
+
+def test_committing_without_a_choice_asks_for_one_and_stays_open(asked):
+    asked.commit.click()
+    assert asked.verdict.value == "Nothing is chosen yet: choose an answer, then commit."
+    assert not asked.commit.disabled
+
+
+def test_a_right_prediction_says_right_and_why(asked):
+    asked.choice.value = "One at a time"
+    assert asked.verdict.value == ""
+    asked.commit.click()
+    assert asked.verdict.value == "Right. No wait."
+
+
+def test_a_wrong_prediction_says_what_is_right_and_why(asked):
+    asked.choice.value = "In batches"
+    asked.commit.click()
+    assert asked.verdict.value == "Not this time. It is: “One at a time”. No wait."
+
+
+def test_a_committed_prediction_cannot_be_changed(asked):
+    asked.choice.value = "In batches"
+    asked.commit.click()
+    assert asked.choice.disabled
+    assert asked.commit.disabled
+
+
+def test_what_is_shown_is_text_and_never_markup():
+    asked = predict("Is p < q?", ["p < q", "p > q"], "p < q", "Since q > p & so on.")
+    assert asked.children[0].value == "<b>Predict: Is p &lt; q?</b>"
+    asked.choice.value = "p > q"
+    asked.commit.click()
+    assert asked.verdict.value == "Not this time. It is: “p &lt; q”. Since q &gt; p &amp; so on."
+
+
+def test_a_prediction_prints_the_same_each_time_and_shows_the_choice(asked):
+    unanswered = "Predict: Which answers sooner?\n  ( ) One at a time\n  ( ) In batches\n  ( ) Both <alike>"
+    assert repr(asked) == repr(predict(*SOONER)) == unanswered
+    asked.choice.value = "In batches"
+    assert repr(asked) == unanswered.replace("( ) In", "(x) In")
+
+
+def test_a_page_without_a_kernel_shows_the_whole_question(asked):
+    assert asked._repr_mimebundle_()["text/plain"] == repr(asked)
+
+
+def test_no_prediction_is_an_output_widget(asked):
+    assert [type(child).__name__ for child in asked.children] == ["HTML", "RadioButtons", "Button", "HTML"]
+
+
+def test_an_answer_that_is_no_choice_is_refused_with_the_nearest():
+    with pytest.raises(ValueError, match=r"got 'yes'; did you mean 'Yes'\?"):
+        predict("?", ["Yes", "No"], "yes", "")
+
+
+@pytest.mark.parametrize("choices", [["Yes"], ["Yes", "Yes"], []])
+def test_fewer_than_two_different_choices_are_refused(choices):
+    with pytest.raises(ValueError, match="choices must be at least two, all different, got"):
+        predict("?", choices, "Yes", "")
+
+
+def said(capsys, exercise, answer):
+    assert check(exercise, answer) is None
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_an_exercise_left_open_says_so_and_names_the_unit(capsys, name):
+    expected = f"Not answered yet: put your number in place of the ... ({EXERCISES[name].unit}).\n"
+    assert said(capsys, name, ...) == expected
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_what_is_right_is_right_and_explained(capsys, name):
+    right = EXERCISES[name].right()
+    assert said(capsys, name, right).startswith("Right: ")
+    assert said(capsys, name, np.float64(right)) == said(capsys, name, right)
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+@pytest.mark.parametrize("answer", [-1, 0, 1, 99, 2.5, 1e9])
+def test_a_hint_never_tells(capsys, name, answer):
+    right, told = EXERCISES[name].right(), said(capsys, name, answer)
+    assert told.startswith("Not yet: ")
+    assert f"{right:,.0f}" not in told.replace("100, 200, 300, 400", "")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["500", None, True, [500], math.nan, math.inf, check, pandas.DataFrame({"a": range(50)})],
+    ids=lambda answer: type(answer).__name__,
+)
+def test_what_is_no_number_is_explained_in_one_line(capsys, answer):
+    told = said(capsys, "capacity", answer)
+    assert told.startswith("Not yet: the answer must be ")
+    assert told.endswith(" (requests per second).\n")
+    assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["capcity", "Capacity"])
+def test_an_unknown_exercise_is_refused_with_the_nearest(name):
+    with pytest.raises(ValueError, match=f"got '{name}'; did you mean 'capacity'"):
+        check(name, 1)
+
+
+def test_a_name_that_is_no_name_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match="got 7; known: break-even, capacity, smallest-batch"):
+        check(7, 1)
+
+
+def test_a_rounded_capacity_counts_and_a_different_one_does_not(capsys):
+    right = 12 / 3.65e-3
+    assert said(capsys, "capacity", round(right, -1)).startswith("Right")
+    assert said(capsys, "capacity", right * 1.02).startswith("Not yet")
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (12 / 3.65, "per millisecond"),
+        (1000 / 3.65, "number of batches per second"),
+        (500, "capacity one at a time"),
+        (6000, "a batch takes longer"),
+        (7, "first find how long"),
+    ],
+)
+def test_a_usual_mistake_about_capacity_gets_its_own_hint(capsys, answer, hint):
+    assert hint in said(capsys, "capacity", answer)
+
+
+def test_the_smallest_batch_is_just_above_the_one_that_paper_says():
+    # k / (1.85 + 0.15 k) > 3 per ms
+    assert EXERCISES["smallest-batch"].right() == math.floor(5.55 / 0.55) + 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"), [(10, "3,000 arrive"), (12, "Is it the smallest?"), (10.5, "whole number")]
+)
+def test_a_wrong_smallest_batch_gets_a_hint(capsys, answer, hint):
+    assert hint in said(capsys, "smallest-batch", answer)
+
+
+def test_the_rate_that_breaks_even_is_sure_whatever_the_seed(monkeypatch):
+    rights = set()
+    for seed in range(5):
+        monkeypatch.setattr("batchsim.lessons.SEED", seed)
+        rights.add(BreakEven().right())
+    assert len(rights) == 1
+
+
+def test_break_even_agrees_with_the_formula_for_one_at_a_time():
+    rate_per_s, service_s = 300, SERVICE(1)
+    busy = rate_per_s * service_s
+    formula_ms = 1000 * (service_s + busy * service_s / (2 * (1 - busy)))
+    assert BreakEven().both_ms(rate_per_s)[0] == pytest.approx(formula_ms, rel=0.03)

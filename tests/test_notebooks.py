@@ -1,0 +1,217 @@
+"""The notebooks as files: what nbval, which runs them, does not look at."""
+
+import base64
+import contextlib
+import io
+import json
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from tidy_notebooks import VIEW, tidy
+
+from batchsim import lessons
+
+ROOT = Path(__file__).parent.parent
+PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+LESSONS = [path for path in PATHS if path.name != "00-explorer.ipynb"]  # the front door teaches nothing
+SOLUTION = re.compile(r"<details>.*?```python\n(.*?)```.*?</details>", re.DOTALL)
+EXERCISE = re.compile(r'\bcheck\("([^"]+)"')
+
+every_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+
+
+def read(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    return notebook
+
+
+def code(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def text(notebook):
+    return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+
+
+def outputs(notebook):
+    return [output for cell in code(notebook) for output in cell.outputs]
+
+
+def printed(cell):
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
+
+
+def section(notebook, name):
+    found = re.findall(rf"^## {name}\n(.*?)(?=^## |\Z)", text(notebook), re.DOTALL | re.MULTILINE)
+    assert len(found) == 1, f"one section called {name}"
+    return found[0]
+
+
+def test_there_is_a_front_door_and_a_lesson():
+    assert [path.name for path in PATHS][:2] == ["00-explorer.ipynb", "01-why-batch.ipynb"]
+
+
+@every_notebook
+def test_the_cells_were_run_in_order(path):
+    cells = code(read(path))
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+
+
+@every_notebook
+def test_no_cell_ended_in_an_error_or_a_warning(path):
+    kept = outputs(read(path))
+    assert [output for output in kept if output.output_type == "error"] == []
+    assert [output.text for output in kept if output.get("name") == "stderr"] == []
+
+
+@every_notebook
+def test_no_widget_state_is_kept(path):
+    assert set(read(path).metadata) <= {"kernelspec", "language_info"}
+
+
+@every_notebook
+def test_the_kernel_is_any_python_3(path):
+    assert read(path).metadata.kernelspec.name == "python3"
+
+
+@every_notebook
+def test_nothing_is_shown_through_an_output_widget(path):
+    sources = "\n".join(cell.source for cell in code(read(path)))
+    assert re.findall(r"\bOutput\(|\binteract\w*\(", sources) == []
+
+
+@every_notebook
+def test_no_picture_is_over_200_kb(path):
+    pictures = [
+        base64.b64decode(data)
+        for output in outputs(read(path))
+        for kind, data in output.get("data", {}).items()
+        if kind in ("image/png", "image/jpeg")
+    ]
+    assert [len(picture) for picture in pictures if len(picture) > 200_000] == []
+
+
+@every_notebook
+def test_nothing_names_a_place_on_a_machine(path):
+    notebook = read(path)
+    for output in outputs(notebook):
+        output.get("data", {}).pop("image/png", None)  # its letters may spell anything
+    places = re.findall(r"/home/|/root/|/work/|/Users/|/tmp/|[A-Z]:\\\\", json.dumps(notebook))
+    assert places == []
+
+
+@every_notebook
+def test_every_notebook_is_listed_in_the_readme(path):
+    assert f"notebooks/{path.name}" in (ROOT / "README.md").read_text()
+
+
+@every_lesson
+def test_a_lesson_is_tidy(path):
+    assert tidy(read(path)) == read(path), "run tests/tidy_notebooks.py on it"
+
+
+@every_lesson
+def test_a_lesson_asks_one_question(path):
+    titles = re.findall(r"^# (.+)$", text(read(path)), re.MULTILINE)
+    assert len(titles) == 1
+    assert titles[0].endswith("?")
+    assert titles[0].count("?") == 1
+
+
+@every_lesson
+def test_a_lesson_has_15_to_30_cells(path):
+    assert 15 <= len(read(path).cells) <= 30
+
+
+@every_lesson
+def test_a_lesson_has_three_to_five_objectives_with_minutes_that_add_up(path):
+    objectives = section(read(path), "Objectives")
+    minutes = re.findall(r"^- \*\*[a-z]+\*\* .*?\((\d+) minutes\)", objectives, re.DOTALL | re.MULTILINE)
+    assert 3 <= len(minutes) <= 5
+    assert f"{sum(map(int, minutes))} minutes" in objectives
+
+
+@every_lesson
+def test_a_lesson_ends_with_its_key_points_and_what_it_leaves_out(path):
+    headings = re.findall(r"^## (.+)$", text(read(path)), re.MULTILINE)
+    assert headings[-2:] == ["Key points", "What this model leaves out"]
+    assert 3 <= section(read(path), "Key points").count("\n- ") + 1 <= 6
+
+
+@every_lesson
+def test_a_lesson_asks_for_a_prediction_whose_answer_is_folded_away(path):
+    asking = [cell for cell in code(read(path)) if cell.source.startswith("predict(")]
+    assert asking
+    assert all(cell.metadata.get("jupyter", {}).get("source_hidden") for cell in asking)
+
+
+@every_lesson
+def test_the_milliseconds_in_the_text_are_those_of_the_cells(path):
+    notebook = read(path)
+    cells = json.dumps([[cell.source, cell.outputs] for cell in code(notebook)])
+    told = re.findall(r"\b\d+\.\d\d(?= ms)", text(notebook))
+    assert told
+    assert [number for number in told if number not in cells] == []
+
+
+@every_lesson
+def test_a_picture_has_its_numbers_in_words_beside_it(path):
+    drawn = [cell for cell in code(read(path)) if any("image/png" in o.get("data", {}) for o in cell.outputs)]
+    assert drawn
+    assert [cell.source for cell in drawn if not printed(cell)] == []
+
+
+@every_lesson
+def test_the_exercises_are_shipped_unanswered(path):
+    asking = [cell for cell in code(read(path)) if EXERCISE.search(cell.source)]
+    assert 2 <= len(asking) <= 3
+    assert [cell.source for cell in asking if not printed(cell).startswith("Not answered yet: ")] == []
+
+
+@every_lesson
+def test_every_exercise_has_a_solution_that_is_right(path, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    open_exercises, solved, namespace = [], [], {"__name__": "__main__", "display": lambda *_: None}
+    for cell in read(path).cells:
+        if cell.cell_type == "code":
+            say(cell.source, namespace)
+            open_exercises += EXERCISE.findall(cell.source)
+        for solution in SOLUTION.findall(cell.source):
+            assert EXERCISE.findall(solution) == open_exercises[-1:], "it follows its exercise"
+            assert say(solution, namespace).startswith("Right: ")
+            solved += EXERCISE.findall(solution)
+    namespace["plt"].close("all")
+    assert solved == open_exercises
+    assert [name for name in solved if name not in lessons.EXERCISES] == []
+
+
+def say(source, namespace):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(source, namespace)
+    return said.getvalue()
+
+
+def test_the_exercises_ask_about_the_server_of_the_lesson():
+    namespace = {}
+    say(code(read(ROOT / "notebooks" / "01-why-batch.ipynb"))[0].source, namespace)
+    assert namespace["SERVICE"] == lessons.SERVICE
+    assert namespace["SEED"] == lessons.SEED
+
+
+def test_tidying_drops_the_view_but_keeps_the_text_and_the_count():
+    output = nbformat.v4.new_output(
+        "execute_result", {VIEW: {"model_id": "1"}, "text/plain": "Predict: ?"}, execution_count=1
+    )
+    cell = nbformat.v4.new_code_cell("predict()", execution_count=1, outputs=[output])
+    cell.metadata["execution"] = {"iopub.execute_input": "noon"}
+    notebook = nbformat.v4.new_notebook(cells=[cell], metadata={"widgets": {"state": {}}})
+    tidied = tidy(notebook)
+    assert tidied.cells[0].outputs[0].data == {"text/plain": "Predict: ?"}
+    assert tidied.cells[0].execution_count == 1
+    assert tidied.cells[0].metadata == {}
+    assert "widgets" not in tidied.metadata

@@ -1,0 +1,313 @@
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import batchsim as bs
+from batchsim import Affine, AtLeast, ClosedLoop, Constant, Diurnal, Gamma, OnOff, Poisson, SizeOrWait, Table
+
+SERVICE = Affine(5, 0.25)
+BASE = bs.Scenario(Poisson(900), SizeOrWait(32, 10), SERVICE)
+
+
+def scenario(**knobs):
+    parts = {"workload": Poisson(900), "rule": SizeOrWait(32, 10), "service": SERVICE}
+    return bs.Scenario(**{**parts, **knobs})
+
+
+# Rules.
+
+
+def test_the_textbook_rules_defaults():
+    assert SizeOrWait() == SizeOrWait(max_batch_size=32, max_wait_ms=10.0)
+    assert SizeOrWait(8, math.inf).max_wait_ms == math.inf
+    assert SizeOrWait(8).enough == 8
+
+
+def test_at_least_waits_for_ever():
+    assert (AtLeast(2, 8).enough, AtLeast(2, 8).max_wait_ms) == (2, math.inf)
+    assert AtLeast(8, 8).enough == 8
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: SizeOrWait(0, 1), ValueError, "max_batch_size must be at least 1, got 0"),
+        (lambda: SizeOrWait(1.5, 1), TypeError, "max_batch_size must be a whole number, got 1.5"),
+        (lambda: SizeOrWait(8, -1), ValueError, "max_wait_ms must be at least 0, got -1"),
+        (lambda: SizeOrWait(8, math.nan), ValueError, "max_wait_ms must be a number, got nan"),
+        (lambda: SizeOrWait(8, None), TypeError, "max_wait_ms must be a number, got None"),
+        (lambda: AtLeast(0, 4), ValueError, "min_batch_size must be at least 1, got 0"),
+        (lambda: AtLeast(2, 0), ValueError, "max_batch_size must be at least 1, got 0"),
+        (lambda: AtLeast(5, 4), ValueError, "min_batch_size must be at most max_batch_size, 4, got 5"),
+    ],
+)
+def test_a_rule_refuses(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+@pytest.mark.parametrize("rule", [SizeOrWait(8, 2.5), SizeOrWait(1, 0), AtLeast(2, 4)], ids=repr)
+def test_the_repr_of_a_rule_makes_it_again(rule):
+    assert eval(repr(rule)) == rule
+
+
+# What a scenario is.
+
+
+def test_a_scenario_is_a_value():
+    assert scenario() == BASE
+    assert hash(scenario()) == hash(BASE)
+    assert scenario(servers=2) != BASE
+    assert hash(scenario(slowdown={1: 1.0})) == hash(scenario(slowdown={1: 1.0}))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        BASE.servers = 2
+
+
+def test_the_same_knobs_give_the_same_run_through_a_replace():
+    there_and_back = BASE.replace(rate_per_s=300).replace(rate_per_s=900)
+    assert there_and_back == BASE
+
+
+# Capacity, load, stable.
+
+
+def test_the_capacity_is_that_of_full_batches():
+    assert BASE.capacity_per_s == pytest.approx(32 / 0.013)
+    assert scenario(servers=3).capacity_per_s == pytest.approx(3 * 32 / 0.013)
+    assert BASE.load == pytest.approx(900 / (32 / 0.013))
+
+
+def test_the_capacity_of_a_table_that_is_not_monotone_is_the_largest_over_sizes():
+    service = Table({1: 2.0, 2: 2.5, 4: 3.0, 5: 20.0, 8: 19.0})
+    assert scenario(rule=SizeOrWait(8, 1), service=service).capacity_per_s == pytest.approx(4 / 0.003)
+    assert scenario(rule=SizeOrWait(4, 1), service=service).capacity_per_s == pytest.approx(4 / 0.003)
+
+
+def test_the_capacity_of_a_monotone_table_is_that_of_its_full_batch():
+    service = Table({1: 1.0, 2: 10.0})  # two together are slower than one at a time
+    assert scenario(rule=SizeOrWait(2, 1), service=service).capacity_per_s == pytest.approx(2 / 0.010)
+
+
+def test_the_capacity_counts_the_padding():
+    padded = SERVICE.padded_to([8, 64])
+    assert scenario(service=padded).capacity_per_s == pytest.approx(32 / SERVICE(64))
+
+
+def test_the_capacity_counts_the_slowdown_of_all_servers():
+    shared = scenario(servers=2, slowdown={1: 1, 2: 1.6})
+    assert shared.capacity_per_s == pytest.approx(2 * 32 / 0.013 / 1.6)
+
+
+def test_noise_does_not_change_the_capacity():
+    assert scenario(service=SERVICE.with_noise(1)).capacity_per_s == BASE.capacity_per_s
+
+
+def test_stable_is_a_rate_below_the_capacity():
+    at_capacity = bs.Scenario(Poisson(1000), SizeOrWait(1, 0), Affine(1, 0))
+    assert at_capacity.load == 1
+    assert not at_capacity.stable
+    assert at_capacity.replace(rate_per_s=999.9).stable
+    assert not at_capacity.replace(rate_per_s=1001).stable
+
+
+def test_what_limits_the_queue_makes_any_load_stable():
+    flooded = bs.Scenario(Poisson(5000), SizeOrWait(1, 0), Affine(1, 0))
+    assert flooded.load == 5
+    assert not flooded.stable
+    assert flooded.replace(queue_limit=10).stable
+    assert flooded.replace(timeout_ms=10).stable
+    assert flooded.replace(timeout_ms=0).stable
+
+
+def test_a_closed_loop_is_stable_and_has_no_load():
+    closed = scenario(workload=ClosedLoop(500))
+    assert closed.stable
+    assert math.isnan(closed.load)
+
+
+def test_stable_is_a_plain_bool():
+    assert scenario(workload=Poisson(np.float64(9))).stable is True
+    assert scenario(workload=Poisson(np.float64(9e9))).stable is False
+
+
+def test_a_trace_of_one_moment():
+    assert scenario(workload=bs.Trace([0])).stable
+    assert not scenario(workload=bs.Trace([0, 0])).stable
+
+
+# Replace: any knob by its name.
+
+
+def test_replace_finds_a_knob_wherever_it_is():
+    assert BASE.replace(max_batch_size=16) == scenario(rule=SizeOrWait(16, 10))
+    assert BASE.replace(max_wait_ms=3) == scenario(rule=SizeOrWait(32, 3))
+    assert BASE.replace(per_item_ms=1) == scenario(service=Affine(5, 1))
+    assert BASE.replace(servers=2) == scenario(servers=2)
+    assert BASE.replace(rate_per_s=1) == scenario(workload=Poisson(1))
+    assert BASE.replace(padding=[8, 32]) == scenario(service=SERVICE.padded_to([8, 32]))
+    assert scenario(workload=ClosedLoop(4)).replace(clients=9) == scenario(workload=ClosedLoop(9))
+    noisy = scenario(service=SERVICE.with_noise(0.5))
+    assert noisy.replace(cv=0.2) == scenario(service=SERVICE.with_noise(0.2))
+    assert noisy.replace(noise=None) == BASE
+
+
+def test_replace_takes_several_at_once_and_by_a_dict():
+    changed = BASE.replace({"rule.max_batch_size": 16, "servers": 2}, max_wait_ms=1, rate_per_s=5)
+    assert changed == bs.Scenario(Poisson(5), SizeOrWait(16, 1), SERVICE, servers=2)
+    assert BASE.replace() == BASE
+    assert scenario() == BASE  # and the first is as it was
+
+
+def test_a_part_replaced_whole_takes_its_knobs_with_it():
+    changed = BASE.replace(rule=AtLeast(2, 8), min_batch_size=4)
+    assert changed.rule == AtLeast(4, 8)
+    assert BASE.replace(workload=Gamma(5, 2), cv=3, rate_per_s=7).workload == Gamma(7, 3)
+
+
+def test_an_ambiguous_name_is_refused_and_said_where():
+    two = scenario(workload=Gamma(900, 2), service=SERVICE.with_noise(0.5))
+    with pytest.raises(ValueError, match=r"got 'cv': say 'service.noise.cv' or 'workload.cv'"):
+        two.replace(cv=1)
+    assert two.replace({"workload.cv": 1.5}).workload == Gamma(900, 1.5)
+    for name in ("service.noise.cv", "noise.cv", "service.cv"):
+        assert two.replace({name: 0.1}).service == SERVICE.with_noise(0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("max_batchsize", "got 'max_batchsize'; did you mean 'max_batch_size'"),
+        ("wait_ms", "got 'wait_ms'; did you mean 'max_wait_ms'"),
+        ("rate", "got 'rate'; known: .*rate_per_s"),
+        ("zzz", "got 'zzz'; known: fixed_ms, .*max_wait_ms, .*rate_per_s, .*timeout_ms"),
+        ("workload.max_wait_ms", "got 'workload.max_wait_ms'"),
+        ("rule.rate_per_s", "got 'rule.rate_per_s'"),
+        ("", "got ''"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(name, message):
+    with pytest.raises(ValueError, match=message):
+        BASE.replace({name: 1})
+
+
+def test_a_knob_of_another_rule_is_unknown():
+    with pytest.raises(ValueError, match="got 'max_wait_ms'"):
+        scenario(rule=AtLeast(2, 4)).replace(max_wait_ms=3)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Poisson(10),
+        Constant(10),
+        Gamma(10, 2),
+        OnOff(100, 10, 1, 2),
+        Diurnal(10, 1.5, 60),
+        bs.Trace([0, 1, 4]),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("name", ["rate_per_s", "workload.rate_per_s"])
+def test_the_rate_of_any_open_workload_can_be_set(workload, name):
+    changed = scenario(workload=workload).replace({name: 55})
+    assert changed.workload.offered_per_s == pytest.approx(55)
+    assert type(changed.workload) is type(workload)
+
+
+def test_the_rate_is_the_mean_rate_whatever_else_changes():
+    bursts = scenario(workload=OnOff(100, 10, 1, 2))
+    for changes in ({"mean_off_s": 7}, {"on_rate_per_s": 900}, {"off_rate_per_s": 0}):
+        for knobs in ({**changes, "rate_per_s": 55}, {"rate_per_s": 55, **changes}):
+            assert bursts.replace(knobs).workload.offered_per_s == pytest.approx(55)
+    trace = scenario(workload=bs.Trace([0, 1, 4]))
+    assert trace.replace(rate_per_s=2, times_s=[0, 9]).workload == bs.Trace([0, 0.5])
+
+
+@pytest.mark.parametrize("name", ["rate_per_s", "workload.rate_per_s"])
+def test_a_closed_loop_has_no_rate(name):
+    with pytest.raises(ValueError, match="rate_per_s must be of an open workload; a ClosedLoop has clients"):
+        scenario(workload=ClosedLoop(4)).replace({name: 5})
+
+
+@pytest.mark.parametrize(
+    ("knobs", "error", "message"),
+    [
+        ({"max_batch_size": 0}, ValueError, "max_batch_size must be at least 1, got 0"),
+        ({"rate_per_s": -1}, ValueError, "rate_per_s must be greater than 0, got -1"),
+        ({"rate_per_s": "fast"}, TypeError, "rate_per_s must be a number, got 'fast'"),
+        ({"servers": 0}, ValueError, "servers must be at least 1, got 0"),
+        ({"fixed_ms": math.nan}, ValueError, "fixed_ms must be a number, got nan"),
+        ({"padding": 8}, TypeError, "padded sizes must be a list of sizes, got 8"),
+        ({"noise": 0.3}, TypeError, "noise must be a Noise, got 0.3"),
+        ({"rule": 8}, TypeError, "rule must be a rule of batchsim, got 8"),
+    ],
+)
+def test_replace_checks_what_it_is_given(knobs, error, message):
+    with pytest.raises(error, match=message):
+        BASE.replace(knobs)
+
+
+# What a scenario refuses.
+
+
+@pytest.mark.parametrize(
+    ("knobs", "error", "message"),
+    [
+        ({"workload": 900}, TypeError, "workload must be a workload of batchsim, got 900"),
+        ({"workload": SERVICE}, TypeError, "workload must be a workload of batchsim, got Affine"),
+        ({"rule": None}, TypeError, "rule must be a rule of batchsim, got None"),
+        ({"service": 0.5}, TypeError, "service must be a service of batchsim, got 0.5"),
+        ({"service": Affine}, TypeError, "service must be a service of batchsim, got <class"),
+        ({"servers": 0}, ValueError, "servers must be at least 1, got 0"),
+        ({"servers": 1.5}, TypeError, "servers must be a whole number, got 1.5"),
+        ({"servers": None}, TypeError, "servers must be a whole number, got None"),
+        ({"queue_limit": 0}, ValueError, "queue_limit must be at least 1, got 0"),
+        ({"queue_limit": math.inf}, TypeError, "queue_limit must be a whole number, got inf"),
+        ({"timeout_ms": -1}, ValueError, "timeout_ms must be at least 0, got -1"),
+        ({"timeout_ms": math.nan}, ValueError, "timeout_ms must be a number, got nan"),
+        ({"timeout_ms": math.inf}, ValueError, "timeout_ms must be finite, got inf"),
+        ({"slowdown": 1.5}, TypeError, "slowdown must be {busy servers: factor}, got 1.5"),
+        ({"slowdown": [1, 2]}, TypeError, "slowdown must be {busy servers: factor}, got"),
+        ({"slowdown": {}}, ValueError, "a factor for each of 1..1 busy servers, got none for 1"),
+        (
+            {"slowdown": {1: 1}, "servers": 2},
+            ValueError,
+            "a factor for each of 1..2 busy servers, got none for 2",
+        ),
+        ({"slowdown": {1: 0}}, ValueError, "slowdown of 1 busy servers must be greater than 0, got 0"),
+        ({"slowdown": {1: math.nan}}, ValueError, "slowdown of 1 busy servers must be a number, got nan"),
+        ({"slowdown": {0: 1, 1: 1}}, ValueError, "a busy count of slowdown must be at least 1, got 0"),
+        ({"slowdown": {1: 1, "2": 1}}, TypeError, "a busy count of slowdown must be a whole number, got '2'"),
+        ({"service": Table({1: 2, 8: 3})}, ValueError, "at most the Table's largest size, 8, got 9"),
+        ({"service": SERVICE.padded_to([16])}, ValueError, "at most the largest padded size, 16, got 17"),
+        (
+            {"workload": ClosedLoop(4), "queue_limit": 2},
+            ValueError,
+            "a queue_limit on a ClosedLoop needs think_s greater than 0 .*got 0",
+        ),
+        (
+            {"workload": ClosedLoop(4), "rule": SizeOrWait(5, math.inf)},
+            ValueError,
+            "a ClosedLoop must have at least 5 clients for a batch of 5 ever to gather, got 4",
+        ),
+        (
+            {"workload": ClosedLoop(1), "rule": AtLeast(2, 4)},
+            ValueError,
+            "a ClosedLoop must have at least 2 clients for a batch of 2 ever to gather, got 1",
+        ),
+    ],
+)
+def test_a_scenario_refuses(knobs, error, message):
+    with pytest.raises(error, match=message):
+        scenario(**knobs)
+
+
+def test_what_is_nearly_refused_is_allowed():
+    scenario(workload=ClosedLoop(4, think_s=0.1), queue_limit=2)
+    scenario(workload=ClosedLoop(5), rule=SizeOrWait(5, math.inf))
+    scenario(workload=ClosedLoop(2), rule=AtLeast(2, 4))
+    scenario(timeout_ms=0, queue_limit=1)
+    scenario(slowdown={1: 1, 2: 1.5, 3: 2})
+    scenario(service=Table({1: 2, 32: 3}))

@@ -1,0 +1,215 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchsim as bs
+
+SERVICES = [
+    bs.Affine(2.0, 0.5),
+    bs.Affine(0.0, 0.5),
+    bs.Affine(2.0, 0.0),
+    bs.Table({1: 2.0, 2: 3.0, 8: 6.0}),
+    bs.Table({1: 5.0, 2: 3.0, 8: 9.0}).with_noise(0.5),
+    bs.Affine(2.0, 0.5).padded_to([1, 4, 8]).with_noise(1, "exponential"),
+]
+
+
+def test_an_affine_batch_costs_a_fixed_part_and_one_for_each_item():
+    assert [bs.Affine(2, 0.5)(size) for size in (1, 2, 8)] == [0.0025, 0.003, 0.006]
+
+
+def test_a_table_is_itself_at_its_points_and_linear_between():
+    service = bs.Table({1: 2.08, 2: 2.65, 8: 3.29})
+    assert service(1) == 2.08 / 1000
+    assert service(2) == 2.65 / 1000
+    assert service(8) == 3.29 / 1000
+    assert service(5) == pytest.approx((2.65 + 3.29) / 2 / 1000)
+    assert service(3) == pytest.approx((2.65 + 0.64 / 6) / 1000)
+
+
+def test_below_its_smallest_size_a_table_costs_what_the_smallest_does():
+    service = bs.Table({4: 3.0, 8: 5.0})
+    assert [service(size) for size in (1, 2, 3, 4)] == [0.003] * 4
+
+
+def test_above_its_largest_size_a_table_is_refused():
+    with pytest.raises(ValueError, match="at most the Table's largest size, 8, got 9"):
+        bs.Table({1: 2.0, 8: 6.0})(9)
+
+
+def test_a_table_takes_pairs_in_any_order_and_numbers_of_numpy():
+    assert bs.Table([(8, 6), (1, 2)]) == bs.Table({1: 2, 8: 6})
+    assert bs.Table({np.int64(1): np.float32(2)})(1) == 0.002
+
+
+@given(
+    points=st.dictionaries(st.integers(1, 64), st.floats(0.01, 1e4), min_size=1, max_size=8),
+    share=st.floats(0, 1),
+)
+def test_a_table_stays_between_its_neighbouring_points(points, share):
+    service = bs.Table(points)
+    size = max(1, round(share * max(points)))
+    near = [ms for k, ms in points.items() if k == max((p for p in points if p <= size), default=min(points))]
+    near += [ms for k, ms in points.items() if k == min(p for p in points if p >= size)]
+    assert min(near) / 1000 * (1 - 1e-12) <= service(size) <= max(near) / 1000 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=repr)
+def test_the_table_of_seconds_is_the_service_time_itself(service):
+    table = service.table(8)
+    assert table.shape == (9,)
+    assert math.isnan(table[0])
+    assert table[1:].tolist() == [service(size) for size in range(1, 9)]
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=repr)
+def test_the_repr_of_a_service_makes_it_again(service):
+    assert eval(f"bs.{service!r}") == service
+    assert hash(eval(f"bs.{service!r}")) == hash(service)
+
+
+# Padding.
+
+
+def test_a_padded_batch_costs_what_the_next_size_does():
+    service = bs.Affine(2, 1).padded_to([1, 2, 4, 8])
+    assert [service(size) for size in range(1, 9)] == [
+        pytest.approx(ms / 1000) for ms in (3, 4, 6, 6, 10, 10, 10, 10)
+    ]
+
+
+def test_padding_reaches_beyond_the_batch_but_not_beyond_itself():
+    service = bs.Table({1: 2, 16: 9}).padded_to([16])
+    assert service(1) == 0.009
+    with pytest.raises(ValueError, match="batch_size must be at most the largest padded size, 16, got 17"):
+        service(17)
+
+
+def test_padding_beyond_the_table_is_refused():
+    with pytest.raises(ValueError, match="at most the Table's largest size, 8, got 16"):
+        bs.Table({1: 2, 8: 9}).padded_to([16])(1)
+
+
+def test_padding_may_be_any_iterable_of_sizes():
+    expected = bs.Affine(2, 1).padded_to((1, 4))
+    assert bs.Affine(2, 1).padded_to(np.array([1, 4])) == expected
+    assert bs.Affine(2, 1).padded_to(size for size in (1, 4)) == expected
+    assert bs.Affine(2, 1, padding=[1, 4]) == expected
+    assert hash(bs.Affine(2, 1, padding=[1, 4])) == hash(expected)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error", "message"),
+    [
+        ([], ValueError, "padded sizes must not be empty"),
+        ([4, 2], ValueError, r"padded sizes must increase, got \[4, 2\]"),
+        ([2, 2], ValueError, r"padded sizes must increase, got \[2, 2\]"),
+        ([0, 2], ValueError, "a padded size must be at least 1, got 0"),
+        ([1.5], TypeError, "a padded size must be a whole number, got 1.5"),
+        (8, TypeError, "padded sizes must be a list of sizes, got 8"),
+        ("18", TypeError, "a padded size must be a whole number, got '1'"),
+    ],
+)
+@pytest.mark.parametrize("service", [bs.Affine(1, 1), bs.Table({1: 1})], ids=repr)
+def test_padding_refuses(service, sizes, error, message):
+    with pytest.raises(error, match=message):
+        service.padded_to(sizes)
+
+
+# Noise.
+
+
+@pytest.mark.parametrize("cv", [0.05, 0.5, 1.0, 2.0])
+def test_lognormal_noise_has_mean_1_and_its_cv(cv):
+    factors = bs.Noise(cv).draw(np.random.default_rng(1), 1_000_000)
+    assert factors.mean() == pytest.approx(1, abs=4 * cv / 1000)
+    assert factors.std() == pytest.approx(cv, rel=0.04)
+    assert (factors > 0).all()
+    assert np.log(factors).mean() == pytest.approx(-math.log(1 + cv**2) / 2, abs=0.01)
+
+
+def test_exponential_noise_has_mean_1_and_cv_1():
+    factors = bs.Noise(1, "exponential").draw(np.random.default_rng(1), 400_000)
+    assert factors.mean() == pytest.approx(1, abs=0.007)
+    assert factors.std() == pytest.approx(1, abs=0.02)
+    assert (factors > math.log(2)).mean() == pytest.approx(0.5, abs=0.004)
+
+
+def test_noise_of_cv_0_is_none():
+    assert bs.Noise(0).draw(np.random.default_rng(1), 9).tolist() == [1] * 9
+
+
+@pytest.mark.parametrize("noise", [bs.Noise(0.7), bs.Noise(1, "exponential")], ids=repr)
+def test_a_shorter_draw_of_noise_is_a_prefix(noise):
+    longer = noise.draw(np.random.default_rng(4), 1000)
+    assert np.array_equal(noise.draw(np.random.default_rng(4), 77), longer[:77])
+
+
+def test_noise_and_padding_do_not_change_the_mean_and_come_in_any_order():
+    service = bs.Affine(2, 1)
+    assert service.with_noise(0.5)(3) == service(3)
+    assert service.with_noise(0.5).padded_to([4]) == service.padded_to([4]).with_noise(0.5)
+    assert service.with_noise(0.5).with_noise(0.2) == service.with_noise(0.2)
+    assert service.noise is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((-0.1,), ValueError, "cv must be at least 0, got -0.1"),
+        ((math.nan,), ValueError, "cv must be a number, got nan"),
+        ((math.inf,), ValueError, "cv must be finite, got inf"),
+        (("half",), TypeError, "cv must be a number, got 'half'"),
+        ((0.5, "lognorm"), ValueError, "shape must be one of .*, got 'lognorm'; did you mean 'lognormal'"),
+        ((0.5, None), ValueError, "shape must be one of lognormal, exponential, got None"),
+        ((0.5, "exponential"), ValueError, "cv of exponential noise must be 1, got 0.5"),
+    ],
+)
+def test_noise_refuses(arguments, error, message):
+    with pytest.raises(error, match=message):
+        bs.Affine(1, 1).with_noise(*arguments)
+
+
+# What they refuse.
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: bs.Affine(-1, 1), ValueError, "fixed_ms must be at least 0, got -1"),
+        (lambda: bs.Affine(1, -1), ValueError, "per_item_ms must be at least 0, got -1"),
+        (lambda: bs.Affine(0, 0), ValueError, "fixed_ms [+] per_item_ms must be greater than 0, got 0"),
+        (lambda: bs.Affine(math.nan, 1), ValueError, "fixed_ms must be a number, got nan"),
+        (lambda: bs.Affine(1, math.inf), ValueError, "per_item_ms must be finite, got inf"),
+        (lambda: bs.Affine("1", 1), TypeError, "fixed_ms must be a number, got '1'"),
+        (lambda: bs.Affine(1, 1, noise=0.5), TypeError, "noise must be a Noise, got 0.5"),
+        (
+            lambda: bs.Affine(1e308, 1e308).table(2),
+            ValueError,
+            "batch of 1 must be greater than 0 and finite",
+        ),
+        (lambda: bs.Affine(5e-324, 0).table(2), ValueError, "batch of 1 must be greater than 0 and finite"),
+        (lambda: bs.Table({}), ValueError, "a Table must have at least one point, got none"),
+        (lambda: bs.Table([]), ValueError, "a Table must have at least one point, got none"),
+        (lambda: bs.Table({0: 1.0}), ValueError, "a batch size must be at least 1, got 0"),
+        (lambda: bs.Table({1.5: 1.0}), TypeError, "a batch size must be a whole number, got 1.5"),
+        (lambda: bs.Table({1: 0}), ValueError, "the time of batch size 1 must be greater than 0, got 0"),
+        (lambda: bs.Table({2: -3}), ValueError, "the time of batch size 2 must be greater than 0, got -3"),
+        (lambda: bs.Table({2: math.nan}), ValueError, "the time of batch size 2 must be a number, got nan"),
+        (lambda: bs.Table({2: math.inf}), ValueError, "the time of batch size 2 must be finite, got inf"),
+        (lambda: bs.Table({2: "3"}), TypeError, "the time of batch size 2 must be a number, got '3'"),
+        (lambda: bs.Table([(1, 2), (1, 3)]), ValueError, r"batch sizes of a Table must differ, got \[1, 1\]"),
+        (lambda: bs.Table(5), TypeError, "a Table must be given as {batch_size: ms}, got 5"),
+        (lambda: bs.Table([1, 2]), TypeError, r"a Table must be given as {batch_size: ms}, got \[1, 2\]"),
+        (lambda: bs.Table({1: 2}, noise="loud"), TypeError, "noise must be a Noise, got 'loud'"),
+        (lambda: bs.Affine(1, 1)(0), ValueError, "batch_size must be at least 1, got 0"),
+        (lambda: bs.Affine(1, 1)(2.0), TypeError, "batch_size must be a whole number, got 2.0"),
+        (lambda: bs.Table({1: 2})(0), ValueError, "batch_size must be at least 1, got 0"),
+    ],
+)
+def test_a_service_refuses(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
