@@ -151,7 +151,7 @@ class LoadView:
     """Latency and throughput against the arrival rate, with today's point on the curves."""
 
     def __init__(self, figure: Figure, place: SubplotSpec) -> None:
-        inner = place.subgridspec(2, 1, height_ratios=[3, 2], hspace=0.12)
+        inner = place.subgridspec(2, 1, height_ratios=[1, 1], hspace=0.12)
         top = self.top = _axes(figure, inner[0], "Load: today's point on its curve", "", "latency (ms)")
         low = self.low = _axes(figure, inner[1], "", "arrival rate (requests/s)", "finished/s")
         top.tick_params(labelbottom=False)
@@ -169,7 +169,8 @@ class LoadView:
             ax.plot([], [], "D", color=colour, markersize=8, markeredgecolor="white")[0]
             for ax, colour in ((top, VERMILION), (top, BLACK), (low, BLUE))
         ]
-        top.legend(loc="upper left", ncols=3)
+        # Throughput rises with the load: below its line there is always room.
+        low.legend(handles=[self.p50, self.p99, self.limits[0]], loc="lower right", ncols=3)
 
     def show_curve(self, curve: LoadCurve) -> None:
         """Show another setting's curves."""
@@ -262,7 +263,7 @@ class TimelineView:
         self.bars.set_color([colour for colour, _ in styles])
         self.bars.set_linewidth([width for _, width in styles])
         last_ms = max((segment[1][0] for segment in segments), default=1.0)
-        self.ax.set(xlim=(0, nice(1.05 * last_ms)), ylim=(shown - 0.4, -0.6))
+        self.ax.set(xlim=(0, nice(1.4 * last_ms)), ylim=(shown - 0.4, -0.6))
 
 
 def plot(result: Result) -> Picture:
@@ -295,7 +296,7 @@ def _decades(low: float, high: float) -> tuple[float, float]:
     """Return the powers of ten round an interval, for an axis on a log scale."""
     if not 0 < low <= high < math.inf:
         return 0.1, 1000.0
-    return 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high * 1.5) + 0.5)
+    return 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high * 1.2))
 
 
 def _short(value: float, _: Any = None) -> str:
