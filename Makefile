@@ -1,6 +1,7 @@
 # make lab    a notebook with sliders       (PORT=8888, GPU=1 for the CUDA build of JAX)
 # make test   everything that CI checks
-# Both make .venv first; PYTHON=python3.12 picks another Python.
+# make bench  what is claimed about speed, as ratios
+# All make .venv first; PYTHON=python3.12 picks another Python.
 
 PYTHON ?= python3
 PORT ?= 8888
@@ -11,7 +12,7 @@ JUPYTER_DATA := $(VENV)/share/jupyter
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
 
-.PHONY: help lab test check notebooks clean
+.PHONY: help lab test bench notebooks clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -25,6 +26,9 @@ test: $(VENV)/.installed-test
 	$(BIN)/mypy
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest $(NBVAL) notebooks
+
+bench: $(VENV)/.installed-benchmark
+	$(BIN)/python benchmarks/bench.py
 
 # Run the notebooks afresh and keep their outputs and counts, but no widget state.
 notebooks: $(VENV)/.installed-test

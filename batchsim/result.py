@@ -219,6 +219,25 @@ class Result:
         latency_ms = self.latency_ms[self._kept]
         return np.sort(latency_ms[~np.isnan(latency_ms)])
 
+    @property
+    def _requests(self) -> int:
+        if self.sums is not None:
+            return self.sums[0].requests
+        return sum(run._requests for run in self.runs) or self.arrival_s.size - self._kept.start
+
+    @property
+    def _served(self) -> int:
+        return int(self.sums[0].statuses[Status.SERVED]) if self.sums is not None else self._latencies_ms.size
+
+    def _sum_s(self, part: str) -> float:
+        """Return the sum of a part of the latency, or of "latency", over the served requests."""
+        if self.sums is not None:
+            return float(self.sums[0].parts_s[("latency", *PARTS).index(part)])
+        if self.runs:
+            return sum(run._sum_s(part) for run in self.runs)
+        column = self._latencies_ms if part == "latency" else getattr(self, f"{part}_ms")[self._kept]
+        return float(np.nansum(column) / 1000)
+
     @cached_property
     def _totals(self) -> Totals:
         """What the summary numbers are made of."""
@@ -232,11 +251,10 @@ class Result:
         end_s = float(log.batch_finish_s.max(initial=begin_s))
         in_window = log.batch_start_s >= begin_s
         busy_s = np.clip(log.batch_finish_s - np.maximum(log.batch_start_s, begin_s), 0, None)
-        parts = [self.latency_ms, self.forming_ms, self.queueing_ms, self.computing_ms]
         return Totals(
-            requests=self.arrival_s[kept].size,
+            requests=self._requests,
             statuses=np.bincount(self.status[kept], minlength=len(Status)),
-            parts_s=np.array([np.nansum(part[kept]) / 1000 for part in parts]),
+            parts_s=np.array([self._sum_s(part) for part in ("latency", *PARTS)]),
             finished=int(np.count_nonzero(self.finish_s >= begin_s)),
             busy_s=float(busy_s.sum()),
             window_s=end_s - begin_s,
@@ -254,9 +272,8 @@ class Result:
         q = _check.real("q", q, at_least=0, at_most=100)
         if unserved not in ("ignore", "inf"):
             raise ValueError(f"unserved must be 'ignore' or 'inf', got {unserved!r}")
-        totals = self._totals
-        served = int(totals.statuses[Status.SERVED])
-        count = served if unserved == "ignore" else totals.requests
+        served = self._served
+        count = served if unserved == "ignore" else self._requests
         if count == 0:
             return math.nan
         rank = q / 100 * (count - 1)
@@ -266,18 +283,17 @@ class Result:
         if self.sums is not None:
             low_s, high_s = (self.sums[1].at_rank_s(r) for r in (low, high))
             return (low_s + (high_s - low_s) * (rank - low)) * 1000
-        # Both neighbours of the rank were served: what stands above them is all one.
         latencies_ms = self._latencies_ms
-        filled = np.append(latencies_ms, np.full(count - served, latencies_ms[-1]))
-        return float(np.percentile(filled, q))
+        if count > served:  # both neighbours of the rank were served: what stands above them is all one
+            latencies_ms = np.append(latencies_ms, np.full(count - served, latencies_ms[-1]))
+        return float(np.percentile(latencies_ms, q))
 
-    def _mean_ms(self, part: int) -> float:
-        served = self._totals.statuses[Status.SERVED]
-        return float(self._totals.parts_s[part] / served * 1000) if served else math.nan
+    def _mean_ms(self, part: str) -> float:
+        return self._sum_s(part) / self._served * 1000 if self._served else math.nan
 
     @property
     def mean_latency_ms(self) -> float:
-        return self._mean_ms(0)
+        return self._mean_ms("latency")
 
     @property
     def throughput_per_s(self) -> float:
@@ -306,7 +322,7 @@ class Result:
 
     def attainment(self, objective_ms: float) -> float:
         """Return the fraction of the requests that were served within `objective_ms`."""
-        return self._within(objective_ms) / self._totals.requests
+        return self._within(objective_ms) / self._requests
 
     def goodput_per_s(self, objective_ms: float) -> float:
         """Return the requests per second that were served within `objective_ms`."""
@@ -322,7 +338,7 @@ class Result:
         closed = isinstance(scenario.workload, ClosedLoop)
         offered = math.nan if closed else scenario.workload.offered_per_s  # type: ignore[union-attr]
         return {
-            "requests": totals.requests,
+            "requests": self._requests,
             **{state.name.lower(): int(totals.statuses[state]) for state in Status},
             "offered_per_s": float(offered),
             "capacity_per_s": scenario.capacity_per_s,
@@ -339,7 +355,7 @@ class Result:
         }
 
     def _parts_ms(self) -> dict[str, float]:
-        return {part: self._mean_ms(place) for place, part in enumerate(PARTS, start=1)}
+        return {part: self._mean_ms(part) for part in PARTS}
 
     def _trigger_shares(self) -> dict[str, float]:
         """Return the fraction of the window's batches that left for each reason that occurs."""

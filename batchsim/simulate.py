@@ -115,7 +115,10 @@ BYTES_A_REQUEST = 8 * (1 + 1 + 2 + 4) + 1
 
 def _check_memory(requests: int) -> None:
     """Refuse, before anything is drawn, what this machine's memory cannot hold."""
-    needed, there = requests * BYTES_A_REQUEST, psutil.virtual_memory().available
+    needed = requests * BYTES_A_REQUEST
+    if needed < 2**28:  # to ask costs more than so small a run
+        return
+    there = psutil.virtual_memory().available
     if needed > there:
         raise MemoryError(
             f"columns must fit in memory: {requests:,} requests need {needed / 2**30:,.1f} GiB, "

@@ -77,7 +77,7 @@ def run(plan: Plan, halt: threading.Event | None = None) -> Log:
     scenario, requests = plan.scenario, plan.requests
     # Writable, as a trace's are not: else Numba compiles everything once more for read-only ones.
     arrival_s = np.empty(requests) if plan.arrival_s is None else np.require(plan.arrival_s, requirements="W")
-    batch_index, status = np.full(requests, -1, np.int64), np.zeros(requests, np.uint8)
+    batch_index, status = np.empty(requests, np.int64), np.zeros(requests, np.uint8)
     batches = _Batches(requests)
     costs = plan.service_s, _or_none(plan.noise), _or_none(plan.slowdown)
     with _Patience():

@@ -199,6 +199,7 @@ def pass_instants(  # type: ignore[no-untyped-def]
 
         # 1. Open-loop requests enter.
         while not closed and sent < known and arrival_s[sent] <= now_s:
+            batch_index[sent] = -1
             if tail - head >= limit:
                 status[sent] = REJECTED
             else:
@@ -235,6 +236,7 @@ def pass_instants(  # type: ignore[no-untyped-def]
                 break
             arrival_s[sent], client_of[sent] = now_s, sending[place]
             request = sent
+            batch_index[request] = -1
             sent += 1
             if tail - head >= limit:
                 status[request] = REJECTED

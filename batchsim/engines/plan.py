@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from batchsim.scenario import ClosedLoop, OpenLoop, Scenario
+from batchsim.scenario.workload import CHUNK, filled
 
 
 class Status(IntEnum):
@@ -133,7 +134,7 @@ class Streams:
         key = (REPLICATIONS, self.replication) if self.replication else ()
         return np.random.SeedSequence(self.seed, spawn_key=key).spawn(3)[number]
 
-    def arrivals_s(self, requests: int, chunk: int) -> Iterator[np.ndarray]:
+    def arrivals_s(self, requests: int, chunk: int = CHUNK) -> Iterator[np.ndarray]:
         """Yield an open loop's arrival times in chunks."""
         assert isinstance(self.scenario.workload, OpenLoop)
         return self.scenario.workload.chunks_s(self._stream(0), requests, chunk)
@@ -166,12 +167,17 @@ def draw(scenario: Scenario, requests: int, seed: int, replication: int = 0) -> 
     """Draw all that a run needs at once."""
     streams = Streams(scenario, seed, replication)
     noise, think = streams.noise(), streams.think()
+
+    def whole(draw: Callable[[int], np.ndarray]) -> np.ndarray:
+        sizes = (min(CHUNK, requests - begin) for begin in range(0, requests, CHUNK))
+        return filled(map(draw, sizes), requests)
+
     return Plan(
         scenario=scenario,
         requests=requests,
-        arrival_s=None if think else next(streams.arrivals_s(requests, requests)),
-        think_s=think(requests) if think else None,
+        arrival_s=None if think else filled(streams.arrivals_s(requests), requests),
+        think_s=whole(think) if think else None,
         service_s=streams.service_s,
-        noise=noise(requests) if noise else None,  # there are at most as many batches as requests
+        noise=whole(noise) if noise else None,  # there are at most as many batches as requests
         slowdown=streams.slowdown,
     )

@@ -6,7 +6,7 @@ a knob stretches the same traffic instead of drawing another (common random numb
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -16,6 +16,7 @@ import numpy as np
 from batchsim import _check
 from batchsim.scenario.readcsv import read_times_s
 
+CHUNK = 1 << 15
 STATES = 1024  # how many of OnOff's states are drawn at a time
 
 
@@ -36,11 +37,21 @@ class OpenLoop:
 
     def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
         """Return the arrival times in seconds, shape (requests,), never decreasing."""
-        return next(self.chunks_s(seed, requests, requests))
+        # In chunks that fit the processor's cache, and between which Ctrl-C is heard.
+        return filled(self.chunks_s(seed, requests, CHUNK), requests)
 
     def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
         """Yield the same arrival times in chunks of at most `size`."""
         raise NotImplementedError
+
+
+def filled(chunks: Iterable[np.ndarray], size: int) -> np.ndarray:
+    """Return the chunks one after the other, shape (size,)."""
+    whole, begin = np.empty(size), 0
+    for chunk in chunks:
+        whole[begin : begin + chunk.size] = chunk
+        begin += chunk.size
+    return whole
 
 
 def _running(generator: np.random.Generator, requests: int, size: int) -> Iterator[np.ndarray]:

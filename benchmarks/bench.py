@@ -1,0 +1,294 @@
+"""What is claimed about speed, as ratios taken in one run: python benchmarks/bench.py [row ...].
+
+Each row times a task of ours and a yardstick in turn, several times, and prints the ratio of the
+medians against its bar. The first, uncounted round compiles.
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import version
+from statistics import median
+
+import numba
+import numpy as np
+import simpy
+
+import batchsim as bs
+
+SCENARIO = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+
+
+@dataclass
+class Row:
+    name: str
+    ratio: float
+    bar: float
+    aim: float
+    detail: str
+    smaller_is_better: bool = False
+
+    @property
+    def met(self) -> bool:
+        return self.ratio <= self.bar if self.smaller_is_better else self.ratio >= self.bar
+
+    def __str__(self) -> str:
+        sign = "at most" if self.smaller_is_better else "at least"
+        verdict = "met" if self.met else "MISSED"
+        cells = [
+            self.name,
+            self.detail,
+            f"{self.ratio:.3g}",
+            f"{sign} {self.bar:g}",
+            f"{self.aim:g}",
+            verdict,
+        ]
+        return f"| {' | '.join(cells)} |"
+
+
+def in_turn(rounds: int, *tasks: Callable[[], object]) -> list[float]:
+    """Return the median seconds of each task, run in turn, after one round that does not count."""
+    seconds: list[list[float]] = [[] for _ in tasks]
+    for round_ in range(rounds + 1):
+        for taken, task in zip(seconds, tasks, strict=True):
+            begin = time.perf_counter()
+            task()
+            if round_:
+                taken.append(time.perf_counter() - begin)
+    return [median(taken) for taken in seconds]
+
+
+# The yardsticks.
+
+
+@numba.njit
+def bare_numba(generator, requests, rate_per_s, largest, wait_s, service_s):
+    arrival_s = np.cumsum(generator.standard_exponential(requests)) / rate_per_s
+    latency_s = np.empty(requests)
+    head, free_s = 0, 0.0
+    while head < requests:
+        ready_s = arrival_s[head] + wait_s
+        if head + largest <= requests:
+            ready_s = min(ready_s, arrival_s[head + largest - 1])
+        now_s = max(ready_s, free_s)
+        end = head
+        while end < min(head + largest, requests) and arrival_s[end] <= now_s:
+            end += 1
+        free_s = now_s + service_s[end - head]
+        latency_s[head:end] = free_s - arrival_s[head:end]
+        head = end
+    return latency_s
+
+
+def bare_simpy(requests: int, seed: int) -> list[float]:
+    """Run the same rule with SimPy as one would write it first."""
+    env, rule = simpy.Environment(), SCENARIO.rule
+    gaps = np.random.default_rng(seed).standard_exponential(requests) / SCENARIO.workload.rate_per_s
+    wait_s, largest = rule.max_wait_ms / 1000, rule.max_batch_size
+    waiting, latencies_s = simpy.Store(env), []
+
+    def source():
+        for gap in gaps.tolist():
+            yield env.timeout(gap)
+            waiting.put(env.now)
+
+    def server():
+        while len(latencies_s) < requests:
+            batch = [(yield waiting.get())]
+            timer = env.timeout(max(batch[0] + wait_s - env.now, 0))
+            while len(batch) < largest:
+                get = waiting.get()
+                yield get | timer
+                if not get.triggered:
+                    get.cancel()
+                    break
+                batch.append(get.value)
+            yield env.timeout(SCENARIO.service(len(batch)))
+            latencies_s.extend(env.now - at for at in batch)
+
+    env.process(source())
+    env.run(env.process(server()))
+    return latencies_s
+
+
+MM1_RATE, MM1_SERVICE_RATE = 0.8, 1.0
+
+
+def ciw_mm1(customers: int, seed: int) -> float:
+    import ciw
+
+    network = ciw.create_network(
+        arrival_distributions=[ciw.dists.Exponential(MM1_RATE)],
+        service_distributions=[ciw.dists.Exponential(MM1_SERVICE_RATE)],
+        number_of_servers=[1],
+    )
+    ciw.seed(seed)
+    simulation = ciw.Simulation(network)
+    simulation.simulate_until_max_customers(customers)
+    return float(np.mean([r.waiting_time + r.service_time for r in simulation.get_all_records()]))
+
+
+def salabim_mm1(customers: int, seed: int) -> float:
+    import salabim
+
+    env = salabim.Environment(random_seed=seed, yieldless=False, trace=False)
+    server = salabim.Resource("server")
+    latencies = []
+
+    class Customer(salabim.Component):
+        def process(self):
+            begin = env.now()
+            yield self.request(server)
+            yield self.hold(salabim.Exponential(1 / MM1_SERVICE_RATE).sample())
+            self.release(server)
+            latencies.append(env.now() - begin)
+
+    class Source(salabim.Component):
+        def process(self):
+            for _ in range(customers):
+                yield self.hold(salabim.Exponential(1 / MM1_RATE).sample())
+                Customer()
+
+    Source()
+    env.run()
+    return float(np.mean(latencies))
+
+
+# The rows.
+
+
+def one_run(rounds: int) -> Row:
+    requests, service_s = 2_000_000, SCENARIO.service.table(32)
+
+    def ours():
+        return bs.simulate(SCENARIO, requests).latency_ms
+
+    def bare():
+        stream = np.random.SeedSequence(0).spawn(3)[0]
+        return bare_numba(np.random.default_rng(stream), requests, 1500.0, 32, 0.01, service_s)
+
+    # The same run: the same latencies, to the last bit but for the way to milliseconds.
+    assert np.allclose(ours(), bare() * 1000, rtol=1e-12)
+    mine, theirs = in_turn(rounds, ours, bare)
+    detail = f"{requests / mine / 1e6:.1f} against {requests / theirs / 1e6:.1f} million requests/s"
+    return Row("one run of 2,000,000, against a bare Numba loop", theirs / mine, 0.4, 0.8, detail)
+
+
+def against_simpy(rounds: int) -> Row:
+    few, many = 50_000, 2_000_000
+    theirs, mine = in_turn(
+        rounds,
+        lambda: bs.simulate(SCENARIO, few, engine="simpy").latency_ms,
+        lambda: bs.simulate(SCENARIO, many).latency_ms,
+    )
+    detail = f"{many / mine / 1e6:.1f} million against {few / theirs / 1e3:.0f} thousand requests/s"
+    return Row("the same, against the SimPy engine", (many / mine) / (few / theirs), 150, 300, detail)
+
+
+def simpy_itself(rounds: int) -> Row:
+    requests = 50_000
+    mine, theirs = in_turn(
+        rounds,
+        lambda: bs.simulate(SCENARIO, requests, engine="simpy").latency_ms,
+        lambda: bare_simpy(requests, 0),
+    )
+    detail = f"{requests / mine / 1e3:.0f} against {requests / theirs / 1e3:.0f} thousand requests/s"
+    return Row("the SimPy engine, against a bare SimPy loop", theirs / mine, 0.25, 1, detail)
+
+
+def many_settings(rounds: int) -> Row:
+    sizes = [1, 2, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64]
+    waits_ms = [0, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50]
+    settings = [SCENARIO.replace(max_batch_size=b, max_wait_ms=w) for b in sizes for w in waits_ms]
+
+    def p99(setting):
+        return bs.simulate(setting, 20_000).percentile(99)
+
+    def ours():
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            return list(threads.map(p99, settings))
+
+    mine, theirs = in_turn(rounds, ours, lambda: bs.simulate(SCENARIO, 20_000, engine="simpy").percentile(99))
+    detail = f"{1000 * mine:.0f} ms against {1000 * theirs:.0f} ms"
+    name = "144 settings x 20,000 with exact p99, against one SimPy run of 20,000"
+    return Row(name, theirs / mine, 1, 5, detail)
+
+
+def memory(_: int) -> Row:
+    def peak_mib(requests: int) -> float:
+        code = (
+            "import resource, sys, batchsim as bs\n"
+            "scenario = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))\n"
+            "bs.simulate(scenario, int(sys.argv[1]), keep='summary').summary()\n"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)\n"
+        )
+        run = [sys.executable, "-c", code, str(requests)]
+        return float(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
+
+    begin = time.perf_counter()
+    billion, million = peak_mib(10**9), peak_mib(10**6)
+    detail = f"{billion:.0f} MiB against {million:.0f} MiB, in {time.perf_counter() - begin:.0f} s"
+    name = "peak memory of a billion requests with keep=summary, against a million"
+    return Row(name, billion / million, 1.1, 1, detail, smaller_is_better=True)
+
+
+def against_others(name: str, theirs: Callable[[int, int], float]) -> Callable[[int], Row]:
+    customers = 100_000
+    mm1 = bs.Scenario(
+        bs.Poisson(MM1_RATE * 1000), bs.SizeOrWait(1, 0), bs.Affine(1, 0).with_noise(1, "exponential")
+    )
+
+    def row(rounds: int) -> Row:
+        # The same queue: the same mean time in system, 1 / (1 - 0.8) = 5 service times.
+        means = theirs(customers, 0), bs.simulate(mm1, customers).mean_latency_ms
+        assert all(abs(mean - 5) < 0.5 for mean in means), means
+        mine, other = in_turn(
+            rounds, lambda: bs.simulate(mm1, customers).mean_latency_ms, lambda: theirs(customers, 0)
+        )
+        detail = (
+            f"{customers / mine / 1e6:.1f} million against {customers / other / 1e3:.0f} thousand customers/s"
+        )
+        return Row(
+            f"M/M/1 of 100,000 customers, against {name} {version(name)}", other / mine, 100, 1000, detail
+        )
+
+    return row
+
+
+ROWS: dict[str, Callable[[int], Row]] = {
+    "one-run": one_run,
+    "against-simpy": against_simpy,
+    "simpy-itself": simpy_itself,
+    "many-settings": many_settings,
+    "memory": memory,
+    "ciw": against_others("ciw", ciw_mm1),
+    "salabim": against_others("salabim", salabim_mm1),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], help="which rows; all of them if none")
+    parser.add_argument("--rounds", type=int, default=5, help="how many rounds count (default 5)")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")  # of the other simulators
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "simpy"))
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {packages}\n")
+    print("| what | figures | ratio | bar | aim | |\n|---|---|---|---|---|---|")
+    missed = 0
+    for name in arguments.rows or ROWS:
+        row = ROWS[name](arguments.rounds)
+        missed += not row.met
+        print(row, flush=True)
+    sys.exit(missed > 0)
+
+
+if __name__ == "__main__":
+    main()
