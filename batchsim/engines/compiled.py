@@ -6,7 +6,6 @@ lock, so that threads run side by side. `run` returns what the reference returns
 """
 
 import math
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -80,29 +79,28 @@ def run(plan: Plan, halt: threading.Event | None = None) -> Log:
     batch_index, status = np.empty(requests, np.int64), np.zeros(requests, np.uint8)
     batches = _Batches(requests)
     costs = plan.service_s, _or_none(plan.noise), _or_none(plan.slowdown)
-    with _Patience():
-        if _serves_all(scenario):
-            state, free_s = np.zeros(2, np.int64), np.zeros(scenario.servers)
-            while state[0] < requests:
-                _go_on(halt)
-                kernels.form_batches(
-                    arrival_s, False, *_rule(scenario), *costs, free_s, state, int(state[0]) + SLICE,
-                    batch_index, *batches.columns,
-                )  # fmt: skip
-            count = int(state[1])
-        else:
-            at = _Instants(scenario, requests)
-            wait_s, enough, largest = _rule(scenario)
-            over = False
-            while not over:
-                _go_on(halt)
-                over = kernels.pass_instants(
-                    arrival_s, _or_none(plan.think_s), at.closed, requests, requests, wait_s,
-                    plan.timeout_s, _limit(scenario), enough, largest, *costs, at.queue, at.client_of,
-                    at.due_s, at.due_client, at.sending, at.busy_until_s, at.state,
-                    int(at.state[0]) + SLICE, batch_index, status, *batches.columns,
-                )  # fmt: skip
-            count = int(at.state[3])
+    if _serves_all(scenario):
+        state, free_s = np.zeros(2, np.int64), np.zeros(scenario.servers)
+        while state[0] < requests:
+            _go_on(halt)
+            kernels.form_batches(
+                arrival_s, False, *_rule(scenario), *costs, free_s, state, int(state[0]) + SLICE,
+                batch_index, *batches.columns,
+            )  # fmt: skip
+        count = int(state[1])
+    else:
+        at = _Instants(scenario, requests)
+        wait_s, enough, largest = _rule(scenario)
+        over = False
+        while not over:
+            _go_on(halt)
+            over = kernels.pass_instants(
+                arrival_s, _or_none(plan.think_s), at.closed, requests, requests, wait_s,
+                plan.timeout_s, _limit(scenario), enough, largest, *costs, at.queue, at.client_of,
+                at.due_s, at.due_client, at.sending, at.busy_until_s, at.state,
+                int(at.state[0]) + SLICE, batch_index, status, *batches.columns,
+            )  # fmt: skip
+        count = int(at.state[3])
     start_s, finish_s, size, server = (column[:count].copy() for column in batches.columns)
     return Log(arrival_s, batch_index, status, start_s, finish_s, size, server)
 
@@ -272,43 +270,20 @@ def summarise(
     The first `skip` requests are the warm-up. The answer does not depend on `chunk`.
     """
     windows = _served_windows if _serves_all(scenario) else _instant_windows
-    with _Patience():
-        begin_s = 0.0
-        if skip:  # the summary begins when request number `skip` comes: find out when that is
-            begin_s = next(
-                float(window.arrival_s[np.searchsorted(window.numbers, skip)])
-                for window in windows(scenario, skip + 1, streams, chunk)
-                if window.numbers[window.settled - 1 if window.settled else 0] >= skip
-            )
-        sums = _Sums(scenario, skip, begin_s)
-        for window in windows(scenario, requests, streams, chunk):
-            _go_on(halt)
-            sums.add(window)
+    begin_s = 0.0
+    if skip:  # the summary begins when request number `skip` comes: find out when that is
+        begin_s = next(
+            float(window.arrival_s[np.searchsorted(window.numbers, skip)])
+            for window in windows(scenario, skip + 1, streams, chunk)
+            if window.numbers[window.settled - 1 if window.settled else 0] >= skip
+        )
+    sums = _Sums(scenario, skip, begin_s)
+    for window in windows(scenario, requests, streams, chunk):
+        _go_on(halt)
+        sums.add(window)
     return sums.totals(requests - skip), Histogram(sums.histogram)
 
 
 def _go_on(halt: threading.Event | None) -> None:
     if halt is not None and halt.is_set():
         raise InterruptedError("another replication was stopped")
-
-
-class _Patience:
-    """Say that the engine is being compiled, if its first run takes longer than loading it."""
-
-    first = True
-
-    def __enter__(self) -> None:
-        self.timer: threading.Timer | None = None
-        if _Patience.first:
-            _Patience.first = False
-            self.timer = threading.Timer(1.5, self.say)
-            self.timer.daemon = True
-            self.timer.start()
-
-    def __exit__(self, *_: object) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-
-    @staticmethod
-    def say() -> None:
-        print("batchsim is compiling its engine, once on this machine: some seconds.", file=sys.stderr)

@@ -8,11 +8,13 @@ sums up what a window has settled. None of them holds Python's lock.
 """
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numba
 import numpy as np
+from numba.core.event import Event, Listener, register
 
 from batchsim.engines.histogram import BINS, BINS_AN_OCTAVE, LOWEST
 from batchsim.engines.plan import Status, Trigger
@@ -27,6 +29,23 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         return numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # no folder to keep it in: a read-only installation and home
         return numba.njit(nogil=True)(function)
+
+
+class _Announcer(Listener):
+    """Say once that the engine is being compiled: code that is found on disk is not."""
+
+    said = False
+
+    def on_start(self, event: Event) -> None:
+        if not self.said and event.data["dispatcher"].py_func.__module__ == __name__:
+            self.said = True
+            print("batchsim is compiling its engine, once on this machine: some seconds.", file=sys.stderr)
+
+    def on_end(self, event: Event) -> None:
+        pass
+
+
+register("numba:compile", _Announcer())
 
 
 @compiled
