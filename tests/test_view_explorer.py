@@ -114,7 +114,7 @@ def test_moves_that_come_while_one_is_drawn_are_drawn_once_at_the_end(panel, mon
     drawn = []
     draw = panel._move
 
-    def slow(moved=None):
+    def slow():
         drawn.append(panel.controls["max_wait_ms"].value)
         if len(drawn) == 1:  # two more moves arrive on other threads while this one is drawn
             import threading
@@ -129,7 +129,7 @@ def test_moves_that_come_while_one_is_drawn_are_drawn_once_at_the_end(panel, mon
                     pass
                 threads.append(thread)
             waiting.extend(threads)
-        draw(moved)
+        draw()
 
     waiting = []
     monkeypatch.setattr(panel, "_move", slow)

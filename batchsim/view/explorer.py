@@ -53,7 +53,7 @@ class Explorer(widgets.VBox):
         self.controls = _controls([*services, AFFINE, *MEASURE_HERE], list(self.patterns))
         self.image = widgets.Image(format="png", layout={"max_width": "100%", "min_width": "640px"})
         self.readout, self.status = widgets.HTML(), widgets.HTML()
-        self._fit_controls()
+        self.fitted: str | None = None  # the service time whose ranges the controls have
         for control in self.controls.values():
             control.observe(self._moved, names="value")
         columns = [
@@ -96,21 +96,20 @@ class Explorer(widgets.VBox):
 
     # What happens when a control moves.
 
-    def _moved(self, change: dict[str, Any]) -> None:
+    def _moved(self, _: dict[str, Any]) -> None:
         if self.paused:
             return
         self.moves += 1
         move = self.moves
         with self.lock:
             if move == self.moves:  # else a later move is waiting, and draws for both
-                self._move(change["owner"])
+                self._move()
 
-    def _move(self, moved: widgets.Widget | None = None) -> None:
+    def _move(self) -> None:
         """Run and draw what the controls say; on failure keep the last picture and say why."""
         try:
-            if moved in (None, self.controls["service"]):
-                self._service()
-                self._fit_controls()
+            self._service()  # measured, if it has to be, before the ranges follow it
+            self._fit_controls()
             scenario = self.scenario
             result = simulate(scenario, requests=self._requests(scenario), seed=self.seed)
             self.load_view.show_curve(self._curve(scenario))
@@ -141,12 +140,12 @@ class Explorer(widgets.VBox):
     def _fit_controls(self) -> None:
         """Give the sliders the ranges that make sense for the chosen service time."""
         name = self.controls["service"].value
+        if name == self.fitted:
+            return
         affine = name == AFFINE
         for slider in ("fixed_ms", "per_item_ms"):
             self.controls[slider].disabled = not affine
-        service = Affine(5, 0.25) if affine else self.services.get(name)
-        if service is None:  # not measured yet
-            return
+        service = Affine(5, 0.25) if affine else self.services[name]
         largest = int(min(LARGEST_BATCH, service.largest_batch))
         per_s = largest / service(largest)
         size, rate = self.controls["max_batch_size"], self.controls["rate_per_s"]
@@ -160,6 +159,7 @@ class Explorer(widgets.VBox):
             rate.min, rate.max = min(rate.min, math.log10(low)), max(rate.max, math.log10(high))
             rate.value = kept
             rate.min, rate.max = math.log10(low), math.log10(high)
+        self.fitted = name
 
     @contextmanager
     def _pause(self) -> Iterator[None]:
