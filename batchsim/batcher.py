@@ -53,6 +53,12 @@ class InferenceBatcher:
         self._item_shape: tuple[int, ...] | None = None
         self._lock = threading.Lock()
 
+    def __repr__(self) -> str:
+        return (
+            f"InferenceBatcher(max_batch_size={self.max_batch_size}, max_wait_ms={self.max_wait_ms!r}; "
+            f"{len(self.queue)} waiting)"
+        )
+
     def add_request(self, input_data: Any, request_id: Any) -> None:
         """Put one item at the end of the queue, stamped with the clock's time.
 

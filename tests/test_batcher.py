@@ -418,3 +418,9 @@ def test_batch_inference_by_default_takes_32():
 def test_batch_inference_refuses(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_it_prints_its_settings_and_how_many_wait():
+    batcher = InferenceBatcher(len, max_batch_size=4)
+    batcher.add_request(1.0, "ann")
+    assert repr(batcher) == "InferenceBatcher(max_batch_size=4, max_wait_ms=50.0; 1 waiting)"
