@@ -6,17 +6,25 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 
-def whole(name: str, value: Any, at_least: int = 1) -> int:
-    """Return `value` as an int that is at least `at_least`, or raise."""
+# Beyond these a float's sums lose their meaning, or an array its memory: 1e12 ms are 30 years.
+SMALLEST, LARGEST = 1e-12, 1e12
+LARGEST_WHOLE = 2**62
+
+
+def whole(name: str, value: Any, at_least: int = 1, at_most: int | None = LARGEST_WHOLE) -> int:
+    """Return `value` as an int within the bounds, or raise."""
     try:
-        if isinstance(value, bool):
+        if isinstance(value, (bool, np.bool_, np.ndarray)):
             raise TypeError
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be a whole number, got {value!r}") from None
     if number < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {value!r}")
+    if at_most is not None and number > at_most:
+        raise ValueError(f"{name} must be at most {at_most:,}, got {value!r}")
     return number
 
 
@@ -26,12 +34,12 @@ def real(
     *,
     at_least: float | None = None,
     above: float | None = None,
-    at_most: float | None = None,
+    at_most: float = LARGEST,
     finite: bool = True,
 ) -> float:
-    """Return `value` as a float within the bounds, or raise. NaN is always refused."""
+    """Return `value` as a plain number within the bounds, or raise. NaN is always refused."""
     try:
-        if isinstance(value, (bool, str, bytes)):
+        if isinstance(value, (bool, np.bool_, str, bytes, np.ndarray)):
             raise TypeError
         number = float(value)
     except (TypeError, ValueError):
@@ -44,15 +52,33 @@ def real(
         raise ValueError(f"{name} must be at least {at_least:g}, got {value!r}")
     if above is not None and number <= above:
         raise ValueError(f"{name} must be greater than {above:g}, got {value!r}")
-    if at_most is not None and number > at_most:
+    if above == 0 and number < SMALLEST:
+        raise ValueError(f"{name} must be at least {SMALLEST:g}, got {value!r}")
+    if math.isinf(number):
+        if finite or number < 0:
+            raise ValueError(f"{name} must be finite, got {value!r}")
+    elif number > at_most:
         raise ValueError(f"{name} must be at most {at_most:g}, got {value!r}")
-    if finite and math.isinf(number):
-        raise ValueError(f"{name} must be finite, got {value!r}")
-    return number
+    return value if type(value) is int else number
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean 'x'?" for the known name nearest to `name`, else the known ones."""
+def fix_whole(instance: Any, name: str, at_least: int = 1, at_most: int | None = LARGEST_WHOLE) -> None:
+    """Check a frozen dataclass's field and store the plain int: NumPy's would overflow silently."""
+    object.__setattr__(instance, name, whole(name, getattr(instance, name), at_least, at_most))
+
+
+def fix_real(instance: Any, name: str, **bounds: Any) -> None:
+    """Check a frozen dataclass's field and store the plain number: NumPy's may be half as exact."""
+    object.__setattr__(instance, name, real(name, getattr(instance, name), **bounds))
+
+
+def nearest(name: Any, known: Iterable[str], listed: bool = False) -> str:
+    """Return "; did you mean 'x'?" for the known name nearest to `name`, else the known ones.
+
+    `listed`: the message names them already.
+    """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}"
+    close = difflib.get_close_matches(str(name), names, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return "" if listed else f"; known: {', '.join(names)}"

@@ -65,15 +65,14 @@ class InferenceBatcher:
         `input_data` is an array of one item, of any shape, but all alike: another shape than
         the first item's raises ValueError. Ids may repeat.
         """
-        item = np.asarray(input_data)
+        item = np.array(input_data)  # a copy: the caller may use the array again
         with self._lock:  # stamped and appended in one go, so that the queue is in time order
-            if self._item_shape is None:
-                self._item_shape = item.shape
-            elif item.shape != self._item_shape:
+            if self._item_shape not in (None, item.shape):
                 raise ValueError(
                     f"input_data must have the shape of the first item, {self._item_shape}, got {item.shape}"
                 )
             self.queue.append({"id": request_id, "input": item, "timestamp": self.clock()})
+            self._item_shape = item.shape
 
     def next_deadline(self) -> float | None:
         """Return the clock time at which waiting alone makes a batch ready; None for never."""
@@ -120,7 +119,7 @@ class InferenceBatcher:
 def _one_output_each(outputs: Any, size: int) -> Sequence[Any]:
     """Return the outputs as a sequence of `size`, or raise; a device array is fetched once."""
     rows = outputs if isinstance(outputs, (list, tuple)) else np.asarray(outputs)
-    got = len(rows) if np.ndim(rows) or isinstance(rows, (list, tuple)) else repr(outputs)
+    got = len(rows) if isinstance(rows, (list, tuple)) or rows.ndim else repr(outputs)
     if got != size:
         raise ValueError(f"model_fn must return one output per input, {size}, got {got}")
     return rows  # type: ignore[return-value]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PARTS = ("forming", "queueing", "computing")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batches:
     """Columns with a row a batch, numbered by start."""
 

@@ -1,9 +1,11 @@
 """The front desk: draws the randomness, picks the engine, wraps the result."""
 
+import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -51,19 +53,23 @@ def simulate(
     if not isinstance(scenario, Scenario):
         raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
     for name, value, known in (("engine", engine, ENGINES), ("keep", keep, KEEP)):
-        if value not in known:
+        if not isinstance(value, str) or value not in known:
             raise ValueError(
-                f"{name} must be one of {', '.join(known)}, got {value!r}" + _check.nearest(str(value), known)
+                f"{name} must be one of {', '.join(known)}, got {value!r}"
+                + _check.nearest(value, known, listed=True)
             )
-    _check.whole("seed", seed, at_least=0)
-    _check.whole("replications", replications)
-    if _check.real("warmup", warmup, at_least=0) >= 1:
+    seed = _check.whole("seed", seed, at_least=0, at_most=None)
+    replications = _check.whole("replications", replications)
+    warmup = _check.real("warmup", warmup, at_least=0)
+    if warmup >= 1:
         raise ValueError(f"warmup must be less than 1, got {warmup!r}")
     if (model_fn is None) != (inputs is None):
         missing = "inputs" if inputs is None else "model_fn"
         raise ValueError(f"model_fn and inputs must be given together, got no {missing}")
     if model_fn is not None and not callable(model_fn):
         raise TypeError(f"model_fn must be callable, got {model_fn!r}")
+    if inputs is not None:
+        inputs = _items(inputs)
     count = _how_many(scenario, requests, inputs)
     lacking = _not_compiled(scenario, model_fn)
     if lacking and engine == "compiled":
@@ -74,9 +80,9 @@ def simulate(
         raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
     if lacking and model_fn is not None and replications > 1:
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
-    if keep == "all":
-        _check_memory(count * replications)
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
+    if keep == "all":
+        _check_memory(count * replications * BYTES_A_REQUEST[engine], count * replications)
 
     def one(replication: int) -> Result:
         # Each engine loads on first use: SimPy, or Numba.
@@ -88,7 +94,7 @@ def simulate(
         elif keep == "all":
             from batchsim.engines import compiled
 
-            columns = compiled.run(draw(scenario, count, seed, replication), halt)
+            columns = compiled.run(draw(scenario, count, seed, replication, halt), halt)
         else:
             from batchsim.engines import compiled
 
@@ -99,8 +105,9 @@ def simulate(
     halt = threading.Event()
     if replications == 1:
         return one(0)
-    cores = (os.cpu_count() or 1) if engine == "compiled" else 1
-    with ThreadPoolExecutor(min(cores, replications)) as threads:
+    if engine == "simpy":  # one after the other, here, where Ctrl-C is heard
+        return Result.pool(tuple(one(number) for number in range(replications)))
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, replications)) as threads:
         try:
             return Result.pool(tuple(threads.map(one, range(replications))))
         except BaseException:
@@ -109,21 +116,29 @@ def simulate(
             raise
 
 
-# What a request costs with keep="all": its own columns, its batch's, and the random numbers.
-BYTES_A_REQUEST = 8 * (1 + 1 + 2 + 4) + 1
+# Peak memory measured with batches of one, which cost most, and the summary taken.
+BYTES_A_REQUEST = {"compiled": 230, "simpy": 510}
 
 
-def _check_memory(requests: int) -> None:
+def _check_memory(needed: int, requests: int) -> None:
     """Refuse, before anything is drawn, what this machine's memory cannot hold."""
-    needed = requests * BYTES_A_REQUEST
     if needed < 2**28:  # to ask costs more than so small a run
         return
-    there = psutil.virtual_memory().available
+    there = min(psutil.virtual_memory().available, _left_to_container())
     if needed > there:
         raise MemoryError(
             f"columns must fit in memory: {requests:,} requests need {needed / 2**30:,.1f} GiB, "
             f"got {there / 2**30:,.1f} GiB free; keep='summary' runs any number"
         )
+
+
+def _left_to_container() -> float:
+    """Return the bytes left below a container's limit, which psutil does not know; inf without one."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+    except (OSError, ValueError):  # no control groups, or "max"
+        return math.inf
 
 
 def _not_compiled(scenario: Scenario, model_fn: Callable[[Any], Any] | None) -> str | None:
@@ -133,6 +148,13 @@ def _not_compiled(scenario: Scenario, model_fn: Callable[[Any], Any] | None) -> 
     if type(scenario.rule) not in (SizeOrWait, AtLeast):
         return f"the rule {scenario.rule!r}"
     return None
+
+
+def _items(inputs: Any) -> list[Any]:
+    """Return the inputs by position, whatever they are kept in."""
+    if isinstance(inputs, (str, bytes, Mapping)) or not isinstance(inputs, Iterable):
+        raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
+    return list(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)
 
 
 def _how_many(scenario: Scenario, requests: int | None, inputs: Sequence[Any] | None) -> int:

@@ -424,3 +424,26 @@ def test_it_prints_its_settings_and_how_many_wait():
     batcher = InferenceBatcher(len, max_batch_size=4)
     batcher.add_request(1.0, "ann")
     assert repr(batcher) == "InferenceBatcher(max_batch_size=4, max_wait_ms=50.0; 1 waiting)"
+
+
+def test_the_caller_may_use_its_array_again():
+    batcher = InferenceBatcher(lambda batch: batch, max_batch_size=3)
+    buffer = np.zeros(1)
+    for value in range(3):
+        buffer[:] = value
+        batcher.add_request(buffer, value)
+    assert [answer["output"].item() for answer in batcher.process_batch()] == [0, 1, 2]
+
+
+def test_outputs_in_a_list_may_have_any_shape():
+    outputs = batch_inference(lambda batch: [np.zeros(int(n)) for n in batch], [1, 2, 3])
+    assert [output.shape for output in outputs] == [(1,), (2,), (3,)]
+
+
+def test_a_clock_that_fails_leaves_the_batcher_as_it_was():
+    batcher = InferenceBatcher(len, clock=lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        batcher.add_request([1, 2], "ann")
+    batcher.clock = lambda: 0.0
+    batcher.add_request(1, "bob")
+    assert len(batcher.queue) == 1

@@ -247,8 +247,11 @@ def test_a_replication_that_is_halted_stops_at_its_next_slice():
     halt.set()
     with pytest.raises(InterruptedError):
         compiled.run(draw(SCENARIO, 1000, 0), halt)
+    for skip in (0, 900):
+        with pytest.raises(InterruptedError):
+            compiled.summarise(SCENARIO, 1000, Streams(SCENARIO, 0), skip, halt=halt)
     with pytest.raises(InterruptedError):
-        compiled.summarise(SCENARIO, 1000, Streams(SCENARIO, 0), 0, halt=halt)
+        draw(SCENARIO, 1000, 0, halt=halt)
 
 
 # First use, Ctrl-C, and what is refused.

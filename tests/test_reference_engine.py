@@ -2,6 +2,7 @@ import dataclasses
 import math
 
 import numpy as np
+import pandas
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -780,3 +781,16 @@ def test_a_measured_server(shared_data, device, static_ms, within):
         scenario = bs.Scenario(bs.ClosedLoop(clients), bs.SizeOrWait(4, 0), bs.Table(static_ms))
         simulated_ms = bs.simulate(scenario, 2000, warmup=0.1, engine="simpy").mean_latency_ms
         assert simulated_ms == pytest.approx(measured_ms, rel=within)
+
+
+@pytest.mark.parametrize("inputs", [5, "abc", {"a": 1}])
+def test_inputs_that_are_no_sequence_of_items_are_refused(inputs):
+    scenario = bs.Scenario(bs.Poisson(800), rule(2), seconds())
+    with pytest.raises(TypeError, match="inputs must be a sequence of items, got"):
+        bs.simulate(scenario, model_fn=np.negative, inputs=inputs)
+
+
+def test_inputs_are_taken_by_position_whatever_they_are_kept_in():
+    scenario = bs.Scenario(bs.Poisson(800), rule(2), seconds())
+    for inputs in (iter([1.0, 2.0]), pandas.Series([1.0, 2.0], index=[7, 8])):
+        assert bs.simulate(scenario, model_fn=np.negative, inputs=inputs).outputs == [-1, -2]

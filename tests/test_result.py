@@ -478,3 +478,14 @@ def test_a_closed_loop_prints_without_a_load():
     closed = busy_run(replace={"workload": bs.ClosedLoop(9)})
     assert "closed loop" in repr(closed)
     assert "nan" not in repr(closed)
+
+
+@pytest.mark.parametrize("keep", ["all", "summary"])
+def test_a_warm_up_always_leaves_a_request(keep):
+    result = bs.simulate(
+        bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25)),
+        10,
+        warmup=1 - 1e-12,
+        keep=keep,
+    )
+    assert result.summary()["served"] == 1

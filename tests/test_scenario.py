@@ -1,5 +1,8 @@
 import dataclasses
 import math
+import pickle
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -311,3 +314,43 @@ def test_what_is_nearly_refused_is_allowed():
     scenario(timeout_ms=0, queue_limit=1)
     scenario(slowdown={1: 1, 2: 1.5, 3: 2})
     scenario(service=Table({1: 2, 32: 3}))
+
+
+@pytest.mark.parametrize("wait_ms", [np.float32(10.3), np.float16(2.5), Fraction(1, 3), Decimal("2.5")])
+def test_a_knob_of_another_number_type_changes_no_answer(wait_ms):
+    scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, wait_ms), bs.Affine(5, 0.25))
+    assert type(scenario.rule.max_wait_ms) is float
+    plain = scenario.replace(max_wait_ms=float(wait_ms))
+    assert scenario == plain
+    runs = [bs.simulate(scenario, 500, engine=engine) for engine in ("simpy", "compiled")]
+    assert np.array_equal(runs[0].finish_s, runs[1].finish_s)
+
+
+def test_replace_names_a_knob_once_and_by_text():
+    scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 1), bs.Affine(5, 0.25))
+    with pytest.raises(ValueError, match="a knob must be given once, got 'rate_per_s' twice"):
+        scenario.replace({"workload.rate_per_s": 5, "rate_per_s": 9})
+    with pytest.raises(TypeError, match="a knob must be named by text, got 1"):
+        scenario.replace({1: 2})
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "message"),
+    [
+        ("max_batch_size", 10**8, "max_batch_size must be at most 65,536, got 100000000"),
+        ("servers", 10**12, "servers must be at most 65,536"),
+        ("queue_limit", 2**70, "queue_limit must be at most"),
+        ("slowdown", {1: 1e308}, "slowdown of 1 busy servers must be at most 1e\\+12"),
+    ],
+)
+def test_what_no_memory_or_float_holds_is_refused(knob, value, message):
+    scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 1), bs.Affine(5, 0.25))
+    with pytest.raises(ValueError, match=message):
+        scenario.replace({knob: value})
+
+
+def test_a_scenario_survives_pickling():
+    scenario = bs.Scenario(
+        bs.Trace([0, 1]), bs.AtLeast(1, 2), bs.Table({1: 2, 2: 3}).with_noise(0.1), slowdown={1: 1.5}
+    )
+    assert pickle.loads(pickle.dumps(scenario)) == scenario

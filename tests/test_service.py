@@ -189,7 +189,7 @@ def test_noise_refuses(arguments, error, message):
         (
             lambda: bs.Affine(1e308, 1e308).table(2),
             ValueError,
-            "batch of 1 must be greater than 0 and finite",
+            r"fixed_ms must be at most 1e\+12, got 1e\+308",
         ),
         (lambda: bs.Affine(5e-324, 0).table(2), ValueError, "batch of 1 must be greater than 0 and finite"),
         (lambda: bs.Table({}), ValueError, "a Table must have at least one point, got none"),
@@ -213,3 +213,20 @@ def test_noise_refuses(arguments, error, message):
 def test_a_service_refuses(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_numpys_small_integers_do_not_overflow():
+    assert bs.Affine(np.int8(5), np.int8(100))(2) == 0.205
+    assert repr(bs.Affine(np.float64(5), 1)) == "Affine(fixed_ms=5.0, per_item_ms=1)"
+
+
+def test_a_tables_largest_batch_is_the_largest_padded_size_that_it_has():
+    service = bs.Table({1: 1, 8: 2}).padded_to([1, 4, 16])
+    assert service.largest_batch == 4
+    assert service(4) > 0
+
+
+def test_a_table_that_was_handed_out_is_the_callers_own():
+    service = bs.Affine(1, 1)
+    service.table(3)[:] = 0
+    assert service.table(3)[1] == 0.002

@@ -1,5 +1,7 @@
+import copy
 import csv
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -440,3 +442,51 @@ def test_the_mooncake_trace_is_read_as_it_is(shared_data):
     trace = bs.Trace.from_csv(shared_data / "traces" / "mooncake_synth.csv")
     assert trace.max_requests == 3993
     assert trace.offered_per_s == pytest.approx(3.9, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: bs.Poisson(1e-320), "rate_per_s must be at least 1e-12"),
+        (lambda: bs.Constant(1e13), "rate_per_s must be at most 1e\\+12"),
+        (lambda: bs.Gamma(1, 1e-200), "cv must be at least 1e-12"),
+        (lambda: bs.Gamma(1, 1e200), "cv must be at most"),
+        (lambda: bs.OnOff(100, 0, 1e-9, 1), "must see at least 0.001 arrivals, got 1e-07"),
+        (lambda: bs.Diurnal(100, 1.5, 1e-308), "period_s must be at least 1e-12"),
+        (lambda: bs.ClosedLoop(4, 1e308), "think_s must be at most 1e\\+12"),
+        (lambda: bs.ClosedLoop(10**12), "clients must be at most 10,000,000"),
+        (lambda: bs.Trace([-1e308, 1e308]), r"times_s must be at most 1e\+12 s from 0, got -1e\+308"),
+        (lambda: bs.Trace([0, 1e13]), r"times_s must be at most 1e\+12 s from 0, got 1e\+13"),
+    ],
+)
+def test_what_would_hang_or_overflow_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_knob_of_numpys_types_is_the_plain_number():
+    assert repr(bs.Poisson(np.float64(3))) == "Poisson(rate_per_s=3.0)"
+    assert type(bs.ClosedLoop(np.uint8(200)).clients) is int
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda trace: pickle.loads(pickle.dumps(trace))])
+def test_a_copied_trace_is_equal_and_still_read_only(copied):
+    trace = copied(bs.Trace([1.0, 2.0]))
+    assert trace == bs.Trace([1.0, 2.0])
+    assert not trace.times_s.flags.writeable
+
+
+def test_a_csv_column_must_be_named_by_text_and_stand_there_once(tmp_path):
+    path = tmp_path / "twice.csv"
+    path.write_text("at,at\n0,1\n")
+    with pytest.raises(TypeError, match="column must be a name, got 1"):
+        bs.Trace.from_csv(path, column=1)
+    with pytest.raises(ValueError, match="must have one column 'at', got 2"):
+        bs.Trace.from_csv(path, column="at")
+
+
+def test_pythons_own_spelling_of_a_number_is_none_in_a_file(tmp_path):
+    path = tmp_path / "underscore.csv"
+    path.write_text("at\n0\n1_000\n")
+    with pytest.raises(ValueError, match="line 3: must be a number of seconds, got '1_000'"):
+        bs.Trace.from_csv(path)

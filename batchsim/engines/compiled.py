@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsim.engines import kernels
 from batchsim.engines.histogram import BINS, Histogram
-from batchsim.engines.plan import Log, Plan, Streams, Totals
+from batchsim.engines.plan import Log, Plan, Streams, Totals, heed
 from batchsim.scenario import ClosedLoop, Scenario
 
 SLICE = 1_000_000  # requests a call: some tens of milliseconds
@@ -82,7 +82,7 @@ def run(plan: Plan, halt: threading.Event | None = None) -> Log:
     if _serves_all(scenario):
         state, free_s = np.zeros(2, np.int64), np.zeros(scenario.servers)
         while state[0] < requests:
-            _go_on(halt)
+            heed(halt)
             kernels.form_batches(
                 arrival_s, False, *_rule(scenario), *costs, free_s, state, int(state[0]) + SLICE,
                 batch_index, *batches.columns,
@@ -93,7 +93,7 @@ def run(plan: Plan, halt: threading.Event | None = None) -> Log:
         wait_s, enough, largest = _rule(scenario)
         over = False
         while not over:
-            _go_on(halt)
+            heed(halt)
             over = kernels.pass_instants(
                 arrival_s, _or_none(plan.think_s), at.closed, requests, requests, wait_s,
                 plan.timeout_s, _limit(scenario), enough, largest, *costs, at.queue, at.client_of,
@@ -101,6 +101,7 @@ def run(plan: Plan, halt: threading.Event | None = None) -> Log:
                 int(at.state[0]) + SLICE, batch_index, status, *batches.columns,
             )  # fmt: skip
         count = int(at.state[3])
+        assert at.state[0] == requests, "a time was not finite"
     start_s, finish_s, size, server = (column[:count].copy() for column in batches.columns)
     return Log(arrival_s, batch_index, status, start_s, finish_s, size, server)
 
@@ -272,18 +273,13 @@ def summarise(
     windows = _served_windows if _serves_all(scenario) else _instant_windows
     begin_s = 0.0
     if skip:  # the summary begins when request number `skip` comes: find out when that is
-        begin_s = next(
-            float(window.arrival_s[np.searchsorted(window.numbers, skip)])
-            for window in windows(scenario, skip + 1, streams, chunk)
-            if window.numbers[window.settled - 1 if window.settled else 0] >= skip
-        )
+        for window in windows(scenario, skip + 1, streams, chunk):
+            heed(halt)
+            place = int(np.searchsorted(window.numbers[: window.settled], skip))
+            if place < window.settled:
+                begin_s = float(window.arrival_s[place])
     sums = _Sums(scenario, skip, begin_s)
     for window in windows(scenario, requests, streams, chunk):
-        _go_on(halt)
+        heed(halt)
         sums.add(window)
     return sums.totals(requests - skip), Histogram(sums.histogram)
-
-
-def _go_on(halt: threading.Event | None) -> None:
-    if halt is not None and halt.is_set():
-        raise InterruptedError("another replication was stopped")

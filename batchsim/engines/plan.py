@@ -1,7 +1,8 @@
 """What an engine is given, and what it returns: a scenario with its randomness, and columns."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import partial
@@ -57,7 +58,7 @@ class Plan:
         return math.inf if timeout_ms is None else timeout_ms / 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Log:
     """What happened: a row a request in arrival order, and a row a batch in order of start."""
 
@@ -88,7 +89,7 @@ class Log:
         return cls(**joined)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Totals:
     """What a run's summary numbers are made of; the sum of two is that of both runs.
 
@@ -116,7 +117,7 @@ def warmup_requests(fraction: float, requests: int) -> int:
     >>> warmup_requests(0.29, 100)  # although 0.29 * 100 is 28.999999999999996
     29
     """
-    return math.floor(fraction * requests + 1e-9)
+    return min(math.floor(fraction * requests + 1e-9), requests - 1)
 
 
 @dataclass(frozen=True)
@@ -163,19 +164,36 @@ class Streams:
         return None if factors is None else np.array([math.nan] + [factors[n + 1] for n in range(servers)])
 
 
-def draw(scenario: Scenario, requests: int, seed: int, replication: int = 0) -> Plan:
-    """Draw all that a run needs at once."""
+def heed(halt: threading.Event | None) -> None:
+    """Give up, if another replication was stopped."""
+    if halt is not None and halt.is_set():
+        raise InterruptedError("another replication was stopped")
+
+
+def draw(
+    scenario: Scenario,
+    requests: int,
+    seed: int,
+    replication: int = 0,
+    halt: threading.Event | None = None,
+) -> Plan:
+    """Draw all that a run needs at once; given up at the next chunk once `halt` is set."""
     streams = Streams(scenario, seed, replication)
     noise, think = streams.noise(), streams.think()
 
+    def heeding(chunks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        for chunk in chunks:
+            heed(halt)
+            yield chunk
+
     def whole(draw: Callable[[int], np.ndarray]) -> np.ndarray:
         sizes = (min(CHUNK, requests - begin) for begin in range(0, requests, CHUNK))
-        return filled(map(draw, sizes), requests)
+        return filled(heeding(map(draw, sizes)), requests)
 
     return Plan(
         scenario=scenario,
         requests=requests,
-        arrival_s=None if think else filled(streams.arrivals_s(requests), requests),
+        arrival_s=None if think else filled(heeding(streams.arrivals_s(requests)), requests),
         think_s=whole(think) if think else None,
         service_s=streams.service_s,
         noise=whole(noise) if noise else None,  # there are at most as many batches as requests

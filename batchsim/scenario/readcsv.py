@@ -37,6 +37,8 @@ def read_times_s(path: str | PathLike[str], column: str | None = None) -> np.nda
 
 def _read_column(path: str | PathLike[str], column: str | None) -> tuple[list[str], list[int]]:
     """Return the column's cells and the line that each stands on."""
+    if column is not None and not isinstance(column, str):
+        raise TypeError(f"column must be a name, got {column!r}")
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
@@ -48,8 +50,10 @@ def _read_column(path: str | PathLike[str], column: str | None) -> tuple[list[st
             if column is not None and column not in header:
                 raise ValueError(
                     f"{path} must have a column {column!r}, got the columns {', '.join(header)}"
-                    + (_check.nearest(column, header) if len(header) > 1 else "")
+                    + _check.nearest(column, header, listed=True)
                 )
+            if column is not None and header.count(column) > 1:
+                raise ValueError(f"{path} must have one column {column!r}, got {header.count(column)}")
             index = 0 if column is None else header.index(column)
             cells, lines = [], []
             for row in reader:
@@ -69,6 +73,8 @@ def _read_column(path: str | PathLike[str], column: str | None) -> tuple[list[st
 
 
 def _is_number(cell: str) -> bool:
+    if not cell.isascii() or "_" in cell:  # Python's own spellings, not a file's
+        return False
     try:
         float(cell)
     except ValueError:

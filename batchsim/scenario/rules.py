@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from batchsim import _check
 
+LARGEST_BATCH = 65_536
+
 
 class Rule:
     """What every rule says: the largest batch, how many are enough, and how long to wait.
@@ -37,8 +39,8 @@ class SizeOrWait(Rule):
     max_wait_ms: float = 10.0
 
     def __post_init__(self) -> None:
-        _check.whole("max_batch_size", self.max_batch_size)
-        _check.real("max_wait_ms", self.max_wait_ms, at_least=0, finite=False)
+        _check.fix_whole(self, "max_batch_size", at_most=LARGEST_BATCH)
+        _check.fix_real(self, "max_wait_ms", at_least=0, finite=False)
 
     @property
     def enough(self) -> int:
@@ -58,8 +60,8 @@ class AtLeast(Rule):
     max_wait_ms: ClassVar[float] = math.inf  # type: ignore[misc]
 
     def __post_init__(self) -> None:
-        _check.whole("min_batch_size", self.min_batch_size)
-        _check.whole("max_batch_size", self.max_batch_size)
+        _check.fix_whole(self, "min_batch_size", at_most=LARGEST_BATCH)
+        _check.fix_whole(self, "max_batch_size", at_most=LARGEST_BATCH)
         if self.min_batch_size > self.max_batch_size:
             raise ValueError(
                 f"min_batch_size must be at most max_batch_size, {self.max_batch_size}, "

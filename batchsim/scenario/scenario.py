@@ -44,11 +44,11 @@ class Scenario:
         for name, kind in (("workload", (OpenLoop, ClosedLoop)), ("rule", Rule), ("service", Service)):
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name} must be a {name} of batchsim, got {getattr(self, name)!r}")
-        _check.whole("servers", self.servers)
+        _check.fix_whole(self, "servers", at_most=65_536)
         if self.queue_limit is not None:
-            _check.whole("queue_limit", self.queue_limit)
+            _check.fix_whole(self, "queue_limit")
         if self.timeout_ms is not None:
-            _check.real("timeout_ms", self.timeout_ms, at_least=0)
+            _check.fix_real(self, "timeout_ms", at_least=0)
         self._check_slowdown()
         self._check_closed_loop()
         self.service.table(self.rule.max_batch_size)  # refuses a size that the service lacks
@@ -58,10 +58,13 @@ class Scenario:
             return
         if not isinstance(self.slowdown, Mapping):
             raise TypeError(f"slowdown must be {{busy servers: factor}}, got {self.slowdown!r}")
-        for busy, factor in self.slowdown.items():
-            _check.whole("a busy count of slowdown", busy)
-            _check.real(f"slowdown of {busy} busy servers", factor, above=0)
-        object.__setattr__(self, "slowdown", dict(self.slowdown))  # not to change with the caller's
+        factors = {
+            _check.whole("a busy count of slowdown", busy): _check.real(
+                f"slowdown of {busy} busy servers", factor, above=0
+            )
+            for busy, factor in self.slowdown.items()
+        }
+        object.__setattr__(self, "slowdown", factors)  # not to change with the caller's
         missing = [busy for busy in range(1, self.servers + 1) if busy not in self.slowdown]
         if missing:
             raise ValueError(
@@ -121,6 +124,9 @@ class Scenario:
         refused: say where, as in `replace({"workload.cv": 2.0})`.
         """
         wanted = {**(changes or {}), **knobs}
+        for name in wanted:
+            if not isinstance(name, str):
+                raise TypeError(f"a knob must be named by text, got {name!r}")
         # Parts replaced whole come first, so that the other names are sought in the new ones.
         parts = {name: getattr(self, name) for name in _fields(self)}
         parts.update((name, value) for name, value in wanted.items() if name in parts)
@@ -131,6 +137,8 @@ class Scenario:
                 node = tree
                 for step in where:
                     node = node.setdefault(step, _Changes())
+                if last in node:
+                    raise ValueError(f"a knob must be given once, got {name!r} twice")
                 node[last] = value
         parts.update((top, _rebuild(parts[top], changes)) for top, changes in tree.items())
         return type(self)(**parts)

@@ -1,5 +1,6 @@
 """How long a batch of a given size computes: the service time."""
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,11 +24,11 @@ class Noise:
     shape: str = "lognormal"
 
     def __post_init__(self) -> None:
-        _check.real("cv", self.cv, at_least=0)
+        _check.fix_real(self, "cv", at_least=0, at_most=1e3)
         if self.shape not in SHAPES:
             raise ValueError(
                 f"shape must be one of {', '.join(SHAPES)}, got {self.shape!r}"
-                + _check.nearest(str(self.shape), SHAPES)
+                + _check.nearest(self.shape, SHAPES, listed=True)
             )
         if self.shape == "exponential" and self.cv != 1:
             raise ValueError(f"cv of exponential noise must be 1, got {self.cv!r}")
@@ -72,6 +73,9 @@ class Service:
 
         Engines only index it: two spellings of one formula need not be the same float.
         """
+        return _table(self, max_batch_size).copy()
+
+    def _table(self, max_batch_size: int) -> np.ndarray:
         seconds = np.array([math.nan, *(self(size) for size in range(1, max_batch_size + 1))])
         wrong = np.flatnonzero(~((seconds[1:] > 0) & np.isfinite(seconds[1:])))
         if wrong.size:  # a float can be too small or too large for its sum or its seconds
@@ -128,8 +132,8 @@ class Affine(Service):
     per_item_ms: float
 
     def __post_init__(self) -> None:
-        _check.real("fixed_ms", self.fixed_ms, at_least=0)
-        _check.real("per_item_ms", self.per_item_ms, at_least=0)
+        _check.fix_real(self, "fixed_ms", at_least=0)
+        _check.fix_real(self, "per_item_ms", at_least=0)
         if self.fixed_ms + self.per_item_ms <= 0:
             raise ValueError("a batch must take time: fixed_ms + per_item_ms must be greater than 0, got 0")
         self._check_extras()
@@ -177,7 +181,10 @@ class Table(Service):
 
     @property
     def largest_batch(self) -> float:
-        return min(self.points_ms[-1][0], super().largest_batch)
+        last = self.points_ms[-1][0]
+        return (
+            last if self.padding is None else max((size for size in self.padding if size <= last), default=0)
+        )
 
     def _cost_ms(self, batch_size: int) -> float:
         sizes, times = zip(*self.points_ms, strict=True)
@@ -189,6 +196,11 @@ class Table(Service):
 
     def __repr__(self) -> str:
         return f"Table({dict(self.points_ms)})" + self._suffix()
+
+
+@functools.lru_cache(maxsize=256)
+def _table(service: Service, max_batch_size: int) -> np.ndarray:
+    return service._table(max_batch_size)
 
 
 def _pairs(points: Any) -> Iterable[tuple[Any, Any]]:

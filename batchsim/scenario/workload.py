@@ -77,7 +77,7 @@ class _Renewal(OpenLoop):
     rate_per_s: float
 
     def __post_init__(self) -> None:
-        _check.real("rate_per_s", self.rate_per_s, above=0)
+        _check.fix_real(self, "rate_per_s", above=0)
 
     @property
     def offered_per_s(self) -> float:
@@ -124,7 +124,8 @@ class Gamma(_Renewal):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check.real("cv", self.cv, above=0)
+        _check.fix_real(self, "cv", above=0)
+        _check.fix_real(self, "cv", at_least=1e-3, at_most=1e3)
 
     def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         return generator.standard_gamma(1 / self.cv**2, requests) * self.cv**2
@@ -143,10 +144,13 @@ class OnOff(OpenLoop):
     mean_off_s: float
 
     def __post_init__(self) -> None:
-        _check.real("on_rate_per_s", self.on_rate_per_s, above=0)
-        _check.real("off_rate_per_s", self.off_rate_per_s, at_least=0)
-        _check.real("mean_on_s", self.mean_on_s, above=0)
-        _check.real("mean_off_s", self.mean_off_s, above=0)
+        _check.fix_real(self, "on_rate_per_s", above=0)
+        _check.fix_real(self, "off_rate_per_s", at_least=0)
+        _check.fix_real(self, "mean_on_s", above=0)
+        _check.fix_real(self, "mean_off_s", above=0)
+        cycle = self.on_rate_per_s * self.mean_on_s + self.off_rate_per_s * self.mean_off_s
+        if cycle < 1e-3:  # thousands of states would pass between two arrivals
+            raise ValueError(f"an on and an off state must see at least 0.001 arrivals, got {cycle:g}")
 
     @property
     def offered_per_s(self) -> float:
@@ -202,9 +206,9 @@ class Diurnal(OpenLoop):
     period_s: float
 
     def __post_init__(self) -> None:
-        _check.real("mean_rate_per_s", self.mean_rate_per_s, above=0)
-        _check.real("peak_to_mean", self.peak_to_mean, at_least=1, at_most=2)
-        _check.real("period_s", self.period_s, above=0)
+        _check.fix_real(self, "mean_rate_per_s", above=0)
+        _check.fix_real(self, "peak_to_mean", at_least=1, at_most=2)
+        _check.fix_real(self, "period_s", above=0)
 
     @property
     def offered_per_s(self) -> float:
@@ -247,7 +251,7 @@ class Trace(OpenLoop):
             if given.size and given.dtype.kind not in "iufO":  # a datetime64 is no number of seconds
                 raise TypeError
             times = np.array(given, dtype=float)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise TypeError(f"times_s must be numbers of seconds, got {self.times_s!r}") from None
         if times.ndim != 1:
             raise ValueError(f"times_s must be one-dimensional, got shape {times.shape}")
@@ -256,11 +260,14 @@ class Trace(OpenLoop):
         if not np.isfinite(times).all():
             bad = int(np.argmin(np.isfinite(times)))
             raise ValueError(f"times_s must be finite, got {times[bad]} at index {bad}")
-        if (np.diff(times) < 0).any():
-            bad = int(np.argmax(np.diff(times) < 0)) + 1
+        if (times[1:] < times[:-1]).any():
+            bad = int(np.argmax(times[1:] < times[:-1])) + 1
             raise ValueError(
                 f"times_s must be sorted, got {times[bad]} after {times[bad - 1]} at index {bad}"
             )
+        for end in (times[0], times[-1]):
+            if abs(end) > _check.LARGEST:
+                raise ValueError(f"times_s must be at most {_check.LARGEST:g} s from 0, got {end:g}")
         times -= times[0]
         times.flags.writeable = False
         object.__setattr__(self, "times_s", times)
@@ -303,6 +310,9 @@ class Trace(OpenLoop):
     def __hash__(self) -> int:
         return hash(self.times_s.tobytes())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.times_s,)  # made anew, and so read-only, by copy and pickle too
+
     def __repr__(self) -> str:
         return f"Trace({self.times_s.size:,} arrivals in {self.times_s[-1]:g} s, {self.offered_per_s:.6g}/s)"
 
@@ -318,8 +328,8 @@ class ClosedLoop:
     think_s: float = 0.0
 
     def __post_init__(self) -> None:
-        _check.whole("clients", self.clients)
-        _check.real("think_s", self.think_s, at_least=0)
+        _check.fix_whole(self, "clients", at_most=10_000_000)
+        _check.fix_real(self, "think_s", at_least=0)
 
     def thinking_s(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         """Return the seconds of thought that follow each of the next sends, shape (requests,)."""

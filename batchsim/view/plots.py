@@ -274,6 +274,8 @@ def plot(result: Result) -> Picture:
     >>> plot(result)
     <Picture size 1000x640 with 4 Axes>
     """
+    if not isinstance(result, Result):
+        raise TypeError(f"result must be a Result, got {result!r}")
     picture = Picture([LatencyView, PartsView, BatchView, TimelineView], figsize=(10, 6.4), dpi=100)
     picture.show_result(result)
     return picture
