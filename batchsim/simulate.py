@@ -8,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from batchsim import _check
 from batchsim.engines.plan import Streams, draw, warmup_requests
 from batchsim.result import Result
@@ -78,11 +76,13 @@ def simulate(
         raise ValueError(f"keep='summary' needs the compiled engine, which does not cover {lacking}")
     if engine == "simpy" and keep == "summary":
         raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
-    if lacking and model_fn is not None and replications > 1:
+    if model_fn is not None and replications > 1:
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
     if keep == "all":
         _check_memory(count * replications * BYTES_A_REQUEST[engine], count * replications)
+
+    halt = threading.Event()
 
     def one(replication: int) -> Result:
         # Each engine loads on first use: SimPy, or Numba.
@@ -102,7 +102,6 @@ def simulate(
             sums = compiled.summarise(scenario, count, streams, warmup_requests(warmup, count), halt=halt)
         return Result(scenario, seed, engine, warmup, columns, sums)
 
-    halt = threading.Event()
     if replications == 1:
         return one(0)
     if engine == "simpy":  # one after the other, here, where Ctrl-C is heard
@@ -124,6 +123,8 @@ def _check_memory(needed: int, requests: int) -> None:
     """Refuse, before anything is drawn, what this machine's memory cannot hold."""
     if needed < 2**28:  # to ask costs more than so small a run
         return
+    import psutil
+
     there = min(psutil.virtual_memory().available, _left_to_container())
     if needed > there:
         raise MemoryError(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import batchsim as bs
 from batchsim.engines.plan import draw
+from batchsim.scenario.workload import CHUNK, filled
 
 OPEN = [
     bs.Poisson(200.0),
@@ -31,7 +32,7 @@ def stream(seed=0, which=0):
 
 
 def arrivals(workload, requests=4000, seed=0):
-    return workload.arrivals_s(stream(seed), requests)
+    return filled(workload.chunks_s(stream(seed), requests, CHUNK), requests)
 
 
 # What holds for all.

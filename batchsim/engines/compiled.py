@@ -96,7 +96,7 @@ def run(plan: Plan, halt: threading.Event | None = None) -> Log:
             heed(halt)
             over = kernels.pass_instants(
                 arrival_s, _or_none(plan.think_s), at.closed, requests, requests, wait_s,
-                plan.timeout_s, _limit(scenario), enough, largest, *costs, at.queue, at.client_of,
+                scenario.timeout_s, _limit(scenario), enough, largest, *costs, at.queue, at.client_of,
                 at.due_s, at.due_client, at.sending, at.busy_until_s, at.state,
                 int(at.state[0]) + SLICE, batch_index, status, *batches.columns,
             )  # fmt: skip
@@ -170,10 +170,10 @@ def _served_windows(scenario: Scenario, requests: int, streams: Streams, chunk: 
 
 def _instant_windows(scenario: Scenario, requests: int, streams: Streams, chunk: int) -> Iterator[_Window]:
     """Run a closed loop, or an open one in which requests may be rejected or leave."""
-    table, slowdown, wait = streams.service_s, _or_none(streams.slowdown), _rule(scenario)
+    table, slowdown = streams.service_s, _or_none(streams.slowdown)
+    wait_s, enough, largest = _rule(scenario)
     noise, think = _Draws(streams.noise()), _Draws(streams.think())
     at = _Instants(scenario, 0)
-    timeout_s = math.inf if scenario.timeout_ms is None else scenario.timeout_ms / 1000
     chunks = iter(()) if at.closed else streams.arrivals_s(requests, chunk)
     # Those who wait stand in front of the window, then those who are known to come.
     numbers, arrival_s, think_s, client_of = np.empty(0, np.int64), NONE, NONE, np.empty(0, np.int64)
@@ -201,9 +201,9 @@ def _instant_windows(scenario: Scenario, requests: int, streams: Streams, chunk:
         batch_index, status = np.full(size, -1, np.int64), np.zeros(size, np.uint8)
         batches = _Batches(size)
         over = kernels.pass_instants(
-            arrival_s, think_s, at.closed, known, total, wait[0], timeout_s, _limit(scenario), *wait[1:],
-            table, noise.fill(size), slowdown, at.queue, at.client_of, at.due_s, at.due_client,
-            at.sending, at.busy_until_s, at.state, stop, batch_index, status, *batches.columns,
+            arrival_s, think_s, at.closed, known, total, wait_s, scenario.timeout_s, _limit(scenario),
+            enough, largest, table, noise.fill(size), slowdown, at.queue, at.client_of, at.due_s,
+            at.due_client, at.sending, at.busy_until_s, at.state, stop, batch_index, status, *batches.columns,
         )  # fmt: skip
         sent, head, tail, count = (int(value) for value in at.state[:4])
         noise.use(count)

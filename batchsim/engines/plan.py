@@ -52,11 +52,6 @@ class Plan:
     noise: np.ndarray | None
     slowdown: np.ndarray | None
 
-    @property
-    def timeout_s(self) -> float:
-        timeout_ms = self.scenario.timeout_ms
-        return math.inf if timeout_ms is None else timeout_ms / 1000
-
 
 @dataclass(frozen=True, eq=False)
 class Log:

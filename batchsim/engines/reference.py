@@ -201,7 +201,7 @@ class Collector:
     def expire(self) -> list[int]:
         """Let the requests that have waited too long leave; return them."""
         queue, gone = self.batcher.queue, []
-        while queue and self.env.now >= queue[0]["timestamp"] + self.plan.timeout_s:
+        while queue and self.env.now >= queue[0]["timestamp"] + self.plan.scenario.timeout_s:
             request = queue.popleft()["id"]
             self.status[request] = Status.TIMED_OUT
             gone.append(request)
@@ -228,7 +228,7 @@ class Collector:
         if not self.batcher.queue:
             return
         deadline_s = self.batcher.next_deadline() if self.idle else None
-        expiry_s = self.batcher.queue[0]["timestamp"] + self.plan.timeout_s
+        expiry_s = self.batcher.queue[0]["timestamp"] + self.plan.scenario.timeout_s
         alarm_s = expiry_s if deadline_s is None else min(deadline_s, expiry_s)
         # Due at this very instant: a client's send with a timeout of zero leaves before time goes on.
         if alarm_s < math.inf and (alarm_s != self.alarm_s or alarm_s <= self.env.now):

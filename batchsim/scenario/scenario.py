@@ -91,6 +91,11 @@ class Scenario:
         return hash((self.workload, self.rule, self.service, self.servers, slowdown))
 
     @property
+    def timeout_s(self) -> float:
+        """How long a request waits before it leaves, in seconds; inf for ever."""
+        return math.inf if self.timeout_ms is None else self.timeout_ms / 1000
+
+    @property
     def capacity_per_s(self) -> float:
         """The most requests per second that the servers can compute, in full batches.
 

@@ -75,16 +75,6 @@ class Service:
         """
         return _table(self, max_batch_size).copy()
 
-    def _table(self, max_batch_size: int) -> np.ndarray:
-        seconds = np.array([math.nan, *(self(size) for size in range(1, max_batch_size + 1))])
-        wrong = np.flatnonzero(~((seconds[1:] > 0) & np.isfinite(seconds[1:])))
-        if wrong.size:  # a float can be too small or too large for its sum or its seconds
-            size = int(wrong[0]) + 1
-            raise ValueError(
-                f"service of a batch of {size} must be greater than 0 and finite, got {seconds[size]} s"
-            )
-        return seconds
-
     def with_noise(self, cv: float, shape: str = "lognormal") -> Self:
         """Return this service time with a random factor of mean 1, drawn once a batch.
 
@@ -200,7 +190,14 @@ class Table(Service):
 
 @functools.lru_cache(maxsize=256)
 def _table(service: Service, max_batch_size: int) -> np.ndarray:
-    return service._table(max_batch_size)
+    seconds = np.array([math.nan, *(service(size) for size in range(1, max_batch_size + 1))])
+    wrong = np.flatnonzero(~((seconds[1:] > 0) & np.isfinite(seconds[1:])))
+    if wrong.size:  # a float can be too small or too large for its sum or its seconds
+        size = int(wrong[0]) + 1
+        raise ValueError(
+            f"service of a batch of {size} must be greater than 0 and finite, got {seconds[size]} s"
+        )
+    return seconds
 
 
 def _pairs(points: Any) -> Iterable[tuple[Any, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 from batchsim import _check
 from batchsim.scenario.readcsv import read_times_s
 
-CHUNK = 1 << 15
+CHUNK = 1 << 15  # fits the processor's cache; Ctrl-C is heard between two
 STATES = 1024  # how many of OnOff's states are drawn at a time
 
 
@@ -35,13 +35,11 @@ class OpenLoop:
         """Return the same traffic at another mean rate, requests per second."""
         raise NotImplementedError
 
-    def arrivals_s(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
-        """Return the arrival times in seconds, shape (requests,), never decreasing."""
-        # In chunks that fit the processor's cache, and between which Ctrl-C is heard.
-        return filled(self.chunks_s(seed, requests, CHUNK), requests)
-
     def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
-        """Yield the same arrival times in chunks of at most `size`."""
+        """Yield the arrival times in seconds, never decreasing, in chunks of at most `size`.
+
+        They are the same whatever the size.
+        """
         raise NotImplementedError
 
 
