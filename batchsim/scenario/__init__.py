@@ -1,5 +1,6 @@
 """What is asked: a workload, a rule, a service time, and the scenario that joins them."""
 
+from batchsim.scenario.published import Published, published, published_names, published_source
 from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Service, Table
@@ -25,10 +26,14 @@ __all__ = [
     "OnOff",
     "OpenLoop",
     "Poisson",
+    "Published",
     "Rule",
     "Scenario",
     "Service",
     "SizeOrWait",
     "Table",
     "Trace",
+    "published",
+    "published_names",
+    "published_source",
 ]

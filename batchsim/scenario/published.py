@@ -1,0 +1,123 @@
+"""Service times that others measured and published, each with its source.
+
+A name is model/device/precision, with a fourth part (the backend, or a sequence length) where those three
+leave a choice; resnet50 without one is Triton's ONNX Runtime with TensorRT. BERT reads 384 tokens.
+
+A time is the mean latency that one client saw when it sent one batch at a time. On Triton that includes
+sending and queueing (up to 1 ms where the page tells), which a busy server may overlap with computing; in
+MXNet, the loading of the images. BERT's and TFT's are printed to 0.1 ms: the shortest, 0.6 ms, within 8 %.
+
+The 97 tables come from NVIDIA's Deep Learning Examples. Of those collected there and in splitwise-sim, left
+out are:
+
+- 16 tables of language models, which time a phase (a prompt, or a token of each request), not a request;
+- 8 tables of Wide & Deep, whose sizes count candidates: 1, then 16,384 and up, with nothing between;
+- 4 tables of ResNet-50 in PyTorch, whose mean lies above its own 99th percentile, and up to 11 % above
+  batch size / throughput: less than one batch in a hundred carries it;
+- 2 tables whose page contradicts itself: ResNet-50 with TF-TRT, headed V100 and described as A100;
+  BERT-dist6l with ONNX Runtime on T4, which gives a largest batch of 1 and times batches of 16.
+"""
+
+import csv
+import functools
+from collections import defaultdict
+from dataclasses import dataclass
+
+from batchsim import _check
+from batchsim.scenario.service import Table
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published table: the service time, what ran, how it was measured, and where to find it.
+
+    `service` holds the `stat` of the latency, such as "mean"; `p99_ms` and `throughput_per_s` (requests) are
+    what the same page gives beside it, as (batch size, figure) pairs.
+    """
+
+    name: str
+    service: Table
+    backend: str
+    stat: str
+    p99_ms: tuple[tuple[int, float], ...]
+    throughput_per_s: tuple[tuple[int, float], ...]
+    source_url: str
+    licence: str
+
+
+def published(name: str) -> Table:
+    """Return the published service time of that name; `published_source` says where it comes from.
+
+    Sizes between the measured ones are interpolated; above the largest is refused. An unknown name is a
+    ValueError that suggests the nearest.
+
+    >>> published("resnet50/t4/fp16")(2)
+    0.003998
+    """
+    return published_source(name).service
+
+
+def published_names(match: str | None = None) -> tuple[str, ...]:
+    """Return the names that `published` knows, sorted; with `match`, those that have it as whole words.
+
+    Words end at a slash or a hyphen, so that "t4" is the device, and not a part of "bert4".
+
+    >>> published_names("nnunet")
+    ('nnunet/t4/fp16', 'nnunet/v100-32gb/fp16')
+    >>> len(published_names()), len(published_names("bert")), len(published_names("resnet50/t4"))
+    (97, 47, 3)
+    """
+    if match is None:
+        return tuple(_tables())
+    if not isinstance(match, str):
+        raise TypeError(f"match must be a string, got {match!r}")
+    return tuple(name for name in _tables() if _words(match) in _words(name))
+
+
+def published_source(name: str) -> Published:
+    """Return a published table with its source.
+
+    >>> source = published_source("resnet50/t4/fp16")
+    >>> source.backend, source.stat, source.licence
+    ('Triton, ONNX Runtime with TensorRT', 'mean', 'BSD-3-Clause (PyTorch/Classification/ConvNets/LICENSE)')
+    >>> dict(source.p99_ms)[8]
+    9.065
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a published table must be a string, got {name!r}")
+    tables = _tables()
+    if name not in tables:
+        hint = _check.nearest(name, tables, listed=True) or "; published_names() lists them"
+        raise ValueError(f"the name of a published table must be a known one, got {name!r}{hint}")
+    return tables[name]
+
+
+def _words(text: str) -> str:
+    words = text.lower().replace("/", "-").strip("-")
+    return f"-{words}-" if words else ""
+
+
+@functools.cache
+def _tables() -> dict[str, Published]:
+    """Return every table by its name, sorted."""
+    from importlib.resources import files  # slow to import, and few programs need it
+
+    text = files("batchsim.scenario").joinpath("published.csv").read_text(encoding="utf-8")
+    rows = defaultdict(list)
+    for row in csv.DictReader(text.splitlines()):
+        rows[row["name"]].append(row)
+    return {name: _table(name, rows[name]) for name in sorted(rows)}
+
+
+def _table(name: str, rows: list[dict[str, str]]) -> Published:
+    def figures(column: str) -> tuple[tuple[int, float], ...]:
+        return tuple((int(row["batch_size"]), float(row[column])) for row in rows)
+
+    return Published(
+        name=name,
+        service=Table(figures("latency_ms")),
+        p99_ms=figures("p99_ms"),
+        throughput_per_s=figures("throughput_per_s"),
+        # One page, one way to measure: the same in every row.
+        **{column: rows[0][column] for column in ("backend", "stat", "source_url", "licence")},
+    )

@@ -1,0 +1,237 @@
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import batchsim as bs
+
+NAMES = bs.published_names()
+PAGES = "https://github.com/NVIDIA/DeepLearningExamples/blob/729963dd47e7c8bd462ad10bfac7a7b0b604e6dd/"
+
+with open(Path(bs.__file__).parent / "scenario" / "published.csv", encoding="utf-8", newline="") as file:
+    ROWS = list(csv.DictReader(file))
+
+
+def figures(name, column):
+    return tuple((int(row["batch_size"]), float(row[column])) for row in ROWS if row["name"] == name)
+
+
+# What the pages say.
+
+
+def test_resnet50_on_a_t4_is_what_its_page_says():
+    source = bs.published_source("resnet50/t4/fp16")
+    assert source.source_url == PAGES + "PyTorch/Classification/ConvNets/triton/resnet50/README.md#L482"
+    assert dict(source.service.points_ms) == {
+        1: 3.003, 2: 3.998, 4: 5.747, 8: 8.998, 16: 15.113, 32: 28.353, 64: 53.187, 128: 100.155,
+    }  # fmt: skip
+    assert [ms for _, ms in source.p99_ms] == [3.189, 4.143, 5.802, 9.065, 15.389, 29.082, 55.331, 103.177]
+    assert [rate for _, rate in source.throughput_per_s] == [
+        332.4, 499.4, 695.2, 888.0, 1057.6, 1129.6, 1203.2, 1280.0,
+    ]  # fmt: skip
+
+
+def test_nnunet_on_a_v100_is_what_its_page_says():
+    source = bs.published_source("nnunet/v100-32gb/fp16")
+    assert source.source_url == PAGES + "PyTorch/Segmentation/nnUNet/triton/README.md#L389"
+    assert source.service == bs.Table({1: 49.188, 2: 79.247, 4: 139.634})
+
+
+BACKENDS = {
+    "mxnet": ("mxnet", "MXNet, no server"),
+    "triton-nvidia-tensorrt": ("trt", "Triton, TensorRT"),
+    "triton-onnx-runtime": ("onnx", "Triton, ONNX Runtime"),
+    "triton-onnx-runtime-nvidia-tensorrt": ("onnx-trt", "Triton, ONNX Runtime with TensorRT"),
+    "triton-onnx-runtime-tensorrt": ("onnx-trt", "Triton, ONNX Runtime with TensorRT"),
+    "triton-pytorch": ("pytorch", "Triton, PyTorch"),
+    "triton-pytorch-cuda": ("pytorch", "Triton, PyTorch"),
+    "triton-tensorflow": ("tf-trt", "Triton, TensorFlow with TensorRT"),
+}
+RESNET50 = {"ConvNets", "ConvNets-resnet50", "resnet50-v1.5"}  # all are version 1.5
+
+
+def test_the_file_agrees_with_the_collection_it_was_taken_from_row_by_row(shared_data):
+    with open(shared_data / "published_latency.csv", encoding="utf-8", newline="") as file:
+        collection = list(csv.DictReader(file))
+    for row in ROWS:
+        place = (row["source_url"], row["batch_size"])
+        (there,) = (other for other in collection if (other["source_url"], other["batch_size"]) == place)
+        for column in ("latency_ms", "p99_ms", "throughput_per_s", "stat", "licence"):
+            assert row[column] == there[column]
+        model, device, precision, *variant = row["name"].split("/")
+        assert device == there["device"].lower()
+        assert precision == {"mixed(FP16)": "mixed-fp16"}.get(there["precision"], there["precision"].lower())
+        if there["model"] in RESNET50:
+            assert model == "resnet50"
+        elif there["model"] == "TFT":
+            assert model == "tft-" + there["profile_id"].rpartition("-")[2]
+        else:
+            assert model == there["model"].lower()
+        short, backend = BACKENDS[there["framework"]]
+        assert row["backend"] == backend
+        assert variant in ([], [short]) or there["profile_id"].endswith(f"-{variant[0]}")
+
+
+def test_only_the_stated_tables_of_the_collection_are_left_out(shared_data):
+    with open(shared_data / "published_latency.csv", encoding="utf-8", newline="") as file:
+        collection = list(csv.DictReader(file))
+    taken = {row["source_url"] for row in ROWS}
+    assert len(ROWS) == sum(row["source_url"] in taken for row in collection)
+    left_out = [row for row in collection if row["source_url"] not in taken]
+    above_p99 = {
+        row["profile_id"]
+        for row in collection
+        if row["p99_ms"] and float(row["latency_ms"]) > float(row["p99_ms"])
+    }
+    reasons = {
+        "language model": set(),
+        "candidates": set(),
+        "above its p99": set(),
+        "contradicts itself": set(),
+    }
+    for row in left_out:
+        if row["framework"] == "splitwise-sim":
+            reason = "language model"
+        elif row["model"] == "WideAndDeep":
+            reason = "candidates"
+        elif row["profile_id"] in above_p99:
+            reason = "above its p99"
+        else:
+            reason = "contradicts itself"
+        reasons[reason].add((row["profile_id"], row["source_url"]))
+    assert {reason: len(tables) for reason, tables in reasons.items()} == {
+        "language model": 16,
+        "candidates": 8,
+        "above its p99": 4,
+        "contradicts itself": 2,
+    }
+    assert {url.removeprefix(PAGES) for _, url in reasons["contradicts itself"]} == {
+        "TensorFlow/Classification/ConvNets/triton/README.md#L443",
+        "PyTorch/LanguageModeling/BERT/triton/dist6l/README.md#L484",
+    }
+
+
+# What holds for every table.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_table_is_its_rows_of_the_file(name):
+    source = bs.published_source(name)
+    assert source.name == name
+    assert type(bs.published(name)) is bs.Table
+    assert bs.published(name).points_ms == figures(name, "latency_ms")
+    assert source.p99_ms == figures(name, "p99_ms")
+    assert source.throughput_per_s == figures(name, "throughput_per_s")
+    assert all(bs.published(name)(size) == ms / 1000 for size, ms in figures(name, "latency_ms"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_table_runs_alike_in_both_engines_and_its_full_batches_take_its_last_time(name):
+    service = bs.published(name)
+    largest, last_ms = service.points_ms[-1]
+    scenario = bs.Scenario(
+        bs.Poisson(1.2 * largest / (last_ms / 1000)), bs.SizeOrWait(largest, last_ms), service
+    )
+    compiled, simpy = (bs.simulate(scenario, 4 * largest, engine=engine) for engine in ("compiled", "simpy"))
+    assert np.array_equal(compiled.finish_s, simpy.finish_s)
+    full = compiled.batches.batch_size == largest
+    assert full.any()
+    computing_ms = (compiled.batches.finish_s - compiled.batches.start_s)[full] * 1000
+    assert computing_ms == pytest.approx(last_ms, rel=1e-9)
+
+
+def test_names_are_sorted_differ_and_are_those_of_the_file():
+    assert list(NAMES) == sorted(set(NAMES))
+    assert set(NAMES) == {row["name"] for row in ROWS}
+
+
+def test_a_name_is_a_model_a_device_a_precision_and_sometimes_a_variant():
+    name = re.compile(
+        r"[a-z0-9-]+/(a30|a40|a100-80gb|t4|v100-16gb|v100-32gb)/(fp16|fp32|mixed-fp16)(/[a-z0-9-]+)?"
+    )
+    assert [other for other in NAMES if not name.fullmatch(other)] == []
+
+
+def test_every_table_starts_at_one_request_and_has_two_sizes_or_more():
+    for name in NAMES:
+        sizes = [size for size, _ in bs.published(name).points_ms]
+        assert sizes[0] == 1
+        assert len(sizes) >= 2
+
+
+def test_every_table_is_pinned_to_a_line_of_a_commit_and_has_a_licence():
+    line = re.compile(r"https://github\.com/[\w-]+/[\w-]+/blob/[0-9a-f]{40}/\S+#L\d+")
+    for source in map(bs.published_source, NAMES):
+        assert line.fullmatch(source.source_url)
+        assert re.fullmatch(r"(Apache-2\.0|BSD-3-Clause) \(\S+/LICENSE\)", source.licence)
+        # The licence is that of a folder above the page.
+        assert f"/{source.licence.split('(')[1].removesuffix('LICENSE)')}" in source.source_url
+        assert source.stat == "mean"
+        assert source.backend
+
+
+def test_the_rows_of_a_table_come_from_one_place_and_no_two_tables_from_the_same():
+    places = {(row["name"], row["source_url"], row["licence"], row["stat"], row["backend"]) for row in ROWS}
+    assert len(places) == len(NAMES) == len({url for _, url, *_ in places})
+
+
+def test_a_client_that_sends_one_batch_at_a_time_sees_size_over_throughput():
+    # Little's law with one batch in flight; a rate counts whole batches in a window, hence low by up to 6 %.
+    for row in ROWS:
+        whole, _, digits = row["latency_ms"].partition(".")
+        half_a_digit = 0.5 * 10.0 ** -len(digits)
+        assert whole.isdigit()
+        between_ms = int(row["batch_size"]) / float(row["throughput_per_s"]) * 1000
+        assert float(row["latency_ms"]) == pytest.approx(between_ms, rel=0.055, abs=half_a_digit), row
+
+
+def test_no_mean_lies_above_its_99th_percentile():
+    assert [row for row in ROWS if float(row["latency_ms"]) > float(row["p99_ms"])] == []
+
+
+# What they take and refuse.
+
+
+def test_a_published_table_is_a_service_like_any_other():
+    service = bs.published("resnet50/t4/fp16")
+    assert eval(f"bs.{service!r}") == service
+    assert service(12) == pytest.approx((8.998 + 15.113) / 2 / 1000)
+    assert service.with_noise(0.1).padded_to([8, 128])(3) == 8.998 / 1000
+    with pytest.raises(ValueError, match="at most the Table's largest size, 128, got 129"):
+        service(129)
+
+
+def test_names_are_matched_by_whole_words():
+    assert bs.published_names("nnunet") == ("nnunet/t4/fp16", "nnunet/v100-32gb/fp16")
+    assert bs.published_names("T4") == tuple(name for name in NAMES if name.split("/")[1] == "t4")
+    assert bs.published_names("a100") == bs.published_names("/a100-80gb/") != ()
+    assert bs.published_names("fp16/onnx") == tuple(name for name in NAMES if "/fp16/onnx" in name)
+    assert bs.published_names("dist4l/t4") == tuple(
+        name for name in NAMES if name.startswith("bert-dist4l/t4/")
+    )
+    assert bs.published_names("dist") == ()
+    assert bs.published_names("") == NAMES
+
+
+@pytest.mark.parametrize("look_up", [bs.published, bs.published_source])
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("resnet50/t4/fp61", ValueError, "must be a known one, got .*; did you mean 'resnet50/t4/fp16'"),
+        ("resnet50", ValueError, "must be a known one, got 'resnet50'; did you mean 'resnet50/"),
+        ("gpt", ValueError, r"must be a known one, got 'gpt'; published_names\(\) lists them"),
+        ("", ValueError, r"must be a known one, got ''; published_names\(\) lists them"),
+        (None, TypeError, "the name of a published table must be a string, got None"),
+        (["resnet50/t4/fp16"], TypeError, r"must be a string, got \['resnet50/t4/fp16'\]"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(look_up, name, error, message):
+    with pytest.raises(error, match=message):
+        look_up(name)
+
+
+def test_a_match_that_is_no_string_is_refused():
+    with pytest.raises(TypeError, match="match must be a string, got 4"):
+        bs.published_names(4)
