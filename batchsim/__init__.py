@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from batchsim.batcher import InferenceBatcher, batch_inference
+from batchsim.comparison import Comparison, compare
 from batchsim.engines.plan import Status, Trigger
 from batchsim.result import Batches, Result
 from batchsim.scenario import (
@@ -20,6 +21,9 @@ from batchsim.scenario import (
     SizeOrWait,
     Table,
     Trace,
+    published,
+    published_names,
+    published_source,
 )
 from batchsim.simulate import simulate
 
@@ -35,6 +39,7 @@ __all__ = [
     "AtLeast",
     "Batches",
     "ClosedLoop",
+    "Comparison",
     "Constant",
     "Diurnal",
     "Gamma",
@@ -50,10 +55,14 @@ __all__ = [
     "Trace",
     "Trigger",
     "batch_inference",
+    "compare",
     "device",
     "explore",
     "lessons",
     "plot",
+    "published",
+    "published_names",
+    "published_source",
     "simulate",
 ]
 

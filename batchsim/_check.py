@@ -3,6 +3,8 @@
 import difflib
 import math
 import operator
+import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -82,3 +84,11 @@ def nearest(name: Any, known: Iterable[str], listed: bool = False) -> str:
     if close:
         return f"; did you mean {close[0]!r}?"
     return "" if listed else f"; known: {', '.join(names)}"
+
+
+def warn(message: str) -> None:
+    """Warn, and name the line outside this package that led to it."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "batchsim":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)

@@ -1,5 +1,6 @@
 """The front desk: draws the randomness, picks the engine, wraps the result."""
 
+import dataclasses
 import math
 import os
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from batchsim import _check
+from batchsim import warmup as warmup_
 from batchsim.engines.plan import Streams, draw, warmup_requests
 from batchsim.result import Result
 from batchsim.scenario import AtLeast, OpenLoop, Scenario, SizeOrWait
@@ -23,7 +25,7 @@ def simulate(
     requests: int | None = None,
     seed: int = 0,
     engine: str = "auto",
-    warmup: float = 0.0,
+    warmup: float | str = 0.0,
     replications: int = 1,
     keep: str = "all",
     *,
@@ -36,11 +38,11 @@ def simulate(
     `seed` fixes all randomness. `engine`: "simpy" is the reference, "compiled" the same by Numba,
     some hundred times faster and equal bit for bit; "auto" takes the compiled one wherever it
     covers the run. `warmup` is the fraction of the requests, in arrival order, that the summary
-    numbers leave out. `replications`: that many independent runs, on all cores; number 0 is the
-    plain run. `keep="summary"` keeps no columns, in the same memory for any number of requests:
-    means and counts are exact, percentiles are to 0.1 %. With `model_fn` and `inputs` (one item a
-    request) the model computes every batch, and `result.outputs[i]` is request i's (None if
-    unserved).
+    numbers leave out; "auto" finds it by MSER-5. `replications`: that many independent runs, on
+    all cores; number 0 is the plain run. `keep="summary"` keeps no columns, in the same memory for
+    any number of requests: means and counts are exact, percentiles are to 0.1 %. With `model_fn`
+    and `inputs` (one item a request) the model computes every batch, and `result.outputs[i]` is
+    request i's (None if unserved).
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=800), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -58,8 +60,9 @@ def simulate(
             )
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     replications = _check.whole("replications", replications)
-    warmup = _check.real("warmup", warmup, at_least=0)
-    if warmup >= 1:
+    find_warmup = isinstance(warmup, str) and warmup == "auto"
+    fraction = 0.0 if find_warmup else _check.real("warmup", warmup, at_least=0)
+    if fraction >= 1:
         raise ValueError(f"warmup must be less than 1, got {warmup!r}")
     if (model_fn is None) != (inputs is None):
         missing = "inputs" if inputs is None else "model_fn"
@@ -76,6 +79,8 @@ def simulate(
         raise ValueError(f"keep='summary' needs the compiled engine, which does not cover {lacking}")
     if engine == "simpy" and keep == "summary":
         raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
+    if find_warmup and keep == "summary":
+        raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
     if model_fn is not None and replications > 1:
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
@@ -99,20 +104,25 @@ def simulate(
             from batchsim.engines import compiled
 
             streams = Streams(scenario, seed, replication)
-            sums = compiled.summarise(scenario, count, streams, warmup_requests(warmup, count), halt=halt)
-        return Result(scenario, seed, engine, warmup, columns, sums)
+            sums = compiled.summarise(scenario, count, streams, warmup_requests(fraction, count), halt=halt)
+        return Result(scenario, seed, engine, fraction, columns, sums)
 
     if replications == 1:
-        return one(0)
-    if engine == "simpy":  # one after the other, here, where Ctrl-C is heard
-        return Result.pool(tuple(one(number) for number in range(replications)))
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, replications)) as threads:
-        try:
-            return Result.pool(tuple(threads.map(one, range(replications))))
-        except BaseException:
-            halt.set()  # the threads stop at their next slice
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+        runs: tuple[Result, ...] = (one(0),)
+    elif engine == "simpy":  # one after the other, here, where Ctrl-C is heard
+        runs = tuple(one(number) for number in range(replications))
+    else:
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, replications)) as threads:
+            try:
+                runs = tuple(threads.map(one, range(replications)))
+            except BaseException:
+                halt.set()  # the threads stop at their next slice
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+    if find_warmup:
+        fraction = warmup_.fraction(runs)
+        runs = tuple(dataclasses.replace(run, warmup=fraction) for run in runs)
+    return runs[0] if replications == 1 else Result.pool(runs)
 
 
 # Peak memory measured with batches of one, which cost most, and the summary taken.

@@ -30,10 +30,10 @@ class Histogram:
     def __add__(self, other: "Histogram") -> "Histogram":
         return Histogram(self.counts + other.counts)
 
-    def at_rank_s(self, rank: int) -> float:
+    def at_rank_ms(self, rank: int) -> float:
         """Return the latency with `rank` smaller ones, to 0.1 %."""
-        return float(middles_s()[np.searchsorted(np.cumsum(self.counts), rank, side="right")])
+        return float(middles_s()[np.searchsorted(np.cumsum(self.counts), rank, side="right")]) * 1000
 
-    def within(self, latency_s: float) -> int:
-        """Return how many latencies are at most `latency_s`, give or take those within 0.1 % of it."""
-        return int(self.counts[middles_s() <= latency_s].sum())
+    def within(self, objective_ms: float) -> int:
+        """Return how many latencies are at most that, give or take those within 0.1 % of it."""
+        return int(self.counts[middles_s() <= objective_ms / 1000].sum())

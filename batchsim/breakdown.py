@@ -1,0 +1,68 @@
+"""Where a request's time went, and why its batch left: what follows from an engine's columns."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from batchsim.engines.plan import Log, Trigger
+from batchsim.scenario import AtLeast
+from batchsim.scenario.rules import Rule
+
+
+class IdleTime:
+    """The time I(t) in [0, t] with at least one server idle: a line with corners."""
+
+    def __init__(self, log: Log, servers: int) -> None:
+        times_s = np.concatenate([[0.0], log.batch_start_s, log.batch_finish_s])
+        change = np.concatenate([[0], np.ones(len(log.batch_start_s)), -np.ones(len(log.batch_start_s))])
+        order = np.argsort(times_s, kind="stable")
+        times_s, busy = times_s[order], np.cumsum(change[order])
+        end_s = max(times_s[-1], float(log.arrival_s[-1]))
+        gaps_s = np.diff(times_s, append=end_s) * (busy < servers)
+        self.times_s = np.append(times_s, end_s)
+        self.idle_s = np.concatenate([[0.0], np.cumsum(gaps_s)])
+
+    def forming_s(self, arrival_s: np.ndarray, start_s: np.ndarray) -> np.ndarray:
+        """Return how long each request waited while a server was idle; NaN for one not served."""
+        idle_s = np.interp(start_s, self.times_s, self.idle_s) - np.interp(
+            arrival_s, self.times_s, self.idle_s
+        )
+        return np.clip(idle_s, 0, start_s - arrival_s)  # clip: sums of floats, off by 1e-12 s
+
+    def waits(self, arrival_s: float, start_s: float) -> list[tuple[str, float, float]]:
+        """Return a request's waits in order: ("forming" or "queueing", from_s, to_s)."""
+        inside = slice(*np.searchsorted(self.times_s, [arrival_s, start_s], side="right"))
+        corners_s = [arrival_s, *self.times_s[inside].tolist(), start_s]
+        waits: list[tuple[str, float, float]] = []
+        for begin_s, end_s in pairwise(corners_s):
+            if end_s <= begin_s:
+                continue
+            # I(t) grows while a server is idle: half of the stretch is far from either slope.
+            grown = np.diff(np.interp([begin_s, end_s], self.times_s, self.idle_s))[0]
+            name = "forming" if grown > (end_s - begin_s) / 2 else "queueing"
+            if waits and waits[-1][0] == name:
+                begin_s = waits.pop()[1]
+            waits.append((name, begin_s, end_s))
+        return waits
+
+
+def triggers(log: Log, rule: Rule) -> np.ndarray:
+    """Return why each batch left, as uint8 of `Trigger`, shape (batches,)."""
+    served = np.flatnonzero(log.batch_index >= 0)
+    in_batches = served[np.argsort(log.batch_index[served], kind="stable")]
+    first = np.concatenate([[0], np.cumsum(log.batch_size)[:-1]]) if log.batch_size.size else np.empty(0)
+    oldest_s = log.arrival_s[in_batches[first.astype(int)]]
+    start_s, size = log.batch_start_s, log.batch_size
+    trigger = np.full(size.shape, Trigger.DRAIN, dtype=np.uint8)
+    if isinstance(rule, AtLeast):
+        many = size >= rule.enough
+        last_needed = np.where(many, first + rule.enough - 1, first).astype(int)
+        due_s = np.where(many, log.arrival_s[in_batches[last_needed]], math.inf)
+        trigger[start_s == due_s] = Trigger.ENOUGH
+    else:
+        due_s = oldest_s + rule.max_wait_ms / 1000
+        trigger[start_s == due_s] = Trigger.TIMEOUT
+    trigger[start_s > due_s] = Trigger.BACKLOG
+    trigger[size == rule.max_batch_size] = Trigger.FULL
+    return trigger

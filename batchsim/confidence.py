@@ -1,0 +1,220 @@
+"""How sure a number is: its interval.
+
+One run is cut into sections of equally many requests (batch means; "sections", because a batch is
+something else here). The same number is computed from each section, and from all; the interval is
+centred on the latter, with the spread of the former and Student's t ("sectioning": Asmussen and
+Glynn, Stochastic Simulation, 2007, III.5a). Sections are independent only if they are long: 16 are
+taken, 8 if neighbours of the 16 still resemble each other (von Neumann's test), what resemblance
+is left widens the interval (as in Skart: Tafazzoli, Steiger and Wilson 2011), and where 64
+sections show that even 8 would be too short, there is none. Replications are parts as well, and
+independent.
+
+A percentile's interval is the one in which the fraction of the requests below it may lie: from the
+parts' spread follows how many independent requests would say as much, and from these the exact
+binomial (Clopper-Pearson) interval of the fraction (Korn and Graubard 1998).
+"""
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from batchsim import _check, figures
+from batchsim.figures import COUNTS, GIVEN, Figures, percentile_of
+
+if TYPE_CHECKING:
+    from batchsim.result import Result
+
+MANY, FEW, FINE = 16, 8, 64  # sections: for the interval, for a resembling run, to see whether it does
+TOO_ALIKE = 0.75  # the correlation of neighbours among the 64, from which even 8 sections are too short
+A_PART, BEYOND = 40, 5  # requests that a part of the run needs, and those of them beyond a percentile
+INDEPENDENT = 2  # requests that a percentile needs on its rarer side
+
+
+def interval(result: "Result", key: str, level: float = 0.95) -> tuple[float, float]:
+    """Return (low, high) for a number of a result's summary; see `Result.interval`."""
+    key = figures.check_key(key)
+    level = check_level(level)
+    if key in GIVEN:
+        value = float(result.summary()[key])
+        return value, value
+    return interval_of(key, level, [result])
+
+
+def interval_of(key: str, level: float, results: Sequence["Result"]) -> tuple[float, float]:
+    """Return the interval of one result's number, or of how far the second's is above the first's."""
+    try:
+        if not results[0].runs and any(result.columns is None for result in results):
+            raise _TooShort("needs columns or replications, got one run with keep='summary'")
+        return _interval(key, level, results)
+    except _TooShort as why:
+        _check.warn(f"an interval for {key} {why}")
+        return math.nan, math.nan
+
+
+def check_level(level: float) -> float:
+    """Return the confidence level, or raise."""
+    level = _check.real("level", level, above=0)
+    if level >= 1:
+        raise ValueError(f"level must be less than 1, got {level!r}")
+    return level
+
+
+class _TooShort(Exception):
+    """Why there is no interval."""
+
+
+def _interval(key: str, level: float, results: Sequence["Result"]) -> tuple[float, float]:
+    wholes, q = [result.figures for result in results], percentile_of(key)
+    _check_long_enough(key, results)
+    if q is not None and len(wholes) == 1:
+        return _of_percentile(q, level, results[0])
+    if q is not None:
+        # A percentile of a part is off by as much as the fraction below it, times the slope there.
+        at_ms = [whole.percentile(q) for whole in wholes]
+        slopes = [_slope(q, result) for result in results]
+
+        def measure(parts: Sequence[Figures]) -> float:
+            off = [
+                slope * (q / 100 - part.latencies.within(ms) / max(part.served, 1))
+                for part, ms, slope in zip(parts, at_ms, slopes, strict=True)
+            ]
+            return off[1] - off[0]
+
+        whole, centre = at_ms[1] - at_ms[0], 0.0
+    else:
+
+        def measure(parts: Sequence[Figures]) -> float:
+            numbers = [part.number(key) for part in parts]
+            return numbers[-1] - (numbers[0] if len(numbers) > 1 else 0.0)
+
+        whole = centre = measure(wholes)
+    spread, widened = _spread(results, measure)
+    if key in COUNTS:  # a part holds a part of them
+        spread = spread * spread.size
+    half = _quantile(level, spread.size) * widened * _error(spread, centre)
+    low = whole - half
+    return (max(low, 0.0) if len(wholes) == 1 else low), whole + half  # no number of a summary is negative
+
+
+def _check_long_enough(key: str, results: Sequence["Result"]) -> None:
+    """Raise unless every part has the requests and batches that the number needs."""
+    q, runs = percentile_of(key), len(results[0].runs)
+    rarer = 0.5 if q is None else min(q, 100 - q) / 100
+    if not rarer:
+        raise _TooShort("cannot be given: the extremes of a longer run lie further out")
+    requests = max(A_PART, math.ceil(BEYOND / rarer - 1e-9))
+    for result in results:
+        totals = result.figures.totals
+        for what, needed, got in (
+            ("served requests", requests, result.figures.served),
+            ("batches", BEYOND, totals.batches),
+        ):
+            if got < needed * (runs or FEW):
+                raise _TooShort(f"needs at least {needed * (runs or FEW):,} {what}, got {got:,}")
+
+
+def _spread(
+    results: Sequence["Result"], measure: Callable[[Sequence[Figures]], float]
+) -> tuple[np.ndarray, float]:
+    """Return what is measured of each part, and by how much their resemblance widens an interval."""
+
+    def measured(parts: Sequence[Sequence[Figures]]) -> np.ndarray:
+        values = np.array([measure(of_each) for of_each in zip(*parts, strict=True)])
+        if not np.isfinite(values).all():
+            raise _TooShort("needs a number from every part of the run, got none from some")
+        return values
+
+    if results[0].runs:
+        return measured([[run.figures for run in result.runs] for result in results]), 1.0
+    sections = [result.sections for result in results]
+    if _resemblance(measured(sections)) > TOO_ALIKE:
+        raise _TooShort(
+            "needs sections that do not resemble their neighbours: "
+            "the run is too short for its load, or it drifts (see over_time)"
+        )
+    values = measured([_joined(of_run, MANY) for of_run in sections])
+    if _resemble(values):
+        values = measured([_joined(of_run, FEW) for of_run in sections])
+    alike = min(max(_resemblance(values) + 1 / values.size, 0.0), 0.9)  # + 1/n: it is too low by as much
+    return values, math.sqrt((1 + alike) / (1 - alike))
+
+
+def _of_percentile(q: float, level: float, result: "Result") -> tuple[float, float]:
+    """Return the interval of a percentile, from that of the fraction of requests below it."""
+    from scipy.special import betaincinv
+
+    whole, below = result.figures, q / 100
+    error, parts = _error_of_fraction(q, result)
+    independent = min(below * (1 - below) / error**2 if error else math.inf, float(whole.served))
+    rarer = independent * min(below, 1 - below)
+    if rarer < INDEPENDENT:
+        raise _TooShort(
+            f"needs at least {INDEPENDENT} independent requests beyond the percentile, "
+            f"got about {rarer:.1f}: slow requests come in clusters, take more of them"
+        )
+    independent *= (_quantile(level, math.inf) / _quantile(level, parts)) ** 2
+    at, tail = independent * below, (1 - level) / 2
+    low = float(betaincinv(at, independent - at + 1, tail))
+    high = float(betaincinv(at + 1, independent - at, 1 - tail))
+    return whole.percentile(100 * low), whole.percentile(100 * high)
+
+
+def _error_of_fraction(q: float, result: "Result") -> tuple[float, int]:
+    """Return the standard error of the fraction of requests below a percentile, from so many parts."""
+    at_ms = result.figures.percentile(q)
+    spread, widened = _spread(
+        [result], lambda parts: parts[0].latencies.within(at_ms) / max(parts[0].served, 1)
+    )
+    return widened * _error(spread, q / 100), spread.size
+
+
+def _slope(q: float, result: "Result") -> float:
+    """Return by how many ms the latency rises with the fraction of requests below it."""
+    error, _ = _error_of_fraction(q, result)
+    low, high = max(q / 100 - error, 0.0), min(q / 100 + error, 1.0)
+    rise_ms = result.figures.percentile(100 * high) - result.figures.percentile(100 * low)
+    return rise_ms / (high - low) if high > low else 0.0
+
+
+def _error(values: np.ndarray, centre: float) -> float:
+    """Return the standard error of the mean of parts, about what all of them together give."""
+    return math.sqrt(float(((values - centre) ** 2).sum()) / (values.size - 1) / values.size)
+
+
+def _quantile(level: float, parts: float) -> float:
+    """Return Student's t for a two-sided interval from so many parts."""
+    from scipy.special import ndtri, stdtrit
+
+    upper = (1 + level) / 2
+    return float(ndtri(upper) if math.isinf(parts) else stdtrit(parts - 1, upper))
+
+
+def _joined(sections: Sequence[Figures], count: int) -> list[Figures]:
+    """Return the figures of `count` longer sections."""
+    each = len(sections) // count
+    return [reduce(operator.add, sections[first : first + each]) for first in range(0, len(sections), each)]
+
+
+def _resemblance(values: np.ndarray) -> float:
+    """Return the correlation of neighbours; 0 if all are the same but for the floats' rounding."""
+    above = values - values.mean()
+    square = float((above**2).sum())
+    return float((above[1:] * above[:-1]).sum()) / square if square > _rounding(values) else 0.0
+
+
+def _rounding(values: np.ndarray) -> float:
+    """Return a sum of squares so small that only rounding is in it."""
+    return float((values**2).sum()) * 1e-20
+
+
+def _resemble(values: np.ndarray) -> bool:
+    """Return whether neighbours are too alike for independence, by von Neumann's ratio at 20 %."""
+    count, square = values.size, float(((values - values.mean()) ** 2).sum())
+    if square <= _rounding(values):
+        return False
+    ratio = float((np.diff(values) ** 2).sum()) / square
+    return ratio < 2 - 0.8416 * math.sqrt(4 * (count - 2) / (count**2 - 1))

@@ -1,0 +1,340 @@
+"""Intervals, warm-up and comparisons: do they hold what they promise?"""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import batchsim as bs
+from batchsim import confidence, warmup
+
+ONE = bs.Affine(1, 0)  # a millisecond a request
+
+
+def md1(load):
+    return bs.Scenario(bs.Poisson(1000 * load), bs.SizeOrWait(1, 0), ONE)
+
+
+def md1_mean_ms(load):
+    return 1 + load / (2 * (1 - load))
+
+
+DAY = bs.Diurnal(500, 2, 200)
+BATCHES = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+
+
+# Coverage: of 200 independent runs the 95 % interval holds the true value in 90 to 99 %.
+
+
+def share_that_holds(scenario, key, truth, requests, **knobs):
+    held = 0
+    for seed in range(200):
+        low, high = bs.simulate(scenario, requests, seed=seed, **knobs).interval(key)
+        held += low <= truth <= high
+    return held / 200
+
+
+@pytest.mark.parametrize(
+    ("load", "requests", "knobs"),
+    [
+        (0.5, 5_000, {"warmup": 0.1}),
+        (0.7, 20_000, {}),
+        (0.8, 20_000, {"warmup": "auto"}),
+        (0.8, 50_000, {"warmup": 0.1}),
+        (0.8, 4_000, {"warmup": 0.1, "replications": 8}),
+        (0.8, 4_000, {"warmup": 0.1, "replications": 8, "keep": "summary"}),
+    ],
+)
+def test_the_interval_of_the_mean_holds_the_true_mean_of_m_d_1(load, requests, knobs):
+    held = share_that_holds(md1(load), "mean_latency_ms", md1_mean_ms(load), requests, **knobs)
+    assert 0.90 <= held <= 0.99
+
+
+@pytest.mark.parametrize(
+    ("scenario", "key"),
+    [(md1(0.5), "p50"), (md1(0.5), "p99"), (BATCHES, "p99"), (BATCHES, "utilisation"), (BATCHES, "p90_ms")],
+)
+def test_other_intervals_hold_what_a_run_fifty_times_as_long_says(scenario, key):
+    long = bs.simulate(scenario, 1_000_000, seed=999, warmup=0.01, replications=2)
+    truth = long.figures.number(confidence.figures.check_key(key))
+    assert 0.90 <= share_that_holds(scenario, key, truth, 20_000, warmup=0.1) <= 1
+
+
+def test_the_interval_of_m_m_1_s_99th_percentile_holds_it():
+    # The latency of M/M/1 is exponential: its percentiles are known.
+    scenario = md1(0.5).replace(service=ONE.with_noise(1, "exponential"))
+    truth_ms = math.log(100) / (1 - 0.5)
+    assert 0.90 <= share_that_holds(scenario, "p99", truth_ms, 40_000, warmup=0.05) <= 1
+
+
+def test_four_times_the_requests_halve_the_interval():
+    widths = []
+    for requests in (40_000, 160_000):
+        spans = [
+            np.diff(bs.simulate(BATCHES, requests, seed=seed).interval("mean_latency_ms"))
+            for seed in range(20)
+        ]
+        widths.append(np.mean(spans))
+    assert widths[0] / widths[1] == pytest.approx(2, rel=0.15)
+
+
+# What an interval is.
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        bs.simulate(BATCHES, 30_000, warmup=0.1),
+        bs.simulate(BATCHES, 10_000, replications=5),
+        bs.simulate(BATCHES, 10_000, replications=5, keep="summary"),
+        bs.simulate(BATCHES.replace(queue_limit=30, servers=2, rate_per_s=4000), 50_000),
+    ],
+    ids=["sections", "replications", "summaries", "rejections"],
+)
+def test_every_number_of_the_summary_has_an_interval_round_it(run):
+    for key, value in run.summary().items():
+        low, high = run.interval(key)
+        assert low <= value <= high, key
+
+
+def test_the_units_may_be_left_out_of_a_percentile_and_any_percentile_asked():
+    run = bs.simulate(BATCHES, 50_000)
+    assert run.interval("p99") == run.interval("p99_ms")
+    low, high = run.interval("p97.5")
+    assert low < run.percentile(97.5) < high
+
+
+def test_a_higher_level_is_wider():
+    run = bs.simulate(BATCHES, 50_000)
+    for key in ("mean_latency_ms", "p99"):
+        wide, narrow = run.interval(key, level=0.99), run.interval(key, level=0.5)
+        assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+def test_what_the_scenario_gives_has_no_width():
+    run = bs.simulate(BATCHES, 1000)
+    assert run.interval("capacity_per_s") == (run.scenario.capacity_per_s,) * 2
+    assert run.interval("stable") == (1, 1)
+
+
+def test_students_t_of_replications():
+    run = bs.simulate(BATCHES, 5000, replications=6)
+    means = np.array([each.mean_latency_ms for each in run.replications])
+    half = 2.570581835636314 * means.std(ddof=1) / math.sqrt(6)  # t of 5 degrees, printed in every table
+    assert run.interval("mean_latency_ms") == pytest.approx((means.mean() - half, means.mean() + half))
+
+
+def test_a_run_that_repeats_itself_has_an_interval_without_width():
+    run = bs.simulate(bs.Scenario(bs.Constant(100), bs.SizeOrWait(1, 0), ONE), 1000)
+    low, high = run.interval("mean_latency_ms")
+    assert low == pytest.approx(1, abs=1e-9)
+    assert high == pytest.approx(1, abs=1e-9)
+
+
+# Too little for an interval: NaN and a warning, not a false one.
+
+
+def no_interval(run, key, why):
+    with pytest.warns(UserWarning, match=why):
+        assert np.isnan(run.interval(key)).all()
+
+
+@pytest.mark.parametrize(
+    ("requests", "key", "why"),
+    [
+        (
+            319,
+            "mean_latency_ms",
+            "an interval for mean_latency_ms needs at least 320 served requests, got 319",
+        ),
+        (3999, "p99", "an interval for p99_ms needs at least 4,000 served requests, got 3,999"),
+        (30_000, "p99.9", "needs at least 40,000 served requests, got 30,000"),
+        (30_000, "p100", "cannot be given: the extremes of a longer run lie further out"),
+        (1, "p50", "needs at least 320 served requests, got 1"),
+    ],
+)
+def test_too_few_requests_have_no_interval(requests, key, why):
+    no_interval(bs.simulate(BATCHES, requests), key, why)
+
+
+def test_too_few_batches_have_no_interval():
+    full = bs.simulate(BATCHES.replace(max_batch_size=64, max_wait_ms=math.inf), 64 * 39)
+    no_interval(full, "mean_batch_size", "needs at least 40 batches, got 39")
+
+
+def test_short_replications_have_no_interval():
+    no_interval(bs.simulate(BATCHES, 300, replications=4), "p99", "at least 2,000 served requests, got 1,200")
+
+
+def test_a_run_without_columns_or_replications_has_no_interval():
+    run = bs.simulate(BATCHES, 5000, keep="summary")
+    no_interval(run, "p50", "needs columns or replications, got one run with keep='summary'")
+
+
+def test_a_queue_that_grows_without_end_has_no_interval():
+    no_interval(bs.simulate(md1(1.2), 20_000), "mean_latency_ms", "sections that do not resemble")
+
+
+def test_a_drifting_day_has_so_wide_an_interval_that_nobody_is_misled():
+    flat, day = (bs.simulate(md1(0.5).replace(workload=w), 60_000) for w in (bs.Poisson(500), DAY))
+    assert np.diff(flat.interval("mean_latency_ms")) < 0.05 * flat.mean_latency_ms
+    assert np.diff(day.interval("mean_latency_ms")) > day.mean_latency_ms
+
+
+def test_a_run_too_short_for_its_load_seldom_has_an_interval_of_p99():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        given = [bs.simulate(md1(0.95), 5000, seed=seed).interval("p99")[0] for seed in range(40)]
+    assert np.isnan(given).mean() > 0.5
+
+
+def test_the_warning_names_the_line_that_asked():
+    with pytest.warns(UserWarning, match="an interval") as caught:
+        bs.simulate(BATCHES, 10).interval("p99")
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("key", "knobs", "error", "message"),
+    [
+        ("p999", {}, ValueError, "a percentile must be at most 100, got 999"),
+        ("p99ms", {}, ValueError, "one of the summary's, got 'p99ms'; did you mean 'p99_ms'?"),
+        ("latency", {}, ValueError, "one of the summary's, got 'latency'"),
+        (99, {}, TypeError, "a summary number must be named by text, got 99"),
+        ("p99", {"level": 1}, ValueError, "level must be less than 1, got 1"),
+        ("p99", {"level": 0}, ValueError, "level must be greater than 0, got 0"),
+        ("p99", {"level": math.nan}, ValueError, "level must be a number, got nan"),
+    ],
+)
+def test_an_interval_refuses(key, knobs, error, message):
+    with pytest.raises(error, match=message.replace("?", r"\?")):
+        bs.simulate(BATCHES, 100).interval(key, **knobs)
+
+
+# Warm-up.
+
+
+def test_mser_drops_a_start_that_is_unlike_the_rest():
+    noise = np.random.default_rng(1).normal(10, 1, 2000)
+    noise[:300] += np.linspace(50, 0, 300)
+    assert 200 <= warmup.mser5(noise) <= 320
+
+
+def test_mser_by_its_definition():
+    latency_ms = np.random.default_rng(2).exponential(1, 503).cumsum() % 7
+    blocks = latency_ms[:500].reshape(-1, 5).mean(axis=1)
+    errors = [((blocks[d:] - blocks[d:].mean()) ** 2).sum() / (100 - d) ** 2 for d in range(91)]
+    assert int(np.argmin(errors)) <= 50
+    assert warmup.mser5(latency_ms) == 5 * int(np.argmin(errors))
+
+
+def test_mser_does_not_count_who_was_not_served():
+    latency_ms = np.concatenate([np.full(50, 100.0), np.full(950, 1.0)])
+    latency_ms[::7] = math.nan
+    latency_ms[20:30] = math.nan
+    assert warmup.mser5(latency_ms) == 50
+
+
+def test_a_run_without_a_steady_state_is_said_to_have_none():
+    with pytest.warns(UserWarning, match="no steady state was reached"):
+        run = bs.simulate(md1(1.5), 10_000, warmup="auto")
+    assert run.warmup == 0.5
+
+
+def test_a_run_too_short_for_mser_keeps_all():
+    with pytest.warns(UserWarning, match="needs at least 50 served requests, got 49: none is dropped"):
+        assert bs.simulate(md1(0.5), 49, warmup="auto").warmup == 0
+
+
+def test_an_automatic_warmup_drops_the_start_of_a_server_that_starts_cold():
+    # All clients send at time 0: the first of them wait long, and never again.
+    crowd = bs.Scenario(bs.ClosedLoop(500, think_s=1), bs.SizeOrWait(1, 0), ONE)
+    run = bs.simulate(crowd, 20_000, warmup="auto")
+    assert 400 <= run.warmup_requests <= 2_000
+    assert run.mean_latency_ms < 0.8 * bs.simulate(crowd, 20_000).mean_latency_ms
+
+
+def test_replications_share_one_warmup():
+    run = bs.simulate(md1(0.8), 5000, warmup="auto", replications=4)
+    assert {each.warmup for each in run.replications} == {run.warmup}
+    assert run.summary()["requests"] == 4 * (5000 - run.warmup_requests)
+
+
+def test_an_automatic_warmup_is_only_a_warmup():
+    auto = bs.simulate(BATCHES, 3000, warmup="auto")
+    assert auto.summary() == bs.simulate(BATCHES, 3000, warmup=auto.warmup).summary()
+
+
+def test_a_summary_has_no_columns_to_find_a_warmup_in():
+    with pytest.raises(ValueError, match="warmup='auto' needs columns, got keep='summary'"):
+        bs.simulate(BATCHES, 100, warmup="auto", keep="summary")
+    with pytest.raises(TypeError, match="warmup must be a number, got 'half'"):
+        bs.simulate(BATCHES, 100, warmup="half")
+
+
+# Comparisons.
+
+
+def test_the_difference_of_a_run_and_itself_is_nothing():
+    run = bs.simulate(BATCHES, 20_000)
+    for row in bs.compare(run, run).rows.values():
+        assert row[2:] == (0, 0, 0)
+
+
+@pytest.mark.parametrize("knobs", [{}, {"replications": 4}, {"replications": 4, "keep": "summary"}])
+def test_pairing_tells_what_two_intervals_cannot(knobs):
+    a, b = (bs.simulate(BATCHES.replace(max_wait_ms=ms), 20_000, **knobs) for ms in (5, 5.1))
+    low_b, high_a = b.interval("mean_latency_ms")[0], a.interval("mean_latency_ms")[1]
+    row = bs.compare(a, b)["mean_latency_ms"]
+    assert low_b < high_a  # each alone: they may be the same
+    assert 0 < row.low < row.difference < row.high  # together: surely longer
+    assert row.difference == pytest.approx(b.mean_latency_ms - a.mean_latency_ms)
+
+
+@pytest.mark.parametrize("key", ["mean_latency_ms", "p90"])
+def test_the_interval_of_a_difference_holds_the_true_difference(key):
+    scenarios = BATCHES, BATCHES.replace(max_wait_ms=4, max_batch_size=16)
+    long = [bs.simulate(each, 1_000_000, seed=999, replications=2, keep="summary") for each in scenarios]
+    truth = bs.compare(*long, keys=[key])[key].difference
+    held = 0
+    for seed in range(100):
+        row = bs.compare(*(bs.simulate(each, 10_000, seed=seed) for each in scenarios), keys=[key])[key]
+        held += row.low <= truth <= row.high
+    assert 0.89 <= held / 100 <= 1
+
+
+def test_both_leave_out_the_longer_warmup():
+    a, b = bs.simulate(BATCHES, 5000, warmup=0.2), bs.simulate(BATCHES, 5000)
+    assert bs.compare(a, b)["mean_latency_ms"][2:] == (0, 0, 0)
+
+
+def test_a_comparison_prints_and_makes_a_frame():
+    a, b = (bs.simulate(BATCHES.replace(max_wait_ms=ms), 20_000) for ms in (9, 0))
+    comparison = bs.compare(a, b, keys=["p99", "throughput_per_s"])
+    assert comparison.to_frame().index.tolist() == ["p99_ms", "throughput_per_s"]
+    assert comparison.to_frame().loc["p99_ms", "difference"] == comparison["p99"].difference
+    assert "p99_ms" in repr(comparison)
+    assert repr(comparison).count("differs") == 1
+    with pytest.raises(ValueError, match="one of those compared, got 'utilisation'"):
+        comparison["utilisation"]
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"seed": 1}, "compared runs must share their seed, got 0 and 1"),
+        ({"requests": 2000}, "compared runs must share their requests, got 1,000 and 2,000"),
+        ({"replications": 2}, "must share their replications, got 1 and 2|share their requests"),
+    ],
+)
+def test_runs_that_do_not_belong_together_are_refused(other, message):
+    knobs = {"requests": 1000, "seed": 0, **other}
+    with pytest.raises(ValueError, match=message):
+        bs.compare(bs.simulate(BATCHES, 1000), bs.simulate(BATCHES, **knobs))
+
+
+def test_what_is_given_is_not_compared():
+    run = bs.simulate(BATCHES, 1000)
+    with pytest.raises(ValueError, match="must be one that is measured, got 'load', which is given"):
+        bs.compare(run, run, keys=["load"])
