@@ -10,8 +10,11 @@ from batchsim.scenario import AtLeast
 from batchsim.scenario.rules import Rule
 
 
-class IdleTime:
-    """The time I(t) in [0, t] with at least one server idle: a line with corners."""
+class ServerTime:
+    """What the servers did until a time t, as lines with corners.
+
+    `idle_s`: how long at least one of them was idle, I(t); `busy_s`: the sum of their busy times.
+    """
 
     def __init__(self, log: Log, servers: int) -> None:
         times_s = np.concatenate([[0.0], log.batch_start_s, log.batch_finish_s])
@@ -22,6 +25,11 @@ class IdleTime:
         gaps_s = np.diff(times_s, append=end_s) * (busy < servers)
         self.times_s = np.append(times_s, end_s)
         self.idle_s = np.concatenate([[0.0], np.cumsum(gaps_s)])
+        self.busy_s = np.concatenate([[0.0], np.cumsum(np.diff(self.times_s) * busy)])
+
+    def busy_until_s(self, edges_s: np.ndarray) -> np.ndarray:
+        """Return the sum of the servers' busy times until each edge."""
+        return np.interp(edges_s, self.times_s, self.busy_s)
 
     def forming_s(self, arrival_s: np.ndarray, start_s: np.ndarray) -> np.ndarray:
         """Return how long each request waited while a server was idle; NaN for one not served."""

@@ -15,15 +15,13 @@ binomial (Clopper-Pearson) interval of the fraction (Korn and Graubard 1998).
 """
 
 import math
-import operator
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from batchsim import _check, figures
-from batchsim.figures import COUNTS, GIVEN, Figures, percentile_of
+from batchsim.figures import COUNTS, GIVEN, Parts, percentile_of
 
 if TYPE_CHECKING:
     from batchsim.result import Result
@@ -77,9 +75,9 @@ def _interval(key: str, level: float, results: Sequence["Result"]) -> tuple[floa
         at_ms = [whole.percentile(q) for whole in wholes]
         slopes = [_slope(q, result) for result in results]
 
-        def measure(parts: Sequence[Figures]) -> float:
+        def measure(parts: Sequence[Parts]) -> np.ndarray:
             off = [
-                slope * (q / 100 - part.latencies.within(ms) / max(part.served, 1))
+                slope * (q / 100 - _fraction(part, ms))
                 for part, ms, slope in zip(parts, at_ms, slopes, strict=True)
             ]
             return off[1] - off[0]
@@ -87,11 +85,11 @@ def _interval(key: str, level: float, results: Sequence["Result"]) -> tuple[floa
         whole, centre = at_ms[1] - at_ms[0], 0.0
     else:
 
-        def measure(parts: Sequence[Figures]) -> float:
-            numbers = [part.number(key) for part in parts]
-            return numbers[-1] - (numbers[0] if len(numbers) > 1 else 0.0)
+        def measure(parts: Sequence[Parts]) -> np.ndarray:
+            return parts[-1].numbers[key] - (parts[0].numbers[key] if len(parts) > 1 else 0.0)
 
-        whole = centre = measure(wholes)
+        values = [each.number(key) for each in wholes]
+        whole = centre = values[-1] - (values[0] if len(values) > 1 else 0.0)
     spread, widened = _spread(results, measure)
     if key in COUNTS:  # a part holds a part of them
         spread = spread * spread.size
@@ -118,29 +116,33 @@ def _check_long_enough(key: str, results: Sequence["Result"]) -> None:
 
 
 def _spread(
-    results: Sequence["Result"], measure: Callable[[Sequence[Figures]], float]
+    results: Sequence["Result"], measure: Callable[[Sequence[Parts]], np.ndarray]
 ) -> tuple[np.ndarray, float]:
     """Return what is measured of each part, and by how much their resemblance widens an interval."""
 
-    def measured(parts: Sequence[Sequence[Figures]]) -> np.ndarray:
-        values = np.array([measure(of_each) for of_each in zip(*parts, strict=True)])
+    def measured(parts: Sequence[Parts]) -> np.ndarray:
+        values = measure(parts)
         if not np.isfinite(values).all():
             raise _TooShort("needs a number from every part of the run, got none from some")
         return values
 
     if results[0].runs:
-        return measured([[run.figures for run in result.runs] for result in results]), 1.0
+        return measured([Parts.of_runs([run.figures for run in result.runs]) for result in results]), 1.0
     sections = [result.sections for result in results]
     if _resemblance(measured(sections)) > TOO_ALIKE:
         raise _TooShort(
             "needs sections that do not resemble their neighbours: "
             "the run is too short for its load, or it drifts (see over_time)"
         )
-    values = measured([_joined(of_run, MANY) for of_run in sections])
+    values = measured([of_run.joined(MANY) for of_run in sections])
     if _resemble(values):
-        values = measured([_joined(of_run, FEW) for of_run in sections])
+        values = measured([of_run.joined(FEW) for of_run in sections])
     alike = min(max(_resemblance(values) + 1 / values.size, 0.0), 0.9)  # + 1/n: it is too low by as much
     return values, math.sqrt((1 + alike) / (1 - alike))
+
+
+def _fraction(parts: Parts, ms: float) -> np.ndarray:
+    return parts.within(ms) / np.maximum(parts.served, 1)
 
 
 def _of_percentile(q: float, level: float, result: "Result") -> tuple[float, float]:
@@ -166,9 +168,7 @@ def _of_percentile(q: float, level: float, result: "Result") -> tuple[float, flo
 def _error_of_fraction(q: float, result: "Result") -> tuple[float, int]:
     """Return the standard error of the fraction of requests below a percentile, from so many parts."""
     at_ms = result.figures.percentile(q)
-    spread, widened = _spread(
-        [result], lambda parts: parts[0].latencies.within(at_ms) / max(parts[0].served, 1)
-    )
+    spread, widened = _spread([result], lambda parts: _fraction(parts[0], at_ms))
     return widened * _error(spread, q / 100), spread.size
 
 
@@ -191,12 +191,6 @@ def _quantile(level: float, parts: float) -> float:
 
     upper = (1 + level) / 2
     return float(ndtri(upper) if math.isinf(parts) else stdtrit(parts - 1, upper))
-
-
-def _joined(sections: Sequence[Figures], count: int) -> list[Figures]:
-    """Return the figures of `count` longer sections."""
-    each = len(sections) // count
-    return [reduce(operator.add, sections[first : first + each]) for first in range(0, len(sections), each)]
 
 
 def _resemblance(values: np.ndarray) -> float:

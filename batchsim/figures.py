@@ -1,9 +1,11 @@
 """The summary numbers: of a run, of a part of one, or of several."""
 
+import bisect
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -27,31 +29,62 @@ MEANS = ("throughput_per_s", "utilisation", "mean_batch_size", "mean_latency_ms"
 _PERCENTILE = re.compile(r"p(\d{1,3}(?:\.\d+)?)(?:_ms)?")
 
 
-@dataclass(frozen=True, eq=False)
-class Sorted:
-    """Latencies in rising order, shape (served requests,)."""
+class Latencies:
+    """Latencies of served requests, sorted only as far as it is asked for."""
 
-    ms: np.ndarray
+    def __init__(self, ms: np.ndarray) -> None:
+        """`ms`: any order, shape (requests,)."""
+        self._ms = ms.copy()
+        self._known = [-1, ms.size]  # ranks that stand in their place, with everything smaller before them
+        self._lock = threading.Lock()
 
-    def __add__(self, other: "Sorted") -> "Sorted":
-        return Sorted(np.sort(np.concatenate([self.ms, other.ms]), kind="stable"))
+    def __add__(self, other: "Latencies") -> "Latencies":
+        return Latencies(np.concatenate([self._ms, other._ms]))
 
     def at_rank_ms(self, rank: int) -> float:
         """Return the latency with `rank` smaller ones."""
-        return float(self.ms[rank])
+        with self._lock:
+            place = bisect.bisect_left(self._known, rank)
+            if self._known[place] != rank:
+                between = self._ms[self._known[place - 1] + 1 : self._known[place]]
+                first = rank - self._known[place - 1] - 1
+                pair = [first, first + 1][: between.size - first]  # a percentile lies between two ranks
+                between.partition(pair)
+                self._known[place:place] = [rank, rank + 1][: len(pair)]
+            return float(self._ms[rank])
 
     def within(self, objective_ms: float) -> int:
         """Return how many latencies are at most `objective_ms`."""
-        return int(np.searchsorted(self.ms, objective_ms, side="right"))
+        return int(np.count_nonzero(self._ms <= objective_ms))
+
+
+def numbers(totals: Totals, servers: int) -> dict[str, Any]:
+    """Return the numbers that are sums and their ratios: of a run, or arrays with one for each part."""
+    served, window_s = totals.statuses[..., Status.SERVED], totals.window_s
+    with np.errstate(divide="ignore", invalid="ignore"):  # NaN where there is nothing to average
+        means = dict(zip(("latency", *PARTS), (totals.parts_s / served[..., None] * 1000).T, strict=True))
+        return {
+            "requests": totals.requests,
+            **{state.name.lower(): totals.statuses[..., state] for state in Status},
+            "throughput_per_s": np.where(np.equal(window_s, 0), 0.0, np.divide(totals.finished, window_s)),
+            "utilisation": np.where(np.equal(window_s, 0), 0.0, np.divide(totals.busy_s, window_s) / servers),
+            **{f"mean_{part}_ms": mean for part, mean in means.items()},
+            "batches": totals.batches,
+            "mean_batch_size": np.divide(totals.items, totals.batches),
+            **{
+                f"{trigger.name.lower()}_share": np.divide(totals.triggers[..., trigger], totals.batches)
+                for trigger in Trigger
+            },
+        }
 
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """What some requests sum up to; the sum of two is that of both together."""
+    """What the requests of one or more runs sum up to; the sum of two is that of both together."""
 
     scenario: Scenario
     totals: Totals
-    latencies: Sorted | Histogram
+    latencies: Latencies | Histogram
 
     def __add__(self, other: "Figures") -> "Figures":
         return Figures(
@@ -59,6 +92,11 @@ class Figures:
             self.totals + other.totals,
             self.latencies + other.latencies,  # type: ignore[operator]  # both of one kind
         )
+
+    @cached_property
+    def numbers(self) -> dict[str, float]:
+        """The numbers that are sums and their ratios."""
+        return {key: float(value) for key, value in numbers(self.totals, self.scenario.servers).items()}
 
     @property
     def served(self) -> int:
@@ -69,7 +107,7 @@ class Figures:
         q = _check.real("q", q, at_least=0, at_most=100)
         if unserved not in ("ignore", "inf"):
             raise ValueError(f"unserved must be 'ignore' or 'inf', got {unserved!r}")
-        count = self.served if unserved == "ignore" else self.totals.requests
+        count = self.served if unserved == "ignore" else int(self.totals.requests)
         if count == 0:
             return math.nan
         rank = q / 100 * (count - 1)
@@ -81,64 +119,79 @@ class Figures:
         part, rise_ms = rank - low, above_ms - below_ms
         return below_ms + rise_ms * part if part < 0.5 else above_ms - rise_ms * (1 - part)
 
-    def mean_ms(self, part: str) -> float:
-        """Return the mean of a part of the latency, or of "latency"."""
-        sum_s = float(self.totals.parts_s[("latency", *PARTS).index(part)])
-        return sum_s / self.served * 1000 if self.served else math.nan
-
     def per_s(self, count: int) -> float:
         """Return a count over the window's length."""
-        return count / self.totals.window_s if self.totals.window_s > 0 else 0.0
-
-    @property
-    def utilisation(self) -> float:
-        available_s = self.scenario.servers * self.totals.window_s
-        return self.totals.busy_s / available_s if available_s > 0 else 0.0
-
-    @property
-    def mean_batch_size(self) -> float:
-        return self.totals.items / self.totals.batches if self.totals.batches else math.nan
+        return float(count / self.totals.window_s) if self.totals.window_s > 0 else 0.0
 
     def shares(self) -> dict[str, float]:
         """Return the fraction of the window's batches that left for each reason that occurs."""
-        counts, batches = self.totals.triggers, self.totals.batches
-        return {f"{t.name.lower()}_share": float(counts[t] / batches) for t in Trigger if counts[t]}
+        names = (f"{trigger.name.lower()}_share" for trigger in Trigger if self.totals.triggers[trigger])
+        return {name: self.numbers[name] for name in names}
 
     def within(self, objective_ms: float) -> int:
         """Return how many requests were served within `objective_ms`."""
         return self.latencies.within(_check.real("objective_ms", objective_ms, at_least=0))
 
+    def number(self, key: str) -> float:
+        """Return one measured number by its key in the summary; any percentile, as "p99.9_ms"."""
+        q = percentile_of(key)
+        return self.numbers[key] if q is None else self.percentile(q)
+
     def summary(self) -> dict[str, Any]:
         """Return all of them but `drifting`, as plain numbers; NaN where there is nothing to average."""
-        scenario, totals = self.scenario, self.totals
+        scenario, known = self.scenario, self.numbers
         closed = isinstance(scenario.workload, ClosedLoop)
         offered = math.nan if closed else scenario.workload.offered_per_s  # type: ignore[union-attr]
+        capacity_per_s = scenario.capacity_per_s
         return {
-            "requests": totals.requests,
-            **{state.name.lower(): int(totals.statuses[state]) for state in Status},
+            "requests": int(known["requests"]),
+            **{state.name.lower(): int(known[state.name.lower()]) for state in Status},
             "offered_per_s": float(offered),
-            "capacity_per_s": scenario.capacity_per_s,
-            "load": float(scenario.load),
+            "capacity_per_s": capacity_per_s,
+            "load": float(offered / capacity_per_s),
             "stable": bool(scenario.stable),
-            "throughput_per_s": self.per_s(totals.finished),
-            "utilisation": self.utilisation,
-            "mean_latency_ms": self.mean_ms("latency"),
+            "throughput_per_s": known["throughput_per_s"],
+            "utilisation": known["utilisation"],
+            "mean_latency_ms": known["mean_latency_ms"],
             **{f"p{q}_ms": self.percentile(q) for q in PERCENTILES},
-            **{f"mean_{part}_ms": self.mean_ms(part) for part in PARTS},
-            "batches": totals.batches,
-            "mean_batch_size": self.mean_batch_size,
+            **{f"mean_{part}_ms": known[f"mean_{part}_ms"] for part in PARTS},
+            "batches": int(known["batches"]),
+            "mean_batch_size": known["mean_batch_size"],
             **self.shares(),
         }
 
-    @cached_property
-    def _summary(self) -> dict[str, Any]:
-        return self.summary()
 
-    def number(self, key: str) -> float:
-        """Return one number by its key in the summary; any percentile, as "p99.9_ms" or "p99.9"."""
-        if found := percentile_of(key):
-            return self.percentile(found)
-        return float(self._summary.get(key, 0.0))  # 0: the share of a trigger that does not occur here
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The same of several parts of a run, or of its replications: arrays of shape (parts,)."""
+
+    servers: int
+    totals: Totals
+    within: Callable[[float], np.ndarray]  # how many requests of each part are within so many ms
+
+    @classmethod
+    def of_runs(cls, runs: Sequence[Figures]) -> "Parts":
+        """Return replications as parts."""
+        totals = Totals(*(np.array([getattr(run.totals, f.name) for run in runs]) for f in fields(Totals)))
+        return cls(runs[0].scenario.servers, totals, lambda ms: np.array([run.within(ms) for run in runs]))
+
+    @cached_property
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The numbers that are sums and their ratios."""
+        return numbers(self.totals, self.servers)
+
+    @property
+    def served(self) -> np.ndarray:
+        return self.totals.statuses[:, Status.SERVED]
+
+    def joined(self, count: int) -> "Parts":
+        """Return `count` parts, each of several neighbours."""
+
+        def sums(column: np.ndarray) -> np.ndarray:
+            return column.reshape(count, -1, *column.shape[1:]).sum(axis=1)
+
+        totals = Totals(*(sums(getattr(self.totals, f.name)) for f in fields(Totals)))
+        return Parts(self.servers, totals, lambda ms: sums(self.within(ms)))
 
 
 def percentile_of(key: str) -> float | None:
@@ -161,43 +214,74 @@ def check_key(key: Any) -> str:
     return key
 
 
-def of_parts(result: "Result", cuts: Sequence[int]) -> list[Figures]:
-    """Return the figures of the requests from each cut to the next, in arrival order.
+def whole(result: "Result", first: int) -> Figures:
+    """Return the figures of the requests from number `first` on."""
+    latency_ms = result.latency_ms[first:]
+    served = latency_ms if _serves_all(result) else latency_ms[~np.isnan(latency_ms)]
+    totals = _totals(result, np.array([first, latency_ms.size + first]))
+    plain = Totals(*(getattr(totals, f.name)[0] for f in fields(Totals)))
+    return Figures(result.scenario, plain, Latencies(served))
+
+
+def parts(result: "Result", first: int, count: int) -> Parts:
+    """Return the figures of so many parts of equally many requests, in arrival order."""
+    cuts = np.linspace(first, result.arrival_s.size, count + 1).astype(int)
+    latency_ms = result.latency_ms
+    return Parts(
+        result.scenario.servers, _totals(result, cuts), lambda ms: _counts(latency_ms <= ms, cuts).astype(int)
+    )
+
+
+def _totals(result: "Result", cuts: np.ndarray) -> Totals:
+    """Return the totals of the requests from each cut to the next.
 
     A part's window runs from its first arrival (0 for request 0) to the next part's, the last
     one's to the last finish.
     """
-    log, arrival_s, finish_s = result.log, result.arrival_s, result.finish_s
-    starts_s, ends_s = log.batch_start_s, log.batch_finish_s
+    log, arrival_s = result.log, result.arrival_s
     edges_s = arrival_s[np.minimum(cuts, arrival_s.size - 1)]
     if cuts[0] == 0:
         edges_s[0] = 0.0
-    edges_s[-1] = ends_s.max(initial=edges_s[-2])
-    # NaN, not served, is sorted to the end, beyond every edge; the last finish is inside.
-    finished = np.searchsorted(np.sort(finish_s, kind="stable"), edges_s)
-    finished[-1] = np.count_nonzero(finish_s <= edges_s[-1])
-    begun = np.searchsorted(starts_s, edges_s)
-    begun[-1] = starts_s.size
-    over = np.searchsorted(np.maximum.accumulate(ends_s), edges_s)  # so many batches ended before each edge
-    trigger, parts = result.batches.trigger, [getattr(result, f"{part}_ms") for part in PARTS]
-    figures = []
-    for part, (first, last) in enumerate(pairwise(cuts)):
-        begin_s, end_s = float(edges_s[part]), float(edges_s[part + 1])
-        rows, batches = slice(first, last), slice(begun[part], begun[part + 1])
-        latency_ms = result.latency_ms[rows]
-        latencies = Sorted(np.sort(latency_ms[~np.isnan(latency_ms)]))
-        inside = slice(over[part], begun[part + 1])
-        busy_s = np.minimum(ends_s[inside], end_s) - np.maximum(starts_s[inside], begin_s)
-        totals = Totals(
-            requests=last - first,
-            statuses=np.bincount(result.status[rows], minlength=len(Status)),
-            parts_s=np.array([latencies.ms.sum(), *(np.nansum(column[rows]) for column in parts)]) / 1000,
-            finished=int(finished[part + 1] - finished[part]),
-            busy_s=float(np.clip(busy_s, 0, None).sum()),
-            window_s=end_s - begin_s,
-            batches=int(begun[part + 1] - begun[part]),
-            items=int(log.batch_size[batches].sum()),
-            triggers=np.bincount(trigger[batches], minlength=len(Trigger)),
-        )
-        figures.append(Figures(result.scenario, totals, latencies))
-    return figures
+    edges_s[-1] = log.batch_finish_s.max(initial=edges_s[-2])
+    # A batch is inside if it begins inside, a finish if it is; those at the end of all are.
+    begun = np.searchsorted(log.batch_start_s, edges_s)
+    begun[-1] = log.batch_start_s.size
+    ends_s, sizes = log.batch_finish_s, log.batch_size
+    if result.scenario.servers > 1:
+        order = np.argsort(ends_s, kind="stable")
+        ends_s, sizes = ends_s[order], sizes[order]
+    over = np.searchsorted(ends_s, edges_s)
+    over[-1] = ends_s.size
+    times = [getattr(result, f"{part}_ms") for part in ("latency", *PARTS)]
+    if not _serves_all(result):
+        times = [np.nan_to_num(column) for column in times]
+    trigger = result.batches.trigger
+    return Totals(
+        requests=np.diff(cuts),
+        statuses=np.stack([_counts(result.status == state, cuts) for state in Status], axis=-1),
+        parts_s=np.stack([_sums(column, cuts) for column in times], axis=-1) / 1000,
+        finished=_sums(sizes, over),
+        busy_s=np.diff(result.server_time.busy_until_s(edges_s)),
+        window_s=np.diff(edges_s),
+        batches=np.diff(begun),
+        items=_sums(log.batch_size, begun),
+        triggers=np.stack([_counts(trigger == each, begun) for each in Trigger], axis=-1),
+    )
+
+
+def _serves_all(result: "Result") -> bool:
+    return int(result.log.batch_size.sum()) == result.arrival_s.size
+
+
+def _sums(column: np.ndarray, cuts: np.ndarray) -> np.ndarray:
+    """Return the sum of each part of a column; 0 for an empty one, which `reduceat` alone gets wrong."""
+    first, last = cuts[0], cuts[-1]
+    if first == last:
+        return np.zeros(cuts.size - 1, column.dtype)
+    sums = np.add.reduceat(column[:last], np.minimum(cuts[:-1], last - 1))
+    return np.where(np.diff(cuts) > 0, sums, 0)
+
+
+def _counts(mask: np.ndarray, cuts: np.ndarray) -> np.ndarray:
+    """Return how often a mask is true in each part."""
+    return np.array([np.count_nonzero(mask[first:last]) for first, last in pairwise(cuts.tolist())])

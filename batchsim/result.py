@@ -5,15 +5,16 @@ import math
 import operator
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchsim import breakdown, confidence, figures, overtime
-from batchsim.breakdown import IdleTime
+from batchsim.breakdown import ServerTime
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.plan import Log, Status, Totals, Trigger, warmup_requests
-from batchsim.figures import PARTS, Figures
+from batchsim.figures import PARTS, Figures, Parts
 from batchsim.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class Result:
         """Waiting for company while a server is idle."""
         if self.runs:
             return np.concatenate([run.forming_ms for run in self.runs])
-        return self._idle_time.forming_s(self.arrival_s, self.start_s) * 1000
+        return self.server_time.forming_s(self.arrival_s, self.start_s) * 1000
 
     @cached_property
     def queueing_ms(self) -> np.ndarray:
@@ -132,8 +133,9 @@ class Result:
         return (self.finish_s - self.start_s) * 1000
 
     @cached_property
-    def _idle_time(self) -> IdleTime:
-        return IdleTime(self.log, self.scenario.servers)
+    def server_time(self) -> ServerTime:
+        """What the servers did until any time."""
+        return ServerTime(self.log, self.scenario.servers)
 
     def story(self, request: int) -> list[tuple[str, float, float]]:
         """Return what a request went through, in order: ("forming", from_s, to_s), ...
@@ -149,7 +151,7 @@ class Result:
             ends = np.cumsum([run.arrival_s.size for run in self.runs])
             run = int(np.searchsorted(ends, request, side="right"))
             return self.runs[run].story(request - int(ends[run] - self.runs[run].arrival_s.size))
-        return [*self._idle_time.waits(arrival_s, start_s), ("computing", start_s, finish_s)]
+        return [*self.server_time.waits(arrival_s, start_s), ("computing", start_s, finish_s)]
 
     @cached_property
     def batches(self) -> Batches:
@@ -172,13 +174,12 @@ class Result:
             return Figures(self.scenario, *self.sums)
         if self.runs:
             return functools.reduce(operator.add, (run.figures for run in self.runs))
-        return figures.of_parts(self, [self.warmup_requests, self.arrival_s.size])[0]
+        return figures.whole(self, self.warmup_requests)
 
     @cached_property
-    def sections(self) -> list[Figures]:
+    def sections(self) -> Parts:
         """The same of equally many requests each, one section of the run after the other."""
-        cuts = np.linspace(self.warmup_requests, self.arrival_s.size, confidence.FINE + 1).astype(int)
-        return figures.of_parts(self, cuts.tolist())
+        return figures.parts(self, self.warmup_requests, confidence.FINE)
 
     def percentile(self, q: float, *, unserved: str = "ignore") -> float:
         """Return the latency in ms that q % of the requests do not exceed (NumPy's "linear").
@@ -190,26 +191,26 @@ class Result:
 
     @property
     def mean_latency_ms(self) -> float:
-        return self.figures.mean_ms("latency")
+        return self.figures.numbers["mean_latency_ms"]
 
     @property
     def throughput_per_s(self) -> float:
         """Finished requests per second, over the window."""
-        return self.figures.per_s(self.figures.totals.finished)
+        return self.figures.numbers["throughput_per_s"]
 
     @property
     def utilisation(self) -> float:
         """The fraction of the window that the servers spent computing."""
-        return self.figures.utilisation
+        return self.figures.numbers["utilisation"]
 
     @property
     def mean_batch_size(self) -> float:
         """The mean over the batches that start in the window."""
-        return self.figures.mean_batch_size
+        return self.figures.numbers["mean_batch_size"]
 
     def attainment(self, objective_ms: float) -> float:
         """Return the fraction of the requests that were served within `objective_ms`."""
-        return self.figures.within(objective_ms) / self.figures.totals.requests
+        return float(self.figures.within(objective_ms) / self.figures.totals.requests)
 
     def goodput_per_s(self, objective_ms: float) -> float:
         """Return the requests per second that were served within `objective_ms`."""
@@ -251,6 +252,19 @@ class Result:
         For traffic that drifts, as over a day. See `batchsim.overtime`.
         """
         return overtime.over_time(self, window_s)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all but a model's outputs to one file, from which `Result.load` makes an equal result."""
+        from batchsim import saved
+
+        saved.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "Result":
+        """Read a file that `save` wrote; ValueError for any other, or a damaged one."""
+        from batchsim import saved
+
+        return saved.load(path)
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a DataFrame with a row a request, statuses and triggers by name."""

@@ -84,22 +84,25 @@ class Log:
         return cls(**joined)
 
 
+Sum = Any  # a number, or an array with one for each part of a run
+
+
 @dataclass(frozen=True, eq=False)
 class Totals:
     """What a run's summary numbers are made of; the sum of two is that of both runs.
 
     Over the requests after the warm-up, and over the window from the first of them to the last
-    finish.
+    finish. Of several parts, every field has a leading axis.
     """
 
-    requests: int
+    requests: Sum
     statuses: np.ndarray  # how many of each Status
     parts_s: np.ndarray  # sums over the served: latency, forming, queueing, computing
-    finished: int  # in the window, warm-up included
-    busy_s: float  # of all servers, in the window
-    window_s: float
-    batches: int  # that start in the window
-    items: int  # requests in these
+    finished: Sum  # in the window, warm-up included
+    busy_s: Sum  # of all servers, in the window
+    window_s: Sum
+    batches: Sum  # that start in the window
+    items: Sum  # requests in these
     triggers: np.ndarray  # how many of them for each Trigger
 
     def __add__(self, other: "Totals") -> "Totals":

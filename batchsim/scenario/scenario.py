@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -147,6 +148,47 @@ class Scenario:
                 node[last] = value
         parts.update((top, _rebuild(parts[top], changes)) for top, changes in tree.items())
         return type(self)(**parts)
+
+    def to_toml(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the scenario as TOML text, and write it to `path` if there is one.
+
+        >>> from batchsim import Affine, Poisson, SizeOrWait
+        >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25).padded_to([8, 32]))
+        >>> print(scenario.to_toml())
+        servers = 1
+        <BLANKLINE>
+        [workload]
+        kind = "Poisson"
+        rate_per_s = 900
+        <BLANKLINE>
+        [rule]
+        kind = "SizeOrWait"
+        max_batch_size = 32
+        max_wait_ms = 10
+        <BLANKLINE>
+        [service]
+        kind = "Affine"
+        fixed_ms = 5
+        per_item_ms = 0.25
+        padding = [8, 32]
+        <BLANKLINE>
+        >>> Scenario.from_toml(scenario.to_toml()) == scenario
+        True
+        """
+        from batchsim.scenario.toml import write_toml  # which knows every part, and this class
+
+        return write_toml(self, path)
+
+    @classmethod
+    def from_toml(cls, path_or_text: str | PathLike[str]) -> "Scenario":
+        """Return the scenario of a TOML file, or of text (which has more than one line).
+
+        The kinds that are only read, such as a trace in a CSV file, are in `batchsim.scenario.toml`.
+        What a file says wrongly raises ValueError with the place.
+        """
+        from batchsim.scenario.toml import read_toml
+
+        return read_toml(path_or_text)[0]
 
 
 class _Changes(dict[str, Any]):

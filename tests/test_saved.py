@@ -1,0 +1,321 @@
+import dataclasses
+import io
+import json
+import math
+import os
+import re
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.plans import scenarios_at_random
+
+import batchsim as bs
+from batchsim import saved
+from batchsim.engines.plan import Log
+from batchsim.saved import load, save
+
+COLUMNS = [
+    "arrival_s", "start_s", "finish_s", "batch_index", "status",
+    "latency_ms", "forming_ms", "queueing_ms", "computing_ms",
+]  # fmt: skip
+BUSY = bs.Scenario(
+    bs.Poisson(2500),
+    bs.SizeOrWait(8, 5),
+    bs.Affine(5, 0.5).with_noise(0.3),
+    servers=2,
+    queue_limit=20,
+    timeout_ms=12,
+    slowdown={1: 1.0, 2: 1.3},
+)
+
+
+def there_and_back(result, path):
+    save(result, path)
+    return load(path)
+
+
+def assert_same(one, other):
+    """Two results are equal in all that they say."""
+    np.testing.assert_equal(one.summary(), other.summary())
+    np.testing.assert_equal(
+        [one.percentile(q, unserved="inf") for q in (0, 3.3, 50, 99.9, 100)],
+        [other.percentile(q, unserved="inf") for q in (0, 3.3, 50, 99.9, 100)],
+    )
+    assert one.attainment(11.0) == other.attainment(11.0)
+    for f in dataclasses.fields(one):
+        if f.name not in ("columns", "sums", "runs"):
+            assert getattr(one, f.name) == getattr(other, f.name)
+            assert type(getattr(one, f.name)) is type(getattr(other, f.name))
+    assert (one.columns is None) == (other.columns is None)
+    assert len(one.runs) == len(other.runs)
+    if one.columns is not None:
+        for left, right, names in [
+            (one, other, COLUMNS),
+            (one.batches, other.batches, [f.name for f in dataclasses.fields(bs.Batches)]),
+        ]:
+            for name in names:
+                assert getattr(left, name).dtype == getattr(right, name).dtype
+                assert np.array_equal(getattr(left, name), getattr(right, name), equal_nan=True), name
+    for one_run, other_run in zip(one.runs, other.runs, strict=True):
+        assert_same(one_run, other_run)
+
+
+# There and back.
+
+
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+@pytest.mark.parametrize("warmup", [0, 0.0, 0.3])
+@pytest.mark.parametrize("replications", [1, 3])
+def test_a_result_comes_back_as_it_was(tmp_path, engine, warmup, replications):
+    result = bs.simulate(BUSY, 400, seed=7, engine=engine, warmup=warmup, replications=replications)
+    assert len(np.unique(result.status)) == 3
+    assert_same(result, there_and_back(result, tmp_path / "run.npz"))
+
+
+@pytest.mark.parametrize("replications", [1, 3])
+def test_a_summary_comes_back_as_it_was(tmp_path, replications):
+    result = bs.simulate(BUSY, 2000, warmup=0.1, replications=replications, keep="summary")
+    assert_same(result, there_and_back(result, tmp_path / "run.npz"))
+
+
+@settings(max_examples=40)
+@given(scenario=scenarios_at_random(), seed=st.integers(0, 2**200), replications=st.integers(1, 2))
+def test_a_result_of_every_scenario_comes_back_as_it_was(tmp_path_factory, scenario, seed, replications):
+    result = bs.simulate(scenario, 40, seed=seed, replications=replications)
+    assert_same(result, there_and_back(result, tmp_path_factory.mktemp("results") / "run"))
+
+
+def test_a_result_of_a_trace_comes_back_as_it_was(tmp_path):
+    times_s = np.cumsum(np.random.default_rng(0).exponential(1 / 900, size=500))
+    result = bs.simulate(BUSY.replace(workload=bs.Trace(times_s)), 300)
+    assert_same(result, there_and_back(result, tmp_path / "run.npz"))
+
+
+def test_a_result_of_which_nothing_was_served_comes_back_as_it_was(tmp_path):
+    rule = bs.SizeOrWait(32, 10)
+    scenario = bs.Scenario(bs.Poisson(900), rule, bs.Affine(5, 0.5), timeout_ms=5)
+    result = bs.simulate(scenario, 10)
+    assert result.batches.start_s.size == 0
+    assert_same(result, there_and_back(result, tmp_path / "run.npz"))
+
+
+def test_intervals_and_frames_of_a_loaded_result_are_those_of_the_first(tmp_path):
+    result = bs.simulate(BUSY, 3000, replications=3)
+    back = there_and_back(result, tmp_path / "run.npz")
+    assert back.to_frame().equals(result.to_frame())
+    assert repr(back) == repr(result)
+    assert back.story(100) == result.story(100)
+    assert back.interval("p99") == result.interval("p99")
+
+
+def test_a_simple_new_field_of_a_result_is_saved_too(tmp_path, monkeypatch):
+    @dataclasses.dataclass(frozen=True, eq=False, repr=False)
+    class Result(bs.Result):
+        note: str = ""
+
+    monkeypatch.setattr(saved, "Result", Result)
+    columns = bs.simulate(BUSY, 50).columns
+    result = Result(BUSY, 0, "live", 0.0, columns, note="by hand")
+    assert there_and_back(result, tmp_path / "run.npz").note == "by hand"
+    with pytest.raises(TypeError, match=re.escape("note must be text or a number to be saved, got (1, 2)")):
+        save(dataclasses.replace(result, note=(1, 2)), tmp_path / "run.npz")
+
+
+# The file.
+
+
+@pytest.fixture(scope="module")
+def small():
+    return bs.simulate(BUSY, 60, replications=2)
+
+
+def test_numpy_alone_can_read_the_file(small, tmp_path):
+    save(small, tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz", allow_pickle=False) as arrays:
+        about = json.loads(arrays["about"].tobytes())
+        assert np.array_equal(arrays["0/Log/arrival_s"], small.replications[0].arrival_s)
+        assert np.array_equal(arrays["1/Log/batch_size"], small.replications[1].batches.batch_size)
+    assert about["format"] == "batchsim result"
+    assert about["batchsim"] == bs.__version__
+    assert about["scenario"]["rule"] == {"kind": "SizeOrWait", "max_batch_size": 8, "max_wait_ms": 5}
+    assert about["result"] == {"seed": 0, "engine": "compiled", "warmup": 0.0}
+
+
+def test_the_name_of_the_file_is_the_one_given(small, tmp_path):
+    for path in (tmp_path / "run", str(tmp_path / "run.result")):
+        save(small, path)
+    assert sorted(os.listdir(tmp_path)) == ["run", "run.result"]
+
+
+def test_saving_replaces_an_old_file(small, tmp_path):
+    save(bs.simulate(BUSY, 30), tmp_path / "run.npz")
+    assert_same(small, there_and_back(small, tmp_path / "run.npz"))
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_an_old_file_survives_a_save_that_fails(small, tmp_path, monkeypatch, step):
+    save(small, tmp_path / "run.npz")
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(OSError, match="no space left"):
+        save(bs.simulate(BUSY, 30), tmp_path / "run.npz")
+    assert_same(small, load(tmp_path / "run.npz"))
+    assert os.listdir(tmp_path) == ["run.npz"]
+
+
+def test_a_models_outputs_are_left_out_with_a_warning(tmp_path):
+    scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(4, 5), bs.Affine(1, 0.5))
+    result = bs.simulate(scenario, model_fn=lambda batch: batch * 2, inputs=np.arange(20.0))
+    with pytest.warns(UserWarning, match="a model's outputs are not saved with its result"):
+        save(result, tmp_path / "run.npz")
+    back = load(tmp_path / "run.npz")
+    assert back.outputs is None
+    assert_same(result, back)
+
+
+def test_a_rule_of_ones_own_is_refused(small, tmp_path):
+    class Mine(bs.SizeOrWait):
+        pass
+
+    columns = small.replications[0].columns
+    result = bs.Result(BUSY.replace(rule=Mine(8, 5)), 0, "simpy", 0.0, columns)
+    with pytest.raises(TypeError, match="rule must be one of SizeOrWait, AtLeast to be written, got "):
+        save(result, tmp_path / "run.npz")
+    assert os.listdir(tmp_path) == []
+
+
+def test_replications_of_another_scenario_are_refused(small, tmp_path):
+    other = bs.simulate(BUSY.replace(max_batch_size=4), 60)
+    with pytest.raises(ValueError, match="replications must be runs of the result's own scenario"):
+        save(bs.Result.pool((*small.runs, other)), tmp_path / "run.npz")
+    with pytest.raises(ValueError, match="replications must be runs of the result's own scenario"):
+        save(bs.Result.pool((small, small)), tmp_path / "run.npz")
+
+
+# What is refused.
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none"):
+        load(tmp_path / "none")
+
+
+def array_file(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def zip_file(**members):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name + ".npy", content)
+    return file.getvalue()
+
+
+def about_file(about):
+    return zip_file(about=array_file(np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "File is not a zip file"),
+        (b"arrival_s,start_s\n", "File is not a zip file"),
+        (array_file(np.arange(3.0)), "File is not a zip file"),
+        (zip_file(), ""),
+        (zip_file(x=array_file(np.arange(3.0))), "'about is not a file in the archive'"),
+        (zip_file(about=b"text"), ""),
+        (zip_file(about=array_file(np.array([b"x", None]))), "Object arrays cannot be loaded"),
+        (about_file([]), "its format must be 'batchsim result', got []"),
+        (
+            about_file({"format": "a diary"}),
+            "its format must be 'batchsim result', got {'format': 'a diary'}",
+        ),
+        (about_file({"format": "batchsim result"}), "its version must be a whole number, got None"),
+        (
+            about_file({"format": "batchsim result", "version": 2, "batchsim": "9.1"}),
+            "its version must be at most 1, got 2, of batchsim 9.1: a newer batchsim can load it",
+        ),
+        (about_file({"format": "batchsim result", "version": 1}), ""),
+    ],
+)
+def test_what_is_not_a_saved_result_is_refused(tmp_path, content, reason):
+    path = tmp_path / "run.npz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"^{re.escape(f'{path} must be a saved result: {reason}')}"):
+        load(path)
+
+
+def test_a_column_that_is_missing_is_refused(small, tmp_path):
+    save(small, tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz") as arrays:
+        rest = {name: arrays[name] for name in arrays.files if name != "1/Log/status"}
+    np.savez(tmp_path / "run.npz", **rest)
+    with pytest.raises(ValueError, match=r"run\.npz must be a saved result: .*'status'"):
+        load(tmp_path / "run.npz")
+
+
+@pytest.fixture(scope="module")
+def whole(small, tmp_path_factory):
+    """The bytes of a saved result with columns, and of one without."""
+    path = tmp_path_factory.mktemp("whole") / "run.npz"
+    summary = bs.simulate(BUSY, 60, keep="summary")
+    contents = []
+    for result in (small, summary):
+        save(result, path)
+        contents.append((path.read_bytes(), result))
+    return contents
+
+
+@given(which=st.integers(0, 1), share=st.floats(0, 1, exclude_max=True))
+def test_a_part_of_a_file_is_refused(whole, tmp_path_factory, which, share):
+    content, _ = whole[which]
+    path = tmp_path_factory.mktemp("part") / "run.npz"
+    path.write_bytes(content[: math.floor(share * len(content))])
+    with pytest.raises(ValueError, match="must be a saved result"):
+        load(path)
+
+
+@given(which=st.integers(0, 1), share=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
+def test_a_changed_byte_never_gives_another_result(whole, tmp_path_factory, which, share, flip):
+    content, result = whole[which]
+    damaged = bytearray(content)
+    damaged[math.floor(share * len(content))] ^= flip
+    path = tmp_path_factory.mktemp("damaged") / "run.npz"
+    path.write_bytes(damaged)
+    try:
+        back = load(path)
+    except ValueError:
+        with pytest.raises(ValueError, match=f"^{re.escape(str(path))} must be a saved result: "):
+            load(path)
+    else:
+        assert_same(result, back)  # it was a byte that means nothing, such as a date's
+
+
+def test_every_changed_bit_of_a_packed_histogram_is_noticed(whole, tmp_path):
+    # NumPy reads as far as the last number, and so past some of these without a word.
+    content, _ = whole[1]
+    path = tmp_path / "run.npz"
+    path.write_bytes(content)
+    with zipfile.ZipFile(path) as archive:
+        begin = archive.getinfo("0/Histogram/counts.npy").header_offset + 100
+    for bit in range(8 * begin, 8 * (begin + 80)):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="must be a saved result"):
+            load(path)
+
+
+def test_every_column_that_an_engine_returns_is_saved():
+    names = {f.name for f in dataclasses.fields(Log)} - {"outputs"}
+    log = bs.simulate(BUSY, 5).log
+    assert {name.split("/")[-1] for name in saved._arrays("0/Log", log)} == names

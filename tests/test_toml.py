@@ -1,0 +1,606 @@
+import dataclasses
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles.plans import WORKLOADS, scenarios_at_random
+
+import batchsim as bs
+from batchsim.scenario import OpenLoop, Rule, Service
+from batchsim.scenario.toml import KINDS, document, read_toml, to_tables
+
+BY_HAND = """\
+# Two servers share a device.
+servers = 2
+timeout_ms = 200
+
+[workload]
+kind = "Poisson"
+rate_per_s = 800
+
+[rule]
+kind = "SizeOrWait"
+max_batch_size = 8
+max_wait_ms = inf
+
+[service]
+kind = "Table"
+points_ms = { 1 = 2.08, 2 = 2.65, 8 = 3.29 }
+noise = { cv = 0.2, shape = "lognormal" }
+padding = [1, 2, 4, 8]
+
+[slowdown]
+1 = 1.0
+2 = 1.8
+"""
+SCENARIO = bs.Scenario(
+    bs.Poisson(800),
+    bs.SizeOrWait(8, math.inf),
+    bs.Table({1: 2.08, 2: 2.65, 8: 3.29}).with_noise(0.2).padded_to([1, 2, 4, 8]),
+    servers=2,
+    timeout_ms=200,
+    slowdown={1: 1.0, 2: 1.8},
+)
+AROUND = {
+    "workload": '[workload]\nkind = "Poisson"\nrate_per_s = 800\n',
+    "rule": '[rule]\nkind = "SizeOrWait"\n',
+    "service": '[service]\nkind = "Affine"\nfixed_ms = 5\nper_item_ms = 0.25\n',
+}
+
+
+def with_table(**tables):
+    """A scenario's text with some of its tables written otherwise; None leaves one out."""
+    return "\n".join(table for table in {**AROUND, **tables}.values() if table is not None) + "\n"
+
+
+def part(text):
+    """A table of a workload, a rule or a service, read within a scenario."""
+    name = text[1 : text.index("]")]
+    return getattr(bs.Scenario.from_toml(with_table(**{name: text})), name)
+
+
+@contextmanager
+def refused(message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        yield
+
+
+# There and back.
+
+
+def test_a_file_written_by_hand_is_the_scenario_it_names():
+    assert bs.Scenario.from_toml(BY_HAND) == SCENARIO
+
+
+def test_the_text_is_toml_with_a_table_a_part_and_a_key_a_field():
+    assert tomllib.loads(SCENARIO.to_toml()) == {
+        "servers": 2,
+        "timeout_ms": 200,
+        "workload": {"kind": "Poisson", "rate_per_s": 800},
+        "rule": {"kind": "SizeOrWait", "max_batch_size": 8, "max_wait_ms": math.inf},
+        "service": {
+            "kind": "Table",
+            "points_ms": {"1": 2.08, "2": 2.65, "8": 3.29},
+            "noise": {"cv": 0.2, "shape": "lognormal"},
+            "padding": [1, 2, 4, 8],
+        },
+        "slowdown": {"1": 1.0, "2": 1.8},
+    }
+
+
+@given(scenarios_at_random())
+def test_every_scenario_comes_back_as_it_was(scenario):
+    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=repr)
+def test_every_workload_comes_back_as_it_was(workload):
+    scenario = SCENARIO.replace(workload=workload, max_wait_ms=1)
+    assert repr(bs.Scenario.from_toml(scenario.to_toml())) == repr(scenario)
+
+
+TIMES_MS = st.floats(1e-9, 1e9)
+
+
+@given(
+    rate=st.floats(1e-9, 1e12) | st.integers(1, 10**12),
+    wait_ms=st.floats(0, 1e12) | st.just(math.inf) | st.integers(0, 10**12),
+    points=st.dictionaries(st.integers(1, 40), TIMES_MS, min_size=1),
+    cv=st.none() | st.floats(0, 1e3),
+    slowdown=st.dictionaries(st.integers(2, 2**62), TIMES_MS),
+)
+def test_every_number_comes_back_as_the_same_float_or_whole_number(rate, wait_ms, points, cv, slowdown):
+    service = bs.Table(points)
+    scenario = bs.Scenario(
+        bs.Poisson(rate),
+        bs.SizeOrWait(max(points), wait_ms),
+        service if cv is None else service.with_noise(cv),
+        slowdown={1: 1, **slowdown},
+    )
+    back = bs.Scenario.from_toml(scenario.to_toml())
+    assert back == scenario
+    assert repr(back) == repr(scenario)  # 10 and 10.0 are equal, but print otherwise
+
+
+@given(st.lists(st.floats(0, 1e12), min_size=1, max_size=30))
+def test_a_trace_comes_back_as_it_was(times_s):
+    scenario = SCENARIO.replace(workload=bs.Trace(np.sort(times_s)))
+    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
+
+
+def test_a_trace_of_10_000_arrivals_comes_back_as_it_was():
+    times_s = np.cumsum(np.random.default_rng(1).exponential(size=10_000))
+    scenario = SCENARIO.replace(workload=bs.Trace(times_s))
+    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
+
+
+def test_what_is_none_is_left_out():
+    tables = to_tables(bs.Scenario(bs.Poisson(800), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25)))
+    assert tables == {
+        "workload": {"kind": "Poisson", "rate_per_s": 800},
+        "rule": {"kind": "SizeOrWait", "max_batch_size": 8, "max_wait_ms": 5},
+        "service": {"kind": "Affine", "fixed_ms": 5, "per_item_ms": 0.25},
+        "servers": 1,
+    }
+
+
+def test_what_a_file_leaves_out_is_as_the_classes_have_it():
+    plain = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(), bs.Affine(5, 0.25))
+    assert bs.Scenario.from_toml(with_table()) == plain
+
+
+def test_every_workload_rule_and_service_of_batchsim_has_a_kind():
+    bases = {"workload": (OpenLoop, bs.ClosedLoop), "rule": Rule, "service": Service}
+    for part_name, base in bases.items():
+        classes = [cls for cls in vars(bs).values() if isinstance(cls, type) and issubclass(cls, base)]
+        public = {cls.__name__ for cls in classes}
+        assert public
+        assert public <= KINDS[part_name].keys()
+        assert all(getattr(bs, name) is KINDS[part_name][name][0] for name in public)
+
+
+def test_a_rule_of_ones_own_cannot_be_written():
+    @dataclasses.dataclass(frozen=True)
+    class SizeOrWait(bs.SizeOrWait):
+        pass
+
+    with pytest.raises(
+        TypeError, match=r"rule must be one of SizeOrWait, AtLeast to be written, got .*locals"
+    ):
+        SCENARIO.replace(rule=SizeOrWait(8)).to_toml()
+
+
+def test_the_document_takes_comments_and_is_still_the_scenario():
+    content = document(SCENARIO)
+    content["rule"].comment("when a batch leaves")
+    content["rule"]["max_wait_ms"].comment("of the oldest request")
+    text = content.as_string()
+    assert "[rule] # when a batch leaves\n" in text
+    assert "max_wait_ms = inf # of the oldest request\n" in text
+    assert bs.Scenario.from_toml(text) == SCENARIO
+
+
+# Files.
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_file_is_written_and_read(tmp_path, kind):
+    path = kind(tmp_path / "scenario.toml")
+    assert SCENARIO.to_toml(path) == Path(path).read_text(encoding="utf-8") == SCENARIO.to_toml()
+    assert bs.Scenario.from_toml(path) == SCENARIO
+    assert os.listdir(tmp_path) == ["scenario.toml"]
+
+
+def test_the_file_before_survives_a_writing_that_fails(tmp_path, monkeypatch):
+    path = tmp_path / "scenario.toml"
+    SCENARIO.to_toml(path)
+
+    def fail(_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="no space left"):
+        SCENARIO.replace(max_batch_size=4).to_toml(path)
+    assert bs.Scenario.from_toml(path) == SCENARIO
+    assert os.listdir(tmp_path) == ["scenario.toml"]
+
+
+@pytest.mark.parametrize(
+    "encoded", [b"\xef\xbb\xbf" + BY_HAND.encode(), BY_HAND.replace("\n", "\r\n").encode()]
+)
+def test_a_file_of_windows_is_read(tmp_path, encoded):
+    (tmp_path / "scenario.toml").write_bytes(encoded)
+    assert bs.Scenario.from_toml(tmp_path / "scenario.toml") == SCENARIO
+
+
+def test_a_string_of_one_line_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("rate=800.toml").write_text(BY_HAND)
+    assert bs.Scenario.from_toml("rate=800.toml") == SCENARIO
+    with pytest.raises(FileNotFoundError, match=r"rate=900\.toml"):
+        bs.Scenario.from_toml("rate=900.toml")
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(OSError, match=re.escape(str(tmp_path))):
+        bs.Scenario.from_toml(tmp_path)
+
+
+@pytest.mark.parametrize("given_", [None, 5, b"servers = 1\n", {}])
+def test_what_is_neither_path_nor_text_is_refused(given_):
+    with pytest.raises(TypeError, match=re.escape(f"must be a path or text, got {given_!r}")):
+        bs.Scenario.from_toml(given_)
+
+
+def test_an_empty_string_is_refused():
+    with refused("path_or_text must not be empty, got ''"):
+        bs.Scenario.from_toml("")
+
+
+# What is kept elsewhere.
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A folder of files, away from the current one."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "there"
+
+
+def test_a_trace_is_read_from_a_csv_file_beside_the_toml_file(elsewhere):
+    (elsewhere / "arrivals.csv").write_text("id,sent_s\n7,10\n8,11\n9,14\n")
+    table = '[workload]\nkind = "Trace"\npath = "arrivals.csv"\ncolumn = "sent_s"\nspeedup = 2\n'
+    (elsewhere / "scenario.toml").write_text(with_table(workload=table))
+    scenario = bs.Scenario.from_toml(elsewhere / "scenario.toml")
+    assert scenario.workload == bs.Trace([0, 0.5, 2])
+    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario  # which holds the times themselves
+
+
+def test_text_finds_files_from_the_current_folder(elsewhere):
+    (elsewhere.parent / "here" / "arrivals.csv").write_text("sent_s\n3\n5\n")
+    assert part('[workload]\nkind = "Trace"\npath = "arrivals.csv"') == bs.Trace([0, 2])
+
+
+MEASUREMENT = {
+    "format": "batchsim measurement",
+    "version": 1,
+    "model": "mlp",
+    "device": "a device",
+    "platform": "cpu",
+    "jax_version": "0.6.0",
+    "batch_sizes": [1, 8],
+    "repeats": 4,
+    "samples_ms": [[2.1, 2.0, 2.4, 2.2], [3.0, 3.1, 2.9, 33.0]],
+    "first_call_s": [0.5, 0.6],
+    "measured_at": "2026-01-01T00:00:00+00:00",
+}
+OF_FOUR = '[rule]\nkind = "SizeOrWait"\nmax_batch_size = 4\n'
+MEASURED = '[service]\nkind = "Measurement"\npath = "transformer.json"\n'
+
+
+def test_a_measurement_is_read_as_it_loads_itself(elsewhere):
+    from batchsim.device import Measurement
+
+    (elsewhere / "transformer.json").write_text(json.dumps(MEASUREMENT))
+    text = with_table(rule=OF_FOUR, service=MEASURED + "noise = {cv = 0.5}\npadding = [1, 8]")
+    (elsewhere / "scenario.toml").write_text(text)
+    service = bs.Scenario.from_toml(elsewhere / "scenario.toml").service
+    assert service(1) == (2.1 + 2.2) / 2 / 1000
+    measured = Measurement.load(elsewhere / "transformer.json")
+    assert service == measured.service.with_noise(0.5).padded_to([1, 8])
+
+
+def test_a_measurement_saved_by_the_class_itself_is_read(tmp_path):
+    from batchsim.device import Measurement
+
+    fields = {key: value for key, value in MEASUREMENT.items() if key not in ("format", "version")}
+    measurement = Measurement(**fields)
+    measurement.save(tmp_path / "saved.json")
+    scenario = SCENARIO.replace(service=measurement.service)
+    text = scenario.to_toml()
+    there = text[: text.index("[service]")] + '[service]\nkind = "Measurement"\npath = "saved.json"\n'
+    (tmp_path / "scenario.toml").write_text(there + text[text.index("\n[slowdown]") :])
+    assert bs.Scenario.from_toml(tmp_path / "scenario.toml") == scenario
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "a diary"}, "format must be 'batchsim measurement', got 'a diary'"),
+        ({"version": 2}, "version must be 1, got 2"),
+        ({"repeats": 3}, "times of batch size 1 must be 3, got 4"),
+        ({"repeats": 0, "samples_ms": [[], []]}, "repeats must be at least 1, got 0"),
+        ({"batch_sizes": [1, 1]}, "batch sizes of a Table must differ, got [1, 1]"),
+        ({"batch_sizes": [1]}, "zip() argument 2 is longer than argument 1"),
+        ({"samples_ms": [[1, 1, 1, math.nan]] * 2}, "a time of batch size 1 must be a number, got nan"),
+        ({"samples_ms": [[1, 1, 1, math.inf]] * 2}, "a time of batch size 1 must be finite, got inf"),
+        ({"samples_ms": [[1, 1, 1, -1]] * 2}, "a time of batch size 1 must be greater than 0, got -1"),
+        ({"samples_ms": ["1111"] * 2}, "a time of batch size 1 must be a number, got '1'"),
+        ({"samples_ms": None}, "'NoneType' object is not iterable"),
+    ],
+)
+def test_a_measurement_that_is_none_is_refused(elsewhere, changes, message):
+    (elsewhere / "transformer.json").write_text(json.dumps(MEASUREMENT | changes))
+    (elsewhere / "scenario.toml").write_text(with_table(service=MEASURED))
+    file, toml = elsewhere / "transformer.json", elsewhere / "scenario.toml"
+    with refused(f"{toml}, [service] {file} is not a saved measurement: {message}"):
+        bs.Scenario.from_toml(toml)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[]", "it must be a JSON object, got list"),
+        (b"", "Expecting value"),
+        (b"\x80abc", "'utf-8' codec can't decode"),
+        (b"[" * 100_000, ""),
+        (json.dumps({**MEASUREMENT, "repeats": None}).encode(), "repeats must be a whole number, got None"),
+        (json.dumps({k: v for k, v in MEASUREMENT.items() if k != "samples_ms"}).encode(),
+         "it must have 'samples_ms'"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_measurement_is_refused(tmp_path, content, message):
+    (tmp_path / "transformer.json").write_bytes(content)
+    (tmp_path / "scenario.toml").write_text(with_table(service=MEASURED))
+    with pytest.raises(ValueError, match=re.escape(f"is not a saved measurement: {message}")):
+        bs.Scenario.from_toml(tmp_path / "scenario.toml")
+
+
+def test_a_published_table_is_read_by_its_name():
+    table = '[service]\nkind = "published"\nname = "resnet50/t4/fp16"\nnoise = {cv = 0.1}\n'
+    scenario = bs.Scenario.from_toml(with_table(service=table, rule=OF_FOUR))
+    assert scenario.service == bs.published("resnet50/t4/fp16").with_noise(0.1)
+    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
+
+
+def test_reading_and_writing_load_nothing_heavy(tmp_path):
+    (tmp_path / "transformer.json").write_text(json.dumps(MEASUREMENT))
+    (tmp_path / "scenario.toml").write_text(with_table(service=MEASURED, rule=OF_FOUR))
+    program = (
+        "import sys, batchsim as bs\n"
+        "assert 'tomlkit' not in sys.modules\n"
+        "bs.Scenario.from_toml('scenario.toml').to_toml()\n"
+        "print([name for name in ('jax', 'numba', 'pandas', 'matplotlib', 'ipywidgets', 'scipy')"
+        " if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+# Tables beside the scenario.
+
+
+def test_tables_that_a_caller_allows_come_beside_the_scenario():
+    text = BY_HAND + '\n[simulate]\nrequests = 5000\nengine = "simpy"\n'
+    scenario, others = read_toml(text, extra=("simulate", "objective"))
+    assert scenario == SCENARIO
+    assert others == {"simulate": {"requests": 5000, "engine": "simpy"}}
+    with refused(
+        "the top level: a key must be one of Scenario's, got 'simulate'; known: queue_limit, rule, servers, "
+        "service, slowdown, timeout_ms, workload"
+    ):
+        bs.Scenario.from_toml(text)
+
+
+def test_a_misspelt_table_beside_the_scenario_names_the_nearest():
+    with refused("the top level: a key must be one of Scenario's, got 'simulat'; did you mean 'simulate'?"):
+        read_toml(BY_HAND + "\n[simulat]\nrequests = 5000\n", extra=["simulate"])
+    with refused("[simulate] must be a table, got 5"):
+        read_toml("simulate = 5\n" + BY_HAND, extra=["simulate"])
+
+
+# What is refused, with the place.
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (
+            '[rule]\nkind = "SizeOrWait"\nmax_batchsize = 8',
+            "[rule]: a key must be one of SizeOrWait's, got 'max_batchsize'; did you mean 'max_batch_size'?",
+        ),
+        (
+            '[rule]\nkind = "SizeOrWait"\nservers = 2',
+            "[rule]: a key must be one of SizeOrWait's, got 'servers'; it must stand above the first [table]",
+        ),
+        (
+            '[rule]\nkind = "SizeOrWait"\nmax_batch_size = 0',
+            "[rule] max_batch_size must be at least 1, got 0",
+        ),
+        (
+            '[rule]\nkind = "SizeOrWait"\nmax_batch_size = 8.0',
+            "[rule] max_batch_size must be a whole number, got 8.0",
+        ),
+        (
+            '[rule]\nkind = "SizeOrWait"\nmax_batch_size = true',
+            "[rule] max_batch_size must be a whole number, got True",
+        ),
+        ('[rule]\nkind = "SizeOrWait"\nmax_wait_ms = nan', "[rule] max_wait_ms must be a number, got nan"),
+        ('[rule]\nkind = "SizeOrWait"\nmax_wait_ms = "5"', "[rule] max_wait_ms must be a number, got '5'"),
+        (
+            '[rule]\nkind = "SizeOrWait"\nmax_wait_ms = 2026-01-01',
+            "[rule] max_wait_ms must be a number, got datetime.date(2026, 1, 1)",
+        ),
+        (
+            '[rule]\nkind = "AtLeast"\nmax_batch_size = 8',
+            "[rule] must have 'min_batch_size' for AtLeast, got max_batch_size",
+        ),
+        (
+            '[rule]\nkind = "sizeorwait"',
+            "[rule] kind must be one of SizeOrWait, AtLeast, got 'sizeorwait'; did you mean 'SizeOrWait'?",
+        ),
+        ('[rule]\nkind = "Affine"', "[rule] kind must be one of SizeOrWait, AtLeast, got 'Affine'"),
+        ("[rule]\nkind = 5", "[rule] kind must be one of SizeOrWait, AtLeast, got 5"),
+        (
+            '[rule]\nkind = ["AtLeast"]',
+            "[rule] kind must be one of SizeOrWait, AtLeast, got ['AtLeast']; did you mean 'AtLeast'?",
+        ),
+        (
+            "[rule]\nmax_batch_size = 8",
+            "[rule] must have a kind, one of SizeOrWait, AtLeast, got max_batch_size",
+        ),
+        ("[rule]", "[rule] must have a kind, one of SizeOrWait, AtLeast, got no keys"),
+        ('[workload]\nkind = "Poisson"', "[workload] must have 'rate_per_s' for Poisson, got no keys"),
+        ('[workload]\nkind = "Gamma"\nrate_per_s = 9', "[workload] must have 'cv' for Gamma, got rate_per_s"),
+        ('[workload]\nkind = "Poisson"\nrate_per_s = inf', "[workload] rate_per_s must be finite, got inf"),
+        (
+            '[workload]\nkind = "Poisson"\nrate_per_s = ' + "9" * 400,
+            "[workload] rate_per_s must be finite, got a number too large for a float",
+        ),
+        (
+            '[workload]\nkind = "Trace"\ntimes_s = [1, nan]',
+            "[workload] times_s must be finite, got nan at index 1",
+        ),
+        (
+            '[workload]\nkind = "Trace"\ntimes_s = "1"',
+            "[workload] times_s must be numbers of seconds, got '1'",
+        ),
+        (
+            '[workload]\nkind = "Trace"\ntimes_s = [1]\npath = "a.csv"',
+            "[workload]: 'path' must not stand beside 'times_s', got both",
+        ),
+        ('[workload]\nkind = "Trace"\ncolumn = "a"', "[workload] must have 'path' for Trace, got column"),
+        ('[workload]\nkind = "Trace"\npath = 5', "[workload] path must be a file's name, got 5"),
+        ('[workload]\nkind = "Trace"\npath = ""', "[workload] path must be a file's name, got ''"),
+        (
+            '[workload]\nkind = "Trace"\npath = "none.csv"',
+            "[workload] path must be a file that can be read, got [Errno 2] No such file or directory: "
+            "'none.csv'",
+        ),
+        (
+            '[workload]\nkind = "Trace"\npath = "none.csv"\nspeedup = 0',
+            "[workload] speedup must be greater than 0, got 0",
+        ),
+        (
+            '[service]\nkind = "Table"\npoints_ms = {1 = 2, "1.5" = 3}',
+            "[service] points_ms: a key must be a whole number, got '1.5'",
+        ),
+        (
+            '[service]\nkind = "Table"\npoints_ms = {1 = 2, 01 = 3}',
+            "[service] points_ms: a key must be a whole number, got '01'",
+        ),
+        (
+            '[service]\nkind = "Table"\npoints_ms = {0 = 2}',
+            "[service] a batch size must be at least 1, got 0",
+        ),
+        (
+            '[service]\nkind = "Table"\npoints_ms = {32 = -2}',
+            "[service] the time of batch size 32 must be greater than 0, got -2",
+        ),
+        (
+            '[service]\nkind = "Table"\npoints_ms = 2',
+            "[service] a Table must be given as {batch_size: ms}, got 2",
+        ),
+        (
+            '[service]\nkind = "Affine"\nfixed_ms = 1\nper_item_ms = 1\nnoise = 0.5',
+            "[service.noise] must be a table, got 0.5",
+        ),
+        (
+            '[service]\nkind = "Affine"\nfixed_ms = 1\nper_item_ms = 1\nnoise = {cv = -1}',
+            "[service.noise] cv must be at least 0, got -1",
+        ),
+        (
+            '[service]\nkind = "Affine"\nfixed_ms = 1\nper_item_ms = 1\nnoise = {cv = 1, form = "lognormal"}',
+            "[service.noise]: a key must be one of Noise's, got 'form'; known: cv, shape",
+        ),
+        (
+            '[service]\nkind = "Affine"\nfixed_ms = 1\nper_item_ms = 1\npadding = 8',
+            "[service] padded sizes must be a list of sizes, got 8",
+        ),
+        (
+            '[service]\nkind = "published"\nname = "resnet50/t4/fp61"',
+            "[service] the name of a published table must be a known one, got 'resnet50/t4/fp61'; "
+            "did you mean 'resnet50/t4/fp16'?",
+        ),
+    ],
+)
+def test_a_table_is_refused_with_its_place(table, message, tmp_path):
+    with refused(message):
+        part(table)
+    text = with_table(**{table.strip("[")[: table.strip("[").index("]")]: table})
+    (tmp_path / "scenario.toml").write_text(text)
+    if "none.csv" not in table:  # which is sought beside the file
+        with refused(f"{tmp_path / 'scenario.toml'}, {message}"):
+            bs.Scenario.from_toml(tmp_path / "scenario.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (with_table(rule=None), "the top level must have 'rule' for Scenario, got workload, service"),
+        ("\n", "the top level must have 'workload' for Scenario, got no keys"),
+        (
+            "server = 2\n" + with_table(),
+            "the top level: a key must be one of Scenario's, got 'server'; did you mean 'servers'?",
+        ),
+        ("servers = 2.5\n" + with_table(), "servers must be a whole number, got 2.5"),
+        ("servers = 0\n" + with_table(), "servers must be at least 1, got 0"),
+        ("timeout_ms = nan\n" + with_table(), "timeout_ms must be a number, got nan"),
+        ("queue_limit = inf\n" + with_table(), "queue_limit must be a whole number, got inf"),
+        ("slowdown = 2\n" + with_table(), "slowdown must be {busy servers: factor}, got 2"),
+        (
+            with_table(rule="", x="[slowdown]\none = 1"),
+            "the top level must have 'rule' for Scenario, got workload, service, slowdown",
+        ),
+        (with_table(x="[slowdown]\none = 1"), "[slowdown] a key must be a whole number, got 'one'"),
+        (
+            with_table(x="[slowdown]\n1 = 1\ntimeout_ms = 5"),
+            "[slowdown] a key must be a whole number, got 'timeout_ms'; "
+            "it must stand above the first [table]",
+        ),
+        (
+            "servers = 2\n" + with_table(x="[slowdown]\n1 = 1"),
+            "slowdown must have a factor for each of 1..2 busy servers, got none for 2",
+        ),
+        (
+            with_table(service='[service]\nkind = "Table"\npoints_ms = {1 = 2, 8 = 3}'),
+            "batch_size must be at most the Table's largest size, 8, got 9",
+        ),
+        ("workload = 5\n" + with_table(workload=None), "[workload] must be a table, got 5"),
+        (with_table(rule="[[rule]]\nx = 1"), "[rule] must be a table, got [{'x': 1}]"),
+    ],
+)
+def test_a_scenario_is_refused_with_the_reason(text, message):
+    with refused(message):
+        bs.Scenario.from_toml(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (BY_HAND + "x\n", r"\(at line 23, column 2\)"),
+        (BY_HAND + "[rule]\n", r"Cannot declare .*\(at line 23, column 6\)"),
+        ("servers = 1\nservers = 2\n", r"Cannot overwrite a value \(at line 2, column 12\)"),
+        ("servers = " + "9" * 5000 + "\n", "4300 digits"),
+        ("x = " + "[" * 100_000 + "\n", "(recursion|nested)"),
+        ("servers = 1\0\n", r"\(at line 1, column 12\)"),
+    ],
+)
+def test_what_is_not_toml_is_refused_with_its_line(tmp_path, text, fault):
+    with pytest.raises(ValueError, match=f"^the text must be TOML: .*{fault}"):
+        bs.Scenario.from_toml(text)
+    path = tmp_path / "scenario.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))} must be TOML: .*{fault}"):
+        bs.Scenario.from_toml(path)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path):
+    path = tmp_path / "scenario.toml"
+    path.write_bytes(b"PK\x03\x04\xff\xfe")
+    with pytest.raises(
+        ValueError, match=f"^{re.escape(str(path))} must be a TOML text file, got 'utf-8' codec"
+    ):
+        bs.Scenario.from_toml(path)
