@@ -9,7 +9,6 @@ run, class and field, as in "0/Log/arrival_s".
 import dataclasses
 import json
 import os
-import warnings
 import zipfile
 from collections import defaultdict
 from collections.abc import Mapping
@@ -66,7 +65,7 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
     with replacing(path) as file:
         write(file, **arrays)
     if any(run.columns is not None and run.columns.outputs is not None for run in result.replications):
-        warnings.warn("a model's outputs are not saved with its result", stacklevel=3)  # of Result.save
+        _check.warn("a model's outputs are not saved with its result")
 
 
 def load(path: str | os.PathLike[str]) -> Result:
