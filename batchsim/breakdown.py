@@ -31,12 +31,16 @@ class ServerTime:
         """Return the sum of the servers' busy times until each edge."""
         return np.interp(edges_s, self.times_s, self.busy_s)
 
-    def forming_s(self, arrival_s: np.ndarray, start_s: np.ndarray) -> np.ndarray:
+    def forming_s(self, log: Log) -> np.ndarray:
         """Return how long each request waited while a server was idle; NaN for one not served."""
-        idle_s = np.interp(start_s, self.times_s, self.idle_s) - np.interp(
-            arrival_s, self.times_s, self.idle_s
+        # Once a batch: there are fewer of them than requests. Index -1, not served, finds the NaN at the end.
+        until_start_s, start_s = (
+            np.append(column, math.nan)[log.batch_index]
+            for column in (np.interp(log.batch_start_s, self.times_s, self.idle_s), log.batch_start_s)
         )
-        return np.clip(idle_s, 0, start_s - arrival_s)  # clip: sums of floats, off by 1e-12 s
+        until_start_s -= np.interp(log.arrival_s, self.times_s, self.idle_s)
+        start_s -= log.arrival_s
+        return np.minimum(np.maximum(until_start_s, 0), start_s)  # sums of floats, off by 1e-12 s
 
     def waits(self, arrival_s: float, start_s: float) -> list[tuple[str, float, float]]:
         """Return a request's waits in order: ("forming" or "queueing", from_s, to_s)."""
@@ -58,7 +62,8 @@ class ServerTime:
 def triggers(log: Log, rule: Rule) -> np.ndarray:
     """Return why each batch left, as uint8 of `Trigger`, shape (batches,)."""
     served = np.flatnonzero(log.batch_index >= 0)
-    in_batches = served[np.argsort(log.batch_index[served], kind="stable")]
+    order = log.batch_index[served]
+    in_batches = served if (order[1:] >= order[:-1]).all() else served[np.argsort(order, kind="stable")]
     first = np.concatenate([[0], np.cumsum(log.batch_size)[:-1]]) if log.batch_size.size else np.empty(0)
     oldest_s = log.arrival_s[in_batches[first.astype(int)]]
     start_s, size = log.batch_start_s, log.batch_size

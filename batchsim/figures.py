@@ -6,8 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
-from itertools import pairwise
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -169,6 +168,9 @@ class Parts:
     totals: Totals
     within: Callable[[float], np.ndarray]  # how many requests of each part are within so many ms
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "within", cache(self.within))  # asked again by each longer part
+
     @classmethod
     def of_runs(cls, runs: Sequence[Figures]) -> "Parts":
         """Return replications as parts."""
@@ -227,9 +229,7 @@ def parts(result: "Result", first: int, count: int) -> Parts:
     """Return the figures of so many parts of equally many requests, in arrival order."""
     cuts = np.linspace(first, result.arrival_s.size, count + 1).astype(int)
     latency_ms = result.latency_ms
-    return Parts(
-        result.scenario.servers, _totals(result, cuts), lambda ms: _counts(latency_ms <= ms, cuts).astype(int)
-    )
+    return Parts(result.scenario.servers, _totals(result, cuts), lambda ms: _sums(latency_ms <= ms, cuts))
 
 
 def _totals(result: "Result", cuts: np.ndarray) -> Totals:
@@ -258,14 +258,14 @@ def _totals(result: "Result", cuts: np.ndarray) -> Totals:
     trigger = result.batches.trigger
     return Totals(
         requests=np.diff(cuts),
-        statuses=np.stack([_counts(result.status == state, cuts) for state in Status], axis=-1),
+        statuses=_counts(result.status, cuts, len(Status)),
         parts_s=np.stack([_sums(column, cuts) for column in times], axis=-1) / 1000,
         finished=_sums(sizes, over),
         busy_s=np.diff(result.server_time.busy_until_s(edges_s)),
         window_s=np.diff(edges_s),
         batches=np.diff(begun),
         items=_sums(log.batch_size, begun),
-        triggers=np.stack([_counts(trigger == each, begun) for each in Trigger], axis=-1),
+        triggers=_counts(trigger, begun, len(Trigger)),
     )
 
 
@@ -275,13 +275,17 @@ def _serves_all(result: "Result") -> bool:
 
 def _sums(column: np.ndarray, cuts: np.ndarray) -> np.ndarray:
     """Return the sum of each part of a column; 0 for an empty one, which `reduceat` alone gets wrong."""
-    first, last = cuts[0], cuts[-1]
-    if first == last:
-        return np.zeros(cuts.size - 1, column.dtype)
-    sums = np.add.reduceat(column[:last], np.minimum(cuts[:-1], last - 1))
+    last, kind = cuts[-1], np.intp if column.dtype == bool else column.dtype
+    if cuts[0] == last:
+        return np.zeros(cuts.size - 1, kind)
+    sums = np.add.reduceat(column[:last], np.minimum(cuts[:-1], last - 1), dtype=kind)
     return np.where(np.diff(cuts) > 0, sums, 0)
 
 
-def _counts(mask: np.ndarray, cuts: np.ndarray) -> np.ndarray:
-    """Return how often a mask is true in each part."""
-    return np.array([np.count_nonzero(mask[first:last]) for first, last in pairwise(cuts.tolist())])
+def _counts(column: np.ndarray, cuts: np.ndarray, kinds: int) -> np.ndarray:
+    """Return how often each of 0..kinds-1 occurs in each part, shape (parts, kinds)."""
+    parts = cuts.size - 1
+    part = np.repeat(np.arange(parts), np.diff(cuts))
+    return np.bincount(part * kinds + column[cuts[0] : cuts[-1]], minlength=parts * kinds).reshape(
+        parts, kinds
+    )

@@ -3,7 +3,7 @@
 import functools
 import math
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -67,6 +67,10 @@ class Result:
             sums = functools.reduce(operator.add, totals), functools.reduce(operator.add, histograms)
         return cls(first.scenario, first.seed, first.engine, first.warmup, columns, sums, runs)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What is computed from the columns is computed again where a pickled result arrives.
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
     @property
     def replications(self) -> tuple["Result", ...]:
         """The runs that this result is made of; number 0 is the plain run."""
@@ -121,7 +125,7 @@ class Result:
         """Waiting for company while a server is idle."""
         if self.runs:
             return np.concatenate([run.forming_ms for run in self.runs])
-        return self.server_time.forming_s(self.arrival_s, self.start_s) * 1000
+        return self.server_time.forming_s(self.log) * 1000
 
     @cached_property
     def queueing_ms(self) -> np.ndarray:

@@ -762,27 +762,6 @@ def test_simulate_runs_100_000_requests_when_not_told():
     assert bs.simulate(OK.replace(rate_per_s=100)).arrival_s.size == 100_000
 
 
-# A real server: one Triton instance, batches of up to 4, no wait, clients that wait for their answer.
-
-
-@pytest.mark.parametrize(
-    ("device", "static_ms", "within"),
-    [
-        ("V100-32GB", {1: 49.188, 2: 79.247, 4: 139.634}, 0.004),
-        ("T4", {1: 109.417, 2: 208.026, 4: 409.599}, 0.025),
-    ],
-)
-def test_a_measured_server(shared_data, device, static_ms, within):
-    import pandas
-
-    rows = pandas.read_csv(shared_data / "measured_nnunet_triton.csv").query("device == @device")
-    assert rows.concurrency.tolist() == list(range(1, 9))
-    for clients, measured_ms in zip(rows.concurrency.astype(int), rows.avg, strict=True):
-        scenario = bs.Scenario(bs.ClosedLoop(clients), bs.SizeOrWait(4, 0), bs.Table(static_ms))
-        simulated_ms = bs.simulate(scenario, 2000, warmup=0.1, engine="simpy").mean_latency_ms
-        assert simulated_ms == pytest.approx(measured_ms, rel=within)
-
-
 @pytest.mark.parametrize("inputs", [5, "abc", {"a": 1}])
 def test_inputs_that_are_no_sequence_of_items_are_refused(inputs):
     scenario = bs.Scenario(bs.Poisson(800), rule(2), seconds())

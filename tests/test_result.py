@@ -1,6 +1,7 @@
 import itertools
 import json
 import math
+import pickle
 import warnings
 
 import numpy as np
@@ -489,3 +490,11 @@ def test_a_warm_up_always_leaves_a_request(keep):
         keep=keep,
     )
     assert result.summary()["served"] == 1
+
+
+def test_a_result_pickles_also_after_it_was_read():
+    result = bs.simulate(bs.Scenario(bs.Poisson(800), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25)), 5000)
+    expected = result.summary(), result.interval("p99")
+    again = pickle.loads(pickle.dumps(result))
+    assert (again.summary(), again.interval("p99")) == expected
+    assert np.array_equal(again.finish_s, result.finish_s)
