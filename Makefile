@@ -1,6 +1,7 @@
-# make lab    a notebook with sliders       (PORT=8888, GPU=1 for the CUDA build of JAX)
-# make test   everything that CI checks
-# make bench  what is claimed about speed, as ratios
+# make lab       a notebook with sliders       (PORT=8888, GPU=1 for the CUDA build of JAX)
+# make test      everything that CI checks
+# make bench     what is claimed about speed, as ratios
+# make validate  VALIDATION.md: every comparison with theory and with measured servers
 # All make .venv first; PYTHON=python3.12 picks another Python.
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ JUPYTER_DATA := $(VENV)/share/jupyter
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
 
-.PHONY: help lab test bench notebooks clean
+.PHONY: help lab test bench validate notebooks clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -29,6 +30,9 @@ test: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-benchmark
 	$(BIN)/python benchmarks/bench.py
+
+validate: $(VENV)/.installed-test
+	JAX_PLATFORMS=cpu $(BIN)/python tests/validate.py
 
 # Run the notebooks afresh and keep their outputs and counts, but no widget state.
 notebooks: $(VENV)/.installed-test

@@ -28,7 +28,7 @@ from batchsim.scenario import (
 from batchsim.simulate import simulate
 
 if TYPE_CHECKING:
-    from batchsim import device, lessons
+    from batchsim import device, lessons, theory
     from batchsim.view.explorer import explore
     from batchsim.view.plots import plot
 
@@ -64,14 +64,16 @@ __all__ = [
     "published_names",
     "published_source",
     "simulate",
+    "theory",
 ]
 
-# These load JAX, matplotlib or ipywidgets, so they load on first use.
+# These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.
 _ON_FIRST_USE = {
     "device": "batchsim.device",
     "explore": "batchsim.view.explorer",
     "lessons": "batchsim.lessons",
     "plot": "batchsim.view.plots",
+    "theory": "batchsim.theory",
 }
 
 

@@ -6,7 +6,8 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +38,10 @@ class Latencies:
         self._known = [-1, ms.size]  # ranks that stand in their place, with everything smaller before them
         self._lock = threading.Lock()
 
-    def __add__(self, other: "Latencies") -> "Latencies":
-        return Latencies(np.concatenate([self._ms, other._ms]))
+    @classmethod
+    def pool(cls, several: Sequence["Latencies"]) -> "Latencies":
+        """Return those of several runs as one."""
+        return cls(np.concatenate([each._ms for each in several]))
 
     def at_rank_ms(self, rank: int) -> float:
         """Return the latency with `rank` smaller ones."""
@@ -79,18 +82,20 @@ def numbers(totals: Totals, servers: int) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """What the requests of one or more runs sum up to; the sum of two is that of both together."""
+    """What the requests of one or more runs sum up to."""
 
     scenario: Scenario
     totals: Totals
     latencies: Latencies | Histogram
 
-    def __add__(self, other: "Figures") -> "Figures":
-        return Figures(
-            self.scenario,
-            self.totals + other.totals,
-            self.latencies + other.latencies,  # type: ignore[operator]  # both of one kind
-        )
+    @classmethod
+    def pool(cls, runs: Sequence["Figures"]) -> "Figures":
+        """Return those of several replications together."""
+        latencies = [run.latencies for run in runs]
+        totals = Totals(*(sum(getattr(run.totals, f.name) for run in runs) for f in fields(Totals)))
+        if isinstance(latencies[0], Histogram):
+            return cls(runs[0].scenario, totals, reduce(add, latencies))
+        return cls(runs[0].scenario, totals, Latencies.pool(latencies))  # type: ignore[arg-type]  # of one kind
 
     @cached_property
     def numbers(self) -> dict[str, float]:

@@ -177,7 +177,7 @@ class Result:
         if self.sums is not None:
             return Figures(self.scenario, *self.sums)
         if self.runs:
-            return functools.reduce(operator.add, (run.figures for run in self.runs))
+            return Figures.pool([run.figures for run in self.runs])
         return figures.whole(self, self.warmup_requests)
 
     @cached_property

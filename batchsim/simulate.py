@@ -38,11 +38,11 @@ def simulate(
     `seed` fixes all randomness. `engine`: "simpy" is the reference, "compiled" the same by Numba,
     some hundred times faster and equal bit for bit; "auto" takes the compiled one wherever it
     covers the run. `warmup` is the fraction of the requests, in arrival order, that the summary
-    numbers leave out; "auto" finds it by MSER-5. `replications`: that many independent runs, on
-    all cores; number 0 is the plain run. `keep="summary"` keeps no columns, in the same memory for
-    any number of requests: means and counts are exact, percentiles are to 0.1 %. With `model_fn`
-    and `inputs` (one item a request) the model computes every batch, and `result.outputs[i]` is
-    request i's (None if unserved).
+    numbers leave out; "auto" finds it by MSER-5, best from several replications. `replications`:
+    that many independent runs, on all cores; number 0 is the plain run. `keep="summary"` keeps no
+    columns, in the same memory for any number of requests: means and counts are exact, percentiles
+    are to 0.1 %. With `model_fn` and `inputs` (one item a request) the model computes every batch,
+    and `result.outputs[i]` is request i's (None if unserved).
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=800), SizeOrWait(32, 10), Affine(5, 0.25))

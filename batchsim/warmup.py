@@ -17,7 +17,9 @@ def mser5(latency_ms: np.ndarray) -> int:
     """Return how many leading requests to drop as warm-up, by the rule MSER-5.
 
     That start of the run, in blocks of 5 requests, without which the mean of the rest has the
-    least standard error (White, Cobb and Spratt 1997). NaN, not served, does not count. A warning,
+    least standard error (White, Cobb and Spratt 1997). Of one run under a heavy load it may take a
+    busy spell for the start-up, and then the mean of the rest is low; the mean course of many
+    replications has no such spells. NaN, not served, does not count. A warning,
     and half of the run, where the rule asks for more than half: no steady state was reached.
 
     >>> mser5(np.array([90.0] * 20 + [10.0, 11.0] * 100))

@@ -6,7 +6,9 @@ import numpy as np
 import pandas
 import pytest
 
-from batchsim.lessons import EXERCISES, SERVICE, BreakEven, check, predict
+import batchsim as bs
+from batchsim.exercises.why_batch import BreakEven
+from batchsim.lessons import EXERCISES, SERVICE, check, predict
 
 SOONER = "Which answers sooner?", ["One at a time", "In batches", "Both <alike>"], "One at a time", "No wait."
 
@@ -104,7 +106,8 @@ def test_what_is_right_is_right_and_explained(capsys, name):
 def test_a_hint_never_tells(capsys, name, answer):
     right, told = EXERCISES[name].right(), said(capsys, name, answer)
     assert told.startswith("Not yet: ")
-    assert f"{right:,.0f}" not in told.replace("100, 200, 300, 400", "")
+    shown = f"{right:,.0f}" if right >= 1 else f"{right:.2f}"
+    assert shown not in told.replace("100, 200, 300, 400", "")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +129,7 @@ def test_an_unknown_exercise_is_refused_with_the_nearest(name):
 
 
 def test_a_name_that_is_no_name_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="got 7; known: break-even, capacity, smallest-batch"):
+    with pytest.raises(ValueError, match="got 7; known: break-even, capacity, "):
         check(7, 1)
 
 
@@ -165,7 +168,7 @@ def test_a_wrong_smallest_batch_gets_a_hint(capsys, answer, hint):
 def test_the_rate_that_breaks_even_is_sure_whatever_the_seed(monkeypatch):
     rights = set()
     for seed in range(5):
-        monkeypatch.setattr("batchsim.lessons.SEED", seed)
+        monkeypatch.setattr("batchsim.exercises.why_batch.SEED", seed)
         rights.add(BreakEven().right())
     assert len(rights) == 1
 
@@ -175,3 +178,78 @@ def test_break_even_agrees_with_the_formula_for_one_at_a_time():
     busy = rate_per_s * service_s
     formula_ms = 1000 * (service_s + busy * service_s / (2 * (1 - busy)))
     assert BreakEven().both_ms(rate_per_s)[0] == pytest.approx(formula_ms, rel=0.03)
+
+
+def test_a_request_waits_as_long_as_it_computes_at_two_thirds_of_the_capacity():
+    # rho / (2 (1 - rho)) = 1
+    assert EXERCISES["twice-the-time"].right() == pytest.approx(2 / 3 / SERVICE(1), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (2 / 3, "How many requests per second is it?"),
+        (250, "there the mean latency is 3.00 ms, and it should be twice 2.00 ms"),
+        (500, "there is no mean"),
+        (-3, "more than 0 requests per second, got -3"),
+    ],
+)
+def test_a_wrong_rate_for_twice_the_time_gets_a_hint(capsys, answer, hint):
+    assert hint in said(capsys, "twice-the-time", answer)
+
+
+def test_as_many_requests_as_asked_for_give_the_interval_that_is_aimed_at():
+    asked = EXERCISES["enough-requests"]
+    assert asked.half_width(asked.requests) > 3 * asked.aim
+    assert asked.half_width(round(asked.right())) == pytest.approx(asked.aim, rel=0.2)
+
+
+def test_a_number_of_requests_from_a_rounded_interval_counts(capsys):
+    assert said(capsys, "enough-requests", 40_000 * 5.3**2).startswith("Right")
+
+
+@pytest.mark.parametrize(
+    ("times", "hint"),
+    [
+        (1, "40,000 requests are too few"),
+        (4, "so many would give about ± 2.67%, and ± 1% is asked for"),
+        (100, "so many would give about ± 0.53%"),
+    ],
+)
+def test_a_wrong_number_of_requests_gets_a_hint(capsys, times, hint):
+    assert hint in said(capsys, "enough-requests", 40_000 * times)
+
+
+def test_who_forgets_the_square_is_told(capsys):
+    asked = EXERCISES["enough-requests"]
+    forgotten = asked.requests * asked.half_width(asked.requests) / asked.aim
+    assert "it goes with the square root" in said(capsys, "enough-requests", forgotten)
+
+
+def test_the_cost_of_a_wait_is_what_paired_runs_of_other_seeds_show():
+    asked = EXERCISES["cost-of-a-wait"]
+    for seed in range(3):
+        runs = [
+            bs.simulate(
+                bs.Scenario(bs.Poisson(asked.rate_per_s), bs.SizeOrWait(asked.max_batch_size, ms), SERVICE),
+                400_000,
+                seed=seed,
+            )
+            for ms in (0, asked.max_wait_ms)
+        ]
+        shown = bs.compare(*runs, keys=["mean_latency_ms"])["mean_latency_ms"].difference
+        assert shown == pytest.approx(asked.right(), rel=asked.within)
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [(-1, "compare(a, b) gives b - a"), (1000, "microseconds"), (5, "the same seed")],
+)
+def test_a_wrong_cost_of_a_wait_gets_a_hint(capsys, answer, hint):
+    right = EXERCISES["cost-of-a-wait"].right()
+    assert hint in said(capsys, "cost-of-a-wait", answer * right)
+
+
+def test_that_a_wait_costs_nothing_or_all_of_it_is_not_taken(capsys):
+    for answer in (0, 1):
+        assert "simulate it" in said(capsys, "cost-of-a-wait", answer)

@@ -8,14 +8,14 @@ import pytest
 from PIL import Image
 
 import batchsim as bs
-from batchsim.view.plots import (
+from batchsim.view.plots import Picture
+from batchsim.view.views import (
     PARTS,
     BatchView,
     LatencyView,
     LoadCurve,
     LoadView,
     PartsView,
-    Picture,
     TimelineView,
     nice,
 )
@@ -106,3 +106,61 @@ def test_axes_hold_still_while_a_number_moves_a_little():
     assert [nice(value) for value in (16, 17, 18, 19)] == [20, 20, 20, 20]
     assert nice(20) == 20
     assert nice(math.inf) == nice(0) == 1
+
+
+# Theory and intervals, drawn over a result.
+
+
+def spans(ax):
+    """The bands of an axes, as (from, to)."""
+    return [
+        (patch.get_x(), patch.get_x() + patch.get_width())
+        for patch in ax.patches
+        if patch.get_alpha() == 0.18
+    ]
+
+
+def test_the_percentiles_have_their_intervals_as_bands():
+    result = bs.simulate(SCENARIO, 20_000)
+    latency = next(view for view in bs.plot(result).views if isinstance(view, LatencyView))
+    assert spans(latency.ax) == [pytest.approx(result.interval(f"p{q}")) for q in (50, 95, 99)]
+
+
+def test_a_percentile_without_an_interval_has_no_band():
+    latency = next(
+        view for view in bs.plot(bs.simulate(SCENARIO, 100)).views if isinstance(view, LatencyView)
+    )
+    assert spans(latency.ax) == []
+
+
+def drawn_with_theory(scenario, requests=50_000):
+    picture = bs.plot(bs.simulate(scenario, requests), theory=True)
+    return picture, picture.texts[0].get_text()
+
+
+def test_the_distribution_of_theory_is_drawn_over_the_simulated_one():
+    picture, text = drawn_with_theory(bs.Scenario(bs.Poisson(800), bs.SizeOrWait(16, 0), bs.Affine(5, 0.25)))
+    latency, _, batches, _ = picture.views
+    bars, line = latency.ax.patches[0], latency.ax.patches[-1]
+    assert line.get_data().values == pytest.approx(bars.get_data().values, abs=0.3)
+    assert batches.ax.lines[0].get_ydata().sum() == pytest.approx(100)
+    assert "mean latency 9.656 ms" in text
+
+
+@pytest.mark.parametrize(
+    ("knobs", "told"),
+    [
+        ({"max_wait_ms": 5}, "theory, M/D^(1,16)/1"),
+        ({"max_wait_ms": 50}, "no theory applies: a wait must be"),
+        ({"rate_per_s": 5000}, "no steady state: the load must be below 1"),
+        ({"workload": bs.Gamma(100, 2), "max_batch_size": 1}, "approximately, G/G/1"),
+    ],
+)
+def test_what_theory_says_stands_below_or_why_it_says_nothing(knobs, told):
+    scenario = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(16, 0), bs.Affine(5, 0.25)).replace(knobs)
+    picture, text = drawn_with_theory(scenario, 5000)
+    assert told in text
+    box = picture.texts[0].get_window_extent(picture.agg.get_renderer())
+    assert box.x1 < 1000  # it is not cut off
+    for view in picture.views:  # nor written over a label
+        assert not box.overlaps(view.ax.xaxis.label.get_window_extent(picture.agg.get_renderer()))

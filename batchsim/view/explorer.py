@@ -14,7 +14,8 @@ from batchsim import _check
 from batchsim.result import Result
 from batchsim.scenario import Affine, Constant, Gamma, OpenLoop, Poisson, Scenario, Service, SizeOrWait
 from batchsim.simulate import simulate
-from batchsim.view.plots import BatchView, LatencyView, LoadCurve, LoadView, Picture, TimelineView
+from batchsim.view.plots import Picture
+from batchsim.view.views import BatchView, LatencyView, LoadCurve, LoadView, TimelineView
 
 AFFINE = "affine: a fixed cost and a cost per item"
 MEASURE_HERE = {f"measure here: {name}": name for name in ("mlp", "convnet", "transformer")}

@@ -1,0 +1,15 @@
+"""The lessons' exercises, which grade themselves; one module a lesson."""
+
+from batchsim.exercises import theory_meets_simulation, why_batch
+from batchsim.exercises.exercise import SEED, SERVICE, Exercise
+
+__all__ = ["EXERCISES", "SEED", "SERVICE", "Exercise"]
+
+EXERCISES: dict[str, Exercise] = {
+    "capacity": why_batch.Capacity(),
+    "smallest-batch": why_batch.SmallestBatch(),
+    "break-even": why_batch.BreakEven(),
+    "twice-the-time": theory_meets_simulation.TwiceTheTime(),
+    "enough-requests": theory_meets_simulation.EnoughRequests(),
+    "cost-of-a-wait": theory_meets_simulation.CostOfAWait(),
+}

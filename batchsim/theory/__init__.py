@@ -1,0 +1,49 @@
+"""What mathematics says the answer should be: queueing theory, one function a model.
+
+`expected(scenario)` picks what applies. Each function returns an `Answer`; an unstable queue has no
+steady state, so they all raise ValueError with the load and the capacity.
+"""
+
+from batchsim.theory.answer import Answer, NoAnswer
+from batchsim.theory.batch import at_least, capped, neuts, size_or_wait, uncapped, uncapped_bound
+from batchsim.theory.expected import expected
+from batchsim.theory.optimum import Optimum, optimum
+from batchsim.theory.single import erlang_c, kingman, md1, mdc, mg1, mm1, mmc, mmc_wait_percentile_ms
+from batchsim.theory.wait import (
+    capacity_per_s,
+    frozen_batch_size_pmf,
+    frozen_load,
+    frozen_mean_batch_size,
+    frozen_wait_min_ms,
+    full_batch_forming_ms,
+    light_traffic_latency_ms,
+)
+
+__all__ = [
+    "Answer",
+    "NoAnswer",
+    "Optimum",
+    "at_least",
+    "capacity_per_s",
+    "capped",
+    "erlang_c",
+    "expected",
+    "frozen_batch_size_pmf",
+    "frozen_load",
+    "frozen_mean_batch_size",
+    "frozen_wait_min_ms",
+    "full_batch_forming_ms",
+    "kingman",
+    "light_traffic_latency_ms",
+    "md1",
+    "mdc",
+    "mg1",
+    "mm1",
+    "mmc",
+    "mmc_wait_percentile_ms",
+    "neuts",
+    "optimum",
+    "size_or_wait",
+    "uncapped",
+    "uncapped_bound",
+]

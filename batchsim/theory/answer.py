@@ -1,0 +1,121 @@
+"""What theory answers: means, and the latency's distribution where one is known."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from batchsim import _check
+
+PERCENTILES = (50, 90, 95, 99)  # those of Result.summary()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer:
+    """What a queueing model says of a system in its steady state; NaN where it says nothing.
+
+    `model` is its name in Kendall's notation, `source` where it is from; `exact` is False for an
+    approximation. `mean_wait_ms` is the latency without computing. `batch_size_pmf[k]` is the
+    fraction of the batches that hold k requests, shape (largest + 1,). `cdf` takes latencies in ms,
+    any shape, and returns the fraction of the requests that are as fast or faster; None if unknown.
+    """
+
+    model: str
+    source: str
+    rate_per_s: float
+    capacity_per_s: float
+    mean_latency_ms: float
+    mean_wait_ms: float
+    utilisation: float
+    mean_batch_size: float = 1.0
+    exact: bool = True
+    batch_size_pmf: np.ndarray | None = None
+    cdf: Callable[[Any], np.ndarray] | None = field(default=None)
+
+    @property
+    def load(self) -> float:
+        """The arrival rate over the capacity."""
+        return self.rate_per_s / self.capacity_per_s
+
+    def percentile(self, q: float) -> float:
+        """Return the least latency in ms that q % of the requests do not exceed; inf for 100.
+
+        Raises ValueError if the model gives no distribution.
+        """
+        q = _check.real("q", q, above=0, at_most=100)
+        if self.cdf is None:
+            raise ValueError(f"a percentile needs a model whose distribution is known, got {self.model}")
+        if q == 100:
+            return math.inf
+        low, high = 0.0, self.mean_latency_ms
+        while self.cdf(high) < q / 100:
+            low, high = high, 2 * high
+            if high > 1e9 * self.mean_latency_ms:  # closer to 100 than the distribution is to 1
+                return math.inf
+        # Narrowed by 64 at a time, which also finds a jump, as that of the requests that do not wait.
+        while True:
+            grid = np.linspace(low, high, 65)
+            reached = 1 + int(np.argmax(np.append(self.cdf(grid[1:-1]) >= q / 100, True)))
+            if high - low <= grid[reached] - grid[reached - 1] or grid[reached] == grid[reached - 1]:
+                return high
+            low, high = float(grid[reached - 1]), float(grid[reached])
+
+    def summary(self) -> dict[str, float | bool]:
+        """Return the plain numbers that are known, under the names of `Result.summary()`."""
+        numbers = {
+            "offered_per_s": self.rate_per_s,
+            "capacity_per_s": self.capacity_per_s,
+            "load": self.load,
+            "stable": True,
+            "throughput_per_s": self.rate_per_s,
+            "utilisation": self.utilisation,
+            "mean_latency_ms": self.mean_latency_ms,
+            **({f"p{q}_ms": self.percentile(q) for q in PERCENTILES} if self.cdf is not None else {}),
+            "mean_computing_ms": self.mean_latency_ms - self.mean_wait_ms,
+            "mean_batch_size": self.mean_batch_size,
+        }
+        return {name: number for name, number in numbers.items() if not math.isnan(number)}
+
+    def __repr__(self) -> str:
+        kind = "exact" if self.exact else "an approximation"
+        return "\n".join(
+            [
+                f"{self.model}, {kind} ({self.source})",
+                f"  latency     mean {self.mean_latency_ms:.6g} ms, {self.mean_wait_ms:.6g} ms of it waiting",
+                f"  throughput  {self.rate_per_s:.6g}/s of {self.capacity_per_s:.6g}/s, load {self.load:.3g}",
+                f"  utilisation {self.utilisation:.6g}",
+                f"  batches     of {self.mean_batch_size:.6g} on average",
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class NoAnswer:
+    """That no theory applies, and why; false, so that `if answer:` asks whether there is one.
+
+    >>> NoAnswer("two rules are at work")
+    no theory applies: two rules are at work
+    """
+
+    why: str
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"no theory applies: {self.why}"
+
+
+class UnsolvedError(ValueError):
+    """That a model is well defined, but too large for the numbers to be worked out."""
+
+
+def check_load(rate_per_s: float, capacity_per_s: float) -> None:
+    """Raise unless the arrival rate is below the capacity: else the queue grows without end."""
+    if not rate_per_s < capacity_per_s:
+        raise ValueError(
+            f"the load must be below 1 for a mean to exist, got {rate_per_s / capacity_per_s:.6g}: "
+            f"{rate_per_s:,.6g}/s of a capacity of {capacity_per_s:,.6g}/s"
+        )

@@ -1,0 +1,111 @@
+"""How many requests arrive while a batch computes."""
+
+import math
+
+import numpy as np
+from scipy import special
+
+from batchsim.scenario import Noise
+from batchsim.theory.answer import UnsolvedError
+
+# A Gaussian bell sampled at steps of a third of its width, to where nothing is left. The left side of
+# the lognormal's integrand falls more slowly than a bell, so it is followed further.
+STEP = 1 / 3
+STEPS = np.arange(-45, 28) * STEP
+CHUNK = 1 << 14
+PIECE = 4.0
+LARGEST_CV = 10.0  # up to which the steps above are fine enough, to 1e-8
+
+
+def is_noisy(noise: Noise | None) -> bool:
+    """Return whether service times differ at all."""
+    return noise is not None and noise.cv > 0
+
+
+def squared_cv(noise: Noise | None) -> float:
+    """Return the squared coefficient of variation of the service times."""
+    return 0.0 if noise is None else float(noise.cv) ** 2
+
+
+def second_moment(means: np.ndarray, noise: Noise | None) -> np.ndarray:
+    """Return E[A^2] of the Poisson arrivals A in a service that sees `means` on average.
+
+    E[A^2] = m + m^2 (1 + cv^2): given the service time, A is Poisson.
+    """
+    return means + means**2 * (1 + squared_cv(noise))
+
+
+def poisson(mean: np.ndarray, count: int) -> np.ndarray:
+    """Return the Poisson probabilities of n < count, shape (*mean.shape, count).
+
+    >>> poisson(np.array(1.0), 3)
+    array([0.36787944, 0.36787944, 0.18393972])
+    """
+    n = np.arange(count)
+    return np.exp(special.xlogy(n, mean[..., None]) - mean[..., None] - special.gammaln(n + 1))
+
+
+def split(times_s: np.ndarray, rate_per_s: float) -> np.ndarray:
+    """Return the times in order, and others between them so that at most 4 arrive on average in between.
+
+    Over such a piece, what Poisson arrivals do is a polynomial of low degree.
+    """
+    times = np.unique(times_s)
+    times = times[np.append(np.diff(times) > 1e-12 * times[-1], True)]
+    steps = np.maximum(1, np.ceil(rate_per_s * np.diff(times) / PIECE)).astype(int)
+    inner = [
+        np.linspace(low, high, k + 1)[1:] for low, high, k in zip(times[:-1], times[1:], steps, strict=True)
+    ]
+    return np.concatenate([times[:1], *inner])
+
+
+def pmf(means: np.ndarray, noise: Noise | None, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return P(A = n) for n < count, shape (means, count), and P(A >= count), shape (means,).
+
+    Poisson arrivals; one row for each mean number of arrivals during a service. The service time is
+    fixed (then A is Poisson), exponential (A is geometric) or lognormal (a mixture of Poissons).
+
+    >>> pmf(np.array([2.0]), Noise(1, "exponential"), 2)
+    (array([[0.33333333, 0.22222222]]), array([0.44444444]))
+    """
+    if noise is None or noise.cv == 0:  # not is_noisy: mypy must see that it is not None
+        mass = poisson(means, count)
+        tail = special.pdtrc(count - 1, means)
+        # The logarithms of large n cost digits, of which this gives the sum back.
+        return mass * ((1 - tail) / mass.sum(1))[:, None], tail
+    if noise.shape == "exponential":
+        log_more = -np.log1p(1 / means)  # of P(one more arrives before the service ends)
+        mass = np.exp(np.arange(count) * log_more[:, None] - np.log1p(means)[:, None])
+        return mass, np.exp(count * log_more)
+    if noise.cv > LARGEST_CV:
+        raise UnsolvedError(f"cv of lognormal noise must be at most {LARGEST_CV:g}, got {noise.cv:g}")
+    variance = math.log1p(noise.cv**2)
+    mass = np.array([_poisson_lognormal(float(m), variance, count) for m in means]).reshape(-1, count)
+    return mass, np.clip(1 - mass.sum(1), 0, None)
+
+
+def _poisson_lognormal(mean: float, variance: float, count: int) -> np.ndarray:
+    """Return P(A = n) for n < count of a Poisson whose mean is lognormal, shape (count,).
+
+    An integral over a standard normal x, each n around the mode of its own integrand, by equal
+    steps: for a smooth bell they converge faster than any power, and than Gauss-Hermite nodes,
+    which are too few where the bell is narrow.
+    """
+    if count > CHUNK:
+        parts = range(0, count, CHUNK)
+        return np.concatenate([_mixed(mean, variance, np.arange(k, min(k + CHUNK, count))) for k in parts])
+    return _mixed(mean, variance, np.arange(count))
+
+
+def _mixed(mean: float, variance: float, n: np.ndarray) -> np.ndarray:
+    sigma = math.sqrt(variance)
+    # With mu(x) = mean exp(sigma x - variance / 2), d/dx [n log mu - mu - x^2 / 2] = 0 at the mode.
+    mu = special.wrightomega(variance * (n - 0.5) + math.log(mean * variance)).real / variance
+    mode = sigma * (n - mu)
+    width = 1 / np.sqrt(1 + variance * mu)
+    log_peak = special.xlogy(n, mu) - mu - special.gammaln(n + 1) - mode**2 / 2
+    off = width[:, None] * STEPS
+    # log integrand - log peak, in which the parts linear in x cancel
+    growth = sigma * off
+    fall = -(off**2) / 2 - mu[:, None] * (np.expm1(growth) - growth)
+    return np.exp(log_peak) * width * np.exp(fall).sum(1) * (STEP / math.sqrt(2 * math.pi))

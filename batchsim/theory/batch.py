@@ -1,0 +1,238 @@
+"""One server, Poisson arrivals, batches: whatever waits, at most b, at least a."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from batchsim import _check
+from batchsim.scenario import Affine, AtLeast, Noise, Service, SizeOrWait
+from batchsim.theory import chain, forming
+from batchsim.theory.answer import Answer, UnsolvedError, check_load
+from batchsim.theory.arrivals import is_noisy
+from batchsim.theory.distribution import Latency
+from batchsim.theory.policy import Evaluation, evaluate
+from batchsim.theory.policy import at_least as at_least_policy
+
+Cdf = Callable[[Any], np.ndarray]
+EMBEDDED = "embedded chain, as Bailey 1954 and Neuts 1967"
+INOUE = "Inoue 2021, arXiv 1912.06322"
+SMALL = 128
+
+
+def at_least(rate_per_s: float, service: Service, min_batch_size: int, max_batch_size: int) -> Answer:
+    """Return M/G^(a,b)/1: a free server takes at most b once a wait; later arrivals do not join.
+
+    Poisson arrivals, one server, service times that depend on the batch size, with the service's
+    noise. Exact, from the chain of how many wait when a batch ends. The latency's distribution is
+    known for a = 1 without noise (`capped`).
+
+    >>> from batchsim import Affine
+    >>> answer = at_least(1000, Affine(1.8874, 0.1438), min_batch_size=4, max_batch_size=8)
+    >>> round(answer.mean_latency_ms, 5), round(answer.mean_batch_size, 4)
+    (4.12022, 4.1674)
+    """
+    rate, service, rule = _checked(rate_per_s, service, min_batch_size, max_batch_size)
+    a, b = rule.min_batch_size, rule.max_batch_size
+    if a == 1 and not is_noisy(service.noise):
+        return size_or_wait(rate, service, b, 0)
+    capacity_per_s = b / service(b)
+    check_load(rate, capacity_per_s)
+    _check_states(b)
+    state = evaluate(at_least_policy(a, b), rate, service.table(b), service.noise)
+    return _answer(f"M/{_letter(service.noise)}^({a},{b})/1", EMBEDDED, rate, capacity_per_s, state)
+
+
+def capped(rate_per_s: float, service: Service, max_batch_size: int) -> Answer:
+    """Return M/G^(1,b)/1: a free server takes all that wait, at most b, as Bailey's queue.
+
+    The textbook rule with a wait of 0. Without noise, the latency's distribution too.
+
+    >>> from batchsim import Affine
+    >>> answer = capped(2105.5, Affine(1.8874, 0.1438), max_batch_size=8)
+    >>> round(answer.mean_latency_ms, 4), round(answer.mean_batch_size, 3), round(answer.load, 3)
+    (4.497, 5.705, 0.8)
+    >>> round(answer.percentile(99), 3)
+    8.112
+    """
+    return at_least(rate_per_s, service, 1, max_batch_size)
+
+
+def size_or_wait(rate_per_s: float, service: Service, max_batch_size: int, max_wait_ms: float) -> Answer:
+    """Return the textbook rule: a batch leaves when it is full, or when its oldest has waited.
+
+    Poisson arrivals, one server. For a wait of 0 and of inf, the (a, b) rule with a = 1 and a = b; for
+    any wait up to service(max_batch_size) and no noise, exactly too, with the latency's distribution,
+    from the chain of `batchsim.theory.forming`. A longer wait would need the ages of those who wait.
+
+    >>> from batchsim import Affine
+    >>> answer = size_or_wait(900, Affine(5, 0.25), max_batch_size=32, max_wait_ms=10)
+    >>> round(answer.mean_latency_ms, 4), round(answer.percentile(99), 3)
+    (13.2251, 18.75)
+    """
+    rule = SizeOrWait(max_batch_size, max_wait_ms)
+    b, wait_s = rule.max_batch_size, rule.max_wait_ms / 1000 if rule.max_batch_size > 1 else 0.0
+    rate, service, _ = _checked(rate_per_s, service, b, b)
+    noisy = is_noisy(service.noise)
+    if math.isinf(wait_s) or (noisy and wait_s == 0):
+        return at_least(rate, service, b if wait_s else 1, b)
+    if noisy or wait_s > service(b):
+        raise ValueError(
+            f"max_wait_ms must be 0, inf, or without noise at most the {service(b) * 1000:g} ms of a full "
+            f"batch to be solved, got {max_wait_ms:g} ms and the noise {service.noise}"
+        )
+    capacity_per_s = b / service(b)
+    check_load(rate, capacity_per_s)
+    name = "M/D/1" if b == 1 else f"M/D^(1,{b})/1" + (f" with a wait of {max_wait_ms:g} ms" if wait_s else "")
+    source = "embedded chain, derived and tested in batchsim" if wait_s else EMBEDDED
+    return _answer(name, source, rate, capacity_per_s, _solve(rate, service, b, wait_s))
+
+
+def uncapped(rate_per_s: float, service: Service) -> Answer:
+    """Return the queue whose free server takes all that wait, however many: Inoue 2021.
+
+    Poisson arrivals, one server, no noise; the service must have a time for every batch that occurs.
+    The embedded chain is that with a cap, so high that no batch ever reaches it.
+
+    >>> from batchsim import Affine
+    >>> round(uncapped(0.5 / 0.1438e-3, Affine(1.8874, 0.1438)).mean_latency_ms, 5)
+    5.90186
+    """
+    rate, service, _ = _checked(rate_per_s, service, 1, 1)
+    if is_noisy(service.noise):
+        raise ValueError(f"uncapped batches must have a service without noise, got {service!r}")
+    capacity_per_s = math.nan  # unknown of a service time that ends somewhere
+    if isinstance(service, Affine) and service.padding is None:
+        capacity_per_s = 1000 / service.per_item_ms if service.per_item_ms > 0 else math.inf
+        check_load(rate, capacity_per_s)
+    return _answer("M/D^(1,inf)/1", INOUE, rate, capacity_per_s, _solve(rate, service, math.inf, 0.0))
+
+
+def uncapped_bound(rate_per_s: float, fixed_ms: float, per_item_ms: float) -> float:
+    """Return the closed-form upper bound in ms on the mean latency of `uncapped`: min(phi0, phi1).
+
+    For the service time per_item_ms * b + fixed_ms. Of Inoue 2021, whose printed page was not at hand:
+    the formulas were checked against the exact chain, which they exceed by at most some 10 %.
+
+    >>> round(uncapped_bound(0.5 / 0.1438e-3, 1.8874, 0.1438), 4)
+    5.9019
+    """
+    rate = _check.real("rate_per_s", rate_per_s, above=0) / 1000
+    fixed = _check.real("fixed_ms", fixed_ms, at_least=0)
+    item = _check.real("per_item_ms", per_item_ms, at_least=0)
+    load = rate * item
+    if load >= 1:
+        check_load(rate * 1000, 1000 / item)
+    light = (item + fixed) / (2 * (1 - load)) * (1 + 2 * rate * fixed + (1 - rate * fixed) / (1 + load))
+    heavy = 1.5 * fixed / (1 - load) + item / 2 * (load + 2) / (1 - load**2)
+    return float(min(light, heavy))
+
+
+def neuts(rate_per_s: float, mean_service_ms: float, min_batch_size: int, max_batch_size: int) -> Answer:
+    """Return M/M^(a,b)/1: exponential service whose mean does not depend on the batch size.
+
+    The closed form of Neuts 1967; the wait includes that for company.
+
+    >>> answer = neuts(1500, 1, min_batch_size=1, max_batch_size=2)
+    >>> round(answer.mean_latency_ms, 6)
+    3.77007
+    """
+    rule = AtLeast(min_batch_size, max_batch_size)
+    a, b = rule.min_batch_size, rule.max_batch_size
+    rate = _check.real("rate_per_s", rate_per_s, above=0) / 1000
+    mu = 1 / _check.real("mean_service_ms", mean_service_ms, above=0)
+    check_load(rate * 1000, b * mu * 1000)
+    # mu r^(b+1) - (rate + mu) r + rate = 0 without its root at 1: mu (r + ... + r^b) = rate.
+    powers = np.arange(1, b + 1)
+    r = float(optimize.brentq(lambda x: mu * (x**powers).sum() - rate, 0, 1, xtol=1e-16, rtol=1e-15))
+    q = np.arange(a)
+    idle = mu / rate * (1 - r ** (q + 1)) / (1 - r)
+    scale = 1 / (1 / (1 - r) + idle.sum())
+    queue = float(scale * (r / (1 - r) ** 2 + q @ idle))
+    busy = float(scale / (1 - r))
+    return Answer(
+        f"M/M^({a},{b})/1",
+        "Neuts 1967",
+        rate * 1000,
+        b * mu * 1000,
+        mean_latency_ms=queue / rate + 1 / mu,
+        mean_wait_ms=queue / rate,
+        utilisation=busy,
+        mean_batch_size=rate / (mu * busy),
+    )
+
+
+def _checked(
+    rate_per_s: float, service: Service, min_batch_size: int, max_batch_size: int
+) -> tuple[float, Service, AtLeast]:
+    rate_per_s = _check.real("rate_per_s", rate_per_s, above=0)
+    if not isinstance(service, Service):
+        raise TypeError(f"service must be a service of batchsim, got {service!r}")
+    return rate_per_s, service, AtLeast(min_batch_size, max_batch_size)
+
+
+def _letter(noise: Noise | None) -> str:
+    """Return Kendall's letter of the service times."""
+    if noise is None or noise.cv == 0:
+        return "D"
+    return "M" if noise.shape == "exponential" else "G"
+
+
+def _solve(rate_per_s: float, service: Service, cap: float, wait_s: float) -> forming.Forming:
+    """Return the steady state without noise; the cap may be inf.
+
+    Batches much larger than the usual are so rare that a lower cap than a high one is never met.
+    """
+    tried = int(min(cap, SMALL, service.largest_batch))
+    while True:
+        _check_states(tried)
+        seconds = service.table(tried)
+        full_s = float(seconds[tried])
+        if tried == cap or (_is_wide(rate_per_s, seconds) and wait_s <= full_s):
+            state = forming.solve(rate_per_s, seconds, wait_s)
+            if tried == cap or state.starts.above + state.starts.below[-tried // 8 :].sum() < 1e-14:
+                return state
+        if tried == service.largest_batch:
+            raise ValueError(f"uncapped batches must have a service time, got none above {tried}: use capped")
+        tried = int(min(tried * 3 // 2, cap, service.largest_batch))
+
+
+def _is_wide(rate_per_s: float, seconds: np.ndarray) -> bool:
+    """Return whether so large a batch is likely never to occur.
+
+    If each batch sees rate * service(size) arrivals, the next one is about as large: the sizes hover
+    around the one that sees itself, the wider the more a batch of one more sees.
+    """
+    sees = rate_per_s * seconds[1:]
+    above = np.flatnonzero(sees < np.arange(1, seconds.size))
+    if not above.size:
+        return False
+    usual, slope = 1 + int(above[0]), min(float(np.diff(sees)[-1:].sum()), 1 - 1e-6)
+    return usual + 6 * math.sqrt(usual / (1 - slope**2)) < seconds.size
+
+
+def _check_states(batch_size: int) -> None:
+    if batch_size >= chain.MOST_STATES:
+        raise UnsolvedError(
+            f"batches must stay below {chain.MOST_STATES:,} for the chain to be solved, got larger ones"
+        )
+
+
+def _answer(
+    model: str, source: str, rate_per_s: float, capacity_per_s: float, state: Evaluation | forming.Forming
+) -> Answer:
+    latency_ms = state.mean_number / rate_per_s * 1000
+    return Answer(
+        model,
+        source,
+        rate_per_s,
+        capacity_per_s,
+        mean_latency_ms=latency_ms,
+        mean_wait_ms=latency_ms - state.computing_s * 1000,
+        utilisation=state.utilisation,
+        mean_batch_size=state.mean_batch_size,
+        batch_size_pmf=state.batch_size_pmf,
+        cdf=Latency(state).cdf if isinstance(state, forming.Forming) else None,
+    )

@@ -1,0 +1,150 @@
+"""When to serve, and how many: the semi-Markov decision process of one server, solved on all states.
+
+A state is how many wait while the server is free. Each has a relative value: how much more the system
+costs in the long run from there than from an empty one. Cost is the number in system (by Little's law
+the mean latency times the rate) plus what batches cost. Where a crowd waits, every batch takes `top`, so
+the relative value is a quadratic plus what is left of it where the crowd ends.
+"""
+
+import numpy as np
+from scipy import linalg
+
+from batchsim.scenario import Noise
+from batchsim.theory import arrivals, chain
+from batchsim.theory.answer import UnsolvedError
+from batchsim.theory.policy import evaluate
+
+TIED = 1e-12  # sizes whose throughputs differ by less, relatively, are equally fast
+ROUNDING = 1e-12  # by how much a decision must be better than the old, of the largest value
+UNSEEN = 1e-14  # states less likely than this do not count
+MOST_STATES = 4096
+
+
+class DecisionProcess:
+    """Poisson arrivals at a rate, service times by size with their noise, and a cost per batch by size."""
+
+    def __init__(self, rate_per_s: float, seconds: np.ndarray, cost: np.ndarray, noise: Noise | None) -> None:
+        self.rate, self.noise = rate_per_s, noise
+        self.seconds, self.cost = seconds[1:], cost[1:]
+        self.means = rate_per_s * self.seconds
+        self.squares = arrivals.second_moment(self.means, noise)
+        # Those who come while a batch computes spend rate * E[S^2] / 2 in the system meanwhile.
+        self.lump = self.cost + (self.squares - self.means) / (2 * rate_per_s)
+        throughput = np.arange(1, self.seconds.size + 1) / self.seconds
+        self.fastest = 1 + np.flatnonzero(throughput >= throughput.max() * (1 - TIED))
+
+    def best_policy(self) -> np.ndarray:
+        """Return how many to take of s waiting, 0 to wait; the last entry holds for all s above.
+
+        Policy iteration (Howard 1960). The crowd's size is the fastest; among equals, the better.
+        """
+        size = self.seconds.size
+        top, threshold = int(self.fastest[-1]), max(2 * size, 16)
+        policy = np.minimum(np.arange(threshold + 1), top)
+        while True:
+            policy, beyond = self._iterate(policy)
+            crowd = int(beyond[-1])
+            if crowd != top and crowd in self.fastest:
+                top = crowd
+                policy[-1] = top
+            elif (beyond == top).all() or self._is_unseen(policy):
+                return policy[: max(top, int(np.max(np.flatnonzero(policy != top), initial=0)) + 1) + 1]
+            elif len(policy) > MOST_STATES:
+                raise UnsolvedError(f"the best policy must settle within {MOST_STATES:,} waiting, got more")
+            else:
+                policy = np.append(policy, np.full(len(policy) - 1, top))
+
+    def _is_unseen(self, policy: np.ndarray) -> bool:
+        seconds = np.append(np.nan, self.seconds)
+        return evaluate(policy, self.rate, seconds, self.noise).waiting.above < UNSEEN
+
+    def _iterate(self, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the best policy with this crowd, and what would be best for as many states beyond."""
+        threshold, top = len(policy) - 1, int(policy[-1])
+        above = threshold + chain.reach(float(self.means.max()), self.noise, top)
+        crowd = chain.Crowd(top, float(self.means[top - 1]), self.noise, threshold, above)
+        mass, tail = arrivals.pmf(self.means, self.noise, threshold + above)
+        while True:
+            values = _Values(self, policy, crowd, mass, tail)
+            decisions = values.best(mass[:, :above], mass[:, above:].sum(1) + tail, policy)
+            if np.array_equal(decisions[:threshold], policy[:threshold]):
+                return policy, decisions[threshold:]
+            policy = np.append(decisions[:threshold], top)
+
+
+class _Values:
+    """The relative values of a policy, and the cost rate that it has in the long run.
+
+    At x waiting the value is q(x) + u(x), q(x) = square x^2 + (line - 2 square rate) x with the cost
+    `rate`, so that in the crowd q(x) = top's cost + E[q(x - top + A)]. There u(x) is the mean of u
+    where the crowd ends; below, u and the cost rate solve the linear equations of the policy.
+    """
+
+    def __init__(
+        self,
+        process: DecisionProcess,
+        policy: np.ndarray,
+        crowd: chain.Crowd,
+        mass: np.ndarray,
+        tail: np.ndarray,
+    ) -> None:
+        self.process = process
+        threshold, top = len(policy) - 1, int(policy[-1])
+        mean, second = process.means[top - 1], process.squares[top - 1]
+        self.square = process.seconds[top - 1] / (2 * (top - mean))
+        constant = process.lump[top - 1] + self.square * (top**2 - 2 * top * mean + second)
+        self.line = constant / (top - mean)
+
+        waits = np.flatnonzero(policy[:-1] == 0)
+        serves = np.flatnonzero(policy[:-1])
+        left, chosen = serves - policy[serves], policy[serves] - 1
+        matrix = np.zeros((threshold, threshold))
+        matrix[serves] = crowd.matrix(left, chosen, mass, tail)
+        inner = waits[waits + 1 < threshold]
+        matrix[inner, inner + 1] = 1
+        if inner.size < waits.size:  # waiting at the last state leads into the crowd
+            matrix[-1, threshold - top :] = crowd.returns[0]
+
+        s = np.arange(threshold)
+        stay, cost, ahead, ahead_squared = np.empty((4, threshold))
+        stay[waits], cost[waits] = 1 / process.rate, waits / process.rate
+        ahead[waits], ahead_squared[waits] = waits + 1, (waits + 1) ** 2
+        stay[serves] = process.seconds[chosen]
+        cost[serves] = serves * process.seconds[chosen] + process.lump[chosen]
+        ahead[serves] = left + process.means[chosen]
+        ahead_squared[serves] = left**2 + 2 * left * process.means[chosen] + process.squares[chosen]
+
+        equations = np.eye(threshold) - matrix
+        equations[:, 0] = stay + 2 * self.square * (ahead - s)  # u(0) = 0, and in its place the cost rate
+        known = cost + self.square * (ahead_squared - s**2) + self.line * (ahead - s)
+        solution = linalg.solve(equations, known)
+        self.rate = float(solution[0])
+        below = np.append(0.0, solution[1:])
+        self.rest = np.append(below, crowd.returns @ below[threshold - top :])
+        self.slope = self.line - 2 * self.square * self.rate
+
+    def best(self, mass: np.ndarray, tail: np.ndarray, policy: np.ndarray) -> np.ndarray:
+        """Return the best decision at each state below twice the threshold; the policy's if as good."""
+        process, count = self.process, 2 * (len(policy) - 1)
+        s = np.arange(count)
+        sizes = np.arange(1, process.seconds.size + 1)
+        ahead = mass.shape[1]
+        rest = np.append(self.rest, np.full(max(0, count + ahead - self.rest.size), self.rest[-1]))
+        windows = np.lib.stride_tricks.sliding_window_view(rest, ahead)[:count]
+        # By what a batch leaves behind, and its size: E[value(left + A)].
+        value = windows @ mass.T + tail * rest[-1]
+        value += self.square * (s[:, None] ** 2 + 2 * s[:, None] * process.means + process.squares)
+        value += self.slope * (s[:, None] + process.means)
+        value += process.lump - self.rate * process.seconds
+        left = s[:, None] - sizes
+        costs = np.empty((count, sizes.size + 1))
+        serving = value[np.maximum(left, 0), sizes - 1] + s[:, None] * process.seconds
+        costs[:, 1:] = np.where(left >= 0, serving, np.inf)
+        after = s + 1
+        costs[:, 0] = (
+            (s - self.rate) / process.rate + self.square * after**2 + self.slope * after + rest[after]
+        )
+        old = np.append(policy, np.full(count - len(policy), policy[-1]))
+        best = costs.argmin(1)
+        better = costs[s, best] < costs[s, old] - ROUNDING * np.abs(costs[:, 0]).max()
+        return np.where(better, best, old)

@@ -1,0 +1,172 @@
+"""The best policy there is, as a yardstick: when to serve, and how many."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsim import _check
+from batchsim.scenario import Service
+from batchsim.theory.answer import check_load
+from batchsim.theory.decision import DecisionProcess
+from batchsim.theory.policy import evaluate
+
+SOURCE = "the semi-Markov decision process of Xu, Zhou, Niu 2025, arXiv 2501.02181"
+RARE = 1e-9
+LARGEST = 1024  # batches: the decision process takes four times as many states
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Optimum:
+    """The best of all policies, and what it attains; times in ms.
+
+    `policy[s]` says how many of s waiting requests to take when the server is free, 0 to wait for one
+    more; its last entry holds for all s above; below `usual` are all s but the rarest. `objective` is
+    mean_latency_ms + weight * cost_per_request, the least there is.
+    """
+
+    policy: np.ndarray
+    max_batch_size: int
+    usual: int
+    rate_per_s: float
+    capacity_per_s: float
+    mean_latency_ms: float
+    mean_batch_size: float
+    cost_per_request: float
+    utilisation: float
+    weight: float
+
+    @property
+    def objective(self) -> float:
+        return self.mean_latency_ms + self.weight * self.cost_per_request
+
+    def gap(self, mean_latency_ms: float, cost_per_request: float = 0.0) -> float:
+        """Return how far a setting is above the best possible, in percent of it.
+
+        `cost_per_request` counts where the optimum was asked for with a cost.
+        """
+        latency = _check.real("mean_latency_ms", mean_latency_ms, above=0)
+        cost = _check.real("cost_per_request", cost_per_request, at_least=0)
+        return ((latency + self.weight * cost) / self.objective - 1) * 100
+
+    @property
+    def control_limit(self) -> int | None:
+        """How many must wait for all of them to be served; None if the policy is not so simple.
+
+        States that are seen less than once in 1e9 batches do not count.
+        """
+        waiting = np.arange(self.usual)
+        least = int(np.argmax(self.policy > 0))
+        simple = np.where(waiting < least, 0, np.minimum(waiting, self.max_batch_size))
+        return least if np.array_equal(self.taken(waiting), simple) else None
+
+    def taken(self, waiting: np.ndarray) -> np.ndarray:
+        """Return how many are taken of so many waiting, any shape."""
+        return self.policy[np.minimum(waiting, self.policy.size - 1)]
+
+    def __repr__(self) -> str:
+        least = self.control_limit
+        if least is None:
+            words = self._runs()
+        else:
+            when = "as soon as the server is free" if least == 1 else f"once {least} wait"
+            words = f"serve all that wait (at most {self.max_batch_size}) {when}"
+        cost = f", cost {self.cost_per_request:.6g} a request, weight {self.weight:g}" if self.weight else ""
+        return "\n".join(
+            [
+                f"Best possible: {words}",
+                f"  latency     mean {self.mean_latency_ms:.6g} ms{cost}",
+                f"  batches     of {self.mean_batch_size:.6g} on average",
+            ]
+        )
+
+    def _runs(self) -> str:
+        """Return the policy in words, for the usual states: "wait below 4, serve all of 4 to 5, ..."."""
+        taken = self.taken(np.arange(1, self.usual)).tolist()
+        kinds = [n if n != waiting else "all" for waiting, n in enumerate(taken, 1)]
+        words, begin = [], 1
+        for end in range(1, self.usual):
+            if end < self.usual - 1 and kinds[end] == kinds[begin - 1]:
+                continue
+            where = f"{begin} to {end}" if end > begin else f"{end}"
+            words.append(f"{'wait' if kinds[begin - 1] == 0 else f'serve {kinds[begin - 1]}'} of {where}")
+            begin = end + 1
+        return ", ".join(words).replace("wait of", "wait at")
+
+
+def optimum(
+    rate_per_s: float,
+    service: Service,
+    max_batch_size: int,
+    batch_cost: Callable[[int], float] | Sequence[float] | None = None,
+    weight: float = 1.0,
+) -> Optimum:
+    """Return the policy with the least mean latency plus weighted cost, for Poisson arrivals and one server.
+
+    Over all policies that, whenever the server is free, wait or serve some of those who wait, at most
+    `max_batch_size`. Poisson arrivals have no memory, so a timer cannot do better. `batch_cost` is what
+    a batch of n costs, as a function of n or as an array by n (entry 0 unused), say in joules; the
+    objective is mean_latency_ms + weight * cost per request.
+
+    The semi-Markov decision process of Xu, Zhou and Niu (arXiv 2501.02181), on the infinite state space:
+    far out the size with the highest throughput is best, so from some state on its relative values are
+    known in closed form, and policy iteration (Howard 1960) ends at the optimum.
+
+    >>> from batchsim import Affine
+    >>> best = optimum(2464.9, Affine(1.8874, 0.1438), max_batch_size=32)
+    >>> best
+    Best possible: serve all that wait (at most 32) once 3 wait
+      latency     mean 4.57662 ms
+      batches     of 7.26956 on average
+    >>> round(best.gap(mean_latency_ms=5.0), 1)
+    9.3
+    """
+    rate = _check.real("rate_per_s", rate_per_s, above=0)
+    if not isinstance(service, Service):
+        raise TypeError(f"service must be a service of batchsim, got {service!r}")
+    size = _check.whole("max_batch_size", max_batch_size, at_most=LARGEST)
+    weight = _check.real("weight", weight, at_least=0)
+    seconds = service.table(size)
+    cost = _costs(batch_cost, size)
+    sizes = np.arange(1, size + 1)
+    capacity_per_s = float((sizes / seconds[1:]).max())
+    check_load(rate, capacity_per_s)
+    policy = DecisionProcess(rate, seconds, cost * weight / 1000, service.noise).best_policy()
+    state = evaluate(policy, rate, seconds, service.noise)
+    per_batch = float(state.batch_size_pmf @ np.nan_to_num(cost[: state.batch_size_pmf.size]))
+    seen = np.cumsum(np.append(state.waiting.below, state.waiting.above)) < 1 - RARE
+    usual = max(int(np.argmax(policy > 0)), int(seen.sum())) + 1
+    return Optimum(
+        policy,
+        size,
+        usual,
+        rate,
+        capacity_per_s,
+        mean_latency_ms=state.mean_number / rate * 1000,
+        mean_batch_size=state.mean_batch_size,
+        cost_per_request=per_batch / state.mean_batch_size,
+        utilisation=state.utilisation,
+        weight=weight if batch_cost is not None else 0.0,
+    )
+
+
+def _costs(batch_cost: Callable[[int], float] | Sequence[float] | None, size: int) -> np.ndarray:
+    """Return the cost of a batch by its size, shape (size + 1,), 0 at 0."""
+    if batch_cost is None:
+        return np.zeros(size + 1)
+    if not callable(batch_cost) and not isinstance(batch_cost, (Sequence, np.ndarray)):
+        raise TypeError(f"batch_cost must be a function or a list, got {batch_cost!r}")
+    if callable(batch_cost):
+        costs = [batch_cost(n) for n in range(1, size + 1)]
+    else:
+        costs = list(batch_cost)[1:]
+        if len(costs) < size:
+            raise ValueError(
+                f"batch_cost must have {size + 1} entries, for sizes 0 to {size}, got {len(costs) + 1}"
+            )
+    return np.array(
+        [
+            0.0,
+            *(_check.real(f"cost of a batch of {n + 1}", c, at_least=0) for n, c in enumerate(costs[:size])),
+        ]
+    )

@@ -1,0 +1,200 @@
+"""One at a time: M/M/1, M/D/1, M/G/1, M/M/c, M/D/c, and Kingman's approximation."""
+
+import math
+
+import numpy as np
+from scipy import special
+
+from batchsim import _check
+from batchsim.scenario import Affine
+from batchsim.theory import batch, chain
+from batchsim.theory.answer import Answer, UnsolvedError, check_load
+
+MOST_SERVERS = 2048  # a chain of as many states
+POLLACZEK = "Pollaczek 1930, Khinchine 1932"
+
+
+def _checked(rate_per_s: float, mean_service_ms: float, servers: int = 1) -> tuple[float, float]:
+    """Return the rate and the service time in seconds, of a stable system."""
+    rate_per_s = _check.real("rate_per_s", rate_per_s, above=0)
+    service_s = _check.real("mean_service_ms", mean_service_ms, above=0) / 1000
+    check_load(rate_per_s, servers / service_s)
+    return rate_per_s, service_s
+
+
+def mg1(rate_per_s: float, mean_service_ms: float, cv: float) -> Answer:
+    """Return M/G/1: Poisson arrivals, one server, service times with a coefficient of variation.
+
+    The mean wait is rate * E[S^2] / (2 (1 - load)): Pollaczek and Khinchine.
+
+    >>> round(mg1(rate_per_s=80, mean_service_ms=10, cv=0.5).mean_wait_ms, 9)
+    25.0
+    """
+    rate, service_s = _checked(rate_per_s, mean_service_ms)
+    cv = _check.real("cv", cv, at_least=0, at_most=1e3)
+    load = rate * service_s
+    wait_ms = load * mean_service_ms * (1 + cv**2) / (2 * (1 - load))
+    return _one_by_one("M/G/1", POLLACZEK, rate, mean_service_ms, wait_ms)
+
+
+def md1(rate_per_s: float, mean_service_ms: float) -> Answer:
+    """Return M/D/1: Poisson arrivals, one server, all service times alike.
+
+    The distribution is that of batches of at most one.
+
+    >>> answer = md1(rate_per_s=80, mean_service_ms=10)
+    >>> round(answer.mean_latency_ms, 9)
+    30.0
+    >>> round(answer.percentile(99), 3)
+    113.559
+    """
+    mean = mg1(rate_per_s, mean_service_ms, cv=0)
+    cdf = batch.capped(rate_per_s, Affine(mean_service_ms, 0), max_batch_size=1).cdf
+    return _one_by_one("M/D/1", POLLACZEK, mean.rate_per_s, mean_service_ms, mean.mean_wait_ms, cdf=cdf)
+
+
+def mm1(rate_per_s: float, mean_service_ms: float) -> Answer:
+    """Return M/M/1: Poisson arrivals, one server, exponential service times.
+
+    The latency is exponential with mean 1 / (1 / service - rate).
+
+    >>> answer = mm1(rate_per_s=80, mean_service_ms=10)
+    >>> round(answer.mean_latency_ms, 9), round(answer.percentile(95), 3)
+    (50.0, 149.787)
+    """
+    return mmc(rate_per_s, mean_service_ms, servers=1)
+
+
+def erlang_c(servers: int, offered_load: float) -> float:
+    """Return the probability that an arrival must wait, in M/M/c (Erlang 1917).
+
+    `offered_load` is the rate times the mean service time, in erlangs; below `servers`.
+
+    >>> round(erlang_c(servers=2, offered_load=1.6), 6)
+    0.711111
+    """
+    servers = _check.whole("servers", servers)
+    offered = _check.real("offered_load", offered_load, at_least=0)
+    if offered >= servers:
+        raise ValueError(f"offered_load must be below the {servers} servers, got {offered_load!r}")
+    if offered == 0:
+        return 0.0
+    # Erlang B as a quotient of Poisson terms, then C from B.
+    log_term = servers * math.log(offered) - offered - special.gammaln(servers + 1)
+    blocked = math.exp(log_term) / special.pdtr(servers, offered)
+    return float(blocked / (1 - offered / servers * (1 - blocked)))
+
+
+def mmc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
+    """Return M/M/c: Poisson arrivals, c servers, exponential service times.
+
+    A wait has probability `erlang_c`, and is then exponential with mean service / (c (1 - load)).
+
+    >>> answer = mmc(rate_per_s=160, mean_service_ms=10, servers=2)
+    >>> round(answer.mean_wait_ms, 6)
+    17.777778
+    """
+    servers = _check.whole("servers", servers, at_most=65_536)
+    rate, service_s = _checked(rate_per_s, mean_service_ms, servers)
+    waits = erlang_c(servers, rate * service_s)
+    mu = 1 / mean_service_ms
+    spare = servers * mu - rate / 1000  # at this rate, per ms, a wait comes to an end
+
+    def cdf(latency_ms: np.ndarray | float) -> np.ndarray:
+        x = np.maximum(latency_ms, 0.0)
+        # P(service + wait > x) = e^(-mu x) (1 + waits * mu * (1 - e^-(spare - mu) x) / (spare - mu)),
+        # by exprel also where spare and mu are the same.
+        late = np.exp(-mu * x) * (1 - waits) + waits * _two_stages(mu, spare, x)
+        return np.asarray(1 - late)
+
+    name = "M/M/1" if servers == 1 else f"M/M/{servers}"
+    return _one_by_one(name, "Erlang 1917", rate, mean_service_ms, waits / spare, servers, cdf)
+
+
+def _two_stages(first: float, second: float, x: np.ndarray) -> np.ndarray:
+    """Return P(sum of two exponentials > x), of these rates, also where they are alike."""
+    fast, slow = max(first, second), min(first, second)
+    # e^(-slow x) + slow x e^(-slow x) exprel((slow - fast) x)
+    return np.exp(-slow * x) * (1 + slow * x * special.exprel((slow - fast) * x))
+
+
+def mmc_wait_percentile_ms(q: float, rate_per_s: float, mean_service_ms: float, servers: int) -> float:
+    """Return the wait in ms that q % of the requests do not exceed, in M/M/c; 0 if so few wait.
+
+    >>> round(mmc_wait_percentile_ms(95, rate_per_s=160, mean_service_ms=10, servers=2), 4)
+    66.3701
+    """
+    q = _check.real("q", q, at_least=0, at_most=100)
+    servers = _check.whole("servers", servers, at_most=65_536)
+    rate, service_s = _checked(rate_per_s, mean_service_ms, servers)
+    waits, later = erlang_c(servers, rate * service_s), 1 - q / 100
+    if later == 0:
+        return math.inf
+    return max(0.0, math.log(waits / later) * 1000 / (servers / service_s - rate)) if waits > 0 else 0.0
+
+
+def mdc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
+    """Return M/D/c: Poisson arrivals, c servers, all service times D alike.
+
+    Whoever is computing now will be done in D, so the number in system goes as
+    N(t + D) = max(N(t) - c, 0) + Poisson(rate * D) (Crommelin 1932); the latency is E[N] / rate.
+
+    >>> answer = mdc(rate_per_s=160, mean_service_ms=10, servers=2)
+    >>> round(answer.mean_wait_ms, 5)
+    9.03284
+    """
+    servers = _check.whole("servers", servers, at_most=65_536)
+    rate, service_s = _checked(rate_per_s, mean_service_ms, servers)
+    if servers > MOST_SERVERS:
+        raise UnsolvedError(f"M/D/c must have at most {MOST_SERVERS:,} servers to be solved, got {servers:,}")
+    mean = rate * service_s
+    number = chain.stationary(
+        np.zeros(servers, dtype=int), np.full(servers, mean), top=servers, top_mean=mean, noise=None
+    )
+    waiting = number.above_left  # of the number in system, those above c
+    return _one_by_one(
+        f"M/D/{servers}", "Crommelin 1932", rate, mean_service_ms, waiting / rate * 1000, servers
+    )
+
+
+def kingman(rate_per_s: float, mean_service_ms: float, arrival_cv: float, service_cv: float) -> Answer:
+    """Return Kingman's approximation of G/G/1, near to the truth at high load (Kingman 1961).
+
+    The mean wait is about load / (1 - load) * (arrival_cv^2 + service_cv^2) / 2 * service.
+
+    >>> round(kingman(rate_per_s=80, mean_service_ms=10, arrival_cv=0.5, service_cv=0).mean_wait_ms, 9)
+    5.0
+    """
+    rate, service_s = _checked(rate_per_s, mean_service_ms)
+    squares = sum(
+        _check.real(name, cv, at_least=0, at_most=1e3) ** 2
+        for name, cv in (("arrival_cv", arrival_cv), ("service_cv", service_cv))
+    )
+    load = rate * service_s
+    wait_ms = load / (1 - load) * squares / 2 * mean_service_ms
+    return _one_by_one("G/G/1", "Kingman 1961", rate, mean_service_ms, wait_ms, exact=False)
+
+
+def _one_by_one(
+    model: str,
+    source: str,
+    rate_per_s: float,
+    mean_service_ms: float,
+    mean_wait_ms: float,
+    servers: int = 1,
+    cdf: batch.Cdf | None = None,
+    exact: bool = True,
+) -> Answer:
+    capacity_per_s = servers / mean_service_ms * 1000
+    return Answer(
+        model,
+        source,
+        rate_per_s,
+        capacity_per_s,
+        mean_latency_ms=mean_wait_ms + mean_service_ms,
+        mean_wait_ms=mean_wait_ms,
+        utilisation=rate_per_s / capacity_per_s,
+        exact=exact,
+        batch_size_pmf=np.array([0.0, 1.0]),
+        cdf=cdf,
+    )

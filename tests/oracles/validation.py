@@ -1,0 +1,381 @@
+"""Every comparison that VALIDATION.md prints: our number with its interval, theirs, and the error."""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from oracles import policy, published
+
+import batchsim as bs
+from batchsim import theory
+
+SEED = 1
+MS = bs.Affine(1, 0)  # a millisecond, whatever the batch
+V100 = bs.Affine(1.8874, 0.1438)  # ResNet-50, mixed precision (Inoue 2021)
+P4 = bs.Affine(1.4284, 0.5833)  # ResNet-50, INT8
+NAMES = {
+    "mean_latency_ms": "mean latency (ms)",
+    "mean_forming_ms": "mean forming (ms)",
+    "mean_batch_size": "mean batch size",
+    "utilisation": "utilisation",
+    "throughput_per_s": "throughput (1/s)",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison; `tolerance` is the relative error that is allowed outside the interval, NaN for any."""
+
+    what: str
+    ours: float
+    low: float
+    high: float
+    theirs: float
+    tolerance: float = 0.01
+
+    @property
+    def error(self) -> float:
+        return (self.ours - self.theirs) / self.theirs
+
+    @property
+    def agrees(self) -> bool:
+        return self.low <= self.theirs <= self.high or abs(self.error) <= self.tolerance
+
+    def __str__(self) -> str:
+        interval = "" if math.isnan(self.low) else f"{self.low:.5g} to {self.high:.5g}"
+        verdict = "" if math.isnan(self.tolerance) else "agrees" if self.agrees else "**DISAGREES**"
+        cells = (self.what, f"{self.ours:.5g}", interval, f"{self.theirs:.5g}", f"{self.error:+.2%}", verdict)
+        return f"| {' | '.join(cells)} |"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of one kind, with what there is to know about them."""
+
+    title: str
+    text: str
+    rows: Callable[[], Iterator[Row]]
+
+
+def interval(result, key):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an empty cell says that there is none
+        return result.interval(key)
+
+
+def compared(what, result, key, theirs, tolerance=0.01, factor=1.0):
+    """A number of a result beside theirs; `factor` turns it into their unit."""
+    name = NAMES.get(key, key.replace("_ms", " (ms)"))
+    low, high = interval(result, key)
+    ours = result.figures.number(key)
+    return Row(f"{what}: {name}", ours * factor, low * factor, high * factor, theirs, tolerance)
+
+
+def run(scenario, requests=200_000, replications=16):
+    return bs.simulate(scenario, requests, seed=SEED, warmup=0.05, replications=replications, keep="summary")
+
+
+def against_theory(what, scenario, *keys, requests=200_000):
+    answer = theory.expected(scenario)
+    assert answer, answer
+    result, expected = run(scenario, requests), answer.summary()
+    for key in keys:
+        yield compared(f"{answer.model}, {what}", result, key, expected[key])
+
+
+def at_load(load, rule, service, servers=1):
+    scenario = bs.Scenario(bs.Poisson(1), rule, service, servers=servers)
+    return scenario.replace(rate_per_s=load * scenario.capacity_per_s)
+
+
+def one_at_a_time():
+    one = bs.SizeOrWait(1, 0)
+    for load in (0.5, 0.8, 0.9):
+        exponential = at_load(load, one, MS.with_noise(1, "exponential"))
+        yield from against_theory(f"load {load}", exponential, "mean_latency_ms", "p99_ms")
+    for load in (0.5, 0.8, 0.9, 0.95):
+        keys = ("mean_latency_ms", "p50_ms", "p99_ms") if load < 0.95 else ("mean_latency_ms",)
+        yield from against_theory(f"load {load}", at_load(load, one, MS), *keys, requests=400_000)
+    for load, cv in ((0.8, 0.5), (0.5, 2.0)):
+        scenario = at_load(load, one, MS.with_noise(cv))
+        yield from against_theory(f"load {load}, cv {cv}", scenario, "mean_latency_ms", "utilisation")
+    for servers in (2, 4):
+        scenario = at_load(0.8, one, MS.with_noise(1, "exponential"), servers)
+        yield from against_theory("load 0.8", scenario, "mean_latency_ms", "p99_ms", "utilisation")
+        yield from against_theory("load 0.8", at_load(0.8, one, MS, servers), "mean_latency_ms")
+
+
+def what_waits():
+    keys = ("mean_latency_ms", "p99_ms", "mean_batch_size", "utilisation")
+    for size, load in ((8, 0.5), (8, 0.9), (32, 0.3), (32, 0.5), (64, 0.7)):
+        scenario = at_load(load, bs.SizeOrWait(size, 0), V100)
+        yield from against_theory(f"V100, load {load}", scenario, *keys)
+    yield from against_theory("P4, load 0.5", at_load(0.5, bs.SizeOrWait(32, 0), P4), *keys)
+    measured = bs.published("resnet50/t4/fp16")
+    scenario = at_load(0.7, bs.SizeOrWait(16, 0), measured)
+    yield from against_theory("a measured table (resnet50/t4/fp16), load 0.7", scenario, *keys)
+    for noise in ((0.5, "lognormal"), (1, "exponential")):
+        scenario = at_load(0.6, bs.SizeOrWait(16, 0), V100.with_noise(*noise))
+        yield from against_theory(f"V100 with {noise[1]} noise, load 0.6", scenario, "mean_latency_ms")
+
+
+def without_a_cap():
+    for service, name, loads in ((V100, "V100", (0.1, 0.3, 0.5, 0.9)), (P4, "P4", (0.1, 0.5))):
+        for load in loads:
+            rate_per_s = 1000 * load / service.per_item_ms
+            result = run(bs.Scenario(bs.Poisson(rate_per_s), bs.SizeOrWait(4096, 0), service), 100_000)
+            expected_ms = theory.uncapped(rate_per_s, service).mean_latency_ms
+            yield compared(f"{name}, rate times cost of one = {load}", result, "mean_latency_ms", expected_ms)
+
+
+def at_least():
+    for rate, a, b in ((1.5, 1, 2), (3, 1, 4), (6, 4, 8)):
+        scenario = bs.Scenario(bs.Poisson(1000 * rate), bs.AtLeast(a, b), MS.with_noise(1, "exponential"))
+        expected = theory.neuts(1000 * rate, 1, a, b)
+        result = run(scenario)
+        for key in ("mean_latency_ms", "mean_batch_size"):
+            yield compared(
+                f"Neuts' closed form, rate {rate}, ({a}, {b})", result, key, expected.summary()[key]
+            )
+    for a, b, load in ((8, 32, 0.3), (4, 16, 0.7)):
+        scenario = at_load(load, bs.AtLeast(a, b), V100)
+        yield from against_theory(f"load {load}", scenario, "mean_latency_ms", "mean_batch_size")
+    for size, load in ((8, 0.5), (32, 0.8)):
+        scenario = at_load(load, bs.SizeOrWait(size, math.inf), V100)
+        yield from against_theory(
+            f"full batches only, load {load}", scenario, "mean_latency_ms", "utilisation"
+        )
+
+
+def with_a_wait():
+    service = bs.Affine(5, 0.25)
+    for rate, wait_ms in ((50, 10), (200, 10), (800, 10), (800, 2), (1600, 5), (2300, 13)):
+        scenario = bs.Scenario(bs.Poisson(rate), bs.SizeOrWait(32, wait_ms), service)
+        yield from against_theory(f"{rate}/s", scenario, "mean_latency_ms", "mean_batch_size", "utilisation")
+
+
+def identities():
+    rare, service = bs.Poisson(0.01), bs.Affine(5, 0.25)
+    for wait_ms in (0, 10, 40):
+        rule = bs.SizeOrWait(32, wait_ms)
+        expected_ms = theory.light_traffic_latency_ms(rule, service)
+        result = run(bs.Scenario(rare, rule, service), 5_000)
+        yield compared(f"hardly any traffic, wait {wait_ms} ms", result, "mean_latency_ms", expected_ms)
+    for size, rate in ((8, 100), (32, 400)):
+        result = run(bs.Scenario(bs.Poisson(rate), bs.SizeOrWait(size, math.inf), MS))
+        expected_ms = theory.full_batch_forming_ms(rate, size)
+        yield compared(f"full batches of {size}, {rate}/s", result, "mean_forming_ms", expected_ms)
+    for wait_ms in (0, 7):
+        result = run(bs.Scenario(bs.Poisson(700), bs.SizeOrWait(1, wait_ms), MS))
+        expected_ms = theory.md1(700, 1).mean_latency_ms
+        yield compared(f"one at a time is M/D/1, wait {wait_ms} ms", result, "mean_latency_ms", expected_ms)
+    result = bs.simulate(
+        bs.Scenario(bs.Poisson(800), bs.SizeOrWait(16, 5), service, servers=2), 200_000, seed=SEED
+    )
+    held = number_in_system(result)
+    span_s = float(result.finish_s.max())
+    little = result.arrival_s.size / span_s * result.mean_latency_ms / 1000
+    yield Row("Little's law: mean number in system = rate x latency", held, math.nan, math.nan, little, 1e-9)
+
+
+def number_in_system(result):
+    """The time average of who has come and has not got an answer, by counting."""
+    events_s = np.concatenate([result.arrival_s, result.finish_s])
+    steps = np.repeat([1, -1], result.arrival_s.size)
+    order = np.argsort(events_s, kind="stable")
+    area = np.cumsum(steps[order])[:-1] * np.diff(events_s[order])
+    return float(area.sum() / events_s.max())
+
+
+def optimum():
+    five = bs.Affine(5, 0.25)
+    for rate, service, size, name in (
+        (900, V100, 8, "V100"),
+        (400, five, 16, "5 ms"),
+        (2500, V100, 32, "V100"),
+    ):
+        best, seconds = theory.optimum(rate, service, size), service.table(size)
+        runs = [policy.simulate(best.policy, rate, seconds, 100_000, seed)[0] * 1000 for seed in range(8)]
+        what = f"the best policy simulated, {name}, {rate}/s, batches up to {size}: mean latency (ms)"
+        yield Row(what, float(np.mean(runs)), *student(runs), best.mean_latency_ms)
+    for wait_ms in (0, 0.5, 1, 2):
+        result = run(bs.Scenario(bs.Poisson(rate), bs.SizeOrWait(size, wait_ms), service))
+        yield compared(
+            f"a wait of {wait_ms} ms, against that best",
+            result,
+            "mean_latency_ms",
+            best.mean_latency_ms,
+            math.nan,
+        )
+
+
+def student(values):
+    half = 2.364624 * float(np.std(values, ddof=1)) / math.sqrt(8)  # Student's t of 7 degrees
+    return float(np.mean(values)) - half, float(np.mean(values)) + half
+
+
+def nnunet():
+    for device, static_ms in published.NNUNET_STATIC_MS.items():
+        for clients, theirs_ms in enumerate(published.NNUNET_MEAN_LATENCY_MS[device], start=1):
+            scenario = bs.Scenario(bs.ClosedLoop(clients), bs.SizeOrWait(4, 0), bs.Table(static_ms))
+            simpy, compiled = (
+                bs.simulate(scenario, 2_000, seed=SEED, warmup=0.1, engine=engine)
+                for engine in ("simpy", "compiled")
+            )
+            assert np.array_equal(simpy.finish_s, compiled.finish_s), "the engines must agree"
+            what = f"{device}, {clients} client{'s' * (clients > 1)}"
+            yield compared(what, compiled, "mean_latency_ms", theirs_ms, 0.03)
+            yield compared(what, compiled, "throughput_per_s", 1000 * clients / theirs_ms, 0.03)
+
+
+def guide():
+    alone_ms = 2000 / published.GUIDE_NO_BATCHING[-1][0]
+    full_ms = 8000 / published.GUIDE_BATCHING[-1][0]
+    settings = (
+        ("no batching", published.GUIDE_NO_BATCHING, 1, {1: alone_ms}, 1),
+        ("batching", published.GUIDE_BATCHING, 4, {1: alone_ms, 4: full_ms}, 1),
+        ("two instances", published.GUIDE_TWO_INSTANCES, 4, {1: alone_ms, 4: full_ms}, 2),
+    )
+    for name, theirs, size, table, servers in settings:
+        for clients, (items_per_s, p95_us) in zip(published.GUIDE_CLIENTS, theirs, strict=True):
+            scenario = bs.Scenario(
+                bs.ClosedLoop(clients), bs.SizeOrWait(size, 0), bs.Table(table), servers=servers
+            )
+            result = bs.simulate(scenario, 4_000, seed=SEED, warmup=0.1)
+            what = f"{name}, {clients} client{'s' * (clients > 1)}"
+            yield compared(what, result, "throughput_per_s", items_per_s / 2, math.nan)
+            yield compared(what, result, "p95_ms", p95_us / 1000, math.nan)
+
+
+def mlperf():
+    first, last = published.MLPERF_STREAM_MS[1], published.MLPERF_STREAM_MS[8]
+    each_ms = (last - first) / 7
+    service = bs.Affine(first - each_ms, each_ms)
+    for name, slowdown in (
+        ("each stream as if alone", None),
+        ("two streams at half speed", {1: 1.0, 2: 2.0}),
+    ):
+        scenario = bs.Scenario(
+            bs.Poisson(published.MLPERF_RATE_PER_S),
+            bs.SizeOrWait(16, 2),
+            service,
+            servers=2,
+            slowdown=slowdown,
+        )
+        result = run(scenario, 400_000)
+        for key, theirs_ms in published.MLPERF_SERVER_MS.items():
+            yield compared(name, result, key, theirs_ms, math.nan)
+
+
+def coverage():
+    for load, requests in ((0.5, 10_000), (0.8, 40_000)):
+        truth = theory.md1(1000 * load, 1).mean_latency_ms
+        scenario, held = at_load(load, bs.SizeOrWait(1, 0), MS), 0
+        for seed in range(200):
+            low, high = interval(bs.simulate(scenario, requests, seed=seed, warmup=0.1), "mean_latency_ms")
+            held += low <= truth <= high
+        what = f"M/D/1, load {load}, {requests:,} requests: share of 200 intervals that hold the true mean"
+        yield Row(what, held / 200, 0.90, 0.99, 0.95)
+
+
+GROUPS = [
+    Group(
+        "One at a time",
+        "Closed forms (Pollaczek-Khinchine, Erlang) and, for M/D/c, an embedded chain.",
+        one_at_a_time,
+    ),
+    Group(
+        "Batches of what waits",
+        """`SizeOrWait(B, 0)` on one server: Bailey's bulk queue with a service time that depends on the size,
+by its exact embedded chain; the percentiles by the exact distribution. V100 and P4 are ResNet-50's
+affine service times as Inoue gives them (2021, arXiv 1912.06322).""",
+        what_waits,
+    ),
+    Group(
+        "Batches without a cap",
+        "Inoue's chain (arXiv 1912.06322), simulated with a cap of 4,096 that is never reached.",
+        without_a_cap,
+    ),
+    Group("Waiting for a number", "`AtLeast(a, b)`, Neuts' rule, and full batches only.", at_least),
+    Group(
+        "The textbook rule with a wait",
+        """`SizeOrWait(32, T)`, service 5 ms + 0.25 ms a request. Exact for a wait no longer than a full batch
+computes, by a chain derived in `batchsim/theory/textbook.py`.""",
+        with_a_wait,
+    ),
+    Group("Identities", "What must hold whatever the theory.", identities),
+    Group(
+        "The optimum",
+        """The policy that no rule can beat: a semi-Markov decision process solved by relative value iteration
+(Xu, Zhou and Niu, arXiv 2501.02181), run by a naive simulator of its own. The last rows say how
+near a (B, T) pair comes.""",
+        optimum,
+    ),
+    Group(
+        "A real server: nnU-Net on Triton",
+        f"""The simulator is fed the page's static table alone (1, 2 and 4 items; 3 is interpolated) and must
+come within 3 % of the measured mean latency, and of clients / measured latency. Both engines, which
+must agree bit for bit. Source: <{published.NNUNET_SOURCE}>.""",
+        nnunet,
+    ),
+    Group(
+        "For plausibility: Triton's guide",
+        f"""No static table is given. Two numbers are taken from the figures themselves, the saturated rows
+without batching and with it, so those rows agree by construction; the others are predictions. The
+clients' own overhead is left out, and two instances are simulated as if each had a GPU of its own,
+which they have not. A request is 2 items. Source: <{published.GUIDE_SOURCE}>.""",
+        guide,
+    ),
+    Group(
+        "For plausibility: MLPerf, one L4",
+        f"""ResNet-50, Server scenario: Poisson arrivals of 12,198/s, batches of 16, a wait of 2 ms, two
+streams on one device. The service time is a line through the single-stream (1) and multi-stream (8)
+latencies, extended to 16. As if the streams did not share the device the model is far too fast; at
+half speed each it is near saturation. How two streams share must be measured. Two rounds of the
+benchmark itself differ by 10 % in the mean and 25 % in p99. Source: {published.MLPERF_SOURCE}.""",
+        mlperf,
+    ),
+    Group(
+        "The intervals themselves",
+        "A 95 % interval should hold the truth in about 95 of 100 runs; 90 to 99 pass.",
+        coverage,
+    ),
+]
+
+HEAD = """# Is it true?
+
+Written by `make validate`; a test holds it against the code. Simulated numbers come with their 95 %
+intervals. A row **agrees** if the expected value is inside the interval or the error is within 1 % (3 % for
+the measured server); some 1 in 20 intervals must miss by chance. Rows of one group share one seed's
+traffic, so that their errors go together. Rows without a verdict are plausibility checks: too little is
+known of those servers for a claim.
+"""
+
+TAIL = """
+## What this model leaves out
+
+- **What shares the device**: two instances on one GPU slow each other down. `slowdown` models it, if you
+  measure the factors; the two plausibility checks above show how wrong it goes without.
+- **Copies** between host and device, **the network**, and (de)serialisation: in a measured service time,
+  or nowhere.
+- **The clients' own time**, unless it is a closed loop's think time.
+- **Garbage collection**, other processes, clocks that throttle: noise is one factor a batch, independent
+  of the others.
+- **Models whose time depends on the input** (lengths, early exit), and generation token by token.
+- **Failures** and retries. A request that times out does not come back, unless a closed loop's client
+  sends again.
+- **Compilation** at a first-seen batch size, and the loading of models.
+"""
+
+TABLE = "| what | simulated | 95 % interval | expected | error | |\n|---|---|---|---|---|---|\n"
+
+
+def markdown():
+    """Return the whole text of VALIDATION.md."""
+    parts = [HEAD]
+    for group in GROUPS:
+        parts.append(f"\n## {group.title}\n\n{group.text}\n\n{TABLE}")
+        parts.extend(f"{row}\n" for row in group.rows())
+    return "".join([*parts, TAIL])

@@ -1,0 +1,130 @@
+import math
+import subprocess
+import sys
+
+import pytest
+
+import batchsim as bs
+from batchsim import theory
+
+SERVICE = bs.Affine(5, 0.25)
+
+
+def scenario(workload=None, rule=None, service=SERVICE, **others):
+    return bs.Scenario(workload or bs.Poisson(150), rule or bs.SizeOrWait(1, 5), service, **others)
+
+
+EXPONENTIAL = SERVICE.with_noise(1, "exponential")
+
+
+@pytest.mark.parametrize(
+    ("asked", "same"),
+    [
+        (scenario(), theory.md1(150, 5.25)),
+        (scenario(rule=bs.SizeOrWait(1, math.inf)), theory.md1(150, 5.25)),
+        (scenario(rule=bs.AtLeast(1, 1)), theory.md1(150, 5.25)),
+        (scenario(service=SERVICE.with_noise(0)), theory.md1(150, 5.25)),
+        (scenario(service=EXPONENTIAL), theory.mm1(150, 5.25)),
+        (scenario(service=SERVICE.with_noise(0.6)), theory.mg1(150, 5.25, 0.6)),
+        (scenario(bs.Poisson(500), servers=3), theory.mdc(500, 5.25, 3)),
+        (scenario(bs.Poisson(500), service=EXPONENTIAL, servers=3), theory.mmc(500, 5.25, 3)),
+        (scenario(bs.Gamma(150, cv=2)), theory.kingman(150, 5.25, 2, 0)),
+        (scenario(bs.Gamma(150, cv=1)), theory.md1(150, 5.25)),
+        (scenario(bs.Constant(150), service=EXPONENTIAL), theory.kingman(150, 5.25, 0, 1)),
+        (scenario(slowdown={1: 1.2}), theory.md1(150, 6.3)),
+        (scenario(bs.Poisson(300), servers=2, slowdown={1: 1.1, 2: 1.1}), theory.mdc(300, 5.775, 2)),
+        (scenario(rule=bs.SizeOrWait(8, 0)), theory.capped(150, SERVICE, 8)),
+        (scenario(rule=bs.SizeOrWait(8, 7)), theory.size_or_wait(150, SERVICE, 8, 7)),
+        (scenario(rule=bs.SizeOrWait(8, math.inf)), theory.at_least(150, SERVICE, 8, 8)),
+        (scenario(rule=bs.AtLeast(3, 8)), theory.at_least(150, SERVICE, 3, 8)),
+        (scenario(rule=bs.AtLeast(3, 8), service=EXPONENTIAL), theory.at_least(150, EXPONENTIAL, 3, 8)),
+        (
+            scenario(rule=bs.AtLeast(3, 8), slowdown={1: 2}),
+            theory.at_least(150, bs.Affine(10, 0.5), 3, 8),
+        ),
+    ],
+    ids=repr,
+)
+def test_it_picks_what_applies(asked, same):
+    answer = theory.expected(asked)
+    assert answer.model == same.model
+    assert answer.exact == same.exact
+    assert answer.mean_latency_ms == pytest.approx(same.mean_latency_ms)
+    assert (answer.cdf is None) == (same.cdf is None)
+    if answer.cdf is not None:
+        assert answer.percentile(99) == pytest.approx(same.percentile(99))
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (scenario(bs.ClosedLoop(4)), r"arrivals must be Poisson, or .*, got ClosedLoop\(clients=4"),
+        (scenario(bs.OnOff(300, 10, 1, 1)), "arrivals must be Poisson, or .*, got OnOff"),
+        (scenario(bs.Trace([0.0, 1.0])), "arrivals must be Poisson, or .*, got Trace"),
+        (scenario(queue_limit=5), "a queue_limit of 5 turns requests away"),
+        (scenario(timeout_ms=50), "a timeout of 50 ms makes requests leave"),
+        (scenario(servers=2, slowdown={1: 1, 2: 1.5}), "a slowdown must be the same .* got {1: 1, 2: 1.5}"),
+        (
+            scenario(service=SERVICE.with_noise(0.5), servers=2),
+            "2 servers must have fixed or exponential .* got Noise",
+        ),
+        (scenario(bs.Gamma(150, 2), servers=2), "Poisson for more than one server, got Gamma"),
+        (scenario(bs.Gamma(150, 2), bs.SizeOrWait(8, 0)), "arrivals must be Poisson for batches, got Gamma"),
+        (
+            scenario(rule=bs.SizeOrWait(8, 0), servers=2),
+            "batches of up to 8 are solved for one server only, got 2",
+        ),
+        (
+            scenario(rule=bs.SizeOrWait(8, 7.1)),
+            "a wait must be 0, inf, or at most the 7 ms that a full batch computes, got 7.1 ms",
+        ),
+        (
+            scenario(rule=bs.SizeOrWait(8, 5), service=EXPONENTIAL),
+            "a wait of 5 ms is solved for fixed service times",
+        ),
+    ],
+    ids=repr,
+)
+def test_it_says_why_nothing_does(asked, why):
+    answer = theory.expected(asked)
+    assert not answer
+    assert isinstance(answer, theory.NoAnswer)
+    with pytest.raises(AssertionError, match=why):
+        raise AssertionError(repr(answer))
+    assert repr(answer).startswith("no theory applies: ")
+
+
+def test_a_rule_of_its_own_has_no_theory():
+    class Mine(bs.SizeOrWait):
+        pass
+
+    assert "the rule must be SizeOrWait or AtLeast, got" in theory.expected(scenario(rule=Mine(8, 0))).why
+
+
+@pytest.mark.parametrize("rule", [bs.SizeOrWait(1, 0), bs.SizeOrWait(8, 5), bs.AtLeast(2, 8)])
+def test_an_unstable_scenario_has_no_steady_state(rule):
+    with pytest.raises(
+        ValueError, match=r"the load must be below 1 for a mean to exist, got .*: 2,000/s of a capacity"
+    ):
+        theory.expected(scenario(bs.Poisson(2000), rule))
+
+
+def test_a_rule_that_takes_all_it_can_has_the_capacity_of_its_largest_batch():
+    # Two would be served at 667/s, but where eight wait, eight are taken, at 400/s.
+    with pytest.raises(ValueError, match="500/s of a capacity of 400/s"):
+        theory.expected(scenario(bs.Poisson(500), bs.SizeOrWait(8, 0), bs.Table({1: 5, 2: 3, 8: 20})))
+
+
+def test_only_a_scenario_is_asked_of():
+    with pytest.raises(TypeError, match="scenario must be a Scenario, got 5"):
+        theory.expected(5)
+
+
+def test_theory_loads_nothing_heavy_but_scipy():
+    program = (
+        "import sys, batchsim.theory as theory\n"
+        "theory.md1(1, 1).percentile(99), theory.optimum\n"
+        "print([name for name in 'jax numba matplotlib pandas ipywidgets'.split() if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

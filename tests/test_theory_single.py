@@ -1,0 +1,220 @@
+import math
+from decimal import Decimal, getcontext
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate
+
+import batchsim as bs
+from batchsim import theory
+
+LOADS = st.floats(0.01, 0.99)
+
+
+# Oracles: numbers computed elsewhere, closed forms written otherwise.
+
+
+@pytest.mark.parametrize(
+    ("servers", "waits", "wait"),
+    [(1, 0.8, 4), (2, 0.711111, 1.777778), (4, 0.596432, 0.745541)],  # textbook values at load 0.8
+)
+def test_erlang_c_and_its_wait_are_the_textbooks(servers, waits, wait):
+    assert theory.erlang_c(servers, 0.8 * servers) == pytest.approx(waits, abs=5e-7)
+    answer = theory.mmc(0.8 * servers * 1000, mean_service_ms=1, servers=servers)
+    assert answer.mean_wait_ms == pytest.approx(wait, abs=5e-7)
+
+
+@given(servers=st.integers(1, 40), load=LOADS)
+def test_erlang_c_is_its_sum(servers, load):
+    offered = load * servers
+    terms = [offered**k / math.factorial(k) for k in range(servers + 1)]
+    last = terms[servers] * servers / (servers - offered)
+    assert theory.erlang_c(servers, offered) == pytest.approx(last / (sum(terms[:-1]) + last), rel=1e-11)
+
+
+def test_erlang_c_of_many_servers_neither_overflows_nor_vanishes():
+    assert theory.erlang_c(10_000, 9_900) == pytest.approx(0.2239, abs=0.02)  # Halfin and Whitt: beta 1
+    assert theory.erlang_c(1000, 1) == 0
+    assert theory.erlang_c(3, 0) == 0
+
+
+@given(load=LOADS)
+def test_the_one_server_means_are_the_textbooks(load):
+    rate = load * 100
+    assert theory.mm1(rate, 10).mean_latency_ms == pytest.approx(1000 / (100 - rate))
+    assert theory.md1(rate, 10).mean_wait_ms == pytest.approx(load * 10 / (2 * (1 - load)))
+    assert theory.mg1(rate, 10, cv=1).mean_latency_ms == pytest.approx(theory.mm1(rate, 10).mean_latency_ms)
+    assert theory.mg1(rate, 10, cv=0).mean_latency_ms == pytest.approx(theory.md1(rate, 10).mean_latency_ms)
+    assert theory.mmc(rate, 10, 1).mean_latency_ms == theory.mm1(rate, 10).mean_latency_ms
+    assert theory.mdc(rate, 10, 1).mean_latency_ms == pytest.approx(theory.md1(rate, 10).mean_latency_ms)
+    assert theory.kingman(rate, 10, 1, 0.7).mean_latency_ms == pytest.approx(
+        theory.mg1(rate, 10, 0.7).mean_latency_ms
+    )
+
+
+def erlangs_md1_wait(load, time):
+    """P(wait <= time), in service times: Erlang's series, alternating, in 60 digits."""
+    getcontext().prec = 60
+    load, time = Decimal(load), Decimal(time)
+    total = Decimal(0)
+    for j in range(int(time) + 1):
+        a = load * (j - time)
+        total += a**j / math.factorial(j) * (-a).exp() if j else (-a).exp()
+    return float((1 - load) * total)
+
+
+@pytest.mark.parametrize("load", [0.1, 0.5, 0.8, 0.95])
+def test_the_distribution_of_m_d_1_is_erlangs(load):
+    answer = theory.md1(load * 100, 10)
+    waits = np.array([0.0, 0.1, 0.5, 0.999, 1.0, 1.5, 2.2, 5.0, 11.3, 30.7])
+    expected = [erlangs_md1_wait(load, wait) for wait in waits]
+    assert answer.cdf((1 + waits) * 10) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("servers", [2, 3, 8, 30])
+def test_m_d_c_is_its_chain_written_out(servers):
+    load, states = 0.85, 400
+    mean = load * servers
+    number = np.arange(states)
+    poisson = np.exp(number * math.log(mean) - mean - np.cumsum(np.log(np.maximum(number, 1))))
+    chain = np.zeros((states, states))
+    for n in number:
+        left = max(n - servers, 0)
+        chain[n, left:] = poisson[: states - left]
+    share = np.full(states, 1 / states)
+    for _ in range(3000):
+        share = share @ chain
+    waiting = (share / share.sum()) @ np.maximum(number - servers, 0)
+    answer = theory.mdc(load * servers * 100, 10, servers)
+    assert answer.mean_wait_ms == pytest.approx(waiting / mean * 10, rel=1e-9)
+
+
+# Properties.
+
+
+@given(load=LOADS, servers=st.integers(1, 20))
+def test_less_load_is_less_latency_and_fixed_times_wait_less(load, servers):
+    rate = load * servers * 100
+    tiny = 1e-9  # of the service time: rounding, where next to nobody waits
+    for model in (theory.mmc, theory.mdc):
+        assert model(rate * 0.9, 10, servers).mean_wait_ms <= model(rate, 10, servers).mean_wait_ms + tiny
+    assert theory.mdc(rate, 10, servers).mean_wait_ms <= theory.mmc(rate, 10, servers).mean_wait_ms + tiny
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3, 7])
+@pytest.mark.parametrize("load", [0.3, 0.9])
+def test_the_distribution_of_m_m_c_has_its_mean_and_grows_from_0_to_1(servers, load):
+    answer = theory.mmc(load * servers * 100, 10, servers)
+    grid = np.linspace(0, 60 * answer.mean_latency_ms, 2000)
+    values = answer.cdf(grid)
+    assert values[0] == 0
+    assert values[-1] == pytest.approx(1)
+    assert (np.diff(values) >= 0).all()
+    mean = integrate.quad(lambda x: 1 - float(answer.cdf(x)), 0, grid[-1], limit=400)[0]
+    assert mean == pytest.approx(answer.mean_latency_ms, rel=1e-6)
+
+
+def test_m_m_c_where_service_and_wait_end_at_the_same_rate():
+    rate = 1.0  # per ms, two servers: 2 mu - rate = mu
+    answer = theory.mmc(rate * 1000, 1, 2)
+    nearby = theory.mmc(rate * 1000 * (1 - 1e-9), 1, 2)
+    assert answer.cdf([0.5, 2, 9]) == pytest.approx(nearby.cdf([0.5, 2, 9]), abs=1e-8)
+
+
+@given(load=LOADS, q=st.floats(1, 99.9))
+def test_a_percentile_is_where_the_distribution_reaches_it(load, q):
+    for answer in (theory.mm1(load * 100, 10), theory.md1(load * 100, 10)):
+        latency = answer.percentile(q)
+        assert answer.cdf(latency) >= q / 100
+        assert answer.cdf(latency * (1 - 1e-9)) <= q / 100 + 1e-7 or latency == 10
+    assert theory.mm1(load * 100, 10).percentile(q) == pytest.approx(
+        -math.log(1 - q / 100) * theory.mm1(load * 100, 10).mean_latency_ms
+    )
+
+
+def test_a_percentile_at_a_jump_is_the_jump():
+    assert theory.md1(30, 10).percentile(50) == pytest.approx(10, rel=1e-14)
+    assert theory.md1(30, 10).percentile(100) == math.inf
+
+
+@given(load=LOADS, servers=st.integers(1, 9), q=st.floats(0, 99.99))
+def test_the_percentile_of_the_wait_in_m_m_c_is_that_of_its_tail(load, servers, q):
+    wait = theory.mmc_wait_percentile_ms(q, load * servers * 100, 10, servers)
+    spare = (servers - load * servers) / 10
+    later = theory.erlang_c(servers, load * servers) * math.exp(-spare * wait)
+    assert later == pytest.approx(1 - q / 100) if wait > 0 else later <= 1 - q / 100 + 1e-12
+
+
+# Against the simulator.
+
+
+@pytest.mark.parametrize(
+    ("answer", "noise", "servers"),
+    [
+        (theory.mdc(320, 10, 4), None, 4),
+        (theory.mmc(320, 10, 4), "exponential", 4),
+        (theory.md1(70, 10), None, 1),
+        (theory.mm1(70, 10), "exponential", 1),
+    ],
+    ids=["M/D/4", "M/M/4", "M/D/1", "M/M/1"],
+)
+def test_simulation_agrees_within_its_own_error(answer, noise, servers):
+    service = bs.Affine(10, 0) if noise is None else bs.Affine(10, 0).with_noise(1, noise)
+    scenario = bs.Scenario(bs.Poisson(answer.rate_per_s), bs.SizeOrWait(1, 5), service, servers=servers)
+    runs = bs.simulate(scenario, 400_000, warmup=0.05, replications=8, keep="summary").replications
+    means = np.array([run.mean_latency_ms for run in runs])
+    assert abs(means.mean() - answer.mean_latency_ms) < 4 * means.std(ddof=1) / math.sqrt(len(means))
+
+
+# What they say, and refuse.
+
+
+def test_an_answer_prints_what_it_is_and_where_from():
+    text = repr(theory.md1(80, 10))
+    assert text.startswith("M/D/1, exact (Pollaczek 1930, Khinchine 1932)")
+    assert "mean 30 ms, 20 ms of it waiting" in text
+    assert repr(theory.kingman(80, 10, 2, 1)).startswith("G/G/1, an approximation (Kingman 1961)")
+
+
+def test_a_summary_has_the_names_of_a_results():
+    result = bs.simulate(bs.Scenario(bs.Poisson(80), bs.SizeOrWait(1, 0), bs.Affine(10, 0)), 1000)
+    summary = theory.md1(80, 10).summary()
+    assert set(summary) <= set(result.summary())
+    assert summary["p99_ms"] == theory.md1(80, 10).percentile(99)
+    assert summary["load"] == pytest.approx(0.8)
+    assert "p99_ms" not in theory.mg1(80, 10, 0.5).summary()
+    with pytest.raises(ValueError, match="a percentile needs a model whose distribution is known, got M/G/1"):
+        theory.mg1(80, 10, 0.5).percentile(99)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: theory.md1(1000, 1.25),
+            ValueError,
+            "the load must be below 1 for a mean to exist, got 1.25: 1,000/s of a capacity of 800/s",
+        ),
+        (lambda: theory.mm1(100, 10), ValueError, "got 1: 100/s of a capacity of 100/s"),
+        (lambda: theory.mmc(500, 10, 4), ValueError, "got 1.25: 500/s of a capacity of 400/s"),
+        (lambda: theory.mdc(500, 10, 4), ValueError, "got 1.25: 500/s of a capacity of 400/s"),
+        (lambda: theory.mg1(200, 10, 0.5), ValueError, "got 2: 200/s of a capacity of 100/s"),
+        (lambda: theory.kingman(200, 10, 1, 1), ValueError, "got 2: 200/s of a capacity of 100/s"),
+        (lambda: theory.erlang_c(2, 2.0), ValueError, "offered_load must be below the 2 servers, got 2.0"),
+        (lambda: theory.erlang_c(0, 0.5), ValueError, "servers must be at least 1, got 0"),
+        (lambda: theory.mmc(1, 1, 1.5), TypeError, "servers must be a whole number, got 1.5"),
+        (lambda: theory.mdc(1, 1, 8193), ValueError, "at most 2,048 servers to be solved, got 8,193"),
+        (lambda: theory.mg1(1, 1, -0.1), ValueError, "cv must be at least 0, got -0.1"),
+        (lambda: theory.md1(math.nan, 1), ValueError, "rate_per_s must be a number, got nan"),
+        (lambda: theory.md1(0, 1), ValueError, "rate_per_s must be greater than 0, got 0"),
+        (lambda: theory.md1(1, math.inf), ValueError, "mean_service_ms must be finite, got inf"),
+        (lambda: theory.md1("1", 1), TypeError, "rate_per_s must be a number, got '1'"),
+        (lambda: theory.md1(1, 1).percentile(0), ValueError, "q must be greater than 0, got 0"),
+        (lambda: theory.md1(1, 1).percentile(101), ValueError, "q must be at most 100, got 101"),
+    ],
+)
+def test_bad_input_and_unstable_queues_are_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,126 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchsim as bs
+from batchsim import theory
+
+SERVICE = bs.Affine(5, 0.25)
+
+
+@pytest.mark.parametrize("wait_ms", [0, 5, 10, 40])
+def test_a_lone_request_waits_as_the_simulator_says(wait_ms):
+    scenario = bs.Scenario(bs.Poisson(0.01), bs.SizeOrWait(32, wait_ms), SERVICE)
+    alone_ms = theory.light_traffic_latency_ms(scenario.rule, SERVICE)
+    assert alone_ms == wait_ms + 5.25
+    assert bs.simulate(scenario, 500).mean_latency_ms == pytest.approx(alone_ms, rel=1e-3)
+
+
+def test_a_free_window_is_half_over_on_average():
+    assert theory.light_traffic_latency_ms(10, SERVICE, timer="free") == 10.25
+    assert theory.light_traffic_latency_ms(10, SERVICE) == 15.25
+
+
+def test_a_rule_of_one_does_not_wait_and_at_least_two_waits_for_ever():
+    assert theory.light_traffic_latency_ms(bs.SizeOrWait(1, 10), SERVICE) == 5.25
+    assert theory.light_traffic_latency_ms(bs.AtLeast(1, 8), SERVICE) == 5.25
+    assert theory.light_traffic_latency_ms(bs.AtLeast(2, 8), SERVICE) == math.inf
+    assert theory.light_traffic_latency_ms(bs.SizeOrWait(2, math.inf), SERVICE) == math.inf
+
+
+@pytest.mark.parametrize("size", [1, 2, 8, 32])
+def test_full_batches_form_as_long_as_the_simulator_says(size):
+    rate = 1.0  # a batch is done long before the next is full
+    scenario = bs.Scenario(bs.Poisson(rate), bs.SizeOrWait(size, math.inf), SERVICE)
+    runs = bs.simulate(scenario, 100_000, replications=8, keep="summary").replications
+    waits = np.array([run.mean_latency_ms - SERVICE(size) * 1000 for run in runs])
+    expected = theory.full_batch_forming_ms(rate, size)
+    assert abs(waits.mean() - expected) < 4 * waits.std(ddof=1) / math.sqrt(8) + 0.02
+
+
+@given(rate=st.floats(1, 5000), size=st.integers(1, 64), wait_ms=st.floats(0, 100))
+def test_the_sizes_of_frozen_batches_are_a_distribution(rate, size, wait_ms):
+    pmf = theory.frozen_batch_size_pmf(rate, size, wait_ms)
+    assert pmf.shape == (size + 1,)
+    assert pmf[0] == 0
+    assert pmf.sum() == pytest.approx(1)
+    draws = np.minimum(np.random.default_rng(0).poisson(rate * wait_ms / 1000, 20_000), size - 1) + 1
+    error = draws.std() / math.sqrt(draws.size)
+    assert abs(theory.frozen_mean_batch_size(rate, size, wait_ms) - draws.mean()) < 5 * error + 2e-3
+
+
+def test_an_infinite_wait_freezes_full_batches():
+    assert theory.frozen_batch_size_pmf(100, 3, math.inf).tolist() == [0, 0, 0, 1]
+
+
+def test_t_min_is_what_the_condition_says():
+    # 1 + rate * T > rate * fixed / (1 - rate * per_item), in ms
+    assert theory.frozen_wait_min_ms(1000, 5, 0.25) == pytest.approx(5 / 0.75 - 1)
+    assert theory.frozen_wait_min_ms(10, 5, 0.25) == 0
+
+
+@given(rate=st.floats(100, 2400), size=st.integers(1, 64))
+def test_at_t_min_the_load_of_the_frozen_batcher_is_1(rate, size):
+    if rate * SERVICE(size) >= size:
+        with pytest.raises(ValueError, match="the load must be below 1"):
+            theory.frozen_wait_min_ms(rate, 5, 0.25, size)
+        return
+    wait_ms = theory.frozen_wait_min_ms(rate, 5, 0.25, size)
+    load = theory.frozen_load(rate, SERVICE, size, wait_ms)
+    assert load == pytest.approx(1, rel=1e-6) if wait_ms > 0 else load <= 1
+    assert wait_ms >= theory.frozen_wait_min_ms(rate, 5, 0.25) * (1 - 1e-9)  # a cap only costs
+    assert theory.frozen_load(rate, SERVICE, size, wait_ms + 1) < 1
+
+
+def test_t_min_parts_a_frozen_batcher_that_keeps_up_from_one_that_does_not():
+    # Lindley's recursion over frozen batches: the backlog after 200,000 batches grows or does not.
+    rate, generator = 1000, np.random.default_rng(3)
+    least_ms = theory.frozen_wait_min_ms(rate, 5, 0.25)
+    for wait_ms, grows in ((0.95 * least_ms, True), (1.05 * least_ms, False)):
+        joined = generator.poisson(rate * wait_ms / 1000, 200_000)
+        gap_s = wait_ms / 1000 + generator.exponential(1 / rate, 200_000)  # from close to close
+        drift = np.cumsum((5 + 0.25 * (1 + joined)) / 1000 - gap_s)
+        backlog_s = drift[-1] - min(0, drift.min())
+        assert (backlog_s > 10) == grows
+
+
+def test_the_capacity_is_the_scenarios():
+    scenario = bs.Scenario(bs.Poisson(100), bs.SizeOrWait(32, 1000), SERVICE, servers=2)
+    assert theory.capacity_per_s(scenario) == scenario.capacity_per_s == pytest.approx(2 * 32 / 0.013)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: theory.light_traffic_latency_ms(-1, SERVICE),
+            ValueError,
+            "wait in ms must be at least 0, got -1",
+        ),
+        (
+            lambda: theory.light_traffic_latency_ms(1, SERVICE, "fre"),
+            ValueError,
+            "timer must be one of oldest, free, got 'fre'; did you mean 'free'?",
+        ),
+        (
+            lambda: theory.light_traffic_latency_ms(1, 5),
+            TypeError,
+            "service must be a service of batchsim, got 5",
+        ),
+        (lambda: theory.full_batch_forming_ms(0, 2), ValueError, "rate_per_s must be greater than 0, got 0"),
+        (lambda: theory.full_batch_forming_ms(1, 0), ValueError, "max_batch_size must be at least 1, got 0"),
+        (
+            lambda: theory.frozen_wait_min_ms(5000, 5, 0.25),
+            ValueError,
+            "got 1.25: 5,000/s of a capacity of 4,000/s",
+        ),
+        (lambda: theory.frozen_wait_min_ms(100, -5, 0.25), ValueError, "fixed_ms must be at least 0, got -5"),
+        (lambda: theory.frozen_mean_batch_size(100, 8, math.nan), ValueError, "max_wait_ms must be a number"),
+    ],
+)
+def test_bad_input_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
