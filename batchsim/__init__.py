@@ -29,6 +29,7 @@ from batchsim.simulate import simulate
 
 if TYPE_CHECKING:
     from batchsim import device, lessons, theory
+    from batchsim.study.sweep import sweep
     from batchsim.view.explorer import explore
     from batchsim.view.plots import plot
 
@@ -64,6 +65,7 @@ __all__ = [
     "published_names",
     "published_source",
     "simulate",
+    "sweep",
     "theory",
 ]
 
@@ -73,6 +75,7 @@ _ON_FIRST_USE = {
     "explore": "batchsim.view.explorer",
     "lessons": "batchsim.lessons",
     "plot": "batchsim.view.plots",
+    "sweep": "batchsim.study.sweep",
     "theory": "batchsim.theory",
 }
 

@@ -34,13 +34,17 @@ class ServerTime:
     def forming_s(self, log: Log) -> np.ndarray:
         """Return how long each request waited while a server was idle; NaN for one not served."""
         # Once a batch: there are fewer of them than requests. Index -1, not served, finds the NaN at the end.
-        until_start_s, start_s = (
+        idle_s, waited_s = (
             np.append(column, math.nan)[log.batch_index]
-            for column in (np.interp(log.batch_start_s, self.times_s, self.idle_s), log.batch_start_s)
+            for column in (self.idle_until_start_s(log), log.batch_start_s)
         )
-        until_start_s -= np.interp(log.arrival_s, self.times_s, self.idle_s)
-        start_s -= log.arrival_s
-        return np.minimum(np.maximum(until_start_s, 0), start_s)  # sums of floats, off by 1e-12 s
+        idle_s -= np.interp(log.arrival_s, self.times_s, self.idle_s)
+        waited_s -= log.arrival_s
+        return np.minimum(np.maximum(idle_s, 0), waited_s)  # sums of floats, off by 1e-12 s
+
+    def idle_until_start_s(self, log: Log) -> np.ndarray:
+        """Return I(t) at the start of each batch."""
+        return np.interp(log.batch_start_s, self.times_s, self.idle_s)
 
     def waits(self, arrival_s: float, start_s: float) -> list[tuple[str, float, float]]:
         """Return a request's waits in order: ("forming" or "queueing", from_s, to_s)."""

@@ -178,12 +178,12 @@ class Result:
             return Figures(self.scenario, *self.sums)
         if self.runs:
             return Figures.pool([run.figures for run in self.runs])
-        return figures.whole(self, self.warmup_requests)
+        return figures.whole(self)
 
     @cached_property
     def sections(self) -> Parts:
         """The same of equally many requests each, one section of the run after the other."""
-        return figures.parts(self, self.warmup_requests, confidence.FINE)
+        return figures.parts(self, confidence.FINE)
 
     def percentile(self, q: float, *, unserved: str = "ignore") -> float:
         """Return the latency in ms that q % of the requests do not exceed (NumPy's "linear").

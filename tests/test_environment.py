@@ -15,7 +15,7 @@ CONDA_NAMES = {"matplotlib-base": "matplotlib"}
 def pip_ranges():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    lines = project["dependencies"] + extras["notebook"] + extras["test"]
+    lines = project["dependencies"] + extras["notebook"] + extras["distributed"] + extras["test"]
     requirements = [Requirement(line) for line in lines]
     return {r.name: r.specifier for r in requirements if r.name != project["name"]}, project
 

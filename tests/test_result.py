@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.plans import scenarios_at_random
 
 import batchsim as bs
 
@@ -498,3 +499,15 @@ def test_a_result_pickles_also_after_it_was_read():
     again = pickle.loads(pickle.dumps(result))
     assert (again.summary(), again.interval("p99")) == expected
     assert np.array_equal(again.finish_s, result.finish_s)
+
+
+@settings(max_examples=150)
+@given(scenarios_at_random(), st.sampled_from([0, 0.3]))
+def test_the_summary_is_that_of_the_columns_and_the_same_from_both_engines(scenario, warmup):
+    simpy, compiled = (bs.simulate(scenario, 200, 3, engine, warmup) for engine in ("simpy", "compiled"))
+    summary = compiled.summary()
+    assert json.dumps(simpy.summary()) == json.dumps(summary)
+    for part in ("latency", "forming", "queueing", "computing"):
+        column = getattr(compiled, f"{part}_ms")[compiled.warmup_requests :]
+        if not np.isnan(column).all():
+            assert summary[f"mean_{part}_ms"] == pytest.approx(np.nanmean(column), rel=1e-9, abs=1e-9)

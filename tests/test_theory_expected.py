@@ -82,6 +82,15 @@ def test_it_picks_what_applies(asked, same):
             scenario(rule=bs.SizeOrWait(8, 5), service=EXPONENTIAL),
             "a wait of 5 ms is solved for fixed service times",
         ),
+        (scenario(servers=3000), "M/D/c must have at most 2,048 servers to be solved, got 3,000"),
+        (
+            scenario(rule=bs.AtLeast(2, 8), service=SERVICE.with_noise(11)),
+            "cv of lognormal noise must be at most 10, got 11",
+        ),
+        (
+            scenario(rule=bs.SizeOrWait(9000, 0), service=EXPONENTIAL),
+            "batches must stay below 8,192 for the chain to be solved",
+        ),
     ],
     ids=repr,
 )

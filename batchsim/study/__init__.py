@@ -1,0 +1,1 @@
+"""Many scenarios: sweeps over a grid of knobs, in a folder that loses nothing."""

@@ -1,0 +1,193 @@
+"""A grid: axes of knobs, and the points of their product."""
+
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from batchsim.scenario import Scenario
+from batchsim.scenario.scenario import _find
+
+PARTS = ("workload", "rule", "service")  # other knobs may be inside them
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A knob's values, with a label for each in tables, and a key that only equal values share.
+
+    Labels are numbers where all values are, else text.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    labels: tuple[Any, ...]
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, name: str, given: Any) -> Self:
+        """Check a list of values, or {label: value}."""
+        if isinstance(given, (str, bytes, Set)) or not isinstance(given, Iterable):
+            raise TypeError(f"{name} must be a list of values, or {{label: value}}, got {given!r}")
+        labels, values = None, [_plain(value) for value in given]
+        if isinstance(given, Mapping):
+            labels, values = values, [_plain(value) for value in given.values()]
+        if not values:
+            raise ValueError(f"{name} must have at least one value, got {given!r}")
+        labels = values if labels is None else labels
+        if any(isinstance(value, float) and math.isnan(value) for value in (*values, *labels)):
+            raise ValueError(f"{name} must have no NaN among its values, got {values}")
+        if not all(type(label) is float or (type(label) is int and abs(label) < 2**63) for label in labels):
+            labels = [label if isinstance(label, str) else repr(label) for label in labels]
+        try:
+            keys = [json.dumps(canonical(value), sort_keys=True) for value in values]
+        except TypeError as error:
+            raise TypeError(f"a value of {name} {error}") from None
+        for what, each in (("values", keys), ("labels", labels)):
+            place = _first_repeated(each)
+            if place is not None:
+                hint = "; name them apart, as in {'label': value}" if what == "labels" else ""
+                raise ValueError(f"{what} of {name} must differ, got {labels[place]!r} twice{hint}")
+        return cls(name, tuple(values), tuple(labels), tuple(keys))
+
+    def column(self, places: np.ndarray) -> np.ndarray:
+        """Return the labels at some places: int64, float64, or text as objects."""
+        kinds = {type(label) for label in self.labels}
+        dtype = object if str in kinds else float if float in kinds else np.int64
+        return np.array(self.labels, dtype=dtype)[places]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The product of axes; the points are numbered, and the last axis changes fastest."""
+
+    axes: tuple[Axis, ...]
+
+    @classmethod
+    def of(cls, scenario: Scenario, over: Any) -> Self:
+        """Check {knob: values}; a name that no combination of parts has is refused.
+
+        So is a value of the wrong type. One that is out of bounds is not: only a whole combination can tell.
+        """
+        if not isinstance(over, Mapping):
+            raise TypeError(f"over must be {{knob: values}}, got {over!r}")
+        if not over:
+            raise ValueError(f"over must have at least one knob, got {over!r}")
+        for name in over:
+            if not isinstance(name, str):
+                raise TypeError(f"a knob must be named by text, got {name!r}")
+        axes = tuple(Axis.of(name, values) for name, values in over.items())
+        _check_knobs(scenario, axes)
+        return cls(axes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(axis.values) for axis in self.axes)
+
+    def __len__(self) -> int:
+        return math.prod(self.shape)
+
+    def knobs(self, number: int) -> dict[str, Any]:
+        """Return a point, as `Scenario.replace` takes it."""
+        places = np.unravel_index(number, self.shape)
+        return {axis.name: axis.values[place] for axis, place in zip(self.axes, places, strict=True)}
+
+    def keys(self) -> Iterator[str]:
+        """Yield each point's key: JSON, the same in whatever order the axes are given."""
+        order = sorted(range(len(self.axes)), key=lambda number: self.axes[number].name)
+        head = [f"{json.dumps(axis.name)}: " for axis in self.axes]
+        for keys in itertools.product(*(axis.keys for axis in self.axes)):
+            yield "{" + ", ".join(head[number] + keys[number] for number in order) + "}"
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """Return each knob's labels, shape (points,)."""
+        places = np.unravel_index(np.arange(len(self)), self.shape)
+        return {axis.name: axis.column(place) for axis, place in zip(self.axes, places, strict=True)}
+
+
+def canonical(value: Any) -> Any:
+    """Return a value as JSON's own, equal for equal values: 10 and 10.0 are one, arrays a checksum.
+
+    Anything but numbers, text, lists, mappings, and objects made of them is refused with TypeError.
+    """
+    value = _plain(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return repr(value)  # JSON has no infinity
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    if value is None or isinstance(value, (int, str)):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        checksum = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        return f"{value.dtype.str} {value.shape} sha256 {checksum}"
+    if isinstance(value, Mapping):
+        return {str(canonical(key)): canonical(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [canonical(each) for each in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    elif hasattr(value, "__dict__") and not callable(value):
+        fields = vars(value)
+    else:
+        raise TypeError(f"must be made of numbers, text, lists and dataclasses, got {value!r}")
+    return {"kind": type(value).__qualname__} | {name: canonical(each) for name, each in fields.items()}
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _first_repeated(values: list[Any]) -> int | None:
+    seen = set()
+    for place, value in enumerate(values):
+        if value in seen:
+            return place
+        seen.add(value)
+    return None
+
+
+def _check_knobs(scenario: Scenario, axes: tuple[Axis, ...]) -> None:
+    whole = {f.name: getattr(scenario, f.name) for f in dataclasses.fields(scenario)}
+    for axis in axes:
+        if axis.name in whole:
+            _check_types(scenario, {}, axis)
+    parts = [axis for axis in axes if axis.name in PARTS]
+    combinations = [
+        dict(zip([axis.name for axis in parts], values, strict=True))
+        for values in itertools.product(*(axis.values for axis in parts))
+    ]
+    named: dict[tuple[str, ...], str] = {}
+    for axis in axes:
+        if axis.name in whole:
+            continue
+        combination, path = _first_with(axis.name, whole, combinations)
+        if path in named:
+            raise ValueError(f"a knob must be given once, got {named[path]!r} and {axis.name!r}")
+        named[path] = axis.name
+        _check_types(scenario, combination, axis)
+
+
+def _first_with(
+    name: str, whole: Mapping[str, Any], combinations: list[dict[str, Any]]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the first combination of parts that has the knob, and the path to it there, or raise."""
+    refusals = []
+    for combination in combinations:
+        try:
+            return combination, _find(name, {**whole, **combination})
+        except ValueError as error:
+            refusals.append(error)
+    raise refusals[0]
+
+
+def _check_types(scenario: Scenario, others: Mapping[str, Any], axis: Axis) -> None:
+    for value in axis.values:
+        # Out of bounds here, it may fit another combination; where not, its row says why.
+        with contextlib.suppress(ValueError):
+            scenario.replace({**others, axis.name: value})

@@ -1,0 +1,282 @@
+"""A folder of finished points: a sweep that is killed goes on where it was.
+
+    sweep.toml       the scenario, and in the table [sweep] the seed, the settings and the versions
+    arrivals-*.csv   the trace of the scenario's workload, if it has one
+    points/          Parquet files; `pandas.read_parquet` reads them as one table
+
+A file is written beside, synced, and renamed: it is whole or not there, and nobody writes to it again.
+Files are merged now and then, and one is deleted only once all of it is in another, so that several
+processes may sweep into one folder. A file's name ends in the checksum of its content: a damaged one is set
+aside, and its points are computed again.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import platform
+import secrets
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import tomlkit
+
+from batchsim import _check
+from batchsim._files import replacing
+from batchsim.scenario import Scenario, Trace
+from batchsim.scenario.toml import document, from_tables
+from batchsim.study.grid import canonical
+
+FORMAT = 1
+DESCRIPTION = "sweep.toml"
+MARK = b"batchsim sweep"  # what sweep a file belongs to, in its metadata
+MERGE = 64  # files of one process, a minute's or so
+
+
+class Store:
+    """The finished points of one sweep in its folder, each with a row of numbers and a text.
+
+    `settings` are what the numbers depend on besides the scenario; `columns` names the numbers,
+    with their dtypes. A folder of another sweep, or of something else, is refused with ValueError.
+    """
+
+    def __init__(
+        self,
+        out: str | os.PathLike[str],
+        scenario: Scenario,
+        settings: Mapping[str, Any],
+        columns: Mapping[str, str],
+    ) -> None:
+        from batchsim import __version__  # the package is whole by now
+
+        self.folder, self.points = Path(out), Path(out) / "points"
+        self.columns = columns
+        self.about = {"scenario": scenario, **settings, "batchsim": __version__}
+        self.mark = hashlib.sha256(json.dumps(canonical(self.about), sort_keys=True).encode()).hexdigest()
+        self.recent: list[Path] = []
+        self.kept = 0
+        if self.folder.exists() and not self.folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "out must be a folder, got a file", str(out))
+        if not (self.folder / DESCRIPTION).exists():
+            self._describe()
+        self._compare()  # also with what was just written: another sweep may have been quicker
+        with self._writing("a folder for points"):
+            self.points.mkdir(exist_ok=True)
+
+    # What the folder is of.
+
+    def _describe(self) -> None:
+        scenario: Scenario = self.about["scenario"]
+        content = _document(scenario)
+        if self.folder.exists():
+            strangers = [path.name for path in self.folder.iterdir() if not _ours(path.name)]
+            if strangers:
+                raise ValueError(
+                    f"out must be a new folder, or a sweep's, got {self.folder} with {min(strangers)!r} in it"
+                )
+        table = tomlkit.table()
+        for name, value in self.about.items():
+            if name != "scenario" and value is not None:
+                table.add(name, value)
+        for name, value in {"format": FORMAT, **_surroundings()}.items():
+            table.add(name, value)
+        content.add("sweep", table)
+        with self._writing("the description"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if isinstance(scenario.workload, Trace):
+                path = self.folder / _arrivals(scenario.workload)
+                with replacing(path) as file:
+                    file.write(b"arrival_s\n")
+                    file.writelines(b"%r\n" % time_s for time_s in scenario.workload.times_s.tolist())
+            with replacing(self.folder / DESCRIPTION) as file:
+                file.write(content.as_string().encode())
+            _sync(self.folder)
+
+    def _compare(self) -> None:
+        path = self.folder / DESCRIPTION
+        try:
+            tables = tomllib.loads(path.read_text(encoding="utf-8"))
+            there = dict(tables.pop("sweep"))
+            if there.get("format") != FORMAT:
+                raise ValueError(f"format must be {FORMAT}, got {there.get('format')!r}")
+            if there.get("batchsim") == self.about["batchsim"]:  # another might not read it
+                there["scenario"] = from_tables(tables, self.folder)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} must describe a sweep, got {error}") from None
+        if "scenario" not in there:
+            raise ValueError(
+                f"out must be a folder of this batchsim, {self.about['batchsim']}, got {self.folder} of "
+                f"{there.get('batchsim')}, whose numbers may differ: take another folder"
+            )
+        one, other = _leaves({name: there.get(name) for name in self.about}), _leaves(self.about)
+        differing = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+        if differing:
+            what = ", ".join(f"{name} is {one.get(name)} there, {other.get(name)} here" for name in differing)
+            raise ValueError(
+                f"out must be a folder of this very sweep, got {self.folder}: {what}; take another folder"
+            )
+        changed = [
+            f"{name} {there.get(name)} there, {here} here"
+            for name, here in _surroundings().items()
+            if there.get(name) != here
+        ]
+        if changed:
+            _check.warn(
+                f"the points in {self.folder} were computed by other versions ({', '.join(changed)}): "
+                "new ones may differ in the last digits"
+            )
+
+    # Its points.
+
+    def read(self) -> tuple[list[str], np.ndarray, list[str]]:
+        """Return the keys of the points that are there, their numbers (a row each), and their texts."""
+        tables = list(self._files().values())
+        if not tables:
+            return [], np.empty((0, len(self.columns))), []
+        table = _once(pyarrow.concat_tables(tables))
+        self.kept = table.num_rows
+        numbers = np.empty((table.num_rows, len(self.columns)))
+        for place, name in enumerate(self.columns):
+            numbers[:, place] = table[name].to_numpy()
+        return table["point"].to_pylist(), numbers, table["infeasible"].to_pylist()
+
+    def write(self, keys: Sequence[str], numbers: np.ndarray, texts: Sequence[str]) -> None:
+        """Add points; they are on disk when this returns. OSError where they cannot be, as on a full disk."""
+        values: dict[str, Any] = {"point": pyarrow.array(keys, pyarrow.string())}
+        for place, (name, dtype) in enumerate(self.columns.items()):
+            values[name] = pyarrow.array(numbers[:, place].astype(dtype))
+        values["infeasible"] = pyarrow.array(texts, pyarrow.string())
+        with self._writing("finished points"):
+            self.recent.append(self._add(pyarrow.table(values, metadata={MARK: self.mark})))
+        self.kept += len(keys)
+        if len(self.recent) >= MERGE:
+            self.merge(self.recent)
+            self.recent = []
+
+    def merge(self, paths: Iterable[Path] | None = None) -> None:
+        """Make one file of several, by default of all; what cannot be merged stays as it is."""
+        with contextlib.suppress(OSError):  # the files themselves hold everything
+            files = self._files(paths)
+            if len(files) > 1:
+                self._add(_once(pyarrow.concat_tables(files.values())))
+                for path in files:
+                    path.unlink(missing_ok=True)
+
+    def _add(self, table: pyarrow.Table) -> Path:
+        buffer = pyarrow.BufferOutputStream()
+        pyarrow.parquet.write_table(table, buffer)
+        content = buffer.getvalue().to_pybytes()
+        path = self.points / f"{secrets.token_hex(4)}-{_checksum(content)}.parquet"
+        with replacing(path) as file:
+            file.write(content)
+        _sync(self.points)
+        return path
+
+    def _files(self, paths: Iterable[Path] | None = None) -> dict[Path, pyarrow.Table]:
+        """Return the tables of the files, all that are there by default; damaged ones are set aside."""
+        tables: dict[Path, pyarrow.Table] = {}
+        gone = True
+        while gone:  # merged by another process: what was in it is in a newer file
+            gone = False
+            for path in sorted(self.points.glob("*.parquet")) if paths is None else paths:
+                if path in tables:
+                    continue
+                try:
+                    table = self._load(path)
+                except FileNotFoundError:
+                    gone = paths is None
+                    continue
+                if table is not None:
+                    tables[path] = table
+        return tables
+
+    def _load(self, path: Path) -> pyarrow.Table | None:
+        content = path.read_bytes()
+        if not path.stem.endswith(_checksum(content)):
+            aside = path.with_suffix(".damaged")
+            path.rename(aside)
+            _check.warn(f"{path} is damaged, and now {aside.name}: its points are computed again")
+            return None
+        table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content)).read()
+        mark = (table.schema.metadata or {}).get(MARK, b"none").decode()
+        if mark != self.mark:
+            raise ValueError(
+                f"{path} must hold points of the sweep in {self.folder / DESCRIPTION}, got another's"
+            )
+        return table
+
+    @contextlib.contextmanager
+    def _writing(self, what: str) -> Any:
+        try:
+            yield
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{what} could not be written to {self.folder} ({error.strerror or error}); "
+                f"the {self.kept:,} points there are kept, and the same call goes on from them",
+            ) from error
+
+
+def _surroundings() -> dict[str, str]:
+    """Return the versions of what the numbers come from; they are recorded, and a change is warned of."""
+    return {"python": platform.python_version(), **{name: version(name) for name in ("numpy", "numba")}}
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:24]
+
+
+def _arrivals(trace: Trace) -> str:
+    return f"arrivals-{_checksum(trace.times_s.tobytes())}.csv"
+
+
+def _document(scenario: Scenario) -> tomlkit.TOMLDocument:
+    """Return the scenario as TOML; a trace, which takes tomlkit half a minute, as the path of its file."""
+    if not isinstance(scenario.workload, Trace):
+        return document(scenario)
+    content = document(scenario.replace(workload=Trace(np.zeros(1))))
+    content["workload"].pop("times_s")
+    content["workload"].add("path", _arrivals(scenario.workload))
+    return content
+
+
+def _ours(name: str) -> bool:
+    """Return whether a file may be of a sweep that is being described by another process."""
+    return name.startswith((".", "arrivals-")) or name in (DESCRIPTION, "points")
+
+
+def _leaves(value: Any, place: str = "") -> dict[str, Any]:
+    """Return a nested value as {"scenario.rule.max_wait_ms": 10, ...}, in canonical spelling."""
+    value = canonical(value)
+    if not isinstance(value, dict):
+        return {place: value}
+    return {
+        path: leaf
+        for name, each in value.items()
+        for path, leaf in _leaves(each, f"{place}.{name}" if place else name).items()
+    }
+
+
+def _once(table: pyarrow.Table) -> pyarrow.Table:
+    """Return a table without the points that two processes computed both."""
+    first: dict[str, int] = {}
+    for place, key in enumerate(table["point"].to_pylist()):
+        first.setdefault(key, place)
+    return table if len(first) == table.num_rows else table.take(list(first.values()))
+
+
+def _sync(folder: Path) -> None:
+    """Make renames in a folder outlast a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,295 @@
+"""A sweep: one scenario at every point of a grid, on all cores or on a cluster."""
+
+import contextlib
+import math
+import os
+import queue
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from itertools import islice
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from batchsim import _check
+from batchsim.scenario import Scenario
+from batchsim.simulate import DEFAULT_REQUESTS, ENGINES
+from batchsim.study.grid import Grid
+from batchsim.study.point import COLUMNS, REFUSED, Rows, check_trace, compute, quiet
+
+if TYPE_CHECKING:
+    import pandas
+
+SAVE_S = 0.5  # finished points wait so long for company in one file
+AHEAD = 4  # tasks given to each worker before it asks
+# Tasks of several points cost less to hand out, and lose more with a worker. Seconds of work in one,
+# at least and at most: for a thread, and for an executor, which takes some milliseconds (Dask: 3).
+LOCAL_S, AWAY_S = (0.0, 0.02), (0.05, 2.0)
+AWAY_WORKERS = 64  # of an executor that nobody has counted
+# A guess of what a point takes, and each request of it; and a byte on its way to a worker, ten times over.
+POINT_S, REQUEST_S, BYTE_S = 4e-3, {"simpy": 2e-5, "auto": 1e-7, "compiled": 1e-7}, 1e-7
+
+
+def sweep(
+    scenario: Scenario,
+    over: Mapping[str, Any],
+    requests: int | None = None,
+    seed: int = 0,
+    replications: int = 1,
+    warmup: float | str = 0.0,
+    engine: str = "auto",
+    *,
+    executor: Executor | None = None,
+    out: str | PathLike[str] | None = None,
+    progress: bool = True,
+    workers: int | None = None,
+) -> "pandas.DataFrame":
+    """Simulate a scenario at every point of a grid of knobs, and return a DataFrame with a row a point.
+
+    `over` is {knob: values}, with knobs named as in `Scenario.replace`, whole parts included; or
+    {knob: {label: value}}, which gives services names. The grid is the product, the last knob changing
+    fastest. `requests`, `seed`, `replications`, `warmup` and `engine` are `simulate`'s; all points
+    share one seed, and so one traffic (common random numbers).
+
+    Columns: the knobs (int64, float64, or text where not all values are numbers); the numbers of
+    `Result.summary()` as float64 (all five trigger shares; `stable` and `drifting` are bool), some followed
+    by the `_low` and `_high` of their 95 % interval, NaN where the run is too short for one; and
+    `infeasible`, "" or why. An unstable point runs, and says its load. One that the scenario refuses
+    is kept, with NaN (and False) for numbers and the refusal as the reason.
+
+    Points run on `workers` threads here, by default one for each core. The SimPy engine is right in
+    threads, but no faster; nor are runs below some 20,000 requests, which are mostly Python: for many of
+    these, or many cores, give a ProcessPoolExecutor of spawned processes. `executor` is anything with the
+    `submit` of `concurrent.futures.Executor`, such as Dask's `client.get_executor()`, and the numbers are
+    the same to the last bit; `workers` then says how many share the points (64 if not given). With `out`,
+    a folder, points are on disk before the progress bar counts them, and the same call computes only those
+    that are missing, so that a sweep may be killed, or its axes extended; see `batchsim.study.store`.
+    Ctrl-C keeps what is finished.
+
+    An unknown knob, a value of the wrong type, an empty or repeating axis, a folder of another sweep: all
+    raise before anything runs. A disk that is full raises OSError, and loses nothing.
+
+    >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
+    >>> scenario = Scenario(Poisson(rate_per_s=800), SizeOrWait(32, 10), Affine(5, 0.25))
+    >>> table = sweep(scenario, {"max_batch_size": [4, 32], "max_wait_ms": [0, 10]}, 20_000, progress=False)
+    >>> table[["max_batch_size", "max_wait_ms", "p99_ms", "stable"]].round(1)
+       max_batch_size  max_wait_ms  p99_ms  stable
+    0               4            0  5194.4   False
+    1               4           10  5193.2   False
+    2              32            0    13.8    True
+    3              32           10    18.5    True
+    >>> table.infeasible[0]
+    'load 1.2: 800/s of a capacity of 666.7/s'
+    """
+    if not isinstance(scenario, Scenario):
+        raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
+    settings = _settings(requests, seed, replications, warmup, engine)
+    grid = Grid.of(scenario, over)
+    _check_requests(scenario, grid, requests)
+    _check_names(grid)
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise TypeError(f"executor must have submit(), as a concurrent.futures.Executor, got {executor!r}")
+    if workers is not None:
+        workers = _check.whole("workers", workers)
+    elif executor is None:
+        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    else:
+        workers = AWAY_WORKERS
+
+    table = _Table(grid, None if out is None else _open(out, scenario, settings))
+    size = _points_a_task(scenario, settings, len(table.missing), workers, away=executor is not None)
+    tasks = (table.missing[begin : begin + size] for begin in range(0, len(table.missing), size))
+    with _bar(progress, len(grid), len(grid) - len(table.missing)) as bar, _pool(executor, workers) as pool:
+
+        def submit(task: Sequence[int]) -> "Future[Rows]":
+            return pool.submit(compute, scenario, [grid.knobs(number) for number in task], settings)
+
+        try:
+            # Closed at once, so that whatever happens here cancels what is not started.
+            with quiet(), contextlib.closing(_work(submit, tasks, AHEAD * workers, table.fill)) as moments:
+                for _ in moments:
+                    bar.update(table.save_in_time())
+        finally:
+            bar.update(table.save())
+    return table.to_frame()
+
+
+# Who computes.
+
+
+@contextlib.contextmanager
+def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
+    """Give the executor, or threads that are not waited for when anything goes wrong."""
+    if executor is not None:
+        yield executor
+        return
+    threads = ThreadPoolExecutor(workers, "sweep")
+    try:
+        yield threads
+    except BaseException:
+        threads.shutdown(wait=False, cancel_futures=True)
+        raise
+    threads.shutdown()
+
+
+def _work(
+    submit: Callable[[Sequence[int]], "Future[Rows]"],
+    tasks: Iterator[Sequence[int]],
+    ahead: int,
+    keep: Callable[[Sequence[int], Rows], None],
+) -> Generator[None]:
+    """Have tasks computed and keep their rows, as they are finished; yield after each, and now and then.
+
+    At most `ahead` are submitted and not finished. When closed, those not started are cancelled.
+    """
+    done: queue.SimpleQueue[Future[Rows]] = queue.SimpleQueue()
+    waiting: dict[Future[Rows], Sequence[int]] = {}
+    try:
+        while True:
+            for task in islice(tasks, ahead - len(waiting)):
+                future = submit(task)
+                waiting[future] = task
+                future.add_done_callback(done.put)
+            if not waiting:
+                return
+            with contextlib.suppress(queue.Empty):
+                future = done.get(timeout=SAVE_S)
+                keep(waiting[future], future.result())
+                del waiting[future]
+            yield
+    finally:
+        for future, task in waiting.items():
+            if not future.cancel() and future.done() and future.exception() is None:
+                keep(task, future.result())
+
+
+def _points_a_task(
+    scenario: Scenario, settings: Mapping[str, Any], points: int, workers: int, away: bool
+) -> int:
+    trace = getattr(scenario.workload, "times_s", np.empty(0))
+    requests = settings["requests"] or trace.size or DEFAULT_REQUESTS
+    point_s = POINT_S + requests * settings["replications"] * REQUEST_S[settings["engine"]]
+    least_s, most_s = AWAY_S if away else LOCAL_S
+    if away:  # a trace travels with each task: let the work take longer than the way
+        least_s = max(least_s, trace.nbytes * BYTE_S)
+    shared = min(int(most_s / point_s), points // (AHEAD * workers))
+    return max(shared, math.ceil(least_s / point_s), 1)
+
+
+# What is finished.
+
+
+class _Table:
+    """The rows of a grid: those that the store has, and those that are still to be computed."""
+
+    def __init__(self, grid: Grid, store: Any) -> None:
+        self.grid, self.store = grid, store
+        self.numbers = np.tile(REFUSED, (len(grid), 1))
+        self.reasons = [""] * len(grid)
+        self.unsaved: list[int] = []
+        self.saved_at_s, self.failed = time.monotonic(), False
+        self.missing: Sequence[int] = range(len(grid))
+        self.keys: list[str] = []
+        if store is not None:
+            self.keys = list(grid.keys())
+            keys, numbers, reasons = store.read()
+            places = {key: place for place, key in enumerate(keys)}
+            there = [(number, places[key]) for number, key in enumerate(self.keys) if key in places]
+            for number, place in there:
+                self.numbers[number], self.reasons[number] = numbers[place], reasons[place]
+            self.missing = [number for number, key in enumerate(self.keys) if key not in places]
+
+    def fill(self, task: Iterable[int], rows: Rows) -> None:
+        for number, row, reason in zip(task, *rows, strict=True):
+            self.numbers[number], self.reasons[number] = row, reason
+            self.unsaved.append(number)
+
+    def save_in_time(self) -> int:
+        """Save what has waited long enough; return how many points that were."""
+        if self.store is not None and time.monotonic() < self.saved_at_s + SAVE_S:
+            return 0
+        return self.save()
+
+    def save(self) -> int:
+        """Put the finished points on disk, if there is a store; return how many that were."""
+        points = [] if self.failed else self.unsaved
+        if points and self.store is not None:
+            try:
+                self.store.write(
+                    [self.keys[number] for number in points],
+                    self.numbers[points],
+                    [self.reasons[number] for number in points],
+                )
+            except OSError:
+                self.failed = True  # not to be tried again on the way out
+                raise
+        self.unsaved, self.saved_at_s = [], time.monotonic()
+        return len(points)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        import pandas
+
+        if self.store is not None:
+            self.store.merge()
+        columns: dict[str, Any] = {
+            name: pandas.Series(labels, dtype="str" if labels.dtype == object else labels.dtype)
+            for name, labels in self.grid.columns().items()
+        }
+        for place, (name, dtype) in enumerate(COLUMNS.items()):
+            columns[name] = self.numbers[:, place].astype(dtype)
+        columns["infeasible"] = pandas.Series(self.reasons, dtype="str")
+        return pandas.DataFrame(columns)
+
+
+def _open(out: str | PathLike[str], scenario: Scenario, settings: Mapping[str, Any]) -> Any:
+    if not isinstance(out, (str, PathLike)) or not os.fspath(out):
+        raise TypeError(f"out must be a folder's name, got {out!r}")
+    from batchsim.study.store import Store  # and with it pyarrow
+
+    return Store(out, scenario, settings, COLUMNS)
+
+
+def _bar(progress: bool, total: int, done: int) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a notebook without widgets: the bar is text there
+        from tqdm.auto import tqdm
+    return tqdm(total=total, initial=done, desc="sweep", unit="point", disable=not progress)
+
+
+# What is asked.
+
+
+def _settings(
+    requests: int | None, seed: int, replications: int, warmup: float | str, engine: str
+) -> dict[str, Any]:
+    """Return what `simulate` is given at every point, once it would take it."""
+    if not isinstance(engine, str) or engine not in ENGINES:
+        raise ValueError(
+            f"engine must be one of {', '.join(ENGINES)}, got {engine!r}"
+            + _check.nearest(engine, ENGINES, listed=True)
+        )
+    if warmup != "auto":
+        warmup = _check.real("warmup", warmup, at_least=0)
+        if warmup >= 1:
+            raise ValueError(f"warmup must be less than 1, got {warmup!r}")
+    return {
+        "requests": None if requests is None else _check.whole("requests", requests),
+        "seed": _check.whole("seed", seed, at_least=0, at_most=None),
+        "replications": _check.whole("replications", replications),
+        "warmup": warmup,
+        "engine": engine,
+    }
+
+
+def _check_requests(scenario: Scenario, grid: Grid, requests: int | None) -> None:
+    if all(axis.name != "workload" for axis in grid.axes):
+        check_trace(scenario, requests)
+
+
+def _check_names(grid: Grid) -> None:
+    for axis in grid.axes:
+        if axis.name in COLUMNS or axis.name == "infeasible":
+            raise ValueError(f"a knob must not be named as a number of the table, got {axis.name!r}")

@@ -1,0 +1,507 @@
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+import batchsim as bs
+from batchsim.scenario.toml import read_toml
+from batchsim.study import store as stores
+from batchsim.study import sweep as sweeping
+
+BASE = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+OVER = {
+    "max_batch_size": [4, 16, 32],
+    "max_wait_ms": [0, 2.5],
+    "service": [bs.Affine(5, 0.25), bs.Table({16: 3})],
+}
+POINTS = 12
+
+
+def sweep(scenario=BASE, over=OVER, requests=300, engine="simpy", **kwargs):
+    return sweeping.sweep(scenario, over, requests, engine=engine, progress=False, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    table = sweep()
+    assert (table.infeasible != "").sum() == 2 + 2  # unstable, and refused
+    return table
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The points that are computed, one by one as they are."""
+    points = []
+
+    def compute(scenario, task, settings):
+        points.extend(task)
+        return original(scenario, task, settings)
+
+    original = sweeping.compute
+    monkeypatch.setattr(sweeping, "compute", compute)
+    return points
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Every finished task is a file of its own."""
+    monkeypatch.setattr(sweeping, "SAVE_S", 0.0)
+    monkeypatch.setattr(sweeping, "LOCAL_S", (0.0, 0.0))
+
+
+def files(folder):
+    return sorted((Path(folder) / "points").glob("*.parquet"))
+
+
+def stored(folder):
+    return pd.read_parquet(Path(folder) / "points")
+
+
+# What is there is not computed again.
+
+
+def test_the_same_call_again_computes_nothing_and_returns_the_same(tmp_path, undisturbed, computed):
+    first = sweep(out=tmp_path / "runs" / "day1")
+    assert len(computed) == POINTS
+    again = sweep(out=str(tmp_path / "runs" / "day1"))
+    assert len(computed) == POINTS
+    for table in (first, again):
+        assert_frame_equal(table, undisturbed, check_exact=True)
+
+
+def test_a_longer_axis_computes_only_the_new_points(tmp_path, computed):
+    sweep(over={"max_batch_size": [4, 8], "max_wait_ms": [0, 1]}, out=tmp_path)
+    computed.clear()
+    longer = {"max_wait_ms": [1.0, 3, 0.0], "max_batch_size": [8, 2, 4]}  # in another order, too
+    table = sweep(over=longer, out=tmp_path)
+    assert sorted(tuple(point.values()) for point in computed) == [(0, 2), (1, 2), (3, 2), (3, 4), (3, 8)]
+    assert_frame_equal(table, sweep(over=longer), check_exact=True)
+    shorter = sweep(over={"max_batch_size": [4], "max_wait_ms": [1]}, out=tmp_path)
+    assert len(shorter) == 1
+
+
+def test_a_folder_is_one_table_that_pandas_reads(tmp_path, undisturbed, at_once):
+    sweep(out=tmp_path)
+    table = stored(tmp_path)
+    assert len(files(tmp_path)) == 1
+    assert table.point.is_unique
+    assert len(table) == POINTS
+    row = table[table.point.map(json.loads).map(lambda point: point["max_batch_size"] == 4)].iloc[0]
+    assert row.requests == 300
+    assert sorted(table.p99_ms.dropna()) == sorted(undisturbed.p99_ms.dropna())
+    assert table.dtypes.drop("point").equals(undisturbed.dtypes.drop(list(OVER)))
+
+
+def test_points_are_on_disk_before_the_bar_counts_them(tmp_path, monkeypatch, at_once):
+    counted = []
+
+    class Bar:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def update(self, points):
+            counted.append(points)
+            assert sum(map(len, map(pd.read_parquet, files(tmp_path)))) == sum(counted)
+
+    monkeypatch.setattr(sweeping, "_bar", lambda *_: Bar())
+    sweep(out=tmp_path)
+    assert sum(counted) == POINTS
+    assert len([points for points in counted if points]) > 1
+
+
+def test_files_are_merged_on_the_way(tmp_path, undisturbed, monkeypatch, at_once):
+    monkeypatch.setattr(stores, "MERGE", 3)
+    most = []
+    write = stores.Store.write
+
+    def counted(self, *rows):
+        write(self, *rows)
+        most.append(len(files(tmp_path)))
+
+    monkeypatch.setattr(stores.Store, "write", counted)
+    table = sweep(out=tmp_path, workers=1)
+    assert most == [1, 2, 1, 2, 3, 2, 3, 4, 3, 4, 5, 4]
+    assert_frame_equal(table, undisturbed, check_exact=True)
+
+
+# What the folder is of.
+
+
+def test_the_folder_says_what_it_is_of(tmp_path):
+    noisy = BASE.replace(service=bs.Affine(5, 0.25).with_noise(0.3), queue_limit=100)
+    sweep(noisy, {"max_wait_ms": [1]}, 50, seed=3, warmup=0.1, out=tmp_path)
+    scenario, extra = read_toml(tmp_path / "sweep.toml", extra=["sweep"])
+    assert scenario == noisy
+    about = extra["sweep"]
+    assert {name: about[name] for name in ("format", "batchsim", "seed", "requests", "warmup")} == {
+        "format": 1,
+        "batchsim": bs.__version__,
+        "seed": 3,
+        "requests": 50,
+        "warmup": 0.1,
+    }
+    assert {"python", "numpy", "numba"} <= about.keys()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"seed": 1}, "seed is 0 there, 1 here"),
+        ({"requests": 301}, "requests is 300 there, 301 here"),
+        ({"requests": None}, "requests is 300 there, None here"),
+        ({"replications": 2}, "replications is 1 there, 2 here"),
+        ({"warmup": "auto"}, "warmup is 0 there, auto here"),
+        ({"engine": "auto"}, "engine is simpy there, auto here"),
+        ({"scenario": BASE.replace(rate_per_s=900)}, "scenario.workload.rate_per_s is 800 there, 900 here"),
+        ({"scenario": BASE.replace(max_wait_ms=5)}, "scenario.rule.max_wait_ms is 10 there, 5 here"),
+        ({"scenario": BASE.replace(queue_limit=9)}, "scenario.queue_limit is None there, 9 here"),
+        (
+            {"scenario": BASE.replace(workload=bs.Constant(800))},
+            "scenario.workload.kind is Poisson there, Constant here",
+        ),
+    ],
+    ids=str,
+)
+def test_a_folder_of_another_sweep_is_refused_with_what_differs(tmp_path, computed, change, what):
+    sweep(over={"servers": [1]}, out=tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    computed.clear()
+    with pytest.raises(ValueError, match="must be a folder of this very sweep") as refusal:
+        sweep(over={"servers": [1, 2]}, out=tmp_path, **change)
+    assert f": {what}; take another folder" in str(refusal.value)
+    assert computed == []
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_trace_is_kept_as_csv_and_another_is_refused(tmp_path, computed):
+    times_s = np.sort(np.random.default_rng(5).uniform(0, 2, 500))
+    trace = BASE.replace(workload=bs.Trace(times_s))
+    over = {"rate_per_s": [100, 300]}
+    table = sweep(trace, over, None, out=tmp_path)
+    assert_frame_equal(sweep(trace, over, None, out=tmp_path), table, check_exact=True)
+    assert len(computed) == 2
+    assert read_toml(tmp_path / "sweep.toml", extra=["sweep"])[0] == trace
+    times_s[250] = times_s[251]
+    with pytest.raises(ValueError, match=r"scenario.workload.times_s is <f8 \(500,\) sha256"):
+        sweep(BASE.replace(workload=bs.Trace(times_s)), over, None, out=tmp_path)
+
+
+def test_axes_of_traces_are_told_apart_in_the_folder(tmp_path, computed):
+    one, other = bs.Trace([0, 0.4, 1]), bs.Trace([0, 0.6, 1])
+    sweep(over={"workload": {"a": one}}, requests=None, out=tmp_path)
+    table = sweep(over={"workload": {"a": one, "b": other}}, requests=None, out=tmp_path)
+    assert [list(point.values()) for point in computed] == [[one], [other]]
+    assert table.workload.tolist() == ["a", "b"]
+
+
+def test_a_rule_of_ones_own_cannot_be_described(tmp_path):
+    class Own(bs.SizeOrWait):
+        pass
+
+    with pytest.raises(TypeError, match="rule must be one of SizeOrWait, AtLeast to be written"):
+        sweep(BASE.replace(rule=Own()), {"servers": [1]}, out=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def change_description(folder, name, value):
+    path = folder / "sweep.toml"
+    lines = path.read_text().splitlines()
+    lines = [f"{name} = {value}" if line.startswith(f"{name} =") else line for line in lines]
+    path.write_text("\n".join(lines))
+    assert str(tomllib.loads(path.read_text())["sweep"][name]) == value.strip('"')
+
+
+def test_a_folder_of_another_batchsim_is_refused(tmp_path):
+    sweep(over={"servers": [1]}, out=tmp_path)
+    change_description(tmp_path, "batchsim", '"0.0.9"')
+    with pytest.raises(ValueError, match=f"of this batchsim, {bs.__version__}, got .* of 0.0.9"):
+        sweep(over={"servers": [1]}, out=tmp_path)
+    change_description(tmp_path, "format", "2")
+    with pytest.raises(ValueError, match=r"sweep.toml must describe a sweep, got format must be 1, got 2"):
+        sweep(over={"servers": [1]}, out=tmp_path)
+
+
+def test_a_folder_of_another_numpy_is_warned_of(tmp_path, computed):
+    table = sweep(over={"servers": [1]}, out=tmp_path)
+    change_description(tmp_path, "numpy", '"1.26.0"')
+    with pytest.warns(UserWarning, match="computed by other versions .numpy 1.26.0 there"):
+        again = sweep(over={"servers": [1]}, out=tmp_path)
+    assert_frame_equal(again, table, check_exact=True)
+    assert len(computed) == 1
+
+
+@pytest.mark.parametrize("text", ["", "[sweep", "sweep = 3", "[sweep]\nformat = 1", "\xff"], ids=repr)
+def test_a_damaged_description_is_refused_by_name(tmp_path, text):
+    (tmp_path / "sweep.toml").write_bytes(text.encode("latin-1"))
+    with pytest.raises(
+        ValueError, match=r"out must be a folder of this|sweep.toml must describe a sweep, got "
+    ):
+        sweep(over={"servers": [1]}, out=tmp_path)
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(
+        ValueError, match=r"out must be a new folder, or a sweep's, got .* 'thesis.tex' in it"
+    ):
+        sweep(out=tmp_path)
+    with pytest.raises(NotADirectoryError, match="out must be a folder, got a file"):
+        sweep(out=tmp_path / "thesis.tex")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+# Damage.
+
+
+def damaged(content, how):
+    if how == "empty":
+        return b""
+    if how == "cut":
+        return content[: len(content) // 2]
+    return content[:100] + bytes([content[100] ^ 1]) + content[101:]
+
+
+@pytest.mark.parametrize("how", ["empty", "cut", "one bit"])
+def test_a_damaged_file_is_set_aside_and_its_points_computed_again(
+    tmp_path, undisturbed, computed, at_once, monkeypatch, how
+):
+    monkeypatch.setattr(stores.Store, "merge", lambda *_: None)
+    sweep(out=tmp_path)
+    count = len(files(tmp_path))
+    victim = files(tmp_path)[3]
+    lost = len(pd.read_parquet(victim))
+    victim.write_bytes(damaged(victim.read_bytes(), how))
+    computed.clear()
+    with pytest.warns(UserWarning, match=f"{victim.name} is damaged, .*computed again"):
+        table = sweep(out=tmp_path)
+    assert len(computed) == lost < POINTS
+    assert victim.with_suffix(".damaged").exists()
+    assert len(files(tmp_path)) == count
+    assert_frame_equal(table, undisturbed, check_exact=True)
+    computed.clear()
+    sweep(out=tmp_path)  # without a warning
+    assert computed == []
+
+
+def test_no_flipped_bit_goes_unseen(tmp_path):
+    sweep(over={"servers": [1]}, out=tmp_path)
+    (path,) = files(tmp_path)
+    content, random = path.read_bytes(), np.random.default_rng(0)
+    store = stores.Store(tmp_path, BASE, sweeping._settings(300, 0, 1, 0.0, "simpy"), sweeping.COLUMNS)
+    assert store.read()[0] == ['{"servers": 1}']
+    for place in random.choice(len(content), 200, replace=False):
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << random.integers(8)
+        path.write_bytes(flipped)
+        with pytest.warns(UserWarning, match="is damaged"):
+            assert store.read()[0] == []
+
+
+def test_a_file_of_another_sweep_is_refused(tmp_path):
+    sweep(out=tmp_path / "one")
+    sweep(out=tmp_path / "other", seed=1)
+    (stray,) = files(tmp_path / "other")
+    stray.rename(tmp_path / "one" / "points" / stray.name)
+    with pytest.raises(ValueError, match=r"must hold points of the sweep in .*sweep.toml, got another's"):
+        sweep(out=tmp_path / "one")
+
+
+# A full disk.
+
+
+def test_a_full_disk_is_an_os_error_that_loses_nothing(tmp_path, undisturbed, computed, at_once, monkeypatch):
+    sync, left = os.fsync, [8]
+
+    def full(handle):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(
+        OSError, match=r"finished points could not be written .*No space left.* are kept"
+    ) as error:
+        sweep(out=tmp_path, workers=1)
+    assert error.value.errno == errno.ENOSPC
+    there = len(stored(tmp_path))
+    assert f"the {there} points there are kept" in str(error.value)
+    assert 0 < there < POINTS
+    assert not list(tmp_path.rglob("*.tmp"))
+    monkeypatch.setattr(os, "fsync", sync)
+    computed.clear()
+    table = sweep(out=tmp_path)
+    assert len(computed) == POINTS - there
+    assert_frame_equal(table, undisturbed, check_exact=True)
+
+
+def test_a_disk_that_is_full_from_the_start_is_an_os_error(tmp_path, computed, monkeypatch):
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"the description could not be written .*No space left on device"):
+        sweep(out=tmp_path / "new")
+    assert computed == []
+
+
+def test_a_really_full_disk_loses_nothing_either(tmp_path, undisturbed, at_once):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        with pytest.raises(OSError, match=r"finished points could not be written .*No space left on device"):
+            sweep(out=disk / "day1", workers=1)
+        there = len(stored(disk / "day1"))
+        assert 0 < there < POINTS
+        subprocess.run(["mount", "-o", "remount,size=16m", disk], check=True)
+        table = sweep(out=disk / "day1")
+    finally:
+        subprocess.run(["umount", disk], check=True)
+    assert_frame_equal(table, undisturbed, check_exact=True)
+
+
+# Killed, interrupted, and beside another. Each runs in a process of its own.
+
+CHILD = """
+import os, signal, sys, threading, time
+from concurrent.futures import Future, ThreadPoolExecutor
+import batchsim as bs
+from batchsim.study import store, sweep as sweeping
+
+sweeping.SAVE_S, sweeping.LOCAL_S, sweeping.AWAY_S = 0.0, (0.0, 0.0), (0.0, 0.0)  # every point a file
+
+def sweep(**how):
+    base = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+    service = [bs.Affine(5, 0.25), bs.Table({16: 3})]
+    over = {"max_batch_size": [4, 16, 32], "max_wait_ms": [0, 2.5], "service": service}
+    return sweeping.sweep(base, over, 300, engine="simpy", progress=False, out=sys.argv[1], **how)
+
+class Stuck(ThreadPoolExecutor):
+    "Computes five tasks, and never another."
+    given = 0
+    def submit(self, function, /, *args, **kwargs):
+        self.given += 1
+        return super().submit(function, *args, **kwargs) if self.given <= 5 else Future()
+
+def kill_at(owner, name, call):
+    "End this process, without a warning, as a function is called for the nth time."
+    original, calls = getattr(owner, name), []
+    def killing(*args, **kwargs):
+        calls.append(name)
+        if len(calls) == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*args, **kwargs)
+    setattr(owner, name, killing)
+"""
+
+
+def child(folder, code):
+    program = CHILD + textwrap.dedent(code)
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", program, str(folder)], stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_until(condition, process):
+    end = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.01)
+
+
+def test_a_sweep_killed_in_the_middle_goes_on_and_gives_the_same_table(tmp_path, undisturbed, computed):
+    with child(tmp_path / "out", "sweep(executor=Stuck(2), workers=12)") as process:
+        wait_until(lambda: len(files(tmp_path / "out")) >= 5, process)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    there = len(stored(tmp_path / "out"))
+    assert there == 5
+    table = sweep(out=tmp_path / "out")
+    assert len(computed) == POINTS - there
+    assert_frame_equal(table, undisturbed, check_exact=True)
+
+
+def test_a_kill_at_the_worst_instants_loses_no_more_than_what_was_being_written(
+    tmp_path, undisturbed, computed
+):
+    instants = {
+        "description": 'kill_at(os, "replace", 1)',
+        "after it": 'kill_at(os, "replace", 2)',
+        "synced": 'kill_at(os, "replace", 6)',
+        "unsynced": 'kill_at(os, "fsync", 7)',
+        "merging": "store.MERGE = 4; kill_at(store.Path, 'unlink', 5 + 3)",
+    }
+    processes = {name: child(tmp_path / name, f"{code}\nsweep(workers=1)") for name, code in instants.items()}
+    expected = {"description": 0, "after it": 0, "synced": 4, "unsynced": 2, "merging": 4}
+    for name, process in processes.items():
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == -signal.SIGKILL, (name, errors)
+        computed.clear()
+        assert_frame_equal(sweep(out=tmp_path / name), undisturbed, check_exact=True)
+        assert len(computed) == POINTS - expected[name], name
+        table = stored(tmp_path / name)
+        assert len(table) == table.point.nunique() == POINTS
+
+
+def test_ctrl_c_keeps_what_is_finished_and_starts_nothing_more(tmp_path, undisturbed, computed):
+    code = """
+    sweeping.SAVE_S = 1e9  # so that only the way out saves
+    original, calls = sweeping.compute, []
+    def compute(*args):
+        calls.append(args)
+        if len(calls) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+        return original(*args)
+    sweeping.compute = compute
+    try:
+        sweep(workers=1)
+    except KeyboardInterrupt:
+        time.sleep(0.4)
+        print("interrupted in call", len(calls), file=sys.stderr)
+    """
+    with child(tmp_path / "out", code) as process:
+        _, errors = process.communicate(timeout=120)
+    assert (process.returncode, errors.strip()) == (0, "interrupted in call 5")
+    assert len(stored(tmp_path / "out")) == 4
+    assert_frame_equal(sweep(out=tmp_path / "out"), undisturbed, check_exact=True)
+    assert len(computed) == POINTS - 4
+
+
+def test_several_processes_may_sweep_into_one_folder_at_once(tmp_path, undisturbed, computed):
+    code = """
+    store.MERGE = 2
+    open(sys.argv[1] + f".{os.getpid()}", "w").close()
+    while not os.path.exists(sys.argv[1] + ".go"):
+        time.sleep(0.001)
+    sweep()
+    """
+    processes = [child(tmp_path / "out", code) for _ in range(3)]
+    for process in processes:
+        wait_until((tmp_path / f"out.{process.pid}").exists, process)
+    (tmp_path / "out.go").touch()
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert (process.returncode, errors) == (0, "")
+    assert_frame_equal(sweep(out=tmp_path / "out"), undisturbed, check_exact=True)
+    assert computed == []
+    table = stored(tmp_path / "out")
+    assert len(table) == table.point.nunique() == POINTS
