@@ -22,9 +22,9 @@ class ServerTime:
         order = np.argsort(times_s, kind="stable")
         times_s, busy = times_s[order], np.cumsum(change[order])
         end_s = max(times_s[-1], float(log.arrival_s[-1]))
-        gaps_s = np.diff(times_s, append=end_s) * (busy < servers)
         self.times_s = np.append(times_s, end_s)
-        self.idle_s = np.concatenate([[0.0], np.cumsum(gaps_s)])
+        self.slope = np.append(busy < servers, 0.0)  # of idle_s from each corner on
+        self.idle_s = np.concatenate([[0.0], np.cumsum(np.diff(self.times_s) * self.slope[:-1])])
         self.busy_s = np.concatenate([[0.0], np.cumsum(np.diff(self.times_s) * busy)])
 
     def busy_until_s(self, edges_s: np.ndarray) -> np.ndarray:
@@ -45,6 +45,10 @@ class ServerTime:
     def idle_until_start_s(self, log: Log) -> np.ndarray:
         """Return I(t) at the start of each batch."""
         return np.interp(log.batch_start_s, self.times_s, self.idle_s)
+
+    def idle_line(self, log: Log) -> tuple[np.ndarray, ...]:
+        """Return I(t) at the start of each batch, and its corners: times, values, slopes."""
+        return self.idle_until_start_s(log), self.times_s, self.idle_s, self.slope
 
     def waits(self, arrival_s: float, start_s: float) -> list[tuple[str, float, float]]:
         """Return a request's waits in order: ("forming" or "queueing", from_s, to_s)."""

@@ -272,17 +272,21 @@ def _totals(result: "Result", cuts: np.ndarray) -> Totals:
         ends_s, sizes = ends_s[order], sizes[order]
     over = np.searchsorted(ends_s, edges_s)
     over[-1] = ends_s.size
-    trigger = result.batches.trigger
+    if _serves_all(result):
+        statuses = np.zeros((cuts.size - 1, len(Status)), np.intp)
+        statuses[:, Status.SERVED] = np.diff(cuts)
+    else:
+        statuses = _counts(result.status, cuts, len(Status))
     return Totals(
         requests=np.diff(cuts),
-        statuses=_counts(result.status, cuts, len(Status)),
+        statuses=statuses,
         parts_s=_parts_s(result, cuts),
         finished=_sums(sizes, over),
         busy_s=np.diff(result.server_time.busy_until_s(edges_s)),
         window_s=np.diff(edges_s),
         batches=np.diff(begun),
         items=_sums(log.batch_size, begun),
-        triggers=_counts(trigger, begun, len(Trigger)),
+        triggers=_counts(result.batches.trigger, begun, len(Trigger)),
     )
 
 
@@ -290,8 +294,7 @@ def _parts_s(result: "Result", cuts: np.ndarray) -> np.ndarray:
     """Return the sums of the latency and its parts, shape (parts, 4)."""
     from batchsim.engines import compiled  # in one pass, and in one order whichever engine ran
 
-    log, time = result.log, result.server_time
-    return compiled.sums_of_parts(log, time.idle_until_start_s(log), time.times_s, time.idle_s, cuts)
+    return compiled.sums_of_parts(result.log, result.server_time.idle_line(result.log), cuts)
 
 
 def _serves_all(result: "Result") -> bool:

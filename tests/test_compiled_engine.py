@@ -297,6 +297,8 @@ def test_it_runs_where_nothing_can_be_kept_on_disk(tmp_path):
 @pytest.mark.parametrize("knobs", [{}, {"timeout_ms": 1000.0}], ids=repr)
 def test_ctrl_c_stops_a_long_run_and_the_process_lives_on(replications, knobs):
     code = f"""
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs inherit that it is ignored
         import batchsim as bs
         scenario = bs.Scenario(
             bs.Poisson(1000), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25)

@@ -106,19 +106,15 @@ def run(plan: Plan, halt: threading.Event | None = None) -> Log:
     return Log(arrival_s, batch_index, status, start_s, finish_s, size, server)
 
 
-def sums_of_parts(
-    log: Log, idle_until_start_s: np.ndarray, times_s: np.ndarray, idle_s: np.ndarray, cuts: np.ndarray
-) -> np.ndarray:
+def sums_of_parts(log: Log, idle: tuple[np.ndarray, ...], cuts: np.ndarray) -> np.ndarray:
     """Return the seconds of latency, forming, queueing and computing of parts of the requests, in sum.
 
-    In one pass over the columns, of whichever engine; shape (parts, 4).
+    In one pass over the columns, of whichever engine; shape (parts, 4). `idle` is how long a server
+    had been idle at each batch's start; and the corners of that line: times, values, slopes.
     """
     sums = np.zeros((cuts.size - 1, 4))
     columns = (log.arrival_s, log.batch_index, log.batch_start_s, log.batch_finish_s)
-    kernels.sum_parts(
-        *(np.require(column, requirements="W") for column in columns),
-        idle_until_start_s, times_s, idle_s, cuts, sums,
-    )  # fmt: skip
+    kernels.sum_parts(*(np.require(column, requirements="W") for column in columns), *idle, cuts, sums)
     return sums
 
 

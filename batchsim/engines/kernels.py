@@ -370,26 +370,28 @@ def account(  # type: ignore[no-untyped-def]
 
 @compiled
 def sum_parts(  # type: ignore[no-untyped-def]
-    arrival_s, batch_index, start_s, finish_s, idle_until_start_s, times_s, idle_s, cuts, sums
+    arrival_s, batch_index, start_s, finish_s, idle_until_start_s, times_s, idle_s, slope, cuts, sums
 ):  # fmt: skip
-    """Add to `sums[p]` the parts of the latency of the requests from cuts[p] to cuts[p + 1].
+    """Put into `sums[p]` the parts of the latency of the requests from cuts[p] to cuts[p + 1].
 
-    `idle_s` is, at each of `times_s`, how long a server had been idle by then; straight in between.
+    `idle_s` is, at each of `times_s`, how long a server had been idle by then, and rises from there
+    with `slope`.
     """
     corner = 0
     for part in range(cuts.size - 1):
+        latency_s = forming_s = queueing_s = computing_s = 0.0
         for request in range(cuts[part], cuts[part + 1]):
             batch = batch_index[request]
             if batch < 0:
                 continue
             at_s, now_s, done_s = arrival_s[request], start_s[batch], finish_s[batch]
-            while corner + 2 < times_s.size and times_s[corner + 1] <= at_s:
+            while corner + 1 < times_s.size and times_s[corner + 1] <= at_s:
                 corner += 1
-            idle_until_s, width_s = idle_s[corner], times_s[corner + 1] - times_s[corner]
-            if width_s > 0:
-                idle_until_s += (at_s - times_s[corner]) * (idle_s[corner + 1] - idle_until_s) / width_s
-            forming_s = min(max(idle_until_start_s[batch] - idle_until_s, 0.0), now_s - at_s)
-            sums[part, LATENCY] += done_s - at_s
-            sums[part, FORMING] += forming_s
-            sums[part, QUEUEING] += now_s - at_s - forming_s
-            sums[part, COMPUTING] += done_s - now_s
+            idle_until_s = idle_s[corner] + (at_s - times_s[corner]) * slope[corner]
+            formed_s = min(max(idle_until_start_s[batch] - idle_until_s, 0.0), now_s - at_s)
+            latency_s += done_s - at_s
+            forming_s += formed_s
+            queueing_s += now_s - at_s - formed_s
+            computing_s += done_s - now_s
+        sums[part, LATENCY], sums[part, FORMING] = latency_s, forming_s
+        sums[part, QUEUEING], sums[part, COMPUTING] = queueing_s, computing_s

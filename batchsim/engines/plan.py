@@ -1,8 +1,9 @@
 """What an engine is given, and what it returns: a scenario with its randomness, and columns."""
 
+import functools
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.scenario import ClosedLoop, OpenLoop, Scenario
+from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, Trace
 from batchsim.scenario.workload import CHUNK, filled
 
 
@@ -32,6 +33,7 @@ class Trigger(IntEnum):
     ENOUGH = 4  # AtLeast: the min_batch_size-th request came to an idle server
 
 
+KEPT = 1 << 20  # arrivals that are kept for the next run
 REPLICATIONS = 1_000_000  # no stream of the plain run has so high a number
 
 
@@ -118,6 +120,11 @@ def warmup_requests(fraction: float, requests: int) -> int:
     return min(math.floor(fraction * requests + 1e-9), requests - 1)
 
 
+def _seeds(seed: int, replication: int) -> list[np.random.SeedSequence]:
+    key = (REPLICATIONS, replication) if replication else ()
+    return np.random.SeedSequence(seed, spawn_key=key).spawn(3)
+
+
 @dataclass(frozen=True)
 class Streams:
     """A scenario's randomness: a stream each for arrivals, service noise and think times.
@@ -130,8 +137,7 @@ class Streams:
     replication: int = 0
 
     def _stream(self, number: int) -> np.random.SeedSequence:
-        key = (REPLICATIONS, self.replication) if self.replication else ()
-        return np.random.SeedSequence(self.seed, spawn_key=key).spawn(3)[number]
+        return _seeds(self.seed, self.replication)[number]
 
     def arrivals_s(self, requests: int, chunk: int = CHUNK) -> Iterator[np.ndarray]:
         """Yield an open loop's arrival times in chunks."""
@@ -162,6 +168,13 @@ class Streams:
         return None if factors is None else np.array([math.nan] + [factors[n + 1] for n in range(servers)])
 
 
+@functools.lru_cache(maxsize=4)
+def _arrivals_s(workload: OpenLoop, requests: int, seed: int, replication: int) -> np.ndarray:
+    """Return an open loop's arrival times."""
+    (stream, *_) = _seeds(seed, replication)
+    return filled(workload.chunks_s(stream, requests, CHUNK), requests)
+
+
 def heed(halt: threading.Event | None) -> None:
     """Give up, if another replication was stopped."""
     if halt is not None and halt.is_set():
@@ -188,10 +201,20 @@ def draw(
         sizes = (min(CHUNK, requests - begin) for begin in range(0, requests, CHUNK))
         return filled(heeding(map(draw, sizes)), requests)
 
+    def arrivals_s() -> np.ndarray:
+        # The settings of a sweep share their traffic: it is drawn once. A copy, which belongs to the run.
+        if (
+            requests <= KEPT
+            and isinstance(scenario.workload, Hashable)
+            and not isinstance(scenario.workload, Trace)
+        ):
+            return _arrivals_s(scenario.workload, requests, seed, replication).copy()
+        return filled(heeding(streams.arrivals_s(requests)), requests)
+
     return Plan(
         scenario=scenario,
         requests=requests,
-        arrival_s=None if think else filled(heeding(streams.arrivals_s(requests)), requests),
+        arrival_s=None if think else arrivals_s(),
         think_s=whole(think) if think else None,
         service_s=streams.service_s,
         noise=whole(noise) if noise else None,  # there are at most as many batches as requests
