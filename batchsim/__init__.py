@@ -29,8 +29,14 @@ from batchsim.simulate import simulate
 
 if TYPE_CHECKING:
     from batchsim import device, lessons, theory
+    from batchsim.study.capacity import Capacity, capacity
+    from batchsim.study.recommendation import Recommendation
+    from batchsim.study.slo import SLO
     from batchsim.study.sweep import sweep
+    from batchsim.study.tune import tune
+    from batchsim.view.curves import capacity_curves, frontier
     from batchsim.view.explorer import explore
+    from batchsim.view.maps import heat_map
     from batchsim.view.plots import plot
 
 __version__ = "0.1.0"
@@ -39,6 +45,7 @@ __all__ = [
     "Affine",
     "AtLeast",
     "Batches",
+    "Capacity",
     "ClosedLoop",
     "Comparison",
     "Constant",
@@ -48,7 +55,9 @@ __all__ = [
     "Noise",
     "OnOff",
     "Poisson",
+    "Recommendation",
     "Result",
+    "SLO",
     "Scenario",
     "SizeOrWait",
     "Status",
@@ -56,9 +65,13 @@ __all__ = [
     "Trace",
     "Trigger",
     "batch_inference",
+    "capacity",
+    "capacity_curves",
     "compare",
     "device",
     "explore",
+    "frontier",
+    "heat_map",
     "lessons",
     "plot",
     "published",
@@ -67,16 +80,25 @@ __all__ = [
     "simulate",
     "sweep",
     "theory",
+    "tune",
 ]
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.
 _ON_FIRST_USE = {
+    "Capacity": "batchsim.study.capacity",
+    "Recommendation": "batchsim.study.recommendation",
+    "SLO": "batchsim.study.slo",
+    "capacity": "batchsim.study.capacity",
+    "capacity_curves": "batchsim.view.curves",
     "device": "batchsim.device",
     "explore": "batchsim.view.explorer",
+    "frontier": "batchsim.view.curves",
+    "heat_map": "batchsim.view.maps",
     "lessons": "batchsim.lessons",
     "plot": "batchsim.view.plots",
     "sweep": "batchsim.study.sweep",
     "theory": "batchsim.theory",
+    "tune": "batchsim.study.tune",
 }
 
 

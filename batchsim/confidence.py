@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MANY, FEW, FINE = 16, 8, 64  # sections: for the interval, for a resembling run, to see whether it does
 TOO_ALIKE = 0.75  # the correlation of neighbours among the 64, from which even 8 sections are too short
+ROUNDING = 1e-9
 A_PART, BEYOND = 40, 5  # requests that a part of the run needs, and those of them beyond a percentile
 INDEPENDENT = 2  # requests that a percentile needs on its rarer side
 
@@ -46,9 +47,9 @@ def interval_of(key: str, level: float, results: Sequence["Result"]) -> tuple[fl
     """Return the interval of one result's number, or of how far the second's is above the first's."""
     try:
         if not results[0].runs and any(result.columns is None for result in results):
-            raise _TooShort("needs columns or replications, got one run with keep='summary'")
+            raise TooShort("needs columns or replications, got one run with keep='summary'")
         return _interval(key, level, results)
-    except _TooShort as why:
+    except TooShort as why:
         _check.warn(f"an interval for {key} {why}")
         return math.nan, math.nan
 
@@ -61,13 +62,13 @@ def check_level(level: float) -> float:
     return level
 
 
-class _TooShort(Exception):
+class TooShort(Exception):
     """Why there is no interval."""
 
 
 def _interval(key: str, level: float, results: Sequence["Result"]) -> tuple[float, float]:
     wholes, q = [result.figures for result in results], percentile_of(key)
-    _check_long_enough(key, results)
+    check_long_enough(key, results)
     if q is not None and len(wholes) == 1:
         return _of_percentile(q, level, results[0])
     if q is not None:
@@ -90,20 +91,20 @@ def _interval(key: str, level: float, results: Sequence["Result"]) -> tuple[floa
 
         values = [each.number(key) for each in wholes]
         whole = centre = values[-1] - (values[0] if len(values) > 1 else 0.0)
-    spread, widened = _spread(results, measure)
+    spread, widened = spread_of(results, measure)
     if key in COUNTS:  # a part holds a part of them
         spread = spread * spread.size
-    half = _quantile(level, spread.size) * widened * _error(spread, centre)
+    half = students_t(level, spread.size) * widened * standard_error(spread, centre)
     low = whole - half
     return (max(low, 0.0) if len(wholes) == 1 else low), whole + half  # no number of a summary is negative
 
 
-def _check_long_enough(key: str, results: Sequence["Result"]) -> None:
+def check_long_enough(key: str, results: Sequence["Result"]) -> None:
     """Raise unless every part has the requests and batches that the number needs."""
     q, runs = percentile_of(key), len(results[0].runs)
     rarer = 0.5 if q is None else min(q, 100 - q) / 100
     if not rarer:
-        raise _TooShort("cannot be given: the extremes of a longer run lie further out")
+        raise TooShort("cannot be given: the extremes of a longer run lie further out")
     requests = max(A_PART, math.ceil(BEYOND / rarer - 1e-9))
     for result in results:
         totals = result.figures.totals
@@ -112,10 +113,10 @@ def _check_long_enough(key: str, results: Sequence["Result"]) -> None:
             ("batches", BEYOND, totals.batches),
         ):
             if got < needed * (runs or FEW):
-                raise _TooShort(f"needs at least {needed * (runs or FEW):,} {what}, got {got:,}")
+                raise TooShort(f"needs at least {needed * (runs or FEW):,} {what}, got {got:,}")
 
 
-def _spread(
+def spread_of(
     results: Sequence["Result"], measure: Callable[[Sequence[Parts]], np.ndarray]
 ) -> tuple[np.ndarray, float]:
     """Return what is measured of each part, and by how much their resemblance widens an interval."""
@@ -123,14 +124,14 @@ def _spread(
     def measured(parts: Sequence[Parts]) -> np.ndarray:
         values = measure(parts)
         if not np.isfinite(values).all():
-            raise _TooShort("needs a number from every part of the run, got none from some")
+            raise TooShort("needs a number from every part of the run, got none from some")
         return values
 
     if results[0].runs:
         return measured([Parts.of_runs([run.figures for run in result.runs]) for result in results]), 1.0
     sections = [result.sections for result in results]
     if _resemblance(measured(sections)) > TOO_ALIKE:
-        raise _TooShort(
+        raise TooShort(
             "needs sections that do not resemble their neighbours: "
             "the run is too short for its load, or it drifts (see over_time)"
         )
@@ -142,34 +143,44 @@ def _spread(
 
 
 def _fraction(parts: Parts, ms: float) -> np.ndarray:
-    return parts.within(ms) / np.maximum(parts.served, 1)
+    # Many latencies can be one, such as a wait and a batch after it, but for the floats' rounding.
+    return parts.within(ms * (1 + ROUNDING)) / np.maximum(parts.served, 1)
 
 
 def _of_percentile(q: float, level: float, result: "Result") -> tuple[float, float]:
     """Return the interval of a percentile, from that of the fraction of requests below it."""
-    from scipy.special import betaincinv
-
     whole, below = result.figures, q / 100
     error, parts = _error_of_fraction(q, result)
     independent = min(below * (1 - below) / error**2 if error else math.inf, float(whole.served))
     rarer = independent * min(below, 1 - below)
     if rarer < INDEPENDENT:
-        raise _TooShort(
+        raise TooShort(
             f"needs at least {INDEPENDENT} independent requests beyond the percentile, "
             f"got about {rarer:.1f}: slow requests come in clusters, take more of them"
         )
-    independent *= (_quantile(level, math.inf) / _quantile(level, parts)) ** 2
-    at, tail = independent * below, (1 - level) / 2
-    low = float(betaincinv(at, independent - at + 1, tail))
-    high = float(betaincinv(at + 1, independent - at, 1 - tail))
+    low, high = binomial(below, independent, parts, level)
     return whole.percentile(100 * low), whole.percentile(100 * high)
+
+
+def binomial(share: float, independent: float, parts: int, level: float) -> tuple[float, float]:
+    """Return Clopper and Pearson's interval of a share of so many independent requests.
+
+    Their number was found from the spread of so many parts, and is itself not certain.
+    """
+    from scipy.special import betaincinv
+
+    independent *= (students_t(level, math.inf) / students_t(level, parts)) ** 2
+    at, tail = independent * share, (1 - level) / 2
+    low = float(betaincinv(at, independent - at + 1, tail)) if share > 0 else 0.0
+    high = float(betaincinv(at + 1, independent - at, 1 - tail)) if share < 1 else 1.0
+    return low, high
 
 
 def _error_of_fraction(q: float, result: "Result") -> tuple[float, int]:
     """Return the standard error of the fraction of requests below a percentile, from so many parts."""
-    at_ms = result.figures.percentile(q)
-    spread, widened = _spread([result], lambda parts: _fraction(parts[0], at_ms))
-    return widened * _error(spread, q / 100), spread.size
+    whole, at_ms = result.figures, result.figures.percentile(q)
+    spread, widened = spread_of([result], lambda parts: _fraction(parts[0], at_ms))
+    return widened * standard_error(spread, whole.within(at_ms * (1 + ROUNDING)) / whole.served), spread.size
 
 
 def _slope(q: float, result: "Result") -> float:
@@ -180,12 +191,12 @@ def _slope(q: float, result: "Result") -> float:
     return rise_ms / (high - low) if high > low else 0.0
 
 
-def _error(values: np.ndarray, centre: float) -> float:
+def standard_error(values: np.ndarray, centre: float) -> float:
     """Return the standard error of the mean of parts, about what all of them together give."""
     return math.sqrt(float(((values - centre) ** 2).sum()) / (values.size - 1) / values.size)
 
 
-def _quantile(level: float, parts: float) -> float:
+def students_t(level: float, parts: float) -> float:
     """Return Student's t for a two-sided interval from so many parts."""
     from scipy.special import ndtri, stdtrit
 

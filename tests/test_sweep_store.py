@@ -463,6 +463,7 @@ def test_a_kill_at_the_worst_instants_loses_no_more_than_what_was_being_written(
 
 def test_ctrl_c_keeps_what_is_finished_and_starts_nothing_more(tmp_path, undisturbed, computed):
     code = """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs inherit that it is ignored
     sweeping.SAVE_S = 1e9  # so that only the way out saves
     original, calls = sweeping.compute, []
     def compute(*args):

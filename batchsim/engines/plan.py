@@ -189,6 +189,7 @@ def draw(
     halt: threading.Event | None = None,
 ) -> Plan:
     """Draw all that a run needs at once; given up at the next chunk once `halt` is set."""
+    heed(halt)
     streams = Streams(scenario, seed, replication)
     noise, think = streams.noise(), streams.think()
 

@@ -1,0 +1,79 @@
+"""The command: `batchsim init | simulate | sweep | tune | capacity | measure | published | lab`.
+
+Exit codes: 0, an objective is met, or there was none; 1, it is not met; 2, bad input, told in one line on
+stderr; 130, Ctrl-C.
+"""
+
+import warnings
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import batchsim
+from batchsim.cli import others, run, search
+from batchsim.cli.flags import flags
+
+NOT_MET, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+
+class _Commands(TyperGroup):
+    """Commands that tell what is wrong in one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = _show_warning
+            try:
+                return super().invoke(ctx)
+            except typer.TyperException as error:  # an unknown option, say
+                raise _failed(error.format_message()) from None
+            except BrokenPipeError:
+                raise  # the reader has had enough, as in `| head`
+            except (ValueError, TypeError, OSError, MemoryError) as error:
+                raise _failed(str(error) or type(error).__name__) from None
+            except KeyboardInterrupt:
+                typer.echo("Interrupted.", err=True)
+                raise typer.Exit(INTERRUPTED) from None
+
+
+def _failed(message: str) -> typer.Exit:
+    typer.echo(f"Error: {' '.join(message.split())}", err=True)
+    return typer.Exit(BAD_INPUT)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    typer.echo(f"Warning: {' '.join(str(message).split())}", err=True)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="A laboratory for request batching in model serving: simulate it, see it, choose it.",
+    epilog="Exit codes: 0 met (or no objective), 1 not met, 2 bad input, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"batchsim {batchsim.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
+for _command in (
+    others.init, run.simulate, search.sweep, search.tune, search.capacity,
+    others.measure, others.published, others.lab,
+):  # fmt: skip
+    app.command()(flags(_command))

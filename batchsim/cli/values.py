@@ -1,0 +1,237 @@
+"""What people type on a command line, as values: numbers, parts in Python's words, and axes of a grid."""
+
+import ast
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import batchsim as bs
+from batchsim import _check
+
+PARTS: dict[str, Callable[..., Any]] = {
+    "Poisson": bs.Poisson,
+    "Constant": bs.Constant,
+    "Gamma": bs.Gamma,
+    "OnOff": bs.OnOff,
+    "Diurnal": bs.Diurnal,
+    "ClosedLoop": bs.ClosedLoop,
+    "Trace": bs.Trace,
+    "SizeOrWait": bs.SizeOrWait,
+    "AtLeast": bs.AtLeast,
+    "Affine": bs.Affine,
+    "Table": bs.Table,
+    "Noise": bs.Noise,
+    "published": bs.published,
+}
+METHODS = ("with_noise", "padded_to")  # of a service time
+WORDS = {"inf": math.inf, "nan": math.nan, "none": None, "true": True, "false": False}
+LONGEST = 100_000  # values of an axis
+_RANGE = re.compile(r"([^:,(\[{'\"]*):([^:,(\[{'\"]*):\s*(x?)([^:,(\[{'\"]*)")
+
+
+def value(text: str) -> Any:
+    """Return what a text says in Python's words: a number, quoted text, a list, or a part of a scenario.
+
+    Nothing is run: only the names in `PARTS` can be called. Raises ValueError for anything else.
+
+    >>> value("Affine(5, per_item_ms=0.25).padded_to([8, 32])")
+    Affine(fixed_ms=5, per_item_ms=0.25).padded_to([8, 32])
+    >>> value("1e3"), value("-inf"), value("none")
+    (1000.0, -inf, None)
+    """
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValueError(_not_understood(text)) from None
+    return _value(node, text)
+
+
+def _value(node: ast.expr, text: str) -> Any:
+    match node:
+        case ast.Constant(value=int() | float() | str() | None as constant):
+            return constant
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
+            number = _value(operand, text)
+            if isinstance(number, (int, float)) and not isinstance(number, bool):
+                return -number if isinstance(sign, ast.USub) else number
+        case ast.Name(id=name) if name.lower() in WORDS:
+            return WORDS[name.lower()]
+        case ast.List(elts=items):
+            return [_value(item, text) for item in items]
+        case ast.Tuple(elts=items):
+            return tuple(_value(item, text) for item in items)
+        case ast.Dict(keys=keys, values=values) if None not in keys:
+            names = [_key(_value(key, text), text) for key in keys if key is not None]
+            if len(set(names)) < len(names):
+                raise ValueError(f"keys must differ, got {names}")
+            return dict(zip(names, (_value(each, text) for each in values), strict=True))
+        case ast.Call(func=ast.Name(id=name)):
+            if name not in PARTS:
+                raise ValueError(f"there is no part {name!r}" + _check.nearest(name, PARTS))
+            return _called(name, PARTS[name], node, text)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="Trace"), attr="from_csv")):
+            return _called("Trace.from_csv", bs.Trace.from_csv, node, text)
+        case ast.Call(func=ast.Attribute(value=of, attr=method)) if method in METHODS:
+            part = _value(of, text)
+            if hasattr(part, method):
+                return _called(method, getattr(part, method), node, text)
+    raise ValueError(_not_understood(text))
+
+
+def _key(key: Any, text: str) -> Any:
+    if not isinstance(key, (int, float, str)):
+        raise ValueError(_not_understood(text))
+    return key
+
+
+def _called(name: str, maker: Callable[..., Any], call: ast.Call, text: str) -> Any:
+    values = [_value(each, text) for each in call.args]
+    if any(each.arg is None for each in call.keywords):  # **
+        raise ValueError(_not_understood(text))
+    named = {str(each.arg): _value(each.value, text) for each in call.keywords}
+    try:
+        bound = inspect.signature(maker).bind(*values, **named)
+        return maker(*bound.args, **bound.kwargs)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _not_understood(text: str) -> str:
+    return f"a value must be a number, quoted text, or a part such as Affine(5, 0.25), got {text.strip()!r}"
+
+
+def number(text: str) -> float:
+    """Return a number: a whole one stays whole.
+
+    >>> number("800"), number("2.5"), number("inf")
+    (800, 2.5, inf)
+    """
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    raise ValueError(f"must be a number, got {text!r}")
+
+
+def whole(text: str) -> int:
+    """Return a whole number.
+
+    >>> whole("100_000")
+    100000
+    """
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"must be a whole number, got {text!r}") from None
+
+
+def named(name: str, parser: Callable[[str], Any], text: str) -> Any:
+    """Return what a parser makes of a text; its ValueError is told with a name."""
+    try:
+        return parser(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def pairs(text: str) -> dict[int, float]:
+    """Return a table of service times, milliseconds by batch size.
+
+    >>> pairs("1=2.08, 2=2.65, 8=3.29")
+    {1: 2.08, 2: 2.65, 8: 3.29}
+    """
+    points: dict[int, float] = {}
+    for point in text.split(","):
+        size, equals, ms = point.partition("=")
+        try:
+            if not equals or int(size) in points:
+                raise ValueError
+            points[int(size)] = number(ms)
+        except ValueError:
+            raise ValueError(
+                f"must be batch sizes, each once, with their ms, as 1=2.08,2=2.65,8=3.29, got {text!r}"
+            ) from None
+    return points
+
+
+def sizes(text: str) -> list[int]:
+    """Return a list of whole numbers.
+
+    >>> sizes("1,2,4")
+    [1, 2, 4]
+    """
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"must be sizes, as 1,2,4, got {text!r}") from None
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """Return a knob and its value.
+
+    >>> setting("workload.cv=2")
+    ('workload.cv', 2)
+    """
+    name, given = _split(text, "--set", "workload.cv=2")
+    return name, value(given)
+
+
+def axis(text: str) -> tuple[str, Any]:
+    """Return a knob and its values: listed, or from the first to the last by a step or a factor.
+
+    One {label: value} gives the values names.
+
+    >>> axis("max_batch_size=1,2,4")
+    ('max_batch_size', [1, 2, 4])
+    >>> axis("max_wait_ms=0:1:0.25"), axis("rate_per_s=100:1000:x2")
+    (('max_wait_ms', [0, 0.25, 0.5, 0.75, 1]), ('rate_per_s', [100, 200, 400, 800]))
+    >>> axis("service={'slow': Affine(9, 1), 'fast': Affine(5, 0.25)}")[1]["fast"]
+    Affine(fixed_ms=5, per_item_ms=0.25)
+    """
+    name, given = _split(text, "--over", "max_batch_size=1,2,4 or max_wait_ms=0:20:5")
+    return name, values_of(name, given)
+
+
+def values_of(name: str, given: str) -> Any:
+    """Return the values of an axis, as they stand behind "knob="."""
+    try:
+        if found := _RANGE.fullmatch(given.strip()):
+            first, last, times, step = found.groups()
+            return list(_range(given.strip(), first, last, step, bool(times)))
+        listed = value(f"[{given}]")
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return listed[0] if len(listed) == 1 and isinstance(listed[0], dict) else listed
+
+
+def _split(text: str, option: str, example: str) -> tuple[str, str]:
+    name, equals, given = text.partition("=")
+    if not equals or not name.strip():
+        raise ValueError(f"{option} must be knob=value, as {example}, got {text!r}")
+    return name.strip(), given
+
+
+def _range(text: str, *ends: Any) -> Iterable[float]:
+    """Yield the numbers of a range, in decimals: three steps of 0.1 are 0.3."""
+    *numbers, by_factor = ends
+    try:
+        first, last, step = (Decimal(each.strip()) for each in numbers)
+        if not all(each.is_finite() for each in (first, last, step)):
+            raise InvalidOperation
+    except InvalidOperation:
+        raise ValueError(
+            f"a range must be first:last:step or first:last:xfactor, as 0:20:5 or 1:64:x2, got {text!r}"
+        ) from None
+    if last < first or step <= by_factor or (by_factor and first <= 0):
+        rule = "start above 0 and have a factor above 1" if by_factor else "have a step above 0"
+        raise ValueError(f"a range must not fall, and must {rule}, got {text!r}")
+    count = 0
+    while first <= last:
+        count += 1
+        if count > LONGEST:
+            raise ValueError(f"a range must have at most {LONGEST:,} values, got more in {text!r}")
+        yield int(first) if first == first.to_integral_value() else float(first)
+        first = first * step if by_factor else first + step

@@ -1,0 +1,166 @@
+"""What is asked of a setting: the objectives of a service level."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+from batchsim import _check
+
+PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p99_9_ms": 99.9}
+
+# A wait of 10 ms and a batch of 6 ms are 16 ms, give or take a float's rounding, and within 16 ms.
+ROUNDING = 1e-9
+
+
+def key_of(q: float) -> str:
+    """Return a percentile's name in a summary.
+
+    >>> key_of(99), key_of(99.95)
+    ('p99_ms', 'p99.95_ms')
+    """
+    return f"p{q:.9g}_ms"
+
+
+class Objective(NamedTuple):
+    """One number that must stay within a limit: at most it, or at least it for a throughput.
+
+    `key` is the number's name in a summary, or "loss"; `q` the percentile, if it is one.
+    """
+
+    key: str
+    limit: float
+    q: float | None = None
+
+    @property
+    def at_most(self) -> bool:
+        return self.key != "throughput_per_s"
+
+    @property
+    def reach(self) -> float:
+        """The limit, and what rounding may add to it."""
+        return self.limit * (1 + ROUNDING if self.at_most else 1 - ROUNDING)
+
+    def excess(self, value: float) -> float:
+        """Return how many times its limit a number is (a throughput, the limit): above 1 it misses it."""
+        if math.isnan(value):
+            return math.inf
+        above, below = (value, self.reach) if self.at_most else (self.reach, value)
+        return above / below if below > 0 else math.inf if above > 0 else 0.0
+
+    def __str__(self) -> str:
+        name, limit = (
+            self.key.removesuffix("_ms").removesuffix("_per_s").replace("_", " "),
+            f"{self.limit:,g}",
+        )
+        if self.key == "loss":
+            return f"{name} at most {self.limit * 100:g} %"
+        return f"{name} at most {limit} ms" if self.at_most else f"{name} at least {limit}/s"
+
+
+@dataclass(frozen=True, repr=False)
+class SLO:
+    """A service-level objective: what must hold of a setting, all of it.
+
+    - `p50_ms`, `p90_ms`, `p95_ms`, `p99_ms`, `p99_9_ms`: so many percent of all requests are answered
+      within so many ms. A request that is rejected or times out counts as infinitely late.
+    - `attainment` with `within_ms`: the same for any fraction of the requests, as 0.995 within 50 ms. Without
+      `within_ms` it is the fraction within the one percentile that is given.
+    - `mean_ms`: the mean latency of the requests that are served. It does not see the others, so a
+      scenario that can lose requests needs `max_loss`, or a percentile, beside it.
+    - `max_loss`: at most this fraction of the requests is not served.
+    - `min_throughput_per_s`: at least so many answers a second. An open loop that serves everybody
+      answers what it is offered.
+
+    What is tested is the 95 % interval of each number: an objective is met once all of the interval is
+    within the limit, and missed once none of it is (`batchsim.study.evidence`).
+
+    Raises ValueError where there is no objective, or one contradicts another.
+
+    >>> SLO(p99_ms=50)
+    SLO(p99_ms=50)
+    >>> print(SLO(p99_ms=50, attainment=0.995, max_loss=0.001))
+    p99 at most 50 ms, p99.5 at most 50 ms, loss at most 0.1 %
+    """
+
+    p50_ms: float | None = None
+    p90_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+    p99_9_ms: float | None = None
+    mean_ms: float | None = None
+    within_ms: float | None = None
+    attainment: float | None = None
+    max_loss: float | None = None
+    min_throughput_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        least = {"max_loss": 0, "attainment": 0.001}
+        for f in fields(self):
+            if getattr(self, f.name) is not None:
+                _check.fix_real(
+                    self, f.name, **({"at_least": least[f.name]} if f.name in least else {"above": 0})
+                )
+        for name in ("attainment", "max_loss"):
+            if (share := getattr(self, name)) is not None and share >= 1:
+                why = ": no run can prove all" if name == "attainment" else ""
+                raise ValueError(f"{name} must be a fraction less than 1, got {share!r}{why}")
+        self._check_attainment()
+        if not self.objectives:
+            raise ValueError(f"an SLO must have an objective, as in SLO(p99_ms=50), got {self!r}")
+
+    def _check_attainment(self) -> None:
+        if self.attainment is None:
+            if self.within_ms is not None:
+                raise ValueError(f"within_ms needs an attainment, the fraction within it, got {self!r}")
+            return
+        given = [name for name in PERCENTILES if getattr(self, name) is not None]
+        if self.within_ms is not None:
+            return
+        if len(given) != 1:
+            raise ValueError(f"an attainment needs within_ms where there is not one percentile, got {self!r}")
+        already = PERCENTILES[given[0]] / 100
+        if self.attainment < already:
+            raise ValueError(
+                f"an attainment of {given[0]} must be at least the {already:g} that this says already, "
+                f"got {self.attainment!r}; for another latency give within_ms"
+            )
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """Each number with its limit; an attainment is the percentile of that name."""
+        limits_ms = {
+            q: getattr(self, name) for name, q in PERCENTILES.items() if getattr(self, name) is not None
+        }
+        if self.attainment is not None:
+            q = round(100 * self.attainment, 9)  # 100 * 0.995 is 99.5 only after rounding
+            ms = next(iter(limits_ms.values())) if self.within_ms is None else self.within_ms
+            limits_ms[q] = min(ms, limits_ms.get(q, ms))
+        found = [Objective(key_of(q), ms, q) for q, ms in sorted(limits_ms.items())]
+        for name, key in (
+            ("mean_ms", "mean_latency_ms"),
+            ("max_loss", "loss"),
+            ("min_throughput_per_s", "throughput_per_s"),
+        ):
+            if getattr(self, name) is not None:
+                found.append(Objective(key, getattr(self, name)))
+        return tuple(found)
+
+    @property
+    def latency(self) -> tuple[str, float | None]:
+        """The latency that settings are ranked by: the highest percentile, else the mean, else the p99.
+
+        Its key in a summary, and its q (None for the mean).
+        """
+        named = [objective for objective in self.objectives if objective.q is not None]
+        if named:
+            return named[-1].key, named[-1].q
+        return ("mean_latency_ms", None) if self.mean_ms is not None else ("p99_ms", 99.0)
+
+    def __str__(self) -> str:
+        return ", ".join(str(objective) for objective in self.objectives)
+
+    def __repr__(self) -> str:
+        given = (
+            f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) is not None
+        )
+        return f"SLO({', '.join(given)})"

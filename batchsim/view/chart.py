@@ -1,0 +1,97 @@
+"""What pictures of many scenarios share: a figure, the names on its axes, and its scale."""
+
+import math
+from collections.abc import Iterable, Sequence
+from io import BytesIO
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
+
+from batchsim import _check
+
+WIDE = 20  # largest over smallest, from which a scale is logarithmic
+
+
+class Chart(Figure):
+    """A figure without pyplot that shows itself in a notebook."""
+
+    def __init__(self) -> None:
+        super().__init__(figsize=(7.6, 5.2), dpi=100, layout="constrained")
+        FigureCanvasAgg(self)
+
+    def _repr_png_(self) -> bytes:
+        packed = BytesIO()
+        self.savefig(packed, format="png")
+        return packed.getvalue()
+
+
+def check_columns(frame: Any, *names: str) -> None:
+    """Refuse what is no DataFrame, or has no such columns."""
+    if not hasattr(frame, "columns"):
+        raise TypeError(f"frame must be a DataFrame, as of a sweep, got {frame!r}")
+    for name in names:
+        if name not in frame.columns:
+            hint = _check.nearest(name, frame.columns)
+            raise ValueError(f"a column must be one of the frame's, got {name!r}{hint}")
+
+
+def different(values: Iterable[Any]) -> list[Any]:
+    """Return the different values: numbers in order, others as they come.
+
+    >>> different([8, 2, 8]), different(["b", "a", "b"])
+    ([2, 8], ['b', 'a'])
+    """
+    found = list(dict.fromkeys(values))
+    return sorted(found) if all(isinstance(value, (int, float)) for value in found) else found
+
+
+def texts(values: Iterable[Any]) -> list[str]:
+    """Return values as an axis says them.
+
+    >>> texts([8, 0.5, "a table"])
+    ['8', '0.5', 'a table']
+    """
+    return [f"{value:g}" if isinstance(value, (int, float)) else str(value) for value in values]
+
+
+def axis_label(name: str) -> str:
+    """Return a column's name as an axis says it.
+
+    >>> axis_label("p99_ms"), axis_label("rate_per_s"), axis_label("workload.cv")
+    ('p99 (ms)', 'rate (per s)', 'workload.cv')
+    """
+    for suffix, unit in (("_per_s", " (per s)"), ("_ms", " (ms)"), ("_s", " (s)")):
+        if name.endswith(suffix):
+            return name.removesuffix(suffix).replace("_", " ") + unit
+    return name.replace("_", " ")
+
+
+def is_wide(numbers: Sequence[float]) -> bool:
+    """Return whether numbers need a logarithmic scale."""
+    return bool(len(numbers)) and 0 < min(numbers) < max(numbers) / WIDE
+
+
+def plain_log(axis: Any) -> None:
+    """Write the numbers of a logarithmic axis out."""
+    axis.set_major_formatter(LogFormatter(labelOnlyBase=False))
+    axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(3, 1)))
+
+
+def scale(ax: Axes, numbers: Iterable[float], objective: float | None) -> None:
+    """Give an axes the height that the numbers and the objective need."""
+    drawn = [float(number) for number in numbers if math.isfinite(number)]
+    drawn += [] if objective is None else [objective]
+    if is_wide(drawn):
+        ax.set_yscale("log")
+        plain_log(ax.yaxis)
+    else:
+        ax.set_ylim(bottom=0)
+
+
+def show_legend(chart: Figure, handles: Sequence[Any]) -> None:
+    """Put a legend below."""
+    look: dict[str, Any] = {"ncols": min(max(len(handles), 1), 3), "fontsize": "small", "frameon": False}
+    chart.legend(handles=handles, loc="outside lower center", **look)

@@ -1,0 +1,645 @@
+"""The command says what the Python functions do, and its exit codes are for scripts."""
+
+import dataclasses
+import io
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import batchsim as bs
+from batchsim.cli import app, others, values
+from batchsim.scenario.toml import KINDS, from_tables, read_toml
+from batchsim.study.capacity import capacity
+from batchsim.study.slo import SLO
+from batchsim.study.sweep import sweep
+from batchsim.study.tune import tune
+
+SCENARIO = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+BASE = ["--rate-per-s", "800", "--max-wait-ms", "10", "--fixed-ms", "5", "--per-item-ms", "0.25"]
+SHORT = ["--requests", "2000"]
+
+
+def run(*arguments, code=0):
+    """What a command prints, once its exit code is as expected."""
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == code, done.output
+    return done
+
+
+def run_json(*arguments, code=0):
+    return json.loads(run(*arguments, "--json", code=code).stdout, parse_constant=pytest.fail)
+
+
+def refused(*arguments):
+    """The one line that says what is wrong."""
+    done = run(*arguments, code=2)
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+    return done.stderr.removeprefix("Error: ").strip()
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "scenario.toml"
+    SCENARIO.to_toml(path)
+    return path
+
+
+# A scenario from flags, from a file, and from both.
+
+PART_FLAGS = [
+    ([], SCENARIO),
+    (["--rate-per-s", "900", "--servers", "2"], SCENARIO.replace(rate_per_s=900, servers=2)),
+    (["--max-batch-size", "8"], SCENARIO.replace(max_batch_size=8)),
+    (["--max-wait-ms", "inf"], SCENARIO.replace(max_wait_ms=math.inf)),
+    (["--rule", "AtLeast(4, 8)"], SCENARIO.replace(rule=bs.AtLeast(4, 8))),
+    (["--rule", "AtLeast(4, 8)", "--set", "min_batch_size=2"], SCENARIO.replace(rule=bs.AtLeast(2, 8))),
+    (["--workload", "Gamma(700, cv=2)"], SCENARIO.replace(workload=bs.Gamma(700, 2))),
+    (["--workload", "Gamma(1, cv=2)", "--rate-per-s", "70"], SCENARIO.replace(workload=bs.Gamma(70, 2))),
+    (["--clients", "64"], SCENARIO.replace(workload=bs.ClosedLoop(64))),
+    (["--clients", "64", "--set", "think_s=0.1"], SCENARIO.replace(workload=bs.ClosedLoop(64, 0.1))),
+    (["--fixed-ms", "2"], SCENARIO.replace(fixed_ms=2)),
+    (["--table", "1=2.08, 64=3"], SCENARIO.replace(service=bs.Table({1: 2.08, 64: 3}))),
+    (["--published", "resnet50/t4/fp16"], SCENARIO.replace(service=bs.published("resnet50/t4/fp16"))),
+    (
+        ["--service", "Affine(5, 0.25).with_noise(1, 'exponential').padded_to([8, 32])"],
+        SCENARIO.replace(service=SCENARIO.service.with_noise(1, "exponential").padded_to([8, 32])),
+    ),
+    (["--queue-limit", "9", "--timeout-ms", "50"], SCENARIO.replace(queue_limit=9, timeout_ms=50)),
+    (
+        ["--servers", "2", "--set", "slowdown={1: 1, 2: 1.8}"],
+        SCENARIO.replace(servers=2, slowdown={1: 1, 2: 1.8}),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("flags", "scenario"), PART_FLAGS)
+def test_flags_override_what_a_file_says(file, flags, scenario):
+    found = run_json("simulate", file, *SHORT, *flags)
+    assert from_tables(_numbers(found["scenario"])) == scenario
+    assert found["summary"] == _plain(bs.simulate(scenario, 2000).summary())
+
+
+def test_a_scenario_of_flags_alone_is_that_of_the_file(file):
+    assert run_json("simulate", *BASE, *SHORT) == run_json("simulate", file, *SHORT)
+
+
+def test_a_closed_loop_of_a_file_takes_the_number_of_its_clients(tmp_path):
+    loop = SCENARIO.replace(workload=bs.ClosedLoop(8, 0.02))
+    loop.to_toml(tmp_path / "loop.toml")
+    found = run_json("simulate", tmp_path / "loop.toml", "--clients", "5", *SHORT)
+    assert found["scenario"]["workload"] == {"kind": "ClosedLoop", "clients": 5, "think_s": 0.02}
+
+
+def test_a_trace_is_read_with_its_column_and_speedup(tmp_path):
+    path = tmp_path / "arrivals.csv"
+    path.write_text("id,when\n" + "".join(f"{i},{i / 100}\n" for i in range(500)))
+    arguments = ["--trace", path, "--column", "when", "--speedup", "8", "--fixed-ms", "5"]
+    found = run_json("simulate", *arguments)
+    scenario = bs.Scenario(bs.Trace.from_csv(path, "when", 8), bs.SizeOrWait(), bs.Affine(5, 0))
+    assert found["summary"] == _plain(bs.simulate(scenario).summary())
+    about = {"kind": "Trace", "requests": 500, "offered_per_s": pytest.approx(800)}
+    assert found["scenario"]["workload"] == about
+
+
+def test_a_saved_measurement_is_a_service_time(tmp_path):
+    path = tmp_path / "mlp.json"
+    rows = run_json(
+        "measure", "--model", "mlp", "--width", 8, "--layers", 1, "--batch-sizes", "1,4", "--repeats", 2,
+        "--save", path,
+    )["rows"]  # fmt: skip
+    assert [row["batch_size"] for row in rows] == [1, 4]
+    found = run_json("simulate", "--rate-per-s", 10, "--max-batch-size", 4, "--measurement", path, *SHORT)
+    points = {int(size): ms for size, ms in found["scenario"]["service"]["points_ms"].items()}
+    assert points == {row["batch_size"]: row["median_ms"] for row in rows}
+
+
+def _plain(summary):
+    return {key: None if isinstance(x, float) and math.isnan(x) else x for key, x in summary.items()}
+
+
+def _numbers(tables):
+    """Scenario tables of a JSON answer, in which infinity is text."""
+    return {
+        name: _numbers(each) if isinstance(each, dict) else math.inf if each == "inf" else each
+        for name, each in tables.items()
+    }
+
+
+# simulate
+
+
+def test_simulate_gives_the_numbers_intervals_and_theory_of_the_run():
+    one_by_one = ["--rate-per-s", "800", "--max-batch-size", "1", "--fixed-ms", "1"]
+    found = run_json("simulate", *one_by_one, "--requests", "50000", "--warmup", "0.1", "--seed", "3")
+    scenario = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(1, 10), bs.Affine(1, 0))
+    result = bs.simulate(scenario, 50_000, seed=3, warmup=0.1)
+    assert found["summary"] == _plain(result.summary())
+    assert found["intervals"]["p99_ms"] == list(result.interval("p99"))
+    assert found["theory"]["exact"] is True
+    # M/D/1 waits rho / (2 (1 - rho)) of its service time on average: 2 ms, and then computes for 1.
+    assert found["theory"]["summary"]["mean_latency_ms"] == pytest.approx(3)
+    low, high = found["intervals"]["mean_latency_ms"]
+    assert low < 3 < high
+
+
+def test_the_table_has_those_numbers():
+    result = bs.simulate(SCENARIO, 20_000)
+    text = run("simulate", *BASE, "--requests", "20000").stdout
+    low, high = result.interval("p99")
+    row = re.search(r"^ p99, ms\s+(\S+)\s+(\S+) to (\S+)\s+(\S+)", text, re.M)
+    assert [float(each) for each in row.groups()[:3]] == [
+        pytest.approx(number, abs=0.006) for number in (result.percentile(99), low, high)
+    ]
+    assert float(row[4]) == pytest.approx(bs.theory.expected(SCENARIO).percentile(99), abs=0.006)
+    assert "theory: M/D^(1,32)/1 with a wait of 10 ms, exact" in text
+    assert "requests: 20,000, 20,000 served" in text
+
+
+def test_where_no_theory_applies_the_table_says_why_and_json_is_null():
+    bursty = ["simulate", *BASE, *SHORT, "--workload", "OnOff(900, 100, 1, 1)"]
+    assert "no theory applies: arrivals must be Poisson" in run(*bursty).stdout
+    assert run_json(*bursty)["theory"] is None
+
+
+def test_an_overloaded_run_is_no_error_and_says_so():
+    text = run("simulate", *BASE, "--rate-per-s", "5000", *SHORT).stdout
+    assert "UNSTABLE: the queue grows without end" in text
+
+
+def test_a_run_too_short_for_an_interval_says_so_and_json_has_null():
+    assert "no interval: the run is too short" in run("simulate", *BASE, "--requests", "50").stdout
+    found = run_json("simulate", *BASE, "--requests", "50")
+    assert found["intervals"]["p99_ms"] == [None, None]
+
+
+def test_a_warning_is_one_line_beside_the_answer():
+    done = run("simulate", *BASE, "--requests", "20", "--warmup", "auto", "--json")
+    assert json.loads(done.stdout)["warmup"] == 0
+    assert done.stderr.startswith("Warning: a warm-up by MSER-5 needs at least 50 served requests, got 20")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_saved_run_loads_equal_and_a_plot_is_a_picture(tmp_path):
+    saved, picture = tmp_path / "run.npz", tmp_path / "run.SVG"
+    run("simulate", *BASE, *SHORT, "--save", saved, "--plot", picture)
+    assert bs.Result.load(saved).summary() == bs.simulate(SCENARIO, 2000).summary()
+    assert "<svg" in picture.read_text()
+
+
+def test_a_summary_alone_runs_without_intervals():
+    found = run_json("simulate", *BASE, *SHORT, "--keep", "summary")
+    assert found["summary"]["served"] == 2000
+    assert found["intervals"]["p99_ms"] == [None, None]
+    assert refused("simulate", *BASE, "--keep", "summary", "--plot", "a.png").startswith(
+        "--plot needs the columns"
+    )
+
+
+# sweep
+
+OVER = ["--over", "max_batch_size=4,32", "--over", "max_wait_ms=0:10:5"]
+GRID = {"max_batch_size": [4, 32], "max_wait_ms": [0, 5, 10]}
+
+
+def test_a_sweeps_csv_is_its_table_to_the_last_bit(file):
+    text = run("sweep", file, *OVER, *SHORT, "--csv").stdout
+    expected = sweep(SCENARIO, GRID, 2000, progress=False)
+    empty = {name: [""] for name in expected if name != "infeasible"}
+    dtypes = expected.dtypes.to_dict()
+    found = pandas.read_csv(io.StringIO(text), dtype=dtypes, keep_default_na=False, na_values=empty)
+    pandas.testing.assert_frame_equal(found, expected, check_exact=True)
+
+
+def test_a_sweeps_json_and_table_keep_infeasible_points(file):
+    over = ["--over", "service=Affine(5, 0.25),Table({1: 5, 8: 9})", "--over", "max_batch_size=4,32"]
+    points = run_json("sweep", file, *over, *SHORT)["points"]
+    assert [point["infeasible"].split(":")[0] for point in points] == [
+        "load 1.2", "", "load 1.343", "batch_size must be at most the Table's largest size, 8, got 9"
+    ]  # fmt: skip
+    assert points[3]["p99_ms"] is None
+    text = run("sweep", file, *over, *SHORT).stdout
+    assert len(re.findall(" overloaded ", text)) == 2
+    assert "batch_size must be at most the Table's largest size, 8, got 9" in text
+
+
+def test_a_sweep_in_a_folder_goes_on_where_it_was(file, tmp_path):
+    out = ["--out", tmp_path / "day1"]
+    first = run("sweep", file, *OVER, *SHORT, *out, "--csv").stdout
+    assert list((tmp_path / "day1" / "points").glob("*.parquet"))
+    assert run("sweep", file, *OVER, *SHORT, *out, "--csv").stdout == first
+    assert "another" in refused("sweep", file, *OVER, *SHORT, *out, "--seed", 1)
+
+
+AXES = [OVER, OVER[:2], ["--over", "rule=SizeOrWait(8, 1),AtLeast(4, 8)"]]
+AXES += [[*AXES[2], "--over", "servers=1,2"], [*OVER[:2], "--over", "workload.rate_per_s=100:400:x2"]]
+
+
+@pytest.mark.parametrize("over", AXES)
+def test_a_sweep_of_one_or_two_axes_draws_a_picture(file, tmp_path, over):
+    run("sweep", file, *over, *SHORT, "--plot", tmp_path / "map.png", "--objective", "20")
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_map_of_a_sweep_has_the_scenarios_own_setting(file, tmp_path):
+    over = ["--over", "rate_per_s=800,900", "--over", "rule=SizeOrWait(32, 10),AtLeast(4, 8)"]
+    run("sweep", file, *over, *SHORT, "--plot", tmp_path / "map.svg")
+    assert "<!-- today -->" in (tmp_path / "map.svg").read_text()
+    run("sweep", file, *over, *SHORT, "--plot", tmp_path / "map.svg", "--max-wait-ms", "11")
+    assert "<!-- today -->" not in (tmp_path / "map.svg").read_text()
+
+
+# tune and capacity
+
+
+def test_tune_meets_an_objective_and_writes_the_setting(file, tmp_path):
+    best, picture = tmp_path / "best.toml", tmp_path / "frontier.png"
+    arguments = ["tune", file, "--p99-ms", "16", *OVER, "--requests", "20000"]
+    found = run_json(*arguments, "--save", best, "--plot", picture)
+    expected = tune(SCENARIO, SLO(p99_ms=16), GRID, 20_000)
+    assert found["met"] is True
+    assert found["knobs"] == expected.knobs
+    assert found["expected"]["p99_ms"] == expected.expected["p99_ms"]._asdict()
+    assert bs.Scenario.from_toml(best) == expected.scenario
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert expected.explain() in run(*arguments).stdout
+
+
+def test_tune_exits_with_1_when_no_setting_meets_the_objective(file):
+    over = ["--over", "max_batch_size=8,32"]
+    found = run_json("tune", file, "--p99-ms", "9", *over, *SHORT, code=1)
+    assert found["met"] is False
+    assert found["remedies"]
+    assert run("tune", file, "--p99-ms", "9", *over, *SHORT, code=1).stdout.startswith("No setting")
+
+
+MM1 = ["--rate-per-s", "1", "--max-batch-size", "1", "--service", "Affine(1, 0).with_noise(1, 'exponential')"]
+
+
+def test_capacity_brackets_that_of_m_m_1():
+    # The latency is exponential with rate mu - lambda, so its p99 is 50 ms at mu - ln(100) / 0.05.
+    found = run_json("capacity", *MM1, "--p99-ms", "50", "--requests", "50000")
+    assert found["low_per_s"] < 1000 - math.log(100) / 0.05 < found["high_per_s"]
+    assert found["met"] is True
+
+
+def test_capacity_prints_what_python_does_and_draws(file, tmp_path):
+    picture = tmp_path / "capacity.pdf"
+    arguments = ["--p99-ms", "25", "--requests", "5000", "--tolerance", "0.05"]
+    text = run("capacity", file, *arguments, "--plot", picture).stdout
+    assert text.startswith(repr(capacity(SCENARIO, SLO(p99_ms=25), 0, 5000, 0.05)))
+    assert picture.read_bytes().startswith(b"%PDF")
+
+
+def test_capacity_exits_with_1_when_no_rate_meets_the_objective():
+    found = run_json("capacity", *MM1, "--p99-ms", "0.5", *SHORT, code=1)
+    assert found["met"] is False
+    assert found["rate_per_s"] == 0
+
+
+# init
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("init")
+    (tmp_path / "arrivals.csv").write_text("timestamp\n0\n0.5\n2\n")
+    device_free = {"format": "batchsim measurement", "version": 1, "repeats": 1, "batch_sizes": [1, 64]}
+    (tmp_path / "transformer.json").write_text(json.dumps(device_free | {"samples_ms": [[5.0], [9.0]]}))
+    return (tmp_path / "scenario.toml").read_text()
+
+
+def test_init_writes_a_scenario_that_runs_as_it_is(written):
+    assert bs.Scenario.from_toml("scenario.toml") == SCENARIO
+    assert "UNSTABLE" not in run("simulate", "scenario.toml", *SHORT).stdout
+
+
+def test_init_explains_every_knob_there_is(written):
+    names = {field.name for field in dataclasses.fields(bs.Scenario)}
+    for kinds in KINDS.values():
+        for name, ways in kinds.items():
+            assert f'kind = "{name}"' in written
+            if dataclasses.is_dataclass(ways[0]) and name != "Trace":
+                names |= {field.name for field in dataclasses.fields(ways[0])}
+    for name in names:
+        (line, *_) = re.findall(rf"^(?:# )?(?:{name} = .*|\[{name}\])$", written, re.M)
+        assert "#" in line or line.startswith("[") or name in ("rate_per_s", "mean_rate_per_s")
+
+
+KINDS_WRITTEN = [(part, kind) for part, kinds in KINDS.items() for kind in kinds]
+
+
+@pytest.mark.parametrize(("part", "kind"), KINDS_WRITTEN)
+def test_every_alternative_that_init_offers_is_one(written, part, kind):
+    tables = tomllib.loads(written)
+    block = re.search(rf'^# \[{part}\]\n# kind = "{kind}".*\n(?:# .*\n)*', written, re.M)
+    if block is None:  # it is the one that is in use
+        assert tables[part]["kind"] == kind
+        return
+    plain = re.sub("^# ", "", block[0], flags=re.M)
+    tables[part] = tomllib.loads(plain)[part]
+    assert type(getattr(from_tables(tables), part)).__name__ in (kind, "Table")
+
+
+def test_the_options_that_init_leaves_out_can_be_used(written):
+    used = re.sub(r"^# (queue_limit|timeout_ms|slowdown|padding|noise) ", r"\1 ", written, flags=re.M)
+    scenario = read_toml(used)[0]
+    assert scenario.queue_limit == 1000
+    assert scenario.timeout_ms == 200
+    assert scenario.slowdown == {1: 1.0, 2: 1.8}
+    assert scenario.service.padding == (1, 8, 32)
+    assert scenario.service.noise == bs.Noise(0.1)
+
+
+def test_the_tables_for_the_commands_say_what_flags_do(written, tmp_path):
+    begin = written.index("# [simulate]")
+    used = written[:begin] + re.sub("^# ", "", written[begin:], flags=re.M)
+    (tmp_path / "all.toml").write_text(used)
+    found = run_json("simulate", "all.toml", "--requests", "3000", "--warmup", "0.25", "--seed", "7")
+    assert found["summary"] == _plain(bs.simulate(SCENARIO, 3000, warmup=0.25, seed=7).summary())
+    found = run_json("tune", "all.toml", "--requests", "3000", "--over", "max_batch_size=8,16", code=1)
+    assert found["objective"] == {
+        "p99_ms": 50, "attainment": 0.995, "max_loss": 0.001, "min_throughput_per_s": 700
+    }  # fmt: skip
+    assert {(row["max_batch_size"], row["max_wait_ms"]) for row in found["candidates"]} == {
+        (size, wait) for size in (8, 16) for wait in (0, 5, 10, 15, 20)
+    }
+
+
+def test_init_never_writes_over_a_file_unless_it_is_told_to(written, tmp_path):
+    (tmp_path / "scenario.toml").write_text("mine")
+    assert refused("init") == "scenario.toml is there already: give another name, or --force"
+    assert (tmp_path / "scenario.toml").read_text() == "mine"
+    run("init", "--force")
+    assert (tmp_path / "scenario.toml").read_text() == written
+
+
+# published and lab
+
+
+def test_published_lists_names_with_sizes_times_and_source():
+    text = run("published", "nnunet").stdout
+    source = bs.published_source("nnunet/t4/fp16")
+    assert re.search(r"nnunet/t4/fp16 +1 to 4 +109\.417 to 409\.599 +Triton, PyTorch", text)
+    assert source.source_url in text
+    assert source.licence in text
+    tables = run_json("published", "nnunet")["tables"]
+    assert {table["name"] for table in tables} == set(bs.published_names("nnunet"))
+    assert tables[0]["service"]["1"] == 109.417
+
+
+def test_published_without_a_word_lists_all():
+    lines = run("published").stdout
+    assert all(f" {name} " in lines for name in bs.published_names())
+    assert refused("published", "resnet5").startswith(
+        "no published name has 'resnet5'; did you mean 'resnet50'?"
+    )
+
+
+class Started:
+    """A process that is interrupted once, as JupyterLab is by Ctrl-C, and then ends."""
+
+    def __init__(self, command, cwd):
+        Started.command, Started.cwd, self.waited = command, cwd, 0
+
+    def wait(self):
+        self.waited += 1
+        if self.waited == 1:
+            raise KeyboardInterrupt
+        return 0
+
+
+def test_lab_opens_the_front_door_on_this_machine_only(monkeypatch, tmp_path):
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    (folder / "00-explorer.ipynb").touch()
+    monkeypatch.setattr(others.subprocess, "Popen", Started)
+    monkeypatch.setattr(others.importlib.util, "find_spec", lambda name: name)
+    run("lab", "--notebooks", folder, "--port", "9000")
+    assert Started.cwd == tmp_path
+    assert {"--ip=127.0.0.1", "--port=9000"} <= set(Started.command)
+    assert "--LabApp.default_url=/lab/tree/notebooks/00-explorer.ipynb" in Started.command
+
+
+def test_lab_says_what_is_missing(monkeypatch, tmp_path):
+    assert refused("lab", "--notebooks", tmp_path / "no").startswith("the notebooks must be in a folder, got")
+    assert (
+        refused("lab", "--notebooks", tmp_path, "--port", "70000")
+        == "--port must be at most 65,535, got 70000"
+    )
+    monkeypatch.setattr(others.importlib.util, "find_spec", lambda name: None)
+    assert refused("lab", "--notebooks", tmp_path).startswith("JupyterLab must be installed")
+
+
+# Bad input: one line that names the place, and exit code 2.
+
+POISSON = ["simulate", "--rate-per-s", "9"]
+BAD = [
+    (["simulate"], "a workload must be given: by a TOML file, --rate-per-s"),
+    (["simulate", "--rate-per-s", "9"], "a service must be given: by a TOML file, --fixed-ms"),
+    (["simulate", "no.toml"], "[Errno 2] No such file or directory: 'no.toml'"),
+    (["simulate", *BASE, "--rate-per-s", "-5"], "rate_per_s must be greater than 0, got -5"),
+    (["simulate", *BASE, "--rate-per-s", "x"], "Invalid value for '--rate-per-s': must be a number, got 'x'"),
+    (["simulate", *BASE, "--max-wait-ms", "nan"], "max_wait_ms must be a number, got nan"),
+    (["simulate", *BASE, "--max-batch-size", "1.5"], "must be a whole number, got '1.5'"),
+    (["simulate", *BASE, "--requests", "0"], "requests must be at least 1, got 0"),
+    (["simulate", *BASE, "--warmup", "much"], "--warmup: must be a number, got 'much'"),
+    (["simulate", *BASE, "--engine", "compield"], "got 'compield'; did you mean 'compiled'?"),
+    (["simulate", *BASE, "--servrs", "2"], "No such option: --servrs"),
+    (["simulate", *BASE, "--table", "1=2"], "a service must be given once, got --table and --fixed-ms"),
+    (["simulate", *BASE, "--clients", "2"], "rate_per_s must be of an open workload"),
+    (["simulate", *BASE, "--set", "max_wait=3"], "got 'max_wait'; did you mean 'max_wait_ms'?"),
+    (["simulate", *BASE, "--set", "max_wait_ms=3"], "max_wait_ms must be given once, got it again by --set"),
+    (["simulate", *BASE, "--set", "servers"], "--set must be knob=value, as workload.cv=2, got 'servers'"),
+    (["simulate", *BASE, "--speedup", "3"], "--column and --speedup must come with --trace"),
+    (["simulate", *BASE, "--plot", "a.gif"], "--plot must end in .png or .svg or .pdf, got a.gif"),
+    (["simulate", *BASE, "--save", "no/a.npz"], "--save must be in a folder that exists, got no/a.npz"),
+    ([*POISSON, "--table", "1=2,1=3"], "must be batch sizes, each once"),
+    ([*POISSON, "--published", "resnet50/t5/fp16"], "did you mean 'resnet50/t4/fp16'?"),
+    ([*POISSON, "--service", "Afine(5, 1)"], "there is no part 'Afine'; did you mean"),
+    ([*POISSON, "--service", "Affine(5)"], "missing a required argument: 'per_item_ms'"),
+    ([*POISSON, "--service", "Affine(5, -1)"], "per_item_ms must be at least 0, got -1"),
+    (["sweep", *BASE], "an axis must be given, as --over max_batch_size=1,2,4"),
+    (["sweep", *BASE, "--over", "max_wait_ms"], "--over must be knob=value, as max_batch_size=1,2,4"),
+    (["sweep", *BASE, "--over", "max_wait_ms="], "max_wait_ms must have at least one value"),
+    (["sweep", *BASE, "--over", "max_wait_ms=1,nan"], "max_wait_ms must have no NaN"),
+    (["sweep", *BASE, "--over", "max_wait_ms=1:2"], "max_wait_ms: a value must be a number"),
+    (["sweep", *BASE, "--over", "max_wait_ms=1:2:0"], "max_wait_ms: a range must not fall"),
+    (["sweep", *BASE, "--over", "max_wait_ms=1:2:z"], "max_wait_ms: a range must be first:last:step"),
+    (["sweep", *BASE, "--over", "max_wait=1", "--over", "max_wait=2"], "must name a knob once, got"),
+    (["sweep", *BASE, "--over", "max_wiat_ms=1"], "did you mean 'max_wait_ms'?"),
+    (["sweep", *BASE, *OVER, "--csv", "--json"], "one of --csv and --json must be given, got both"),
+    (["sweep", *BASE, *OVER, "--value", "p98_ms"], "--value must be a number of the table, got 'p98_ms'"),
+    (["sweep", *BASE, *OVER, "--over", "servers=1", "--plot", "a.png"], "--plot must have one axis or two"),
+    (["tune", *BASE, *OVER], "an objective must be given, as --p99-ms 50"),
+    (["tune", *BASE, "--p99-ms", "9"], "an axis must be given"),
+    (["tune", *BASE, *OVER, "--attainment", "0.9"], "an attainment needs within_ms"),
+    (["tune", *BASE, *OVER, "--p99-ms", "9", "--prefer", "fast"], "got 'fast'; did you mean 'fastest'?"),
+    (["capacity", *BASE, "--p99-ms", "-3"], "p99_ms must be greater than 0, got -3"),
+    (["capacity", "--clients", "32", "--fixed-ms", "1", "--p99-ms", "9"], "capacity needs an open workload"),
+    (["measure", "--model", "mpl"], "there is no model 'mpl'; did you mean 'mlp'?"),
+    (["measure", "--batch-sizes", "1;2"], "must be sizes, as 1,2,4, got '1;2'"),
+    (["simualte"], "No such command 'simualte'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD)
+def test_bad_input_is_told_in_one_line(arguments, message):
+    assert message in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[slo]\np99 = 5\n", "[slo]: a key must be a known one, got 'p99'; did you mean 'p99_ms'?"),
+        ("[slo]\np99_ms = 'x'\n", "[slo] p99_ms must be a number, got 'x'"),
+        (
+            "[slo]\np99_ms = 5\n[over]\nservers = [1]\n[simulate]\nrequest = 5\n",
+            "[simulate]: a key must be a known one, got 'request'; did you mean",
+        ),
+        ("[sol]\np99_ms = 5\n", "a key must be one of Scenario's, got 'sol'; did you mean 'slo'?"),
+        ("[over]\nmax_wait_ms = '0:x:1'\n[slo]\np99_ms = 5\n", "[over] max_wait_ms: a range must be"),
+        ("[over]\nmax_wait_ms = 5\n[slo]\np99_ms = 5\n", "max_wait_ms must be a list of values"),
+    ],
+)
+def test_a_wrong_table_of_a_file_is_told_with_its_place(file, text, message):
+    file.write_text(file.read_text() + text)
+    assert message in refused("tune", file)
+
+
+def test_a_file_that_is_no_scenario_is_told_with_its_place(file):
+    file.write_text(file.read_text().replace("max_wait_ms = 10", "max_wait_ms = -1"))
+    assert refused("simulate", file) == f"{file}, [rule] max_wait_ms must be at least 0, got -1"
+
+
+# Values.
+
+FLOATS = st.floats(0.01, 1e6)
+SERVICES = st.builds(bs.Affine, FLOATS, FLOATS) | st.builds(
+    bs.Table, st.dictionaries(st.integers(1, 64), FLOATS, min_size=1, max_size=5)
+)
+EXTRAS = [
+    lambda service: service,
+    lambda service: service.with_noise(0.5),
+    lambda service: service.with_noise(1, "exponential").padded_to([1, 8]),
+]
+PARTS = (
+    st.builds(lambda service, extra: extra(service), SERVICES, st.sampled_from(EXTRAS))
+    | st.builds(bs.Gamma, FLOATS, st.floats(0.1, 9))
+    | st.builds(bs.OnOff, *[st.floats(0.1, 1e6)] * 4)
+    | st.builds(bs.ClosedLoop, st.integers(1, 99), FLOATS)
+    | st.builds(bs.SizeOrWait, st.integers(1, 99), FLOATS | st.just(math.inf))
+    | st.integers(1, 9).map(lambda least: bs.AtLeast(least, 9))
+)
+
+
+@given(PARTS)
+def test_a_part_is_read_as_python_prints_it(part):
+    assert values.value(repr(part)) == part
+
+
+@given(st.lists(PARTS | st.integers() | FLOATS, min_size=1, max_size=3))
+def test_an_axis_is_a_list_of_what_python_prints(parts):
+    assert values.axis(f"knob={', '.join(map(repr, parts))}") == ("knob", parts)
+
+
+@given(st.integers(-100, 100), st.integers(0, 50), st.integers(1, 20), st.integers(0, 3))
+def test_a_range_has_both_ends_and_steps_in_decimals(first, count, step, digits):
+    scale = 10**digits
+    last = first + count * step
+    text = f"knob={first / scale}:{last / scale}:{step / scale}"
+    assert values.axis(text)[1] == [(first + i * step) / scale for i in range(count + 1)]
+
+
+def test_a_range_by_a_factor_stops_at_its_end():
+    assert values.axis("n=1:64:x4") == ("n", [1, 4, 16, 64])
+    assert values.axis("n=1:63:x4") == ("n", [1, 4, 16])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["__import__('os').system('true')", "open('x')", "Affine.__init__", "(lambda: 1)()", "[].append(1)",
+     "Poisson(*[1])", "Poisson(**{'rate_per_s': 1})", "1 + 1", "x", "", "{1: 2, 1: 3}", "1j", "...", "b'x'",
+     "(" * 500, "\0", "bs.Affine(1, 2)", "Affine(1, 2).capacity(3)"],
+)  # fmt: skip
+def test_nothing_but_values_is_understood(text):
+    with pytest.raises(ValueError, match=r"must be|no part|must differ"):
+        values.value(text)
+
+
+# As a program.
+
+
+def program(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "batchsim", *map(str, arguments)], capture_output=True, text=True, **options
+    )
+
+
+def test_it_runs_as_a_module_and_keeps_its_streams_apart(tmp_path):
+    done = program("simulate", *BASE, *SHORT, "--json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["summary"]["served"] == 2000
+    done = program("simulate", *BASE, "--requests", "-1", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "Error: requests must be at least 1, got -1\n"
+
+
+def test_help_loads_nothing_heavy():
+    heavy = ["jax", "numba", "matplotlib", "pandas", "scipy", "ipywidgets", "pyarrow"]
+    code = (
+        "import sys\nfrom batchsim.cli import app\n"
+        "for args in (['--help'], ['--version'], ['tune', '--help'], ['published', 'nnunet']):\n"
+        "    try: app(args)\n    except SystemExit as end: assert not end.code\n"
+        f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.endswith("[]\n")
+
+
+def test_the_version_is_the_packages():
+    assert run("--version").stdout == f"batchsim {bs.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["init", "simulate", "sweep", "tune", "capacity", "measure", "published", "lab"]
+)
+def test_every_command_has_a_help(command):
+    assert "Usage:" in run(command, "--help").stdout
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGINT") or os.name == "nt", reason="signals as on POSIX")
+def test_ctrl_c_ends_a_sweep_with_130_and_keeps_what_is_finished(file, tmp_path):
+    out = tmp_path / "day1"
+    running = subprocess.Popen(
+        [sys.executable, "-m", "batchsim", "sweep", file, "--over", "max_wait_ms=0:5000:1", "--out", out],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs ignore it
+    )  # fmt: skip
+    while running.poll() is None and not list(out.glob("points/*.parquet")):
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    output, errors = running.communicate()
+    assert (running.returncode, output, errors) == (130, "", "Interrupted.\n")
+    assert list(out.glob("points/*.parquet"))
+
+
+def test_a_reader_that_has_had_enough_is_no_error_of_ours():
+    command = f"{sys.executable} -m batchsim published --json | head -c 20"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+    assert "Error" not in done.stderr

@@ -1,0 +1,294 @@
+"""The pictures of many scenarios show the tables' numbers."""
+
+import math
+from io import BytesIO
+
+import numpy as np
+import pandas
+import pytest
+from matplotlib.collections import LineCollection, QuadMesh
+from matplotlib.colors import LogNorm, to_rgba
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+import batchsim as bs
+from batchsim.study.capacity import capacity
+from batchsim.study.slo import SLO
+from batchsim.study.sweep import sweep
+from batchsim.study.tune import tune
+from batchsim.view.curves import capacity_curves, frontier
+from batchsim.view.maps import heat_map
+from batchsim.view.views import VERMILION
+
+SCENARIO = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+SIZES, WAITS = [4, 8, 16, 32], [0, 10, 40]
+
+
+def swept(over, scenario=SCENARIO):
+    return sweep(scenario, over, 2000, progress=False)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return swept({"max_batch_size": SIZES, "max_wait_ms": WAITS})
+
+
+@pytest.fixture(scope="module")
+def rates():
+    return swept({"rate_per_s": [100, 400, 800, 1600, 3200]})
+
+
+def kinds(ax, kind):
+    return [artist for artist in ax.get_children() if isinstance(artist, kind)]
+
+
+def named(chart):
+    """The legend's texts."""
+    return [text.get_text() for legend in chart.legends for text in legend.get_texts()]
+
+
+def lines(ax, marker):
+    return [line for line in ax.lines if line.get_marker() == marker]
+
+
+# Heat maps.
+
+
+def drawn(frame, **options):
+    chart = heat_map(frame, "max_batch_size", "max_wait_ms", **options)
+    return chart, chart.axes[0]
+
+
+def test_a_cell_has_the_colour_and_the_text_of_its_number(frame):
+    chart, ax = drawn(frame)
+    (mesh,) = kinds(ax, QuadMesh)
+    expected = frame.pivot(index="max_wait_ms", columns="max_batch_size", values="p99_ms")
+    expected[4] = math.nan  # overloaded
+    np.testing.assert_array_equal(mesh.get_array().filled(math.nan), expected.to_numpy())
+    written = {text.get_position(): float(text.get_text()) for text in ax.texts}
+    assert written[(1.5, 0.5)] == pytest.approx(expected[8][0], rel=0.01)
+    assert len(written) == 9
+    assert chart.axes[1].get_ylabel() == "p99 (ms)"
+
+
+def test_cells_without_a_steady_state_are_hatched_and_said_so(frame):
+    chart, ax = drawn(frame)
+    hatched = [patch.get_xy() for patch in kinds(ax, Rectangle) if patch.get_hatch() == "///"]
+    assert hatched == [(0, 0), (0, 1), (0, 2)]
+    assert "overloaded: no steady state" in named(chart)
+    assert "refused, or no number" not in named(chart)
+
+
+def test_cells_that_the_scenario_refuses_are_hatched_otherwise():
+    small = SCENARIO.replace(service=bs.Table({1: 5, 16: 9}), max_batch_size=8)
+    chart, ax = drawn(swept({"max_batch_size": [16, 32], "max_wait_ms": [0, 10]}, small))
+    hatched = [patch.get_xy() for patch in kinds(ax, Rectangle) if patch.get_hatch() == "xxx"]
+    assert hatched == [(1, 0), (1, 1)]
+    assert "refused, or no number" in named(chart)
+
+
+def test_a_border_parts_the_cells_within_the_objective_from_the_others(frame):
+    objective = 20
+    chart, ax = drawn(frame, objective=objective)
+    *_, border = kinds(ax, LineCollection)
+    feasible = frame[frame.stable & (frame.p99_ms <= objective)]
+    within = {
+        (SIZES.index(size), WAITS.index(wait))
+        for size, wait in zip(feasible.max_batch_size, feasible.max_wait_ms, strict=True)
+    }
+    assert 0 < len(within) < 9
+    edges = set()
+    for x, y in within:
+        for a, b, beside in [
+            ((x, y), (x, y + 1), (x - 1, y)),
+            ((x + 1, y), (x + 1, y + 1), (x + 1, y)),
+            ((x, y), (x + 1, y), (x, y - 1)),
+            ((x, y + 1), (x + 1, y + 1), (x, y + 1)),
+        ]:
+            inside = 0 <= beside[0] < len(SIZES) and 0 <= beside[1] < len(WAITS)
+            if inside and beside not in within:
+                edges.add((a, b))
+    assert {tuple(map(tuple, segment.tolist())) for segment in border.get_segments()} == edges
+    bold = {tuple(int(at) for at in text.get_position()) for text in ax.texts if text.get_weight() == "bold"}
+    assert bold == within
+    assert "bold, within the line: p99 (ms) ≤ 20" in named(chart)
+
+
+def test_an_objective_that_no_cell_meets_is_said_so(frame):
+    chart, ax = drawn(frame, objective=3)
+    assert kinds(ax, LineCollection) == []
+    assert "none has p99 (ms) ≤ 3" in named(chart)
+
+
+def test_of_a_throughput_more_is_better(frame):
+    chart, ax = drawn(frame, value="throughput_per_s", objective=1)
+    (star,) = lines(ax, "*")
+    best = frame[frame.stable].sort_values("throughput_per_s").iloc[-1]
+    column, row = int(star.get_xdata()[0]), int(star.get_ydata()[0])
+    assert (SIZES[column], WAITS[row]) == (best.max_batch_size, best.max_wait_ms)
+    assert "bold, within the line: throughput (per s) ≥ 1" in named(chart)
+
+
+def test_the_star_is_on_the_lowest_latency_and_today_has_a_frame(frame):
+    _, ax = drawn(frame, today=(32, 10))
+    (star,) = lines(ax, "*")
+    best = frame[frame.stable].sort_values("p99_ms").iloc[0]
+    column, row = int(star.get_xdata()[0]), int(star.get_ydata()[0])
+    assert (SIZES[column], WAITS[row]) == (best.max_batch_size, best.max_wait_ms)
+    (today,) = [patch for patch in ax.patches if patch.get_edgecolor() == to_rgba(VERMILION)]
+    assert today.get_xy() == (3, 1)
+
+
+def test_a_number_that_is_neither_good_nor_bad_has_no_star(frame):
+    chart, ax = drawn(frame, value="utilisation")
+    assert lines(ax, "*") == []
+    assert "lowest" not in named(chart)
+
+
+def test_a_wide_range_has_logarithmic_colours():
+    slow = {"rate_per_s": [10, 2400], "max_wait_ms": [0, 1000]}
+    chart = heat_map(swept(slow), "rate_per_s", "max_wait_ms")
+    (mesh,) = kinds(chart.axes[0], QuadMesh)
+    assert isinstance(mesh.norm, LogNorm)
+    assert chart._repr_png_()
+
+
+def test_a_map_of_overloaded_cells_alone_can_be_drawn(frame):
+    chart, ax = drawn(frame[frame.max_batch_size == 4], objective=20, today=(4, 0))
+    assert len([patch for patch in ax.patches if patch.get_hatch()]) == 3
+    assert chart._repr_png_()
+
+
+def test_parts_are_named_on_their_axis():
+    services = {"fast": bs.Affine(5, 0.25), "slow": bs.Affine(9, 0.25)}
+    chart = heat_map(swept({"service": services, "max_wait_ms": [0, 10]}), "service", "max_wait_ms")
+    assert [text.get_text() for text in chart.axes[0].get_xticklabels()] == ["fast", "slow"]
+
+
+def test_a_map_needs_one_row_a_cell_and_columns_that_are_there(frame):
+    more = swept({"max_batch_size": [8, 16], "max_wait_ms": [0, 10], "servers": [1, 2]})
+    with pytest.raises(
+        ValueError, match=r"one row for each max_batch_size and max_wait_ms, got 8 rows for 4"
+    ):
+        drawn(more)
+    with pytest.raises(ValueError, match="must be one of the frame's, got 'p98_ms'; did you mean 'p99_ms'"):
+        drawn(frame, value="p98_ms")
+    with pytest.raises(TypeError, match="frame must be a DataFrame, as of a sweep, got 5"):
+        drawn(5)
+
+
+def test_a_picture_shows_itself_and_nothing_is_cut_off(frame):
+    chart, _ = drawn(frame, objective=20, today=(32, 10))
+    image = Image.open(BytesIO(chart._repr_png_()))
+    assert image.size == (760, 520)
+    renderer = chart.canvas.get_renderer()
+    texts = [*chart.legends[0].get_texts(), chart.axes[0].title, chart.axes[0].xaxis.label]
+    for text in texts:
+        box = text.get_window_extent(renderer)
+        assert box.x0 >= 0
+        assert box.x1 <= 760
+        assert box.y0 >= 0
+
+
+# The frontier.
+
+
+def test_the_frontier_of_a_sweep_is_what_none_other_beats_in_both():
+    frame = pandas.DataFrame(
+        {
+            "max_batch_size": [1, 2, 4, 8, 16],
+            "requests": 100.0,
+            "p99_ms": [5.0, 9.0, 7.0, 20.0, 1.0],
+            "capacity_per_s": [100.0, 150.0, 200.0, 400.0, 500.0],
+            "infeasible": ["", "", "", "", "load 2: overloaded"],
+        }
+    )
+    chart = frontier(frame, objective=10)
+    (line,) = lines(chart.axes[0], "o")
+    assert line.get_xdata().tolist() == [100, 200, 400]
+    assert line.get_ydata().tolist() == [5, 7, 20]
+    (others,) = lines(chart.axes[0], ".")
+    assert others.get_ydata().tolist() == [5, 9, 7, 20]
+    assert [text.get_text() for text in chart.axes[0].texts] == ["1", "4", "8"]
+    assert "objective: p99 (ms) = 10" in named(chart)
+
+
+def test_the_frontier_of_a_recommendation_is_its_own_with_a_line_for_each_number_of_servers():
+    over = {"max_batch_size": [8, 16, 32], "max_wait_ms": [0, 5], "servers": [1, 2]}
+    found = tune(SCENARIO, SLO(p99_ms=20), over, 20_000)
+    chart = frontier(found)
+    ax = chart.axes[0]
+    (star,) = lines(ax, "*")
+    best = found.candidates[found.candidates.fate == "recommended"].iloc[0]
+    assert (star.get_xdata()[0], star.get_ydata()[0]) == (best.capacity_per_s, best.p99_ms)
+    assert {"recommended", "objective: p99 (ms) = 20"} <= set(named(chart))
+    for servers, marker in zip(sorted(found.frontier.servers.unique()), "os", strict=False):
+        (line,) = lines(ax, marker)
+        here = found.frontier[found.frontier.servers == servers]
+        assert sorted(line.get_ydata()) == sorted(here.p99_ms)
+        assert f"{servers} server" in " ".join(named(chart))
+
+
+def test_a_frontier_of_something_else_is_refused(frame):
+    with pytest.raises(TypeError, match="found must be a Recommendation, or a DataFrame of a sweep, got 5"):
+        frontier(5)
+    with pytest.raises(ValueError, match="got 'mean_ms'"):
+        frontier(frame, "mean_ms")
+
+
+# Curves.
+
+
+def test_a_curve_goes_through_its_points_in_order_with_its_interval(rates):
+    chart = capacity_curves(rates.iloc[::-1])
+    (line,) = lines(chart.axes[0], "o")
+    stable = rates[rates.stable]
+    assert line.get_xdata().tolist() == stable.rate_per_s.tolist()
+    assert line.get_ydata().tolist() == stable.p99_ms.tolist()
+
+
+def test_points_without_a_steady_state_are_crosses_and_said_so(rates):
+    chart = capacity_curves({"wait 10 ms": rates})
+    (crosses,) = lines(chart.axes[0], "x")
+    assert crosses.get_xdata().tolist() == [3200]
+    assert "overloaded, or not possible" in named(chart)
+
+
+def test_diamonds_are_where_the_line_crosses_the_objective(rates):
+    points = rates[rates.stable]
+    objective = float(points.p99_ms.iloc[1:3].mean())
+    chart = capacity_curves(rates, objective=objective)
+    (diamonds,) = lines(chart.axes[0], "D")
+    assert diamonds.get_xdata().tolist() == [pytest.approx(600)]
+    assert diamonds.get_ydata().tolist() == [objective]
+    assert f"p99 (ms); {objective:g} at 600" in named(chart)
+
+
+def test_several_settings_differ_in_colour_style_and_marker(rates):
+    chart = capacity_curves(dict.fromkeys("abc", rates))
+    looks = {(each.get_color(), each.get_linestyle(), each.get_marker()) for each in chart.axes[0].lines[::2]}
+    assert len(looks) == 3
+    assert len({look[0] for look in looks}) == len({look[2] for look in looks}) == 3
+    assert {"a", "b", "c"} <= set(named(chart))
+
+
+def test_the_runs_of_a_capacity_are_a_curve():
+    found = capacity(SCENARIO, SLO(p99_ms=25), requests=5000, tolerance=0.05)
+    chart = capacity_curves(found.to_frame(), objective=25)
+    (diamonds,) = lines(chart.axes[0], "D")
+    assert diamonds.get_xdata()[0] == pytest.approx(found.rate_per_s, rel=0.1)
+
+
+def test_an_axis_of_parts_or_of_an_infinite_wait_has_names():
+    chart = capacity_curves(swept({"max_wait_ms": [0, 10, math.inf]}), "max_wait_ms")
+    assert [text.get_text() for text in chart.axes[0].get_xticklabels()] == ["0", "10", "inf"]
+
+
+def test_curves_need_frames_with_one_row_a_point(rates):
+    with pytest.raises(ValueError, match="frames must have at least one, got none"):
+        capacity_curves({})
+    both = pandas.concat([rates, rates])
+    with pytest.raises(ValueError, match="a curve of 'both' must have one row for each rate_per_s"):
+        capacity_curves({"both": both})
+    with pytest.raises(ValueError, match="got 'clients'"):
+        capacity_curves(rates, "clients")
