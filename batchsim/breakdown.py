@@ -17,10 +17,15 @@ class ServerTime:
     """
 
     def __init__(self, log: Log, servers: int) -> None:
-        times_s = np.concatenate([[0.0], log.batch_start_s, log.batch_finish_s])
-        change = np.concatenate([[0], np.ones(len(log.batch_start_s)), -np.ones(len(log.batch_start_s))])
-        order = np.argsort(times_s, kind="stable")
-        times_s, busy = times_s[order], np.cumsum(change[order])
+        starts_s, ends_s = log.batch_start_s, log.batch_finish_s
+        if servers == 1:  # one batch after the other: in order as they are
+            times_s = np.concatenate([[0.0], np.column_stack([starts_s, ends_s]).ravel()])
+            busy = np.tile([0, 1], starts_s.size + 1)[: times_s.size]
+        else:
+            times_s = np.concatenate([[0.0], starts_s, ends_s])
+            order = np.argsort(times_s, kind="stable")
+            times_s = times_s[order]
+            busy = np.cumsum(np.repeat([0, 1, -1], [1, starts_s.size, ends_s.size])[order])
         end_s = max(times_s[-1], float(log.arrival_s[-1]))
         self.times_s = np.append(times_s, end_s)
         self.slope = np.append(busy < servers, 0.0)  # of idle_s from each corner on

@@ -88,11 +88,11 @@ def compare(
     level, keys = confidence.check_level(level), [figures.check_key(key) for key in keys]
     longer = max(a.warmup, b.warmup)
     a, b = (result if result.warmup == longer else _with_warmup(result, longer) for result in (a, b))
+    given = [key for key in keys if key in GIVEN]
+    if given:
+        raise ValueError(f"a compared number must be one that is measured, got {given[0]!r}, which is given")
     rows = {}
-    for key in keys:
-        if key in GIVEN:
-            raise ValueError(f"a compared number must be one that is measured, got {key!r}, which is given")
-        low, high = confidence.interval_of(key, level, [a, b])
+    for key, (low, high) in confidence.differences([a, b], keys, level).items():
         value_a, value_b = a.figures.number(key), b.figures.number(key)
         rows[key] = Difference(value_a, value_b, value_b - value_a, low, high)
     return Comparison(rows)

@@ -16,12 +16,13 @@ binomial (Clopper-Pearson) interval of the fraction (Korn and Graubard 1998).
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from batchsim import _check, figures
-from batchsim.figures import COUNTS, GIVEN, Parts, percentile_of
+from batchsim.figures import COUNTS, GIVEN, Figures, Parts, percentile_of
 
 if TYPE_CHECKING:
     from batchsim.result import Result
@@ -35,23 +36,36 @@ INDEPENDENT = 2  # requests that a percentile needs on its rarer side
 
 def interval(result: "Result", key: str, level: float = 0.95) -> tuple[float, float]:
     """Return (low, high) for a number of a result's summary; see `Result.interval`."""
-    key = figures.check_key(key)
-    level = check_level(level)
-    if key in GIVEN:
-        value = float(result.summary()[key])
-        return value, value
-    return interval_of(key, level, [result])
+    return intervals(result, [key], level)[key]
 
 
-def interval_of(key: str, level: float, results: Sequence["Result"]) -> tuple[float, float]:
-    """Return the interval of one result's number, or of how far the second's is above the first's."""
-    try:
-        if not results[0].runs and any(result.columns is None for result in results):
-            raise TooShort("needs columns or replications, got one run with keep='summary'")
-        return _interval(key, level, results)
-    except TooShort as why:
-        _check.warn(f"an interval for {key} {why}")
-        return math.nan, math.nan
+def intervals(result: "Result", keys: Sequence[str], level: float = 0.95) -> dict[str, tuple[float, float]]:
+    """Return the intervals of several numbers, found together."""
+    names, level = {key: figures.check_key(key) for key in keys}, check_level(level)
+    measured = list(dict.fromkeys(name for name in names.values() if name not in GIVEN))
+    found = _told(measured, _estimates([result], measured, level))
+    for name in set(names.values()) & set(GIVEN):
+        found[name] = (float(result.summary()[name]),) * 2
+    return {key: found[name] for key, name in names.items()}
+
+
+def differences(
+    results: Sequence["Result"], keys: Sequence[str], level: float
+) -> dict[str, tuple[float, float]]:
+    """Return the intervals of how far the second result's numbers are above the first's."""
+    return _told(keys, _estimates(results, keys, level))
+
+
+def _told(
+    keys: Sequence[str], found: Sequence["tuple[float, float] | TooShort"]
+) -> dict[str, tuple[float, float]]:
+    for key, each in zip(keys, found, strict=True):
+        if isinstance(each, TooShort):
+            _check.warn(f"an interval for {key} {each}")
+    nothing = (math.nan, math.nan)
+    return {
+        key: nothing if isinstance(each, TooShort) else each for key, each in zip(keys, found, strict=True)
+    }
 
 
 def check_level(level: float) -> float:
@@ -66,37 +80,93 @@ class TooShort(Exception):
     """Why there is no interval."""
 
 
-def _interval(key: str, level: float, results: Sequence["Result"]) -> tuple[float, float]:
+@dataclass(frozen=True)
+class Quantity:
+    """Something to measure of each part of a run, or of two, and what all of them together give."""
+
+    of_parts: Callable[[Sequence[Parts]], np.ndarray]
+    whole: float
+
+
+def _estimates(
+    results: Sequence["Result"], keys: Sequence[str], level: float
+) -> list[tuple[float, float] | TooShort]:
+    """Return the interval of each number, or of its difference, or why there is none."""
+    found: dict[str, tuple[float, float] | TooShort] = {}
+    quantities: dict[str, Quantity] = {}
+    for key in keys:
+        try:
+            if not results[0].runs and any(result.columns is None for result in results):
+                raise TooShort("needs columns or replications, got one run with keep='summary'")
+            check_long_enough(key, results)
+            quantities[key] = _quantity(key, results)
+        except TooShort as why:
+            found[key] = why
+    for key, error in zip(quantities, errors(results, list(quantities.values())), strict=True):
+        try:
+            found[key] = _interval(key, level, results, error)
+        except TooShort as why:
+            found[key] = why
+    return [found[key] for key in keys]
+
+
+def _quantity(key: str, results: Sequence["Result"]) -> Quantity:
+    """Return what to measure for a number: of a percentile, the fraction of the requests below it."""
     wholes, q = [result.figures for result in results], percentile_of(key)
-    check_long_enough(key, results)
+    if q is None:
+
+        def number(parts: Sequence[Parts]) -> np.ndarray:
+            values = parts[-1].numbers[key] - (parts[0].numbers[key] if len(parts) > 1 else 0.0)
+            return values * values.size if key in COUNTS else values  # a part holds a part of them
+
+        whole = wholes[-1].number(key) - (wholes[0].number(key) if len(wholes) > 1 else 0.0)
+        return Quantity(number, whole)
+    fractions = [_fraction_below(whole.percentile(q), whole) for whole in wholes]
+    if len(wholes) == 1:
+        return fractions[0]
+    # A percentile of a part is off by as much as the fraction below it, times the slope there.
+    a, b = fractions
+    slope_a, slope_b = (
+        _slope(q, result, fraction) for result, fraction in zip(results, fractions, strict=True)
+    )
+
+    def off(parts: Sequence[Parts]) -> np.ndarray:
+        off_a = slope_a * (a.whole - a.of_parts(parts[:1]))
+        return slope_b * (b.whole - b.of_parts(parts[1:])) - off_a
+
+    return Quantity(off, 0.0)
+
+
+def _fraction_below(ms: float, whole: Figures) -> Quantity:
+    # Many latencies can be one, such as a wait and a batch after it, but for the floats' rounding.
+    ms *= 1 + ROUNDING
+    return Quantity(
+        lambda parts: parts[0].within(ms) / np.maximum(parts[0].served, 1), whole.within(ms) / whole.served
+    )
+
+
+def _interval(
+    key: str, level: float, results: Sequence["Result"], error: "tuple[float, int] | TooShort"
+) -> tuple[float, float]:
+    if isinstance(error, TooShort):
+        raise error
+    standard_error, parts = error
+    wholes, q = [result.figures for result in results], percentile_of(key)
     if q is not None and len(wholes) == 1:
-        return _of_percentile(q, level, results[0])
-    if q is not None:
-        # A percentile of a part is off by as much as the fraction below it, times the slope there.
-        at_ms = [whole.percentile(q) for whole in wholes]
-        slopes = [_slope(q, result) for result in results]
-
-        def measure(parts: Sequence[Parts]) -> np.ndarray:
-            off = [
-                slope * (q / 100 - _fraction(part, ms))
-                for part, ms, slope in zip(parts, at_ms, slopes, strict=True)
-            ]
-            return off[1] - off[0]
-
-        whole, centre = at_ms[1] - at_ms[0], 0.0
-    else:
-
-        def measure(parts: Sequence[Parts]) -> np.ndarray:
-            return parts[-1].numbers[key] - (parts[0].numbers[key] if len(parts) > 1 else 0.0)
-
-        values = [each.number(key) for each in wholes]
-        whole = centre = values[-1] - (values[0] if len(values) > 1 else 0.0)
-    spread, widened = spread_of(results, measure)
-    if key in COUNTS:  # a part holds a part of them
-        spread = spread * spread.size
-    half = students_t(level, spread.size) * widened * standard_error(spread, centre)
-    low = whole - half
-    return (max(low, 0.0) if len(wholes) == 1 else low), whole + half  # no number of a summary is negative
+        below = q / 100
+        independent = effective(below, standard_error, wholes[0].served)
+        rarer = independent * min(below, 1 - below)
+        if rarer < INDEPENDENT:
+            raise TooShort(
+                f"needs at least {INDEPENDENT} independent requests beyond the percentile, "
+                f"got about {rarer:.1f}: slow requests come in clusters, take more of them"
+            )
+        low, high = binomial(below, independent, parts, level)
+        return wholes[0].percentile(100 * low), wholes[0].percentile(100 * high)
+    half, values = students_t(level, parts) * standard_error, [whole.number(key) for whole in wholes]
+    if len(values) == 1:
+        return max(values[0] - half, 0.0), values[0] + half  # no number of a summary is negative
+    return values[1] - values[0] - half, values[1] - values[0] + half
 
 
 def check_long_enough(key: str, results: Sequence["Result"]) -> None:
@@ -116,50 +186,50 @@ def check_long_enough(key: str, results: Sequence["Result"]) -> None:
                 raise TooShort(f"needs at least {needed * (runs or FEW):,} {what}, got {got:,}")
 
 
-def spread_of(
-    results: Sequence["Result"], measure: Callable[[Sequence[Parts]], np.ndarray]
-) -> tuple[np.ndarray, float]:
-    """Return what is measured of each part, and by how much their resemblance widens an interval."""
+def errors(results: Sequence["Result"], quantities: Sequence[Quantity]) -> list[tuple[float, int] | TooShort]:
+    """Return the standard error of each quantity, and from how many parts it is; or why there is none."""
+    if not quantities:
+        return []
+    centres = np.array([quantity.whole for quantity in quantities])
 
     def measured(parts: Sequence[Parts]) -> np.ndarray:
-        values = measure(parts)
-        if not np.isfinite(values).all():
-            raise TooShort("needs a number from every part of the run, got none from some")
-        return values
+        return np.array([quantity.of_parts(parts) for quantity in quantities])
 
-    if results[0].runs:
-        return measured([Parts.of_runs([run.figures for run in result.runs]) for result in results]), 1.0
+    def spread(values: np.ndarray) -> np.ndarray:
+        count = values.shape[1]
+        return np.sqrt(((values - centres[:, None]) ** 2).sum(axis=1) / (count - 1) / count)
+
+    missing = TooShort("needs a number from every part of the run, got none from some")
+    if results[0].runs:  # replications resemble nothing
+        values = measured([Parts.of_runs([run.figures for run in result.runs]) for result in results])
+        there = np.isfinite(values).all(axis=1) & np.isfinite(centres)
+        found = zip(there, spread(values), strict=True)
+        return [(float(error), values.shape[1]) if whole else missing for whole, error in found]
     sections = [result.sections for result in results]
-    if _resemblance(measured(sections)) > TOO_ALIKE:
-        raise TooShort(
-            "needs sections that do not resemble their neighbours: "
-            "the run is too short for its load, or it drifts (see over_time)"
-        )
-    values = measured([of_run.joined(MANY) for of_run in sections])
-    if _resemble(values):
-        values = measured([of_run.joined(FEW) for of_run in sections])
-    alike = min(max(_resemblance(values) + 1 / values.size, 0.0), 0.9)  # + 1/n: it is too low by as much
-    return values, math.sqrt((1 + alike) / (1 - alike))
+    fine, many = measured(sections), measured([of_run.joined(MANY) for of_run in sections])
+    there = np.isfinite(fine).all(axis=1) & np.isfinite(centres)
+    resemblance, longer = _resemblance(fine), _resemble(many)
+    error, parts = spread(many) * _widened(many), np.where(longer, FEW, MANY)
+    if longer.any():
+        few = measured([of_run.joined(FEW) for of_run in sections])
+        error = np.where(longer, spread(few) * _widened(few), error)
+    alike = TooShort(
+        "needs sections that do not resemble their neighbours: "
+        "the run is too short for its load, or it drifts (see over_time)"
+    )
+    return [
+        missing
+        if not there[row]
+        else alike
+        if resemblance[row] > TOO_ALIKE
+        else (float(error[row]), int(parts[row]))
+        for row in range(len(quantities))
+    ]
 
 
-def _fraction(parts: Parts, ms: float) -> np.ndarray:
-    # Many latencies can be one, such as a wait and a batch after it, but for the floats' rounding.
-    return parts.within(ms * (1 + ROUNDING)) / np.maximum(parts.served, 1)
-
-
-def _of_percentile(q: float, level: float, result: "Result") -> tuple[float, float]:
-    """Return the interval of a percentile, from that of the fraction of requests below it."""
-    whole, below = result.figures, q / 100
-    error, parts = _error_of_fraction(q, result)
-    independent = min(below * (1 - below) / error**2 if error else math.inf, float(whole.served))
-    rarer = independent * min(below, 1 - below)
-    if rarer < INDEPENDENT:
-        raise TooShort(
-            f"needs at least {INDEPENDENT} independent requests beyond the percentile, "
-            f"got about {rarer:.1f}: slow requests come in clusters, take more of them"
-        )
-    low, high = binomial(below, independent, parts, level)
-    return whole.percentile(100 * low), whole.percentile(100 * high)
+def effective(share: float, standard_error: float, most: int) -> float:
+    """Return how many independent requests would know a share as well."""
+    return min(share * (1 - share) / standard_error**2 if standard_error else math.inf, float(most))
 
 
 def binomial(share: float, independent: float, parts: int, level: float) -> tuple[float, float]:
@@ -176,24 +246,14 @@ def binomial(share: float, independent: float, parts: int, level: float) -> tupl
     return low, high
 
 
-def _error_of_fraction(q: float, result: "Result") -> tuple[float, int]:
-    """Return the standard error of the fraction of requests below a percentile, from so many parts."""
-    whole, at_ms = result.figures, result.figures.percentile(q)
-    spread, widened = spread_of([result], lambda parts: _fraction(parts[0], at_ms))
-    return widened * standard_error(spread, whole.within(at_ms * (1 + ROUNDING)) / whole.served), spread.size
-
-
-def _slope(q: float, result: "Result") -> float:
+def _slope(q: float, result: "Result", fraction: Quantity) -> float:
     """Return by how many ms the latency rises with the fraction of requests below it."""
-    error, _ = _error_of_fraction(q, result)
-    low, high = max(q / 100 - error, 0.0), min(q / 100 + error, 1.0)
+    (error,) = errors([result], [fraction])
+    if isinstance(error, TooShort):
+        raise error
+    low, high = max(q / 100 - error[0], 0.0), min(q / 100 + error[0], 1.0)
     rise_ms = result.figures.percentile(100 * high) - result.figures.percentile(100 * low)
     return rise_ms / (high - low) if high > low else 0.0
-
-
-def standard_error(values: np.ndarray, centre: float) -> float:
-    """Return the standard error of the mean of parts, about what all of them together give."""
-    return math.sqrt(float(((values - centre) ** 2).sum()) / (values.size - 1) / values.size)
 
 
 def students_t(level: float, parts: float) -> float:
@@ -204,22 +264,33 @@ def students_t(level: float, parts: float) -> float:
     return float(ndtri(upper) if math.isinf(parts) else stdtrit(parts - 1, upper))
 
 
-def _resemblance(values: np.ndarray) -> float:
+# Each of these is of the parts along the last axis.
+
+
+def _widened(values: np.ndarray) -> np.ndarray:
+    """Return by how much what is left of resemblance widens an interval."""
+    alike = np.clip(_resemblance(values) + 1 / values.shape[1], 0.0, 0.9)  # + 1/n: it is too low by as much
+    return np.sqrt((1 + alike) / (1 - alike))
+
+
+def _resemblance(values: np.ndarray) -> np.ndarray:
     """Return the correlation of neighbours; 0 if all are the same but for the floats' rounding."""
-    above = values - values.mean()
-    square = float((above**2).sum())
-    return float((above[1:] * above[:-1]).sum()) / square if square > _rounding(values) else 0.0
+    above = values - values.mean(axis=-1, keepdims=True)
+    square = (above**2).sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        alike = (above[..., 1:] * above[..., :-1]).sum(axis=-1) / square
+    return np.where(square > _rounding(values), alike, 0.0)
 
 
-def _rounding(values: np.ndarray) -> float:
+def _rounding(values: np.ndarray) -> np.ndarray:
     """Return a sum of squares so small that only rounding is in it."""
-    return float((values**2).sum()) * 1e-20
+    return (values**2).sum(axis=-1) * 1e-20
 
 
-def _resemble(values: np.ndarray) -> bool:
+def _resemble(values: np.ndarray) -> np.ndarray:
     """Return whether neighbours are too alike for independence, by von Neumann's ratio at 20 %."""
-    count, square = values.size, float(((values - values.mean()) ** 2).sum())
-    if square <= _rounding(values):
-        return False
-    ratio = float((np.diff(values) ** 2).sum()) / square
-    return ratio < 2 - 0.8416 * math.sqrt(4 * (count - 2) / (count**2 - 1))
+    count = values.shape[-1]
+    square = ((values - values.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
+    ratio = (np.diff(values, axis=-1) ** 2).sum(axis=-1)
+    least = 2 - 0.8416 * math.sqrt(4 * (count - 2) / (count**2 - 1))
+    return (square > _rounding(values)) & (ratio < least * square)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import count
 from statistics import median
 
 import numba
@@ -221,6 +222,54 @@ def many_settings(rounds: int) -> Row:
     return Row(name, theirs / mine, 1, 5, detail)
 
 
+def sweep(rounds: int) -> Row:
+    over = {"max_batch_size": list(range(2, 42)), "max_wait_ms": list(range(25))}
+    points, requests, few = 1000, 100_000, 50_000
+    mine, theirs = in_turn(
+        min(rounds, 3),
+        lambda: bs.sweep(SCENARIO.replace(rate_per_s=800), over, requests, warmup=0.05, progress=False),
+        lambda: bs.simulate(SCENARIO.replace(rate_per_s=800), few, engine="simpy").latency_ms,
+    )
+    ours, simpy_on_all = points * requests / mine, few / theirs * (os.cpu_count() or 1)
+    detail = f"{ours / 1e6:.1f} million against {simpy_on_all / 1e3:.0f} thousand requests/s, in {mine:.1f} s"
+    name = "1,000 settings x 100,000, all numbers and intervals, against SimPy on as many cores"
+    return Row(name, ours / simpy_on_all, 80, 200, detail)
+
+
+def tune(_: int) -> Row:
+    """Tune four scenarios; each must find the grid's choice, or one as good within its interval."""
+    sizes, waits_ms = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64], [0, 1, 2, 4, 6, 8, 10, 15, 20, 30]
+    over = {"max_batch_size": sizes, "max_wait_ms": waits_ms}
+    v100 = bs.Affine(1.8874, 0.1438)
+    asked = [
+        (bs.Poisson(1400), bs.Affine(5, 0.25), 40),
+        (bs.Poisson(3000), v100, 15),
+        (bs.Gamma(900, 2), bs.published("resnet50/t4/fp16"), 100),
+        (bs.OnOff(2500, 500, 0.5, 1), v100.with_noise(0.2), 60),
+    ]
+    simulated = grid = 0
+    for workload, service, p99_ms in asked:
+        largest = [size for size in sizes if size <= service.largest_batch]
+        scenario = bs.Scenario(workload, bs.SizeOrWait(1, 0), service)
+        axes = {**over, "max_batch_size": largest}
+        found = bs.tune(scenario, bs.SLO(p99_ms=p99_ms), axes)
+        table = bs.sweep(scenario, axes, 100_000, progress=False)
+        met = table[table.stable & (table.p99_ms_high <= p99_ms)]
+        best = met.loc[met.p99_ms.idxmin()]
+        p99 = found.expected["p99_ms"][0]
+        assert found.met
+        assert best.p99_ms_low <= p99 <= best.p99_ms_high, (found, best)
+        simulated, grid = simulated + found.requests_simulated, grid + found.grid_requests
+    detail = f"{simulated / 1e6:.2f} against {grid / 1e6:.0f} million requests, {len(asked)} scenarios"
+    return Row(
+        "requests that tune simulates, against the full grid of 100 settings",
+        grid / simulated,
+        10,
+        30,
+        detail,
+    )
+
+
 def memory(_: int) -> Row:
     def peak_mib(requests: int) -> float:
         code = (
@@ -249,8 +298,11 @@ def against_others(name: str, theirs: Callable[[int, int], float]) -> Callable[[
         # The same queue: the same mean time in system, 1 / (1 - 0.8) = 5 service times.
         means = theirs(customers, 0), bs.simulate(mm1, customers).mean_latency_ms
         assert all(abs(mean - 5) < 0.5 for mean in means), means
+        seeds = count()  # another run each time: the arrivals of the last ones are kept
         mine, other = in_turn(
-            rounds, lambda: bs.simulate(mm1, customers).mean_latency_ms, lambda: theirs(customers, 0)
+            rounds,
+            lambda: bs.simulate(mm1, customers, seed=next(seeds)).mean_latency_ms,
+            lambda: theirs(customers, 0),
         )
         detail = (
             f"{customers / mine / 1e6:.1f} million against {customers / other / 1e3:.0f} thousand customers/s"
@@ -267,6 +319,8 @@ ROWS: dict[str, Callable[[int], Row]] = {
     "against-simpy": against_simpy,
     "simpy-itself": simpy_itself,
     "many-settings": many_settings,
+    "sweep": sweep,
+    "tune": tune,
     "memory": memory,
     "ciw": against_others("ciw", ciw_mm1),
     "salabim": against_others("salabim", salabim_mm1),

@@ -187,8 +187,10 @@ def _independent(result: Result, count: Count, counted: int) -> tuple[float, int
     """Return how many independent requests would say as much of a fraction, from so many parts."""
     requests = int(result.figures.totals.requests)
     share = counted / requests
-    spread, widened = confidence.spread_of(
-        [result], lambda parts: count(parts[0]) / np.maximum(parts[0].totals.requests, 1)
+    quantity = confidence.Quantity(
+        lambda parts: count(parts[0]) / np.maximum(parts[0].totals.requests, 1), share
     )
-    error = widened * confidence.standard_error(spread, share)
-    return min(share * (1 - share) / error**2 if error else math.inf, float(requests)), spread.size
+    (error,) = confidence.errors([result], [quantity])
+    if isinstance(error, confidence.TooShort):
+        raise error
+    return confidence.effective(share, error[0], requests), error[1]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsim.confidence import intervals
 from batchsim.engines.plan import Trigger
 from batchsim.result import Result
 from batchsim.scenario import OpenLoop, Scenario
@@ -57,8 +58,8 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
 
 def _numbers(result: Result) -> list[float]:
     found = dict.fromkeys(SHARES, 0.0) | result.summary()
-    for key in INTERVALS:
-        found[f"{key}_low"], found[f"{key}_high"] = result.interval(key)
+    for key, (low, high) in intervals(result, INTERVALS).items():
+        found[f"{key}_low"], found[f"{key}_high"] = low, high
     return [found[name] for name in COLUMNS]
 
 

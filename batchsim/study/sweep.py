@@ -4,6 +4,7 @@ import contextlib
 import math
 import os
 import queue
+import sys
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from batchsim.study.point import COLUMNS, REFUSED, Rows, check_trace, compute, q
 if TYPE_CHECKING:
     import pandas
 
+SWITCH_S = 5e-4
 SAVE_S = 0.5  # finished points wait so long for company in one file
 AHEAD = 4  # tasks given to each worker before it asks
 # Tasks of several points cost less to hand out, and lose more with a worker. Seconds of work in one,
@@ -127,11 +129,16 @@ def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
         yield executor
         return
     threads = ThreadPoolExecutor(workers, "sweep")
+    # A thread that comes out of compiled code waits for Python's lock this long while another holds it.
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(min(before_s, SWITCH_S))
     try:
         yield threads
     except BaseException:
         threads.shutdown(wait=False, cancel_futures=True)
         raise
+    finally:
+        sys.setswitchinterval(before_s)
     threads.shutdown()
 
 
