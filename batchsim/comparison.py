@@ -32,6 +32,7 @@ class Comparison:
     """
 
     rows: dict[str, Difference]
+    level: float = 0.95
 
     def __getitem__(self, key: str) -> Difference:
         key = figures.check_key(key)
@@ -48,13 +49,11 @@ class Comparison:
         return pandas.DataFrame.from_dict(self.rows, orient="index", columns=list(Difference._fields))
 
     def __repr__(self) -> str:
-        lines = [f"{'Comparison':<22}{'a':>11}{'b':>11}{'b - a':>11}   95 % interval"]
+        lines = [f"{'Comparison':<22}{'a':>11}{'b':>11}{'b - a':>11}   {100 * self.level:g} % interval"]
         for key, row in self.rows.items():
-            surely = "" if row.low <= 0 <= row.high or math.isnan(row.low) else "  differs"
-            lines.append(
-                f"  {key:<20}{row.a:>11.4g}{row.b:>11.4g}{row.difference:>+11.4g}"
-                f"   ({row.low:+.4g}, {row.high:+.4g}){surely}"
-            )
+            surely = "" if row.low <= 0 <= row.high else "  differs"
+            known = "none" if math.isnan(row.low) else f"({row.low:+.4g}, {row.high:+.4g}){surely}"
+            lines.append(f"  {key:<20}{row.a:>11.4g}{row.b:>11.4g}{row.difference:>+11.4g}   {known}")
         return "\n".join(lines)
 
 
@@ -65,7 +64,7 @@ COMPARED = (
 
 
 def compare(
-    result_a: "Result", result_b: "Result", keys: Sequence[str] = COMPARED, level: float = 0.95
+    result_a: "Result", result_b: "Result", keys: Sequence[str] | str = COMPARED, level: float = 0.95
 ) -> Comparison:
     """Return how far `result_b` is above `result_a`, with an interval, in runs of one seed.
 
@@ -80,14 +79,19 @@ def compare(
     >>> row.low < row.high < 0  # without the wait it is surely lower
     True
     """
+    from batchsim.result import Result
+
+    for result in (result_a, result_b):
+        if not isinstance(result, Result):
+            raise TypeError(f"what is compared must be a Result, got {result!r}")
     a, b = result_a, result_b
-    for what in ("seed", "requests", "replications"):
-        left, right = (_common(result, what) for result in (a, b))
-        if left != right:
-            raise ValueError(f"compared runs must share their {what}, got {left:,} and {right:,}")
-    level, keys = confidence.check_level(level), [figures.check_key(key) for key in keys]
+    _check_shared("seed", a.seed, b.seed)
+    _check_shared("replications", len(a.replications), len(b.replications))
+    level = confidence.check_level(level)
+    keys = [figures.check_key(key) for key in ([keys] if isinstance(keys, str) else keys)]
     longer = max(a.warmup, b.warmup)
     a, b = (result if result.warmup == longer else _with_warmup(result, longer) for result in (a, b))
+    _check_shared("requests", int(a.figures.totals.requests), int(b.figures.totals.requests))
     given = [key for key in keys if key in GIVEN]
     if given:
         raise ValueError(f"a compared number must be one that is measured, got {given[0]!r}, which is given")
@@ -95,17 +99,12 @@ def compare(
     for key, (low, high) in confidence.differences([a, b], keys, level).items():
         value_a, value_b = a.figures.number(key), b.figures.number(key)
         rows[key] = Difference(value_a, value_b, value_b - value_a, low, high)
-    return Comparison(rows)
+    return Comparison(rows, level)
 
 
-def _common(result: "Result", what: str) -> int:
-    if what == "seed":
-        return result.seed
-    if what == "replications":
-        return len(result.replications)
-    if result.columns is None:
-        return sum(run.figures.totals.requests for run in result.replications)
-    return result.arrival_s.size
+def _check_shared(what: str, left: int, right: int) -> None:
+    if left != right:
+        raise ValueError(f"compared runs must share their {what}, got {left:,} and {right:,}")
 
 
 def _with_warmup(result: "Result", fraction: float) -> "Result":

@@ -141,7 +141,8 @@ def _fraction_below(ms: float, whole: Figures) -> Quantity:
     # Many latencies can be one, such as a wait and a batch after it, but for the floats' rounding.
     ms *= 1 + ROUNDING
     return Quantity(
-        lambda parts: parts[0].within(ms) / np.maximum(parts[0].served, 1), whole.within(ms) / whole.served
+        lambda parts: parts[0].within(ms) / np.maximum(parts[0].served, 1),
+        whole.latencies.within(ms) / whole.served,
     )
 
 

@@ -223,8 +223,8 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """Return the run's plain numbers; NaN where there is nothing to average.
 
-        `stable` is whether the load, the arrival rate over the capacity, is below 1 (a closed
-        loop, a queue limit and a timeout are always stable). `drifting` is whether the arrival
+        `stable` is whether the load, the arrival rate over the capacity, is below 1, in full batches
+        too (a closed loop, a queue limit and a timeout are always stable). `drifting` is whether the arrival
         rate itself changed along the run, so that one percentile of it is nobody's: see
         `over_time`.
         """
@@ -303,6 +303,8 @@ class Result:
         )
         rate = "closed loop" if math.isnan(s["load"]) else f"load {s['load']:.2f}"
         unstable = "" if s["stable"] else ", UNSTABLE: the queue grows without end"
+        if not s["stable"] and s["load"] < 1:
+            unstable += f" (full batches: {self.scenario.full_batches_per_s:.1f}/s)"
         rows = [
             ("requests", f"{s['requests']:,}, {s['served']:,} served{lost}"),
             (

@@ -36,7 +36,7 @@ def simulate(
 
     `requests`: how many arrive; None for a whole trace, one for each of `inputs`, else 100,000.
     `seed` fixes all randomness. `engine`: "simpy" is the reference, "compiled" the same by Numba,
-    some hundred times faster and equal bit for bit; "auto" takes the compiled one wherever it
+    some three hundred times faster and equal bit for bit; "auto" takes the compiled one wherever it
     covers the run. `warmup` is the fraction of the requests, in arrival order, that the summary
     numbers leave out; "auto" finds it by MSER-5, best from several replications. `replications`:
     that many independent runs, on all cores; number 0 is the plain run. `keep="summary"` keeps no

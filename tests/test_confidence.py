@@ -292,7 +292,7 @@ def test_pairing_tells_what_two_intervals_cannot(knobs):
     assert row.difference == pytest.approx(b.mean_latency_ms - a.mean_latency_ms)
 
 
-@pytest.mark.parametrize("key", ["mean_latency_ms", "p90"])
+@pytest.mark.parametrize("key", ["mean_latency_ms", "p90", "p99"])
 def test_the_interval_of_a_difference_holds_the_true_difference(key):
     scenarios = BATCHES, BATCHES.replace(max_wait_ms=4, max_batch_size=16)
     long = [bs.simulate(each, 1_000_000, seed=999, replications=2, keep="summary") for each in scenarios]
@@ -332,6 +332,43 @@ def test_runs_that_do_not_belong_together_are_refused(other, message):
     knobs = {"requests": 1000, "seed": 0, **other}
     with pytest.raises(ValueError, match=message):
         bs.compare(bs.simulate(BATCHES, 1000), bs.simulate(BATCHES, **knobs))
+
+
+def test_columns_and_summaries_compare_by_what_they_count():
+    runs = [
+        bs.simulate(BATCHES, 20_000, warmup=0.1, replications=4, keep=keep) for keep in ("all", "summary")
+    ]
+    row = bs.compare(*runs, keys="mean_latency_ms")["mean_latency_ms"]
+    assert row.difference == pytest.approx(0, abs=1e-9)
+    shorter = bs.simulate(BATCHES, 18_000, replications=4)
+    with pytest.raises(ValueError, match=r"share their warmup if keep='summary', got 0\.1 and 0\.2"):
+        bs.compare(runs[1], bs.simulate(BATCHES, 20_000, warmup=0.2, replications=4))
+    with pytest.raises(ValueError, match="must share their requests, got 64,800 and 72,000"):
+        bs.compare(shorter, runs[1])
+
+
+def test_a_comparison_says_its_level():
+    runs = [bs.simulate(BATCHES.replace(max_wait_ms=ms), 20_000) for ms in (9, 0)]
+    assert "50 % interval" in repr(bs.compare(*runs, level=0.5))
+
+
+def test_only_results_are_compared():
+    with pytest.raises(TypeError, match="what is compared must be a Result, got 3"):
+        bs.compare(bs.simulate(BATCHES, 100), 3)
+
+
+def test_a_percentile_of_thirty_years_has_an_interval():
+    slow = bs.Scenario(bs.Poisson(1e-9), bs.SizeOrWait(4, 0), bs.Affine(1e12, 0))
+    low, high = bs.simulate(slow, 5000).interval("p50")
+    assert 1e12 <= low <= high
+
+
+def test_latencies_that_are_one_but_for_rounding_have_an_interval():
+    # A lone request waits 10 ms and computes 6 ms: 16 ms, and a bit more or less.
+    alone = bs.Scenario(bs.Poisson(5), bs.SizeOrWait(8, 10), bs.Affine(5, 1))
+    low, high = bs.simulate(alone, 20_000).interval("p75")
+    assert low == pytest.approx(16)
+    assert high == pytest.approx(16)
 
 
 def test_what_is_given_is_not_compared():

@@ -354,3 +354,19 @@ def test_a_scenario_survives_pickling():
         bs.Trace([0, 1]), bs.AtLeast(1, 2), bs.Table({1: 2, 2: 3}).with_noise(0.1), slowdown={1: 1.5}
     )
     assert pickle.loads(pickle.dumps(scenario)) == scenario
+
+
+def test_a_queue_that_full_batches_cannot_clear_is_not_stable():
+    # Batches of 7 are faster than of 2; but a long queue is served in batches of 16.
+    table = bs.Table({1: 2.97, 7: 2.5, 11: 5.47, 16: 7.745})
+    scenario = bs.Scenario(bs.Poisson(2500), bs.SizeOrWait(16, 0), table)
+    assert scenario.capacity_per_s == pytest.approx(7 / 0.0025)
+    assert scenario.full_batches_per_s == pytest.approx(16 / 0.007745)
+    assert scenario.load < 1
+    assert not scenario.stable
+    short, long = (bs.simulate(scenario, requests).mean_latency_ms for requests in (100_000, 300_000))
+    assert long > 2 * short
+    assert "UNSTABLE: the queue grows without end (full batches: 2065.8/s)" in repr(
+        bs.simulate(scenario, 100)
+    )
+    assert scenario.replace(rate_per_s=2000).stable

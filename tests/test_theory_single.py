@@ -218,3 +218,8 @@ def test_a_summary_has_the_names_of_a_results():
 def test_bad_input_and_unstable_queues_are_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("answer", [theory.mm1(80, 10), theory.mmc(160, 10, 2), theory.md1(80, 10)])
+def test_sooner_or_later_all_are_answered(answer):
+    assert float(answer.cdf(np.inf)) == pytest.approx(1, abs=1e-14)

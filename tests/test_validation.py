@@ -77,3 +77,9 @@ def test_the_published_figures_are_those_of_the_data(shared_data):
     for device, table in published.NNUNET_STATIC_MS.items():
         points = static[(static.device == device) & (static.precision == "FP16")]
         assert {size: points.set_index("batch_size").latency_ms[size] for size in table} == table
+
+
+def test_every_file_that_it_names_is_there():
+    named = re.findall(r"`(batchsim/[\w/.]+)`", TEXT)
+    assert named
+    assert [path for path in named if not (Path(__file__).parent.parent / path).exists()] == []

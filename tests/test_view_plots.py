@@ -164,3 +164,17 @@ def test_what_theory_says_stands_below_or_why_it_says_nothing(knobs, told):
     assert box.x1 < 1000  # it is not cut off
     for view in picture.views:  # nor written over a label
         assert not box.overlaps(view.ax.xaxis.label.get_window_extent(picture.agg.get_renderer()))
+
+
+def test_a_distribution_too_large_to_work_out_leaves_the_mean():
+    picture, text = drawn_with_theory(
+        bs.Scenario(bs.Poisson(99.9999), bs.SizeOrWait(1, 0), bs.Affine(10, 0)), 100
+    )
+    assert "mean latency 5e+06 ms" in text
+    assert "nan" not in text
+    assert picture.views[0].legend.get_texts()[-1].get_text() == "M/D/1: mean"
+
+
+def test_a_run_without_columns_is_not_drawn():
+    with pytest.raises(ValueError, match="must have columns to be drawn, got one with keep='summary'"):
+        bs.plot(bs.simulate(SCENARIO, 100, keep="summary"))

@@ -98,17 +98,24 @@ class Scenario:
 
     @property
     def capacity_per_s(self) -> float:
-        """The most requests per second that the servers can compute, in full batches.
+        """The most requests per second that the servers can compute.
 
         servers * B / service(B); the largest over sizes up to B if larger batches can be faster.
         """
-        seconds = self.service.table(self.rule.max_batch_size)[1:]
-        if self.slowdown is not None:
-            seconds = seconds * self.slowdown[self.servers]
+        seconds = self._seconds()
         sizes = np.arange(1, seconds.size + 1)
         monotone = bool((np.diff(seconds) >= 0).all())
-        per_s = sizes / seconds
-        return float(self.servers * (per_s[-1] if monotone else per_s.max()))
+        return self.full_batches_per_s if monotone else float(self.servers * (sizes / seconds).max())
+
+    @property
+    def full_batches_per_s(self) -> float:
+        """The requests per second that the servers compute in full batches, as when the queue is long."""
+        seconds = self._seconds()
+        return float(self.servers * seconds.size / seconds[-1])
+
+    def _seconds(self) -> np.ndarray:
+        seconds = self.service.table(self.rule.max_batch_size)[1:]
+        return seconds if self.slowdown is None else seconds * self.slowdown[self.servers]
 
     @property
     def load(self) -> float:
@@ -119,9 +126,14 @@ class Scenario:
 
     @property
     def stable(self) -> bool:
-        """Whether the queue stays finite: load below 1, or something that limits it."""
-        limited = self.queue_limit is not None or self.timeout_ms is not None
-        return isinstance(self.workload, ClosedLoop) or limited or bool(self.load < 1)
+        """Whether the queue stays finite: full batches outpace the arrivals, or something limits it."""
+        if (
+            isinstance(self.workload, ClosedLoop)
+            or self.queue_limit is not None
+            or self.timeout_ms is not None
+        ):
+            return True
+        return bool(self.workload.offered_per_s < self.full_batches_per_s)
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **knobs: Any) -> Self:
         """Return a copy with some knobs changed, each by its name, anywhere inside.

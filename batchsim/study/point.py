@@ -67,6 +67,9 @@ def _unstable(point: Scenario) -> str:
     if point.stable:
         return ""
     offered_per_s, capacity_per_s = point.workload.offered_per_s, point.capacity_per_s  # type: ignore[union-attr]
+    if point.load < 1:  # a table in which larger batches are faster
+        full_per_s, size = point.full_batches_per_s, point.rule.max_batch_size
+        return f"full batches of {size} compute {_per_s(full_per_s)}, and {_per_s(offered_per_s)} come"
     return f"load {point.load:.4g}: {_per_s(offered_per_s)} of a capacity of {_per_s(capacity_per_s)}"
 
 

@@ -72,11 +72,23 @@ class Answer:
             "throughput_per_s": self.rate_per_s,
             "utilisation": self.utilisation,
             "mean_latency_ms": self.mean_latency_ms,
-            **({f"p{q}_ms": self.percentile(q) for q in PERCENTILES} if self.cdf is not None else {}),
+            **self._percentiles(),
             "mean_computing_ms": self.mean_latency_ms - self.mean_wait_ms,
             "mean_batch_size": self.mean_batch_size,
         }
         return {name: number for name, number in numbers.items() if not math.isnan(number)}
+
+    def below(self, latency_ms: np.ndarray) -> np.ndarray | None:
+        """Return the fraction of requests up to each latency; None where no distribution is known."""
+        try:
+            return None if self.cdf is None else np.asarray(self.cdf(latency_ms))
+        except UnsolvedError:  # too large to work out
+            return None
+
+    def _percentiles(self) -> dict[str, float]:
+        if self.below(np.array([self.mean_latency_ms])) is None:
+            return {}
+        return {f"p{q}_ms": self.percentile(q) for q in PERCENTILES}
 
     def __repr__(self) -> str:
         kind = "exact" if self.exact else "an approximation"

@@ -22,7 +22,7 @@ from batchsim.theory.forming import Forming
 DEGREE = 12  # of the polynomials in w, over at most 4 arrivals (split): an error below 1e-9
 NEGLIGIBLE = 1e-13
 BLOCK = 1 << 22  # numbers worked on at a time
-LARGEST = 1 << 26  # numbers kept
+LARGEST = 1 << 24  # numbers kept
 
 
 class Latency:

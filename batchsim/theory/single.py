@@ -101,7 +101,7 @@ def mmc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
     spare = servers * mu - rate / 1000  # at this rate, per ms, a wait comes to an end
 
     def cdf(latency_ms: np.ndarray | float) -> np.ndarray:
-        x = np.maximum(latency_ms, 0.0)
+        x = np.clip(latency_ms, 0.0, 1e290)  # not inf, which times 0 is nothing
         # P(service + wait > x) = e^(-mu x) (1 + waits * mu * (1 - e^-(spare - mu) x) / (spare - mu)),
         # by exprel also where spare and mu are the same.
         late = np.exp(-mu * x) * (1 - waits) + waits * _two_stages(mu, spare, x)

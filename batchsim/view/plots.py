@@ -60,6 +60,8 @@ def plot(result: Result, theory: bool = False) -> Picture:
     """
     if not isinstance(result, Result):
         raise TypeError(f"result must be a Result, got {result!r}")
+    if result.columns is None:
+        raise ValueError("a result must have columns to be drawn, got one with keep='summary'")
     views: list[Callable[[Figure, SubplotSpec], View]] = [LatencyView, PartsView, BatchView, TimelineView]
     picture = Picture(views, bottom=0.12 if theory else 0.08, figsize=(10, 6.4), dpi=100)
     picture.show_result(result)
@@ -87,7 +89,8 @@ def _show_theory(picture: Picture, result: Result) -> str:
             view.show_theory(answer)
     low, high = interval(result, "mean_latency_ms")
     kind = "theory" if answer.exact else "approximately"
+    sure = "" if math.isnan(low) else f", 95 % interval {low:.4g} to {high:.4g} ms"
     return (
         f"{kind}, {answer.model}: mean latency {answer.mean_latency_ms:.4g} ms; "
-        f"this run: {result.mean_latency_ms:.4g} ms, 95 % interval {low:.4g} to {high:.4g} ms"
+        f"this run: {result.mean_latency_ms:.4g} ms{sure}"
     )

@@ -89,12 +89,13 @@ class LatencyView:
 
     def show_theory(self, answer: "Answer") -> None:
         """Draw the distribution that theory expects, or its mean where it knows no more."""
-        if answer.cdf is None:
+        edges = np.asarray(self.bars.get_data()[1])
+        below = answer.below(edges)
+        if below is None:
             name = f"{answer.model}: mean" + ("" if answer.exact else ", approximately")
             line: Artist = self.ax.axvline(answer.mean_latency_ms, ymax=0.6, color=GREEN, linestyle="-.")
         else:
-            edges = np.asarray(self.bars.get_data()[1])
-            share = 100 * np.diff(answer.cdf(edges), prepend=0.0)[1:]
+            share = 100 * np.diff(below, prepend=0.0)[1:]
             line = self.ax.stairs(share, edges, color=GREEN, linewidth=1.4)
             name = f"{answer.model}: theory"
             if share.max() > self.ax.get_ylim()[1] / 1.45:
