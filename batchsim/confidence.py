@@ -10,8 +10,8 @@ sections show that even 8 would be too short, there is none. Replications are pa
 independent.
 
 A percentile's interval is the one in which the fraction of the requests below it may lie: from the
-parts' spread follows how many independent requests would say as much, and from these the exact
-binomial (Clopper-Pearson) interval of the fraction (Korn and Graubard 1998).
+parts' spread follows how many independent requests would say as much (no more than of the median),
+and from these the exact binomial (Clopper-Pearson) interval of the fraction (Korn and Graubard 1998).
 """
 
 import math
@@ -31,7 +31,8 @@ MANY, FEW, FINE = 16, 8, 64  # sections: for the interval, for a resembling run,
 TOO_ALIKE = 0.75  # the correlation of neighbours among the 64, from which even 8 sections are too short
 ROUNDING = 1e-9
 A_PART, BEYOND = 40, 5  # requests that a part of the run needs, and those of them beyond a percentile
-INDEPENDENT = 2  # requests that a percentile needs on its rarer side
+INDEPENDENT = 5  # requests that a percentile needs on its rarer side
+MEDIAN = "p50_ms"
 
 
 def interval(result: "Result", key: str, level: float = 0.95) -> tuple[float, float]:
@@ -80,6 +81,9 @@ class TooShort(Exception):
     """Why there is no interval."""
 
 
+Error = tuple[float, int] | TooShort  # a standard error and from how many parts it is, or why there is none
+
+
 @dataclass(frozen=True)
 class Quantity:
     """Something to measure of each part of a run, or of two, and what all of them together give."""
@@ -98,13 +102,17 @@ def _estimates(
         try:
             if not results[0].runs and any(result.columns is None for result in results):
                 raise TooShort("needs columns or replications, got one run with keep='summary'")
+            check_steady(results)
             check_long_enough(key, results)
             quantities[key] = _quantity(key, results)
+            if percentile_of(key) is not None and len(results) == 1:
+                quantities[MEDIAN] = _quantity(MEDIAN, results)
         except TooShort as why:
             found[key] = why
-    for key, error in zip(quantities, errors(results, list(quantities.values())), strict=True):
+    known = dict(zip(quantities, errors(results, list(quantities.values())), strict=True))
+    for key, error in known.items():
         try:
-            found[key] = _interval(key, level, results, error)
+            found[key] = _interval(key, level, results, error, known.get(MEDIAN))
         except TooShort as why:
             found[key] = why
     return [found[key] for key in keys]
@@ -147,27 +155,53 @@ def _fraction_below(ms: float, whole: Figures) -> Quantity:
 
 
 def _interval(
-    key: str, level: float, results: Sequence["Result"], error: "tuple[float, int] | TooShort"
+    key: str, level: float, results: Sequence["Result"], error: Error, of_median: Error | None
 ) -> tuple[float, float]:
     if isinstance(error, TooShort):
         raise error
-    standard_error, parts = error
-    wholes, q = [result.figures for result in results], percentile_of(key)
-    if q is not None and len(wholes) == 1:
-        below = q / 100
-        independent = effective(below, standard_error, wholes[0].served)
-        rarer = independent * min(below, 1 - below)
+    (standard_error, parts), q = error, percentile_of(key)
+    if q is not None and len(results) == 1:
+        return _of_percentile(q, level, results[0], standard_error, parts, of_median)
+    half = students_t(level, parts) * standard_error
+    values = [result.figures.number(key) for result in results]
+    if len(values) == 2:
+        return values[1] - values[0] - half, values[1] - values[0] + half
+    most = 1.0 if key == "utilisation" or key.endswith("_share") else math.inf
+    return max(values[0] - half, 0.0), min(values[0] + half, most)
+
+
+def _of_percentile(
+    q: float, level: float, result: "Result", standard_error: float, parts: int, of_median: Error | None
+) -> tuple[float, float]:
+    whole, below = result.figures, q / 100
+    independent = effective(below, standard_error, whole.served)
+    if not result.runs:
+        # A short run that by luck has seen no cluster of slow requests knows less of them than it shows.
+        # The median tells more surely how many requests are worth one: a percentile knows no more.
+        if isinstance(of_median, TooShort):
+            raise of_median
+        assert of_median is not None
+        by_median = effective(0.5, of_median[0], whole.served)
+        independent = min(independent, by_median)
+        rarer = by_median * min(below, 1 - below)
         if rarer < INDEPENDENT:
             raise TooShort(
                 f"needs at least {INDEPENDENT} independent requests beyond the percentile, "
-                f"got about {rarer:.1f}: slow requests come in clusters, take more of them"
+                f"got about {rarer:.1f}: neighbours are alike, take more of them"
             )
-        low, high = binomial(below, independent, parts, level)
-        return wholes[0].percentile(100 * low), wholes[0].percentile(100 * high)
-    half, values = students_t(level, parts) * standard_error, [whole.number(key) for whole in wholes]
-    if len(values) == 1:
-        return max(values[0] - half, 0.0), values[0] + half  # no number of a summary is negative
-    return values[1] - values[0] - half, values[1] - values[0] + half
+    low, high = binomial(below, independent, parts, level)
+    return whole.percentile(100 * low), whole.percentile(100 * high)
+
+
+def check_steady(results: Sequence["Result"]) -> None:
+    """Raise for one run of traffic that drifts: none of its parts stands for the others."""
+    (result, *others) = results
+    if not others and not result.runs and result.rate_range_per_s is not None:
+        low, high = result.rate_range_per_s
+        raise TooShort(
+            f"needs traffic that stays the same, got a rate that drifts from {low:.4g}/s to {high:.4g}/s: "
+            "see over_time, or take replications"
+        )
 
 
 def check_long_enough(key: str, results: Sequence["Result"]) -> None:
