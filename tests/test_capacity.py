@@ -184,6 +184,24 @@ def test_a_range_of_rates_between_those_looked_at_first_is_found():
     assert found.rate_per_s / found.lowest_per_s < 1.2
 
 
+def test_too_few_requests_for_a_throughput_are_said_to_be():
+    found = capacity(BATCHES, SLO(p99_ms=20, min_throughput_per_s=300), requests=20_000)
+    assert found.lowest_per_s == pytest.approx(300, rel=0.011)
+    assert found.lowest_by == "fewer than 300/s arrive"
+    assert ": there fewer than 300/s arrive" in repr(found)
+    alone = capacity(BATCHES.replace(max_wait_ms=10), SLO(mean_ms=13), requests=20_000)
+    assert alone.lowest_by == "requests wait for company"
+    assert capacity(BATCHES, SLO(p99_ms=20), requests=20_000).lowest_by == ""
+
+
+@pytest.mark.parametrize("requests", [1, 100, 1_000])
+def test_what_is_not_known_is_not_said(requests):
+    found = capacity(BATCHES, SLO(p99_ms=20), requests=requests)
+    assert math.isnan(found.low_per_s)
+    assert "unknown" not in repr(found)
+    assert "met at" not in repr(found)
+
+
 def test_rounding_does_not_break_an_objective_that_is_met_to_the_millisecond():
     # Every request waits 10 ms and computes 6: 16 ms, or 16.000000000000014 as floats go.
     scenario = bs.Scenario(bs.Constant(1), bs.SizeOrWait(32, 10), bs.Affine(6, 0))

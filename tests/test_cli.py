@@ -262,6 +262,42 @@ def test_the_map_of_a_sweep_has_the_scenarios_own_setting(file, tmp_path):
     assert "<!-- today -->" not in (tmp_path / "map.svg").read_text()
 
 
+LOSSY = ["--over", "queue_limit=5,100", "--over", "max_wait_ms=0,10", "--requests", "20000"]
+
+
+def test_a_sweep_that_loses_requests_shows_how_many_and_never_praises_it(file, tmp_path):
+    picture = tmp_path / "map.svg"
+    text = run("sweep", file, *LOSSY, "--plot", picture, "--objective", "20").stdout
+    heading = re.findall(r"p99\s+all\s+ms|\bloss\b", text)
+    assert "loss" in heading
+    frame = sweep(SCENARIO, {"queue_limit": [5, 100], "max_wait_ms": [0, 10]}, 20_000, progress=False)
+    assert re.search(rf" inf +{frame.loss[0]:.4f} ", text)
+    assert "infinite: too many requests are lost" in picture.read_text()
+
+
+def test_a_sweep_that_serves_all_has_no_column_of_losses(file):
+    assert "loss" not in run("sweep", file, *OVER, *SHORT).stdout
+
+
+SMALL = ["--rate-per-s", "20", "--table", "1=5,16=9"]
+
+
+def test_the_largest_batch_is_that_of_a_small_table_where_nobody_says(tmp_path):
+    found = run_json("simulate", *SMALL, *SHORT)
+    assert found["scenario"]["rule"]["max_batch_size"] == 16
+    over = ["--over", "max_wait_ms=0,5", *SHORT]
+    assert len(run_json("sweep", *SMALL, *over)["points"]) == 2
+    found = run_json("tune", *SMALL, "--p99-ms", "50", *over, "--requests", "20000")
+    assert found["scenario"]["rule"]["max_batch_size"] == 16
+    asked = refused("simulate", *SMALL, "--max-batch-size", "32")
+    assert "batch_size must be at most the Table's largest size, 16, got 17" in asked
+    padded = "Table({1: 5, 16: 9}).padded_to([4, 12])"
+    found = run_json("simulate", "--rate-per-s", "20", "--service", padded, *SHORT)
+    assert found["scenario"]["rule"]["max_batch_size"] == 12
+    found = run_json("simulate", "--rate-per-s", "20", "--table", "1=5,64=9", *SHORT)
+    assert found["scenario"]["rule"]["max_batch_size"] == 32
+
+
 # tune and capacity
 
 
@@ -302,6 +338,13 @@ def test_capacity_prints_what_python_does_and_draws(file, tmp_path):
     text = run("capacity", file, *arguments, "--plot", picture).stdout
     assert text.startswith(repr(capacity(SCENARIO, SLO(p99_ms=25), 0, 5000, 0.05)))
     assert picture.read_bytes().startswith(b"%PDF")
+
+
+def test_the_picture_of_a_capacity_has_the_number_of_its_text(file, tmp_path):
+    picture = tmp_path / "capacity.svg"
+    text = run("capacity", file, "--p99-ms", "20", "--requests", "20000", "--plot", picture).stdout
+    (rate,) = re.findall(r"Capacity: ([\d,.]+) requests", text)
+    assert f"capacity {rate}/s" in picture.read_text()
 
 
 def test_capacity_exits_with_1_when_no_rate_meets_the_objective():
@@ -513,12 +556,56 @@ def test_bad_input_is_told_in_one_line(arguments, message):
         ),
         ("[sol]\np99_ms = 5\n", "a key must be one of Scenario's, got 'sol'; did you mean 'slo'?"),
         ("[over]\nmax_wait_ms = '0:x:1'\n[slo]\np99_ms = 5\n", "[over] max_wait_ms: a range must be"),
-        ("[over]\nmax_wait_ms = 5\n[slo]\np99_ms = 5\n", "max_wait_ms must be a list of values"),
+        ("[over]\nmax_wait_ms = 5\n[slo]\np99_ms = 5\n", "[over] max_wait_ms must be a list of values"),
+        ("[over]\nmax_wait_ms = []\n[slo]\np99_ms = 5\n", "[over] max_wait_ms must have at least one value"),
+        (
+            "[over]\nmax_wiat_ms = [1]\n[slo]\np99_ms = 5\n",
+            "[over] a knob must be one of the scenario's, got",
+        ),
+        ("[slo]\np99_ms = -1\n", "[slo] p99_ms must be greater than 0, got -1"),
+        ("[slo]\nwithin_ms = 5\n", "[slo] within_ms needs an attainment"),
+        (
+            "[slo]\np99_ms = 5\n[over]\nservers = [1]\n[simulate]\nrequests = -50\n",
+            "[simulate] requests must be at least 1, got -50",
+        ),
     ],
 )
 def test_a_wrong_table_of_a_file_is_told_with_its_place(file, text, message):
     file.write_text(file.read_text() + text)
-    assert message in refused("tune", file)
+    told = refused("tune", file)
+    assert told.startswith(f"{file}, ")
+    assert message in told
+
+
+@pytest.mark.parametrize(
+    ("table", "arguments", "message"),
+    [
+        ("[simulate]\nrequests = -50\n", ["simulate"], "{}, [simulate] requests must be at least 1, got -50"),
+        ("[simulate]\nrequests = -50\n", ["simulate", "--requests", "-1"], "requests must be at least 1"),
+        ("[simulate]\nwarmup = 2\n", ["simulate", *SHORT], "{}, [simulate] warmup must be less than 1"),
+        ("[simulate]\nseed = -2\n", ["simulate", *SHORT], "{}, [simulate] seed must be at least 0, got -2"),
+        ("[simulate]\nseed = -2\n", ["capacity", "--p99-ms", "9"], "{}, [simulate] seed must be at least 0"),
+        ("[slo]\np99_ms = -1\n", ["capacity", "--p95-ms", "9"], "{}, [slo] p99_ms must be greater than 0"),
+        ("[slo]\np99_ms = 50\n", ["capacity", "--p95-ms", "-9"], "p95_ms must be greater than 0, got -9"),
+        ("[slo]\np99_ms = -1\n", ["capacity", "--p99-ms", "-9"], "p99_ms must be greater than 0, got -9"),
+        ("[over]\nservers = []\n", ["sweep", *OVER], "{}, [over] servers must have at least one value"),
+        ("[over]\nservers = [1]\n", ["sweep", "--over", "srevers=1"], "a knob must be one of the"),
+        ("[over]\nclients = [1]\n", ["sweep"], "{}, [over] clients must be of a closed loop, got Poisson"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_of_the_file_only_where_it_is_the_files(file, table, arguments, message):
+    file.write_text(file.read_text() + table)
+    command, *flags = arguments
+    assert refused(command, file, *flags).startswith(message.format(file))
+
+
+def test_clients_over_an_open_workload_say_how_to_have_a_closed_loop(file):
+    told = refused("sweep", file, "--over", "clients=1,2")
+    assert told == "clients must be of a closed loop, got Poisson(rate_per_s=800): start from --clients N"
+    points = run_json("sweep", file, "--clients", "1", "--over", "clients=1,2", *SHORT)["points"]
+    assert [point["clients"] for point in points] == [1, 2]
+    over = ["--over", "workload=ClosedLoop(1),ClosedLoop(2)", "--over", "think_s=0,1", "--requests", "500"]
+    assert len(run_json("sweep", file, *over)["points"]) == 4
 
 
 def test_a_file_that_is_no_scenario_is_told_with_its_place(file):
@@ -625,10 +712,13 @@ def test_every_command_has_a_help(command):
 @pytest.mark.skipif(not hasattr(signal, "SIGINT") or os.name == "nt", reason="signals as on POSIX")
 def test_ctrl_c_ends_a_sweep_with_130_and_keeps_what_is_finished(file, tmp_path):
     out = tmp_path / "day1"
+    code = (  # background jobs ignore the signal, and what they start does
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from batchsim.cli import app; app(prog_name='batchsim')"
+    )
     running = subprocess.Popen(
-        [sys.executable, "-m", "batchsim", "sweep", file, "--over", "max_wait_ms=0:5000:1", "--out", out],
+        [sys.executable, "-c", code, "sweep", file, "--over", "max_wait_ms=0:5000:1", "--out", out],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs ignore it
     )  # fmt: skip
     while running.poll() is None and not list(out.glob("points/*.parquet")):
         time.sleep(0.05)

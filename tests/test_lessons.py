@@ -1,12 +1,15 @@
 """Predictions and self-grading exercises, without a kernel or a browser."""
 
 import math
+from pathlib import Path
 
+import nbformat
 import numpy as np
 import pandas
 import pytest
 
 import batchsim as bs
+from batchsim.exercises import tune_to_an_objective as tuned
 from batchsim.exercises.why_batch import BreakEven
 from batchsim.lessons import EXERCISES, SERVICE, check, predict
 
@@ -253,3 +256,84 @@ def test_a_wrong_cost_of_a_wait_gets_a_hint(capsys, answer, hint):
 def test_that_a_wait_costs_nothing_or_all_of_it_is_not_taken(capsys):
     for answer in (0, 1):
         assert "simulate it" in said(capsys, "cost-of-a-wait", answer)
+
+
+def first_cell(name):
+    notebook = nbformat.read(Path(__file__).parent.parent / "notebooks" / f"{name}.ipynb", as_version=4)
+    namespace = {}
+    exec(next(cell.source for cell in notebook.cells if cell.cell_type == "code"), namespace)
+    return namespace
+
+
+def test_the_exercises_of_lesson_7_ask_about_its_server_its_traffic_and_its_promise(monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    lesson = first_cell("07-tune-to-an-objective")
+    assert lesson["TODAY"].service == tuned.SERVICE
+    assert lesson["TODAY"].workload == bs.Poisson(tuned.RATE_PER_S)
+    assert (lesson["PROMISED_MS"], lesson["SEED"]) == (tuned.PROMISED_MS, tuned.SEED)
+
+
+def test_goodput_is_the_rate_times_the_part_in_time_whatever_the_seed():
+    asked = EXERCISES["goodput"]
+    scenario = bs.Scenario(bs.Poisson(tuned.RATE_PER_S), asked.rule, tuned.SERVICE)
+    for seed in range(2, 5):
+        latency_ms = bs.simulate(scenario, 100_000, seed=seed).latency_ms
+        in_time = (latency_ms <= tuned.PROMISED_MS).mean()
+        assert tuned.RATE_PER_S * in_time == pytest.approx(asked.right(), rel=asked.within)
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (904, "that is the throughput"),
+        (0.36, "How many requests per second is it?"),
+        (36, "How many requests per second is it?"),
+        (580, "so many are late"),
+        (901 * 2, "a part of the 900 requests that come per second, got 1802"),
+    ],
+)
+def test_a_wrong_goodput_gets_a_hint(capsys, answer, hint):
+    assert hint in said(capsys, "goodput", answer)
+
+
+def test_the_rate_of_the_stricter_promise_is_what_capacity_finds_whatever_the_seed(capsys):
+    asked = EXERCISES["stricter-promise"]
+    rule = bs.SizeOrWait(asked.max_batch_size, max_wait_ms=0)
+    setting = bs.Scenario(bs.Poisson(tuned.RATE_PER_S), rule, tuned.SERVICE)
+    for seed in range(4):
+        found = bs.capacity(setting, bs.SLO(p99_ms=asked.promised_ms), seed=seed)
+        assert said(capsys, "stricter-promise", found.rate_per_s).startswith("Right")
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (1059, "capacity in full batches"),
+        (1203, "cannot compute so many"),
+        (900, "there p99 is 31.9 ms, and 25 ms are promised"),
+        (-7, "more than 0 requests per second, got -7"),
+    ],
+)
+def test_a_wrong_rate_for_the_stricter_promise_gets_a_hint(capsys, answer, hint):
+    assert hint in said(capsys, "stricter-promise", answer)
+
+
+def test_the_servers_that_are_enough_are_sure_whatever_the_seed():
+    asked = EXERCISES["enough-servers"]
+    rights = {tuned._fewest_servers(asked.rate_per_s, asked.most, seed)[0] for seed in range(3)}
+    assert rights == {asked.right()}
+
+
+def test_the_capacity_alone_would_ask_for_fewer_servers(capsys):
+    asked = EXERCISES["enough-servers"]
+    by_capacity = math.ceil(asked.load(1))
+    assert by_capacity < asked.right()
+    assert "just stable" in said(capsys, "enough-servers", by_capacity)
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [(1, "the load is 199%"), (4, "Would fewer do?"), (2.5, "whole numbers, at least 1, got 2.5")],
+)
+def test_a_wrong_number_of_servers_gets_a_hint(capsys, answer, hint):
+    assert hint in said(capsys, "enough-servers", answer)

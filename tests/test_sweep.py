@@ -106,7 +106,23 @@ def test_a_closed_loop_is_swept_over_its_clients():
 
 def test_every_number_of_a_summary_has_a_column():
     assert set(bs.simulate(BASE, 5000).summary()) <= set(COLUMNS)
-    assert set(SUMMARY) - set(SHARES) == set(bs.simulate(BASE, 5000).summary()) - set(SHARES)
+    more = {"loss", "p99_all_ms"}
+    assert set(SUMMARY) - set(SHARES) == (set(bs.simulate(BASE, 5000).summary()) - set(SHARES)) | more
+
+
+def test_requests_that_are_not_served_are_seen_in_the_loss_and_the_p99_of_all():
+    queue = dataclasses.replace(BASE, workload=bs.Poisson(800), service=bs.Affine(5, 0.25))
+    table = sweep(queue, {"queue_limit": [5, 30, None], "rule": [bs.SizeOrWait(32, 10)]}, 20_000)
+    runs = [
+        bs.simulate(queue.replace(queue_limit=n, rule=bs.SizeOrWait(32, 10)), 20_000) for n in (5, 30, None)
+    ]
+    assert table.loss.tolist() == [1 - run.summary()["served"] / 20_000 for run in runs]
+    assert table.p99_all_ms.tolist() == [run.percentile(99, unserved="inf") for run in runs]
+    assert table.loss[0] > 0.4
+    assert table.p99_ms[0] < table.p99_ms[2]  # of those that it serves
+    assert table.p99_all_ms[0] == math.inf
+    assert table.loss[2] == 0
+    assert table.p99_all_ms[2] == table.p99_ms[2]
 
 
 def test_the_columns_have_the_same_types_whatever_happened():

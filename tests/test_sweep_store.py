@@ -148,7 +148,7 @@ def test_the_folder_says_what_it_is_of(tmp_path):
     assert scenario == noisy
     about = extra["sweep"]
     assert {name: about[name] for name in ("format", "batchsim", "seed", "requests", "warmup")} == {
-        "format": 1,
+        "format": 2,
         "batchsim": bs.__version__,
         "seed": 3,
         "requests": 50,
@@ -230,8 +230,8 @@ def test_a_folder_of_another_batchsim_is_refused(tmp_path):
     change_description(tmp_path, "batchsim", '"0.0.9"')
     with pytest.raises(ValueError, match=f"of this batchsim, {bs.__version__}, got .* of 0.0.9"):
         sweep(over={"servers": [1]}, out=tmp_path)
-    change_description(tmp_path, "format", "2")
-    with pytest.raises(ValueError, match=r"sweep.toml must describe a sweep, got format must be 1, got 2"):
+    change_description(tmp_path, "format", "1")
+    with pytest.raises(ValueError, match=r"sweep.toml must describe a sweep, got format must be 2, got 1"):
         sweep(over={"servers": [1]}, out=tmp_path)
 
 
@@ -289,7 +289,8 @@ def test_a_damaged_file_is_set_aside_and_its_points_computed_again(
     with pytest.warns(UserWarning, match=f"{victim.name} is damaged, .*computed again"):
         table = sweep(out=tmp_path)
     assert len(computed) == lost < POINTS
-    assert victim.with_suffix(".damaged").exists()
+    assert (tmp_path / "damaged" / victim.name).exists()
+    assert len(pd.read_parquet(tmp_path / "points")) == POINTS
     assert len(files(tmp_path)) == count
     assert_frame_equal(table, undisturbed, check_exact=True)
     computed.clear()
@@ -301,7 +302,7 @@ def test_no_flipped_bit_goes_unseen(tmp_path):
     sweep(over={"servers": [1]}, out=tmp_path)
     (path,) = files(tmp_path)
     content, random = path.read_bytes(), np.random.default_rng(0)
-    store = stores.Store(tmp_path, BASE, sweeping._settings(300, 0, 1, 0.0, "simpy"), sweeping.COLUMNS)
+    store = stores.Store(tmp_path, BASE, sweeping.check_settings(300, 0, 1, 0.0, "simpy"), sweeping.COLUMNS)
     assert store.read()[0] == ['{"servers": 1}']
     for place in random.choice(len(content), 200, replace=False):
         flipped = bytearray(content)

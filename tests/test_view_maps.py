@@ -1,5 +1,6 @@
 """The pictures of many scenarios show the tables' numbers."""
 
+import dataclasses
 import math
 from io import BytesIO
 
@@ -68,7 +69,7 @@ def test_a_cell_has_the_colour_and_the_text_of_its_number(frame):
     written = {text.get_position(): float(text.get_text()) for text in ax.texts}
     assert written[(1.5, 0.5)] == pytest.approx(expected[8][0], rel=0.01)
     assert len(written) == 9
-    assert chart.axes[1].get_ylabel() == "p99 (ms)"
+    assert chart.axes[1].get_ylabel() == "p99 of all requests (ms)"
 
 
 def test_cells_without_a_steady_state_are_hatched_and_said_so(frame):
@@ -111,13 +112,13 @@ def test_a_border_parts_the_cells_within_the_objective_from_the_others(frame):
     assert {tuple(map(tuple, segment.tolist())) for segment in border.get_segments()} == edges
     bold = {tuple(int(at) for at in text.get_position()) for text in ax.texts if text.get_weight() == "bold"}
     assert bold == within
-    assert "bold, within the line: p99 (ms) ≤ 20" in named(chart)
+    assert "bold, within the line: p99 of all requests (ms) ≤ 20" in named(chart)
 
 
 def test_an_objective_that_no_cell_meets_is_said_so(frame):
     chart, ax = drawn(frame, objective=3)
     assert kinds(ax, LineCollection) == []
-    assert "none has p99 (ms) ≤ 3" in named(chart)
+    assert "none has p99 of all requests (ms) ≤ 3" in named(chart)
 
 
 def test_of_a_throughput_more_is_better(frame):
@@ -177,17 +178,84 @@ def test_a_map_needs_one_row_a_cell_and_columns_that_are_there(frame):
         drawn(5)
 
 
-def test_a_picture_shows_itself_and_nothing_is_cut_off(frame):
-    chart, _ = drawn(frame, objective=20, today=(32, 10))
+def assert_nothing_is_cut_off(chart):
     image = Image.open(BytesIO(chart._repr_png_()))
     assert image.size == (760, 520)
     renderer = chart.canvas.get_renderer()
-    texts = [*chart.legends[0].get_texts(), chart.axes[0].title, chart.axes[0].xaxis.label]
-    for text in texts:
-        box = text.get_window_extent(renderer)
+    (legend,) = chart.legends
+    for part in [legend, *legend.get_texts(), chart.axes[0].title, chart.axes[0].xaxis.label]:
+        box = part.get_window_extent(renderer)
         assert box.x0 >= 0
         assert box.x1 <= 760
         assert box.y0 >= 0
+
+
+def test_a_picture_shows_itself_and_nothing_is_cut_off(frame, rates):
+    assert_nothing_is_cut_off(drawn(frame, objective=20, today=(32, 10))[0])
+    assert_nothing_is_cut_off(capacity_curves({"a long name of a setting": rates}, objective=20))
+    assert_nothing_is_cut_off(capacity_curves(rates, objective=20))
+
+
+# Requests that are not served.
+
+
+@pytest.fixture(scope="module")
+def dropping():
+    """A queue of 5 turns half of the requests away, and is fast for the others."""
+    return sweep(SCENARIO, {"queue_limit": [5, 100], "max_wait_ms": [0, 10]}, 20_000, progress=False)
+
+
+def test_a_cell_that_loses_more_than_the_p99_allows_has_no_number_and_is_never_within_or_best(dropping):
+    chart = heat_map(dropping, "queue_limit", "max_wait_ms", objective=20)
+    ax = chart.axes[0]
+    assert dropping.p99_ms.idxmin() == 0  # of the served
+    assert dropping.p99_ms.max() < 20
+    hatched = [patch.get_xy() for patch in kinds(ax, Rectangle) if patch.get_hatch() == "..."]
+    assert hatched == [(0, 0), (0, 1)]
+    assert "infinite: too many requests are lost" in named(chart)
+    assert {text.get_position()[0] for text in ax.texts if text.get_weight() == "bold"} == {1.5}
+    (star,) = lines(ax, "*")
+    assert star.get_xdata()[0] > 1
+
+
+def test_a_latency_of_the_served_alone_is_hatched_and_never_within_or_best(dropping):
+    chart = heat_map(dropping, "queue_limit", "max_wait_ms", "p95_ms", objective=20)
+    ax = chart.axes[0]
+    assert len(ax.texts) == 4
+    hatched = [patch.get_xy() for patch in kinds(ax, Rectangle) if patch.get_hatch()]
+    assert hatched == [(0, 0), (0, 1)]
+    assert "some requests are not served: p95 (ms) of the others" in named(chart)
+    assert {text.get_position()[0] for text in ax.texts if text.get_weight() == "bold"} == {1.5}
+    (star,) = lines(ax, "*")
+    assert star.get_xdata()[0] > 1
+
+
+def test_a_map_in_which_all_cells_lose_requests_praises_none(dropping):
+    lossy = dropping[dropping.queue_limit == 5]
+    for value in (None, "p99_ms", "mean_latency_ms"):
+        chart = heat_map(lossy, "queue_limit", "max_wait_ms", value, objective=20)
+        assert lines(chart.axes[0], "*") == []
+        assert all(text.get_weight() == "normal" for text in chart.axes[0].texts)
+        assert chart._repr_png_()
+
+
+def test_a_curve_of_a_lossy_sweep_counts_all_requests_or_has_hollow_points(dropping):
+    rows = dropping[dropping.max_wait_ms == 10]
+    chart = capacity_curves(rows, "queue_limit")
+    (crosses,) = lines(chart.axes[0], "x")
+    assert crosses.get_xdata().tolist() == [5]
+    assert "overloaded, or not possible, or too many requests lost" in named(chart)
+    objective = float(rows.p99_ms.mean())
+    chart = capacity_curves(rows, "queue_limit", "p99_ms", objective)
+    _, hollow = lines(chart.axes[0], "o")
+    assert hollow.get_xdata().tolist() == [5]
+    assert lines(chart.axes[0], "D") == []  # the line is no latency of all
+    assert "of the served alone: others are lost" in named(chart)
+
+
+def test_the_frontier_of_a_sweep_has_no_setting_that_loses_too_many_requests(dropping):
+    (line,) = lines(frontier(dropping).axes[0], "o")
+    assert set(line.get_ydata()) <= set(dropping.p99_ms[2:])
 
 
 # The frontier.
@@ -229,6 +297,22 @@ def test_the_frontier_of_a_recommendation_is_its_own_with_a_line_for_each_number
         assert f"{servers} server" in " ".join(named(chart))
 
 
+def test_grey_dots_of_a_recommendation_are_of_runs_as_long_as_the_recommended_ones():
+    over = {"max_batch_size": [8, 16, 32], "max_wait_ms": [0, 5, 10, 40]}
+    found = tune(SCENARIO, SLO(p99_ms=20), over, 20_000)
+    best = found.candidates[found.candidates.fate == "recommended"].iloc[0]
+    shorter = found.candidates[found.candidates.requests < best.requests]
+    assert np.isfinite(shorter.p99_ms).any()
+    whole = found.candidates[
+        (found.candidates.requests >= best.requests) & np.isfinite(found.candidates.p99_ms)
+    ]
+    (others,) = lines(frontier(found).axes[0], ".")
+    assert sorted(others.get_ydata()) == sorted(whole.p99_ms)
+    unknown = dataclasses.replace(found, candidates=found.candidates.drop(columns="requests"))
+    (others,) = lines(frontier(unknown).axes[0], ".")
+    assert len(others.get_ydata()) > len(whole)
+
+
 def test_a_frontier_of_something_else_is_refused(frame):
     with pytest.raises(TypeError, match="found must be a Recommendation, or a DataFrame of a sweep, got 5"):
         frontier(5)
@@ -254,6 +338,34 @@ def test_points_without_a_steady_state_are_crosses_and_said_so(rates):
     assert "overloaded, or not possible" in named(chart)
 
 
+def heights(ax, line):
+    """A line's points on the picture, from below, in parts of the axes' height."""
+    points = line.get_transform().transform(np.column_stack([line.get_xdata(), line.get_ydata()]))
+    return ax.transAxes.inverted().transform(points)[:, 1]
+
+
+@pytest.mark.parametrize("objective", [20, 20_000])  # the scale is linear, or logarithmic
+def test_crosses_are_above_the_objective_and_all_that_is_drawn(rates, objective):
+    chart = capacity_curves(rates, objective=objective)
+    ax = chart.axes[0]
+    chart._repr_png_()
+    (crosses,), (line,) = lines(ax, "x"), lines(ax, "o")
+    (limit,) = [each for each in ax.lines if each.get_label().startswith("objective")]
+    lowest = heights(ax, crosses).min()
+    assert 0.9 < lowest < 1
+    assert heights(ax, line).max() < lowest - 0.03
+    assert ax.transAxes.inverted().transform(ax.transData.transform((0, objective)))[1] < lowest - 0.03
+    assert limit.get_ydata()[0] == objective
+
+
+def test_the_band_of_the_p99_of_all_is_that_of_the_p99_where_all_are_served():
+    whole = sweep(SCENARIO, {"rate_per_s": [400, 800]}, 50_000, progress=False)
+    (band,) = capacity_curves(whole).axes[0].collections
+    drawn = band.get_paths()[0].vertices[:, 1]
+    assert whole.p99_ms_low.notna().all()
+    assert {*whole.p99_ms_low, *whole.p99_ms_high} <= set(drawn)
+
+
 def test_diamonds_are_where_the_line_crosses_the_objective(rates):
     points = rates[rates.stable]
     objective = float(points.p99_ms.iloc[1:3].mean())
@@ -261,7 +373,7 @@ def test_diamonds_are_where_the_line_crosses_the_objective(rates):
     (diamonds,) = lines(chart.axes[0], "D")
     assert diamonds.get_xdata().tolist() == [pytest.approx(600)]
     assert diamonds.get_ydata().tolist() == [objective]
-    assert f"p99 (ms); {objective:g} at 600" in named(chart)
+    assert f"p99 of all requests (ms); {objective:g} at 600" in named(chart)
 
 
 def test_several_settings_differ_in_colour_style_and_marker(rates):
@@ -277,6 +389,34 @@ def test_the_runs_of_a_capacity_are_a_curve():
     chart = capacity_curves(found.to_frame(), objective=25)
     (diamonds,) = lines(chart.axes[0], "D")
     assert diamonds.get_xdata()[0] == pytest.approx(found.rate_per_s, rel=0.1)
+
+
+def test_a_capacity_is_marked_where_it_says_and_not_where_a_line_would_cross():
+    found = capacity(SCENARIO, SLO(p99_ms=25), requests=20_000, tolerance=0.05)
+    chart = capacity_curves(found, objective=25)
+    ax = chart.axes[0]
+    (diamonds,), (line,) = lines(ax, "D"), lines(ax, "o")
+    assert diamonds.get_xdata().tolist() == [found.rate_per_s]
+    probe = found.to_frame().set_index("rate_per_s").loc[found.rate_per_s]
+    assert diamonds.get_ydata().tolist() == [pytest.approx(probe.p99_ms)]
+    (label,) = [text for text in named(chart) if "capacity" in text]
+    assert label == f"p99 (ms); capacity {round(found.rate_per_s):,}/s"
+    assert f"Capacity: {round(found.rate_per_s):,} requests a second" in repr(found)
+    frame = found.to_frame()
+    whole = frame[frame.requests == frame.requests.max()]
+    assert line.get_xdata().tolist() == whole.rate_per_s.tolist()
+
+
+def test_a_capacity_of_two_edges_or_of_none_is_marked_so():
+    patient = SCENARIO.replace(max_wait_ms=100)
+    found = capacity(patient, SLO(p95_ms=40), requests=20_000, tolerance=0.05)
+    assert found.lowest_per_s > 0
+    (diamonds,) = lines(capacity_curves({"a": found}).axes[0], "D")
+    assert diamonds.get_xdata().tolist() == [found.lowest_per_s, found.rate_per_s]
+    none = capacity(SCENARIO, SLO(p99_ms=1), requests=2000, tolerance=0.05)
+    chart = capacity_curves(none)
+    assert "capacity" not in " ".join(named(chart))
+    assert chart._repr_png_()
 
 
 def test_an_axis_of_parts_or_of_an_infinite_wait_has_names():

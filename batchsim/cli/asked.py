@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 import batchsim as bs
 from batchsim.cli import values
-from batchsim.cli.flags import number, parsed, whole
+from batchsim.cli.flags import FileTable, number, parsed, whole
 from batchsim.scenario.toml import KINDS, read_toml
 
 TABLES = ("simulate", "slo", "over")  # of a file, beside the scenario
@@ -58,7 +58,10 @@ class ScenarioFlags:
     ] = None
 
     max_batch_size: Annotated[
-        int | None, whole("--max-batch-size", "The most requests in a batch; else 32.", RULE)
+        int | None,
+        whole(
+            "--max-batch-size", "The most requests in a batch; else 32, or a smaller table's largest.", RULE
+        ),
     ] = None
     max_wait_ms: Annotated[
         float | None,
@@ -112,9 +115,10 @@ class ScenarioFlags:
         ),
     ] = None  # fmt: skip
 
-    def scenario(self) -> tuple[bs.Scenario, dict[str, dict[str, Any]]]:
-        """Return the scenario, and the tables that its file has beside it."""
-        base, tables = (None, {}) if self.file is None else read_toml(self.file, TABLES)
+    def scenario(self) -> tuple[bs.Scenario, dict[str, FileTable]]:
+        """Return the scenario, and the tables `TABLES` of its file, empty ones where it has none."""
+        base, there = (None, {}) if self.file is None else read_toml(self.file, TABLES)
+        tables = {name: FileTable(f"{self.file}, [{name}]", there.get(name, {})) for name in TABLES}
         knobs = self._knobs()
         parts = {
             "workload": self._workload(base, knobs),
@@ -131,7 +135,8 @@ class ScenarioFlags:
                     raise ValueError(f"a {name} must be given: by a TOML file, {ways}")
             if "rule" not in changes:
                 fields = [f.name for f in dataclasses.fields(bs.SizeOrWait)]
-                changes["rule"] = bs.SizeOrWait(**{f: knobs.pop(f) for f in fields if f in knobs})
+                wanted = {f: knobs.pop(f) for f in fields if f in knobs}
+                changes["rule"] = bs.SizeOrWait(**{"max_batch_size": _largest(changes["service"])} | wanted)
             base, changes = bs.Scenario(**changes), {}
         return base.replace(changes | knobs), tables
 
@@ -182,6 +187,12 @@ class ScenarioFlags:
         if affine is not None and not (base is not None and isinstance(base.service, bs.Affine)):
             return bs.Affine(knobs.pop("fixed_ms", 0), knobs.pop("per_item_ms", 0))
         return self.service
+
+
+def _largest(service: Any) -> int:
+    """Return the most requests in a batch where nobody said: 32, or what a table ends with."""
+    usual = bs.SizeOrWait().max_batch_size
+    return int(min(usual, service.largest_batch)) or usual
 
 
 def _once(what: str, ways: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from typer import Option
 
 from batchsim import _check
 from batchsim.cli import values
+from batchsim.scenario import ClosedLoop, Scenario
 
 RUN, OBJECTIVE, OUTPUT = "Run", "Objective", "Output"  # panels of the help
 PICTURES = (".png", ".svg", ".pdf")
@@ -68,14 +69,51 @@ def whole(name: str, about: str, panel: str) -> Any:
     return parsed(name, "N", values.whole, about, panel)
 
 
-def with_table(given: Mapping[str, Any], table: Mapping[str, Any] | None, place: str) -> dict[str, Any]:
-    """Return what flags say, and where they say nothing, what a table of the file does."""
-    for key in table or {}:
-        if key not in given:
-            raise ValueError(
-                f"[{place}]: a key must be a known one, got {key!r}" + _check.nearest(key, given)
-            )
-    return dict(table or {}) | {key: value for key, value in given.items() if value is not None}
+@dataclass(frozen=True)
+class FileTable:
+    """A table that a file has beside its scenario, and where that is: "s.toml, [slo]"."""
+
+    place: str
+    content: Mapping[str, Any]
+
+    def under(self, flags: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what flags say, and where they say nothing (None), what the table does."""
+        for key in self.content:
+            if key not in flags:
+                hint = _check.nearest(key, flags)
+                raise ValueError(f"{self.place}: a key must be a known one, got {key!r}" + hint)
+        return {**self.content, **_said(flags)}
+
+    def check(self, flags: Mapping[str, Any], rule: Callable[[dict[str, Any]], Any]) -> Any:
+        """Return what a rule makes of flags and table, its error told with the place if it is the table's.
+
+        It is the flags' own where they alone are refused for the same reason.
+        """
+        said = _said(flags)
+        try:
+            return rule({**self.content, **said})
+        except (TypeError, ValueError) as error:
+            if self.content.keys() <= said.keys() or (said and _refusal(rule, said) == str(error)):
+                raise
+            raise ValueError(f"{self.place} {error}") from None
+
+
+def _said(flags: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in flags.items() if value is not None}
+
+
+def _refusal(rule: Callable[[dict[str, Any]], Any], given: dict[str, Any]) -> str:
+    try:
+        rule(given)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _check_run(given: Mapping[str, Any]) -> None:
+    from batchsim.study.sweep import check_settings
+
+    check_settings(**{"requests": None} | dict(given))
 
 
 @dataclass
@@ -102,11 +140,13 @@ class RunFlags:
         Option(metavar="auto|compiled|simpy", help="Which engine; else auto.", rich_help_panel=RUN),
     ] = None
 
-    def settings(self, table: Mapping[str, Any] | None) -> dict[str, Any]:
+    def settings(self, table: FileTable) -> dict[str, Any]:
         """Return `simulate`'s arguments, from flags and from the file's table [simulate]."""
-        given = with_table(vars(self), table, "simulate")
+        flags = dict(vars(self))
         if self.warmup not in (None, "auto"):
-            given["warmup"] = values.named("--warmup", values.number, self.warmup)
+            flags["warmup"] = values.named("--warmup", values.number, self.warmup)
+        given = table.under(flags)
+        table.check(flags, _check_run)
         return given
 
 
@@ -119,11 +159,13 @@ class TrafficFlags:
     ] = None
     seed: Annotated[int | None, whole("--seed", "Fixes all randomness; else 0.", RUN)] = None
 
-    def settings(self, table: Mapping[str, Any] | None) -> dict[str, Any]:
+    def settings(self, table: FileTable) -> dict[str, Any]:
         """Return `requests` and `seed`, from flags and from the file's table [simulate]."""
-        there = dict.fromkeys(f.name for f in fields(RunFlags))
-        given = with_table(there | vars(self), table, "simulate")
-        return {name: given[name] for name in vars(self) if name in given}
+        given = table.under(dict.fromkeys(f.name for f in fields(RunFlags)) | vars(self))
+        used = {name: given[name] for name in vars(self) if name in given}
+        there = {name: value for name, value in table.content.items() if name in used}
+        FileTable(table.place, there).check(vars(self), _check_run)
+        return used
 
 
 def _limit(name: str, unit: str, about: str) -> Any:
@@ -153,17 +195,13 @@ class SLOFlags:
         float | None, _limit("--min-throughput-per-s", "PER_S", "At least so many answers a second.")
     ] = None
 
-    def slo(self, table: Mapping[str, Any] | None) -> Any:
+    def slo(self, table: FileTable) -> Any:
         """Return the `SLO`, from flags and from the file's table [slo]."""
         from batchsim.study.slo import SLO
 
-        given = with_table(vars(self), table, "slo")
-        if not given:
+        if not table.under(vars(self)):
             raise ValueError("an objective must be given, as --p99-ms 50 or by the file's [slo], got none")
-        try:
-            return SLO(**given)
-        except TypeError as error:
-            raise ValueError(f"[slo] {error}") from None
+        return table.check(vars(self), lambda given: SLO(**given))
 
 
 Over = Annotated[
@@ -181,8 +219,10 @@ Json = Annotated[
 ]
 
 
-def axes(over: Sequence[str] | None, table: Mapping[str, Any] | None) -> dict[str, Any]:
+def axes(over: Sequence[str] | None, table: FileTable, scenario: Scenario) -> dict[str, Any]:
     """Return the axes of a grid: those of the file's table [over], and over them those of flags."""
+    from batchsim.study.grid import Grid
+
     given: dict[str, Any] = {}
     for text in over or ():
         name, listed = values.axis(text)
@@ -190,15 +230,32 @@ def axes(over: Sequence[str] | None, table: Mapping[str, Any] | None) -> dict[st
             raise ValueError(f"--over must name a knob once, got {name!r} twice")
         given[name] = listed
     kept = {
-        name: values.values_of(f"[over] {name}", listed) if isinstance(listed, str) else listed
-        for name, listed in (table or {}).items()
+        name: values.values_of(f"{table.place} {name}", listed) if isinstance(listed, str) else listed
+        for name, listed in table.content.items()
         if name not in given
     }
     if not kept | given:
         raise ValueError(
             "an axis must be given, as --over max_batch_size=1,2,4 or by the file's [over], got none"
         )
+
+    def rule(grid: dict[str, Any]) -> None:
+        _check_looped(grid, scenario)
+        Grid.of(scenario, grid)
+
+    FileTable(table.place, kept).check(given, rule)
     return kept | given
+
+
+def _check_looped(grid: Mapping[str, Any], scenario: Scenario) -> None:
+    """Refuse knobs of a closed loop where there is none, and say how to have one."""
+    if isinstance(scenario.workload, ClosedLoop) or "workload" in grid:
+        return
+    for knob in grid:
+        if knob.split(".")[-1] in (f.name for f in fields(ClosedLoop)):
+            raise ValueError(
+                f"{knob} must be of a closed loop, got {scenario.workload!r}: start from --clients N"
+            )
 
 
 def check_output(option: str, path: Path | None, suffixes: Collection[str] = ()) -> None:

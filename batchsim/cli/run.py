@@ -61,7 +61,7 @@ def simulate(
     from batchsim.study.point import quiet
 
     scenario, tables = asked.scenario()
-    result = simulate(scenario, **how.settings(tables.get("simulate")), keep=keep)
+    result = simulate(scenario, **how.settings(tables["simulate"]), keep=keep)
     if save is not None:
         result.save(save)
     if plot is not None:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from batchsim.study.slo import SLO
 
-SHOWN = ("mean_latency_ms", "p99_ms", "throughput_per_s", "utilisation", "mean_batch_size", "load")
+LOST = ("p99_all_ms", "loss")  # shown where requests are lost: the others see only what is served
+SHOWN = ("mean_latency_ms", "p99_ms", *LOST, "throughput_per_s", "utilisation", "mean_batch_size", "load")
 CAPACITY = ("rate_per_s", "low_per_s", "high_per_s", "lowest_per_s", "limited_by")
 
 
@@ -57,8 +58,13 @@ def sweep(
         Option(help="Draw a curve of one axis, or a map of two: .png, .svg or .pdf.", rich_help_panel=OUTPUT),
     ] = None,
     value: Annotated[
-        str, Option(metavar="NUMBER", help="The number that is drawn.", rich_help_panel=OUTPUT)
-    ] = "p99_ms",
+        str,
+        Option(
+            metavar="NUMBER",
+            help="The number that is drawn; p99_ms is of the served.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "p99_all_ms",
     objective: Annotated[
         float | None, number("--objective", "LIMIT", "A limit of that number, drawn too.", OUTPUT)
     ] = None,
@@ -71,7 +77,7 @@ def sweep(
     from batchsim.study.sweep import sweep
 
     scenario, tables = asked.scenario()
-    grid = axes(over, tables.get("over"))
+    grid = axes(over, tables["over"], scenario)
     check_output("--plot", plot, PICTURES)
     if plot is not None and len(grid) > 2:
         raise ValueError(f"--plot must have one axis or two, got {', '.join(grid)}")
@@ -80,7 +86,7 @@ def sweep(
         raise ValueError(f"--value must be a number of the table, got {value!r}{hint}")
     if csv and json_:
         raise ValueError("one of --csv and --json must be given, got both")
-    settings = how.settings(tables.get("simulate"))
+    settings = how.settings(tables["simulate"])
     frame = sweep(scenario, grid, **settings, out=out, workers=workers, progress=sys.stderr.isatty())
     show.save_picture(plot, lambda: _drawn(frame, scenario, list(grid), value, objective))
     if csv:
@@ -88,7 +94,9 @@ def sweep(
     elif json_:
         show.print_json({"scenario": show.scenario_tables(scenario), "points": show.records(frame)})
     else:
-        columns = [*grid, *(name for name in SHOWN if name not in grid), "infeasible"]
+        lossless = not (frame["loss"] > 0).any()
+        shown = (name for name in SHOWN if name not in grid and not (lossless and name in LOST))
+        columns = [*grid, *shown, "infeasible"]
         short = frame["infeasible"].where(frame["requests"].isna() | frame["stable"], "overloaded")
         show.print_frame(f"Over {show.in_words(scenario)}", frame.assign(infeasible=short)[columns])
 
@@ -118,11 +126,11 @@ def tune(
     from batchsim.study.tune import tune
 
     scenario, tables = asked.scenario()
-    slo = wanted.slo(tables.get("slo"))
-    grid = axes(over, tables.get("over"))
+    slo = wanted.slo(tables["slo"])
+    grid = axes(over, tables["over"], scenario)
     check_output("--plot", plot, PICTURES)
     check_output("--save", save)
-    found = tune(scenario, slo, grid, **how.settings(tables.get("simulate")), prefer=prefer)
+    found = tune(scenario, slo, grid, **how.settings(tables["simulate"]), prefer=prefer)
     if save is not None:
         found.scenario.to_toml(save)
     if plot is not None:
@@ -176,16 +184,15 @@ def capacity(
     from batchsim.study.capacity import capacity
 
     scenario, tables = asked.scenario()
-    slo = wanted.slo(tables.get("slo"))
+    slo = wanted.slo(tables["slo"])
     check_output("--plot", plot, PICTURES)
-    found = capacity(scenario, slo, **how.settings(tables.get("simulate")), tolerance=tolerance)
+    found = capacity(scenario, slo, **how.settings(tables["simulate"]), tolerance=tolerance)
     frame = found.to_frame()
     if plot is not None:
         from batchsim.view.curves import capacity_curves
 
         first = slo.objectives[0]
-        whole_runs = frame[frame["requests"] == frame["requests"].max()]  # short ones see less of a queue
-        show.save_picture(plot, lambda: capacity_curves(whole_runs, RATE, first.key, first.limit))
+        show.save_picture(plot, lambda: capacity_curves(found, RATE, first.key, first.limit))
     if json_:
         show.print_json(
             {

@@ -1,6 +1,6 @@
 """The lessons' exercises, which grade themselves; one module a lesson."""
 
-from batchsim.exercises import theory_meets_simulation, why_batch
+from batchsim.exercises import theory_meets_simulation, tune_to_an_objective, why_batch
 from batchsim.exercises.exercise import SEED, SERVICE, Exercise
 
 __all__ = ["EXERCISES", "SEED", "SERVICE", "Exercise"]
@@ -12,4 +12,7 @@ EXERCISES: dict[str, Exercise] = {
     "twice-the-time": theory_meets_simulation.TwiceTheTime(),
     "enough-requests": theory_meets_simulation.EnoughRequests(),
     "cost-of-a-wait": theory_meets_simulation.CostOfAWait(),
+    "goodput": tune_to_an_objective.Goodput(),
+    "stricter-promise": tune_to_an_objective.StricterPromise(),
+    "enough-servers": tune_to_an_objective.EnoughServers(),
 }

@@ -53,8 +53,9 @@ class Capacity:
     At `rate_per_s` the estimate crosses the limit; it is 0 where no rate meets the objective. At
     `low_per_s` the objective is surely met (95 %), at `high_per_s` surely missed; NaN where the runs are
     too short to be sure. Where a trace or a day drifts, and so has no interval, its estimates decide.
-    Below `lowest_per_s` it is missed as well, because requests wait for company that does not come; 0
-    where the smallest rate looked at, a thousandth of the capacity, meets it.
+    Below `lowest_per_s` it is missed as well, because requests wait for company that does not come, or are
+    fewer than the throughput asked for; `lowest_by` says which. It is 0 where the smallest rate looked at, a
+    thousandth of the capacity, meets it.
     `limited_by` is what stops a higher rate. `probes` are the runs, by rate.
     """
 
@@ -67,6 +68,7 @@ class Capacity:
     limited_by: str
     probes: tuple[Probe, ...]
     requests_simulated: int
+    lowest_by: str = ""
 
     @property
     def met(self) -> bool:
@@ -90,15 +92,20 @@ class Capacity:
     def __repr__(self) -> str:
         if not self.met:
             return f"Capacity: no rate has {self.slo}; {self.limited_by}"
-        met, missed = (words.per_s(rate, 4) for rate in (self.low_per_s, self.high_per_s))
+        known = [
+            f"{side} at {words.per_s(rate, 4)}"
+            for side, rate in (("met", self.low_per_s), ("missed", self.high_per_s))
+            if not math.isnan(rate)
+        ]
+        sure = "as it is" if recorded(self.scenario) else "surely"
         lines = [
             f"Capacity: {words.plain(self.rate_per_s, 4)} requests a second with {self.slo}",
-            f"  {'as it is' if recorded(self.scenario) else 'surely':<9} met at {met}, missed at {missed}",
+            f"  {sure:<9} {', '.join(known) or 'neither met nor missed: the runs are too short'}",
             f"  limit     {self.limited_by}",
         ]
         if self.lowest_per_s:
-            why = "there requests wait for company"
-            lines.append(f"  and       missed below {words.per_s(self.lowest_per_s, 4)}: {why}")
+            lowest = words.per_s(self.lowest_per_s, 4)
+            lines.append(f"  and       missed below {lowest}: there {self.lowest_by}")
         return "\n".join(lines)
 
 
@@ -185,23 +192,31 @@ class _Search:
             first -= 1
         outside = scanned[last + 1].rate_per_s if last + 1 < len(scanned) else top
         rate, missed = self._edge(scanned[last].rate_per_s, outside, lambda probe: probe.holds)
-        lowest = 0.0
+        lowest, lowest_by = 0.0, ""
         if first > 0:
             below = scanned[first - 1].rate_per_s
-            lowest, _ = self._edge(scanned[first].rate_per_s, below, lambda probe: probe.holds)
+            lowest, below = self._edge(scanned[first].rate_per_s, below, lambda probe: probe.holds)
+            lowest_by = _too_few(self.at(below))
         beyond = self.at(missed)
         limited_by = (
             f"the servers' capacity, {words.per_s(top, 4)}" if beyond.judgement is None else _finding(beyond)
         )
         return self._answer(
-            rate, self._surely_met(rate, lowest), self._surely_missed(missed), lowest, limited_by
+            rate,
+            self._surely_met(rate, lowest),
+            self._surely_missed(missed),
+            lowest,
+            limited_by,
+            lowest_by,
         )
 
-    def _answer(self, rate: float, low: float, high: float, lowest: float, limited_by: str) -> Capacity:
-        probes = tuple(self._in_order())
+    def _answer(
+        self, rate: float, low: float, high: float, lowest: float, limited_by: str, lowest_by: str = ""
+    ) -> Capacity:
+        probes, slo = tuple(self._in_order()), self.slo
         return Capacity(
-            self.scenario, self.slo, rate, low, high, lowest, limited_by, probes, self.simulated
-        )  # fmt: skip
+            self.scenario, slo, rate, low, high, lowest, limited_by, probes, self.simulated, lowest_by
+        )
 
     def at(self, rate_per_s: float) -> Probe:
         """Return what runs at a rate say: a short one if that is clear, else a whole one."""
@@ -266,6 +281,15 @@ class _Search:
         above = (probe.rate_per_s for probe in self._in_order() if probe.rate_per_s > missed)
         fails = next((rate for rate in above if self.at(rate).verdict is Verdict.FAILS), self._top_per_s())
         return self._edge(missed, fails, lambda probe: probe.verdict is not Verdict.FAILS)[1]
+
+
+def _too_few(probe: Probe) -> str:
+    """Return why a rate is too low."""
+    assert probe.judgement is not None
+    worst = probe.judgement.worst
+    return (
+        "requests wait for company" if worst.at_most else f"fewer than {words.per_s(worst.limit, 4)} arrive"
+    )
 
 
 def _finding(probe: Probe) -> str:

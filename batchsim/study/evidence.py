@@ -19,6 +19,9 @@ LEVEL = 0.95
 # A search looks at many settings several times; a look that only drops is believed at this level, so
 # that of a thousand looks about one drops a setting that it should not.
 STRICT = 0.999
+# Requests that a percentile needs on its rarer side. Fewer than an interval by itself: here the objective is
+# often far away, and what comes out is confirmed by a full run.
+INDEPENDENT = 2
 
 
 class Estimate(NamedTuple):
@@ -41,13 +44,21 @@ class Verdict(Enum):
 class Judgement:
     """What a run says of all objectives, and which is worst off.
 
-    `excess` is how many times its limit a number is, at most: above 1 one is missed by the estimate.
+    `excess` is how many times its limit a number is, at most: above 1 one is missed by the estimate. Where
+    it is infinite, as for a percentile of more than are served, `beyond` is the fraction of the requests that
+    is late or lost, at most over those objectives; else 0.
     """
 
     verdict: Verdict
     excess: float
     worst: Objective
     estimates: dict[Objective, Estimate]
+    beyond: float = 0.0
+
+    @property
+    def too_short(self) -> bool:
+        """Whether the objectives are met by the estimates, and only a longer run could be sure of it."""
+        return self.verdict is Verdict.UNCLEAR and self.excess <= 1
 
 
 def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: float = LEVEL) -> Judgement:
@@ -81,7 +92,17 @@ def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: flo
     overall = next((each for each in (Verdict.FAILS, Verdict.UNCLEAR) if each in verdicts), Verdict.MEETS)
     places = [place for place, verdict in enumerate(verdicts) if verdict is overall]
     worst = max(places, key=lambda place: excesses[place])
-    return Judgement(overall, max(excesses), slo.objectives[worst], estimates)
+    infinite = [o for o, excess in zip(slo.objectives, excesses, strict=True) if math.isinf(excess)]
+    beyond = max(
+        (_beyond(result, objective, estimates[objective].value) for objective in infinite), default=0
+    )
+    return Judgement(overall, max(excesses), slo.objectives[worst], estimates, beyond)
+
+
+def _beyond(result: Result, objective: Objective, value: float) -> float:
+    if objective.q is not None:
+        return 1 - share_within(result, objective.limit).value
+    return value if objective.key == "loss" else 1.0
 
 
 def _verdict(objective: Objective, found: Estimate, as_it_is: bool) -> Verdict:
@@ -146,9 +167,12 @@ def percentile(result: Result, q: float, level: float = LEVEL) -> Estimate:
     try:
         confidence.check_long_enough(key_of(q), [result])
         independent, parts = _independent(result, *_counts(result, value))
+        # As `batchsim.confidence` has it: a percentile knows no more than the median.
+        by_median, _ = _independent(result, *_counts(result, result.percentile(50, unserved="inf")))
+        independent = min(independent, by_median)
     except confidence.TooShort:
         return Estimate(value, math.nan, math.nan)
-    if independent * min(q, 100 - q) / 100 < confidence.INDEPENDENT:
+    if independent * min(q, 100 - q) / 100 < INDEPENDENT:
         return Estimate(value, math.nan, math.nan)
     low, high = confidence.binomial(q / 100, independent, parts, level)
     return Estimate(value, *(result.percentile(100 * share, unserved="inf") for share in (low, high)))

@@ -5,11 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from batchsim.scenario import AtLeast, ClosedLoop
+from batchsim.comparison import compare
+from batchsim.result import Result
+from batchsim.scenario import AtLeast, ClosedLoop, SizeOrWait
 from batchsim.scenario.rules import Rule
 from batchsim.study import words
-from batchsim.study.evidence import Estimate, can_lose
-from batchsim.study.slo import Objective
+from batchsim.study.evidence import LEVEL, Estimate, can_lose, estimate
+from batchsim.study.point import quiet
+from batchsim.study.slo import SLO, Objective
+from batchsim.study.traffic import Traffic
 
 if TYPE_CHECKING:
     from batchsim.study.recommendation import Recommendation
@@ -32,11 +36,42 @@ class Effect:
     difference: Estimate
 
 
+def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]:
+    """Return what twice and half the wait would change, or for AtLeast the least batch size."""
+    rule = result.scenario.rule
+    tried: list[tuple[str, float, str]] = []
+    if type(rule) is SizeOrWait and rule.max_batch_size > 1 and rule.max_wait_ms < math.inf:
+        wait = rule.max_wait_ms
+        tried = [
+            ("max_wait_ms", wait * 2, "twice the wait, {} ms,"),
+            ("max_wait_ms", wait / 2, "half of it, {} ms,"),
+        ]
+        if wait == 0:  # as long as a request alone computes, to two digits
+            tried = [("max_wait_ms", float(f"{result.scenario.service(1) * 1000:.2g}"), "a wait of {} ms")]
+    elif type(rule) is AtLeast:
+        least, most = rule.min_batch_size, rule.max_batch_size
+        others = (min(least * 2, most), "a larger one, {},"), (least // 2, "half of it, {},")
+        tried = [("min_batch_size", value, what) for value, what in others if 1 <= value != least]
+    key, q = slo.latency
+    objective = Objective(key, math.inf, q)
+    effects = []
+    for knob, value, what in tried:
+        other = traffic.run(result.scenario.replace({knob: value}))
+        before, after = (estimate(run, objective, run.scenario).value for run in (result, other))
+        low = high = math.nan
+        if not can_lose(result.scenario):
+            with quiet():
+                low, high = compare(result, other, [key], LEVEL)[key][3:]
+        what = what.format(words.plain(value))
+        effects.append(Effect(knob, value, what, key, Estimate(after - before, low, high)))
+    return tuple(effects)
+
+
 def explain(found: "Recommendation") -> str:
     """Return a paragraph about a recommendation."""
     sentences = [
-        *_setting(found), *_load(found), *_batches(found), *_optimum(found), *_servers(found),
-        *_remedies(found), *_doubts(found), *_search(found),
+        *_setting(found), *_cheaper(found), *_load(found), *_batches(found), *_optimum(found),
+        *_servers(found), *_remedies(found), *_doubts(found), *_search(found),
     ]  # fmt: skip
     return " ".join(sentences)
 
@@ -47,12 +82,24 @@ def _setting(found: "Recommendation") -> Iterator[str]:
     numbers = "; ".join(_asked(*each) for each in found.judgement.estimates.items())
     if found.met:
         yield f"Take {setting}{where}: {numbers}."
-    elif found.judgement.excess <= 1 and found.scenario.stable:
-        requests = f"{found.result.arrival_s.size:,} requests"
+    elif found.judgement.too_short:
+        requests = words.counted(found.result.arrival_s.size, "request")
         yield f"No setting surely meets the objective. The nearest is {setting}{where}: {numbers}."
         yield f"A run of {requests} is too short to be sure of it."
     else:
         yield f"No setting meets the objective. The nearest is {setting}{where}: {numbers}."
+
+
+def _cheaper(found: "Recommendation") -> Iterator[str]:
+    """Say that fewer servers might do, where a full run of them could not tell."""
+    frame = found.candidates
+    if not found.met or found.prefer != "cheapest" or "servers" not in frame:
+        return
+    maybe = frame[(frame["fate"] == "unclear") & (frame["servers"] < found.scenario.servers)]
+    if len(maybe):
+        best = maybe.sort_values(["servers", found.slo.latency[0]]).iloc[0]
+        servers = words.counted(int(best["servers"]), "server")
+        yield f"{servers} might do: {best['why']}; a longer run would tell."
 
 
 def _asked(objective: Objective, found: Estimate) -> str:
@@ -76,7 +123,7 @@ def _load(found: "Recommendation") -> Iterator[str]:
         busy = words.percent(expected["utilisation"].value)
         yield (
             f"{who} busy {busy} of the time with batches of {size} on average; "
-            f"full ones would carry {capacity}, so the load is {scenario.load:.0%}."
+            f"full ones would carry {capacity}, so the load is {words.percent(scenario.load)}."
         )
 
 
@@ -85,16 +132,17 @@ def _batches(found: "Recommendation") -> Iterator[str]:
     reasons = _reasons(found.rule)
     first, *others = [f"{words.percent(share)} {reasons[name]}" for name, share in shares if share >= SEEN]
     why = "; ".join([first.replace("% ", "% of the batches ", 1), *others])
-    if not found.effects:
+    effects = [effect for effect in found.effects if not any(map(math.isnan, effect.difference))]
+    if not effects:
         yield f"{why}."
         return
     what = "least batch size" if isinstance(found.rule, AtLeast) else "wait"
-    value = found.expected[found.effects[0].key].value
-    little = all(_little(effect, value) for effect in found.effects)
+    value = found.expected[effects[0].key].value
+    little = all(_little(effect, value) for effect in effects)
     workload = found.scenario.workload
     at = "" if isinstance(workload, ClosedLoop) else f" at {words.per_s(workload.offered_per_s)}"
     yield f"The {what} {'hardly matters' if little else 'matters'}{at}: {why}."
-    name, changes = words.called(found.effects[0].key), [_change(effect) for effect in found.effects]
+    name, changes = words.called(effects[0].key), [_change(effect) for effect in effects]
     text = "; ".join(changes).replace(" by ", f" would change {name} by ", 1)
     yield f"{text[0].upper()}{text[1:]}."
 
@@ -128,6 +176,8 @@ def _optimum(found: "Recommendation") -> Iterator[str]:
     _, low, high = found.expected["mean_latency_ms"]
     best, most = found.optimum.mean_latency_ms, found.optimum.max_batch_size
     least = f"No policy with batches of at most {most} has a lower mean latency than {words.plain(best)} ms"
+    if math.isnan(low):
+        return  # it is not known how far it is
     if low <= best <= high or gap <= 0:
         yield f"{least}, and this one's cannot be told from it."
     else:
@@ -149,12 +199,18 @@ def _servers(found: "Recommendation") -> Iterator[str]:
 
 
 def _remedies(found: "Recommendation") -> Iterator[str]:
-    would = [remedy.text for remedy in found.remedies if remedy.value is not None]
+    if found.judgement.too_short:
+        for remedy in found.remedies:
+            yield f"{remedy.text[0].upper()}{remedy.text[1:]} might be sure of it."
+        return
+    would = [remedy.text for remedy in found.remedies if remedy.value is not None and not remedy.knobs]
     if would:
         *first, last = would
         ways = f"{'; '.join(first)}; or {last}" if first else last
         yield f"With this setting the objective would be met by {ways}."
     for remedy in found.remedies:
+        if remedy.knobs:
+            yield f"{'It would also' if would else 'The objective would'} be met by {remedy.text}."
         if remedy.value is None:
             yield f"{remedy.text[0].upper()}{remedy.text[1:]}."
 

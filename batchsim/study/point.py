@@ -16,10 +16,13 @@ from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import simulate
 
 SHARES = tuple(f"{trigger.name.lower()}_share" for trigger in Trigger)
+# Latencies are of the served requests: a queue that turns many away looks fast by them. These two see it.
+LOSS, P99_OF_ALL = "loss", "p99_all_ms"
 SUMMARY = (
-    "requests", "served", "rejected", "timed_out", "offered_per_s", "capacity_per_s", "load", "stable",
+    "requests", "served", "rejected", "timed_out", LOSS, "offered_per_s", "capacity_per_s", "load", "stable",
     "drifting", "throughput_per_s", "utilisation", "mean_latency_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms",
-    "mean_forming_ms", "mean_queueing_ms", "mean_computing_ms", "batches", "mean_batch_size", *SHARES,
+    P99_OF_ALL, "mean_forming_ms", "mean_queueing_ms", "mean_computing_ms", "batches", "mean_batch_size",
+    *SHARES,
 )  # fmt: skip
 INTERVALS = (
     "mean_latency_ms", "p50_ms", "p95_ms", "p99_ms", "throughput_per_s", "utilisation", "mean_batch_size",
@@ -58,6 +61,8 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
 
 def _numbers(result: Result) -> list[float]:
     found = dict.fromkeys(SHARES, 0.0) | result.summary()
+    found[LOSS] = 1 - found["served"] / found["requests"] if found["requests"] else math.nan
+    found[P99_OF_ALL] = result.percentile(99, unserved="inf")
     for key, (low, high) in intervals(result, INTERVALS).items():
         found[f"{key}_low"], found[f"{key}_high"] = low, high
     return [found[name] for name in COLUMNS]

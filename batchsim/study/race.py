@@ -72,14 +72,15 @@ class Entrant:
     requests: int = 0
     latency: Estimate = UNKNOWN
     excess: float = math.inf
+    beyond: float = 0.0
     verdict: Verdict = Verdict.UNCLEAR
     numbers: dict[str, float] = field(default_factory=dict)
     first_ms: float = math.nan  # the latency in the first round, which is of the same length for all
 
     @property
-    def rank(self) -> tuple[float, float]:
+    def rank(self) -> tuple[float, float, float]:
         """The order of the race: first what misses the objective by less, then what is faster."""
-        return max(self.excess, 1.0), self.latency.value if self.requests else math.inf
+        return max(self.excess, 1.0), self.beyond, self.latency.value if self.requests else math.inf
 
     @property
     def servers(self) -> int:
@@ -180,7 +181,8 @@ class Race:
         key, q = self.slo.latency
         entrant.latency = number(result, key) if q is None else percentile(result, q)
         entrant.numbers = {name: result.figures.number(name) for name in NUMBERS}
-        entrant.requests, entrant.excess, entrant.verdict = requests, judgement.excess, judgement.verdict
+        entrant.requests, entrant.verdict = requests, judgement.verdict
+        entrant.excess, entrant.beyond = judgement.excess, judgement.beyond
         finding = words.finding(judgement.worst, judgement.estimates[judgement.worst], judgement.verdict)
         if judgement.verdict is Verdict.FAILS:
             entrant.leave(Fate.FAILS, finding)

@@ -27,14 +27,15 @@ class Recommendation:
 
     `candidates`: a DataFrame with a row a setting, in the grid's order: its knobs, its latency with its
     interval and other numbers from its longest run, of so many `requests`, and its `fate` with the reason.
-    `frontier`: those of which none other is better in latency, capacity and servers alike.
+    `frontier`: those of which none other is better in latency, capacity and servers alike, all in full runs
+    (the best of at most 24 that ran in full for it); settings that cannot be told apart are there once.
 
     `optimum` is the best that any policy could do for the mean latency, where theory knows it; else
     `no_optimum` says why not. `effects` are what another wait would change; `remedies`, where the
     objective is not met, what would meet it.
 
     `requests_simulated` counts the search, `grid_requests` what full runs of all stable settings would
-    have taken, and `requests_explaining` the runs behind effects and remedies.
+    have taken, and `requests_explaining` the runs behind frontier, effects and remedies.
     """
 
     scenario: Scenario
@@ -73,13 +74,22 @@ class Recommendation:
         judged = "met" if self.met else "not met" if self.judgement.excess > 1 else "not surely met"
         found = [words.estimated(o.key, estimate) for o, estimate in self.judgement.estimates.items()]
         part = self.grid_requests / max(self.requests_simulated, 1)
+        less = f", 1/{part:.0f} of the grid's" if part >= 2 else ""
         lines = [
             f"{what}: {words.setting(self.knobs)}",
             f"  rule        {self.rule!r} on {words.counted(self.scenario.servers, 'server')}",
             f"  objective   {self.slo}: {judged}, {words.listed(found)}",
             f"  throughput  {words.per_s(self.expected['throughput_per_s'].value)} of a capacity of "
             f"{words.per_s(self.scenario.capacity_per_s)}",
-            *(f"  {'would do' if r.value is not None else 'would not':<11} {r.text}" for r in self.remedies),
-            f"  search      {self.requests_simulated:,} requests simulated, 1/{part:.0f} of the grid's",
+            *(f"  {_kind(remedy):<11} {remedy.text}" for remedy in self.remedies),
+            f"  search      {words.counted(self.requests_simulated, 'request')} simulated{less}",
         ]
         return "\n".join(lines)
+
+
+def _kind(remedy: Remedy) -> str:
+    if remedy.knob == "requests":
+        return "to tell"
+    if remedy.value is not None:
+        return "would do"
+    return "unknown" if "cannot be told" in remedy.text else "would not"

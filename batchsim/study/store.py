@@ -3,6 +3,7 @@
     sweep.toml       the scenario, and in the table [sweep] the seed, the settings and the versions
     arrivals-*.csv   the trace of the scenario's workload, if it has one
     points/          Parquet files; `pandas.read_parquet` reads them as one table
+    damaged/         what was in points/ and is not whole any more
 
 A file is written beside, synced, and renamed: it is whole or not there, and nobody writes to it again.
 Files are merged now and then, and one is deleted only once all of it is in another, so that several
@@ -34,8 +35,8 @@ from batchsim.scenario import Scenario, Trace
 from batchsim.scenario.toml import document, from_tables
 from batchsim.study.grid import canonical
 
-FORMAT = 1
-DESCRIPTION = "sweep.toml"
+FORMAT = 2  # 1 was without loss and p99_all_ms
+DESCRIPTION, DAMAGED = "sweep.toml", "damaged"
 MARK = b"batchsim sweep"  # what sweep a file belongs to, in its metadata
 MERGE = 64  # files of one process, a minute's or so
 
@@ -105,7 +106,7 @@ class Store:
             tables = tomllib.loads(path.read_text(encoding="utf-8"))
             there = dict(tables.pop("sweep"))
             if there.get("format") != FORMAT:
-                raise ValueError(f"format must be {FORMAT}, got {there.get('format')!r}")
+                raise ValueError(f"format must be {FORMAT}, got {there.get('format')!r}: take another folder")
             if there.get("batchsim") == self.about["batchsim"]:  # another might not read it
                 there["scenario"] = from_tables(tables, self.folder)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -200,9 +201,10 @@ class Store:
     def _load(self, path: Path) -> pyarrow.Table | None:
         content = path.read_bytes()
         if not path.stem.endswith(_checksum(content)):
-            aside = path.with_suffix(".damaged")
-            path.rename(aside)
-            _check.warn(f"{path} is damaged, and now {aside.name}: its points are computed again")
+            aside = self.folder / DAMAGED / path.name  # beside: who reads points/ reads all that is in it
+            aside.parent.mkdir(exist_ok=True)
+            path.replace(aside)
+            _check.warn(f"{path} is damaged, and now in {aside.parent}: its points are computed again")
             return None
         table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content)).read()
         mark = (table.schema.metadata or {}).get(MARK, b"none").decode()
@@ -249,7 +251,7 @@ def _document(scenario: Scenario) -> tomlkit.TOMLDocument:
 
 def _ours(name: str) -> bool:
     """Return whether a file may be of a sweep that is being described by another process."""
-    return name.startswith((".", "arrivals-")) or name in (DESCRIPTION, "points")
+    return name.startswith((".", "arrivals-")) or name in (DESCRIPTION, DAMAGED, "points")
 
 
 def _leaves(value: Any, place: str = "") -> dict[str, Any]:

@@ -58,9 +58,11 @@ def sweep(
 
     Columns: the knobs (int64, float64, or text where not all values are numbers); the numbers of
     `Result.summary()` as float64 (all five trigger shares; `stable` and `drifting` are bool), some followed
-    by the `_low` and `_high` of their 95 % interval, NaN where the run is too short for one; and
-    `infeasible`, "" or why. An unstable point runs, and says its load. One that the scenario refuses
-    is kept, with NaN (and False) for numbers and the refusal as the reason.
+    by the `_low` and `_high` of their 95 % interval, NaN where the run is too short for one; `loss`, the
+    fraction of the requests that is not served, and `p99_all_ms`, the p99 in which these are infinitely
+    late (the other latencies are of the served); and `infeasible`, "" or why. An unstable point runs, and
+    says its load. One that the scenario refuses is kept, with NaN (and False) for numbers and the refusal
+    as the reason.
 
     Points run on `workers` threads here, by default one for each core. The SimPy engine is right in
     threads, but no faster; nor are runs below some 20,000 requests, which are mostly Python: for many of
@@ -88,7 +90,7 @@ def sweep(
     """
     if not isinstance(scenario, Scenario):
         raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
-    settings = _settings(requests, seed, replications, warmup, engine)
+    settings = check_settings(requests, seed, replications, warmup, engine)
     grid = Grid.of(scenario, over)
     _check_requests(scenario, grid, requests)
     _check_names(grid)
@@ -269,8 +271,12 @@ def _bar(progress: bool, total: int, done: int) -> Any:
 # What is asked.
 
 
-def _settings(
-    requests: int | None, seed: int, replications: int, warmup: float | str, engine: str
+def check_settings(
+    requests: int | None,
+    seed: int = 0,
+    replications: int = 1,
+    warmup: float | str = 0.0,
+    engine: str = "auto",
 ) -> dict[str, Any]:
     """Return what `simulate` is given at every point, once it would take it."""
     if not isinstance(engine, str) or engine not in ENGINES:

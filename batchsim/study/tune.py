@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from batchsim import _check
 from batchsim.comparison import compare
 from batchsim.result import Result
-from batchsim.scenario import AtLeast, ClosedLoop, Poisson, Scenario, SizeOrWait
+from batchsim.scenario import ClosedLoop, Poisson, Scenario
 from batchsim.study import words
 from batchsim.study.capacity import check, check_loss
 from batchsim.study.evidence import LEVEL, Estimate, Verdict, can_lose, estimate, judge, number
-from batchsim.study.explain import Effect
+from batchsim.study.explain import effects_of
 from batchsim.study.grid import Grid
 from batchsim.study.point import quiet
 from batchsim.study.race import NUMBERS, Entrant, Fate, Race
 from batchsim.study.recommendation import Recommendation
-from batchsim.study.remedy import remedies, scaled
+from batchsim.study.remedy import Remedy, longer, remedies, scaled
 from batchsim.study.slo import SLO, Objective, key_of
 from batchsim.study.traffic import Traffic, how_many
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PREFER = ("cheapest", "fastest")
 PERCENTILES = (50.0, 95.0, 99.0)  # to expect, besides those of the objective
+NEAR = 4  # settings, besides the nearest, that are tried with one more server
+FRONTIER = 24  # full runs at most, to draw the trade-off
 LARGEST = 1024  # batches, of which theory finds the best policy in seconds
 
 
@@ -52,7 +54,7 @@ def tune(
     An unknown knob, an empty axis, a NaN or a value of the wrong type raise, naming the place; so does a
     knob of the workload. A combination that the scenario refuses is a candidate with that fate.
 
-    >>> from batchsim import Affine
+    >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=2000), SizeOrWait(), Affine(fixed_ms=5, per_item_ms=0.25))
     >>> over = {"servers": [1, 2, 3], "max_batch_size": [4, 8, 16, 32], "max_wait_ms": [0, 1, 2, 4, 8, 16]}
     >>> best = tune(scenario, SLO(p99_ms=15), over, requests=20_000)
@@ -86,12 +88,21 @@ def tune(
     met = best.verdict is Verdict.MEETS
     judgement = judge(result, slo)
     best.fate, best.why = (Fate.CHOSEN if met else Fate.NEAREST), words.findings(judgement)
-    frontier = _frontier(race, best)
     simulated = race.traffic.simulated
+    frontier = _frontier(race, best, result)
     assert best.scenario is not None
     expected = _expected(result, slo)
-    effects = _effects(result, slo, race.traffic) if best.scenario.stable else ()
-    helps = () if met else remedies(best.scenario, slo, race.traffic)
+    effects = effects_of(result, slo, race.traffic) if best.scenario.stable else ()
+    if met:
+        helps: tuple[Remedy, ...] = ()
+    elif judgement.too_short:
+        workload = scenario.workload
+        most = math.inf if isinstance(workload, ClosedLoop) else workload.max_requests or math.inf
+        helps = longer(judgement, count, most)
+    else:
+        near = sorted((e for e in entrants if e.stable and e is not best), key=lambda e: e.rank)[:NEAR]
+        others = [(e.knobs, e.scenario) for e in near if e.scenario is not None]
+        helps = remedies(best.scenario, slo, race.traffic, others)
     optimum, no_optimum = _optimum(best, entrants)
     table = _table(grid, entrants, slo)
     return Recommendation(
@@ -188,34 +199,77 @@ def _table(grid: Grid, entrants: Sequence[Entrant], slo: SLO) -> "pandas.DataFra
     ]
 
 
-def _frontier(race: Race, best: Entrant) -> list[int]:
+def _frontier(race: Race, best: Entrant, result: Result) -> list[int]:
     """Return the places of the settings of which none other is better in latency, capacity and servers alike.
 
-    By the first round, which has one length for all; then by longer runs of these few. The recommended one
-    is always there.
+    All have full runs, because short ones flatter settings near their capacity. Those that lead in the first
+    round, which has one length for all, run in full; one that is behind then makes room for those it hid.
+    The recommended one is always there, and stands for those of as many servers that no run tells from it.
     """
-    first = {e: _costs(e, e.first_ms) for e in race.entrants if math.isfinite(e.first_ms)}
-    unique = {costs: entrant for entrant, costs in reversed(first.items())}  # of equals the first listed
-    front = [e for costs, e in unique.items() if not any(_better(other, costs) for other in unique)]
-    longer = race.lengths[min(1, len(race.lengths) - 1)]
-    for entrant in front[: len(first) * race.lengths[0] // longer]:
-        if entrant.requests < longer:
-            race.run(entrant, longer)
-    front += [best] if best not in front and best.stable else []
-    shown = {entrant: _costs(entrant, entrant.latency.value) for entrant in front}
-    return [
-        race.entrants.index(entrant)
-        for entrant in sorted(front, key=lambda each: (each.latency.value, each.servers))
-        if entrant is best or not any(_better(other, shown[entrant]) for other in shown.values())
-    ]
+    full, room = race.traffic.requests, FRONTIER
+    able = [entrant for entrant in race.entrants if math.isfinite(entrant.first_ms)]
+    results = {best: result}
+    while True:
+        leading = _leading({each: _costs(each, each.first_ms) for each in able})
+        short = [each for each in leading if each.requests < full]
+        for each in short[:: math.ceil(max(len(short), 1) / room)] if room else ():
+            results[each] = race.run(each, full, LEVEL)
+            room -= 1
+        if not room:
+            able = [each for each in able if each.requests == full]
+            leading = _leading({each: _costs(each, each.first_ms) for each in able})
+        ran = {each: _costs(each, each.latency.value) for each in leading if each.requests == full}
+        if best.stable:
+            ran.setdefault(best, _costs(best, best.latency.value))
+        front = [each for each in _leading(ran) if math.isfinite(each.latency.value) or each is best]
+        results = {each: run for each, run in results.items() if each is best or each in front}
+        behind = {each for each in leading if each in ran and each not in front}
+        if not behind and all(each.requests == full for each in leading):
+            break
+        able = [each for each in able if each not in behind]  # and it ends, as there is ever less
+    shown = [best] if best.stable else []
+    for each in sorted(front, key=lambda each: each.latency.value, reverse=True):
+        if not any(
+            _stands_for(other, each, other is best) and not _told_apart(race, other, each, results)
+            for other in shown
+        ):
+            shown += [each] if each is not best else []
+    shown.sort(key=lambda each: (each.latency.value, each.servers))
+    return [race.entrants.index(each) for each in shown]
 
 
 def _costs(entrant: Entrant, latency_ms: float) -> tuple[float, ...]:
     return latency_ms, -entrant.capacity_per_s, entrant.servers
 
 
+def _leading(costs: dict[Entrant, tuple[float, ...]]) -> list[Entrant]:
+    """Return those that none other beats, by latency; of equals the first listed."""
+    unique = {cost: entrant for entrant, cost in reversed(costs.items())}
+    front = [cost for cost in unique if not any(_better(other, cost) for other in unique)]
+    return [unique[cost] for cost in sorted(front)]
+
+
 def _better(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     return a != b and all(mine <= other for mine, other in zip(a, b, strict=True))
+
+
+def _stands_for(one: Entrant, other: Entrant, recommended: bool) -> bool:
+    """Return whether a setting would do instead of another, were their latencies the same."""
+    if recommended and one.servers == other.servers:
+        return True
+    return one.servers <= other.servers and one.capacity_per_s >= other.capacity_per_s
+
+
+def _told_apart(race: Race, one: Entrant, other: Entrant, results: Mapping[Entrant, Result]) -> bool:
+    """Return whether two latencies surely differ; where they have no interval, whether they differ."""
+    a, b = (results.get(each) or race.run(each, race.traffic.requests, LEVEL) for each in (one, other))
+    low = high = math.nan
+    if not (can_lose(a.scenario) or can_lose(b.scenario)):
+        with quiet():
+            low, high = compare(a, b, [race.slo.latency[0]], LEVEL)[race.slo.latency[0]][3:]
+    if math.isnan(low):
+        return one.latency.value != other.latency.value
+    return not low <= 0 <= high
 
 
 def _expected(result: Result, slo: SLO) -> dict[str, Estimate]:
@@ -228,37 +282,6 @@ def _expected(result: Result, slo: SLO) -> dict[str, Estimate]:
     if can_lose(result.scenario):
         expected["loss"] = estimate(result, Objective("loss", 1.0), result.scenario)
     return expected
-
-
-def _effects(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]:
-    """Return what twice and half the wait would change, or for AtLeast the least batch size."""
-    rule = result.scenario.rule
-    tried: list[tuple[str, float, str]] = []
-    if type(rule) is SizeOrWait and rule.max_batch_size > 1 and rule.max_wait_ms < math.inf:
-        wait = rule.max_wait_ms
-        tried = [
-            ("max_wait_ms", wait * 2, "twice the wait, {} ms,"),
-            ("max_wait_ms", wait / 2, "half of it, {} ms,"),
-        ]
-        if wait == 0:  # as long as a request alone computes, to two digits
-            tried = [("max_wait_ms", float(f"{result.scenario.service(1) * 1000:.2g}"), "a wait of {} ms")]
-    elif type(rule) is AtLeast:
-        least, most = rule.min_batch_size, rule.max_batch_size
-        others = (min(least * 2, most), "a larger one, {},"), (least // 2, "half of it, {},")
-        tried = [("min_batch_size", value, what) for value, what in others if 1 <= value != least]
-    key, q = slo.latency
-    objective = Objective(key, math.inf, q)
-    effects = []
-    for knob, value, what in tried:
-        other = traffic.run(result.scenario.replace({knob: value}))
-        before, after = (estimate(run, objective, run.scenario).value for run in (result, other))
-        low = high = math.nan
-        if not can_lose(result.scenario):
-            with quiet():
-                low, high = compare(result, other, [key], LEVEL)[key][3:]
-        what = what.format(words.plain(value))
-        effects.append(Effect(knob, value, what, key, Estimate(after - before, low, high)))
-    return tuple(effects)
 
 
 def _optimum(best: Entrant, entrants: Sequence[Entrant]) -> "tuple[Optimum | None, str]":

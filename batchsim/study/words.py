@@ -37,11 +37,13 @@ def signed(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a fraction in percent, and no 100% of what is less.
+    """Return a fraction in percent, and no 100% of what is less, nor 0% of what is more.
 
-    >>> percent(0.934), percent(0.9996), percent(1)
-    ('93%', '99.96%', '100%')
+    >>> percent(0.934), percent(0.9996), percent(1), percent(0.0026)
+    ('93%', '99.96%', '100%', '0.3%')
     """
+    if 0 < share < 0.005:
+        return f"{plain(share * 100, 1)}%"
     digits = 0 if not 0.995 <= share < 1 else 1 if share < 0.9995 else 2
     return f"{min(share, 0.9999) if share < 1 else share:.{digits}%}"
 

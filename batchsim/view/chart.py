@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -12,6 +13,7 @@ from matplotlib.ticker import LogFormatter
 
 from batchsim import _check
 
+ROOM = 0.1  # of the height, for marks at the upper edge
 WIDE = 20  # largest over smallest, from which a scale is logarithmic
 
 
@@ -38,6 +40,19 @@ def check_columns(frame: Any, *names: str) -> None:
             raise ValueError(f"a column must be one of the frame's, got {name!r}{hint}")
 
 
+def p99_of_all(*frames: Any) -> str:
+    """Return what the p99 that counts requests not served is called in frames, of `sweep` or of others."""
+    every = all("p99_all_ms" in getattr(frame, "columns", ()) for frame in frames)
+    return "p99_all_ms" if every else "p99_ms"
+
+
+def of_served_alone(frame: Any, value: str) -> Any:
+    """Return the rows, shape (rows,), whose latency is of a part of the requests: others are not served."""
+    if not value.endswith("_ms") or value == "p99_all_ms" or "loss" not in frame:
+        return np.zeros(len(frame), dtype=bool)
+    return (frame["loss"] > 0).to_numpy()
+
+
 def different(values: Iterable[Any]) -> list[Any]:
     """Return the different values: numbers in order, others as they come.
 
@@ -60,9 +75,11 @@ def texts(values: Iterable[Any]) -> list[str]:
 def axis_label(name: str) -> str:
     """Return a column's name as an axis says it.
 
-    >>> axis_label("p99_ms"), axis_label("rate_per_s"), axis_label("workload.cv")
-    ('p99 (ms)', 'rate (per s)', 'workload.cv')
+    >>> axis_label("p99_ms"), axis_label("p99_all_ms"), axis_label("workload.cv")
+    ('p99 (ms)', 'p99 of all requests (ms)', 'workload.cv')
     """
+    if name == "p99_all_ms":
+        return "p99 of all requests (ms)"
     for suffix, unit in (("_per_s", " (per s)"), ("_ms", " (ms)"), ("_s", " (s)")):
         if name.endswith(suffix):
             return name.removesuffix(suffix).replace("_", " ") + unit
@@ -91,7 +108,20 @@ def scale(ax: Axes, numbers: Iterable[float], objective: float | None) -> None:
         ax.set_ylim(bottom=0)
 
 
+def room_above(ax: Axes, highest: float) -> None:
+    """Raise the upper edge of an axes, so that a tenth of its height is above a number."""
+    scale = ax.yaxis.get_transform()
+    low, high = scale.transform(np.array([ax.get_ylim()[0], highest]))
+    if high > low:
+        top = low + (high - low) / (1 - ROOM)
+        ax.set_ylim(top=max(ax.get_ylim()[1], float(scale.inverted().transform(np.array([top]))[0])))
+
+
 def show_legend(chart: Figure, handles: Sequence[Any]) -> None:
-    """Put a legend below."""
-    look: dict[str, Any] = {"ncols": min(max(len(handles), 1), 3), "fontsize": "small", "frameon": False}
-    chart.legend(handles=handles, loc="outside lower center", **look)
+    """Put a legend below, in as many columns as there is room for, at most 3."""
+    look: dict[str, Any] = {"loc": "outside lower center", "fontsize": "small", "frameon": False}
+    for columns in range(min(max(len(handles), 1), 3), 0, -1):
+        legend = chart.legend(handles=handles, ncols=columns, **look)
+        if columns == 1 or legend.get_window_extent().width <= chart.bbox.width:
+            break
+        legend.remove()

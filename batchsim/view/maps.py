@@ -17,6 +17,8 @@ from batchsim.view.chart import (
     check_columns,
     different,
     is_wide,
+    of_served_alone,
+    p99_of_all,
     plain_log,
     show_legend,
     texts,
@@ -30,6 +32,9 @@ MORE = "throughput_per_s"  # of this more is better; of the others, less
 MANY = 200  # cells, from which their numbers are left out
 HATCHED: dict[str, Any] = {"edgecolor": GREY, "linewidth": 0}
 UNSTABLE = HATCHED | {"facecolor": "#eeeeee", "hatch": "///", "label": "overloaded: no steady state"}
+LOSING = HATCHED | {"facecolor": "white", "hatch": "...", "label": "infinite: too many requests are lost"}
+# Over the colour of a latency that is of the others alone.
+PARTIAL = {"fill": False, "edgecolor": VERMILION, "linewidth": 0, "hatch": "\\\\\\"}
 REFUSED = HATCHED | {"facecolor": "white", "hatch": "xxx", "label": "refused, or no number"}
 
 
@@ -37,7 +42,7 @@ def heat_map(
     frame: "pandas.DataFrame",
     x: str,
     y: str,
-    value: str = "p99_ms",
+    value: str | None = None,
     objective: float | None = None,
     today: tuple[Any, Any] | None = None,
 ) -> Chart:
@@ -46,7 +51,9 @@ def heat_map(
     `frame` is what `sweep` returned, with one row for each pair: choose where there were more knobs. Cells
     without a steady state, and those that the scenario refuses, are hatched and take no part in the
     colours. A line surrounds the cells within `objective`: at most it, at least it for a throughput. A star
-    marks the best, a frame `today`, the values (x, y) of the setting in use.
+    marks the best, a frame `today`, the values (x, y) of the setting in use. By default `value` is the p99 of
+    all requests, in which one that is not served is infinitely late. Other latencies are of the served: cells
+    that lose requests are hatched, and neither best nor within the objective.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.study.sweep import sweep
@@ -55,6 +62,7 @@ def heat_map(
     >>> heat_map(sweep(scenario, over, 2000, progress=False), "max_batch_size", "max_wait_ms", objective=16)
     <Chart size 760x520 with 2 Axes>
     """
+    value = p99_of_all(frame) if value is None else value
     check_columns(frame, x, y, value, "infeasible", "requests")
     columns, rows = different(frame[x]), different(frame[y])
     if frame.duplicated([x, y]).any():
@@ -63,11 +71,13 @@ def heat_map(
             f"{len(frame[[x, y]].drop_duplicates())}: choose among the other knobs"
         )
     numbers = np.full((len(rows), len(columns)), math.nan)
-    unstable = np.zeros(numbers.shape, dtype=bool)
-    for _, point in frame.iterrows():
+    unstable, losing, partial = (np.zeros(numbers.shape, dtype=bool) for _ in range(3))
+    for (_, point), part in zip(frame.iterrows(), of_served_alone(frame, value), strict=True):
         place = rows.index(point[y]), columns.index(point[x])
         numbers[place] = math.nan if point["infeasible"] else point[value]
         unstable[place] = point["infeasible"] and not math.isnan(point["requests"])  # it ran, all the same
+        losing[place], partial[place] = math.isinf(numbers[place]), part and not point["infeasible"]
+    good = np.where(partial, math.nan, numbers)  # what can be praised
     known = numbers[np.isfinite(numbers)]
 
     chart = Chart()
@@ -86,11 +96,13 @@ def heat_map(
         bar = chart.colorbar(colours, ax=ax, label=axis_label(value))
         if norm is LogNorm:
             plain_log(bar.ax.yaxis)
-        handles += _show_border(ax, numbers, value, objective)
+        handles += _show_border(ax, good, value, objective)
         if numbers.size <= MANY:
-            _write(ax, numbers, value, objective, colours)
-        handles += _show_best(ax, numbers, value)
-    for cells, look in ((unstable, UNSTABLE), (~np.isfinite(numbers) & ~unstable, REFUSED)):
+            _write(ax, numbers, good, value, objective, colours)
+        handles += _show_best(ax, good, value)
+    lost = PARTIAL | {"label": f"some requests are not served: {axis_label(value)} of the others"}
+    refused = ~np.isfinite(numbers) & ~unstable & ~losing
+    for cells, look in ((unstable, UNSTABLE), (losing, LOSING), (refused, REFUSED), (partial, lost)):
         for row, column in np.argwhere(cells):
             ax.add_patch(Rectangle((column, row), 1, 1, **look))
         handles += [Patch(**look)] if cells.any() else []
@@ -131,16 +143,21 @@ def _show_border(ax: Axes, numbers: np.ndarray, value: str, objective: float | N
 
 
 def _write(
-    ax: Axes, numbers: np.ndarray, value: str, objective: float | None, colours: ScalarMappable
+    ax: Axes,
+    numbers: np.ndarray,
+    good: np.ndarray,
+    value: str,
+    objective: float | None,
+    colours: ScalarMappable,
 ) -> None:
-    """Write each cell's number into it, bold within the objective."""
+    """Write each cell's number into it, bold where it is good and within the objective."""
     size = 9 if max(numbers.shape) <= 10 else 7
     for (row, column), number in np.ndenumerate(numbers):
-        if math.isnan(number):
+        if not math.isfinite(number):
             continue
         red, green, blue, _ = colours.to_rgba(number)
         bright = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
-        bold = objective is not None and _meets(number, value, objective)
+        bold = objective is not None and _meets(good[row, column], value, objective)
         text = f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}"
         look: dict[str, Any] = {"color": BLACK if bright else "white", "weight": "bold" if bold else "normal"}
         ax.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=size, **look)
@@ -148,8 +165,10 @@ def _write(
 
 def _show_best(ax: Axes, numbers: np.ndarray, value: str) -> list[Any]:
     """Mark the best cell, where it is known which is better."""
-    if value != MORE and not value.endswith("_ms"):
+    finite = np.isfinite(numbers)
+    if (value != MORE and not value.endswith("_ms")) or not finite.any():
         return []
+    numbers = np.where(finite, numbers, math.nan)
     best, label = (np.nanargmax, "highest") if value == MORE else (np.nanargmin, "lowest")
     row, column = np.unravel_index(best(numbers), numbers.shape)
     look: dict[str, Any] = {"markersize": 13, "color": ORANGE, "markeredgecolor": BLACK, "linestyle": "none"}
