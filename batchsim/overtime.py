@@ -53,7 +53,7 @@ def over_time(result: "Result", window_s: float) -> "pandas.DataFrame":
     firsts = np.searchsorted(window, np.arange(count + 1))
     finished = np.histogram(finish_s[~np.isnan(finish_s)], edges_s)[0]
     waiting, most = _queue(result, edges_s)
-    busy_s = np.diff(_integral(*_counted(log.batch_start_s, log.batch_finish_s), edges_s))
+    busy_s = np.diff(result.server_time.busy_until_s(edges_s))
     latency_ms = result.latency_ms
     rows = []
     for first, last in pairwise(firsts.tolist()):

@@ -25,7 +25,7 @@ from batchsim.cli.flags import (
     whole,
 )
 from batchsim.scenario import Scenario
-from batchsim.scenario.scenario import RATE, _find
+from batchsim.scenario.scenario import RATE, find_knob
 
 if TYPE_CHECKING:
     import pandas
@@ -235,6 +235,6 @@ def _own(scenario: Scenario, knob: str) -> Any:
         return getattr(scenario.workload, "offered_per_s", None)
     value: Any = scenario
     parts = vars(scenario)
-    for step in (knob,) if knob in parts else _find(knob, parts):
+    for step in (knob,) if knob in parts else find_knob(knob, parts):
         value = getattr(value, step)
     return value if isinstance(value, (int, float)) else repr(value)

@@ -1,8 +1,8 @@
 """How long a model really takes, by batch size: the measured service time."""
 
+import codecs
 import json
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from batchsim import _check
+from batchsim._files import replacing
 from batchsim.device.models import Model, describe, different_sizes
 from batchsim.scenario import Table
 
@@ -117,20 +118,12 @@ class Measurement:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to `path` as JSON, in one step: what was there before is not lost half-way."""
-        path = Path(path)
         content = {"format": FORMAT, "version": VERSION} | {
             name: getattr(self, name) for name in _field_names()
         }
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-        try:
-            with temporary.open("x", encoding="utf-8") as file:
-                json.dump(content, file, indent=1, allow_nan=False)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path) as file:
+            json.dump(content, codecs.getwriter("utf-8")(file), indent=1, allow_nan=False)
+            file.write(b"\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

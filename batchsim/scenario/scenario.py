@@ -151,7 +151,7 @@ class Scenario:
         tree = _Changes()
         for name, value in wanted.items():
             if name not in parts:
-                *where, last = _find(name, parts)
+                *where, last = find_knob(name, parts)
                 node = tree
                 for step in where:
                     node = node.setdefault(step, _Changes())
@@ -218,7 +218,7 @@ def _rebuild(part: Any, changes: _Changes) -> Any:
     return part.with_rate(changes[RATE]) if RATE in changes else part
 
 
-def _find(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
+def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the one path to the knob, as ("workload", "cv"), or raise."""
     paths = {(top, *path) for top, part in parts.items() for path in _paths(part)}
     if isinstance(parts["workload"], OpenLoop):

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from batchsim.scenario import Scenario
-from batchsim.scenario.scenario import _find
+from batchsim.scenario.scenario import find_knob
 
 PARTS = ("workload", "rule", "service")  # other knobs may be inside them
 
@@ -180,7 +180,7 @@ def _first_with(
     refusals = []
     for combination in combinations:
         try:
-            return combination, _find(name, {**whole, **combination})
+            return combination, find_knob(name, {**whole, **combination})
         except ValueError as error:
             refusals.append(error)
     raise refusals[0]

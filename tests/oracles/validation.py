@@ -10,7 +10,7 @@ from oracles import policy, published
 
 import batchsim as bs
 from batchsim import theory
-from batchsim.confidence import binomial
+from batchsim.confidence import binomial, students_t
 
 SEED = 1
 MS = bs.Affine(1, 0)  # a millisecond, whatever the batch
@@ -213,7 +213,7 @@ def optimum():
 
 
 def student(values):
-    half = 2.364624 * float(np.std(values, ddof=1)) / math.sqrt(8)  # Student's t of 7 degrees
+    half = students_t(0.95, len(values)) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
     return float(np.mean(values)) - half, float(np.mean(values)) + half
 
 
