@@ -1,5 +1,7 @@
 # make lab       a notebook with sliders       (PORT=8888, GPU=1 for the CUDA build of JAX)
-# make test      everything that CI checks
+# make app       the explorer alone, as a page (PORT=8888)
+# make test      everything that CI checks; the browser's tests where there is a Chromium
+# make test-browser  these alone, and they must run
 # make bench     what is claimed about speed, as ratios
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
 # All make .venv first; PYTHON=python3.12 picks another Python.
@@ -13,7 +15,7 @@ JUPYTER_DATA := $(VENV)/share/jupyter
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
 
-.PHONY: help lab test bench validate notebooks clean
+.PHONY: help lab app test test-browser bench validate notebooks clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -21,12 +23,19 @@ lab: $(VENV)/.installed-notebook $(if $(GPU),$(VENV)/.installed-gpu)
 	$(BIN)/jupyter lab --ip=127.0.0.1 --port=$(PORT) $(AS_ROOT) --LanguageServerManager.autodetect=False \
 		--LabApp.default_url=/lab/tree/notebooks/00-explorer.ipynb
 
+# notebooks/.voila holds the settings and a page that fetches nothing from elsewhere.
+app: $(VENV)/.installed-app
+	JUPYTER_CONFIG_PATH=notebooks/.voila JUPYTER_PATH=notebooks/.voila $(BIN)/voila notebooks/app.ipynb --port=$(PORT)
+
 test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest $(NBVAL) notebooks
+
+test-browser: $(VENV)/.installed-test
+	BATCHSIM_BROWSER=required JAX_PLATFORMS=cpu $(BIN)/python -m pytest tests/browser
 
 bench: $(VENV)/.installed-benchmark
 	$(BIN)/python benchmarks/bench.py

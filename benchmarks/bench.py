@@ -23,8 +23,11 @@ import numpy as np
 import simpy
 
 import batchsim as bs
+from batchsim.study.landscape import landscape
 
 SCENARIO = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+SIZES = [1, 2, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64]
+WAITS_MS = [0, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50]
 
 
 @dataclass
@@ -205,9 +208,7 @@ def simpy_itself(rounds: int) -> Row:
 
 
 def many_settings(rounds: int) -> Row:
-    sizes = [1, 2, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64]
-    waits_ms = [0, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50]
-    settings = [SCENARIO.replace(max_batch_size=b, max_wait_ms=w) for b in sizes for w in waits_ms]
+    settings = [SCENARIO.replace(max_batch_size=b, max_wait_ms=w) for b in SIZES for w in WAITS_MS]
 
     def p99(setting):
         return bs.simulate(setting, 20_000).percentile(99)
@@ -220,6 +221,24 @@ def many_settings(rounds: int) -> Row:
     detail = f"{1000 * mine:.0f} ms against {1000 * theirs:.0f} ms"
     name = "144 settings x 20,000 with exact p99, against one SimPy run of 20,000"
     return Row(name, theirs / mine, 1, 5, detail)
+
+
+def a_landscape(rounds: int) -> Row:
+    """The same settings in one call, as the explorer recomputes them at every move of a slider."""
+    requests, rates = 20_000, count(1000)  # another rate each time, as when its slider moves
+
+    def ours():
+        return landscape(SCENARIO.replace(rate_per_s=next(rates)), SIZES, WAITS_MS, requests)
+
+    found = ours()
+    one = found.scenario.replace(max_batch_size=SIZES[6], max_wait_ms=WAITS_MS[9])
+    assert found.p99_ms[9, 6] == bs.simulate(one, requests).percentile(99)
+    mine, theirs = in_turn(
+        rounds, ours, lambda: bs.simulate(SCENARIO, requests, engine="simpy").percentile(99)
+    )
+    detail = f"{1000 * mine:.1f} ms against {1000 * theirs:.0f} ms"
+    name = "the same in one call, as a heat map that moves, against one SimPy run of 20,000"
+    return Row(name, theirs / mine, 3, 8, detail)
 
 
 def sweep(rounds: int) -> Row:
@@ -319,6 +338,7 @@ ROWS: dict[str, Callable[[int], Row]] = {
     "against-simpy": against_simpy,
     "simpy-itself": simpy_itself,
     "many-settings": many_settings,
+    "landscape": a_landscape,
     "sweep": sweep,
     "tune": tune,
     "memory": memory,

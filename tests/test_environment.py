@@ -9,13 +9,15 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parent.parent
-CONDA_NAMES = {"matplotlib-base": "matplotlib"}
+CONDA_NAMES = {"matplotlib-base": "matplotlib", "playwright-python": "playwright"}
 
 
 def pip_ranges():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    lines = project["dependencies"] + extras["notebook"] + extras["distributed"] + extras["test"]
+    lines = (
+        project["dependencies"] + extras["notebook"] + extras["app"] + extras["distributed"] + extras["test"]
+    )
     requirements = [Requirement(line) for line in lines]
     return {r.name: r.specifier for r in requirements if r.name != project["name"]}, project
 

@@ -15,7 +15,8 @@ from batchsim import lessons
 
 ROOT = Path(__file__).parent.parent
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-LESSONS = [path for path in PATHS if path.name != "00-explorer.ipynb"]  # the front door teaches nothing
+DOORS = ("00-explorer.ipynb", "app.ipynb")  # they teach nothing
+LESSONS = [path for path in PATHS if path.name not in DOORS]
 SOLUTION = re.compile(r"<details>.*?```python\n(.*?)```.*?</details>", re.DOTALL)
 EXERCISE = re.compile(r'\bcheck\("([^"]+)"')
 

@@ -1,13 +1,27 @@
 """The explorer works without a browser: move a control, read the text."""
 
+import csv
+import gc
+import html
+import io
+import math
 import re
+import threading
 
+import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.view.explorer import AFFINE, MEASURE_HERE, describe, load_curve
+from batchsim.view.explorer.controls import AFFINE, MEASURE_HERE, PUBLISHED
+from batchsim.view.explorer.observe import sizes, waits
+from batchsim.view.explorer.predict import FALLS, RISES, SAME, outcome
+from batchsim.view.explorer.share import seed_of
+from batchsim.view.explorer.state import DEFAULT, State
+from batchsim.view.explorer.words import describe
+from batchsim.view.live import LivePicture
 
 TABLE = bs.Table({1: 2.0, 8: 4.0, 16: 7.0})
+PAGES = {"A and B": 3, "Predict": 4, "Play": 5, "Class": 6}
 
 
 @pytest.fixture
@@ -15,10 +29,18 @@ def panel():
     return bs.explore(requests=300)
 
 
-def test_it_opens_with_a_picture_and_a_line_of_text_that_says_its_numbers(panel):
-    assert bytes(panel.image.value).startswith(b"\x89PNG")
-    assert describe(panel.result) in panel.readout.value
-    assert f"p99 {panel.result.percentile(99):.1f} ms" in panel.readout.value
+def turn(panel, page):
+    panel.tabs.selected_index = panel.tabs.titles.index(page)
+
+
+def text(widget):
+    return re.sub(r"<[^>]*>", "", widget.value)
+
+
+def test_it_opens_with_a_picture_and_words_that_say_its_numbers(panel):
+    assert panel.screen.frame.startswith(b"\x89PNG")
+    assert panel.screen.alt == describe(panel.scene) == text(panel.readout)
+    assert f"p99 {panel.result.percentile(99):.4g} ms" in panel.readout.value
     assert panel.status.value == ""
 
 
@@ -31,15 +53,55 @@ def test_it_opens_with_a_picture_and_a_line_of_text_that_says_its_numbers(panel)
         ("servers", 3),
         ("fixed_ms", 20.0),
         ("per_item_ms", 1.0),
-        ("workload", "gamma, CV 3: in bursts"),
+        ("noise_cv", 1.0),
+        ("padding", (8, 32, 64)),
+        ("queue_limit", 3),
+        ("timeout_ms", 3.0),
+        ("objective_ms", 12.0),
+        ("seed", 4),
+        ("workload", "gamma"),
+        ("workload", "closed"),
+        ("workload", "onoff"),
+        ("workload", "constant"),
+        ("workload", "diurnal"),
+        ("rule", "full_only"),
+        ("rule", "at_least"),
+        ("service", PUBLISHED + "nnunet/t4/fp16"),
     ],
 )
-def test_every_control_moves_the_picture_and_the_text(panel, control, value):
-    picture, text = panel.image.value, panel.readout.value
+def test_every_control_moves_the_picture_and_the_words(panel, control, value):
+    frame, words = panel.screen.frame, panel.readout.value
     panel.controls[control].value = value
     assert panel.status.value == ""
-    assert panel.image.value != picture
-    assert panel.readout.value != text
+    assert panel.screen.frame != frame
+    assert panel.readout.value != words
+
+
+@pytest.mark.parametrize(
+    ("first", "control", "value"),
+    [
+        ({"workload": "gamma"}, "cv", 9),
+        ({"workload": "onoff"}, "burst_factor", 12),
+        ({"workload": "onoff"}, "mean_burst_s", 2),
+        ({"workload": "diurnal"}, "peak_to_mean", 1.2),
+        ({"workload": "diurnal"}, "period_s", 0.1),
+        ({"workload": "closed"}, "clients", 5),
+        ({"workload": "closed"}, "think_ms", 90),
+        ({"rule": "at_least"}, "min_batch_size", 20),
+        ({"servers": 4, "rate_per_s": 4000}, "sharing", 0.5),
+    ],
+)
+def test_controls_that_matter_to_some_settings_only_are_seen_there_and_move_the_picture(
+    first, control, value
+):
+    panel = bs.explore(requests=300)
+    assert not panel.controls[control].shown
+    panel.move_to(DEFAULT.replace(**first))
+    assert panel.controls[control].shown
+    words = panel.readout.value
+    panel.controls[control].value = value
+    assert panel.status.value == ""
+    assert panel.readout.value != words
 
 
 def test_the_picture_is_of_the_scenario_that_the_controls_say(panel):
@@ -48,133 +110,529 @@ def test_the_picture_is_of_the_scenario_that_the_controls_say(panel):
     panel.controls["servers"].value = 2
     panel.controls["rate_per_s"].value = 321
     assert panel.result.scenario == bs.Scenario(
-        bs.Poisson(321), bs.SizeOrWait(4, 7.0), bs.Affine(5.0, 0.25), servers=2
+        bs.Poisson(321), bs.SizeOrWait(4, 7), bs.Affine(5, 0.25), servers=2
     )
+    fresh = LivePicture(panel.picture.width_px)
+    fresh.show(panel.scene)
+    assert np.array_equal(fresh.pixels(), panel.picture.pixels())
 
 
-def test_the_same_controls_give_the_same_text(panel):
-    text = panel.readout.value
+def test_a_slider_moves_its_value_and_its_field(panel):
+    knob = panel.controls["max_wait_ms"]
+    knob.slider.value = 12.5
+    assert (knob.value, knob.typed.value) == (12.5, "12.5")
+    assert panel.result.scenario.rule.max_wait_ms == 12.5
+
+
+def test_what_is_typed_moves_the_value_and_the_slider_even_beyond_its_range(panel):
+    knob = panel.controls["max_wait_ms"]
+    knob.typed.value = "250"
+    assert (knob.value, knob.slider.value, knob.slider.max) == (250, 250, 250)
+    assert panel.result.scenario.rule.max_wait_ms == 250
+
+
+def test_a_page_that_rounds_the_slider_does_not_move_the_value(panel):
+    knob = panel.controls["objective_ms"]
+    assert knob.value == 25
+    knob.slider.value = 10**1.40  # the slider's step that is nearest to 25
+    assert (knob.value, knob.typed.value) == (25, "25")
+    knob.slider.value = 10**1.41
+    assert knob.value == 25.7
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "message"),
+    [
+        ("max_batch_size", "0", "max_batch_size must be at least 1, got 0"),
+        ("max_batch_size", "2.5", "max_batch_size must be a whole number, got '2.5'"),
+        ("max_wait_ms", "-3", "max_wait_ms must be at least 0, got -3"),
+        ("max_wait_ms", "", "max_wait_ms must be a number, got ''"),
+        ("max_wait_ms", "nan", "max_wait_ms must be a number, got nan"),
+        ("rate_per_s", "<b>", "rate_per_s must be a number, got '<b>'"),
+        ("rate_per_s", "1e99", "rate_per_s must be at most 1e+12, got 1e+99"),
+        ("servers", "100", "servers must be at most 64, got 100"),
+        ("objective_ms", "0", "objective_ms must be greater than 0, got 0"),
+        ("queue_limit", "0", "queue_limit must be at least 1, got 0"),
+        ("padding", "8, 16", "batch_size must be at most the largest padded size, 16, got 17"),
+        ("seed", "-1", "seed must be at least 0, got -1"),
+    ],
+)
+def test_nonsense_is_refused_where_it_is_typed_and_the_value_stays(panel, name, typed, message):
+    knob, frame = panel.controls[name], panel.screen.frame
+    value = knob.value
+    knob.typed.value = typed
+    assert message in html.unescape(knob.refusal.value)
+    assert "<b>" not in knob.refusal.value
+    assert 'role="alert"' in knob.refusal.value
+    assert knob.value == value
+    assert panel.screen.frame == frame
+    knob.typed.value = {"padding": "8, 64", "queue_limit": "2"}.get(name, "31")
+    assert knob.refusal.value == ""
+
+
+def test_a_value_that_the_others_make_senseless_is_refused_where_it_is_typed():
+    panel = bs.explore(TABLE, requests=300)
+    size = panel.controls["max_batch_size"]
+    size.typed.value = "17"
+    assert "at most the Table&#x27;s largest size, 16, got 17" in size.refusal.value
+    assert size.value == 16
+
+
+def test_the_same_controls_give_the_same_words(panel):
+    words = panel.readout.value
     panel.controls["max_wait_ms"].value = 50
     panel.controls["max_wait_ms"].value = 10
-    assert panel.readout.value == text
+    assert panel.readout.value == words
 
 
 def test_a_service_time_that_is_given_is_offered_first_and_bounds_the_batch():
     panel = bs.explore(TABLE, requests=300)
     assert panel.result.scenario.service == TABLE
-    assert panel.controls["max_batch_size"].max == 16
-    assert panel.controls["fixed_ms"].disabled
+    assert panel.controls["max_batch_size"].slider.max == 16
+    assert not panel.controls["fixed_ms"].shown
     panel.controls["service"].value = AFFINE
-    assert panel.controls["max_batch_size"].max == 64
-    assert not panel.controls["fixed_ms"].disabled
+    assert panel.controls["max_batch_size"].slider.max == 64
+    assert panel.controls["fixed_ms"].shown
 
 
-def test_the_arrival_rate_follows_a_service_time_of_another_scale():
+def test_the_other_controls_follow_a_service_time_of_another_scale():
     panel = bs.explore(bs.Table({1: 0.01, 64: 0.02}), requests=300)
-    assert 0.1 < panel.result.scenario.load < 1
+    assert 0.1 < panel.scenario.load < 1
+    assert panel.state.max_wait_ms < 1
+    assert panel.controls["max_wait_ms"].slider.max < 1
     panel.controls["service"].value = AFFINE
-    assert 0.1 < panel.result.scenario.load < 1
+    assert 0.1 < panel.scenario.load < 1
+    assert panel.state.max_wait_ms > 1
+
+
+@pytest.mark.parametrize("name", bs.published_names()[::12])
+def test_published_tables_are_offered_and_say_their_source(panel, name):
+    panel.controls["service"].value = PUBLISHED + name
+    assert panel.status.value == ""
+    assert panel.result.scenario.service == bs.published(name)
+    assert "Not measured on this machine" in panel.whose.value
+
+
+def test_every_published_table_can_be_chosen(panel):
+    offered = {value.removeprefix(PUBLISHED) for _, value in panel.controls["service"].options}
+    assert set(bs.published_names()) <= offered
 
 
 def test_a_model_measured_from_the_panel_gives_its_service_time(panel):
     panel.controls["service"].value = next(name for name in MEASURE_HERE if "mlp" in name)
     assert panel.status.value == ""
     assert isinstance(panel.result.scenario.service, bs.Table)
+    assert "this machine" in panel.whose.value
+
+
+def test_a_curve_of_another_machine_says_whose_it_is():
+    state = DEFAULT.replace(service="curve", curve=((1, 2.0), (32, 5.0)), curve_of="mlp on NVIDIA H100")
+    panel = bs.explore(requests=300, link=state.to_link())
+    assert "mlp on NVIDIA H100" in panel.controls["service"].value
+    assert "That is another machine&#x27;s curve" in panel.whose.value
 
 
 def test_a_trace_can_be_explored_at_any_rate():
     panel = bs.explore(workload=bs.Trace([0.0, 0.1, 0.2, 0.5, 0.6]), requests=300)
     assert panel.status.value == ""
     assert panel.result.arrival_s.size == 5
-    assert panel.result.scenario.workload.offered_per_s == pytest.approx(panel.controls["rate_per_s"].value)
+    panel.controls["rate_per_s"].value = 50
+    assert panel.result.scenario.workload.offered_per_s == pytest.approx(50)
+    assert panel.status.value == ""
+
+
+def test_a_whole_scenario_can_be_explored():
+    scenario = bs.Scenario(
+        bs.Gamma(300, 2), bs.AtLeast(2, 8), bs.Affine(3, 1).padded_to([2, 8]), servers=2, timeout_ms=90
+    )
+    panel = bs.explore(scenario, requests=300, seed=5)
+    assert panel.result.scenario == scenario
+    assert panel.result.seed == 5
 
 
 def test_when_a_run_fails_the_last_picture_stays_and_the_reason_stands_below(panel, monkeypatch):
-    picture, text, result = panel.image.value, panel.readout.value, panel.result
+    frame, words, result = panel.screen.frame, panel.readout.value, panel.result
 
     def fail(*_, **__):
         raise ValueError("the moon must be full, got <half>")
 
-    monkeypatch.setattr("batchsim.view.explorer.simulate", fail)
+    monkeypatch.setattr("batchsim.view.explorer.observe.simulate", fail)
     panel.controls["max_wait_ms"].value = 33
     assert "ValueError: the moon must be full, got &lt;half&gt;" in panel.status.value
     assert 'role="alert"' in panel.status.value
-    assert (panel.image.value, panel.readout.value, panel.result) == (picture, text, result)
+    assert (panel.screen.frame, panel.readout.value, panel.result) == (frame, words, result)
     monkeypatch.undo()
     panel.controls["max_wait_ms"].value = 34
     assert panel.status.value == ""
 
 
-def test_an_overloaded_setting_says_so(panel):
+def test_a_choice_that_makes_no_sense_with_the_others_says_why_and_can_be_mended():
+    panel = bs.explore(requests=300, link="workload=closed&clients=8")
+    frame = panel.screen.frame
+    panel.controls["rule"].value = "full_only"
+    assert "must have at least 32 clients" in panel.status.value
+    assert panel.screen.frame == frame
+    panel.controls["clients"].value = 20
+    assert "must have at least 32 clients" in panel.status.value
+    panel.controls["clients"].value = 40
+    assert panel.status.value == ""
+    assert panel.result.scenario.workload == bs.ClosedLoop(40)
+
+
+def test_an_overloaded_setting_says_so_instead_of_a_p99(panel):
     panel.controls["max_batch_size"].value = 1
-    assert "Overloaded" in panel.readout.value
+    assert "Overloaded: 1,000 arrive per s and 190 can be computed" in panel.readout.value
+    assert "grows by 810 requests a second" in panel.readout.value
+    assert "p99 " not in panel.readout.value.split("Of the mean")[0]
 
 
 def test_moves_that_come_while_one_is_drawn_are_drawn_once_at_the_end(panel, monkeypatch):
-    drawn = []
-    draw = panel._move
+    drawn, threads = [], []
+    draw = panel.refresh
 
     def slow():
         drawn.append(panel.controls["max_wait_ms"].value)
         if len(drawn) == 1:  # two more moves arrive on other threads while this one is drawn
-            import threading
-
-            threads = []
             for wait_ms in (21.0, 22.0):
+                moves = panel.moves
                 thread = threading.Thread(
                     target=setattr, args=(panel.controls["max_wait_ms"], "value", wait_ms)
                 )
                 thread.start()
-                while panel.moves < 2 + len(threads):
+                while panel.moves == moves:
                     pass
                 threads.append(thread)
-            waiting.extend(threads)
         draw()
 
-    waiting = []
-    monkeypatch.setattr(panel, "_move", slow)
+    monkeypatch.setattr(panel, "refresh", slow)
     panel.controls["max_wait_ms"].value = 20.0
-    for thread in waiting:
+    for thread in threads:
         thread.join()
     assert drawn == [20.0, 22.0]
     assert panel.result.scenario.rule.max_wait_ms == 22.0
 
 
-def test_moving_does_not_pile_up_figures_or_curves(panel):
-    artists = len(panel.picture.findobj())
-    for step in range(120):
-        panel.curves[step] = None
+def test_moving_does_not_pile_up_artists_pictures_or_curves(panel):
+    def count(kind):
+        gc.collect()
+        return sum(type(thing) is kind for thing in gc.get_objects())
+
     panel.controls["max_wait_ms"].value = 11
-    assert len(panel.curves) <= 100
-    for wait_ms in (12, 13, 14):
+    artists, pictures = len(panel.picture.findobj()), count(LivePicture)
+    for wait_ms in range(12, 52):
         panel.controls["max_wait_ms"].value = wait_ms
+    assert len(panel.observer.kept) <= 32
     assert abs(len(panel.picture.findobj()) - artists) < 40  # ticks and legend entries come and go
+    assert count(LivePicture) == pictures
 
 
-def test_today_lies_on_the_load_curve():
-    scenario = bs.Scenario(bs.Poisson(500), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25))
-    curve = load_curve(scenario, 500, seed=0)
-    at = 4
-    run = bs.simulate(scenario.replace(rate_per_s=float(curve.rate_per_s[at])), 500, seed=0)
-    assert curve.p99_ms[at] == run.percentile(99)
+# The heat map is a control.
+
+
+def test_a_click_on_a_cell_moves_the_sliders_there(panel, monkeypatch):
+    grid = panel.scene.landscape
+    row, column = grid.y_values.index(2.0), grid.x_values.index(16)
+    monkeypatch.setattr(panel.picture, "cell_at", lambda across, down: (row, column))
+    panel.screen._handle_custom_msg({"click": [0.9, 0.9]}, [])
+    assert panel.result.scenario.rule == bs.SizeOrWait(16, 2.0)
+    assert (panel.controls["max_batch_size"].slider.value, panel.controls["max_wait_ms"].slider.value) == (
+        16,
+        2,
+    )
+
+
+def test_every_cell_is_hit_where_it_is_drawn(panel):
+    hit = {
+        panel.picture.cell_at(across, down)
+        for across in np.linspace(0, 1, 200)
+        for down in np.linspace(0, 1, 200)
+    } - {None}
+    assert hit == {(row, column) for row in range(12) for column in range(12)}
+
+
+def test_a_click_beside_the_heat_map_moves_nothing(panel):
+    frame = panel.screen.number
+    panel.screen._handle_custom_msg({"click": [0.01, 0.01]}, [])
+    assert panel.screen.number == frame
+
+
+def test_arrows_step_through_the_heat_map_up_to_full_batches_only(panel):
+    panel.screen._handle_custom_msg({"key": "left"}, [])
+    assert panel.result.scenario.rule == bs.SizeOrWait(24, 10)
+    panel.screen._handle_custom_msg({"key": "up"}, [])
+    assert panel.result.scenario.rule == bs.SizeOrWait(24, 20)
+    for _ in range(9):
+        panel.screen._handle_custom_msg({"key": "up"}, [])
+    assert panel.result.scenario.rule == bs.SizeOrWait(24, math.inf)
+    assert panel.controls["rule"].value == "full_only"
+    panel.screen._handle_custom_msg({"key": "down"}, [])
+    assert panel.result.scenario.rule == bs.SizeOrWait(24, 50)
+
+
+def test_a_cell_that_makes_no_sense_is_refused_in_words():
+    panel = bs.explore(requests=300, link="rule=at_least&min_batch_size=8&max_batch_size=8")
+    panel.screen._handle_custom_msg({"key": "left"}, [])
+    assert "crossed out" in panel.status.value
+    assert panel.result.scenario.rule == bs.AtLeast(8, 8)
+
+
+def test_the_map_is_of_the_same_traffic_as_the_run(panel):
+    grid = panel.scene.landscape
+    row, column = grid.y_values.index(10.0), grid.x_values.index(32)
+    assert grid.p99_ms[row, column] == panel.result.percentile(99)
+
+
+def test_the_map_reaches_every_batch_size_that_the_service_time_has():
+    assert sizes(1) == (1,)
+    for largest in range(1, 300):
+        found = sizes(largest)
+        assert found[-1] == largest
+        assert list(found) == sorted(set(found))
+    assert waits(2.0)[-2:] == (1.0, math.inf)
+
+
+# A against B.
+
+
+def test_a_pinned_setting_is_compared_pair_by_pair():
+    panel = bs.explore(requests=20_000)
+    a = panel.result
+    panel.compare.pin.click()
+    panel.controls["max_wait_ms"].value = 0
+    row = bs.compare(a, panel.result)["p99"]
+    assert f"{row.difference:+.4g}" in panel.compare.table.value
+    assert f"{row.low:+.4g} to {row.high:+.4g}" in panel.compare.table.value
+    assert "differs" in panel.compare.table.value
+    assert "p99 of B is" in panel.readout.value
+    assert panel.scene.pinned.result is a
+
+
+def test_a_and_b_exchange_and_a_is_forgotten_when_it_is_unpinned(panel):
+    panel.compare.pin.click()
+    panel.controls["max_wait_ms"].value = 0
+    panel.compare.back.click()
+    assert panel.state == DEFAULT
+    assert panel.scene.pinned.result.scenario.rule.max_wait_ms == 0
+    panel.compare.unpin.click()
+    assert panel.scene.pinned is None
+    assert "B is" not in panel.readout.value
+
+
+def test_settings_of_different_traffic_are_shown_together_but_not_paired(panel):
+    panel.compare.pin.click()
+    panel.controls["seed"].value = 3
+    assert panel.status.value == ""
+    assert panel.scene.comparison is None
+    assert "got seeds 0 and 3" in panel.compare.table.value
+
+
+def test_an_overloaded_b_has_no_lasting_numbers_to_compare(panel):
+    panel.compare.pin.click()
+    panel.controls["max_batch_size"].value = 1
+    assert panel.status.value == ""
+    assert "no lasting numbers" in panel.compare.table.value
+
+
+# Predict, then reveal.
+
+
+def test_the_picture_is_covered_until_all_three_are_predicted_and_revealed(panel):
+    page, frame = panel.predict, panel.screen.number
+    page.asking.value = True
+    panel.controls["max_wait_ms"].value = 50
+    assert panel.screen.cover
+    assert panel.screen.number == frame
+    assert panel.readout.value == panel.pseudocode.value == ""
+    assert page.reveal.disabled
+    page.reveal.click()
+    assert panel.screen.cover
+    for answer in page.answers.values():
+        answer.value = RISES
+    assert not page.reveal.disabled
+    page.reveal.click()
+    assert panel.screen.cover == ""
+    assert panel.screen.number > frame
+    assert "p99: you said it rises. Right" in page.verdict.value
+    assert "throughput: you said it rises. Not this time: it " in page.verdict.value
+    assert describe(panel.scene) == text(panel.readout)
+
+
+def test_a_hidden_picture_gives_nothing_away(panel):
+    panel.predict.asking.value = True
+    panel.controls["max_wait_ms"].value = 50
+    for page in PAGES:
+        turn(panel, page)
+        assert panel.readout.value == panel.pseudocode.value == ""
+    panel.compare.pin.click()
+    assert panel.compare.pinned is None
+    panel.share.buttons["Save CSV"].click()
+    assert "must be revealed before it is saved" in panel.status.value
+    panel.screen._handle_custom_msg({"click": [0.9, 0.7]}, [])
+    assert panel.state.max_wait_ms == 50
+
+
+def test_whoever_stops_predicting_sees_the_picture(panel):
+    panel.predict.asking.value = True
+    panel.controls["max_wait_ms"].value = 50
+    panel.predict.asking.value = False
+    assert panel.screen.cover == ""
+    assert describe(panel.scene) == text(panel.readout)
+
+
+def test_a_move_back_to_where_one_was_needs_no_prediction_before_another(panel):
+    panel.predict.asking.value = True
+    panel.controls["objective_ms"].value = 30  # changes no run
+    assert panel.screen.cover == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "way"),
+    [
+        ({"max_wait_ms": 0}, {"max_wait_ms": 40}, RISES),
+        ({"max_wait_ms": 40}, {"max_wait_ms": 0}, FALLS),
+        ({"max_batch_size": 64}, {"max_batch_size": 63}, SAME),
+        ({}, {"max_batch_size": 1}, RISES),
+        ({"max_batch_size": 1}, {}, FALLS),
+        ({"max_batch_size": 1}, {"max_batch_size": 2}, None),
+    ],
+)
+def test_what_happened_to_p99(before, after, way):
+    a, b = (bs.simulate(DEFAULT.replace(**changes).scenario(), 2000) for changes in (before, after))
+    assert outcome("p99", a, b)[0] == way
+
+
+# Play.
+
+
+def test_the_player_steps_from_event_to_event_and_says_what_happens(panel):
+    turn(panel, "Play")
+    page = panel.play
+    assert page.screen.frame.startswith(b"\x89PNG")
+    page.next.click()
+    assert page.time_s == panel.result.arrival_s[0]
+    assert "1 arrived" in page.words.value
+    page.next.click()
+    assert page.time_s == panel.result.arrival_s[1]
+    page.previous.click()
+    assert page.time_s == panel.result.arrival_s[0]
+    assert 'aria-current="step"' in panel.pseudocode.value
+
+
+def test_the_player_ends_when_the_played_requests_are_done(panel):
+    turn(panel, "Play")
+    page = panel.play
+    page.place.value = page.place.max
+    assert page.time_s == page.until_s
+    page.slowness.value = 1000
+    assert page.time_s == pytest.approx(page.until_s)
+    assert page.place.value == page.place.max
+
+
+def test_another_run_is_played_from_its_beginning(panel):
+    turn(panel, "Play")
+    panel.play.place.value = 20
+    panel.controls["rate_per_s"].value = 100
+    assert panel.play.time_s == 0
+    assert panel.play.result is panel.result
+
+
+# For the class.
+
+
+def test_a_link_brings_another_panel_to_the_same_picture(panel):
+    panel.move_to(DEFAULT.replace(workload="onoff", rule="at_least", servers=3, noise_cv=0.5, seed=9))
+    turn(panel, "Class")
+    other = bs.explore(requests=300)
+    turn(other, "Class")
+    other.share.link.value = panel.share.link.value
+    assert other.state == panel.state
+    assert other.screen.frame == panel.screen.frame
+
+
+@pytest.mark.parametrize(
+    "link", ["max_batch_size=0", "hello", "rule=at_least&min_batch_size=40", "workload=given"]
+)
+def test_a_link_that_makes_no_sense_is_refused_beside_it_and_nothing_moves(panel, link):
+    turn(panel, "Class")
+    state, frame = panel.state, panel.screen.frame
+    panel.share.link.value = link
+    assert 'role="alert"' in panel.share.refusal.value
+    assert (panel.state, panel.screen.frame) == (state, frame)
+    panel.controls["max_wait_ms"].value = 3
+    assert panel.status.value == ""
+
+
+def test_reset_brings_every_control_back(panel):
+    panel.move_to(DEFAULT.replace(workload="gamma", servers=2, queue_limit=5))
+    panel.share.buttons["Reset"].click()
+    assert panel.state == DEFAULT
+
+
+def test_each_student_has_a_seed_and_so_a_traffic_of_their_own(panel):
+    panel.share.student.value = "Ada"
+    assert panel.controls["seed"].value == panel.result.seed == seed_of("ada")
+    assert seed_of("Ada") != seed_of("Bob")
+
+
+def test_the_python_runs_and_gives_the_same_numbers(panel):
+    turn(panel, "Class")
+    panel.controls["service"].value = PUBLISHED + "nnunet/t4/fp16"
+    names = {}
+    exec(panel.share.python.value.replace("print(result)", ""), names)
+    assert 'bs.published("nnunet/t4/fp16")' in panel.share.python.value
+    assert names["result"].summary() == panel.result.summary()
+
+
+def test_the_exports_are_what_they_say(panel, monkeypatch):
+    files = {}
+    monkeypatch.setattr(panel.screen, "download", lambda name, kind, content: files.update({name: content}))
+    for kind in ("PNG", "SVG", "CSV"):
+        panel.share.buttons[f"Save {kind}"].click()
+    assert files["batchsim.png"].startswith(b"\x89PNG")
+    assert b"<svg" in files["batchsim.svg"]
+    rows = list(csv.DictReader(io.StringIO(files["batchsim.csv"].decode())))
+    assert len(rows) == 300
+    assert float(rows[7]["arrival_s"]) == panel.result.arrival_s[7]
+
+
+def test_colours_follow_the_page_or_the_choice(panel):
+    light = panel.screen.frame
+    panel.screen.dark = True
+    dark = panel.screen.frame
+    assert dark != light
+    panel.share.theme.value = "light"
+    assert panel.screen.frame == light
+    panel.share.theme.value = "auto"
+    assert panel.screen.frame == dark
+
+
+def test_the_projector_has_larger_letters(panel):
+    font_px = panel.picture.font_px
+    panel.share.size.value = "projector"
+    assert panel.picture.font_px > font_px
+
+
+def test_the_picture_is_as_wide_as_the_page(panel):
+    panel.screen.width_px = 733
+    assert panel.picture.width_px == 733
 
 
 def test_it_prints_as_one_short_line(panel):
-    assert repr(panel) == (
-        "Explorer(service, fixed_ms, per_item_ms, max_batch_size, max_wait_ms, servers, workload, rate_per_s)"
-    )
+    assert repr(panel) == "Explorer(poisson arrivals, size_or_wait rule)"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"service": 3}, "service must be a Measurement or a service time, got 3"),
-        (
-            {"workload": bs.ClosedLoop(2)},
-            "workload must be an open-loop workload, got ClosedLoop(clients=2, think_s=0.0)",
-        ),
+        ({"service": 3}, "service must be a Measurement, a service time or a Scenario, got 3"),
+        ({"workload": 3}, "workload must be one of batchsim's, got 3"),
         ({"requests": 0}, "requests must be at least 1, got 0"),
         ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"link": "servers=0"}, "servers must be at least 1, got 0"),
+        (
+            {"service": State().scenario(), "workload": bs.Poisson(3)},
+            "a Scenario must come without a workload",
+        ),
     ],
 )
 def test_bad_input_is_refused(arguments, message):

@@ -2,23 +2,15 @@
 
 import math
 from io import BytesIO
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import batchsim as bs
-from batchsim.view.plots import Picture
-from batchsim.view.views import (
-    PARTS,
-    BatchView,
-    LatencyView,
-    LoadCurve,
-    LoadView,
-    PartsView,
-    TimelineView,
-    nice,
-)
+from batchsim.view.parts import PARTS
+from batchsim.view.views import nice, three
 
 SCENARIO = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(8, 4), bs.Affine(5, 0.25), servers=2)
 
@@ -28,11 +20,9 @@ def result():
     return bs.simulate(SCENARIO, requests=2000)
 
 
-def view_of(kind, result):
-    picture = Picture([kind])
-    (view,) = picture.views
-    view.update(result)
-    return view
+@pytest.fixture(scope="module")
+def picture(result):
+    return bs.plot(result)
 
 
 def test_plot_returns_a_figure_that_a_notebook_shows_as_a_picture(result):
@@ -42,57 +32,71 @@ def test_plot_returns_a_figure_that_a_notebook_shows_as_a_picture(result):
     assert len(np.unique(np.asarray(image.convert("L")))) > 50  # something is drawn
 
 
-def test_the_latency_view_marks_the_results_percentiles(result):
-    view = view_of(LatencyView, result)
-    assert {q: line.get_xdata()[0] for q, line in view.lines.items()} == {
-        q: result.percentile(q) for q in (50, 95, 99)
-    }
-    assert view.legend.get_texts()[2].get_text() == f"p99 = {result.percentile(99):.1f} ms"
+def test_the_latency_view_marks_the_results_percentiles(result, picture):
+    view = picture.latency
+    percentiles = {q: result.percentile(q) for q in (50, 95, 99)}
+    assert {q: line.get_xdata()[0] for q, line in view.lines.items()} == percentiles
+    assert view.told == [f"p{q} {three(value)}" for q, value in percentiles.items()]
 
 
-def test_the_latency_views_bars_hold_every_served_request(result):
-    assert view_of(LatencyView, result).bars.get_data().values.sum() == pytest.approx(100)
+def test_the_latency_views_bars_hold_every_served_request(picture):
+    assert picture.latency.bars.get_data().values.sum() == pytest.approx(100)
 
 
-def test_the_parts_views_bars_stack_up_to_the_latency(result):
-    view = view_of(PartsView, result)
+def test_the_parts_views_bars_stack_up_to_the_latency(result, picture):
+    view = picture.parts
     tops = view.bars["forming"].get_data().values  # forming is on top
     groups = np.array_split(np.sort(result.latency_ms), view.GROUPS)
     np.testing.assert_allclose(tops, [group.mean() for group in groups])
 
 
-def test_the_batch_views_bars_hold_every_batch_by_its_trigger(result):
-    view = view_of(BatchView, result)
-    for trigger, bars in view.bars.items():
+def test_the_parts_view_names_the_mean_of_each_part(result, picture):
+    parts = " + ".join(f"{getattr(result, f'{part}_ms').mean():.2f}" for part in PARTS)
+    assert picture.parts.told == [f"mean {parts} = {result.mean_latency_ms:.2f} ms"]
+
+
+def test_the_batch_views_bars_hold_every_batch_by_its_trigger(result, picture):
+    for trigger, bars in picture.batches.bars.items():
         values, _, baseline = bars.get_data()
         share = np.mean(result.batches.trigger == trigger)
         assert np.sum(values - baseline) == pytest.approx(100 * share)
 
 
-def test_the_batch_views_legend_names_only_reasons_that_occur(result):
-    view = view_of(BatchView, result)
-    names = [text.get_text() for text in view.ax.get_legend().get_texts()]
+def test_many_batch_sizes_share_bars():
+    result = bs.simulate(SCENARIO.replace(max_batch_size=300, rate_per_s=9000), requests=3000)
+    values, edges, _ = bs.plot(result).batches.bars[bs.Trigger.BACKLOG].get_data()
+    sizes = result.batches.batch_size
+    assert len(values) == 60
+    np.testing.assert_allclose(
+        [100 * np.mean((sizes > low) & (sizes < high)) for low, high in pairwise(edges)],
+        np.max([bars.get_data().values for bars in bs.plot(result).batches.bars.values()], axis=0),
+    )
+
+
+def test_the_batch_view_names_only_reasons_that_occur(result, picture):
+    names = [words.text for words in shown_names(picture.batches)]
     assert len(names) == len(np.unique(result.batches.trigger))
 
 
-def test_the_timeline_draws_each_part_of_each_request_to_scale(result):
-    view = view_of(TimelineView, result)
-    drawn_ms = sum(segment[1][0] - segment[0][0] for segment in view.bars.get_segments())
+def shown_names(view):
+    """The names in a view's rows that stand still."""
+    return [name for name in view._held["names"] if name is not None and not name.moves]
+
+
+def test_the_timeline_draws_each_part_of_each_request_to_scale(result, picture):
+    segments = picture.timeline.bars.get_segments()
+    drawn_ms = sum(segment[1][0] - segment[0][0] for segment in segments)
     assert drawn_ms == pytest.approx(result.latency_ms[:30].sum())
-    widths = {width for _, width in PARTS.values()}
-    assert set(view.bars.get_linewidth()) <= widths
+    widths = np.unique(picture.timeline.bars.get_linewidth())
+    assert len(widths) == len({segment[2] for segment in PARTS.values()})
 
 
-def test_the_load_view_puts_todays_point_where_the_result_is(result):
-    picture = Picture([LoadView])
-    (view,) = picture.views
-    rates, ones = np.array([100.0, 2000.0]), np.ones(2)
-    view.show_curve(LoadCurve(rates, 5 * ones, 9 * ones, rates, 2400.0))
-    view.update(result)
-    p99, p50, throughput = [(m.get_xdata()[0], m.get_ydata()[0]) for m in view.today]
-    assert p99 == (1500, result.percentile(99))
-    assert p50 == (1500, result.percentile(50))
-    assert throughput == (1500, result.throughput_per_s)
+def test_the_timeline_frames_each_batch(result, picture):
+    corners = picture.timeline.batches.get_path().vertices.reshape(-1, 5, 2)
+    batches = np.unique(result.batch_index[:30])
+    begin_ms = 1000 * (result.batches.start_s[batches] - result.arrival_s[0])
+    np.testing.assert_allclose(corners[:, 0, 0], begin_ms)
+    np.testing.assert_allclose(corners[:, 2, 1] - corners[:, 0, 1] > 0, True)
 
 
 def test_a_run_that_serves_nobody_can_be_drawn():
@@ -122,28 +126,33 @@ def spans(ax):
 
 def test_the_percentiles_have_their_intervals_as_bands():
     result = bs.simulate(SCENARIO, 20_000)
-    latency = next(view for view in bs.plot(result).views if isinstance(view, LatencyView))
+    latency = bs.plot(result).latency
     assert spans(latency.ax) == [pytest.approx(result.interval(f"p{q}")) for q in (50, 95, 99)]
 
 
 def test_a_percentile_without_an_interval_has_no_band():
-    latency = next(
-        view for view in bs.plot(bs.simulate(SCENARIO, 100)).views if isinstance(view, LatencyView)
-    )
+    latency = bs.plot(bs.simulate(SCENARIO, 100)).latency
     assert spans(latency.ax) == []
+
+
+def test_an_overloaded_run_has_its_queue_and_no_band_of_a_percentile():
+    picture = bs.plot(bs.simulate(SCENARIO.replace(rate_per_s=4000), 20_000), theory=True)
+    assert "Overloaded" in picture.latency.title.get_text()
+    assert picture.latency.waiting.get_visible()
+    assert spans(picture.latency.ax) == []
+    assert picture.told.get_text().startswith("no steady state")
 
 
 def drawn_with_theory(scenario, requests=50_000):
     picture = bs.plot(bs.simulate(scenario, requests), theory=True)
-    return picture, picture.texts[0].get_text()
+    return picture, picture.told.get_text()
 
 
 def test_the_distribution_of_theory_is_drawn_over_the_simulated_one():
     picture, text = drawn_with_theory(bs.Scenario(bs.Poisson(800), bs.SizeOrWait(16, 0), bs.Affine(5, 0.25)))
-    latency, _, batches, _ = picture.views
-    bars, line = latency.ax.patches[0], latency.ax.patches[-1]
+    bars, line = picture.latency.bars, picture.latency.ax.patches[-1]
     assert line.get_data().values == pytest.approx(bars.get_data().values, abs=0.3)
-    assert batches.ax.lines[0].get_ydata().sum() == pytest.approx(100)
+    assert picture.batches.ax.lines[0].get_ydata().sum() == pytest.approx(100)
     assert "mean latency 9.656 ms" in text
 
 
@@ -160,10 +169,10 @@ def test_what_theory_says_stands_below_or_why_it_says_nothing(knobs, told):
     scenario = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(16, 0), bs.Affine(5, 0.25)).replace(knobs)
     picture, text = drawn_with_theory(scenario, 5000)
     assert told in text
-    box = picture.texts[0].get_window_extent(picture.agg.get_renderer())
+    renderer = picture.agg.get_renderer()
+    box = picture.told.get_window_extent(renderer)
     assert box.x1 < 1000  # it is not cut off
-    for view in picture.views:  # nor written over a label
-        assert not box.overlaps(view.ax.xaxis.label.get_window_extent(picture.agg.get_renderer()))
+    assert box.y1 < picture.bbox.height - picture.timeline.box.bottom  # nor written over another view
 
 
 def test_a_distribution_too_large_to_work_out_leaves_the_mean():
@@ -172,7 +181,7 @@ def test_a_distribution_too_large_to_work_out_leaves_the_mean():
     )
     assert "mean latency 5e+06 ms" in text
     assert "nan" not in text
-    assert picture.views[0].legend.get_texts()[-1].get_text() == "M/D/1: mean"
+    assert shown_names(picture.latency)[-1].text == "M/D/1: mean"
 
 
 def test_a_run_without_columns_is_not_drawn():

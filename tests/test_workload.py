@@ -1,16 +1,18 @@
 import copy
 import csv
+import itertools
 import math
 import pickle
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import batchsim as bs
 from batchsim.engines.plan import draw
-from batchsim.scenario.workload import CHUNK, filled
+from batchsim.scenario.workload import BLOCK, CHUNK, filled
 
 OPEN = [
     bs.Poisson(200.0),
@@ -53,6 +55,15 @@ def test_arrivals_never_decrease_and_start_no_sooner_than_0(workload):
 def test_a_shorter_run_is_a_prefix_of_a_longer_one(workload, requests, seed):
     longer = arrivals(workload, 4000, seed)
     assert np.array_equal(arrivals(workload, requests, seed), longer[:requests])
+
+
+@every_open_workload
+@pytest.mark.parametrize("size", [37, 1000, BLOCK + 1])
+def test_arrivals_are_the_same_whatever_the_chunks(workload, size):
+    requests = min(20_000, workload.max_requests or 20_000)
+    chunks = list(workload.chunks_s(stream(), requests, size))
+    assert max(chunk.size for chunk in chunks) <= size
+    assert np.array_equal(np.concatenate(chunks), arrivals(workload, requests))
 
 
 @every_open_workload
@@ -138,6 +149,82 @@ def test_diurnal_inverts_the_integral_of_its_rate(peak):
     np.testing.assert_allclose(integral, points, rtol=1e-9)
 
 
+def stretched_s(workload, points):
+    return filled(workload.stretched_s([np.array(points, float)]), len(points))
+
+
+def bisected_s(workload, points):
+    """The times by bisection of the integral, and how fast the rate then is, as a part of its mean."""
+    swing, turn = workload.peak_to_mean - 1, 2 * math.pi / workload.period_s
+    mean_angle = np.array(points) / workload.mean_rate_per_s * turn
+    low, high = np.maximum(mean_angle - swing, 0), mean_angle + swing
+    for _ in range(60):
+        middle = (low + high) / 2
+        early = middle - swing * np.sin(middle) < mean_angle
+        low, high = np.where(early, middle, low), np.where(early, high, middle)
+    return high / turn, 1 - swing * np.cos(high)
+
+
+PEAKS = [1, math.nextafter(1, 2), 1 + 1e-9, 1.001, 1.5, 1.999, 2 - 1e-9, math.nextafter(2, 1), 2]
+peaks = st.sampled_from(PEAKS) | st.floats(1, 2)
+knobs = st.sampled_from([1e-12, 10**12, 1]) | st.floats(-12, 12).map(lambda power: 10**power)
+
+
+@settings(max_examples=200)
+@given(peaks, knobs, knobs, st.integers(0, 99))
+def test_diurnal_is_what_bisection_finds(peak, rate, period, seed):
+    workload, generator = bs.Diurnal(rate, peak, period), np.random.default_rng(seed)
+    periods = np.append(generator.uniform(0, 3, 300), 10 ** generator.uniform(-5, 15, 100))
+    points = np.sort(np.append(periods * (rate * period), 10 ** generator.uniform(-16, 7, 100)))
+    times_s = stretched_s(workload, points)
+    expected_s, speed = bisected_s(workload, points)
+    # Elsewhere it is the bisection that is not so exact: the rate is nearly 0, or the angle.
+    exact = (speed > 1e-3) & (expected_s > 1e-5 * period)
+    assert exact.sum() > 250
+    np.testing.assert_allclose(times_s[exact], expected_s[exact], rtol=1e-12)
+
+
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534")
+
+
+def integral(time, swing):
+    """The integral of a Diurnal's rate, its mean and its period 1, to 80 digits."""
+    angle = 2 * PI * (time % 1)
+    term, sine = angle, Decimal(0)
+    for power in itertools.count(2, 2):
+        sine += term
+        term *= -angle * angle / (power * (power + 1))
+        if abs(term) <= angle * Decimal("1e-80"):
+            return time - swing * sine / (2 * PI)
+
+
+@settings(max_examples=600)
+@given(peaks, st.floats(-41, 15).map(lambda power: 10**power) | st.floats(1e-6, 3))
+@example(2, 1e-41)
+@example(2, math.nextafter(1, 0))
+@example(2, math.nextafter(1, 2))
+@example(2, 7.0)
+@example(2, 0.036)  # where the cubic is farthest off
+@example(1.5, 0.5)
+def test_diurnal_is_exact_to_some_roundings_everywhere(peak, point):
+    (time,) = stretched_s(bs.Diurnal(1, peak, 1), [point])
+    with localcontext(prec=90):
+        time, swing, part = Decimal(float(time)), Decimal(peak) - 1, Decimal("1e-15")
+        assert integral(time * (1 - part), swing) <= Decimal(point) <= integral(time * (1 + part), swing)
+
+
+@given(peaks, knobs, knobs, st.lists(st.just(0.0) | knobs, min_size=1))
+def test_diurnal_is_finite_and_rises_at_any_knob(peak, rate, period, points):
+    times_s = stretched_s(bs.Diurnal(rate, peak, period), sorted(points))
+    assert np.isfinite(times_s).all()
+    assert (np.diff(times_s, prepend=0) >= 0).all()
+
+
+@pytest.mark.parametrize("peak", PEAKS)
+def test_diurnal_is_all_but_0_at_0(peak):
+    assert 0 <= stretched_s(bs.Diurnal(1, peak, 1), [0])[0] < 1e-30
+
+
 def test_diurnal_has_its_night_at_0_and_its_peak_half_a_period_later():
     phase = arrivals(bs.Diurnal(1000, 1.8, 2.0), 200_000) % 2.0
     counts, _ = np.histogram(phase, bins=20, range=(0, 2))
@@ -176,6 +263,23 @@ def test_on_off_rates_do_not_change_when_the_states_change():
     silences = times_s[:-1][np.diff(times_s) > 0.1], times_s[1:][np.diff(times_s) > 0.1]
     for begin, end in zip(*silences, strict=True):  # nobody comes to the slow one then either
         assert not ((arrivals(slow, 900) > begin + 0.1) & (arrivals(slow, 900) < end - 0.1)).any()
+
+
+@pytest.mark.parametrize("workload", [bs.OnOff(90, 0, 0.3, 0.5), bs.OnOff(5, 20, 0.01, 0.02)], ids=repr)
+@pytest.mark.parametrize("seed", range(3))
+def test_on_off_is_a_walk_through_its_states(workload, seed):
+    points, states = (np.random.default_rng(one) for one in stream(seed).spawn(2))
+    on_part = workload.mean_on_s / (workload.mean_on_s + workload.mean_off_s)
+    on, time, expected_s = states.random() < on_part, 0.0, []
+    until = states.standard_exponential() * (workload.mean_on_s if on else workload.mean_off_s)
+    for due in points.standard_exponential(3000):
+        while due > (until - time) * (rate := workload.on_rate_per_s if on else workload.off_rate_per_s):
+            due -= (until - time) * rate
+            on, time = not on, until
+            until += states.standard_exponential() * (workload.mean_on_s if on else workload.mean_off_s)
+        time += due / rate
+        expected_s.append(time)
+    np.testing.assert_allclose(arrivals(workload, 3000, seed), expected_s, rtol=1e-10)
 
 
 def test_on_off_of_equal_rates_is_poisson():

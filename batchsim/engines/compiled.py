@@ -14,6 +14,7 @@ import numpy as np
 
 from batchsim.engines import kernels
 from batchsim.engines.histogram import BINS, Histogram
+from batchsim.engines.kernels_jit import announcing as announcing  # how others are told of it
 from batchsim.engines.plan import Log, Plan, Streams, Totals, heed
 from batchsim.scenario import ClosedLoop, Scenario
 
@@ -21,7 +22,7 @@ SLICE = 1_000_000  # requests a call: some tens of milliseconds
 NONE = np.empty(0)
 
 
-class _Batches:
+class Batches:
     """Columns with a row a batch: there are at most as many as requests that can be taken."""
 
     def __init__(self, requests: int) -> None:
@@ -38,21 +39,23 @@ def _rule(scenario: Scenario) -> tuple[float, int, int]:
     return rule.max_wait_ms / 1000, rule.enough, rule.max_batch_size
 
 
-def _limit(scenario: Scenario) -> int:
+def limit(scenario: Scenario) -> int:
+    """Return the queue limit: without one, more than ever come."""
     return np.iinfo(np.int64).max if scenario.queue_limit is None else scenario.queue_limit
 
 
-def _serves_all(scenario: Scenario) -> bool:
+def serves_all(scenario: Scenario) -> bool:
     """Return whether this is an open loop in which nobody is rejected and nobody leaves."""
     closed = isinstance(scenario.workload, ClosedLoop)
     return not closed and scenario.queue_limit is None and scenario.timeout_ms is None
 
 
-def _or_none(column: np.ndarray | None) -> np.ndarray:
+def or_none(column: np.ndarray | None) -> np.ndarray:
+    """Return a column, an empty one where there is none: to a loop both are of one type."""
     return NONE if column is None else column
 
 
-class _Instants:
+class Instants:
     """What `pass_instants` carries from one call to the next, besides the window."""
 
     def __init__(self, scenario: Scenario, window: int) -> None:
@@ -77,9 +80,9 @@ def run(plan: Plan, halt: threading.Event | None = None) -> Log:
     # Writable, as a trace's are not: else Numba compiles everything once more for read-only ones.
     arrival_s = np.empty(requests) if plan.arrival_s is None else np.require(plan.arrival_s, requirements="W")
     batch_index, status = np.empty(requests, np.int64), np.zeros(requests, np.uint8)
-    batches = _Batches(requests)
-    costs = plan.service_s, _or_none(plan.noise), _or_none(plan.slowdown)
-    if _serves_all(scenario):
+    batches = Batches(requests)
+    costs = plan.service_s, or_none(plan.noise), or_none(plan.slowdown)
+    if serves_all(scenario):
         state, free_s = np.zeros(2, np.int64), np.zeros(scenario.servers)
         while state[0] < requests:
             heed(halt)
@@ -89,14 +92,14 @@ def run(plan: Plan, halt: threading.Event | None = None) -> Log:
             )  # fmt: skip
         count = int(state[1])
     else:
-        at = _Instants(scenario, requests)
+        at = Instants(scenario, requests)
         wait_s, enough, largest = _rule(scenario)
         over = False
         while not over:
             heed(halt)
             over = kernels.pass_instants(
-                arrival_s, _or_none(plan.think_s), at.closed, requests, requests, wait_s,
-                scenario.timeout_s, _limit(scenario), enough, largest, *costs, at.queue, at.client_of,
+                arrival_s, or_none(plan.think_s), at.closed, requests, requests, wait_s,
+                scenario.timeout_s, limit(scenario), enough, largest, *costs, at.queue, at.client_of,
                 at.due_s, at.due_client, at.sending, at.busy_until_s, at.state,
                 int(at.state[0]) + SLICE, batch_index, status, *batches.columns,
             )  # fmt: skip
@@ -130,7 +133,7 @@ class _Window:
     settled: int  # so many have come; those in the queue still wait
     batch_index: np.ndarray
     status: np.ndarray
-    batches: _Batches
+    batches: Batches
     count: int
     oldest_s: float  # when the first arrived of those who wait, or will come
 
@@ -152,14 +155,14 @@ class _Draws:
 
 def _served_windows(scenario: Scenario, requests: int, streams: Streams, chunk: int) -> Iterator[_Window]:
     """Run an open loop in which every request is served."""
-    table, noise, slowdown = streams.service_s, _Draws(streams.noise()), _or_none(streams.slowdown)
+    table, noise, slowdown = streams.service_s, _Draws(streams.noise()), or_none(streams.slowdown)
     free_s, state = np.zeros(scenario.servers), np.zeros(2, np.int64)
     waiting_s, passed = NONE, 0
     for new_s in streams.arrivals_s(requests, chunk):
         base, passed = passed - waiting_s.size, passed + new_s.size
         arrival_s = np.concatenate([waiting_s, new_s])
         size = arrival_s.size
-        batch_index, batches = np.full(size, -1, np.int64), _Batches(size)
+        batch_index, batches = np.full(size, -1, np.int64), Batches(size)
         state[:] = 0
         kernels.form_batches(
             arrival_s, passed < requests, *_rule(scenario), table, noise.fill(size), slowdown, free_s,
@@ -182,10 +185,10 @@ def _served_windows(scenario: Scenario, requests: int, streams: Streams, chunk: 
 
 def _instant_windows(scenario: Scenario, requests: int, streams: Streams, chunk: int) -> Iterator[_Window]:
     """Run a closed loop, or an open one in which requests may be rejected or leave."""
-    table, slowdown = streams.service_s, _or_none(streams.slowdown)
+    table, slowdown = streams.service_s, or_none(streams.slowdown)
     wait_s, enough, largest = _rule(scenario)
     noise, think = _Draws(streams.noise()), _Draws(streams.think())
-    at = _Instants(scenario, 0)
+    at = Instants(scenario, 0)
     chunks = iter(()) if at.closed else streams.arrivals_s(requests, chunk)
     # Those who wait stand in front of the window, then those who are known to come.
     numbers, arrival_s, think_s, client_of = np.empty(0, np.int64), NONE, NONE, np.empty(0, np.int64)
@@ -211,9 +214,9 @@ def _instant_windows(scenario: Scenario, requests: int, streams: Streams, chunk:
         at.queue = np.append(np.arange(waiting), np.empty(size - waiting, np.int64))
         at.state[:4] = waiting, 0, waiting, 0
         batch_index, status = np.full(size, -1, np.int64), np.zeros(size, np.uint8)
-        batches = _Batches(size)
+        batches = Batches(size)
         over = kernels.pass_instants(
-            arrival_s, think_s, at.closed, known, total, wait_s, scenario.timeout_s, _limit(scenario),
+            arrival_s, think_s, at.closed, known, total, wait_s, scenario.timeout_s, limit(scenario),
             enough, largest, table, noise.fill(size), slowdown, at.queue, at.client_of, at.due_s,
             at.due_client, at.sending, at.busy_until_s, at.state, stop, batch_index, status, *batches.columns,
         )  # fmt: skip
@@ -282,7 +285,7 @@ def summarise(
 
     The first `skip` requests are the warm-up. The answer does not depend on `chunk`.
     """
-    windows = _served_windows if _serves_all(scenario) else _instant_windows
+    windows = _served_windows if serves_all(scenario) else _instant_windows
     begin_s = 0.0
     if skip:  # the summary begins when request number `skip` comes: find out when that is
         for window in windows(scenario, skip + 1, streams, chunk):

@@ -8,55 +8,70 @@ sums up what a window has settled. None of them holds Python's lock.
 """
 
 import math
-import sys
-from collections.abc import Callable
-from typing import Any
 
-import numba
 import numpy as np
-from numba.core.event import Event, Listener, register
 
 from batchsim.engines.histogram import BINS, BINS_AN_OCTAVE, LOWEST
+from batchsim.engines.kernels_jit import compiled, inlined
 from batchsim.engines.plan import Status, Trigger
 
 # Numbers that Numba freezes into the code.
 SERVED, REJECTED, TIMED_OUT = int(Status.SERVED), int(Status.REJECTED), int(Status.TIMED_OUT)
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile on first use and keep the result on disk, or only in memory where that is closed."""
-    try:
-        return numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # no folder to keep it in: a read-only installation and home
-        return numba.njit(nogil=True)(function)
+@inlined
+def _soonest(times_s):  # type: ignore[no-untyped-def]
+    soonest_s = times_s[0]
+    for number in range(1, times_s.size):
+        soonest_s = min(soonest_s, times_s[number])
+    return soonest_s
 
 
-class _Announcer(Listener):
-    """Say once that the engine is being compiled: code that is found on disk is not."""
-
-    said = False
-
-    def on_start(self, event: Event) -> None:
-        if not self.said and event.data["dispatcher"].py_func.__module__ == __name__:
-            self.said = True
-            print("batchsim is compiling its engine, once on this machine: some seconds.", file=sys.stderr)
-
-    def on_end(self, event: Event) -> None:
-        pass
-
-
-register("numba:compile", _Announcer())
-
-
-@compiled
+@inlined
 def _finish(now_s, service, noise, slowdown, size, batch, busy):  # type: ignore[no-untyped-def]
     seconds = service[size]
     if noise.size:
         seconds = seconds * noise[batch]
     if slowdown.size:
         seconds = seconds * slowdown[busy]
+    done_s = now_s + seconds
     # However short, it takes a tick of the clock: a batch never ends in the instant it starts.
-    return max(now_s + seconds, np.nextafter(now_s, math.inf))
+    return done_s if done_s > now_s else np.nextafter(now_s, math.inf)
+
+
+@inlined
+def next_batch(  # type: ignore[no-untyped-def]
+    arrival_s, head, wait_s, enough, largest, service, noise, slowdown, free_s, batch
+):
+    """Return the batch that takes the queue's head: where it ends, its server, its start and finish.
+
+    In an open loop in which every request is served, and with all those known that it can hold.
+    """
+    requests, servers = arrival_s.size, free_s.size
+    # When the batch is ready: full enough, or ripe, or released by the end of the arrivals.
+    ready_s = arrival_s[head] + wait_s
+    if head + enough <= requests:
+        ready_s = min(ready_s, arrival_s[head + enough - 1])
+    elif wait_s == math.inf:
+        ready_s = arrival_s[requests - 1]
+    if servers == 1:  # nothing to choose: some 5 % faster over all
+        server, busy = 0, 1
+        now_s = max(ready_s, free_s[0])
+    else:
+        now_s = max(ready_s, _soonest(free_s))
+        server, busy = servers, 1
+        for number in range(servers - 1, -1, -1):
+            if free_s[number] <= now_s:
+                server = number
+            else:
+                busy += 1
+    end = head + 1
+    most = min(head + largest, requests)
+    while end < most and arrival_s[end] <= now_s:
+        end += 1
+    done_s = _finish(now_s, service, noise, slowdown, end - head, batch, busy)
+    free_s[server] = done_s
+    return end, server, now_s, done_s
 
 
 @compiled
@@ -69,34 +84,14 @@ def form_batches(  # type: ignore[no-untyped-def]
     `more`: whether requests follow the window. `state` is [head, batches]; `free_s` when each
     server is, or was, released.
     """
-    requests, servers = arrival_s.size, free_s.size
+    requests = arrival_s.size
     head, batch = state[0], state[1]
     # A batch is certain once as many requests are known as it can hold.
     stop = min(requests - largest + 1 if more else requests, stop)
     while head < stop:
-        # When the batch is ready: full enough, or ripe, or released by the end of the arrivals.
-        ready_s = arrival_s[head] + wait_s
-        if head + enough <= requests:
-            ready_s = min(ready_s, arrival_s[head + enough - 1])
-        elif wait_s == math.inf:
-            ready_s = arrival_s[requests - 1]
-        if servers == 1:  # nothing to choose: some 5 % faster over all
-            server, busy = 0, 1
-            now_s = max(ready_s, free_s[0])
-        else:
-            now_s = max(ready_s, free_s.min())
-            server, busy = servers, 1
-            for number in range(servers - 1, -1, -1):
-                if free_s[number] <= now_s:
-                    server = number
-                else:
-                    busy += 1
-        end = head + 1
-        most = min(head + largest, requests)
-        while end < most and arrival_s[end] <= now_s:
-            end += 1
-        done_s = _finish(now_s, service, noise, slowdown, end - head, batch, busy)
-        free_s[server] = done_s
+        end, server, now_s, done_s = next_batch(
+            arrival_s, head, wait_s, enough, largest, service, noise, slowdown, free_s, batch
+        )
         start_s[batch], finish_s[batch] = now_s, done_s
         batch_size[batch], batch_server[batch] = end - head, server
         batch_index[head:end] = batch
@@ -105,18 +100,18 @@ def form_batches(  # type: ignore[no-untyped-def]
     state[0], state[1] = head, batch
 
 
-@compiled
+@inlined
 def _sooner(due_s, client, a, b):  # type: ignore[no-untyped-def]
     return due_s[a] < due_s[b] or (due_s[a] == due_s[b] and client[a] < client[b])
 
 
-@compiled
+@inlined
 def _swap(due_s, client, a, b):  # type: ignore[no-untyped-def]
     due_s[a], due_s[b] = due_s[b], due_s[a]
     client[a], client[b] = client[b], client[a]
 
 
-@compiled
+@inlined
 def _push(due_s, client, size, time_s, who):  # type: ignore[no-untyped-def]
     """Add a client to the heap of those who will send, soonest first, ties by client."""
     due_s[size], client[size] = time_s, who
@@ -127,7 +122,7 @@ def _push(due_s, client, size, time_s, who):  # type: ignore[no-untyped-def]
     return size + 1
 
 
-@compiled
+@inlined
 def _pop(due_s, client, size):  # type: ignore[no-untyped-def]
     """Remove the soonest client, which is left behind the heap's new end."""
     size -= 1
@@ -144,7 +139,7 @@ def _pop(due_s, client, size):  # type: ignore[no-untyped-def]
         at = least
 
 
-@compiled
+@inlined
 def _look(  # type: ignore[no-untyped-def]
     now_s, ended, arrival_s, think_s, wait_s, enough, largest, service, noise, slowdown,
     queue, head, tail, batch, busy_until_s, client_of, due_s, due_client, thinking,
@@ -354,7 +349,7 @@ def account(  # type: ignore[no-untyped-def]
         sums[LAST_FINISH] = max(sums[LAST_FINISH], done_s)
         # Is every server computing now? Until the first of them is released, or on from before.
         until_s[batch_server[batch]] = done_s
-        free_s = until_s.min()
+        free_s = _soonest(until_s)
         if free_s > now_s:
             if span_count and spans[span_count - 1, 1] == now_s:
                 spans[span_count - 1, 1] = free_s

@@ -14,10 +14,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim.scenario.kepler import kepler
 from batchsim.scenario.readcsv import read_times_s
 
 CHUNK = 1 << 15  # fits the processor's cache; Ctrl-C is heard between two
 STATES = 1024  # how many of OnOff's states are drawn at a time
+BLOCK = 1 << 13  # of Diurnal's chunk at a time: dozens of short-lived arrays stay in the cache
 
 
 @dataclass(frozen=True)
@@ -182,8 +184,10 @@ class OnOff(OpenLoop):
                     rates,
                 ))  # fmt: skip
             ends_s, integral, rate = (np.concatenate(column) for column in zip(*blocks, strict=True))
-            # side="left" never lands in a state of rate 0, whose integral ends where it began.
-            at = np.searchsorted(integral, points, side="left")
+            # Each point is in the first state whose integral reaches it: never in a state of rate 0,
+            # whose integral ends where it began. The states, mostly fewer, are looked up in the points.
+            reached = np.searchsorted(points, integral, side="right")
+            at = np.repeat(np.arange(integral.size), np.diff(reached, prepend=0))
             times_s = ends_s[at] - (integral[at] - points) / rate[at]
             times_s[0] = max(times_s[0], latest_s)
             times_s = np.maximum.accumulate(times_s)  # a rounding may turn two round
@@ -216,21 +220,31 @@ class Diurnal(OpenLoop):
         return type(self)(rate_per_s, self.peak_to_mean, self.period_s)
 
     def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
-        # Solve angle - swing * sin(angle) = mean angle (Kepler's equation) by bisection, which
-        # unlike Newton's method also holds where the rate is 0.
-        swing, latest_s = self.peak_to_mean - 1, 0.0
-        for points in _running(np.random.default_rng(seed), requests, size):
-            mean_angle = points / self.mean_rate_per_s * (2 * math.pi / self.period_s)
-            low, high = np.maximum(mean_angle - swing, 0), mean_angle + swing
-            for _ in range(60):
-                middle = (low + high) / 2
-                early = middle - swing * np.sin(middle) < mean_angle
-                low, high = np.where(early, middle, low), np.where(early, high, middle)
-            times_s = high * (self.period_s / (2 * math.pi))
+        return self.stretched_s(_running(np.random.default_rng(seed), requests, size))
+
+    def stretched_s(self, chunks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Yield the arrival times that stretch a Poisson process of rate 1, whose points are given in chunks.
+
+        They are the points through the inverse of the rate's integral, and the same whatever the chunks.
+        """
+        latest_s = 0.0
+        for points in chunks:
+            blocks = (points[begin : begin + BLOCK] for begin in range(0, points.size, BLOCK))
+            times_s = np.concatenate([self._times_s(block) for block in blocks])
             times_s[0] = max(times_s[0], latest_s)
-            times_s = np.maximum.accumulate(times_s)
+            times_s = np.maximum.accumulate(times_s)  # a rounding may turn two round
             latest_s = times_s[-1]
             yield times_s
+
+    def _times_s(self, points: np.ndarray) -> np.ndarray:
+        """Return when the rate's integral reaches the points, to a rounding."""
+        periods = points / (self.mean_rate_per_s * self.period_s)
+        midnight = np.floor(periods)
+        mean_phase = periods - midnight
+        # The second half of a period is the first one backwards.
+        half = np.minimum(mean_phase, 1 - mean_phase)
+        phase = kepler(2 * math.pi * half, self.peak_to_mean - 1) / (2 * math.pi)
+        return (midnight + np.where(mean_phase > 0.5, 1 - phase, phase)) * self.period_s
 
 
 @dataclass(frozen=True, eq=False, repr=False)

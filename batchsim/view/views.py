@@ -1,277 +1,249 @@
-"""From data to matplotlib: each view is a set of artists that are made once and then updated."""
+"""What all views of a run share: their place, their rows of names, and their numbers in words."""
 
 import math
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
-from matplotlib.gridspec import SubplotSpec
 from matplotlib.lines import Line2D
-from matplotlib.patches import StepPatch
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from batchsim.engines.plan import Trigger
 from batchsim.result import Result
+from batchsim.view.lettering import Lettering, Words, width_em
+from batchsim.view.marks import SMALL, Marks
+from batchsim.view.picture import Box, Picture, Tile
+from batchsim.view.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
-if TYPE_CHECKING:
-    from batchsim.theory import Answer
+__all__ = ["BLACK", "BLUE", "GREEN", "GREY", "ORANGE", "PURPLE", "SKY", "VERMILION"]
 
-# Okabe and Ito's colours, which most colour-blind people can tell apart. Each also has a second
-# channel: a line style, a width or a hatch.
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#999999"
-
-PARTS = {"forming": (ORANGE, 2.0), "queueing": (PURPLE, 4.0), "computing": (BLUE, 5.0)}
-PERCENTILES = {50: (BLACK, "-"), 95: (VERMILION, "--"), 99: (VERMILION, ":")}
-TRIGGERS = {
-    Trigger.FULL: (BLUE, "", "full"),
-    Trigger.ENOUGH: (GREEN, "..", "enough came"),
-    Trigger.TIMEOUT: (ORANGE, "//", "wait was over"),
-    Trigger.BACKLOG: (PURPLE, "\\\\", "a server became free"),
-    Trigger.DRAIN: (GREY, "xx", "end of the run"),
-}
-TIMELINE_REQUESTS = 30
+# From so many milliseconds on, the unit in which a person reads them, and how many it has.
+UNITS = ((1000.0, "s", 1000.0), (1.0, "ms", 1.0), (0.0, "µs", 0.001))
+TITLE, ROWS, TOP = 1.45, (2.95, 4.3), 5.0  # baselines from the upper edge, and where the axes begin: in ems
+LEFT, RIGHT, BOTTOM = 4.5, 1.8, 3.0  # room beside and below the axes
+SWATCH, GAP, NEXT = 1.3, 0.35, 0.6  # of a row of names
 
 
 @dataclass(frozen=True)
-class LoadCurve:
-    """A setting's latency and throughput at several arrival rates, all arrays of shape (rates,)."""
+class Name:
+    """A name in a view's rows, with what it names.
 
-    rate_per_s: np.ndarray
-    p50_ms: np.ndarray
-    p99_ms: np.ndarray
-    throughput_per_s: np.ndarray
-    capacity_per_s: float
+    `text` is what stands there, or the widest that ever does if `moves`. `mark` are the options of a line
+    (`linestyle`, `marker` ...) or of a patch (`facecolor`, `hatch` ...).
+    """
 
+    text: str
+    mark: tuple[tuple[str, Any], ...] = ()
+    moves: bool = False
 
-class View(Protocol):
-    """One subject of the picture, in its place."""
-
-    def update(self, result: Result) -> None:
-        """Show another result."""
-
-
-class LatencyView:
-    """The distribution of latency, with its percentiles."""
-
-    BINS = 60
-
-    def __init__(self, figure: Figure, place: SubplotSpec) -> None:
-        ax = self.ax = _axes(figure, place, "Latency of a request", "latency (ms)", "% of requests")
-        self.bars = ax.stairs(np.zeros(self.BINS), np.arange(self.BINS + 1), fill=True, color=SKY)
-        self.lines = {
-            q: ax.axvline(0, ymax=0.6, color=colour, linestyle=style, linewidth=1.6)
-            for q, (colour, style) in PERCENTILES.items()
-        }
-        self.legend = ax.legend(list(self.lines.values()), ["p99 = 0000.0 ms"] * 3, loc="upper right")
-
-    def update(self, result: Result) -> None:
-        latency_ms = result.latency_ms[~np.isnan(result.latency_ms)]
-        upper = nice(1.15 * float(latency_ms.max())) if latency_ms.size else 1.0
-        edges = np.linspace(0, upper, self.BINS + 1)
-        share = 100 * np.histogram(latency_ms, edges)[0] / max(latency_ms.size, 1)
-        self.bars.set_data(share, edges)
-        for (q, line), text in zip(self.lines.items(), self.legend.get_texts(), strict=True):
-            line.set_xdata([result.percentile(q)] * 2)
-            text.set_text(f"p{q} = {result.percentile(q):.1f} ms")
-        self.ax.set(xlim=(0, upper), ylim=(0, nice(1.45 * float(share.max()) + 1e-9)))
-
-    def show_intervals(self, result: Result) -> None:
-        """Put each percentile's 95 % interval round it as a band, where there is one."""
-        for q, (colour, _) in PERCENTILES.items():
-            low, high = interval(result, f"p{q}_ms")
-            if low < high:
-                self.ax.axvspan(low, high, ymax=0.6, color=colour, alpha=0.18, linewidth=0)
-
-    def show_theory(self, answer: "Answer") -> None:
-        """Draw the distribution that theory expects, or its mean where it knows no more."""
-        edges = np.asarray(self.bars.get_data()[1])
-        below = answer.below(edges)
-        if below is None:
-            name = f"{answer.model}: mean" + ("" if answer.exact else ", approximately")
-            line: Artist = self.ax.axvline(answer.mean_latency_ms, ymax=0.6, color=GREEN, linestyle="-.")
-        else:
-            share = 100 * np.diff(below, prepend=0.0)[1:]
-            line = self.ax.stairs(share, edges, color=GREEN, linewidth=1.4)
-            name = f"{answer.model}: theory"
-            if share.max() > self.ax.get_ylim()[1] / 1.45:
-                self.ax.set_ylim(0, nice(1.45 * float(share.max())))
-        texts = [text.get_text() for text in self.legend.get_texts()]
-        self.legend = self.ax.legend([*self.lines.values(), line], [*texts, name], loc="upper right")
+    @classmethod
+    def of(cls, text: str, moves: bool = False, /, **mark: Any) -> "Name":
+        return cls(text, tuple(mark.items()), moves)
 
 
-class PartsView:
-    """Where the time goes: the mean parts of the latency, for ever slower requests."""
+class View(Tile):
+    """One subject of the picture in its place: a title, two rows of names, and axes."""
 
-    GROUPS = 20
+    def __init__(self, picture: Picture, box: Box, title: str, line_px: float = 1.6) -> None:
+        super().__init__(picture, box)
+        self.em, self.line_px = picture.font_px, line_px
+        self.title = self.add_text(
+            box.left + self.em, box.top + TITLE * self.em, title, weight="bold", fontsize=1.05 * self.em
+        )
+        self.marks: list[Marks] = []
+        self.swatches: list[Artist] = []
+        self.slots: list[tuple[float, float]] = []  # where the names that move are
+        self.told: list[str] = []
+        self.still = Lettering(picture, SMALL * self.em, self.theme.ink)
+        self.words = Lettering(picture, SMALL * self.em, self.theme.ink, zorder=7)
+        self.fixed.append(self.still)
+        self.moves(self.words)
 
-    def __init__(self, figure: Figure, place: SubplotSpec) -> None:
-        title, across = "Where the time goes", "requests, from fastest to slowest (%)"
-        ax = self.ax = _axes(figure, place, title, across, "mean of the group (ms)")
-        self.edges = np.linspace(0, 100, self.GROUPS + 1)
-        hatches = {"forming": "//", "queueing": "\\\\", "computing": ""}
-        self.bars = {
-            name: ax.stairs(
-                np.zeros(self.GROUPS),
-                self.edges,
-                baseline=np.zeros(self.GROUPS),
-                fill=True,
-                facecolor=colour,
-                edgecolor="white",
-                hatch=hatches[name],
-                label=name,
-            )
-            for name, (colour, _) in reversed(PARTS.items())
-        }
-        ax.legend(loc="upper left", reverse=True)
-        ax.set_xlim(0, 100)
+    def frame(self, right: float = RIGHT, top: float = TOP, bottom: float = BOTTOM) -> Box:
+        """Return where the view's axes are, with so much room around them in ems."""
+        box, em = self.box, self.em
+        return Box(
+            box.left + LEFT * em,
+            box.top + top * em,
+            box.width - (LEFT + right) * em,
+            box.height - (top + bottom) * em,
+        )
 
-    def update(self, result: Result) -> None:
-        served = np.flatnonzero(~np.isnan(result.latency_ms))
-        groups = np.array_split(served[np.argsort(result.latency_ms[served], kind="stable")], self.GROUPS)
-        base = np.zeros(self.GROUPS)
-        for name, bars in self.bars.items():
-            column = getattr(result, f"{name}_ms")
-            top = base + np.array([column[group].mean() if group.size else 0.0 for group in groups])
-            bars.set_data(top, self.edges, baseline=base)  # type: ignore[arg-type]
-            base = top
-        self.ax.set_ylim(0, nice(1.3 * float(base.max()) + 1e-9))
+    def add_frame(self, box: Box, across: str, up: str, **marks: Any) -> Axes:
+        """Return axes in the look of all views, with `Marks` round them."""
+        ax = self.add_axes(box)
+        ax.set(xlabel=across, ylabel=up)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+            axis.set_major_formatter(short)
+        labels = self.box.left + 1.25 * self.em, box.bottom + 2.3 * self.em
+        self.marks.append(Marks(self, ax, box, labels, **marks))
+        return ax
 
+    def refresh(self) -> None:
+        for marks in self.marks:
+            marks.refresh()
 
-class LoadView:
-    """Latency and throughput against the arrival rate, with today's point on the curves."""
+    # Names: what is still is written once, what moves has a fixed place.
 
-    def __init__(self, figure: Figure, place: SubplotSpec) -> None:
-        inner = place.subgridspec(2, 1, height_ratios=[1, 1], hspace=0.12)
-        top = self.top = _axes(figure, inner[0], "Load: today's point on its curve", "", "latency (ms)")
-        low = self.low = _axes(figure, inner[1], "", "arrival rate (requests/s)", "finished/s")
-        top.tick_params(labelbottom=False)
-        top.set_yscale("log")
-        # Plain numbers: a log axis otherwise sets its labels as mathematics, which is slow.
-        top.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        top.yaxis.set_minor_formatter(lambda *_: "")
-        low.xaxis.set_major_formatter(_short)
-        low.yaxis.set_major_formatter(_short)
-        (self.p99,) = top.plot([], [], color=VERMILION, linestyle=":", marker=".", label="p99")
-        (self.p50,) = top.plot([], [], color=BLACK, marker=".", label="p50")
-        (self.done,) = low.plot([], [], color=BLUE, marker=".")
-        self.limits = [ax.axvline(0, color=GREY, linestyle="-.", label="capacity") for ax in (top, low)]
-        self.today = [
-            ax.plot([], [], "D", color=colour, markersize=8, markeredgecolor="white")[0]
-            for ax, colour in ((top, VERMILION), (top, BLACK), (low, BLUE))
-        ]
-        # Throughput rises with the load: below its line there is always room.
-        low.legend(handles=[self.p50, self.p99, self.limits[0]], loc="lower right", ncols=3)
+    def name(
+        self, names: Sequence[Name | None], values: Sequence[str] = (), besides: Sequence[Words] = ()
+    ) -> None:
+        """Write names into the two rows, and values for those that move; None begins the second.
 
-    def show_curve(self, curve: LoadCurve) -> None:
-        """Show another setting's curves."""
-        self.p99.set_data(curve.rate_per_s, curve.p99_ms)
-        self.p50.set_data(curve.rate_per_s, curve.p50_ms)
-        self.done.set_data(curve.rate_per_s, curve.throughput_per_s)
-        for line in self.limits:
-            line.set_xdata([curve.capacity_per_s] * 2)
-        self.right = float(curve.rate_per_s[-1])
-        self.highest = float(np.nanmax(curve.p99_ms))
-        self.lowest = float(np.nanmin(curve.p50_ms))
-        self.most = float(curve.throughput_per_s.max())
+        `besides` are words at other places, which move too.
+        """
+        names = tuple(names)
+        if self.hold("names", names):
+            self.remove(self.swatches)
+            self.swatches, self.slots = [], []
+            with self.picture.look():
+                self._write_all(names)
+        self.told = list(values)
+        moving = [Words(text, *slot) for text, slot in zip(values, self.slots, strict=True)]
+        self.words.show([*moving, *besides])
 
-    def update(self, result: Result) -> None:
-        rate = result.summary()["offered_per_s"]
-        p50, p99 = result.percentile(50), result.percentile(99)
-        heights = (p99, p50, result.throughput_per_s)
-        for marker, height in zip(self.today, heights, strict=True):
-            marker.set_data([rate], [height])
-        right = nice(max(self.right, 1.05 * rate))
-        self.top.set(xlim=(0, right), ylim=_decades(min(self.lowest, p50), max(self.highest, p99)))
-        self.low.set(xlim=(0, right), ylim=(0, nice(1.25 * max(self.most, result.throughput_per_s))))
+    def _write_all(self, names: Sequence[Name | None]) -> None:
+        widths = [0.0 if name is None else self._width(name) for name in names]
+        rows = self._rows(names, widths)
+        longest = max(sum(widths[i] for i in row) for row in rows)
+        shrink = min(1.0, self.room / longest) if longest else 1.0
+        for lettering in (self.still, self.words):
+            lettering.set_size(SMALL * self.em * shrink)
+        still: list[Words] = []
+        for row, down in zip(rows, ROWS, strict=False):
+            x, y = self.box.left + self.em, self.box.top + down * self.em
+            for index in row:
+                name = names[index]
+                assert name is not None
+                if name.mark:
+                    self.swatches.append(self.add(self._swatch(dict(name.mark), x, y, shrink * self.em)))
+                begin = x + (shrink * self.em * (SWATCH + GAP) if name.mark else 0)
+                if name.moves:
+                    self.slots.append((begin, y))
+                else:
+                    still.append(Words(name.text, begin, y))
+                x += widths[index] * shrink
+        self.still.show(still)
 
+    @property
+    def room(self) -> float:
+        """How long a row of names can be."""
+        return self.box.width - 1.3 * self.em
 
-class BatchView:
-    """How large the batches are, and why they left."""
+    def _rows(self, names: Sequence[Name | None], widths: Sequence[float]) -> list[list[int]]:
+        """Return which names are in each row: as many as there is room for are in the first."""
+        rows: list[list[int]] = [[]]
+        for index, name in enumerate(names):
+            full = sum(widths[i] for i in [*rows[-1], index]) > self.room
+            if name is None or (full and len(rows) < len(ROWS) and None not in names):
+                rows.append([])
+            if name is not None:
+                rows[-1].append(index)
+        return rows
 
-    def __init__(self, figure: Figure, place: SubplotSpec) -> None:
-        title = "Batches, by why they left"
-        ax = self.ax = _axes(figure, place, title, "batch size (requests)", "% of batches")
-        self.bars = {
-            trigger: ax.stairs(
-                [0],
-                [0, 1],
-                baseline=[0],
-                fill=True,
-                facecolor=colour,
-                edgecolor="white",
-                linewidth=0,
-                hatch=hatch,
-                label=label,
-            )
-            for trigger, (colour, hatch, label) in TRIGGERS.items()
-        }
-        self.shown: tuple[str, ...] = ()
+    def _width(self, name: Name) -> float:
+        return self.em * (SMALL * width_em(name.text) + NEXT + (SWATCH + GAP if name.mark else 0))
 
-    def update(self, result: Result) -> None:
-        batches, largest = result.batches, result.scenario.rule.max_batch_size
-        edges = np.arange(0.5, largest + 1)
-        base = np.zeros(largest)
-        for trigger, bars in self.bars.items():
-            counts = np.bincount(batches.batch_size[batches.trigger == trigger], minlength=largest + 1)[1:]
-            top = base + 100 * counts / max(len(batches), 1)
-            bars.set_data(top, edges, baseline=base)  # type: ignore[arg-type]
-            base = top
-        # Room for the legend, but no ticks above 100 %.
-        upper = nice(1.35 * float(base.max()) + 1e-9)
-        ticks = np.linspace(0, min(upper, 100), 6)
-        self.ax.set(xlim=(0.5, largest + 0.5), ylim=(0, upper), yticks=ticks)
-        no_wait = result.scenario.rule.max_wait_ms == 0
-        self.bars[Trigger.TIMEOUT].set_label("a server was idle" if no_wait else TRIGGERS[Trigger.TIMEOUT][2])
-        self._name([bars for trigger, bars in self.bars.items() if (batches.trigger == trigger).any()])
+    def _swatch(self, mark: dict[str, Any], x: float, y: float, em: float) -> Artist:
+        """Return what a name names, left of where it stands."""
+        middle, wide = y - 0.33 * em, SWATCH * em
+        if "facecolor" in mark:
+            return Rectangle((x, middle - 0.38 * em), wide, 0.76 * em, **mark)
+        if mark.get("linestyle") == "none":
+            return Line2D([x + wide / 2], [middle], **mark)
+        xs = [x, x + wide / 2, x + wide]
+        return Line2D(xs, [middle] * 3, solid_capstyle="butt", markevery=[1], **mark)
 
-    def _name(self, occurring: list[StepPatch]) -> None:
-        """Let the legend name the reasons that occur, and no other."""
-        labels = tuple(str(bars.get_label()) for bars in occurring)
-        if labels != self.shown:
-            self.shown, self.handles = labels, occurring
-            self.ax.legend(handles=occurring, loc="upper left", ncols=2)
+    # Scales: they change in steps, so that they hold still while a slider moves a little.
 
-    def show_theory(self, answer: "Answer") -> None:
-        """Mark the share of each batch size that theory expects, where it knows it."""
-        if answer.batch_size_pmf is None:
-            return
-        sizes = np.arange(1, answer.batch_size_pmf.size)
-        (marks,) = self.ax.plot(sizes, 100 * answer.batch_size_pmf[1:], "o", color=GREEN, markersize=3.5)
-        marks.set_label("theory")
-        handles = [*self.handles, marks]
-        self.ax.legend(handles=handles, loc="upper left", ncols=2)
+    def limit(
+        self, ax: Axes, x: tuple[float, float] | None = None, y: tuple[float, float] | None = None
+    ) -> None:
+        """Give axes their limits; nothing is drawn anew where these stay."""
+        number = self.axes.index(ax)
+        if x is not None and self.hold(f"x{number}", x):
+            ax.set_xlim(x)
+        if y is not None and self.hold(f"y{number}", y):
+            ax.set_ylim(y)
+
+    def in_time(self, axis: Any, label: str, upper_ms: float, name: str) -> None:
+        """Let an axis of milliseconds speak in the unit that suits it."""
+        unit, ms = unit_of(upper_ms)
+        if self.hold(f"unit of {name}", (unit, label)):
+            axis.set_major_formatter(in_unit(ms))
+            axis.set_label_text(f"{label} ({unit})")
 
 
-class TimelineView:
-    """The first requests, each a row: forming, queueing, computing."""
+def unit_of(ms: float) -> tuple[str, float]:
+    """Return the unit that suits a duration, and how many milliseconds it has.
 
-    def __init__(self, figure: Figure, place: SubplotSpec) -> None:
-        title, across = f"The first {TIMELINE_REQUESTS} requests", "time since the first arrival (ms)"
-        ax = self.ax = _axes(figure, place, title, across, "request")
-        self.bars = LineCollection([], capstyle="butt")
-        ax.add_collection(self.bars)
-        keys = [Line2D([], [], color=colour, linewidth=width) for colour, width in PARTS.values()]
-        ax.legend(keys, list(PARTS), loc="upper right")
+    >>> unit_of(2500), unit_of(50), unit_of(0.02)
+    (('s', 1000.0), ('ms', 1.0), ('µs', 0.001))
+    """
+    return next((unit, size) for least, unit, size in UNITS if ms >= least)
 
-    def update(self, result: Result) -> None:
-        segments, styles = [], []
-        first_s = float(result.arrival_s[0])
-        shown = min(TIMELINE_REQUESTS, result.arrival_s.size)
-        for request in range(shown):
-            for part, begin_s, end_s in result.story(request):
-                ends_ms = (np.array([begin_s, end_s]) - first_s) * 1000
-                segments.append([(ends_ms[0], request), (ends_ms[1], request)])
-                styles.append(PARTS[part])
-        self.bars.set_segments(segments)
-        self.bars.set_color([colour for colour, _ in styles])
-        self.bars.set_linewidth([width for _, width in styles])
-        last_ms = max((segment[1][0] for segment in segments), default=1.0)
-        self.ax.set(xlim=(0, nice(1.4 * last_ms)), ylim=(shown - 0.4, -0.6))
+
+def in_unit(ms: float) -> Callable[..., str]:
+    """Return what writes milliseconds on an axis, in a unit that has so many."""
+    return lambda value, _=None: short(float(f"{value / ms:.10g}"))
+
+
+def short(value: float, _: Any = None) -> str:
+    """Write a number as an axis says it.
+
+    >>> short(0.5), short(2500.0), short(2.5e6)
+    ('0.5', '2.5k', '2.5M')
+    """
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def three(value: float) -> str:
+    """Write a number with three digits that count.
+
+    >>> three(12.345), three(0.0123456), three(1234.6), three(7), three(float("inf")), three(float("nan"))
+    ('12.3', '0.0123', '1,235', '7.00', '∞', '–')
+    """
+    if math.isnan(value):
+        return "\N{EN DASH}"
+    if math.isinf(value):
+        return "∞"
+    if value == 0:
+        return "0"
+    places = min(max(2 - math.floor(math.log10(abs(value)) + 1e-12), 0), 6)
+    return f"{value:,.{places}f}"
+
+
+def duration(ms: float) -> str:
+    """Write a duration in the unit that suits it.
+
+    >>> duration(12.345), duration(0.05), duration(2345.0), duration(float("inf"))
+    ('12.3 ms', '50.0 µs', '2.35 s', '∞')
+    """
+    if not math.isfinite(ms):
+        return three(ms)
+    unit, size = unit_of(ms)
+    return f"{three(ms / size)} {unit}"
+
+
+def given(ms: float) -> str:
+    """Write a duration that somebody typed.
+
+    >>> given(50.0), given(2500), given(0)
+    ('50 ms', '2.5 s', '0 ms')
+    """
+    unit, size = unit_of(ms) if ms else ("ms", 1.0)
+    return f"{float(f'{ms / size:.10g}'):g} {unit}"
+
+
+STEPS = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12)
+COARSE, FINE = (1, 2, 5), (1, 1.5, 2, 3, 5, 7)  # of a logarithmic scale
 
 
 def nice(value: float) -> float:
@@ -283,27 +255,38 @@ def nice(value: float) -> float:
     if not 0 < value < math.inf:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    step = next(step for step in (1, 1.5, 2, 3, 4, 5, 7, 10, 15) if value <= step * power * (1 + 1e-12))
+    step = next(step for step in STEPS if value <= step * power * (1 + 1e-12))
     return float(f"{step * power:.6g}")
 
 
-def _decades(low: float, high: float) -> tuple[float, float]:
-    """Return the powers of ten round an interval, for an axis on a log scale."""
+def nice_span(low: float, high: float, digits: Sequence[float] = COARSE) -> tuple[float, float]:
+    """Return the steps below and above, such as 1, 2 or 5 times a power of ten, for a logarithmic scale.
+
+    >>> nice_span(7.1, 180), nice_span(3, 3)
+    ((5.0, 200.0), (2.0, 5.0))
+    """
     if not 0 < low <= high < math.inf:
-        return 0.1, 1000.0
-    return 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high * 1.2))
+        return 1.0, 100.0
+    powers = range(math.floor(math.log10(low)) - 1, math.floor(math.log10(high)) + 3)
+    steps = [float(f"{digit}e{power}") for power in powers for digit in digits]
+    first = max(i for i, step in enumerate(steps) if step <= low * (1 + 1e-12))
+    last = min(i for i, step in enumerate(steps) if step >= high * (1 - 1e-12))
+    return steps[first], steps[max(last, first + 1)]
 
 
-def _short(value: float, _: Any = None) -> str:
-    return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{value:g}"
-
-
-def _axes(figure: Figure, place: SubplotSpec, title: str, across: str, up: str) -> Axes:
-    ax = figure.add_subplot(place)
-    ax.set_title(title, loc="left", fontsize="medium", fontweight="bold")
-    ax.set(xlabel=across, ylabel=up)
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
+def log_ticks(axis: Any, low: float, high: float, most: int = 7, finest: Sequence[float] = COARSE) -> None:
+    """Mark a logarithmic axis at the finest steps of which there are not too many."""
+    powers = range(math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9) + 1)
+    ticks: list[float] = []
+    for digits in (finest, COARSE, (1, 3), (1,)):
+        ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
+        ticks = [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+        if len(ticks) <= most:
+            break
+    while len(ticks) > most:
+        ticks = ticks[::2]
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(FixedLocator([]))
 
 
 def interval(result: Result, key: str) -> tuple[float, float]:
@@ -311,3 +294,8 @@ def interval(result: Result, key: str) -> tuple[float, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is none is seen
         return result.interval(key)
+
+
+def overloaded(result: Result) -> bool:
+    """Return whether the run has no steady state, so that its latencies say only how long it was."""
+    return not result.scenario.stable

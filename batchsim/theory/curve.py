@@ -1,0 +1,89 @@
+"""The mean latency that theory expects along the load, quickly enough for a picture that moves."""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from batchsim import _check
+from batchsim.scenario import Constant, Gamma, Poisson, Scenario
+from batchsim.theory.answer import Answer
+from batchsim.theory.expected import expected
+
+LARGEST = 64  # of larger batches one rate alone can take half a second
+POINTS = 8  # of up to 64 each takes 1 to 3 ms
+
+
+@dataclass(frozen=True, eq=False)
+class TheoryCurve:
+    """What theory expects at some arrival rates; arrays of shape (rates,).
+
+    `mean_ms` is NaN where theory says nothing; `model` names what answers, and `reason` says why nothing
+    does, at any rate: one of the two is empty.
+    """
+
+    rate_per_s: np.ndarray
+    mean_ms: np.ndarray
+    model: str
+    reason: str
+
+
+def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> TheoryCurve:
+    """Return the mean latency that theory expects at several of the rates, which must rise.
+
+    At all those that full batches do not keep up with, whose mean is NaN; and at up to 8 of the
+    others, the first and the last among them.
+
+    >>> from batchsim import Affine, SizeOrWait
+    >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 0), Affine(5, 0.25))
+    >>> curve = theory_curve(scenario, [600, 900, 3000])
+    >>> curve.mean_ms.round(4).tolist()
+    [9.0703, 9.9681, nan]
+    >>> theory_curve(scenario.replace(servers=2), [600]).reason
+    'batches of up to 32 are solved for one server only, got 2'
+    """
+    rate_per_s = np.array([_check.real("a rate", rate, above=0) for rate in rates], float)
+    if rate_per_s.size == 0 or (np.diff(rate_per_s) <= 0).any():
+        raise ValueError(f"rates must rise, got {rate_per_s.tolist()}")
+    nothing = TheoryCurve(rate_per_s, np.full(rate_per_s.shape, math.nan), "", "")
+    workload = scenario.workload
+    if not isinstance(workload, (Poisson, Gamma, Constant)):
+        answer = expected(scenario)
+        return replace(nothing, reason="" if answer else answer.why)  # type: ignore[union-attr]
+    if scenario.rule.max_batch_size > LARGEST:
+        largest = scenario.rule.max_batch_size
+        return replace(
+            nothing, reason=f"the curve is worked out for batches of up to {LARGEST}, got {largest}"
+        )
+    keeps_up_per_s = scenario.full_batches_per_s
+    steady = np.flatnonzero(rate_per_s < keeps_up_per_s)
+    if steady.size == 0:
+        least = f"{rate_per_s[0]:,.6g}/s"
+        return replace(
+            nothing, reason=f"a rate must be below {keeps_up_per_s:,.6g}/s for a mean, got {least}"
+        )
+    some = np.unique(np.linspace(0, steady.size - 1, min(POINTS, steady.size)).round().astype(int))
+    asked = np.append(steady[some], np.flatnonzero(rate_per_s >= keeps_up_per_s))
+    rate_per_s = rate_per_s[asked]
+    found = [
+        _mean_ms(replace(scenario, workload=workload.with_rate(float(rate))))
+        for rate in rate_per_s[: some.size]
+    ]
+    mean_ms = np.full(rate_per_s.shape, math.nan)
+    mean_ms[: some.size] = [mean for mean, _, _ in found]
+    model = next((model for _, model, _ in found if model), "")
+    return TheoryCurve(rate_per_s, mean_ms, model, "" if model else found[0][2])
+
+
+@functools.lru_cache(maxsize=4096)
+def _mean_ms(scenario: Scenario) -> tuple[float, str, str]:
+    """Return the mean, the model's name, and why there is neither."""
+    try:
+        answer = expected(scenario)
+    except ValueError as error:  # a load that is 1 by the last bit
+        return math.nan, "", str(error)
+    if isinstance(answer, Answer):
+        return answer.mean_latency_ms, answer.model, ""
+    return math.nan, "", answer.why

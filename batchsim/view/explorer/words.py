@@ -1,0 +1,149 @@
+"""The picture in words: a line of text that says everything it shows, for eyes and for ears."""
+
+import html
+import math
+
+import numpy as np
+
+from batchsim.engines.plan import Trigger
+from batchsim.result import Result
+from batchsim.scenario import ClosedLoop
+from batchsim.study.landscape import Landscape
+from batchsim.view.pseudocode import percent
+from batchsim.view.scene import Scene
+
+WHY = {
+    Trigger.FULL: "they were full",
+    Trigger.ENOUGH: "enough had come",
+    Trigger.TIMEOUT: "the wait was over",
+    Trigger.BACKLOG: "a server became free",
+    Trigger.DRAIN: "the run ended",
+}
+
+
+def line(text: str, role: str = "status") -> str:
+    """Return text as HTML that a screen reader says when it changes; role "alert" at once."""
+    return f'<div role="{role}">{html.escape(text)}</div>'
+
+
+def describe(scene: Scene) -> str:
+    """Return what the picture shows as sentences."""
+    said = [_latency(scene), _parts(scene.result), _load(scene), _batches(scene.result), _first(scene.result)]
+    return " ".join([*said, _map(scene), *_beside(scene)])
+
+
+def _latency(scene: Scene) -> str:
+    result, objective_ms = scene.result, scene.objective_ms
+    s = result.summary()
+    if not s["stable"]:
+        grows = s["offered_per_s"] - result.scenario.full_batches_per_s
+        return (
+            f"Overloaded: {s['offered_per_s']:,.0f} arrive per s and "
+            f"{result.scenario.full_batches_per_s:,.0f} can be computed, so the queue grows by "
+            f"{grows:,.0f} requests a second and no latency is a lasting one."
+        )
+    text = f"p50 {s['p50_ms']:.4g} ms, p95 {s['p95_ms']:.4g} ms, p99 {s['p99_ms']:.4g} ms"
+    lost = s["rejected"] + s["timed_out"]
+    if lost:
+        text += f" of those served; {100 * lost / s['requests']:.2g} % are not"
+    if objective_ms is not None:
+        p99_ms = result.percentile(99, unserved="inf")
+        verdict = "met" if p99_ms <= objective_ms else "missed"
+        within = 100 * result.figures.within(objective_ms) / s["requests"]
+        text += f"; the objective, p99 within {objective_ms:g} ms, is {verdict}: {within:.4g} % are"
+    return text + "."
+
+
+def _parts(result: Result) -> str:
+    s = result.summary()
+    where = "Of" if s["stable"] else "In this run, of"
+    return (
+        f"{where} the mean {s['mean_latency_ms']:.4g} ms: forming {s['mean_forming_ms']:.3g}, "
+        f"queueing {s['mean_queueing_ms']:.3g}, computing {s['mean_computing_ms']:.3g}."
+    )
+
+
+def _load(scene: Scene) -> str:
+    result, s = scene.result, scene.result.summary()
+    done = f"{s['throughput_per_s']:,.4g} are finished per s, utilisation {s['utilisation']:.2f}"
+    workload = result.scenario.workload
+    if isinstance(workload, ClosedLoop):
+        return f"{workload.clients} clients: {done}."
+    full = result.scenario.full_batches_per_s
+    part = 100 * s["offered_per_s"] / full
+    text = f"{s['offered_per_s']:,.4g} arrive per s, {part:.0f} % of saturation at {full:,.0f}: {done}"
+    theory = scene.theory
+    if theory is None:
+        return f"{text}."
+    if theory.reason:
+        return f"{text}. Theory: {theory.reason.rstrip('.')}."
+    known = np.isfinite(theory.mean_ms)
+    rates, means = np.asarray(theory.rate_per_s)[known], np.asarray(theory.mean_ms)[known]
+    offered = s["offered_per_s"]
+    if rates.size < 2 or not rates[0] <= offered <= rates[-1]:
+        return f"{text}."
+    return (
+        f"{text}. Theory ({theory.model}) draws the mean near {np.interp(offered, rates, means):.3g} ms here."
+    )
+
+
+def _batches(result: Result) -> str:
+    left = sorted(((share, name) for name, share in result.figures.shares().items()), reverse=True)
+    words = {f"{trigger.name.lower()}_share": why for trigger, why in WHY.items()}
+    if result.scenario.rule.max_wait_ms == 0:
+        words["timeout_share"] = "a server was idle"
+    shares = ", ".join(f"{percent(share)} as {words[name]}" for share, name in left)
+    return f"Batches hold {result.mean_batch_size:.3g} on average; they left: {shares}."
+
+
+def _first(result: Result) -> str:
+    count = min(30, result.arrival_s.size)
+    batch = result.batch_index[:count]
+    served = batch >= 0
+    if not served.any():
+        return f"None of the first {count} requests is served."
+    last_ms = 1000 * float(np.nanmax(result.finish_s[:count]))
+    batches = np.unique(batch[served]).size
+    rode = f"{batches} {'batch' if batches == 1 else 'batches'}"
+    return f"The first {count} requests ride in {rode}, the last done at {last_ms:.4g} ms."
+
+
+def setting(landscape: Landscape, row: int, column: int) -> str:
+    """Return a cell of the heat map in words."""
+    y = landscape.y_values[row]
+    if landscape.y == "min_batch_size":
+        return f"batches of {y:g} to {landscape.x_values[column]}"
+    wait = "full batches only" if math.isinf(y) else f"wait {y:g} ms"
+    return f"batch size {landscape.x_values[column]}, {wait}"
+
+
+def _map(scene: Scene) -> str:
+    grid = scene.landscape
+    steady = ~(grid.overloaded | grid.refused)
+    best = grid.best()
+    text = f"Of {grid.p99_ms.size} settings under {grid.requests:,} requests of this traffic "
+    if best is None:
+        return text + "none is steady."
+    text += f"the lowest p99 is {grid.p99_ms[best]:.4g} ms, at {setting(grid, *best)}"
+    if scene.objective_ms is not None:
+        text += f"; {int((steady & (grid.p99_ms <= scene.objective_ms)).sum())} meet the objective"
+    if grid.overloaded.any():
+        text += f"; {int(grid.overloaded.sum())} are overloaded"
+    return text + "."
+
+
+def _beside(scene: Scene) -> list[str]:
+    if scene.pinned is None:
+        return []
+    if scene.comparison is None:
+        return ["A and B cannot be compared pair by pair: one is overloaded, or their traffic differs."]
+    said = []
+    for key, name, unit in (("p99_ms", "p99", " ms"), ("throughput_per_s", "throughput", " per s")):
+        row = scene.comparison[key]
+        sure = (
+            "too short a run for an interval"
+            if math.isnan(row.low)
+            else f"95 % interval {row.low:+.3g} to {row.high:+.3g}"
+        )
+        said.append(f"{name} of B is {row.difference:+.4g}{unit} against A ({sure})")
+    return [f"{'; '.join(said)}."]

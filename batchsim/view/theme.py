@@ -1,0 +1,114 @@
+"""Colours and sizes: light and dark, for a page and for a projector."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from batchsim import _check
+
+# Okabe and Ito's colours, which most colour-blind people can tell apart. Each also has a second
+# channel: a line style, a width, a marker or a hatch.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#999999"
+
+EM_PER_VIEW = 22  # the least width of a view, in letters' heights: its legend has to fit
+COLUMNS = (3, 2, 1)
+
+
+@dataclass(frozen=True)
+class Theme:
+    """A set of colours by what they are for; those that have a name are Okabe and Ito's."""
+
+    name: str
+    background: str
+    ink: str  # text, and lines that are black on paper
+    soft: str  # axes and their numbers
+    faint: str  # grid lines, and areas without a number
+    orange: str = ORANGE
+    sky: str = SKY
+    green: str = GREEN
+    blue: str = BLUE
+    vermilion: str = VERMILION
+    purple: str = PURPLE
+    grey: str = GREY
+
+    def rc(self, font_px: float) -> dict[str, Any]:
+        """Return the look as matplotlib's parameters, for `matplotlib.style.context`."""
+        return {
+            "font.size": font_px,
+            "text.color": self.ink,
+            "axes.facecolor": "none",
+            "axes.edgecolor": self.soft,
+            "axes.labelcolor": self.ink,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "xtick.color": self.soft,
+            "ytick.color": self.soft,
+            "hatch.linewidth": 1.0,
+        }
+
+
+LIGHT = Theme("light", background="#FFFFFF", ink="#000000", soft="#595959", faint="#E3E3E3")
+# On black, blue and green are lightened until lines of them can be seen; their hues stay.
+DARK = Theme(
+    "dark", background="#111111", ink="#F2F2F2", soft="#B0B0B0", faint="#333333",
+    blue="#2E97DB", green="#14B88A", vermilion="#EC6F14",
+)  # fmt: skip
+THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large letters and lines are, in CSS pixels, and how high a row of views is."""
+
+    name: str
+    font_px: float  # at the least width
+    line_px: float
+    row: float  # height of a row of views, in ems, and what it gains for each pixel of their width
+    gain: float
+
+    def em_px(self, width_px: float) -> float:
+        """Return the size of the letters in a picture so wide: a little more where there is room.
+
+        >>> PAGE.em_px(860), PAGE.em_px(1500)
+        (11.25, 12.85)
+        """
+        return min(max(self.font_px + (width_px - 760) / 400, self.font_px), self.font_px + 2)
+
+    def columns(self, width_px: float) -> int:
+        """Return how many views fit beside each other.
+
+        >>> PAGE.columns(860), PAGE.columns(700), PROJECTOR.columns(860)
+        (3, 2, 2)
+        """
+        em_px = self.em_px(width_px)
+        return next((n for n in COLUMNS if width_px / n >= EM_PER_VIEW * em_px), COLUMNS[-1])
+
+    def row_px(self, width_px: float) -> int:
+        """Return the height of a row of views.
+
+        >>> PAGE.row_px(860), PAGE.row_px(1500)
+        (266, 356)
+        """
+        return math.ceil(self.row * self.em_px(width_px) + self.gain * width_px / self.columns(width_px))
+
+
+PAGE = Size("page", font_px=11, line_px=1.6, row=16, gain=0.3)
+PROJECTOR = Size("projector", font_px=16, line_px=2.6, row=15, gain=0.3)
+SIZES = {size.name: size for size in (PAGE, PROJECTOR)}
+
+
+def theme_of(name: str) -> Theme:
+    """Return the theme of that name, or raise, naming the nearest."""
+    if name not in THEMES:
+        raise ValueError(f"theme must be 'light' or 'dark', got {name!r}{_check.nearest(name, THEMES, True)}")
+    return THEMES[name]
+
+
+def size_of(name: str) -> Size:
+    """Return the size of that name, or raise, naming the nearest."""
+    if name not in SIZES:
+        raise ValueError(
+            f"size must be 'page' or 'projector', got {name!r}{_check.nearest(name, SIZES, True)}"
+        )
+    return SIZES[name]

@@ -1,0 +1,116 @@
+import contextlib
+import os
+import shutil
+
+import nbformat
+import pytest
+
+from browser.kernel import Kernel
+from browser.panel import EXPLORER, KNOB, TEXTBOOK, TEXTBOOK_SLIDER, Noise, Panel
+from browser.servers import ROOT, running
+
+REQUIRED = os.environ.get("BATCHSIM_BROWSER") == "required"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+QUIETLY = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+HERE = ROOT / "tests" / "browser"
+
+
+def without(reason):
+    """There is no browser: skip, unless one is required."""
+    (pytest.fail if REQUIRED else pytest.skip)(reason)
+
+
+@pytest.fixture(scope="package")
+def browser():
+    """The system's Chromium. Playwright's loop ends with this package: others here use asyncio's."""
+    executable = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if executable is None:
+        without(f"no browser: none of {', '.join(CHROMIUM)} is installed")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        without("no playwright: install the test extra")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=QUIETLY)
+        yield browser
+        browser.close()
+
+
+def server(kind):
+    @pytest.fixture(scope="package", name=kind)
+    def started(browser, tmp_path_factory):
+        with running(kind, tmp_path_factory.mktemp(kind)) as server:
+            yield server
+
+    return started
+
+
+lab, notebook, app = server("lab"), server("notebook"), server("app")
+
+
+@pytest.fixture(scope="package")
+def opened(browser):
+    """Open a panel: `with opened(server, source)` in a notebook of one cell, `opened(app)` the app."""
+
+    @contextlib.contextmanager
+    def opened(server, source="", textbook=False, query="", **page):
+        known = server.kernels()
+        name = f"panel-{len(list(server.folder.iterdir()))}.ipynb"
+        if source:
+            nbformat.write(one_cell(source), server.folder / name)
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **page})
+        context.set_default_timeout(60_000)
+        context.add_init_script(path=HERE / "watch.js")
+        view, noise = context.new_page(), Noise()
+        noise.listen(view)
+        kernel = None
+        try:
+            view.goto(server.address(name if source else "", query), wait_until="commit")
+            if source:
+                view.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
+                noise.errors.clear()  # of the front end's own start (Notebook 7.6 has one)
+                run_all_cells(view)
+            view.wait_for_selector(TEXTBOOK if textbook else EXPLORER)
+            kernel = Kernel(*(server.kernels() - known))
+            selectors = (TEXTBOOK, TEXTBOOK_SLIDER) if textbook else (EXPLORER, KNOB)
+            panel = Panel(view, kernel, noise, *selectors)
+            panel.watch()
+            yield panel
+        except BaseException:
+            print(f"what the page showed: {server.folder / name}.png")
+            view.screenshot(path=f"{server.folder / name}.png")
+            raise
+        finally:
+            if kernel:
+                kernel.close()
+            context.close()
+
+    return opened
+
+
+def one_cell(source):
+    kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    cells = [nbformat.v4.new_code_cell(source)]
+    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernelspec})
+
+
+def run_all_cells(page):
+    """Use the menu, again while nothing begins: a page is there before its kernel, and may ask for one."""
+    for _ in range(10):
+        page.click('.lm-MenuBar-itemLabel:text-is("Run")')
+        page.click('.lm-Menu-itemLabel:text-is("Run All Cells")')
+        for _ in range(30):
+            page.wait_for_timeout(100)
+            if page.locator('.jp-InputPrompt:not(:text("[ ]:"))').count():
+                return
+            if page.locator(".jp-Dialog").count():
+                page.keyboard.press("Enter")
+    raise AssertionError("the kernel runs nothing")

@@ -1,0 +1,126 @@
+"""A panel of sliders in a page: what it shows, and hands that move it."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from browser.kernel import Kernel
+
+# Where things are: the one place that knows the pages' insides.
+EXPLORER = ".batchsim-main img.batchsim-screen"
+TEXTBOOK = ".jp-OutputArea-output .jp-OutputArea-output img"
+KNOB = ".batchsim-knob-{name}"
+HANDLE = ".noUi-handle"
+TEXTBOOK_SLIDER = ".widget-hslider:has(.widget-label:text-is('{name}'))"
+LINES = ".batchsim-readout [role=status]"
+
+
+@dataclass
+class Noise:
+    """What a page should not have: errors, and requests to anywhere but this machine."""
+
+    errors: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+
+    def listen(self, page: Any) -> None:
+        page.on("console", lambda said: said.type == "error" and self.errors.append(said.text))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self._asked(request.url))
+
+    def _asked(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("data", "blob") and parts.hostname != "127.0.0.1":
+            self.elsewhere.append(url)
+
+
+@dataclass
+class Panel:
+    page: Any
+    kernel: Kernel
+    noise: Noise
+    picture: str
+    knob: str
+
+    def watch(self) -> None:
+        """Wait for the picture, and keep watching it."""
+        self.page.wait_for_selector(self.picture)
+        self.page.evaluate("selector => void watch.start(selector)", self.picture)
+        self.quiet(500)
+
+    def quiet(self, ms: float = 150) -> None:
+        """Wait until the picture has been still for so long."""
+        self.page.evaluate("ms => watch.quiet(ms)", ms)
+
+    def frames(self) -> list[float]:
+        return self.page.evaluate("watch.frames")
+
+    def pixels(self) -> int:
+        return self.page.evaluate("watch.pixels()")
+
+    def handle(self, name: str) -> Any:
+        return self.page.locator(self.knob.format(name=name)).locator(HANDLE)
+
+    def move_ms(self, name: str, key: str) -> float:
+        """Press a key on a slider, and return the milliseconds until other pixels are on the screen."""
+        self.handle(name).focus()
+        self.page.evaluate("watch.arm()")
+        self.page.keyboard.press(key)
+        move = self.page.evaluate("watch.move")
+        assert move["changed"], f"{key} on {name} has drawn the same pixels again"
+        return move["ms"]
+
+    def drag(self, name: str, to: float, steps: int, seconds: float) -> list[str]:
+        """Drag a slider to a part of its track in even steps of time, and return where it stood at each."""
+        knob = self.page.locator(self.knob.format(name=name))
+        handle, origin = knob.locator(HANDLE), knob.locator(".noUi-origin")
+        track, box = knob.locator(".noUi-base").bounding_box(), handle.bounding_box()
+        begin, end = box["x"] + box["width"] / 2, track["x"] + track["width"] * to
+        y = box["y"] + box["height"] / 2
+        self.page.mouse.move(begin, y)
+        self.page.mouse.down()
+        stood, began_s = [], time.perf_counter()
+        for step in range(1, steps + 1):
+            time.sleep(max(began_s + step * seconds / steps - time.perf_counter(), 0))
+            self.page.mouse.move(begin + (end - begin) * step / steps, y)
+            stood.append(origin.get_attribute("style"))
+        self.page.mouse.up()
+        return stood
+
+    def slid(self, name: str) -> float:
+        """Return the value at which a slider's handle stands: of a log slider the power of ten."""
+        return (
+            self.page.locator(self.knob.format(name=name))
+            .locator(".noUi-target")
+            .evaluate("slider => Number(slider.noUiSlider?.get(true) ?? NaN)")
+        )
+
+    def redraws_after_release(self) -> int:
+        return self.page.evaluate("watch.frames.filter((ms) => ms > watch.released).length")
+
+    def typed(self, name: str) -> Any:
+        """Return the field of a knob."""
+        return self.page.locator(self.knob.format(name=name)).locator("input[type=text]")
+
+    def words(self) -> str:
+        return self.page.locator(LINES).inner_text()
+
+    def picture_bytes(self) -> str:
+        """Return the SHA-256 of the file that is shown."""
+        return self.page.evaluate(
+            """async (selector) => {
+                const file = await (await fetch(document.querySelector(selector).src)).arrayBuffer();
+                const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", file));
+                return [...sum].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+            }""",
+            self.picture,
+        )
+
+    def heap(self) -> dict[str, float]:
+        """Return the page's memory after a collection: bytes, DOM nodes and listeners."""
+        devtools = self.page.context.new_cdp_session(self.page)
+        devtools.send("HeapProfiler.collectGarbage")
+        used = devtools.send("Runtime.getHeapUsage")["usedSize"]
+        counted = devtools.send("Memory.getDOMCounters")
+        devtools.detach()
+        return {"bytes": used, "nodes": counted["nodes"], "listeners": counted["jsEventListeners"]}

@@ -1,0 +1,126 @@
+"""Jupyter servers on the loopback that live as long as a `with`, away from the user's own settings."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "of-the-tests"
+COMMANDS = {
+    "lab": ["jupyterlab", "--LabApp.app_settings_dir={settings}", "--LanguageServerManager.autodetect=False"],
+    "notebook": ["notebook"],
+}
+JUPYTER = ["--ip=127.0.0.1", "--port={port}", "--ServerApp.port_retries=0", "--no-browser", "--allow-root"]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server: its address, and the folder whose files it serves."""
+
+    kind: str
+    url: str
+    folder: Path
+
+    def address(self, file_name: str = "", query: str = "") -> str:
+        """Return the address of a notebook of the folder; of the app."""
+        place = {"lab": f"lab/workspaces/{Path(file_name).stem}/tree/", "notebook": "notebooks/", "app": ""}[
+            self.kind
+        ]
+        return f"{self.url}{place}{file_name}?token={TOKEN}{query}"
+
+    def kernels(self) -> set[Path]:
+        """Return the files that say how to talk to each kernel."""
+        return set((self.folder.parent / "runtime").rglob("kernel-*.json"))
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@contextlib.contextmanager
+def running(kind: str, home: Path):
+    """Run JupyterLab, Notebook 7 ("notebook") or the app ("app"), with all that it writes in `home`."""
+    for name in ("files", "settings", "runtime"):
+        (home / name).mkdir(parents=True)
+    shutil.copy(ROOT / "notebooks" / ".lab-settings.json", home / "settings" / "overrides.json")
+    port = free_port()
+    if kind == "app":
+        command = app(port)
+    else:
+        said = [sys.executable, "-m", *COMMANDS[kind], *JUPYTER, f"--IdentityProvider.token={TOKEN}"]
+        command = [part.format(port=port, settings=home / "settings") for part in said]
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            cwd=home / "files",
+            env=environment(home),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        url = f"http://127.0.0.1:{port}/"
+        wait_for(url, process, home / "log")
+        yield Server(kind, url, home / "files")
+    finally:
+        stop(process)
+
+
+def app(port: int) -> list[str]:
+    """Return what `make app` runs, with the Jupyter of these tests."""
+    dry_run = ["make", "-n", "-C", str(ROOT), "app", f"PORT={port}", f"BIN={Path(sys.executable).parent}"]
+    said = subprocess.run(dry_run, capture_output=True, text=True, check=True).stdout
+    (last,) = [line for line in said.splitlines() if "voila" in line]
+    return ["sh", "-c", f"cd {ROOT} && exec env {last} --no-browser --token={TOKEN}"]
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the environment of a server that keeps to its own folder."""
+    own = {
+        "JUPYTER_CONFIG_DIR": home / "config",
+        "JUPYTER_DATA_DIR": home / "data",
+        "JUPYTER_RUNTIME_DIR": home / "runtime",
+        "JUPYTERLAB_SETTINGS_DIR": home / "user-settings",
+        "JUPYTERLAB_WORKSPACES_DIR": home / "workspaces",
+        "IPYTHONDIR": home / "ipython",
+        "TMPDIR": home / "runtime",  # where Voila keeps what the others keep in the runtime folder
+    }
+    return {**os.environ, **{name: str(path) for name, path in own.items()}}
+
+
+def wait_for(url: str, process: subprocess.Popen, log: Path, seconds: float = 60) -> None:
+    for _ in range(int(seconds * 10)):
+        try:
+            urllib.request.urlopen(url, timeout=10).close()
+        except urllib.error.HTTPError as refused:
+            refused.close()  # it answers
+        except OSError:
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.1)
+            continue
+        return
+    raise TimeoutError(log.read_text())
+
+
+def stop(process: subprocess.Popen) -> None:
+    """End a server and its kernels, which have process groups of their own."""
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(10)
+    _, alive = psutil.wait_procs(family, timeout=3)
+    for survivor in alive:
+        survivor.kill()
+    process.wait()

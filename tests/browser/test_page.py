@@ -1,0 +1,228 @@
+"""The explorer under a reader's hands: keys, clicks, typed values, in every front end that can be run here.
+
+VS Code is a front end too, but it cannot be run here.
+"""
+
+import time
+
+import pytest
+
+PANEL = """import batchsim as bs
+from batchsim.view.explorer.state import State
+panel = bs.explore(requests=500)
+panel"""
+# States in which the controls are to be seen that the first state has no use for.
+STATES = (
+    "State()",
+    "State(workload='gamma', rule='at_least', servers=2)",
+    "State(workload='onoff')",
+    "State(workload='diurnal')",
+    "State(workload='closed')",
+)
+TYPED = {
+    "rate_per_s": "1200",
+    "clients": "32",
+    "max_batch_size": "20",
+    "min_batch_size": "4",
+    "max_wait_ms": "7",
+    "objective_ms": "30",
+    "cv": "2",
+    "burst_factor": "4",
+    "mean_burst_s": "0.2",
+    "peak_to_mean": "1.5",
+    "period_s": "30",
+    "think_ms": "5",
+    "fixed_ms": "6",
+    "per_item_ms": "0.3",
+    "noise_cv": "0.1",
+    "padding": "8, 32",
+    "servers": "3",
+    "sharing": "0.2",
+    "queue_limit": "50",
+    "timeout_ms": "100",
+    "seed": "7",
+}
+KEYS = {"slider": ["ArrowRight"], "select": ["ArrowDown"]}
+# The knob, if it is one, and the kind of what has the focus; "" when it is outside the explorer.
+FOCUSED = """() => {
+    const it = document.activeElement;
+    if (!it.closest(".batchsim")) return ["", ""];
+    it.dataset.visited = "yes";
+    const knob = [...(it.closest("[class*=batchsim-knob-]")?.classList ?? [])];
+    const name = knob.find((word) => word.startsWith("batchsim-knob-")) ?? "";
+    const kind = it.matches(".noUi-handle") ? "slider" : it.tagName.toLowerCase();
+    return [name.replace("batchsim-knob-", ""), kind];
+}"""
+NOT_VISITED = """() => [...document.querySelectorAll(
+    ".batchsim :is(button, input, select, textarea, [role=slider], .batchsim-main img)"
+)].filter((it) => it.checkVisibility() && !it.disabled && !it.dataset.visited)
+  .map((it) => it.outerHTML.slice(0, 200))"""
+
+
+@pytest.fixture(scope="module")
+def panel(lab, opened):
+    with opened(lab, PANEL) as panel:
+        yield panel
+
+
+def eventually(holds, seconds=10):
+    """Return whether something comes to hold: a page and its kernel take their time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def go_to(panel, state):
+    panel.kernel.run(f"panel.move_to({state})")
+    panel.quiet()
+
+
+def walk(panel):
+    """Press Tab from the first control to the last, and yield what has the focus."""
+    panel.page.locator(".batchsim .noUi-handle:visible").first.focus()
+    for _ in range(100):
+        name, kind = panel.page.evaluate(FOCUSED)
+        if not kind:
+            return
+        yield name, kind
+        panel.page.keyboard.press("Tab")
+
+
+def turn_page(panel):
+    """Turn to the next page of controls with the keyboard; False after the last."""
+    tabs = panel.page.locator(".batchsim-tabs > .lm-TabBar .lm-TabBar-tab")
+    before = panel.kernel.ask("panel.tabs.selected_index")
+    if before == tabs.count() - 1:
+        return False
+    next(True for _, kind in walk(panel) if kind == "li")
+    panel.page.keyboard.press("ArrowRight")
+    panel.page.keyboard.press("Enter")
+    assert eventually(lambda: panel.kernel.ask("panel.tabs.selected_index") == before + 1)
+    return True
+
+
+def first_page(panel):
+    """With the mouse: after a word from the kernel alone the keys would go on from the last page."""
+    panel.page.locator(".batchsim-tabs > .lm-TabBar .lm-TabBar-tab").first.click()
+    assert eventually(lambda: panel.kernel.ask("panel.tabs.selected_index") == 0)
+
+
+def values(panel):
+    return panel.kernel.ask("{name: str(control.value) for name, control in panel.controls.by_name.items()}")
+
+
+def differs(panel, name, before):
+    return lambda: values(panel)[name] != before
+
+
+def test_the_tab_key_comes_by_everything(panel):
+    go_to(panel, STATES[0])
+    turned = True
+    while turned:
+        assert len(list(walk(panel))) < 100
+        assert panel.page.evaluate(NOT_VISITED) == []
+        turned = turn_page(panel)
+    first_page(panel)
+
+
+def test_the_keyboard_alone_changes_every_control(panel):
+    changed = set()
+    for state in STATES:
+        go_to(panel, state)
+        first_page(panel)
+        turned = True
+        while turned:
+            for name, kind in walk(panel):
+                if name and (name, kind) not in changed:
+                    before = values(panel)
+                    for key in KEYS.get(kind, ["Control+A", *TYPED.get(name, ""), "Enter"]):
+                        panel.page.keyboard.press(key)
+                    assert eventually(differs(panel, name, before[name])), (name, kind)
+                    changed.add((name, kind))
+                    go_to(panel, state)
+            turned = turn_page(panel)
+    assert {name for name, _ in changed} == set(values(panel))
+    assert {name for name, kind in changed if kind == "input"} == set(TYPED)
+
+
+def centre_of(panel, row, column):
+    """Return where a cell of the heat map is, in CSS pixels of the picture."""
+    inside = f"""[(across, down) for across in range(100) for down in range(100)
+        if panel.picture.cell_at(across / 100, down / 100) == ({row}, {column})]"""
+    places = panel.kernel.ask(inside)
+    box = panel.page.locator(panel.picture).bounding_box()
+    return {
+        "x": box["width"] * sum(across for across, _ in places) / len(places) / 100,
+        "y": box["height"] * sum(down for _, down in places) / len(places) / 100,
+    }
+
+
+def test_a_click_on_the_heat_map_moves_the_sliders_there(panel):
+    go_to(panel, STATES[0])
+    row, column = panel.kernel.ask("[int(n) for n in panel.scene.landscape.best()]")
+    size = panel.kernel.ask(f"panel.scene.landscape.x_values[{column}]")
+    wait_ms = panel.kernel.ask(f"panel.scene.landscape.y_values[{row}]")
+    panel.page.locator(panel.picture).click(position=centre_of(panel, row, column))
+    assert eventually(lambda: panel.typed("max_batch_size").input_value() == str(size))
+    assert eventually(lambda: float(panel.typed("max_wait_ms").input_value()) == wait_ms)
+    assert panel.kernel.ask("repr(panel.result.scenario.rule)") == panel.kernel.ask(
+        "repr(panel.scenario.rule)"
+    )
+
+
+def test_arrow_keys_on_the_picture_walk_the_heat_map(panel):
+    go_to(panel, STATES[0])
+    before = panel.kernel.ask("panel.state.max_batch_size")
+    panel.page.locator(panel.picture).focus()
+    panel.page.keyboard.press("ArrowLeft")
+    assert eventually(lambda: panel.kernel.ask("panel.state.max_batch_size") < before)
+
+
+def test_what_makes_no_sense_is_refused_where_it_is_typed(panel):
+    go_to(panel, STATES[0])
+    pixels, field = panel.pixels(), panel.typed("max_batch_size")
+    field.fill("0")
+    field.press("Enter")
+    refusal = panel.page.locator(panel.knob.format(name="max_batch_size")).get_by_role("alert")
+    refusal.wait_for()
+    assert refusal.inner_text() == "max_batch_size must be at least 1, got 0"
+    assert field.input_value() == "0"
+    panel.quiet()
+    assert panel.kernel.ask("panel.state.max_batch_size") == 32
+    assert panel.pixels() == pixels
+    field.fill("32")
+    field.press("Enter")
+    refusal.wait_for(state="detached")
+
+
+def test_an_overloaded_setting_says_so(panel):
+    go_to(panel, "State(rate_per_s=4000)")
+    assert "overloaded" in panel.words().lower()
+    assert "p99" not in panel.words()
+
+
+@pytest.mark.parametrize("front_end", ["lab", "notebook"])
+def test_it_lives_in_a_notebook(front_end, opened, request):
+    with opened(request.getfixturevalue(front_end), PANEL) as panel:
+        assert panel.move_ms("max_wait_ms", "ArrowRight") > 0
+        assert panel.words() == panel.page.locator(panel.picture).get_attribute("alt")
+    assert panel.noise.errors == []
+    assert panel.noise.elsewhere == []
+
+
+def test_it_lives_alone_in_a_page_whose_address_says_its_state(app, opened):
+    with opened(app, query="&rate_per_s=900&max_wait_ms=5") as panel:
+        assert panel.typed("rate_per_s").input_value() == "900"
+        assert panel.typed("max_wait_ms").input_value() == "5"
+        assert panel.move_ms("max_wait_ms", "ArrowRight") > 0
+        assert panel.page.locator("pre, .jp-CodeCell-input, .jp-InputArea").count() == 0
+    assert panel.noise.errors == []
+    assert panel.noise.elsewhere == []
+
+
+def test_no_hand_above_has_made_an_error_or_asked_another_machine(panel):
+    assert panel.noise.errors == []
+    assert panel.noise.elsewhere == []

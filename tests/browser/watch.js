@@ -1,0 +1,73 @@
+// Watches one picture of a page: when it shows other pixels, and which. Runs in the page, the same for every panel.
+(() => {
+  const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+  const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  const watch = {};
+
+  const shown = () => {
+    const picture = [...document.querySelectorAll(watch.selector)].at(-1);
+    return picture?.complete && picture.naturalWidth ? picture : null;
+  };
+
+  // A picture counts once it is decoded and an animation frame has gone by: from then on it is on the screen.
+  watch.start = async (selector) => {
+    watch.selector = selector;
+    watch.pressed = watch.released = null;
+    watch.frames = []; // when each new picture was on the screen, in ms since the page began
+    addEventListener("keydown", () => (watch.pressed = performance.now()), true);
+    addEventListener("pointerup", () => (watch.released = performance.now()), true);
+    let last = shown();
+    let source = last?.src;
+    for (;;) {
+      await frame();
+      const picture = shown();
+      if (!picture || (picture === last && picture.src === source)) continue;
+      [last, source] = [picture, picture.src];
+      try {
+        await picture.decode();
+      } catch {
+        continue; // replaced meanwhile by a later one
+      }
+      await frame();
+      watch.frames.push(performance.now());
+    }
+  };
+
+  // Nothing new for `ms`.
+  watch.quiet = async (ms) => {
+    for (let count = -1; count !== watch.frames.length; ) {
+      count = watch.frames.length;
+      await pause(ms);
+    }
+  };
+
+  // A number that says which pixels are shown.
+  watch.pixels = () => {
+    const picture = shown();
+    const canvas = new OffscreenCanvas(picture.naturalWidth, picture.naturalHeight);
+    const context = canvas.getContext("2d", { willReadFrequently: true });
+    context.drawImage(picture, 0, 0);
+    const pixels = new Uint32Array(context.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+    let sum = 2166136261;
+    for (const pixel of pixels) sum = Math.imul(sum ^ pixel, 16777619);
+    return sum >>> 0;
+  };
+
+  // From the next key press to the next new picture, in ms; `changed`: its pixels are indeed others.
+  watch.arm = async () => {
+    await watch.quiet(50);
+    const [before, count] = [watch.pixels(), watch.frames.length];
+    watch.pressed = null;
+    watch.move = (async () => {
+      const begin = performance.now();
+      while (watch.frames.length === count) {
+        if (performance.now() > begin + 60_000) throw new Error("no new picture in a minute");
+        await frame();
+      }
+      const ms = watch.frames[count] - watch.pressed;
+      return { ms, changed: watch.pixels() !== before };
+    })();
+  };
+
+  window.watch = watch;
+})();

@@ -1,0 +1,169 @@
+"""The explorer's state: a scenario, a link and Python that say the same."""
+
+import dataclasses
+import math
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import batchsim as bs
+from batchsim.view.explorer.fields import CHECKS, RULES, WORKLOADS, read
+from batchsim.view.explorer.state import DEFAULT, State
+
+rates = st.floats(1, 1e5)
+times_ms = st.floats(0, 1e4)
+states = st.builds(
+    State,
+    workload=st.sampled_from([kind for kind in WORKLOADS if kind != "given"]),
+    rate_per_s=rates,
+    cv=st.floats(0.1, 10),
+    burst_factor=st.floats(1.5, 100),
+    mean_burst_s=st.floats(0.1, 100),
+    peak_to_mean=st.floats(1, 2),
+    clients=st.integers(1, 1000),
+    think_ms=st.floats(0.1, 1e4),
+    rule=st.sampled_from(list(RULES)),
+    max_batch_size=st.integers(8, 16),
+    max_wait_ms=times_ms,
+    min_batch_size=st.integers(1, 8),
+    service=st.sampled_from(["affine", "published", "curve"]),
+    fixed_ms=st.floats(0.01, 100),
+    per_item_ms=st.floats(0, 10),
+    curve=st.just(((1, 2.1), (8, 1 / 3), (16, 7.0))),
+    curve_of=st.text(max_size=20),
+    noise_cv=st.floats(0, 2),
+    servers=st.integers(1, 8),
+    sharing=st.just(0.0) | st.floats(0.01, 1),
+    queue_limit=st.none() | st.integers(1, 100),
+    timeout_ms=st.none() | times_ms,
+    objective_ms=st.none() | st.floats(0.1, 1e4),
+    seed=st.integers(0, 2**40),
+)
+
+
+def senseful(state):
+    try:
+        state.scenario()
+    except ValueError:
+        return False
+    return True
+
+
+@given(states)
+def test_a_link_restores_the_state_to_the_last_bit(state):
+    assert State.from_link(state.to_link()) == state
+
+
+@given(states)
+def test_a_link_says_only_what_differs_and_is_one_line_without_spaces(state):
+    link = state.to_link()
+    assert not re.search(r"\s", link)
+    said = {pair.split("=")[0] for pair in link.split("&") if pair}
+    assert said == {
+        f.name for f in dataclasses.fields(State) if getattr(state, f.name) != getattr(DEFAULT, f.name)
+    }
+
+
+def test_the_state_of_the_start_has_an_empty_link():
+    assert DEFAULT.to_link() == ""
+    assert State.from_link("") == DEFAULT
+
+
+def test_a_link_may_be_a_whole_address():
+    assert State.from_link(" http://127.0.0.1:8866/?servers=2&max_wait_ms=5 ") == State(
+        servers=2, max_wait_ms=5
+    )
+
+
+@settings(max_examples=60)
+@given(states.filter(senseful))
+def test_its_python_makes_the_same_scenario(state):
+    names = {}
+    code = state.python(requests=50).replace("print(result)", "")
+    exec(code, names)
+    assert names["scenario"] == state.scenario()
+    assert names["result"].percentile(99) == pytest.approx(
+        bs.simulate(state.scenario(), 50, state.seed).percentile(99), nan_ok=True, rel=0
+    )
+
+
+@given(states.filter(senseful))
+def test_a_scenario_that_the_controls_can_say_comes_back_from_them(state):
+    scenario = state.scenario()
+    again = State.of(scenario).scenario()
+    if state.workload == "onoff":  # whose rates are multiplied out and back
+        assert again.workload.offered_per_s == pytest.approx(scenario.workload.offered_per_s)
+        again = dataclasses.replace(again, workload=scenario.workload)
+    if state.workload == "closed":
+        assert again.workload.think_s == pytest.approx(scenario.workload.think_s)
+        again = dataclasses.replace(again, workload=scenario.workload)
+    if scenario.slowdown is not None:
+        assert again.slowdown == pytest.approx(scenario.slowdown)
+        again = dataclasses.replace(again, slowdown=scenario.slowdown)
+    assert again == scenario
+
+
+@pytest.mark.parametrize(
+    ("link", "message"),
+    [
+        ("rate_per_s=fast", "rate_per_s must be a number, got 'fast'"),
+        ("rate_per_s=0", "rate_per_s must be greater than 0, got 0"),
+        ("rate_per_s=nan", "rate_per_s must be a number, got nan"),
+        ("rate_per_s=1_000", "rate_per_s must be a number, got '1_000'"),
+        ("max_batch_size=0", "max_batch_size must be at least 1, got 0"),
+        ("max_batch_size=2.5", "max_batch_size must be a whole number, got '2.5'"),
+        ("max_wait_ms=-1", "max_wait_ms must be at least 0, got -1"),
+        ("max_wait_ms=inf", "max_wait_ms must be finite, got inf"),
+        ("max_wait=3", "a link must name the explorer's controls, got 'max_wait'; did you mean"),
+        ("workload=poison", "workload must be one of poisson, constant, gamma, onoff,"),
+        ("published=resnet50/t4", "published must be a known one, got 'resnet50/t4'; did you mean"),
+        ("curve=1:2,8", "a curve must be like 1:2.1,8:3.3 (batch size:ms), got '8'"),
+        ("padding=4,2", "padded sizes must increase, got [4, 2]"),
+        ("hello", "a link must be like rate_per_s=900&servers=2, got 'hello'"),
+        ("seed=-1", "seed must be at least 0, got -1"),
+        ("servers=1&servers=2", "a link must say each control once, got servers twice"),
+    ],
+)  # fmt: skip
+def test_a_link_that_makes_no_sense_is_refused_with_the_rule(link, message):
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+        State.from_link(link)
+
+
+def test_every_field_is_checked():
+    assert set(CHECKS) == {f.name for f in dataclasses.fields(State)}
+
+
+@pytest.mark.parametrize("name", ["queue_limit", "timeout_ms", "objective_ms"])
+def test_an_empty_field_means_no_limit(name):
+    assert read(name, "") is None
+
+
+def test_given_traffic_is_slid_to_the_rate():
+    traffic = bs.Trace([0.0, 0.1, 0.3])
+    scenario = State(workload="given", rate_per_s=50).scenario(traffic)
+    assert scenario.workload == traffic.with_rate(50)
+    with pytest.raises(ValueError, match="must come with traffic"):
+        State(workload="given").scenario()
+
+
+def test_full_batches_only_is_an_infinite_wait():
+    assert State(rule="full_only").scenario().rule == bs.SizeOrWait(32, math.inf)
+
+
+def test_sharing_slows_all_servers_evenly():
+    assert State(servers=3, sharing=0.5).scenario().slowdown == {1: 1.0, 2: 1.5, 3: 2.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"slowdown": {1: 1.0, 2: 1.8, 3: 1.9}, "servers": 3}, "slowdown must grow evenly to be explored"),
+        ({"slowdown": {1: 2.0}}, "slowdown must grow evenly to be explored"),
+    ],
+)
+def test_a_scenario_that_the_controls_cannot_say_is_refused(changes, message):
+    scenario = State().scenario()
+    with pytest.raises(ValueError, match=message):
+        State.of(dataclasses.replace(scenario, **changes))

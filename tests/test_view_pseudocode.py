@@ -1,0 +1,277 @@
+"""The pseudo-code is true of the engines: read literally, it makes the same batches, for the same reasons."""
+
+import html
+import math
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from oracles.naive import Naive
+from oracles.plans import plans_with_ties, scenarios_at_random
+
+import batchsim as bs
+from batchsim.engines import reference
+from batchsim.engines.plan import draw
+from batchsim.result import Result
+from batchsim.view.moment import Doing, Film
+from batchsim.view.pseudocode import MOST_LINES, Line, acting, pseudocode, sentence, shares, to_html
+
+RULES = [
+    bs.SizeOrWait(32, 10),
+    bs.SizeOrWait(32, 0),
+    bs.SizeOrWait(32, math.inf),
+    bs.SizeOrWait(1, 10),
+    bs.AtLeast(4, 8),
+    bs.AtLeast(1, 8),
+    bs.AtLeast(8, 8),
+    bs.AtLeast(1, 1),
+]
+
+
+@dataclass
+class Reader(Naive):
+    """The naive simulator of everything but the rule, which it reads from the lines' own words."""
+
+    lines: tuple[Line, ...] = ()
+    left_by: list[int] = field(default_factory=list)  # for each batch the line
+
+    def look(self, now):
+        assert self.lines[0].text == "while requests wait:"
+        while self.waiting:
+            number, size = self.first_that_acts(now)
+            if size is None:
+                return
+            self.left_by.append(number)
+            sent, rest = self.waiting[:size], self.waiting[size:]
+            self.waiting, self.max_batch_size = sent, len(sent)  # `take` takes them all
+            self.take(now, why=-1)
+            self.waiting = rest
+
+    def first_that_acts(self, now):
+        for number, line in enumerate(self.lines[1:], 1):
+            condition, action = re.fullmatch(r"(.+?): +(.+)", line.text).groups()
+            if self.holds(condition.removeprefix("if ").removeprefix("elif "), now):
+                return number, self.sent(action)
+        raise AssertionError("no line acts, although requests wait")
+
+    def holds(self, condition, now):
+        arrivals_s = [self.arrival[request] for request in self.waiting]
+        if condition == "else":
+            return True
+        if condition == "every server is busy":
+            return None not in self.computing
+        if condition == "no more will come":
+            return not self.someone_may_come()
+        if condition == "the oldest comes now":
+            return arrivals_s[0] == now
+        if condition == "it has waited longer":
+            return now > arrivals_s[0] + self.read_wait_ms / 1000
+        if found := re.fullmatch(r"the oldest has waited (\S+) ms", condition):
+            # To the digits that are shown, and then exactly.
+            assert float(found[1]) == pytest.approx(self.max_wait_ms, rel=1e-11)
+            self.read_wait_ms = self.max_wait_ms
+            return now == arrivals_s[0] + self.read_wait_ms / 1000
+        if found := re.fullmatch(r"the ([\d,]+)(?:st|nd|rd|th) comes now", condition):
+            number = whole(found[1])
+            return len(arrivals_s) >= number and arrivals_s[number - 1] == now
+        (number,) = re.fullmatch(r"([\d,]+) or more wait", condition).groups()
+        return len(arrivals_s) >= whole(number)
+
+    def sent(self, action):
+        """Return how many are sent, at most; None for none."""
+        if action in ("wait for a server", "wait for company"):
+            return None
+        if action == "send all":
+            return len(self.waiting)
+        (number,) = re.fullmatch(r"send the oldest(?: ([\d,]+))?", action).groups()
+        return whole(number or "1")
+
+
+def whole(text):
+    return int(text.replace(",", ""))
+
+
+def read(plan, lines=None):
+    scenario = plan.scenario
+    rule, workload = scenario.rule, scenario.workload
+    closed = isinstance(workload, bs.ClosedLoop)
+    largest = max(rule.max_batch_size, 3 if lines else 1)
+    return Reader(
+        requests=plan.requests,
+        service_s=[math.nan] + [scenario.service(size) for size in range(1, largest + 1)],
+        max_batch_size=0,
+        # When it is woken. Other lines do not act then, and time would stand still.
+        max_wait_ms=math.inf if lines else rule.max_wait_ms,
+        arrivals_s=None if closed else plan.arrival_s.tolist(),
+        clients=workload.clients if closed else 0,
+        think_s=plan.think_s.tolist() if closed else None,
+        servers=scenario.servers,
+        queue_limit=scenario.queue_limit,
+        timeout_ms=scenario.timeout_ms,
+        slowdown=scenario.slowdown,
+        noise=None if plan.noise is None else plan.noise.tolist(),
+        lines=lines or pseudocode(rule),
+    ).run()
+
+
+def assert_read_literally_it_is_the_engine(plan):
+    result, reader = Result(plan.scenario, 0, "simpy", 0.0, reference.run(plan)), read(plan)
+    assert np.array_equal(result.arrival_s, reader.arrival)
+    assert np.array_equal(result.batch_index, reader.batch)
+    assert np.array_equal(result.status, reader.status)
+    assert np.array_equal(result.batches.start_s, reader.batch_start)
+    assert np.array_equal(result.batches.server, reader.server)
+    for trigger, number in zip(result.batches.trigger, reader.left_by, strict=True):
+        event(f"{bs.Trigger(trigger).name} by {reader.lines[number].text}")
+        assert trigger in reader.lines[number].triggers
+
+
+@settings(max_examples=500)
+@given(plans_with_ties())
+def test_read_literally_it_decides_as_the_engine_when_everything_is_tied(plan):
+    assert_read_literally_it_is_the_engine(plan)
+
+
+@settings(max_examples=60)
+@given(scenarios_at_random(), st.integers(0, 99))
+def test_read_literally_it_decides_as_the_engine_on_random_traffic(scenario, seed):
+    assert_read_literally_it_is_the_engine(draw(scenario, 150, seed))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_the_words_of_another_rule_do_not_decide_as_the_engine(rule):
+    plan = draw(bs.Scenario(bs.Poisson(2000), rule, bs.Affine(5, 0.25)), 100, 0)
+    reader = read(plan, pseudocode(bs.AtLeast(2, 3)))
+    assert not np.array_equal(reference.run(plan).batch_index, reader.batch)
+
+
+@settings(max_examples=150)
+@given(plans_with_ties())
+def test_the_acting_line_is_the_one_that_the_reader_stops_at(plan):
+    result, reader = Result(plan.scenario, 0, "", 0.0, reference.run(plan)), read(plan)
+    film, lines = Film(result), pseudocode(plan.scenario.rule)
+    for time_s in film.instants().tolist():
+        now = film.moment(time_s)
+        line = acting(now)
+        if now.doing() is Doing.LEAVING:
+            assert line == reader.left_by[now.last.number]
+        else:
+            event(lines[line].text)
+            words = {
+                Doing.NOTHING: "while requests wait:",
+                Doing.SERVER: "wait for a server",
+                Doing.COMPANY: "wait for company",
+            }
+            assert lines[line].text.endswith(words[now.doing()])
+
+
+def test_a_batch_that_left_a_while_ago_still_has_its_line():
+    scenario = bs.Scenario(bs.Trace([0.0, 0.001, 0.003]), bs.SizeOrWait(2, 5), bs.Affine(9, 1))
+    now = Film(bs.simulate(scenario)).moment(0.004)
+    lines = pseudocode(scenario.rule)
+    assert lines[acting(now)].text.endswith("wait for a server")
+    assert lines[acting(now, within_s=0.0031)].text.endswith("send the oldest 2")
+
+
+# Shares.
+
+
+@settings(max_examples=150)
+@given(plans_with_ties())
+def test_the_shares_are_those_of_the_batches_that_left_by_a_line(plan):
+    result, reader = Result(plan.scenario, 0, "", 0.0, reference.run(plan)), read(plan)
+    for number, (line, share) in enumerate(zip(reader.lines, shares(result), strict=True)):
+        if not line.triggers:
+            assert share is None
+        elif not reader.left_by:
+            assert math.isnan(share)
+        else:
+            assert share == pytest.approx(reader.left_by.count(number) / len(reader.left_by))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.parametrize("keep", ["all", "summary"])
+def test_the_shares_sum_to_1(rule, keep):
+    scenario = bs.Scenario(bs.Poisson(2000), rule, bs.Affine(1, 0.1))
+    result = bs.simulate(scenario, 2000, warmup=0.2, keep=keep)
+    assert sum(share for share in shares(result) if share is not None) == pytest.approx(1)
+
+
+# Words and HTML.
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_a_rule_is_short_and_each_of_its_numbers_is_in_it(rule):
+    text = "\n".join(line.text for line in pseudocode(rule))
+    assert 3 <= len(pseudocode(rule)) <= MOST_LINES
+    assert max(map(len, text.splitlines())) <= 56
+    if rule.max_batch_size > 1:
+        assert f"{rule.max_batch_size} or more wait" in text
+        assert rule.max_wait_ms in (0, math.inf) or f"waited {rule.max_wait_ms:g} ms" in text
+        assert rule.enough in (1, rule.max_batch_size) or f"{rule.enough} or more wait" in text
+    triggers = [trigger for line in pseudocode(rule) for trigger in line.triggers]
+    assert len(triggers) == len(set(triggers))
+    assert all(bool(line.triggers) == bool(line.because) for line in pseudocode(rule))
+
+
+def test_large_numbers_and_small_waits_are_legible():
+    text = "\n".join(line.text for line in pseudocode(bs.SizeOrWait(65_536, 0.25)))
+    assert "send the oldest 65,536" in text
+    assert "waited 0.25 ms" in text
+    assert "the 1,011th comes now" in "".join(line.text for line in pseudocode(bs.AtLeast(1011, 2000)))
+
+
+def test_the_sentence_names_the_line_of_most_batches():
+    lines = pseudocode(bs.SizeOrWait(32, 10))
+    assert sentence(lines, (None, None, 0.1, 0.5, 0.4, None)) == (
+        "Batches leave most often (50 %) because the oldest has waited 10 ms."
+    )
+    assert sentence(lines, (None, None, 0.0, 1.0, 0.0, None)) == (
+        "All batches leave because the oldest has waited 10 ms."
+    )
+    assert sentence(lines, (None, None, 0.001, 0.999, 0.0, None)).startswith("Most batches (>99 %)")
+    assert sentence(lines) == sentence(lines, (None, None, *[math.nan] * 3, None)) == ""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_the_block_has_a_row_a_line_and_always_as_many(rule):
+    page = to_html(pseudocode(rule), theme="dark")
+    assert page.count("height:1.5em") == MOST_LINES
+    words = html.unescape(re.sub("<[^>]*>", "", page))
+    assert all(line.text in words for line in pseudocode(rule))
+
+
+def test_the_acting_line_has_an_arrow_and_is_bold():
+    lines = pseudocode(bs.SizeOrWait(32, 10))
+    page = to_html(lines, acting=3)
+    (row,) = re.findall(r'<div style="display:flex[^>]*aria-current="step">.*?</div>', page)
+    assert "▶" in row
+    assert "font-weight:bold" in row
+    assert lines[3].text in row
+    assert (page.count("▶"), page.count("bold"), page.count("aria-current")) == (1, 1, 1)
+    assert "▶" not in to_html(lines)
+
+
+def test_shares_stand_beside_their_lines():
+    lines = pseudocode(bs.SizeOrWait(32, 10))
+    page = to_html(lines, shares=(None, None, 0.62, 0.3, 0.08, None))
+    rows = re.findall(r'<div style="display:flex.*?</div>', page)
+    found = [re.sub("<[^>]*>", "", row) for row in rows]
+    assert ["%" in row for row in found] == [False, False, True, True, True, False, False]
+    assert found[2] == "62 %" + "  " + lines[2].text
+    assert "Most batches (62 %) leave because 32 requests wait, a full batch." in page
+
+
+def test_what_is_in_a_line_is_escaped():
+    page = to_html([Line("if a < b & c:", because='"quoted" <i>')])
+    assert "if a &lt; b &amp; c:" in page
+    assert "<i>" not in page
+    assert 'because "quoted"' not in page
+
+
+def test_an_unknown_theme_is_refused():
+    with pytest.raises(ValueError, match="theme must be 'light' or 'dark', got 'drak'; did you mean 'dark'"):
+        to_html(pseudocode(RULES[0]), theme="drak")
