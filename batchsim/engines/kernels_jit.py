@@ -1,5 +1,7 @@
 """How the loops are compiled, and how it is said that they are."""
 
+import contextlib
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -29,6 +31,17 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile as a part of each loop that calls it."""
     return compiled(function, forceinline=True)
+
+
+def follow(file: str, *sources: str) -> None:
+    """Make a file as new as those whose code or constants its loops contain.
+
+    Numba's cache on disk compares the time of a loop's own file only, and would keep what is stale.
+    """
+    newest = max(os.stat(source).st_mtime_ns for source in sources)
+    if os.stat(file).st_mtime_ns < newest:
+        with contextlib.suppress(OSError):  # not ours to change, and so not changed in place either
+            os.utime(file, ns=(newest, newest))
 
 
 class _Announcer(Listener):

@@ -1,15 +1,17 @@
 """The compiled engine's loops for many settings under one traffic, of which only figures are kept.
 
-The batches are formed by `kernels`, so they are those of a single run. (Numba's cache does not see
-that what a loop calls has changed in another file: touch this one with that one.)
+The batches are formed by `kernels`, so they are those of a single run.
 """
 
 import math
 
 import numpy as np
 
+from batchsim.engines import kernels
 from batchsim.engines.kernels import next_batch, pass_instants
-from batchsim.engines.kernels_jit import compiled, inlined
+from batchsim.engines.kernels_jit import compiled, follow, inlined
+
+follow(__file__, kernels.__file__)
 
 BINS = 4096  # counters of 16 KiB: half the nearest cache
 # Latencies are ordered as the whole numbers that have the same bits, as none is negative.

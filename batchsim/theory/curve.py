@@ -13,7 +13,7 @@ from batchsim.theory.answer import Answer
 from batchsim.theory.expected import expected
 
 LARGEST = 64  # of larger batches one rate alone can take half a second
-POINTS = 8  # of up to 64 each takes 1 to 3 ms
+POINTS = 16  # of up to 64 each takes 1 to 3 ms
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class TheoryCurve:
 def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> TheoryCurve:
     """Return the mean latency that theory expects at several of the rates, which must rise.
 
-    At all those that full batches do not keep up with, whose mean is NaN; and at up to 8 of the
+    At all those that full batches do not keep up with, whose mean is NaN; and at up to 16 of the
     others, the first and the last among them.
 
     >>> from batchsim import Affine, SizeOrWait

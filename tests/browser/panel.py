@@ -1,6 +1,5 @@
 """A panel of sliders in a page: what it shows, and hands that move it."""
 
-import time
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -70,22 +69,19 @@ class Panel:
         assert move["changed"], f"{key} on {name} has drawn the same pixels again"
         return move["ms"]
 
-    def drag(self, name: str, to: float, steps: int, seconds: float) -> list[str]:
-        """Drag a slider to a part of its track in even steps of time, and return where it stood at each."""
+    def drag(self, name: str, to: float, steps: int, seconds: float) -> dict[str, float]:
+        """Drag a slider to a part of its track in even steps; return the values it took and the seconds."""
         knob = self.page.locator(self.knob.format(name=name))
-        handle, origin = knob.locator(HANDLE), knob.locator(".noUi-origin")
-        track, box = knob.locator(".noUi-base").bounding_box(), handle.bounding_box()
-        begin, end = box["x"] + box["width"] / 2, track["x"] + track["width"] * to
-        y = box["y"] + box["height"] / 2
+        handle, track = knob.locator(HANDLE).bounding_box(), knob.locator(".noUi-base").bounding_box()
+        begin, end = handle["x"] + handle["width"] / 2, track["x"] + track["width"] * to
+        y = handle["y"] + handle["height"] / 2
         self.page.mouse.move(begin, y)
         self.page.mouse.down()
-        stood, began_s = [], time.perf_counter()
-        for step in range(1, steps + 1):
-            time.sleep(max(began_s + step * seconds / steps - time.perf_counter(), 0))
-            self.page.mouse.move(begin + (end - begin) * step / steps, y)
-            stood.append(origin.get_attribute("style"))
+        way = {"origin": f"{self.knob.format(name=name)} .noUi-origin", "begin": begin, "end": end, "y": y}
+        dragged = self.page.evaluate("way => watch.drag(way)", {**way, "steps": steps, "seconds": seconds})
+        self.page.mouse.move(end, y)
         self.page.mouse.up()
-        return stood
+        return dragged
 
     def slid(self, name: str) -> float:
         """Return the value at which a slider's handle stands: of a log slider the power of ten."""

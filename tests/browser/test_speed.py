@@ -60,13 +60,16 @@ def test_the_picture_follows_a_key_5_times_faster_than_the_textbooks(explorer, t
     assert late_ms <= 2 * median(ours_ms)
 
 
-def test_a_drag_through_50_values_in_a_second_ends_with_the_last_one_drawn(explorer):
-    stood = explorer.drag("rate_per_s", to=0.85, steps=50, seconds=1)
+def test_a_drag_through_50_values_in_a_second_ends_with_the_last_one_drawn(explorer, capsys):
+    explorer.page.evaluate("watch.frames.length = 0")
+    dragged = explorer.drag("rate_per_s", to=0.1, steps=50, seconds=1)
     explorer.quiet(600)
-    assert len(set(stood)) >= 45
+    with capsys.disabled():
+        print(f"\n{dragged['values']} values in {dragged['seconds']:.2f} s: {len(explorer.frames())} redraws")
+    assert dragged["values"] == 50
     assert explorer.redraws_after_release() <= 2
     rate_per_s = explorer.kernel.ask("panel.state.rate_per_s")
-    assert rate_per_s == pytest.approx(10 ** explorer.slid("rate_per_s"), rel=1e-3)
+    assert rate_per_s == pytest.approx(10 ** explorer.slid("rate_per_s"), rel=5e-3)  # three digits
     assert f"{rate_per_s:.10g}" == explorer.typed("rate_per_s").input_value()
     assert explorer.kernel.ask("panel.scene.result.scenario.workload.rate_per_s") == rate_per_s
     assert explorer.words() == explorer.page.locator(explorer.picture).get_attribute("alt")

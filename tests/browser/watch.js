@@ -69,5 +69,18 @@
     })();
   };
 
+  // Move the pressed mouse in even steps of time: every step reaches the slider, which a browser's own events,
+  // one per animation frame, would not do on a busy machine.
+  watch.drag = async ({ origin, begin, end, y, steps, seconds }) => {
+    const [handle, stood, began] = [document.querySelector(origin), new Set(), performance.now()];
+    for (let step = 1; step <= steps; step++) {
+      await pause(began + (step * seconds * 1000) / steps - performance.now());
+      const at = { bubbles: true, buttons: 1, clientX: begin + ((end - begin) * step) / steps, clientY: y };
+      document.documentElement.dispatchEvent(new MouseEvent("mousemove", at));
+      stood.add(handle.getAttribute("style"));
+    }
+    return { values: stood.size, seconds: (performance.now() - began) / 1000 };
+  };
+
   window.watch = watch;
 })();

@@ -60,7 +60,7 @@ class ComparePage(widgets.VBox):
 
     def _exchange(self) -> None:
         scene, state = self.panel.scene, self.state
-        if scene is not None and state is not None:
+        if scene is not None and state is not None and self.panel.shown:
             self._keep(scene, self.panel.seen)
             self.panel.move_to(state)
 
@@ -82,6 +82,8 @@ def why_not(scene: Scene) -> str:
     """Return why a scene has no differences from A."""
     assert scene.pinned is not None
     a, b = scene.pinned.result, scene.result
+    if not (a.figures.served and b.figures.served):
+        return "A setting that serves nobody has no latency to compare."
     if not (a.scenario.stable and b.scenario.stable):
         return "An overloaded setting has no lasting numbers to compare."
     if a.seed != b.seed:
@@ -97,7 +99,7 @@ def table(scene: Scene) -> str:
     for key, name in ROWS.items():
         row = scene.comparison[key]
         if math.isnan(row.low):
-            sure, verdict = "none: the run is too short", ""
+            sure, verdict = "none: too short a run, or its traffic drifts", ""
         else:
             sure = f"{row.low:+.4g} to {row.high:+.4g}"
             same = row.low <= 0 <= row.high

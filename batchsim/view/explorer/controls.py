@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from batchsim.scenario import OpenLoop, Scenario, Service, published_names
@@ -34,6 +34,9 @@ class Controls:
         self.state_kept = state
         self.moved: Callable[[str], None] = lambda name: None
         self.measure: Callable[[str], dict[str, Any]] = _not_here
+        self.telling: Callable[[], AbstractContextManager[None]] = (
+            nullcontext  # what says that a choice failed
+        )
         self.paused = False
         kinds = [(words, key) for key, words in WORKLOADS.items() if key != "given" or traffic is not None]
         self.by_name: dict[str, Any] = {
@@ -93,11 +96,14 @@ class Controls:
         if state.service == "published":
             choice.value = PUBLISHED + state.published
             return
-        wanted = {"service": state.service}
+        wanted: dict[str, Any] = {"service": state.service}
         if state.service == "curve":
-            wanted |= {"curve": state.curve, "curve_of": state.curve_of}  # type: ignore[dict-item]
+            wanted |= {"curve": state.curve, "curve_of": state.curve_of}
         for label, values in self.services.items():
-            if all(values.get(key) == value for key, value in wanted.items()):
+            given = (
+                {"fixed_ms": state.fixed_ms, "per_item_ms": state.per_item_ms} if "fixed_ms" in values else {}
+            )
+            if all(values.get(key) == value for key, value in (wanted | given).items()):
                 choice.value = label
                 return
         label = f"curve: {state.curve_of or 'given'}"
@@ -132,16 +138,23 @@ class Controls:
             return
         value = self.by_name[name].value
         if name == "service":
-            self.choose(value)
-        else:
-            self.state_kept = self.state_kept.replace(**{name: value})
-            with self._pause():
-                self._show_used()
-                if name in ("max_batch_size", "min_batch_size"):
-                    self._fit_sizes()
+            with self.telling():
+                try:
+                    self.choose(value)
+                except Exception:
+                    with self._pause():
+                        self._offer(self.state_kept)  # what was chosen last
+                    raise
+                self.moved(name)
+            return
+        self.state_kept = self.state_kept.replace(**{name: value})
+        with self._pause():
+            if name in ("rule", "max_batch_size", "min_batch_size"):
+                self._fit_sizes()
+            self._show_used()
         self.moved(name)
 
-    def choose(self, label: str) -> None:
+    def choose(self, label: str, keep_rate: bool = False) -> None:
         """Take another service time, and bring the rest to its scale: it may be a thousand times shorter."""
         # The last one's padding may reach beyond this one's sizes.
         state = self.state_kept.replace(**{"padding": (), **self._chosen(label)})
@@ -151,7 +164,7 @@ class Controls:
         state = state.replace(max_batch_size=size, min_batch_size=min(state.min_batch_size, size))
         full_ms = 1000 * service(size)
         per_s = size / full_ms * 1000 * state.servers
-        if not 0.25 * per_s < state.rate_per_s < per_s:
+        if not keep_rate and not 0.25 * per_s < state.rate_per_s < per_s:
             state = state.replace(rate_per_s=float(f"{0.4 * per_s:.2g}"))
         if not full_ms / 50 <= state.max_wait_ms <= 5 * full_ms and state.max_wait_ms:
             state = state.replace(max_wait_ms=nice(0.5 * full_ms))
@@ -192,6 +205,9 @@ class Controls:
 
     def _fit_sizes(self) -> None:
         at_least = self.state_kept.rule == "at_least"
+        if self.state_kept.min_batch_size > self.state_kept.max_batch_size:  # while it did not matter
+            self.state_kept = self.state_kept.replace(min_batch_size=self.state_kept.max_batch_size)
+            self.by_name["min_batch_size"].value = self.state_kept.min_batch_size
         largest = _largest(self.state_kept.service_time())
         self.by_name["max_batch_size"].fit(self.state_kept.min_batch_size if at_least else 1, largest)
         self.by_name["min_batch_size"].fit(1, self.state_kept.max_batch_size)

@@ -5,7 +5,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from batchsim.comparison import compare
+from batchsim.result import Result
 from batchsim.scenario import AtLeast, ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Scenario
 from batchsim.simulate import simulate
 from batchsim.study.landscape import Landscape, LoadCurve, landscape, load_curve
@@ -39,7 +42,7 @@ class Observer:
             result=simulate(scenario, requests, state.seed),
             landscape=self._landscape(state, scenario, requests),
             curve=curve,
-            theory=self._theory(state, scenario, curve),
+            theory=theory(scenario, curve),
             objective_ms=state.objective_ms,
         )
         return scene if pinned is None else beside(scene, pinned)
@@ -79,22 +82,28 @@ class Observer:
         key = state.replace(rate_per_s=1, clients=1, objective_ms=None)
         return self._keep(("curve", key), lambda: load_curve(scenario, requests, state.seed))
 
-    def _theory(self, state: State, scenario: Scenario, curve: LoadCurve) -> TheoryCurve | None:
-        if isinstance(scenario.workload, ClosedLoop):
-            return None
-        key = state.replace(rate_per_s=1, clients=1, objective_ms=None, seed=0)
-        return self._keep(("theory", key), lambda: theory_curve(scenario, curve.x_values))
+
+def theory(scenario: Scenario, curve: LoadCurve) -> TheoryCurve | None:
+    """Return what theory expects at the rates of a load curve, and at the scenario's own."""
+    if isinstance(scenario.workload, ClosedLoop):
+        return None
+    return theory_curve(scenario, np.union1d(curve.x_values, scenario.workload.offered_per_s))
 
 
 def beside(scene: Scene, pinned: Scene) -> Scene:
     """Return a scene as B beside A, with their differences where both are of the same traffic."""
     a, b = pinned.result, scene.result
     comparison = None
-    if a.seed == b.seed and a.arrival_s.size == b.arrival_s.size and a.scenario.stable and b.scenario.stable:
+    if a.seed == b.seed and a.arrival_s.size == b.arrival_s.size and comparable(a) and comparable(b):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a run that is too short for an interval: the table says so
             comparison = compare(a, b, COMPARED)
     return replace(scene, pinned=pinned, comparison=comparison)
+
+
+def comparable(result: Result) -> bool:
+    """Return whether a run has lasting numbers."""
+    return bool(result.scenario.stable and result.figures.served)
 
 
 def sizes(largest: int) -> tuple[int, ...]:

@@ -50,6 +50,7 @@ class Explorer(widgets.VBox):
         traffic: OpenLoop | None,
         requests: int,
         first: str | None = None,
+        keep_rate: bool = False,
     ) -> None:
         self.requests = requests
         self.scene: Scene | None = None
@@ -70,7 +71,7 @@ class Explorer(widgets.VBox):
         self.controls = Controls(state, services, traffic)
         self.controls.measure = self._measure
         if first is not None:
-            self.controls.choose(first)
+            self.controls.choose(first, keep_rate)
         self.initial = self.controls.state
         self.predict, self.compare = PredictPage(self), ComparePage(self)
         self.play, self.share = PlayPage(self), SharePage(self)
@@ -88,7 +89,7 @@ class Explorer(widgets.VBox):
         super().__init__([top, self.tabs, self.screen, self.status, self.readout])
         self.add_class("batchsim")
 
-        self.controls.moved = self._moved
+        self.controls.moved, self.controls.telling = self._moved, self.telling
         self.screen.clicked, self.screen.pressed = self._clicked, self._pressed
         self.screen.observe(self._resized, names=["width_px", "ratio", "dark"])
         self.tabs.observe(lambda _: self._turned(), names="selected_index")
@@ -144,6 +145,8 @@ class Explorer(widgets.VBox):
             self.say("")
             self.predict.saw(scene)
             self.draw()
+            if not self.shown:
+                self._turned()
 
     def draw(self) -> None:
         """Show the present scene, unless the learner has to predict it first."""
@@ -225,7 +228,8 @@ class Explorer(widgets.VBox):
         if self.scene is None or not self.shown or arrow not in STEPS:
             return
         grid, state = self.scene.landscape, self.state
-        y = state.min_batch_size if grid.y == "min_batch_size" else self.scenario.rule.max_wait_ms
+        y = float("inf") if state.rule == "full_only" else state.max_wait_ms
+        y = state.min_batch_size if grid.y == "min_batch_size" else y
         row = min(range(len(grid.y_values)), key=lambda r: abs(min(grid.y_values[r], 1e15) - min(y, 1e15)))
         column = min(range(len(grid.x_values)), key=lambda c: abs(grid.x_values[c] - state.max_batch_size))
         up, right = STEPS[arrow]
@@ -287,4 +291,4 @@ def explore(
     traffic = workload if isinstance(workload, OpenLoop) and state.workload == "given" else None
     if link:
         first, state = None, State.from_link(link)
-    return Explorer(state, services, traffic, requests, first)
+    return Explorer(state, services, traffic, requests, first, keep_rate=workload is not None)

@@ -122,7 +122,11 @@ def outcome(key: str, before: Result, after: Result) -> tuple[str | None, str]:
         return RISES, f"from {old:.4g} {unit} it grows without end: the setting is overloaded"
     if math.isinf(old):
         return FALLS, f"it grew without end, and is {new:.4g} {unit} now"
-    change = new / old - 1 if old else 0.0
+    if math.isnan(old) or math.isnan(new):
+        return None, "it has no value where nobody is served"
+    if old == 0:
+        return (RISES if new > 0 else SAME), f"it was 0 and is {new:.4g} {unit}"
+    change = new / old - 1
     way = SAME if abs(change) < STAYS else RISES if change > 0 else FALLS
     return way, f"it {way}, from {old:.4g} to {new:.4g} {unit}"
 

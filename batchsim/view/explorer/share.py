@@ -1,6 +1,7 @@
 """For the class: a seed for each student, a link and Python to hand on, files to keep, and the look."""
 
 import io
+import unicodedata
 import zlib
 from typing import TYPE_CHECKING
 
@@ -83,8 +84,7 @@ class SharePage(widgets.VBox):
     def turn(self) -> None:
         """Bring the link and the Python up to date."""
         state, observer = self.panel.state, self.panel.observer
-        self.shown = state.to_link()
-        self.link.value, self.refusal.value = self.shown, ""
+        self.link.value, self.refusal.value = state.to_link(), ""
         self.python.value = state.python(observer.requests, observer.traffic)
 
     def _do(self, act: object) -> None:
@@ -103,7 +103,7 @@ class SharePage(widgets.VBox):
         self.panel.restyle()
 
     def _paste(self, text: str) -> None:
-        if text == self.shown:
+        if text == self.panel.state.to_link():
             return
         try:
             self.panel.move_to(State.from_link(text))
@@ -160,4 +160,5 @@ def seed_of(student: str) -> int:
     >>> seed_of("Ada Lovelace") == seed_of(" ada  lovelace ")
     True
     """
-    return zlib.crc32(" ".join(student.split()).casefold().encode())
+    name = unicodedata.normalize("NFKC", " ".join(student.split())).casefold()
+    return zlib.crc32(name.encode())

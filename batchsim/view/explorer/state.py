@@ -134,6 +134,8 @@ class State:
     def python(self, requests: int, traffic: OpenLoop | None = None) -> str:
         """Return Python that runs the same; given traffic is to be put in by the reader."""
         scenario = self.scenario(traffic)
+        if isinstance(scenario.workload, OpenLoop) and scenario.workload.max_requests is not None:
+            requests = min(requests, scenario.workload.max_requests)
         service = f"bs.{scenario.service!r}"
         if self.service == "published":
             plain = f"bs.{published(self.published)!r}"
@@ -239,7 +241,9 @@ def workload_values(workload: OpenLoop | ClosedLoop) -> dict[str, Any]:
         case Diurnal():
             values = {"peak_to_mean": workload.peak_to_mean, "period_s": workload.period_s}
             return {"workload": "diurnal", "rate_per_s": workload.mean_rate_per_s, **values}
-        case OnOff() if workload.off_rate_per_s == 0:
+        case OnOff() if (
+            workload.off_rate_per_s == 0 and workload.on_rate_per_s < 1000 * workload.offered_per_s
+        ):
             rate_per_s = workload.offered_per_s
             values = {"burst_factor": workload.on_rate_per_s / rate_per_s, "mean_burst_s": workload.mean_on_s}
             return {"workload": "onoff", "rate_per_s": rate_per_s, **values}

@@ -28,29 +28,36 @@ def line(text: str, role: str = "status") -> str:
 
 def describe(scene: Scene) -> str:
     """Return what the picture shows as sentences."""
-    said = [_latency(scene), _parts(scene.result), _load(scene), _batches(scene.result), _first(scene.result)]
-    return " ".join([*said, _map(scene), *_beside(scene)])
+    result = scene.result
+    said = [_latency(scene)]
+    if result.figures.served:
+        said += [_parts(result), _load(scene), _batches(result)]
+    return " ".join([*said, _first(result), _map(scene), *_beside(scene)])
 
 
 def _latency(scene: Scene) -> str:
     result, objective_ms = scene.result, scene.objective_ms
     s = result.summary()
     if not s["stable"]:
-        grows = s["offered_per_s"] - result.scenario.full_batches_per_s
+        can = result.scenario.full_batches_per_s
         return (
-            f"Overloaded: {s['offered_per_s']:,.0f} arrive per s and "
-            f"{result.scenario.full_batches_per_s:,.0f} can be computed, so the queue grows by "
-            f"{grows:,.0f} requests a second and no latency is a lasting one."
+            f"Overloaded: {s['offered_per_s']:,.5g} arrive per s and {can:,.5g} can be computed, so the "
+            f"queue grows by {s['offered_per_s'] - can:,.3g} requests a second and no latency is "
+            "a lasting one."
         )
+    if not result.figures.served:
+        return f"None of {s['requests']:,} requests is served."
     text = f"p50 {s['p50_ms']:.4g} ms, p95 {s['p95_ms']:.4g} ms, p99 {s['p99_ms']:.4g} ms"
-    lost = s["rejected"] + s["timed_out"]
+    lost = (s["rejected"] + s["timed_out"]) / s["requests"]
     if lost:
-        text += f" of those served; {100 * lost / s['requests']:.2g} % are not"
+        text += f" of those served; {percent(lost)} are not"
     if objective_ms is not None:
         p99_ms = result.percentile(99, unserved="inf")
         verdict = "met" if p99_ms <= objective_ms else "missed"
         within = 100 * result.figures.within(objective_ms) / s["requests"]
         text += f"; the objective, p99 within {objective_ms:g} ms, is {verdict}: {within:.4g} % are"
+    if s["drifting"]:
+        text += ". The arrival rate drifts: these numbers are of this run, and no steady state's"
     return text + "."
 
 
@@ -66,25 +73,21 @@ def _parts(result: Result) -> str:
 def _load(scene: Scene) -> str:
     result, s = scene.result, scene.result.summary()
     done = f"{s['throughput_per_s']:,.4g} are finished per s, utilisation {s['utilisation']:.2f}"
-    workload = result.scenario.workload
+    workload, offered = result.scenario.workload, s["offered_per_s"]
     if isinstance(workload, ClosedLoop):
-        return f"{workload.clients} clients: {done}."
+        return f"{workload.clients:,} clients: {done}."
     full = result.scenario.full_batches_per_s
-    part = 100 * s["offered_per_s"] / full
-    text = f"{s['offered_per_s']:,.4g} arrive per s, {part:.0f} % of saturation at {full:,.0f}: {done}"
+    load = f"{100 * offered / full:.3g} % of saturation at {full:,.4g}"
+    text = f"{offered:,.4g} arrive per s on average, {load}: {done}"
     theory = scene.theory
     if theory is None:
         return f"{text}."
     if theory.reason:
         return f"{text}. Theory: {theory.reason.rstrip('.')}."
-    known = np.isfinite(theory.mean_ms)
-    rates, means = np.asarray(theory.rate_per_s)[known], np.asarray(theory.mean_ms)[known]
-    offered = s["offered_per_s"]
-    if rates.size < 2 or not rates[0] <= offered <= rates[-1]:
+    mean_ms = theory.mean_ms[np.asarray(theory.rate_per_s) == offered]
+    if not np.isfinite(mean_ms).any():
         return f"{text}."
-    return (
-        f"{text}. Theory ({theory.model}) draws the mean near {np.interp(offered, rates, means):.3g} ms here."
-    )
+    return f"{text}. Theory ({theory.model}) expects a mean of {mean_ms[0]:.4g} ms."
 
 
 def _batches(result: Result) -> str:
@@ -105,7 +108,8 @@ def _first(result: Result) -> str:
     last_ms = 1000 * float(np.nanmax(result.finish_s[:count]))
     batches = np.unique(batch[served]).size
     rode = f"{batches} {'batch' if batches == 1 else 'batches'}"
-    return f"The first {count} requests ride in {rode}, the last done at {last_ms:.4g} ms."
+    who = f"The first {count} requests" if served.all() else f"{served.sum()} of the first {count} requests"
+    return f"{who} ride in {rode}, the last done at {last_ms:.4g} ms."
 
 
 def setting(landscape: Landscape, row: int, column: int) -> str:
@@ -120,14 +124,17 @@ def setting(landscape: Landscape, row: int, column: int) -> str:
 def _map(scene: Scene) -> str:
     grid = scene.landscape
     steady = ~(grid.overloaded | grid.refused)
+    text = f"Of {int((~grid.refused).sum())} settings under {grid.requests:,} requests of this traffic "
     best = grid.best()
-    text = f"Of {grid.p99_ms.size} settings under {grid.requests:,} requests of this traffic "
-    if best is None:
-        return text + "none is steady."
-    text += f"the lowest p99 is {grid.p99_ms[best]:.4g} ms, at {setting(grid, *best)}"
-    if scene.objective_ms is not None:
-        text += f"; {int((steady & (grid.p99_ms <= scene.objective_ms)).sum())} meet the objective"
-    if grid.overloaded.any():
+    if best is not None:
+        text += f"the lowest p99 is {grid.p99_ms[best]:.4g} ms, at {setting(grid, *best)}"
+        if scene.objective_ms is not None:
+            text += f"; {int((steady & (grid.p99_ms <= scene.objective_ms)).sum())} meet the objective"
+    elif steady.any():
+        text += "none serves 99 of 100 requests"
+    else:
+        text += "none keeps up"
+    if grid.overloaded.any() and steady.any():
         text += f"; {int(grid.overloaded.sum())} are overloaded"
     return text + "."
 
@@ -137,11 +144,13 @@ def _beside(scene: Scene) -> list[str]:
         return []
     if scene.comparison is None:
         return ["A and B cannot be compared pair by pair: one is overloaded, or their traffic differs."]
+    if not scene.result.figures.served or not scene.pinned.result.figures.served:
+        return ["A and B cannot be compared: one serves nobody."]
     said = []
     for key, name, unit in (("p99_ms", "p99", " ms"), ("throughput_per_s", "throughput", " per s")):
         row = scene.comparison[key]
         sure = (
-            "too short a run for an interval"
+            "no interval: the run is too short, drifts, or loses too many"
             if math.isnan(row.low)
             else f"95 % interval {row.low:+.3g} to {row.high:+.3g}"
         )
