@@ -31,7 +31,8 @@ test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=worksteal --ignore=tests/browser
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -rs tests/browser
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest $(NBVAL) notebooks
 
 test-browser: $(VENV)/.installed-test

@@ -25,6 +25,7 @@ def pip_ranges():
 def conda_ranges():
     lines = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     pairs = [re.split(r"\s+", line, maxsplit=1) for line in lines if isinstance(line, str)]
+    assert len({name for name, *_ in pairs}) == len(pairs), "a package is named twice"
     ranges = {CONDA_NAMES.get(name, name): SpecifierSet("".join(rest)) for name, *rest in pairs}
     return ranges, [line for line in lines if isinstance(line, dict)]
 

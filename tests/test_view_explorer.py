@@ -2,17 +2,17 @@
 
 import csv
 import gc
-import html
 import io
 import math
 import re
 import threading
+import unicodedata
 
 import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.view.explorer.controls import AFFINE, MEASURE_HERE, PUBLISHED
+from batchsim.view.explorer.controls import PUBLISHED
 from batchsim.view.explorer.observe import sizes, waits
 from batchsim.view.explorer.predict import FALLS, RISES, SAME, outcome
 from batchsim.view.explorer.share import seed_of
@@ -20,7 +20,6 @@ from batchsim.view.explorer.state import DEFAULT, State
 from batchsim.view.explorer.words import describe
 from batchsim.view.live import LivePicture
 
-TABLE = bs.Table({1: 2.0, 8: 4.0, 16: 7.0})
 PAGES = {"A and B": 3, "Predict": 4, "Play": 5, "Class": 6}
 
 
@@ -44,66 +43,6 @@ def test_it_opens_with_a_picture_and_words_that_say_its_numbers(panel):
     assert panel.status.value == ""
 
 
-@pytest.mark.parametrize(
-    ("control", "value"),
-    [
-        ("max_batch_size", 4),
-        ("max_wait_ms", 35.0),
-        ("rate_per_s", 77.0),
-        ("servers", 3),
-        ("fixed_ms", 20.0),
-        ("per_item_ms", 1.0),
-        ("noise_cv", 1.0),
-        ("padding", (8, 32, 64)),
-        ("queue_limit", 3),
-        ("timeout_ms", 3.0),
-        ("objective_ms", 12.0),
-        ("seed", 4),
-        ("workload", "gamma"),
-        ("workload", "closed"),
-        ("workload", "onoff"),
-        ("workload", "constant"),
-        ("workload", "diurnal"),
-        ("rule", "full_only"),
-        ("rule", "at_least"),
-        ("service", PUBLISHED + "nnunet/t4/fp16"),
-    ],
-)
-def test_every_control_moves_the_picture_and_the_words(panel, control, value):
-    frame, words = panel.screen.frame, panel.readout.value
-    panel.controls[control].value = value
-    assert panel.status.value == ""
-    assert panel.screen.frame != frame
-    assert panel.readout.value != words
-
-
-@pytest.mark.parametrize(
-    ("first", "control", "value"),
-    [
-        ({"workload": "gamma"}, "cv", 9),
-        ({"workload": "onoff"}, "burst_factor", 12),
-        ({"workload": "onoff"}, "mean_burst_s", 2),
-        ({"workload": "diurnal"}, "peak_to_mean", 1.2),
-        ({"workload": "diurnal"}, "period_s", 0.1),
-        ({"workload": "closed"}, "clients", 5),
-        ({"workload": "closed"}, "think_ms", 90),
-        ({"rule": "at_least"}, "min_batch_size", 20),
-        ({"servers": 4, "rate_per_s": 4000}, "sharing", 0.5),
-    ],
-)
-def test_controls_that_matter_to_some_settings_only_are_seen_there_and_move_the_picture(
-    first, control, value
-):
-    panel = bs.explore(requests=300)
-    assert not panel.controls[control].shown
-    panel.move_to(DEFAULT.replace(**first))
-    assert panel.controls[control].shown
-    words = panel.readout.value
-    panel.controls[control].value = value
-    assert panel.status.value == ""
-    assert panel.readout.value != words
-
-
 def test_the_picture_is_of_the_scenario_that_the_controls_say(panel):
     panel.controls["max_batch_size"].value = 4
     panel.controls["max_wait_ms"].value = 7
@@ -117,128 +56,11 @@ def test_the_picture_is_of_the_scenario_that_the_controls_say(panel):
     assert np.array_equal(fresh.pixels(), panel.picture.pixels())
 
 
-def test_a_slider_moves_its_value_and_its_field(panel):
-    knob = panel.controls["max_wait_ms"]
-    knob.slider.value = 12.5
-    assert (knob.value, knob.typed.value) == (12.5, "12.5")
-    assert panel.result.scenario.rule.max_wait_ms == 12.5
-
-
-def test_what_is_typed_moves_the_value_and_the_slider_even_beyond_its_range(panel):
-    knob = panel.controls["max_wait_ms"]
-    knob.typed.value = "250"
-    assert (knob.value, knob.slider.value, knob.slider.max) == (250, 250, 250)
-    assert panel.result.scenario.rule.max_wait_ms == 250
-
-
-def test_a_page_that_rounds_the_slider_does_not_move_the_value(panel):
-    knob = panel.controls["objective_ms"]
-    assert knob.value == 25
-    knob.slider.value = 10**1.40  # the slider's step that is nearest to 25
-    assert (knob.value, knob.typed.value) == (25, "25")
-    knob.slider.value = 10**1.41
-    assert knob.value == 25.7
-
-
-@pytest.mark.parametrize(
-    ("name", "typed", "message"),
-    [
-        ("max_batch_size", "0", "max_batch_size must be at least 1, got 0"),
-        ("max_batch_size", "2.5", "max_batch_size must be a whole number, got '2.5'"),
-        ("max_wait_ms", "-3", "max_wait_ms must be at least 0, got -3"),
-        ("max_wait_ms", "", "max_wait_ms must be a number, got ''"),
-        ("max_wait_ms", "nan", "max_wait_ms must be a number, got nan"),
-        ("rate_per_s", "<b>", "rate_per_s must be a number, got '<b>'"),
-        ("rate_per_s", "1e99", "rate_per_s must be at most 1e+12, got 1e+99"),
-        ("servers", "100", "servers must be at most 64, got 100"),
-        ("objective_ms", "0", "objective_ms must be greater than 0, got 0"),
-        ("queue_limit", "0", "queue_limit must be at least 1, got 0"),
-        ("padding", "8, 16", "batch_size must be at most the largest padded size, 16, got 17"),
-        ("seed", "-1", "seed must be at least 0, got -1"),
-    ],
-)
-def test_nonsense_is_refused_where_it_is_typed_and_the_value_stays(panel, name, typed, message):
-    knob, frame = panel.controls[name], panel.screen.frame
-    value = knob.value
-    knob.typed.value = typed
-    assert message in html.unescape(knob.refusal.value)
-    assert "<b>" not in knob.refusal.value
-    assert 'role="alert"' in knob.refusal.value
-    assert knob.value == value
-    assert panel.screen.frame == frame
-    knob.typed.value = {"padding": "8, 64", "queue_limit": "2"}.get(name, "31")
-    assert knob.refusal.value == ""
-
-
-def test_a_value_that_the_others_make_senseless_is_refused_where_it_is_typed():
-    panel = bs.explore(TABLE, requests=300)
-    size = panel.controls["max_batch_size"]
-    size.typed.value = "17"
-    assert "at most the Table&#x27;s largest size, 16, got 17" in size.refusal.value
-    assert size.value == 16
-
-
 def test_the_same_controls_give_the_same_words(panel):
     words = panel.readout.value
     panel.controls["max_wait_ms"].value = 50
     panel.controls["max_wait_ms"].value = 10
     assert panel.readout.value == words
-
-
-def test_a_service_time_that_is_given_is_offered_first_and_bounds_the_batch():
-    panel = bs.explore(TABLE, requests=300)
-    assert panel.result.scenario.service == TABLE
-    assert panel.controls["max_batch_size"].slider.max == 16
-    assert not panel.controls["fixed_ms"].shown
-    panel.controls["service"].value = AFFINE
-    assert panel.controls["max_batch_size"].slider.max == 64
-    assert panel.controls["fixed_ms"].shown
-
-
-def test_the_other_controls_follow_a_service_time_of_another_scale():
-    panel = bs.explore(bs.Table({1: 0.01, 64: 0.02}), requests=300)
-    assert 0.1 < panel.scenario.load < 1
-    assert panel.state.max_wait_ms < 1
-    assert panel.controls["max_wait_ms"].slider.max < 1
-    panel.controls["service"].value = AFFINE
-    assert 0.1 < panel.scenario.load < 1
-    assert panel.state.max_wait_ms > 1
-
-
-@pytest.mark.parametrize("name", bs.published_names()[::12])
-def test_published_tables_are_offered_and_say_their_source(panel, name):
-    panel.controls["service"].value = PUBLISHED + name
-    assert panel.status.value == ""
-    assert panel.result.scenario.service == bs.published(name)
-    assert "Not measured on this machine" in panel.whose.value
-
-
-def test_every_published_table_can_be_chosen(panel):
-    offered = {value.removeprefix(PUBLISHED) for _, value in panel.controls["service"].options}
-    assert set(bs.published_names()) <= offered
-
-
-def test_a_model_measured_from_the_panel_gives_its_service_time(panel):
-    panel.controls["service"].value = next(name for name in MEASURE_HERE if "mlp" in name)
-    assert panel.status.value == ""
-    assert isinstance(panel.result.scenario.service, bs.Table)
-    assert "this machine" in panel.whose.value
-
-
-def test_a_curve_of_another_machine_says_whose_it_is():
-    state = DEFAULT.replace(service="curve", curve=((1, 2.0), (32, 5.0)), curve_of="mlp on NVIDIA H100")
-    panel = bs.explore(requests=300, link=state.to_link())
-    assert "mlp on NVIDIA H100" in panel.controls["service"].value
-    assert "That is another machine&#x27;s curve" in panel.whose.value
-
-
-def test_a_trace_can_be_explored_at_any_rate():
-    panel = bs.explore(workload=bs.Trace([0.0, 0.1, 0.2, 0.5, 0.6]), requests=300)
-    assert panel.status.value == ""
-    assert panel.result.arrival_s.size == 5
-    panel.controls["rate_per_s"].value = 50
-    assert panel.result.scenario.workload.offered_per_s == pytest.approx(50)
-    assert panel.status.value == ""
 
 
 def test_a_whole_scenario_can_be_explored():
@@ -264,26 +86,6 @@ def test_when_a_run_fails_the_last_picture_stays_and_the_reason_stands_below(pan
     monkeypatch.undo()
     panel.controls["max_wait_ms"].value = 34
     assert panel.status.value == ""
-
-
-def test_a_choice_that_makes_no_sense_with_the_others_says_why_and_can_be_mended():
-    panel = bs.explore(requests=300, link="workload=closed&clients=8")
-    frame = panel.screen.frame
-    panel.controls["rule"].value = "full_only"
-    assert "must have at least 32 clients" in panel.status.value
-    assert panel.screen.frame == frame
-    panel.controls["clients"].value = 20
-    assert "must have at least 32 clients" in panel.status.value
-    panel.controls["clients"].value = 40
-    assert panel.status.value == ""
-    assert panel.result.scenario.workload == bs.ClosedLoop(40)
-
-
-def test_an_overloaded_setting_says_so_instead_of_a_p99(panel):
-    panel.controls["max_batch_size"].value = 1
-    assert "Overloaded: 1,000 arrive per s and 190.48 can be computed" in panel.readout.value
-    assert "grows by 810 requests a second" in panel.readout.value
-    assert "p99 " not in panel.readout.value.split("the lowest p99")[0]
 
 
 def test_moves_that_come_while_one_is_drawn_are_drawn_once_at_the_end(panel, monkeypatch):
@@ -376,6 +178,20 @@ def test_a_cell_that_makes_no_sense_is_refused_in_words():
     assert panel.result.scenario.rule == bs.AtLeast(8, 8)
 
 
+@pytest.mark.parametrize(
+    ("clients", "rule", "arrow", "wait_ms"),
+    [(8, "full_only", "down", 50), (4, "at_least", "up", 20), (4, "at_least", "down", 7)],
+)
+def test_arrows_lead_out_of_a_choice_that_makes_no_sense(clients, rule, arrow, wait_ms):
+    panel = bs.explore(requests=300, link=f"workload=closed&clients={clients}")
+    panel.controls["rule"].value = rule
+    assert f"got {clients}" in panel.status.value
+    panel.screen._handle_custom_msg({"key": arrow}, [])
+    assert panel.status.value == ""
+    assert panel.controls["rule"].value == "size_or_wait"
+    assert panel.result.scenario.rule == bs.SizeOrWait(32, wait_ms)
+
+
 def test_the_map_is_of_the_same_traffic_as_the_run(panel):
     grid = panel.scene.landscape
     row, column = grid.y_values.index(10.0), grid.x_values.index(32)
@@ -416,6 +232,20 @@ def test_a_and_b_exchange_and_a_is_forgotten_when_it_is_unpinned(panel):
     panel.compare.unpin.click()
     assert panel.scene.pinned is None
     assert "B is" not in panel.readout.value
+
+
+def test_a_and_b_do_not_exchange_before_a_prediction_is_revealed(panel):
+    panel.compare.pin.click()
+    a = panel.compare.pinned
+    panel.controls["max_wait_ms"].value = 0
+    panel.predict.asking.value = True
+    panel.controls["max_wait_ms"].value = 50
+    panel.compare.back.click()
+    assert panel.state.max_wait_ms == 50
+    assert panel.compare.pinned is a
+    panel.predict.asking.value = False
+    panel.compare.back.click()
+    assert panel.state == DEFAULT
 
 
 def test_settings_of_different_traffic_are_shown_together_but_not_paired(panel):
@@ -501,6 +331,21 @@ def test_what_happened_to_p99(before, after, way):
     assert outcome("p99", a, b)[0] == way
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "ways"),
+    [
+        ({"timeout_ms": 0}, {}, (None, None, RISES)),
+        ({}, {"timeout_ms": 0}, (None, None, FALLS)),
+        ({"timeout_ms": 0}, {"timeout_ms": 0.1}, (None, None, SAME)),
+    ],
+)
+def test_latencies_go_no_way_where_nobody_is_served_and_throughput_does(before, after, ways):
+    a, b = (bs.simulate(DEFAULT.replace(**changes).scenario(), 300) for changes in (before, after))
+    told = [outcome(key, a, b) for key in ("p50", "p99", "throughput")]
+    assert tuple(way for way, _ in told) == ways
+    assert not any("nan" in words for _, words in told)
+
+
 # Play.
 
 
@@ -549,6 +394,23 @@ def test_a_link_brings_another_panel_to_the_same_picture(panel):
     assert other.screen.frame == panel.screen.frame
 
 
+def test_a_link_may_be_pasted_before_the_page_was_ever_open(panel):
+    panel.share.link.value = "max_wait_ms=3&servers=2"
+    assert panel.share.refusal.value == panel.status.value == ""
+    assert panel.state == DEFAULT.replace(max_wait_ms=3, servers=2)
+    assert panel.result.scenario == panel.scenario
+
+
+def test_the_link_and_the_python_follow_while_the_picture_is_hidden(panel):
+    panel.predict.asking.value = True
+    turn(panel, "Class")
+    for wait_ms in (50, 60):
+        panel.controls["max_wait_ms"].value = wait_ms
+        assert panel.screen.cover
+        assert panel.share.link.value == f"max_wait_ms={wait_ms}"
+        assert f"max_wait_ms={wait_ms})" in panel.share.python.value
+
+
 @pytest.mark.parametrize(
     "link", ["max_batch_size=0", "hello", "rule=at_least&min_batch_size=40", "workload=given"]
 )
@@ -574,12 +436,28 @@ def test_each_student_has_a_seed_and_so_a_traffic_of_their_own(panel):
     assert seed_of("Ada") != seed_of("Bob")
 
 
+@pytest.mark.parametrize("name", ["Zoë", "Ångström", "Gisèle Müller", "김민준", "Nguyễn Thị Hồng"])
+def test_a_name_has_one_seed_however_its_accents_are_encoded(name):
+    composed, decomposed = (unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
+    assert composed != decomposed
+    assert seed_of(composed) == seed_of(decomposed)
+
+
 def test_the_python_runs_and_gives_the_same_numbers(panel):
     turn(panel, "Class")
     panel.controls["service"].value = PUBLISHED + "nnunet/t4/fp16"
     names = {}
     exec(panel.share.python.value.replace("print(result)", ""), names)
     assert 'bs.published("nnunet/t4/fp16")' in panel.share.python.value
+    assert names["result"].summary() == panel.result.summary()
+
+
+def test_the_python_of_a_short_trace_asks_for_no_more_requests_than_it_has():
+    trace = bs.Trace([0.0, 0.1, 0.2, 0.5, 0.6])
+    panel = bs.explore(workload=trace, requests=300)
+    turn(panel, "Class")
+    names = {"traffic": trace}
+    exec(panel.share.python.value.replace("print(result)", ""), names)
     assert names["result"].summary() == panel.result.summary()
 
 

@@ -1,6 +1,6 @@
 """A thousand moves leave nothing behind, neither in the kernel nor in the page."""
 
-PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
+PANEL = "import batchsim as bs\npanel = bs.explore(requests=300)\npanel"
 MOVING = """
 import gc, itertools, psutil
 from ipywidgets.widgets.widget import _instances
@@ -11,9 +11,9 @@ turns = itertools.count()
 def move(count):
     for turn in itertools.islice(turns, count):
         name, value = [
-            ("rate_per_s", 300 + turn),
+            ("rate_per_s", 300 + turn / 4),
             ("max_wait_ms", 1 + turn / 50),
-            ("max_batch_size", 1 + turn % 16),
+            ("max_batch_size", 16 + turn % 16),
         ][turn % 3]
         panel.controls[name].value = value
 

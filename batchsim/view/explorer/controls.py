@@ -34,9 +34,8 @@ class Controls:
         self.state_kept = state
         self.moved: Callable[[str], None] = lambda name: None
         self.measure: Callable[[str], dict[str, Any]] = _not_here
-        self.telling: Callable[[], AbstractContextManager[None]] = (
-            nullcontext  # what says that a choice failed
-        )
+        # Within it, what fails is said to the reader.
+        self.telling: Callable[[], AbstractContextManager[None]] = nullcontext
         self.paused = False
         kinds = [(words, key) for key, words in WORKLOADS.items() if key != "given" or traffic is not None]
         self.by_name: dict[str, Any] = {

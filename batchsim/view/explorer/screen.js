@@ -102,11 +102,6 @@ function render({ model, el }) {
       model.save_changes();
     }, 120);
   };
-  const size = new ResizeObserver(measure);
-  size.observe(el);
-  const theme = new MutationObserver(measure);
-  theme.observe(document.body, { attributes: true });
-
   // What has the focus in the panel keeps its keys: notebooks have shortcuts on arrows and letters.
   // And a slider's handle gets the name that stands beside it, which ipywidgets does not give it.
   const focus = (event) => {
@@ -117,10 +112,16 @@ function render({ model, el }) {
     }
   };
   let panel;
-  requestAnimationFrame(() => {
-    panel = el.closest(".batchsim"); // there is none before the element is in the page
-    panel?.addEventListener("focusin", focus);
+  const size = new ResizeObserver(() => {
+    if (!panel) {
+      panel = el.closest(".batchsim"); // there is none before the element is in the page
+      panel?.addEventListener("focusin", focus);
+    }
+    measure();
   });
+  size.observe(el);
+  const theme = new MutationObserver(measure);
+  theme.observe(document.body, { attributes: true });
 
   const order = (content, buffers) => {
     if (content.copy !== undefined) copy(content.copy);
