@@ -217,6 +217,24 @@ def test_a_smallest_batch_size_that_did_not_matter_is_never_above_the_largest(pa
     assert (knob.value, knob.slider.value, knob.slider.max, knob.typed.value) == (4, 4, 4, "4")
 
 
+def test_a_smallest_batch_size_is_kept_while_it_does_not_matter(panel):
+    panel.controls["max_batch_size"].value = 4
+    panel.controls["max_batch_size"].value = 32
+    panel.controls["rule"].value = "at_least"
+    assert panel.result.scenario.rule == bs.AtLeast(8, 32)
+
+
+def test_a_largest_batch_size_below_the_smallest_takes_it_along():
+    panel = bs.explore(bs.Scenario(bs.Poisson(300), bs.AtLeast(4, 4), bs.Affine(5, 1)), requests=300)
+    panel.controls["max_batch_size"].typed.value = "3"
+    assert panel.controls["max_batch_size"].refusal.value == ""
+    assert panel.result.scenario.rule == bs.AtLeast(3, 3)
+    smallest = panel.controls["min_batch_size"]
+    assert (smallest.value, smallest.slider.value, smallest.typed.value) == (3, 3, "3")
+    smallest.typed.value = "4"
+    assert "min_batch_size must be at most max_batch_size, 3, got 4" in smallest.refusal.value
+
+
 def test_a_service_time_that_cannot_be_had_leaves_the_choice_and_the_picture_as_they_were(panel):
     def fail(model):
         raise RuntimeError("there is no <compiler> here")
@@ -242,6 +260,10 @@ def test_another_formula_is_not_offered_as_the_one_that_was_given():
     panel.move_to(panel.state.replace(fixed_ms=3))
     assert panel.controls["service"].value == given
     panel.share.link.value = "fixed_ms=3&per_item_ms=0.5"
+    assert panel.controls["service"].value == AFFINE
+    panel.controls["per_item_ms"].value = 1
+    assert panel.controls["service"].value == given
+    panel.controls["fixed_ms"].value = 9
     assert panel.controls["service"].value == AFFINE
 
 
@@ -282,3 +304,9 @@ def test_bursts_that_are_sharper_than_the_control_says_can_be_explored_as_given(
     assert panel.status.value == ""
     assert panel.controls["workload"].value == "given"
     assert panel.result.scenario.workload == traffic
+
+
+def test_bursts_of_which_no_load_can_come_say_so():
+    link = "workload=onoff&mean_burst_s=0.0003&rate_per_s=2000&fixed_ms=500000&per_item_ms=5"
+    panel = bs.explore(requests=300, link=link)
+    assert "an on and an off state must see at least 0.001 arrivals, got" in panel.status.value

@@ -40,6 +40,14 @@ def test_theory_is_of_the_very_rate(link):
     assert mean_ms == f"{expected(panel.scenario).mean_latency_ms:.4g}"
 
 
+@pytest.mark.parametrize(
+    "link", ["workload=gamma", "workload=constant", "workload=gamma&max_batch_size=1&servers=2"]
+)
+def test_the_reason_why_theory_says_nothing_names_the_present_rate(link):
+    panel = bs.explore(requests=300, link=f"{link}&rate_per_s=90")
+    assert expected(panel.scenario).why in panel.screen.alt
+
+
 @pytest.mark.parametrize("start", ["", "workload=diurnal", "queue_limit=9"])
 def test_theory_says_why_it_has_nothing_to_say_of_the_present_setting(start):
     panel = bs.explore(requests=300, link=start)
@@ -130,3 +138,27 @@ def test_of_the_first_requests_only_those_that_are_served_ride():
 def test_traffic_that_drifts_is_said_to(link, drifts):
     words = said(link, requests=20_000)
     assert ("The arrival rate drifts: these numbers are of this run" in words) == drifts
+
+
+@pytest.mark.parametrize(("a", "b"), [(None, 0), (0, None)])
+def test_the_words_say_why_who_serves_nobody_is_not_compared(panel, a, b):
+    panel.controls["timeout_ms"].value = a
+    panel.compare.pin.click()
+    panel.controls["timeout_ms"].value = b
+    assert panel.screen.alt.endswith("A and B cannot be compared: one serves nobody.")
+
+
+def test_a_great_rate_reads_as_a_number(panel):
+    panel.controls["rate_per_s"].value = 100_000
+    assert "Overloaded: 100,000 arrive per s" in panel.screen.alt
+    assert "the queue grows by 97,538 requests a second" in panel.screen.alt
+    assert "e+" not in panel.screen.alt
+
+
+def test_a_run_that_sees_a_part_of_its_traffic_only_says_at_which_rate_it_came():
+    panel = bs.explore(requests=300, link="workload=diurnal&rate_per_s=1000&period_s=20")
+    arrival_s = panel.result.arrival_s
+    came = f"{299 / (arrival_s[-1] - arrival_s[0]):.4g}"
+    assert float(came) < 500
+    assert f"1,000 arrive per s on average and {came} in this run" in panel.screen.alt
+    assert "in this run" not in said("workload=poisson", requests=10_000)

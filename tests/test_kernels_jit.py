@@ -1,51 +1,73 @@
-"""How the loops are compiled."""
+"""How the loops are compiled and kept."""
 
-import os
+import ast
+import importlib
+import sys
 
 import pytest
 
-from batchsim.engines.kernels_jit import follow
+from batchsim.engines import kernels_jit
 
-OLD, NEW = 1_600_000_000 * 10**9, 1_700_000_000 * 10**9  # ns
+LOOP = """
+from batchsim.engines.kernels_jit import compiled
 
 
-def a_file(folder, name, text, mtime_ns):
-    path = folder / f"{name}.py"
-    path.write_text(text)
-    os.utime(path, ns=(mtime_ns, mtime_ns))
-    return str(path)
+@compiled
+def one():
+    return 1
+"""
 
 
 @pytest.fixture
-def files(tmp_path):
-    """Two files by their time."""
-    return {mtime_ns: a_file(tmp_path, f"of_{mtime_ns}", "", mtime_ns) for mtime_ns in (OLD, NEW)}
+def loop(tmp_path, monkeypatch):
+    """A function that returns a loop of a file, as a process that begins finds it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "a_loop.py").write_text(LOOP)
+
+    def begin():
+        importlib.invalidate_caches()
+        monkeypatch.delitem(sys.modules, "a_loop", raising=False)
+        found = importlib.import_module("a_loop").one
+        assert found() == 1
+        return found
+
+    return begin
 
 
-def mtime_ns(path):
-    return os.stat(path).st_mtime_ns
+def test_a_loop_is_kept_until_any_file_of_the_loops_says_something_else(loop, monkeypatch):
+    assert not loop().stats.cache_hits
+    assert loop().stats.cache_hits
+    monkeypatch.setattr(kernels_jit, "SOURCES", "of another version")
+    assert not loop().stats.cache_hits
+    assert loop().stats.cache_hits
 
 
-@pytest.mark.parametrize("order", [(OLD, NEW), (NEW, OLD)])
-def test_a_file_that_is_older_than_any_of_its_sources_becomes_as_new(tmp_path, files, order):
-    loop = a_file(tmp_path, "loop", "", OLD + 1)
-    follow(loop, *(files[time] for time in order))
-    assert mtime_ns(loop) == NEW
+def test_a_loop_is_not_kept_where_it_cannot_be_said_for_which_files(loop, monkeypatch):
+    monkeypatch.setattr("numba.core.dispatcher.Dispatcher.enable_caching", lambda self: None)
+    assert not loop().stats.cache_hits
+    assert not loop().stats.cache_hits
 
 
-@pytest.mark.parametrize("time_ns", [NEW, NEW + 1])
-def test_a_file_that_is_as_new_as_its_sources_is_left_alone(tmp_path, files, time_ns, monkeypatch):
-    loop = a_file(tmp_path, "loop", "", time_ns)
-    monkeypatch.setattr(os, "utime", lambda *_, **__: pytest.fail("the file was touched"))
-    follow(loop, *files.values())
-    assert mtime_ns(loop) == time_ns
+def test_the_digest_is_of_every_file_of_which_a_loop_can_contain_code_or_constants():
+    files = kernels_jit.sources()
+    loops = [file for file in files if file.stem.startswith("kernels")]
+    assert len(loops) >= 3
+    imported = {
+        node.module
+        for file in loops
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("batchsim")
+    }
+    assert "batchsim.engines.kernels" in imported
+    assert imported <= {f"batchsim.engines.{file.stem}" for file in files}
 
 
-def test_a_file_that_may_not_be_changed_stays_without_a_word(tmp_path, files, monkeypatch):
-    def refuse(path, **_):
-        raise PermissionError(f"not yours: {path}")
-
-    loop = a_file(tmp_path, "loop", "", OLD)
-    monkeypatch.setattr(os, "utime", refuse)
-    follow(loop, files[NEW])
-    assert mtime_ns(loop) == OLD
+def test_the_digest_is_of_what_the_files_say(tmp_path):
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        for name in ("histogram", "kernels", "plan"):
+            (tmp_path / folder / f"{name}.py").write_text(name)
+    here, there = (kernels_jit.sources(tmp_path / folder) for folder in ("here", "there"))
+    assert kernels_jit.digest(here) == kernels_jit.digest(there)
+    (tmp_path / "there" / "plan.py").write_text("another")
+    assert kernels_jit.digest(here) != kernels_jit.digest(there)

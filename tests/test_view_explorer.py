@@ -178,6 +178,16 @@ def test_a_cell_that_makes_no_sense_is_refused_in_words():
     assert panel.result.scenario.rule == bs.AtLeast(8, 8)
 
 
+@pytest.mark.parametrize("arrow", ["left", "right", "up"])
+def test_arrows_on_a_map_of_smallest_sizes_lead_out_of_full_batches_only(arrow):
+    panel = bs.explore(requests=300, link="workload=closed&clients=8&rule=at_least&min_batch_size=2")
+    panel.controls["rule"].value = "full_only"
+    assert "got 8" in panel.status.value
+    panel.screen._handle_custom_msg({"key": arrow}, [])
+    assert panel.status.value == ""
+    assert panel.controls["rule"].value == "at_least"
+
+
 @pytest.mark.parametrize(
     ("clients", "rule", "arrow", "wait_ms"),
     [(8, "full_only", "down", 50), (4, "at_least", "up", 20), (4, "at_least", "down", 7)],

@@ -11,12 +11,9 @@ import math
 
 import numpy as np
 
-from batchsim.engines import histogram, kernels_jit, plan
 from batchsim.engines.histogram import BINS, BINS_AN_OCTAVE, LOWEST
-from batchsim.engines.kernels_jit import compiled, follow, inlined
+from batchsim.engines.kernels_jit import compiled, inlined
 from batchsim.engines.plan import Status, Trigger
-
-follow(__file__, histogram.__file__, kernels_jit.__file__, plan.__file__)
 
 # Numbers that Numba freezes into the code.
 SERVED, REJECTED, TIMED_OUT = int(Status.SERVED), int(Status.REJECTED), int(Status.TIMED_OUT)

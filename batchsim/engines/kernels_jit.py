@@ -1,11 +1,12 @@
 """How the loops are compiled, and how it is said that they are."""
 
 import contextlib
-import os
+import hashlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -19,29 +20,37 @@ UNCOUNTED = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 SECONDS = {"pass_instants": 2, "survey_served": 2, "survey_instants": 3}
 
 
+def sources(folder: Path = Path(__file__).parent) -> list[Path]:
+    """Return the files whose code and constants the loops contain."""
+    return sorted([*folder.glob("kernels*.py"), folder / "histogram.py", folder / "plan.py"])
+
+
+def digest(files: Iterable[Path]) -> str:
+    """Return a short name of what the files say."""
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+
+
+SOURCES = digest(sources())
+
+
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile on first use and keep the result on disk, or only in memory where that is closed."""
     options = {"nogil": True, **UNCOUNTED, **options}
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder to keep it in: a read-only installation and home
-        return numba.njit(**options)(function)
+    with contextlib.suppress(RuntimeError, AttributeError):
+        # RuntimeError: no folder to keep it in (a read-only installation and home).
+        # AttributeError: a Numba that keeps its stamps elsewhere.
+        loop = numba.njit(cache=True, **options)(function)
+        # Numba takes what is kept for fresh while the loop's own file is the same, and a loop contains
+        # code and constants of others: what was kept under an earlier version would be found again.
+        kept = loop._cache._cache_file
+        kept._source_stamp = (kept._source_stamp, SOURCES)
+        return loop
+    return numba.njit(**options)(function)
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile as a part of each loop that calls it."""
     return compiled(function, forceinline=True)
-
-
-def follow(file: str, *sources: str) -> None:
-    """Make a file as new as those whose code or constants its loops contain.
-
-    Numba's cache on disk compares the time of a loop's own file only, and would keep what is stale.
-    """
-    newest = max(os.stat(source).st_mtime_ns for source in sources)
-    if os.stat(file).st_mtime_ns < newest:
-        with contextlib.suppress(OSError):  # not ours to change, and so not changed in place either
-            os.utime(file, ns=(newest, newest))
 
 
 class _Announcer(Listener):

@@ -7,11 +7,8 @@ import math
 
 import numpy as np
 
-from batchsim.engines import kernels
 from batchsim.engines.kernels import next_batch, pass_instants
-from batchsim.engines.kernels_jit import compiled, follow, inlined
-
-follow(__file__, kernels.__file__)
+from batchsim.engines.kernels_jit import compiled, inlined
 
 BINS = 4096  # counters of 16 KiB: half the nearest cache
 # Latencies are ordered as the whole numbers that have the same bits, as none is negative.

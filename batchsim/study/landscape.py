@@ -183,6 +183,8 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
         return value, not point.stable, survey(plan, setting, (50, 99), sections=FINE)
 
     points = [point for point in in_threads(scenario, run, values) if point is not None]
+    if not points:
+        _at(workload, values[0])  # which says why
     x_values, overloaded, figures = zip(*points, strict=True)
     p50_ms, p99_ms = np.concatenate([one.percentiles_ms for one in figures]).T
     return LoadCurve(

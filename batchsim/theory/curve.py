@@ -68,13 +68,14 @@ def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> The
     asked = np.append(steady[some], np.flatnonzero(rate_per_s >= keeps_up_per_s))
     rate_per_s = rate_per_s[asked]
     found = [
-        _mean_ms(replace(scenario, workload=workload.with_rate(float(rate))))
+        _mean_ms(scenario if rate == workload.offered_per_s else scenario.replace(rate_per_s=float(rate)))
         for rate in rate_per_s[: some.size]
     ]
     mean_ms = np.full(rate_per_s.shape, math.nan)
     mean_ms[: some.size] = [mean for mean, _, _ in found]
     model = next((model for _, model, _ in found if model), "")
-    return TheoryCurve(rate_per_s, mean_ms, model, "" if model else found[0][2])
+    # No rate has a mean: the reason is best said of the scenario's own.
+    return TheoryCurve(rate_per_s, mean_ms, model, "" if model else _mean_ms(scenario)[2] or found[0][2])
 
 
 @functools.lru_cache(maxsize=4096)

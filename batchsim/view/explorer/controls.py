@@ -130,7 +130,14 @@ class Controls:
             self.state_kept.scenario(self.traffic)
         except (TypeError, ValueError):
             return
-        self.state_kept.replace(**{name: value}).scenario(self.traffic)
+        self._changed(name, value).scenario(self.traffic)
+
+    def _changed(self, name: str, value: Any) -> State:
+        """Return the state with another value: a largest batch size takes the smallest along."""
+        state = self.state_kept.replace(**{name: value})
+        if name != "min_batch_size" and state.rule == "at_least":
+            state = state.replace(min_batch_size=min(state.min_batch_size, state.max_batch_size))
+        return state
 
     def _moved(self, name: str, _: Any = None) -> None:
         if self.paused:
@@ -146,10 +153,12 @@ class Controls:
                     raise
                 self.moved(name)
             return
-        self.state_kept = self.state_kept.replace(**{name: value})
+        self.state_kept = self._changed(name, value)
         with self._pause():
             if name in ("rule", "max_batch_size", "min_batch_size"):
                 self._fit_sizes()
+            if name in ("fixed_ms", "per_item_ms"):
+                self._offer(self.state_kept)  # it may no longer be the one that was given
             self._show_used()
         self.moved(name)
 
@@ -203,13 +212,10 @@ class Controls:
             self.by_name["per_item_ms"].fit(0, 5)
 
     def _fit_sizes(self) -> None:
-        at_least = self.state_kept.rule == "at_least"
-        if self.state_kept.min_batch_size > self.state_kept.max_batch_size:  # while it did not matter
-            self.state_kept = self.state_kept.replace(min_batch_size=self.state_kept.max_batch_size)
-            self.by_name["min_batch_size"].value = self.state_kept.min_batch_size
-        largest = _largest(self.state_kept.service_time())
-        self.by_name["max_batch_size"].fit(self.state_kept.min_batch_size if at_least else 1, largest)
-        self.by_name["min_batch_size"].fit(1, self.state_kept.max_batch_size)
+        state = self.state_kept
+        self.by_name["max_batch_size"].fit(1, _largest(state.service_time()))
+        self.by_name["min_batch_size"].value = state.min_batch_size
+        self.by_name["min_batch_size"].fit(1, state.max_batch_size)
 
 
 def _largest(service: Service) -> int:

@@ -246,7 +246,7 @@ class Explorer(widgets.VBox):
         y, size = grid.y_values[row], grid.x_values[column]
         change: dict[str, Any] = {"max_batch_size": size}
         if grid.y == "min_batch_size":
-            change |= {"min_batch_size": int(y)}
+            change |= {"rule": "at_least", "min_batch_size": int(y)}
         elif y == float("inf"):
             change |= {"rule": "full_only"}
         else:

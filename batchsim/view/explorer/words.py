@@ -26,6 +26,15 @@ def line(text: str, role: str = "status") -> str:
     return f'<div role="{role}">{html.escape(text)}</div>'
 
 
+def number(value: float, digits: int = 4) -> str:
+    """Return a number with so many digits that say something, and all that stand before its point.
+
+    >>> number(190.476, 5), number(97_500.4, 3), number(0.012345)
+    ('190.48', '97,500', '0.01235')
+    """
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:,.{digits}g}"
+
+
 def describe(scene: Scene) -> str:
     """Return what the picture shows as sentences."""
     result = scene.result
@@ -41,9 +50,9 @@ def _latency(scene: Scene) -> str:
     if not s["stable"]:
         can = result.scenario.full_batches_per_s
         return (
-            f"Overloaded: {s['offered_per_s']:,.5g} arrive per s and {can:,.5g} can be computed, so the "
-            f"queue grows by {s['offered_per_s'] - can:,.3g} requests a second and no latency is "
-            "a lasting one."
+            f"Overloaded: {number(s['offered_per_s'], 5)} arrive per s and {number(can, 5)} can be computed, "
+            f"so the queue grows by {number(s['offered_per_s'] - can, 3)} requests a second and no latency "
+            "is a lasting one."
         )
     if not result.figures.served:
         return f"None of {s['requests']:,} requests is served."
@@ -72,13 +81,13 @@ def _parts(result: Result) -> str:
 
 def _load(scene: Scene) -> str:
     result, s = scene.result, scene.result.summary()
-    done = f"{s['throughput_per_s']:,.4g} are finished per s, utilisation {s['utilisation']:.2f}"
+    done = f"{number(s['throughput_per_s'])} are finished per s, utilisation {s['utilisation']:.2f}"
     workload, offered = result.scenario.workload, s["offered_per_s"]
     if isinstance(workload, ClosedLoop):
         return f"{workload.clients:,} clients: {done}."
     full = result.scenario.full_batches_per_s
-    load = f"{100 * offered / full:.3g} % of saturation at {full:,.4g}"
-    text = f"{offered:,.4g} arrive per s on average, {load}: {done}"
+    load = f"{number(100 * offered / full, 3)} % of saturation at {number(full)}"
+    text = f"{number(offered)} arrive per s on average{_lately(result, offered)}, {load}: {done}"
     theory = scene.theory
     if theory is None:
         return f"{text}."
@@ -88,6 +97,15 @@ def _load(scene: Scene) -> str:
     if not np.isfinite(mean_ms).any():
         return f"{text}."
     return f"{text}. Theory ({theory.model}) expects a mean of {mean_ms[0]:.4g} ms."
+
+
+def _lately(result: Result, offered: float) -> str:
+    """Return the arrival rate of the run where it is another than what is offered in the long run."""
+    spanned_s = float(result.arrival_s[-1] - result.arrival_s[0])
+    if result.arrival_s.size < 2 or not spanned_s:
+        return ""
+    came_per_s = (result.arrival_s.size - 1) / spanned_s
+    return "" if abs(came_per_s / offered - 1) < 0.1 else f" and {number(came_per_s)} in this run"
 
 
 def _batches(result: Result) -> str:
@@ -107,9 +125,9 @@ def _first(result: Result) -> str:
         return f"None of the first {count} requests is served."
     last_ms = 1000 * float(np.nanmax(result.finish_s[:count]))
     batches = np.unique(batch[served]).size
-    rode = f"{batches} {'batch' if batches == 1 else 'batches'}"
+    rode = f"{'rides' if served.sum() == 1 else 'ride'} in {batches} {'batch' if batches == 1 else 'batches'}"
     who = f"The first {count} requests" if served.all() else f"{served.sum()} of the first {count} requests"
-    return f"{who} ride in {rode}, the last done at {last_ms:.4g} ms."
+    return f"{who} {rode}, the last done at {last_ms:.4g} ms."
 
 
 def setting(landscape: Landscape, row: int, column: int) -> str:
@@ -142,10 +160,10 @@ def _map(scene: Scene) -> str:
 def _beside(scene: Scene) -> list[str]:
     if scene.pinned is None:
         return []
-    if scene.comparison is None:
-        return ["A and B cannot be compared pair by pair: one is overloaded, or their traffic differs."]
     if not scene.result.figures.served or not scene.pinned.result.figures.served:
         return ["A and B cannot be compared: one serves nobody."]
+    if scene.comparison is None:
+        return ["A and B cannot be compared pair by pair: one is overloaded, or their traffic differs."]
     said = []
     for key, name, unit in (("p99_ms", "p99", " ms"), ("throughput_per_s", "throughput", " per s")):
         row = scene.comparison[key]
