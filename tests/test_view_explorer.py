@@ -19,6 +19,7 @@ from batchsim.view.explorer.share import seed_of
 from batchsim.view.explorer.state import DEFAULT, State
 from batchsim.view.explorer.words import describe
 from batchsim.view.live import LivePicture
+from batchsim.view.numbers import signed
 
 PAGES = {"A and B": 3, "Predict": 4, "Play": 5, "Class": 6}
 
@@ -226,8 +227,8 @@ def test_a_pinned_setting_is_compared_pair_by_pair():
     panel.compare.pin.click()
     panel.controls["max_wait_ms"].value = 0
     row = bs.compare(a, panel.result)["p99"]
-    assert f"{row.difference:+.4g}" in panel.compare.table.value
-    assert f"{row.low:+.4g} to {row.high:+.4g}" in panel.compare.table.value
+    assert signed(row.difference) in panel.compare.table.value
+    assert f"{signed(row.low)} to {signed(row.high)}" in panel.compare.table.value
     assert "differs" in panel.compare.table.value
     assert "p99 of B is" in panel.readout.value
     assert panel.scene.pinned.result is a

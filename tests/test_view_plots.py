@@ -9,8 +9,9 @@ import pytest
 from PIL import Image
 
 import batchsim as bs
+from batchsim.view.numbers import three
 from batchsim.view.parts import PARTS
-from batchsim.view.views import nice, three
+from batchsim.view.views import nice
 
 SCENARIO = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(8, 4), bs.Affine(5, 0.25), servers=2)
 

@@ -11,9 +11,10 @@ from matplotlib.ticker import FixedLocator
 
 from batchsim.engines.plan import Status, Trigger
 from batchsim.result import Result
+from batchsim.view.numbers import three
 from batchsim.view.parts import PARTS
 from batchsim.view.picture import Box, Picture
-from batchsim.view.views import Name, View, nice, three
+from batchsim.view.views import Name, View, nice
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer

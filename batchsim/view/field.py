@@ -14,19 +14,10 @@ from matplotlib.path import Path
 from matplotlib.ticker import FixedFormatter, FixedLocator
 
 from batchsim.scenario import Scenario
+from batchsim.view.numbers import duration, given, in_unit, unit_of
 from batchsim.view.picture import Box, Picture
 from batchsim.view.theme import BLACK, ORANGE, VERMILION
-from batchsim.view.views import (
-    FINE,
-    Name,
-    View,
-    duration,
-    given,
-    in_unit,
-    log_ticks,
-    nice_span,
-    unit_of,
-)
+from batchsim.view.views import FINE, Name, View, log_ticks, nice_span
 
 if TYPE_CHECKING:
     from batchsim.study.landscape import Landscape

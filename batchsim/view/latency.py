@@ -12,9 +12,10 @@ from batchsim.comparison import Comparison
 from batchsim.result import Result
 from batchsim.view.lettering import Words, width_em
 from batchsim.view.marks import SMALL
+from batchsim.view.numbers import MINUS, given, percent, short, signed, three, unit_of
 from batchsim.view.picture import Box, Picture
 from batchsim.view.ranked import Ranked
-from batchsim.view.views import Name, View, given, interval, nice, overloaded, short, three, unit_of
+from batchsim.view.views import Name, View, interval, nice, overloaded
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
@@ -23,7 +24,6 @@ PERCENTILES = {50: ("blue", "-"), 95: ("vermilion", "--"), 99: ("vermilion", ":"
 ROOM, WRITTEN = 1.12, 1.45  # above the highest bar, and where something is written there
 TAIL = 2.0  # p99s that are shown of a long tail; the last bar holds the rest
 NEAR = 1.6  # widths of the distribution, up to which the objective has a place in it
-MINUS = "\N{MINUS SIGN}"
 CURVE = 201  # points of the queue's curve
 
 
@@ -259,15 +259,6 @@ def upper_ms(ranked: Ranked, p99_ms: float) -> float:
     return nice(min(1.02 * ranked.slowest_ms, TAIL * p99_ms))
 
 
-def percent(part: float) -> str:
-    """Write a part as a percentage, which is 0 or 100 only if it is none or all.
-
-    >>> percent(0.999999), percent(1), percent(0.123456), percent(1e-9)
-    ('99.99 %', '100 %', '12.35 %', '0.01 %')
-    """
-    return f"{100 * part:.0f} %" if part in (0, 1) else f"{min(max(100 * part, 0.01), 99.99):.2f} %"
-
-
 def difference(comparison: Comparison) -> list[str]:
     """Return how far B's p99 is above A's, and how sure that is, as lines; none if it was not compared."""
     row = comparison.rows.get("p99_ms")
@@ -277,15 +268,6 @@ def difference(comparison: Comparison) -> list[str]:
     if not math.isnan(row.low):
         lines.append(f"{signed(row.low)} to {signed(row.high)} ({100 * comparison.level:g} %)")
     return lines
-
-
-def signed(value: float) -> str:
-    """Write a difference with its sign and three digits.
-
-    >>> signed(-1.2345), signed(12)
-    ('−1.23', '+12.0')
-    """
-    return f"{MINUS if value < 0 else '+'}{three(abs(value))}"
 
 
 def growth_per_s(result: Result) -> float:

@@ -9,8 +9,9 @@ from matplotlib.patches import Rectangle
 
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
+from batchsim.view.numbers import in_unit, unit_of
 from batchsim.view.picture import Box, Picture
-from batchsim.view.views import Name, View, in_unit, log_ticks, nice, nice_span, overloaded, unit_of
+from batchsim.view.views import Name, View, log_ticks, nice, nice_span, overloaded
 
 if TYPE_CHECKING:
     from batchsim.study.landscape import LoadCurve
@@ -68,7 +69,8 @@ class LoadView(View):
         ]
         self.word = top.text(
             0, 0.5, "overloaded", transform=top.get_xaxis_transform(), color=theme.soft, rotation=90,
-            fontsize=0.9 * self.em, ha="center", va="center", zorder=2,
+            fontsize=0.9 * self.em, ha="center", va="center", zorder=4,
+            bbox={"facecolor": theme.faint, "linewidth": 0, "pad": 1},
         )  # fmt: skip
         self.moves(
             self.mean, self.p99, self.theory, self.done, self.objective, self.word,
@@ -108,8 +110,9 @@ class LoadView(View):
             a_most, a_heights = self._show_a(*pinned)
             most, heights = max(most, a_most), heights + a_heights
         self._show_limits(curve.saturation, right)
-        # With a queue limit or a timeout the curves go on there: a word would be in their way.
-        self.word.set_visible(self.word.get_visible() and bool(curve.overloaded.any()))
+        # With a queue limit or a timeout curves go on there, and A's may: a word would be in their way.
+        alone = bool(curve.overloaded.any()) and len(seen) == 1
+        self.word.set_visible(self.word.get_visible() and alone)
         self.objective.set_data([0, right], [objective_ms or np.nan] * 2)
         self._scale(curve.x, right, np.concatenate([np.ravel(h) for h in heights]), most)
         self._name(curve, known, len(seen) == 2, objective_ms)

@@ -5,9 +5,10 @@ import math
 import numpy as np
 
 from batchsim.result import Result
+from batchsim.view.numbers import duration, three, unit_of
 from batchsim.view.picture import Box, Picture
 from batchsim.view.ranked import Ranked
-from batchsim.view.views import Name, View, duration, nice, overloaded, three, unit_of
+from batchsim.view.views import Name, View, nice, overloaded
 
 PARTS = {
     "forming": ("orange", "//", 2.0),

@@ -9,6 +9,7 @@ from batchsim.engines.plan import Trigger
 from batchsim.result import Result
 from batchsim.scenario.rules import Rule
 from batchsim.view.moment import Doing, Moment
+from batchsim.view.numbers import about
 from batchsim.view.theme import theme_of
 
 MOST_LINES = 7  # that any rule has
@@ -153,9 +154,9 @@ def sentence(lines: Sequence[Line], shares: Sequence[float | None] | None = None
     )
     if line is None or math.isnan(most):
         return ""
-    who = "All batches leave" if most == 1 else f"Most batches ({percent(most)}) leave"
+    who = "All batches leave" if most == 1 else f"Most batches ({about(most)}) leave"
     if most <= 0.5:
-        who = f"Batches leave most often ({percent(most)})"
+        who = f"Batches leave most often ({about(most)})"
     return f"{who} because {line.because}."
 
 
@@ -184,7 +185,7 @@ def to_html(
             f'<div style="display:flex;height:1.5em;{style}"{why}{now}>'
             f'<span style="flex:none;width:1.6em;text-align:center">{mark}</span>'
             f'<span style="flex:none;width:3.3em;margin-right:0.7em;text-align:right;color:{colours.soft}">'
-            f"{'' if share is None else percent(share)}</span>"
+            f"{'' if share is None else about(share)}</span>"
             f'<span style="flex:none">{text}</span></div>'
         )
     look = (
@@ -197,21 +198,6 @@ def to_html(
         f'<div role="group" aria-label="The rule as pseudo-code" style="position:relative">{said}'
         f'<div style="{look}">{"".join(rows)}</div></div>'
     )
-
-
-def percent(share: float) -> str:
-    """Return a share for people; what is not quite none or all does not read so.
-
-    >>> percent(0.623), percent(0.0004), percent(0.999), percent(1.0)
-    ('62 %', '<1 %', '>99 %', '100 %')
-    """
-    if math.isnan(share):
-        return "none"
-    if 0 < share < 0.01:
-        return "<1 %"
-    if 0.99 < share < 1:
-        return ">99 %"
-    return f"{share:.0%}".replace("%", " %")
 
 
 def ms(duration_ms: float) -> str:

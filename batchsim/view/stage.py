@@ -9,6 +9,7 @@ from matplotlib.patches import Rectangle
 from batchsim.result import Result
 from batchsim.view.lettering import Lettering, Words
 from batchsim.view.moment import Doing, Film, Job, Moment
+from batchsim.view.numbers import number
 from batchsim.view.picture import Box, Picture, Tile
 from batchsim.view.props import COMPUTING, FORMING, GAP, HIGH, QUEUEING, WIDE, Bar, Boxes, outlines
 from batchsim.view.pseudocode import acting, ms, pseudocode
@@ -234,7 +235,8 @@ def describe(moment: Moment, within_s: float = 0.0) -> str:
     waiting, servers = moment.waiting.size, len(moment.computing)
     parts = [_doing(moment, within_s)]
     if moment.waited_ms is not None:
-        parts.append(f"{waiting:,} wait{'s' if waiting == 1 else ''}, the oldest {moment.waited_ms:,.4g} ms")
+        wait = "waits" if waiting == 1 else "wait"
+        parts.append(f"{waiting:,} {wait}, the oldest {number(moment.waited_ms)} ms")
     busy = sum(job is not None for job in moment.computing)
     who = {0: "no server computes", servers: "every server computes"}
     parts.append(

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +15,13 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from batchsim.result import Result
 from batchsim.view.lettering import Lettering, Words, width_em
 from batchsim.view.marks import SMALL, Marks
+from batchsim.view.numbers import in_unit, short, unit_of
 from batchsim.view.picture import Box, Picture, Tile
 from batchsim.view.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 __all__ = ["BLACK", "BLUE", "GREEN", "GREY", "ORANGE", "PURPLE", "SKY", "VERMILION"]
 
 # From so many milliseconds on, the unit in which a person reads them, and how many it has.
-UNITS = ((1000.0, "s", 1000.0), (1.0, "ms", 1.0), (0.0, "µs", 0.001))
 TITLE, ROWS, TOP = 1.45, (2.95, 4.3), 5.0  # baselines from the upper edge, and where the axes begin: in ems
 LEFT, RIGHT, BOTTOM = 4.5, 1.8, 3.0  # room beside and below the axes
 SWATCH, GAP, NEXT = 1.3, 0.35, 0.6  # of a row of names
@@ -176,70 +176,6 @@ class View(Tile):
         if self.hold(f"unit of {name}", (unit, label)):
             axis.set_major_formatter(in_unit(ms))
             axis.set_label_text(f"{label} ({unit})")
-
-
-def unit_of(ms: float) -> tuple[str, float]:
-    """Return the unit that suits a duration, and how many milliseconds it has.
-
-    >>> unit_of(2500), unit_of(50), unit_of(0.02)
-    (('s', 1000.0), ('ms', 1.0), ('µs', 0.001))
-    """
-    return next((unit, size) for least, unit, size in UNITS if ms >= least)
-
-
-def in_unit(ms: float) -> Callable[..., str]:
-    """Return what writes milliseconds on an axis, in a unit that has so many."""
-    return lambda value, _=None: short(float(f"{value / ms:.10g}"))
-
-
-def short(value: float, _: Any = None) -> str:
-    """Write a number as an axis says it.
-
-    >>> short(0.5), short(2500.0), short(2.5e6)
-    ('0.5', '2.5k', '2.5M')
-    """
-    for size, letter in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{letter}"
-    return f"{value:g}"
-
-
-def three(value: float) -> str:
-    """Write a number with three digits that count.
-
-    >>> three(12.345), three(0.0123456), three(1234.6), three(7), three(float("inf")), three(float("nan"))
-    ('12.3', '0.0123', '1,235', '7.00', '∞', '–')
-    """
-    if math.isnan(value):
-        return "\N{EN DASH}"
-    if math.isinf(value):
-        return "∞"
-    if value == 0:
-        return "0"
-    places = min(max(2 - math.floor(math.log10(abs(value)) + 1e-12), 0), 6)
-    return f"{value:,.{places}f}"
-
-
-def duration(ms: float) -> str:
-    """Write a duration in the unit that suits it.
-
-    >>> duration(12.345), duration(0.05), duration(2345.0), duration(float("inf"))
-    ('12.3 ms', '50.0 µs', '2.35 s', '∞')
-    """
-    if not math.isfinite(ms):
-        return three(ms)
-    unit, size = unit_of(ms)
-    return f"{three(ms / size)} {unit}"
-
-
-def given(ms: float) -> str:
-    """Write a duration that somebody typed.
-
-    >>> given(50.0), given(2500), given(0)
-    ('50 ms', '2.5 s', '0 ms')
-    """
-    unit, size = unit_of(ms) if ms else ("ms", 1.0)
-    return f"{float(f'{ms / size:.10g}'):g} {unit}"
 
 
 STEPS = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12)

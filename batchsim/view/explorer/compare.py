@@ -8,6 +8,7 @@ import ipywidgets as widgets
 
 from batchsim.view.explorer.knob import flow
 from batchsim.view.explorer.state import State
+from batchsim.view.numbers import MINUS, number, signed
 from batchsim.view.scene import Scene
 
 if TYPE_CHECKING:
@@ -101,14 +102,14 @@ def table(scene: Scene) -> str:
         if math.isnan(row.low):
             sure, verdict = "none: too short a run, or its traffic drifts", ""
         else:
-            sure = f"{row.low:+.4g} to {row.high:+.4g}"
+            sure = f"{signed(row.low)} to {signed(row.high)}"
             same = row.low <= 0 <= row.high
             verdict = "may be chance" if same and row.difference else "" if same else "differs"
-        cells = (name, f"{row.a:.4g}", f"{row.b:.4g}", f"{row.difference:+.4g}", sure, verdict)
+        cells = (name, number(row.a), number(row.b), signed(row.difference), sure, verdict)
         head, *rest = (html.escape(cell) for cell in cells)
         rows.append(
             f'<tr><th scope="row">{head}</th>' + "".join(f"<td>{cell}</td>" for cell in rest) + "</tr>"
         )
-    heads = ("", "A", "B", "B - A", "95 % interval", "")
+    heads = ("", "A", "B", f"B {MINUS} A", "95 % interval", "")
     top = "".join(f'<th scope="col">{head}</th>' for head in heads)
     return f'<table class="batchsim-table"><tr>{top}</tr>{"".join(rows)}</table>'

@@ -8,6 +8,7 @@ import ipywidgets as widgets
 
 from batchsim.result import Result
 from batchsim.view.explorer.words import line
+from batchsim.view.numbers import number
 from batchsim.view.scene import Scene
 
 if TYPE_CHECKING:
@@ -119,16 +120,16 @@ def outcome(key: str, before: Result, after: Result) -> tuple[str | None, str]:
     if math.isinf(old) and math.isinf(new):
         return None, "it has no lasting value, before and after: both settings are overloaded"
     if math.isinf(new):
-        return RISES, f"from {old:.4g} {unit} it grows without end: the setting is overloaded"
+        return RISES, f"from {number(old)} {unit} it grows without end: the setting is overloaded"
     if math.isinf(old):
-        return FALLS, f"it grew without end, and is {new:.4g} {unit} now"
+        return FALLS, f"it grew without end, and is {number(new)} {unit} now"
     if math.isnan(old) or math.isnan(new):
         return None, "it has no value where nobody is served"
     if old == 0:
-        return (RISES if new > 0 else SAME), f"it was 0 and is {new:.4g} {unit}"
+        return (RISES if new > 0 else SAME), f"it was 0 and is {number(new)} {unit}"
     change = new / old - 1
     way = SAME if abs(change) < STAYS else RISES if change > 0 else FALLS
-    return way, f"it {way}, from {old:.4g} to {new:.4g} {unit}"
+    return way, f"it {way}, from {number(old)} to {number(new)} {unit}"
 
 
 def _number(key: str, result: Result) -> float:

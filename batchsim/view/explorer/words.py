@@ -9,7 +9,7 @@ from batchsim.engines.plan import Trigger
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
 from batchsim.study.landscape import Landscape
-from batchsim.view.pseudocode import percent
+from batchsim.view.numbers import about, number, percent, signed
 from batchsim.view.scene import Scene
 
 WHY = {
@@ -24,15 +24,6 @@ WHY = {
 def line(text: str, role: str = "status") -> str:
     """Return text as HTML that a screen reader says when it changes; role "alert" at once."""
     return f'<div role="{role}">{html.escape(text)}</div>'
-
-
-def number(value: float, digits: int = 4) -> str:
-    """Return a number with so many digits that say something, and all that stand before its point.
-
-    >>> number(190.476, 5), number(97_500.4, 3), number(0.012345)
-    ('190.48', '97,500', '0.01235')
-    """
-    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:,.{digits}g}"
 
 
 def describe(scene: Scene) -> str:
@@ -56,15 +47,18 @@ def _latency(scene: Scene) -> str:
         )
     if not result.figures.served:
         return f"None of {s['requests']:,} requests is served."
-    text = f"p50 {s['p50_ms']:.4g} ms, p95 {s['p95_ms']:.4g} ms, p99 {s['p99_ms']:.4g} ms"
+    text = f"p50 {number(s['p50_ms'])} ms, p95 {number(s['p95_ms'])} ms, p99 {number(s['p99_ms'])} ms"
     lost = (s["rejected"] + s["timed_out"]) / s["requests"]
     if lost:
-        text += f" of those served; {percent(lost)} are not"
+        text += f" of those served; {about(lost)} are not"
     if objective_ms is not None:
         p99_ms = result.percentile(99, unserved="inf")
         verdict = "met" if p99_ms <= objective_ms else "missed"
-        within = 100 * result.figures.within(objective_ms) / s["requests"]
-        text += f"; the objective, p99 within {objective_ms:g} ms, is {verdict}: {within:.4g} % are"
+        within = percent(result.figures.within(objective_ms) / s["requests"])
+        text += (
+            f"; the objective, p99 within {objective_ms:g} ms, is {verdict}: "
+            f"{within} of requests are within it"
+        )
     if s["drifting"]:
         text += ". The arrival rate drifts: these numbers are of this run, and no steady state's"
     return text + "."
@@ -74,8 +68,8 @@ def _parts(result: Result) -> str:
     s = result.summary()
     where = "Of" if s["stable"] else "In this run, of"
     return (
-        f"{where} the mean {s['mean_latency_ms']:.4g} ms: forming {s['mean_forming_ms']:.3g}, "
-        f"queueing {s['mean_queueing_ms']:.3g}, computing {s['mean_computing_ms']:.3g}."
+        f"{where} the mean {number(s['mean_latency_ms'])} ms: forming {number(s['mean_forming_ms'], 3)}, "
+        f"queueing {number(s['mean_queueing_ms'], 3)}, computing {number(s['mean_computing_ms'], 3)}."
     )
 
 
@@ -96,7 +90,7 @@ def _load(scene: Scene) -> str:
     mean_ms = theory.mean_ms[np.asarray(theory.rate_per_s) == offered]
     if not np.isfinite(mean_ms).any():
         return f"{text}."
-    return f"{text}. Theory ({theory.model}) expects a mean of {mean_ms[0]:.4g} ms."
+    return f"{text}. Theory ({theory.model}) expects a mean of {number(mean_ms[0])} ms."
 
 
 def _lately(result: Result, offered: float) -> str:
@@ -113,7 +107,7 @@ def _batches(result: Result) -> str:
     words = {f"{trigger.name.lower()}_share": why for trigger, why in WHY.items()}
     if result.scenario.rule.max_wait_ms == 0:
         words["timeout_share"] = "a server was idle"
-    shares = ", ".join(f"{percent(share)} as {words[name]}" for share, name in left)
+    shares = ", ".join(f"{about(share)} as {words[name]}" for share, name in left)
     return f"Batches hold {result.mean_batch_size:.3g} on average; they left: {shares}."
 
 
@@ -127,7 +121,7 @@ def _first(result: Result) -> str:
     batches = np.unique(batch[served]).size
     rode = f"{'rides' if served.sum() == 1 else 'ride'} in {batches} {'batch' if batches == 1 else 'batches'}"
     who = f"The first {count} requests" if served.all() else f"{served.sum()} of the first {count} requests"
-    return f"{who} {rode}, the last done at {last_ms:.4g} ms."
+    return f"{who} {rode}, the last done at {number(last_ms)} ms."
 
 
 def setting(landscape: Landscape, row: int, column: int) -> str:
@@ -145,7 +139,7 @@ def _map(scene: Scene) -> str:
     text = f"Of {int((~grid.refused).sum())} settings under {grid.requests:,} requests of this traffic "
     best = grid.best()
     if best is not None:
-        text += f"the lowest p99 is {grid.p99_ms[best]:.4g} ms, at {setting(grid, *best)}"
+        text += f"the lowest p99 is {number(grid.p99_ms[best])} ms, at {setting(grid, *best)}"
         if scene.objective_ms is not None:
             text += f"; {int((steady & (grid.p99_ms <= scene.objective_ms)).sum())} meet the objective"
     elif steady.any():
@@ -170,7 +164,7 @@ def _beside(scene: Scene) -> list[str]:
         sure = (
             "no interval: the run is too short, drifts, or loses too many"
             if math.isnan(row.low)
-            else f"95 % interval {row.low:+.3g} to {row.high:+.3g}"
+            else f"95 % interval {signed(row.low)} to {signed(row.high)}"
         )
-        said.append(f"{name} of B is {row.difference:+.4g}{unit} against A ({sure})")
+        said.append(f"{name} of B is {signed(row.difference)}{unit} against A ({sure})")
     return [f"{'; '.join(said)}."]
