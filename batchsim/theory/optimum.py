@@ -11,7 +11,6 @@ from batchsim.theory.answer import check_load
 from batchsim.theory.decision import DecisionProcess
 from batchsim.theory.policy import evaluate
 
-SOURCE = "the semi-Markov decision process of Xu, Zhou, Niu 2025, arXiv 2501.02181"
 RARE = 1e-9
 LARGEST = 1024  # batches: the decision process takes four times as many states
 

@@ -1,6 +1,6 @@
 """A thousand moves leave nothing behind, neither in the kernel nor in the page."""
 
-PANEL = "import batchsim as bs\npanel = bs.explore(requests=300)\npanel"
+PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
 MOVING = """
 import gc, itertools, psutil
 from ipywidgets.widgets.widget import _instances
