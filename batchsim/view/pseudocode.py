@@ -189,7 +189,8 @@ def to_html(
             f'<span style="flex:none">{text}</span></div>'
         )
     look = (
-        f"margin:0;padding:0.4em 0.4em 0.4em 0;overflow:auto hidden;font:12px/1.5 monospace;white-space:pre;"
+        f"margin:0;padding:0.4em 0.4em 0.4em 0;overflow:auto hidden;"
+        "font:var(--batchsim-code-size,12px)/1.5 monospace;white-space:pre;"
         f"color:{colours.ink};background:{colours.background};border:1px solid {colours.faint}"
     )
     hidden = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"

@@ -203,6 +203,7 @@ class Explorer(widgets.VBox):
         style = (width_px, self.screen.ratio, theme, self.size)
         if style != self.style:
             self.style = style
+            (self.add_class if self.size == "projector" else self.remove_class)("batchsim-projector")
             self.picture = LivePicture(*style)
             self.draw()
 

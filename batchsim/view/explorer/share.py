@@ -50,7 +50,7 @@ class SharePage(widgets.VBox):
             tooltip="The same, without sliders",
         )
         self.buttons = {
-            name: widgets.Button(description=name, tooltip=tip, layout={"width": "auto"})
+            name: widgets.Button(description=name, tooltip=tip)
             for name, tip in {
                 "Reset": "Every control as it was at the start",
                 "Copy link": "Put the link on the clipboard",
@@ -81,10 +81,15 @@ class SharePage(widgets.VBox):
             ]
         )
 
+    @property
+    def text(self) -> str:
+        """The link, which for the defaults must be something that can be pasted."""
+        return self.panel.state.to_link() or "seed=0"
+
     def turn(self) -> None:
         """Bring the link and the Python up to date."""
         state, observer = self.panel.state, self.panel.observer
-        self.link.value, self.refusal.value = state.to_link(), ""
+        self.link.value, self.refusal.value = self.text, ""
         self.python.value = state.python(observer.requests, observer.traffic)
 
     def _do(self, act: object) -> None:
@@ -103,7 +108,7 @@ class SharePage(widgets.VBox):
         self.panel.restyle()
 
     def _paste(self, text: str) -> None:
-        if text == self.panel.state.to_link():
+        if text == self.text:
             return
         try:
             self.panel.move_to(State.from_link(text))
@@ -111,7 +116,7 @@ class SharePage(widgets.VBox):
             self.refusal.value = f'<div class="batchsim-refusal">{line(str(error), "alert")}</div>'
 
     def _copy_link(self) -> None:
-        self.panel.screen.copy_text(self.panel.state.to_link())
+        self.panel.screen.copy_text(self.text)
         self.panel.say("The link is on the clipboard.")
 
     def _copy_python(self) -> None:
