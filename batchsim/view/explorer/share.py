@@ -14,7 +14,7 @@ from batchsim.view.explorer.words import line
 if TYPE_CHECKING:
     from batchsim.view.explorer.panel import Explorer
 
-WIDE = {"width": "100%", "max_width": "60em"}
+WIDE = {"width": "auto", "max_width": "60em"}
 
 
 class SharePage(widgets.VBox):
@@ -73,7 +73,7 @@ class SharePage(widgets.VBox):
         super().__init__(
             [
                 flow([panel.controls["seed"], self.student]),
-                flow(labelled("Colours", self.theme) + labelled("Size", self.size)),
+                flow([labelled("Colours", self.theme), labelled("Size", self.size, "3em")]),
                 flow(self.buttons.values()),
                 self.link,
                 self.refusal,
@@ -154,9 +154,11 @@ def toggle(options: list[str], tip: str) -> widgets.ToggleButtons:
     return widgets.ToggleButtons(options=options, tooltips=tips, style={"button_width": "auto"})
 
 
-def labelled(label: str, widget: widgets.Widget) -> list[widgets.Widget]:
+def labelled(label: str, widget: widgets.Widget, width: str = LABEL) -> widgets.Widget:
     """Return a widget behind its name."""
-    return [widgets.HBox([widgets.HTML(label, layout={"width": LABEL}), widget])]
+    name = widgets.HTML(label, layout={"width": width})
+    name.add_class("batchsim-label")
+    return widgets.HBox([name, widget])
 
 
 def seed_of(student: str) -> int:
