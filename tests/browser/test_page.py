@@ -197,6 +197,42 @@ def test_what_makes_no_sense_is_refused_where_it_is_typed(panel):
     refusal.wait_for(state="detached")
 
 
+LINKS = (
+    "rate_per_s=1.234",
+    "seed=3",
+    "workload=onoff&burst_factor=1.05",
+    "service=published&rate_per_s=400",
+    "max_wait_ms=0.7",
+    "service=curve&curve=1:2.4,32:6.7",
+    "service=curve&curve=1:2.4,32:13.4",
+    "fixed_ms=0.05&per_item_ms=0.003&max_wait_ms=0.013&objective_ms=0.77&rate_per_s=51234",
+    "fixed_ms=1&per_item_ms=0.05&max_wait_ms=0.3",
+    "seed=0",
+)
+
+
+def test_a_link_is_the_state_and_no_slider_rounds_it(panel):
+    go_to(panel, STATES[0])
+    panel.page.locator(TABS).last.click()
+    field = panel.page.get_by_placeholder("paste a link here")
+    for link in LINKS:
+        field.fill(link)
+        field.press("Enter")
+        said = f"panel.state == State.from_link('{link}')"
+        assert eventually(lambda said=said: panel.kernel.ask(said)), link
+        panel.page.wait_for_timeout(500)  # for what a page says after it was told
+        assert panel.kernel.ask(said), (link, panel.kernel.ask("panel.state.to_link()"))
+
+
+def test_a_service_time_of_another_scale_brings_values_that_no_slider_rounds(panel):
+    go_to(panel, STATES[0])
+    for name in ("nnunet/t4/fp16", "gpunet-085ms/v100-32gb/fp16", "resnet50/a40/fp16", "nnunet/t4/fp16"):
+        panel.kernel.run(f"panel.controls['service'].value = 'published: {name}'")
+        brought = panel.kernel.ask("panel.state.to_link()")
+        panel.page.wait_for_timeout(500)
+        assert panel.kernel.ask("panel.state.to_link()") == brought
+
+
 def test_an_overloaded_setting_says_so(panel):
     go_to(panel, "State(rate_per_s=4000)")
     assert "overloaded" in panel.words().lower()

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from batchsim.scenario import OpenLoop, Scenario, Service, published_names
@@ -185,7 +185,11 @@ class Controls:
         """Let controls change without each change being a move."""
         before, self.paused = self.paused, True
         try:
-            yield
+            with ExitStack() as stack:
+                for control in self.by_name.values():
+                    if isinstance(control, Knob):
+                        stack.enter_context(control.still())
+                yield
         finally:
             self.paused = before
 

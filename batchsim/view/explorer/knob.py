@@ -2,7 +2,10 @@
 
 import html
 import math
-from collections.abc import Callable, Iterable
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ipywidgets as widgets
@@ -10,6 +13,7 @@ import traitlets
 
 from batchsim.view.explorer.fields import checked, read
 
+ECHO_S = 3  # after which a page has said again what it was told
 LABEL, SLIDER, TYPED = "10.5em", "10em", "5.2em"
 
 
@@ -34,6 +38,7 @@ class Knob(widgets.VBox):
         self.is_log = isinstance(slider, widgets.FloatLogSlider)
         self.whole = isinstance(slider, widgets.IntSlider)
         self.busy = False
+        self.told: deque[tuple[float, float, float]] = deque(maxlen=8)  # places, steps, when
         self.guard: Callable[[Any], None] = lambda value: None  # refuses what others make senseless
         title = widgets.HTML(
             f'<span title="{html.escape(tip)}">{html.escape(label)}</span>', layout={"width": LABEL}
@@ -73,12 +78,24 @@ class Knob(widgets.VBox):
         """Let the knob be seen where it matters."""
         self.layout.display = None if shown else "none"
 
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Change slider and field without that being a hand's move, and tell the page once."""
+        before, self.busy = self.busy, True
+        told = (self.slider.value, self.slider.step) if self.slider is not None else None
+        try:
+            with self.slider.hold_sync() if self.slider is not None else nullcontext():
+                yield
+        finally:
+            self.busy = before
+            if not before and self.slider is not None and told != (self.slider.value, self.slider.step):
+                self.told.append((self.slider.value, self.slider.step, time.monotonic()))
+
     def fit(self, low: float, high: float, step: float | None = None) -> None:
         """Give the slider a range, widened to the present value."""
         if self.slider is None:
             return
-        self.busy = True
-        try:
+        with self.still():
             place = self._place(self.value)
             if self.is_log:
                 low, high = math.log10(low), math.log10(high)
@@ -90,15 +107,13 @@ class Knob(widgets.VBox):
             self.slider.min, self.slider.max = low, high
             if step is not None:
                 self.slider.step = step
-        finally:
-            self.busy = False
 
     def _place(self, value: Any) -> Any:
         return 0 if value is None else value
 
     def _slid(self, change: dict[str, Any]) -> None:
-        """Take the slider's value, but not its echo: a page rounds what it is told to the slider's step."""
-        if self.busy or self._at(change["new"]):
+        """Take the slider's value, but not its echo."""
+        if self.busy or self._is_echo(change["new"]):
             return
         value = change["new"]
         try:
@@ -106,15 +121,32 @@ class Knob(widgets.VBox):
         except (TypeError, ValueError) as error:
             self._refuse(str(error))
 
-    def _at(self, place: float) -> bool:
-        """Return whether the value is there, to half a step of the slider."""
+    def _is_echo(self, place: float) -> bool:
+        """Return whether a page says again what it was told, rounded to the slider's step.
+
+        It says so once or not at all, in the order in which it was told, and perhaps after it was told
+        something else. Of whole numbers there is nothing to round.
+        """
         assert self.slider is not None
-        here = self._place(self.value)
+        while self.told and time.monotonic() - self.told[0][2] > ECHO_S:
+            self.told.popleft()
+        low, high = self.slider.min, self.slider.max
         if self.is_log:
-            if here <= 0:
+            low, high = 10**low, 10**high
+        for number, (said, step, _) in enumerate(self.told if not self.whole else ()):
+            if self._near(place, min(max(said, low), high), step):
+                for _ in range(number + 1):
+                    self.told.popleft()
+                return True
+        return self._near(place, self._place(self.value), self.slider.step)
+
+    def _near(self, place: float, there: float, step: float) -> bool:
+        """Return whether two places are one, to half a step of the slider."""
+        if self.is_log:
+            if there <= 0:
                 return False
-            here, place = math.log10(here), math.log10(place)
-        return abs(here - place) <= 0.51 * self.slider.step
+            place, there = math.log10(place), math.log10(there)
+        return abs(there - place) <= 0.51 * step
 
     def _typed(self, change: dict[str, Any]) -> None:
         if self.busy:
@@ -133,18 +165,15 @@ class Knob(widgets.VBox):
 
     def _show(self, _: Any = None) -> None:
         """Let the slider, the field and the reason follow the value."""
-        self.busy = True
-        try:
+        with self.still():
             self.typed.value = shown(self.value)
             if self.refusal.value:
                 self.refusal.value, self.refusal.layout.display = "", "none"
-            if self.slider is not None:
+            if self.slider is not None and self.value is not None:
                 place = self._place(self.value)
-                if self.value is not None and not self._at(self.slider.value):
+                if not self._near(self.slider.value, place, self.slider.step):
                     self._reach(place)
                     self.slider.value = place
-        finally:
-            self.busy = False
 
     def _reach(self, place: float) -> None:
         assert self.slider is not None

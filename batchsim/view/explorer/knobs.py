@@ -1,6 +1,6 @@
 """Every knob of the explorer: its words, what it means, when it matters, and how far it slides."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,28 @@ import ipywidgets as widgets
 from batchsim.view.explorer.state import State
 
 LARGEST_SLID = 64  # sizes beyond it can be typed
-LINEAR, LOG, WHOLE = widgets.FloatSlider, widgets.FloatLogSlider, widgets.IntSlider
+
+
+class RangeFirst(widgets.Widget):
+    """A slider that tells a page its range before its value, which the page would put into the last one."""
+
+    def send_state(self, key: str | Iterable[str] | None = None) -> None:
+        """Send what has changed, the value as the last."""
+        if key is not None and not isinstance(key, str):
+            key = sorted(key, key=lambda name: (name == "value", name))
+        super().send_state(key)
+
+
+class Linear(RangeFirst, widgets.FloatSlider):
+    """A slider of evenly spaced values."""
+
+
+class Log(RangeFirst, widgets.FloatLogSlider):
+    """A slider of powers of ten."""
+
+
+class Whole(RangeFirst, widgets.IntSlider):
+    """A slider of whole numbers."""
 
 
 def _always(_: State) -> bool:
@@ -37,7 +58,7 @@ KNOBS = {
     "rate_per_s": Spec(
         "Arrival rate (per s)",
         "Requests that arrive in a second, on average",
-        LOG,
+        Log,
         0,
         4,
         0.01,
@@ -46,18 +67,18 @@ KNOBS = {
     "clients": Spec(
         "Clients",
         "So many send, wait for the answer, think, and send again",
-        WHOLE,
+        Whole,
         1,
         256,
         matters=lambda s: s.workload == "closed",
     ),
     "max_batch_size": Spec(
-        "Largest batch size", "A batch leaves at once when it holds so many", WHOLE, 1, LARGEST_SLID
+        "Largest batch size", "A batch leaves at once when it holds so many", Whole, 1, LARGEST_SLID
     ),
     "min_batch_size": Spec(
         "Smallest batch size",
         "An idle server waits for so many",
-        WHOLE,
+        Whole,
         1,
         LARGEST_SLID,
         matters=lambda s: s.rule == "at_least",
@@ -65,7 +86,7 @@ KNOBS = {
     "max_wait_ms": Spec(
         "Longest wait (ms)",
         "How long the oldest request waits for company",
-        LINEAR,
+        Linear,
         0,
         100,
         0.5,
@@ -74,7 +95,7 @@ KNOBS = {
     "objective_ms": Spec(
         "Objective: p99 (ms)",
         "99 of 100 requests shall be answered within so long; empty: none",
-        LOG,
+        Log,
         -1,
         4,
         0.01,
@@ -82,7 +103,7 @@ KNOBS = {
     "cv": Spec(
         "Burstiness (CV)",
         "Standard deviation of the gaps over their mean: 1 is random",
-        LOG,
+        Log,
         -1,
         1,
         0.01,
@@ -91,7 +112,7 @@ KNOBS = {
     "burst_factor": Spec(
         "Rate in a burst (x mean)",
         "How many times the mean rate; between bursts nobody comes",
-        LINEAR,
+        Linear,
         1.1,
         20,
         0.1,
@@ -100,7 +121,7 @@ KNOBS = {
     "mean_burst_s": Spec(
         "Mean burst (s)",
         "How long a burst lasts, on average",
-        LOG,
+        Log,
         -3,
         2,
         0.01,
@@ -109,7 +130,7 @@ KNOBS = {
     "peak_to_mean": Spec(
         "Peak over mean",
         "1 is flat, 2 leaves nothing at night",
-        LINEAR,
+        Linear,
         1,
         2,
         0.05,
@@ -118,7 +139,7 @@ KNOBS = {
     "period_s": Spec(
         "Length of a day (s)",
         "A day, compressed into so many seconds",
-        LOG,
+        Log,
         0,
         3,
         0.01,
@@ -127,7 +148,7 @@ KNOBS = {
     "think_ms": Spec(
         "Thinking time (ms)",
         "Between an answer and the client's next request, on average",
-        LINEAR,
+        Linear,
         0,
         1000,
         1,
@@ -136,7 +157,7 @@ KNOBS = {
     "fixed_ms": Spec(
         "Fixed cost (ms)",
         "What every batch costs, however small",
-        LINEAR,
+        Linear,
         0,
         50,
         0.5,
@@ -145,7 +166,7 @@ KNOBS = {
     "per_item_ms": Spec(
         "Cost per item (ms)",
         "What each request adds to its batch",
-        LINEAR,
+        Linear,
         0,
         5,
         0.01,
@@ -154,7 +175,7 @@ KNOBS = {
     "noise_cv": Spec(
         "Noise (CV)",
         "How much equal batches differ in time: standard deviation over mean",
-        LINEAR,
+        Linear,
         0,
         2,
         0.05,
@@ -162,11 +183,11 @@ KNOBS = {
     "padding": Spec(
         "Padded to sizes", "A batch costs what the next of these sizes does, as 1, 2, 4, 8; empty: its own"
     ),
-    "servers": Spec("Servers", "Model instances, each computing one batch at a time", WHOLE, 1, 8),
+    "servers": Spec("Servers", "Model instances, each computing one batch at a time", Whole, 1, 8),
     "sharing": Spec(
         "Slowdown by sharing",
         "Each further busy server slows all by this part: 0 is a device each",
-        LINEAR,
+        Linear,
         0,
         1,
         0.05,
