@@ -1,13 +1,14 @@
 """The explorer's controls: how a value is moved, what is refused, and whose service time it is."""
 
 import html
+import math
 import re
 
 import pytest
 
 import batchsim as bs
 from batchsim.view.explorer.controls import AFFINE, MEASURE_HERE, PUBLISHED
-from batchsim.view.explorer.state import DEFAULT
+from batchsim.view.explorer.state import DEFAULT, State
 
 TABLE = bs.Table({1: 2.0, 8: 4.0, 16: 7.0})
 
@@ -310,3 +311,58 @@ def test_bursts_of_which_no_load_can_come_say_so():
     link = "workload=onoff&mean_burst_s=0.0003&rate_per_s=2000&fixed_ms=500000&per_item_ms=5"
     panel = bs.explore(requests=300, link=link)
     assert "an on and an off state must see at least 0.001 arrivals, got" in panel.status.value
+
+
+# What a page says of a slider: a hand's move, or the echo of what it was told, rounded to the slider's step.
+
+
+def test_an_echo_of_what_a_slider_was_told_before_is_no_move():
+    panel = bs.explore(requests=300)
+    knob = panel.controls["rate_per_s"]
+    panel.move_to(panel.state.replace(rate_per_s=500))
+    panel.move_to(panel.state.replace(rate_per_s=400))
+    knob.slider.value = 10 ** round(math.log10(500), 2)
+    assert panel.state.rate_per_s == 400
+    knob.slider.value = 10 ** round(math.log10(500), 2) * 1.0001  # once is an echo, twice a hand
+    assert panel.state.rate_per_s == 501
+
+
+def test_an_echo_that_a_narrower_range_cut_off_is_no_move():
+    panel = bs.explore(requests=300, link="fixed_ms=50&max_wait_ms=100")
+    panel.move_to(panel.state.replace(fixed_ms=0.05, per_item_ms=0.003, max_wait_ms=0.1))
+    knob = panel.controls["max_wait_ms"]
+    assert knob.slider.max < 100
+    panel.move_to(panel.state.replace(max_wait_ms=0.2))
+    knob.slider.value = 0.1 + knob.slider.step / 4
+    assert panel.state.max_wait_ms == 0.2
+
+
+def test_a_hand_may_go_back_at_once():
+    panel = bs.explore(requests=300)
+    knob = panel.controls["max_batch_size"]
+    panel.move_to(panel.state.replace(max_batch_size=16))
+    knob.slider.value = 32
+    assert panel.state.max_batch_size == 32
+
+
+@pytest.mark.parametrize("name", ["rate_per_s", "max_wait_ms", "max_batch_size"])
+def test_a_page_is_told_of_a_slider_once_and_of_its_range_first(name, monkeypatch):
+    panel = bs.explore(requests=300)
+    slider, told = panel.controls[name].slider, []
+    monkeypatch.setattr(slider, "_send", lambda message, buffers=None: told.append(list(message["state"])))
+    panel.move_to(
+        State.from_link("service=curve&curve=1:900,24:9000&rate_per_s=0.5&max_wait_ms=700&max_batch_size=24")
+    )
+    (keys,) = told
+    assert {"max", "value"} <= set(keys)
+    assert keys[-1] == "value"
+
+
+def test_reset_and_links_take_away_what_was_refused(panel):
+    size, rate = panel.controls["max_batch_size"], panel.controls["rate_per_s"]
+    size.typed.value, rate.typed.value = "0", "abc"
+    assert size.refusal.value
+    assert rate.refusal.value
+    panel.share.buttons["Reset"].click()
+    assert (size.typed.value, size.refusal.value) == ("32", "")
+    assert (rate.typed.value, rate.refusal.value) == ("1000", "")

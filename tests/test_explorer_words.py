@@ -162,3 +162,18 @@ def test_a_run_that_sees_a_part_of_its_traffic_only_says_at_which_rate_it_came()
     assert float(came) < 500
     assert f"1,000 arrive per s on average and {came} in this run" in panel.screen.alt
     assert "in this run" not in said("workload=poisson", requests=10_000)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "servers=2",
+        "workload=constant",
+        "workload=closed&clients=1",
+        "workload=onoff&servers=2&burst_factor=1.05",
+    ],
+)
+def test_what_differences_of_times_leave_is_no_waiting(link):
+    words = said(link, requests=2000)
+    assert not re.search(r"\de-\d", words)
+    assert "1 clients" not in words

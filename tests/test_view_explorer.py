@@ -527,3 +527,52 @@ def test_it_prints_as_one_short_line(panel):
 def test_bad_input_is_refused(arguments, message):
     with pytest.raises((TypeError, ValueError), match=re.escape(message)):
         bs.explore(**arguments)
+
+
+def test_the_students_name_goes_where_the_seed_is_anothers(panel):
+    turn(panel, "Class")
+    panel.share.student.value = "Ada"
+    assert panel.state.seed == seed_of("Ada")
+    panel.controls["max_wait_ms"].value = 3
+    assert panel.share.student.value == "Ada"
+    panel.share.buttons["Reset"].click()
+    assert (panel.state.seed, panel.share.student.value) == (0, "")
+    panel.share.student.value = "Ada"
+    assert panel.state.seed == seed_of("Ada")
+
+
+def test_nothing_is_played_before_a_prediction_is_revealed(panel):
+    turn(panel, "Play")
+    frame = panel.play.screen.frame
+    panel.predict.asking.value = True
+    panel.controls["max_batch_size"].value = 4
+    assert panel.play.screen.cover == "Predict first, then play."
+    panel.play.next.click()
+    assert panel.play.screen.frame == frame
+    assert (panel.pseudocode.value, panel.play.words.value) == ("", "")
+    panel.predict.asking.value = False
+    assert panel.play.screen.cover == ""
+    assert "next batch" not in panel.play.words.value
+    assert "of 4" in panel.pseudocode.value or "oldest 4" in panel.pseudocode.value
+
+
+def test_a_and_b_are_named_by_what_differs():
+    panel = bs.explore(requests=300, link="rate_per_s=500&service=curve&curve=1:2.4,32:6.7")
+    panel.compare.pin.click()
+    assert "A and B are one setting." in panel.compare.table.value
+    panel.controls["max_wait_ms"].value = 3
+    assert "A: <code>max_wait_ms=10</code><br>B: <code>max_wait_ms=3</code>" in panel.compare.table.value
+    panel.move_to(DEFAULT)
+    assert "rate_per_s=500" in panel.compare.table.value
+    assert "rate_per_s=1000" in panel.compare.table.value
+
+
+def test_a_prediction_that_has_no_answer_does_not_count(panel):
+    panel.controls["rate_per_s"].value = 5000
+    panel.predict.asking.value = True
+    panel.controls["rate_per_s"].value = 6000
+    for answer in panel.predict.answers.values():
+        answer.value = SAME
+    panel.predict.reveal.click()
+    assert "that does not count" in panel.predict.verdict.value
+    assert "So far 1 of 1 are right." in text(panel.predict.verdict)

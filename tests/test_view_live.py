@@ -418,3 +418,19 @@ def test_a_logarithmic_scale_holds_its_numbers_and_ends_on_a_tick(low, ratio):
     axis = Figure().add_subplot().yaxis
     log_ticks(axis, begin, end)
     assert 1 <= len(axis.get_majorticklocs()) <= 7
+
+
+def test_latencies_of_one_value_have_one_bar():
+    link = "workload=closed&rule=full_only&clients=64&max_batch_size=48"
+    result = bs.explore(requests=2000, link=link).result
+    values = set(result.latency_ms.round(6))
+    assert values >= {17, 34}  # at which the axis has edges
+    shares = Ranked(result).shares(np.linspace(0, 40, 61))
+    assert np.count_nonzero(shares) == len(values)
+
+
+@pytest.mark.parametrize("link", ["max_batch_size=4", "rate_per_s=3000", "service=published&rate_per_s=1500"])
+def test_the_present_load_stands_within_the_axes(link):
+    panel = bs.explore(requests=2000, link=link)
+    right = panel.picture.load.top.get_xlim()[1]
+    assert panel.scenario.workload.rate_per_s <= right / 1.02

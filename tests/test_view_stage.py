@@ -307,3 +307,15 @@ def test_several_servers_and_losses_in_words():
     film = Film(bs.simulate(scenario))
     assert "1 of 3 servers compute;" in describe(film.moment(0.0005))
     assert describe(film.moment(0.002)).endswith("every server computes; 6 arrived, 0 served, 2 lost.")
+
+
+@pytest.mark.parametrize("width_px", [700, 1200, 1900])
+@pytest.mark.parametrize("servers", [1, 2, 4, 5, 8, 30])
+def test_a_server_has_room_for_a_line_and_a_bar(width_px, servers):
+    stage = Stage(width_px)
+    result = bs.simulate(
+        bs.Scenario(bs.Poisson(2000), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25), servers=servers), 200
+    )
+    stage.show(Film(result), 0.01)
+    for cell in stage.servers.cells:
+        assert cell.bar.place.top >= cell.text_at[1] + 0.3 * stage.em

@@ -178,7 +178,7 @@ class LatencyView(View):
             names.append(Name.of(f"{limit}: 00.00 %", True, **mark))
         if lost:
             names.append(Name.of("lost 00.00 %", True))
-            told.append(f"lost {percent(lost)}")
+            told.append(f"lost {percent(lost, up=True)}")
         self.name(names, told, besides)
 
     def _corner(self, lines: Sequence[str]) -> list[Words]:

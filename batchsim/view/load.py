@@ -88,7 +88,7 @@ class LoadView(View):
         """Show a result on its curve; `pinned` is A and its curve, held against it."""
         seen = [curve] if pinned is None or pinned[1].x != curve.x else [curve, pinned[1]]
         x, y = load_of(result), result.throughput_per_s
-        right = nice(max(x, *(float(each.x_values[-1]) for each in seen)))
+        right = nice(max(1.03 * x, *(float(each.x_values[-1]) for each in seen)))
         mean_ms, p99_ms = steady(curve, "mean_ms"), steady(curve, "p99_ms")
         self.mean.set_data(curve.x_values, mean_ms)
         self.p99.set_data(curve.x_values, p99_ms)

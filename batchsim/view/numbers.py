@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 MINUS = "\N{MINUS SIGN}"
 UNITS = ((1000.0, "s", 1000.0), (1.0, "ms", 1.0), (0.0, "µs", 0.001))
 
@@ -11,10 +13,14 @@ UNITS = ((1000.0, "s", 1000.0), (1.0, "ms", 1.0), (0.0, "µs", 0.001))
 def number(value: float, digits: int = 4) -> str:
     """Write so many digits of a number, and all that stand before its point.
 
-    >>> number(190.476, 5), number(97_500.4, 3), number(0.012345)
-    ('190.48', '97,500', '0.01235')
+    >>> number(190.476, 5), number(97_500.4, 3), number(0.012345), number(2.5e-7)
+    ('190.48', '97,500', '0.01235', '0.00000025')
     """
-    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:,.{digits}g}"
+    if abs(value) >= 10**digits:
+        return f"{value:,.0f}"
+    if abs(value) < 1e-4:
+        return np.format_float_positional(value, precision=digits, fractional=False, trim="-")
+    return f"{value:,.{digits}g}"
 
 
 def about(share: float) -> str:
@@ -32,15 +38,16 @@ def about(share: float) -> str:
     return f"{share:.0%}".replace("%", " %")
 
 
-def percent(part: float) -> str:
-    """Write a part as a percentage, rounded down, which is 0 or 100 only if it is none or all.
+def percent(part: float, up: bool = False) -> str:
+    """Write a part as a percentage, which is 0 or 100 only if it is none or all: rounded down, or `up`.
 
     >>> percent(0.999999), percent(1), percent(0.123456), percent(0.57), percent(1e-9)
     ('99.99 %', '100 %', '12.34 %', '57.00 %', '0.01 %')
     """
     if part in (0, 1) or math.isnan(part):
         return f"{100 * part:.0f} %"
-    return f"{max(math.floor(1e4 * part + 1e-6) / 100, 0.01):.2f} %"
+    hundredths = math.ceil(1e4 * part - 1e-6) if up else math.floor(1e4 * part + 1e-6)
+    return f"{min(max(hundredths, 1), 9999) / 100:.2f} %"
 
 
 def signed(value: float) -> str:

@@ -51,7 +51,8 @@ class Ranked:
 
     def shares(self, edges_ms: Sequence[float] | np.ndarray) -> np.ndarray:
         """Return the percentage of the served between each edge and the next: the last bar has all above."""
-        counts = np.array([self.below(float(edge)) for edge in edges_ms[:-1]] + [self.count])
+        least = 1e-9 * float(edges_ms[-1])  # latencies of one value have one bar, whatever their last bits
+        counts = np.array([self.below(float(edge) - least) for edge in edges_ms[:-1]] + [self.count])
         return 100 * np.diff(counts) / max(self.count, 1)
 
     def group_means(self, columns: Sequence[np.ndarray], groups: int) -> np.ndarray:

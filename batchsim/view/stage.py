@@ -17,6 +17,7 @@ from batchsim.view.theme import size_of, theme_of
 
 SLOTS = 24  # of the queue, at least, where there is room
 CELL = 11  # the least width of a server beside another, in ems
+LOW = 2.9  # the least height of a server, in ems: a line of text and a bar
 ROOMY = 18  # the least width in which a server's text is not cut short
 
 
@@ -152,8 +153,10 @@ class Servers(Tile):
         em, self.count = stage.em, count
         left, right = box.left + 0.2 * em, box.right - 1.2 * em
         top, bottom, gap = box.top + 1.9 * em, box.bottom - 1.0 * em, 0.5 * em
-        two = count > 4 and (right - left - gap) / 2 >= CELL * em
-        columns, rows = (2, min(math.ceil(count / 2), 4)) if two else (1, min(count, 4))
+        most_rows = min(max(int((bottom - top + gap) / (LOW * em + gap)), 1), 4)
+        most_columns = max(int((right - left + gap) / (CELL * em + gap)), 1)
+        columns = min(math.ceil(count / most_rows), most_columns)
+        rows = min(math.ceil(count / columns), most_rows)
         wide = (right - left - (columns - 1) * gap) / columns
         high = (bottom - top - (rows - 1) * gap) / rows
         places = [

@@ -2,11 +2,13 @@
 
 import html
 import math
-from typing import TYPE_CHECKING
+import textwrap
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from batchsim.view.explorer.knob import flow
+from batchsim.view.explorer.knob import flow, shown
 from batchsim.view.explorer.state import State
 from batchsim.view.numbers import MINUS, number, signed
 from batchsim.view.scene import Scene
@@ -22,7 +24,7 @@ ROWS = {
     "utilisation": "utilisation",
     "mean_batch_size": "mean batch size",
 }
-HOW = "Pin the present setting as A, then move on: B is wherever you are, under the same traffic."
+HOW = "Pin the present setting as A, then move on: B is wherever you are, with the same seed."
 
 
 class ComparePage(widgets.VBox):
@@ -69,9 +71,29 @@ class ComparePage(widgets.VBox):
         """Let the table say how far the scene is from A."""
         if scene.pinned is None:
             return
-        a, b = html.escape(self.state.to_link() if self.state else ""), html.escape(self.panel.seen.to_link())
-        heads = f"<p>A: <code>{a or 'the start'}</code><br>B: <code>{b or 'the start'}</code></p>"
-        self.table.value = heads + (table(scene) if scene.comparison else f"<p>{why_not(scene)}</p>")
+        assert self.state is not None
+        a, b = (html.escape(text) for text in apart(self.state, self.panel.seen))
+        heads = f"A: <code>{a}</code><br>B: <code>{b}</code>" if a else "A and B are one setting."
+        self.table.value = f"<p>{heads}</p>" + (
+            table(scene) if scene.comparison else f"<p>{why_not(scene)}</p>"
+        )
+
+
+def apart(a: State, b: State) -> tuple[str, str]:
+    """Return what two states say where they differ.
+
+    >>> apart(State(servers=2), State(max_wait_ms=5))
+    ('max_wait_ms=10, servers=2', 'max_wait_ms=5, servers=1')
+    """
+    names = [f.name for f in fields(State) if getattr(a, f.name) != getattr(b, f.name)]
+    if "curve_of" in names or "service" in names:
+        names = [name for name in names if name != "curve"]  # its name says it in fewer words
+    return tuple(", ".join(f"{name}={_said(getattr(state, name))}" for name in names) for state in (a, b))  # type: ignore[return-value]
+
+
+def _said(value: Any) -> str:
+    text = value if isinstance(value, str) else shown(value)
+    return textwrap.shorten(text.replace(",", ", "), 60) if text else "none"
 
 
 def plain(scene: Scene) -> Scene:

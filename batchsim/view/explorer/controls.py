@@ -87,6 +87,8 @@ class Controls:
             for name, control in self.by_name.items():
                 if name != "service":
                     control.value = getattr(state, name)
+                if isinstance(control, Knob):
+                    control.settle()  # what was refused goes, though the value is the same
             self._fit(scenario)
 
     def _offer(self, state: State) -> None:

@@ -61,8 +61,8 @@ class Knob(widgets.VBox):
         super().__init__([widgets.HBox(row), self.refusal], value=value)
         self.add_class(f"batchsim-knob-{name}")
         self.typed.observe(self._typed, names="value")
-        self.observe(self._show, names="value")
-        self._show()
+        self.observe(self.settle, names="value")
+        self.settle()
 
     @traitlets.validate("value")
     def _check(self, proposal: dict[str, Any]) -> Any:
@@ -113,7 +113,10 @@ class Knob(widgets.VBox):
 
     def _slid(self, change: dict[str, Any]) -> None:
         """Take the slider's value, but not its echo."""
-        if self.busy or self._is_echo(change["new"]):
+        if self.busy:
+            return
+        if self._is_echo(change["new"]):
+            self._follow()
             return
         value = change["new"]
         try:
@@ -154,7 +157,7 @@ class Knob(widgets.VBox):
         try:
             value = read(self.name, change["new"])
             if value == self.value:
-                self._show()
+                self.settle()
             self.value = value
         except (TypeError, ValueError) as error:
             self._refuse(str(error))
@@ -163,17 +166,23 @@ class Knob(widgets.VBox):
         self.refusal.value = f'<span role="alert" class="batchsim-refusal">{html.escape(reason)}</span>'
         self.refusal.layout.display = None
 
-    def _show(self, _: Any = None) -> None:
+    def settle(self, _: Any = None) -> None:
         """Let the slider, the field and the reason follow the value."""
         with self.still():
             self.typed.value = shown(self.value)
             if self.refusal.value:
                 self.refusal.value, self.refusal.layout.display = "", "none"
-            if self.slider is not None and self.value is not None:
-                place = self._place(self.value)
-                if not self._near(self.slider.value, place, self.slider.step):
-                    self._reach(place)
-                    self.slider.value = place
+        self._follow()
+
+    def _follow(self) -> None:
+        """Let the slider follow the value, unless it is there to half a step."""
+        if self.slider is None or self.value is None:
+            return
+        place = self._place(self.value)
+        if not self._near(self.slider.value, place, self.slider.step):
+            with self.still():
+                self._reach(place)
+                self.slider.value = place
 
     def _reach(self, place: float) -> None:
         assert self.slider is not None

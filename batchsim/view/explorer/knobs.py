@@ -110,7 +110,7 @@ KNOBS = {
         matters=lambda s: s.workload == "gamma",
     ),
     "burst_factor": Spec(
-        "Rate in a burst (x mean)",
+        "Burst rate (x mean)",
         "How many times the mean rate; between bursts nobody comes",
         Linear,
         1.1,

@@ -61,6 +61,7 @@ class PlayPage(widgets.VBox):
         self.screen = Screen()
         self.screen.add_class("batchsim-stage")
         self.words = widgets.HTML()
+        self.words.add_class("batchsim-moment")
         self.place.observe(lambda _: self._placed(), names="value")
         self.slowness.observe(lambda _: self._refit(), names="value")
         self.previous.on_click(lambda _: self._step(-1))
@@ -78,8 +79,12 @@ class PlayPage(widgets.VBox):
     def turn(self) -> None:
         """Play the panel's run: from its beginning, if it is another."""
         result = self.panel.result
+        self.play.disabled = self.place.disabled = not self.panel.shown
+        if not self.panel.shown:
+            self.screen.cover, self.words.value = "Predict first, then play.", ""
         if result is None or not self.panel.shown:
             return
+        self.screen.cover = ""
         if result is not self.result:
             self.film, self.result = Film(result), result
             self.instants = self.film.instants(min(REQUESTS, result.arrival_s.size))
@@ -123,7 +128,7 @@ class PlayPage(widgets.VBox):
 
     def _draw(self) -> None:
         with self.panel.lock, self.panel.telling():
-            if self.film is None or self.result is None or not self.on_top:
+            if self.film is None or self.result is None or not self.on_top or not self.panel.shown:
                 return
             theme = "dark" if self.panel.dark else "light"
             style = (
@@ -138,7 +143,7 @@ class PlayPage(widgets.VBox):
             moment = self.stage.show(self.film, self.time_s, self.frame_s)
             words = describe(moment, self.frame_s)
             self.screen.show(self.stage.png(), words)
-            self.words.value = line(words)
+            self.words.value = line(words, "note")  # not said at once: it changes twelve times a second
             lines = pseudocode(self.result.scenario.rule)
             self.panel.pseudocode.value = to_html(lines, acting=acting(moment, self.frame_s), theme=theme)
 

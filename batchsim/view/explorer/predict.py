@@ -89,12 +89,16 @@ class PredictPage(widgets.VBox):
         said = []
         for key, answer in self.answers.items():
             way, words = outcome(key, before.result, scene.result)
-            right = way is None or answer.value == way
+            if way is None:
+                said.append(f"{key}: {words}; that does not count.")
+                continue
+            right = answer.value == way
             self.right, self.asked = self.right + right, self.asked + 1
             said.append(
                 f"{key}: you said it {answer.value}. {'Right' if right else 'Not this time'}: {words}."
             )
-        said.append(f"So far {self.right} of {self.asked} are right.")
+        if self.asked:
+            said.append(f"So far {self.right} of {self.asked} are right.")
         self._uncover()
         self.verdict.value = line(" ".join(said))
 

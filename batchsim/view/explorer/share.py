@@ -91,6 +91,8 @@ class SharePage(widgets.VBox):
         state, observer = self.panel.state, self.panel.observer
         self.link.value, self.refusal.value = self.text, ""
         self.python.value = state.python(observer.requests, observer.traffic)
+        if self.student.value.strip() and seed_of(self.student.value) != state.seed:
+            self.student.value = ""  # the seed is another's now
 
     def _do(self, act: object) -> None:
         with self.panel.telling():

@@ -67,10 +67,11 @@ def _latency(scene: Scene) -> str:
 def _parts(result: Result) -> str:
     s = result.summary()
     where = "Of" if s["stable"] else "In this run, of"
-    return (
-        f"{where} the mean {number(s['mean_latency_ms'])} ms: forming {number(s['mean_forming_ms'], 3)}, "
-        f"queueing {number(s['mean_queueing_ms'], 3)}, computing {number(s['mean_computing_ms'], 3)}."
-    )
+    # To a nanosecond: what differences of times leave below it is no waiting.
+    parts = [
+        f"{part} {number(round(s[f'mean_{part}_ms'], 6), 3)}" for part in ("forming", "queueing", "computing")
+    ]
+    return f"{where} the mean {number(s['mean_latency_ms'])} ms: {', '.join(parts)}."
 
 
 def _load(scene: Scene) -> str:
@@ -78,7 +79,7 @@ def _load(scene: Scene) -> str:
     done = f"{number(s['throughput_per_s'])} are finished per s, utilisation {s['utilisation']:.2f}"
     workload, offered = result.scenario.workload, s["offered_per_s"]
     if isinstance(workload, ClosedLoop):
-        return f"{workload.clients:,} clients: {done}."
+        return f"{workload.clients:,} {'client' if workload.clients == 1 else 'clients'}: {done}."
     full = result.scenario.full_batches_per_s
     load = f"{number(100 * offered / full, 3)} % of saturation at {number(full)}"
     text = f"{number(offered)} arrive per s on average{_lately(result, offered)}, {load}: {done}"
@@ -86,7 +87,7 @@ def _load(scene: Scene) -> str:
     if theory is None:
         return f"{text}."
     if theory.reason:
-        return f"{text}. Theory: {theory.reason.rstrip('.')}."
+        return f"{text}. No theory applies: {theory.reason.rstrip('.')}."
     mean_ms = theory.mean_ms[np.asarray(theory.rate_per_s) == offered]
     if not np.isfinite(mean_ms).any():
         return f"{text}."
