@@ -79,7 +79,8 @@ class PlayPage(widgets.VBox):
     def turn(self) -> None:
         """Play the panel's run: from its beginning, if it is another."""
         result = self.panel.result
-        self.play.disabled = self.place.disabled = not self.panel.shown
+        for control in (self.play, self.place, self.previous, self.next):
+            control.disabled = not self.panel.shown
         if not self.panel.shown:
             self.screen.cover, self.words.value = "Predict first, then play.", ""
         if result is None or not self.panel.shown:
