@@ -2,10 +2,12 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import batchsim as bs
 from batchsim.theory import expected
+from batchsim.view.numbers import number
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ def test_an_overloaded_setting_says_so_instead_of_a_p99(panel):
     panel.controls["max_batch_size"].value = 1
     assert "Overloaded: 1,000 arrive per s and 190.48 can be computed" in panel.readout.value
     assert "grows by 810 requests a second" in panel.readout.value
-    assert "p99 " not in panel.readout.value.split("the lowest p99")[0]
+    assert "p99 " not in panel.readout.value.split("Along the load")[0]
 
 
 @pytest.mark.parametrize(
@@ -177,3 +179,20 @@ def test_what_differences_of_times_leave_is_no_waiting(link):
     words = said(link, requests=2000)
     assert not re.search(r"\de-\d", words)
     assert "1 clients" not in words
+
+
+@pytest.mark.parametrize("link", ["", "workload=closed&clients=20", "rate_per_s=4000"])
+def test_the_ends_of_the_load_curve_are_said(link):
+    panel = bs.explore(requests=2000, link=link)
+    curve = panel.scene.curve
+    first, last = np.flatnonzero(~curve.overloaded)[[0, -1]]
+    assert f"p99 {number(curve.p99_ms[first])} to {number(curve.p99_ms[last])} ms." in panel.screen.alt
+    assert f"from {number(curve.x_values[first])} to {number(curve.x_values[last])} " in panel.screen.alt
+
+
+def test_what_is_pinned_is_said_too():
+    panel = bs.explore(requests=20_000)
+    a = panel.result
+    panel.compare.pin.click()
+    panel.controls["max_wait_ms"].value = 0
+    assert f"A has p50 {number(a.percentile(50))} ms, p99 {number(a.percentile(99))} ms" in panel.screen.alt

@@ -8,7 +8,7 @@ import numpy as np
 from batchsim.engines.plan import Trigger
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
-from batchsim.study.landscape import Landscape
+from batchsim.study.landscape import Landscape, LoadCurve
 from batchsim.view.numbers import about, number, percent, signed
 from batchsim.view.scene import Scene
 
@@ -32,7 +32,8 @@ def describe(scene: Scene) -> str:
     said = [_latency(scene)]
     if result.figures.served:
         said += [_parts(result), _load(scene), _batches(result)]
-    return " ".join([*said, _first(result), _map(scene), *_beside(scene)])
+    said += [*_curve(scene.curve), _first(result), _map(scene), *_beside(scene)]
+    return " ".join(said)
 
 
 def _latency(scene: Scene) -> str:
@@ -92,6 +93,21 @@ def _load(scene: Scene) -> str:
     if not np.isfinite(mean_ms).any():
         return f"{text}."
     return f"{text}. Theory ({theory.model}) expects a mean of {number(mean_ms[0])} ms."
+
+
+def _curve(curve: LoadCurve) -> list[str]:
+    """Return the ends of the load curve, as far as it is steady."""
+    known = np.flatnonzero(~curve.overloaded & np.isfinite(curve.p99_ms))
+    if not known.size:
+        return []
+    first, last = known[0], known[-1]
+    unit = "clients" if curve.x == "clients" else "per s"
+    ends = (
+        f"{name} {number(values[first])} to {number(values[last])} ms"
+        for name, values in (("mean", curve.mean_ms), ("p99", curve.p99_ms))
+    )
+    span = f"{number(curve.x_values[first])} to {number(curve.x_values[last])} {unit}"
+    return [f"Along the load, from {span}: {', '.join(ends)}."]
 
 
 def _lately(result: Result, offered: float) -> str:
@@ -159,7 +175,11 @@ def _beside(scene: Scene) -> list[str]:
         return ["A and B cannot be compared: one serves nobody."]
     if scene.comparison is None:
         return ["A and B cannot be compared pair by pair: one is overloaded, or their traffic differs."]
-    said = []
+    a = scene.pinned.result.summary()
+    said = [
+        f"A has p50 {number(a['p50_ms'])} ms, p99 {number(a['p99_ms'])} ms, a mean of "
+        f"{number(a['mean_latency_ms'])} ms and batches of {a['mean_batch_size']:.3g}"
+    ]
     for key, name, unit in (("p99_ms", "p99", " ms"), ("throughput_per_s", "throughput", " per s")):
         row = scene.comparison[key]
         sure = (
