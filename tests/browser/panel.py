@@ -92,7 +92,10 @@ class Panel:
         )
 
     def redraws_after_release(self) -> int:
-        return self.page.evaluate("watch.frames.filter((ms) => ms > watch.released).length")
+        """Return how many frames of the explorer came after the mouse's button was let go."""
+        return self.page.evaluate(
+            "selector => document.querySelector(selector).dataset.frame - watch.arrived", self.picture
+        )
 
     def typed(self, name: str) -> Any:
         """Return the field of a knob."""

@@ -47,6 +47,7 @@ function render({ model, el }) {
     const number = model.get("number");
     const bytes = model.get("frame");
     if (!bytes?.byteLength) return;
+    img.dataset.arrived = number; // and once it is decoded, `frame`
     const url = URL.createObjectURL(new Blob([bytes], { type: "image/png" }));
     const next = new Image();
     next.src = url;
