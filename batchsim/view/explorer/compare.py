@@ -88,7 +88,11 @@ def apart(a: State, b: State) -> tuple[str, str]:
     names = [f.name for f in fields(State) if getattr(a, f.name) != getattr(b, f.name)]
     if "curve_of" in names or "service" in names:
         names = [name for name in names if name != "curve"]  # its name says it in fewer words
-    return tuple(", ".join(f"{name}={_said(getattr(state, name))}" for name in names) for state in (a, b))  # type: ignore[return-value]
+
+    def said(state: State) -> str:
+        return ", ".join(f"{name}={_said(getattr(state, name))}" for name in names)
+
+    return said(a), said(b)
 
 
 def _said(value: Any) -> str:
