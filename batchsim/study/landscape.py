@@ -16,7 +16,7 @@ from batchsim import _check
 from batchsim.confidence import FINE
 from batchsim.engines.drawn import drawn
 from batchsim.engines.plan import Plan
-from batchsim.scenario import AtLeast, ClosedLoop, OpenLoop, Scenario, SizeOrWait, Trace
+from batchsim.scenario import AtLeast, ClosedLoop, OpenLoop, Scenario, SizeOrWait
 from batchsim.scenario.rules import Rule
 
 if TYPE_CHECKING:
@@ -169,8 +169,6 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
         x, values, saturation = "clients", _clients(scenario, requests), math.inf
     else:
         x, saturation = "rate_per_s", scenario.full_batches_per_s
-        if isinstance(workload, Trace):
-            workload.with_rate(saturation)  # without a rate it says so
         values = [load * saturation for load in LOADS]
     columns = (rule.max_wait_ms / 1000, rule.enough, rule.max_batch_size)
     setting = Settings(*(np.array([column]) for column in columns))
@@ -184,7 +182,7 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
 
     points = [point for point in in_threads(scenario, run, values) if point is not None]
     if not points:
-        _at(workload, values[0])  # which says why
+        _at(workload, values[0])  # which says why: a trace without a rate has no load at all
     x_values, overloaded, figures = zip(*points, strict=True)
     p50_ms, p99_ms = np.concatenate([one.percentiles_ms for one in figures]).T
     return LoadCurve(

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from batchsim.study.words import plain
+
 MINUS = "\N{MINUS SIGN}"
 UNITS = ((1000.0, "s", 1000.0), (1.0, "ms", 1.0), (0.0, "µs", 0.001))
 
@@ -13,14 +15,12 @@ UNITS = ((1000.0, "s", 1000.0), (1.0, "ms", 1.0), (0.0, "µs", 0.001))
 def number(value: float, digits: int = 4) -> str:
     """Write so many digits of a number, and all that stand before its point.
 
-    >>> number(190.476, 5), number(97_500.4, 3), number(0.012345), number(2.5e-7)
-    ('190.48', '97,500', '0.01235', '0.00000025')
+    >>> number(190.476, 5), number(97_500.4, 3), number(999.53, 3), number(2.5e-7)
+    ('190.48', '97,500', '1,000', '0.00000025')
     """
-    if abs(value) >= 10**digits:
-        return f"{value:,.0f}"
-    if abs(value) < 1e-4:
+    if 0 < abs(value) < 1e-4:
         return np.format_float_positional(value, precision=digits, fractional=False, trim="-")
-    return f"{value:,.{digits}g}"
+    return plain(value, digits)
 
 
 def about(share: float) -> str:

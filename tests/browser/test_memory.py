@@ -11,9 +11,9 @@ turns = itertools.count()
 def move(count):
     for turn in itertools.islice(turns, count):
         name, value = [
-            ("rate_per_s", 300 + turn / 4),
+            ("rate_per_s", 300 + turn),
             ("max_wait_ms", 1 + turn / 50),
-            ("max_batch_size", 16 + turn % 16),
+            ("max_batch_size", 1 + turn % 16),
         ][turn % 3]
         panel.controls[name].value = value
 

@@ -3,13 +3,12 @@
 import html
 import math
 import textwrap
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from batchsim.view.explorer.knob import flow, shown
-from batchsim.view.explorer.state import State
+from batchsim.view.explorer.knob import flow
+from batchsim.view.explorer.state import State, as_text
 from batchsim.view.numbers import MINUS, number, signed
 from batchsim.view.scene import Scene
 
@@ -85,19 +84,17 @@ def apart(a: State, b: State) -> tuple[str, str]:
     >>> apart(State(servers=2), State(max_wait_ms=5))
     ('max_wait_ms=10, servers=2', 'max_wait_ms=5, servers=1')
     """
-    names = [f.name for f in fields(State) if getattr(a, f.name) != getattr(b, f.name)]
-    if "curve_of" in names or "service" in names:
-        names = [name for name in names if name != "curve"]  # its name says it in fewer words
+    mine, others = a.beside(b), b.beside(a)
+    hidden = {"curve"} if {"curve_of", "service"} & mine.keys() else set()  # its name says it in fewer words
 
-    def said(state: State) -> str:
-        return ", ".join(f"{name}={_said(getattr(state, name))}" for name in names)
+    def text(values: dict[str, Any]) -> str:
+        return ", ".join(f"{name}={_short(value)}" for name, value in values.items() if name not in hidden)
 
-    return said(a), said(b)
+    return text(mine), text(others)
 
 
-def _said(value: Any) -> str:
-    text = value if isinstance(value, str) else shown(value)
-    return textwrap.shorten(text.replace(",", ", "), 60) if text else "none"
+def _short(value: Any) -> str:
+    return textwrap.shorten(as_text(value).replace(",", ", "), 60) or "none"
 
 
 def plain(scene: Scene) -> Scene:

@@ -170,12 +170,15 @@ class State:
 
     def to_link(self) -> str:
         """Return what differs from the defaults as `name=value&...`."""
-        said = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self)]
         return "&".join(
-            f"{name}={quote(_said(value), safe=':,/ ')}".replace(" ", "+")
-            for name, value in said
-            if value != getattr(DEFAULT, name)
+            f"{name}={quote(as_text(value), safe=':,/ ')}".replace(" ", "+")
+            for name, value in self.beside(DEFAULT).items()
         )
+
+    def beside(self, other: "State") -> dict[str, Any]:
+        """Return the values that are not another state's."""
+        mine = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {name: value for name, value in mine.items() if value != getattr(other, name)}
 
     @classmethod
     def from_link(cls, text: str) -> Self:
@@ -267,7 +270,7 @@ def service_values(service: Service, curve_of: str = "") -> dict[str, Any]:
     raise TypeError(f"service must be an Affine or a Table to be explored, got {service!r}")
 
 
-def _said(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Return a value as a link says it."""
     if isinstance(value, tuple):
         return ",".join(f"{v[0]}:{v[1]!r}" if isinstance(v, tuple) else str(v) for v in value)

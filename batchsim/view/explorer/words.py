@@ -9,6 +9,7 @@ from batchsim.engines.plan import Trigger
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
 from batchsim.study.landscape import Landscape, LoadCurve
+from batchsim.study.words import counted
 from batchsim.view.numbers import about, number, percent, signed
 from batchsim.view.scene import Scene
 
@@ -80,7 +81,7 @@ def _load(scene: Scene) -> str:
     done = f"{number(s['throughput_per_s'])} are finished per s, utilisation {s['utilisation']:.2f}"
     workload, offered = result.scenario.workload, s["offered_per_s"]
     if isinstance(workload, ClosedLoop):
-        return f"{workload.clients:,} {'client' if workload.clients == 1 else 'clients'}: {done}."
+        return f"{counted(workload.clients, 'client')}: {done}."
     full = result.scenario.full_batches_per_s
     load = f"{number(100 * offered / full, 3)} % of saturation at {number(full)}"
     text = f"{number(offered)} arrive per s on average{_lately(result, offered)}, {load}: {done}"
