@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from batchsim.batcher import InferenceBatcher, batch_inference
-from batchsim.comparison import Comparison, compare
-from batchsim.engines.plan import Status, Trigger
+from batchsim.engines.plan import Status
 from batchsim.result import Batches, Result
+from batchsim.result.comparison import Comparison, compare
 from batchsim.scenario import (
     Affine,
     AtLeast,
@@ -17,10 +17,13 @@ from batchsim.scenario import (
     Noise,
     OnOff,
     Poisson,
+    PreferredSizes,
+    Rule,
     Scenario,
     SizeOrWait,
     Table,
     Trace,
+    Trigger,
     published,
     published_names,
     published_source,
@@ -28,16 +31,16 @@ from batchsim.scenario import (
 from batchsim.simulate import simulate
 
 if TYPE_CHECKING:
-    from batchsim import device, lessons, theory
+    from batchsim import device, teaching, theory
     from batchsim.study.capacity import Capacity, capacity
     from batchsim.study.recommendation import Recommendation
     from batchsim.study.slo import SLO
     from batchsim.study.sweep import sweep
     from batchsim.study.tune import tune
-    from batchsim.view.curves import capacity_curves, frontier
+    from batchsim.view.charts.curves import capacity_curves, frontier
+    from batchsim.view.charts.heat_map import heat_map
     from batchsim.view.explorer import explore
-    from batchsim.view.maps import heat_map
-    from batchsim.view.plots import plot
+    from batchsim.view.run.plot import plot
 
 __version__ = "0.1.0"
 
@@ -55,8 +58,10 @@ __all__ = [
     "Noise",
     "OnOff",
     "Poisson",
+    "PreferredSizes",
     "Recommendation",
     "Result",
+    "Rule",
     "SLO",
     "Scenario",
     "SizeOrWait",
@@ -72,13 +77,13 @@ __all__ = [
     "explore",
     "frontier",
     "heat_map",
-    "lessons",
     "plot",
     "published",
     "published_names",
     "published_source",
     "simulate",
     "sweep",
+    "teaching",
     "theory",
     "tune",
 ]
@@ -89,14 +94,14 @@ _ON_FIRST_USE = {
     "Recommendation": "batchsim.study.recommendation",
     "SLO": "batchsim.study.slo",
     "capacity": "batchsim.study.capacity",
-    "capacity_curves": "batchsim.view.curves",
+    "capacity_curves": "batchsim.view.charts.curves",
     "device": "batchsim.device",
     "explore": "batchsim.view.explorer",
-    "frontier": "batchsim.view.curves",
-    "heat_map": "batchsim.view.maps",
-    "lessons": "batchsim.lessons",
-    "plot": "batchsim.view.plots",
+    "frontier": "batchsim.view.charts.curves",
+    "heat_map": "batchsim.view.charts.heat_map",
+    "plot": "batchsim.view.run.plot",
     "sweep": "batchsim.study.sweep",
+    "teaching": "batchsim.teaching",
     "theory": "batchsim.theory",
     "tune": "batchsim.study.tune",
 }

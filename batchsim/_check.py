@@ -64,6 +64,18 @@ def real(
     return value if type(value) is int else number
 
 
+def sizes(name: str, values: Any, at_most: int | None = LARGEST_WHOLE) -> tuple[int, ...]:
+    """Return rising whole numbers from 1 on as a tuple, or raise."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list of sizes, got {values!r}")
+    checked = tuple(whole(f"a size in {name}", size, at_most=at_most) for size in values)
+    if not checked:
+        raise ValueError(f"{name} must not be empty, got []")
+    if list(checked) != sorted(set(checked)):
+        raise ValueError(f"{name} must increase, got {list(checked)}")
+    return checked
+
+
 def fix_whole(instance: Any, name: str, at_least: int = 1, at_most: int | None = LARGEST_WHOLE) -> None:
     """Check a frozen dataclass's field and store the plain int: NumPy's would overflow silently."""
     object.__setattr__(instance, name, whole(name, getattr(instance, name), at_least, at_most))

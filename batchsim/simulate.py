@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from batchsim import _check
-from batchsim import warmup as warmup_
 from batchsim.engines.plan import Streams, draw, warmup_requests
 from batchsim.result import Result
+from batchsim.result import warmup as warmup_
 from batchsim.scenario import AtLeast, OpenLoop, Scenario, SizeOrWait
 
 DEFAULT_REQUESTS = 100_000

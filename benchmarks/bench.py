@@ -23,7 +23,7 @@ import numpy as np
 import simpy
 
 import batchsim as bs
-from batchsim.study.landscape import landscape
+from batchsim.study.surface import surface
 
 SCENARIO = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 SIZES = [1, 2, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64]
@@ -228,7 +228,7 @@ def a_landscape(rounds: int) -> Row:
     requests, rates = 20_000, count(1000)  # another rate each time, as when its slider moves
 
     def ours():
-        return landscape(SCENARIO.replace(rate_per_s=next(rates)), SIZES, WAITS_MS, requests)
+        return surface(SCENARIO.replace(rate_per_s=next(rates)), SIZES, WAITS_MS, requests)
 
     found = ours()
     one = found.scenario.replace(max_batch_size=SIZES[6], max_wait_ms=WAITS_MS[9])
@@ -338,7 +338,7 @@ ROWS: dict[str, Callable[[int], Row]] = {
     "against-simpy": against_simpy,
     "simpy-itself": simpy_itself,
     "many-settings": many_settings,
-    "landscape": a_landscape,
+    "surface": a_landscape,
     "sweep": sweep,
     "tune": tune,
     "memory": memory,

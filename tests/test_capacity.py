@@ -10,8 +10,8 @@ from scipy.optimize import brentq
 
 import batchsim as bs
 from batchsim import theory
+from batchsim.study.bisection import edge, last_whole
 from batchsim.study.capacity import capacity
-from batchsim.study.search import edge, last_whole
 from batchsim.study.slo import SLO
 
 ONE_MS = bs.Affine(1, 0)
@@ -101,7 +101,7 @@ def waiting():
 
 
 def test_the_edges_are_in_order_and_no_further_apart_than_the_runs_tell(waiting):
-    assert 0 < waiting.low_per_s <= waiting.rate_per_s <= waiting.high_per_s < WAITING.capacity_per_s
+    assert 0 < waiting.low_per_s <= waiting.rate_per_s <= waiting.high_per_s < WAITING.saturation_per_s
     assert waiting.lowest_per_s == 0
     assert waiting.met
 

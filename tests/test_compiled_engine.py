@@ -140,7 +140,7 @@ def test_a_summary_is_the_sum_of_the_columns_whatever_the_chunks(plan, chunk, wa
     )
     summary = Result(plan.scenario, 0, "", warmup, None, sums)
     for field in dataclasses.fields(sums[0]):
-        expected = getattr(columns.figures.totals, field.name)
+        expected = getattr(columns.metrics.totals, field.name)
         np.testing.assert_allclose(getattr(sums[0], field.name), expected, rtol=1e-12, atol=1e-9)
     for q in (0, 50, 90, 99, 100):
         np.testing.assert_allclose(summary.percentile(q), columns.percentile(q), rtol=1e-3)

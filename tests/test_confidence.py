@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim import confidence, warmup
+from batchsim.result import intervals as confidence
+from batchsim.result import warmup
 
 ONE = bs.Affine(1, 0)  # a millisecond a request
 
@@ -56,7 +57,7 @@ def test_the_interval_of_the_mean_holds_the_true_mean_of_m_d_1(load, requests, k
 )
 def test_other_intervals_hold_what_a_run_fifty_times_as_long_says(scenario, key):
     long = bs.simulate(scenario, 1_000_000, seed=999, warmup=0.01, replications=2)
-    truth = long.figures.number(confidence.figures.check_key(key))
+    truth = long.metrics.number(confidence.metrics.check_key(key))
     assert 0.90 <= share_that_holds(scenario, key, truth, 20_000, warmup=0.1) <= 1
 
 
@@ -113,7 +114,7 @@ def test_a_higher_level_is_wider():
 
 def test_what_the_scenario_gives_has_no_width():
     run = bs.simulate(BATCHES, 1000)
-    assert run.interval("capacity_per_s") == (run.scenario.capacity_per_s,) * 2
+    assert run.interval("saturation_per_s") == (run.scenario.saturation_per_s,) * 2
     assert run.interval("stable") == (1, 1)
 
 
@@ -194,7 +195,7 @@ def test_a_share_is_at_most_all():
     low, high = bs.simulate(md1(0.98), 100_000).interval("utilisation")
     assert low < 1
     assert high <= 1
-    assert bs.simulate(BATCHES, 20_000).interval("timeout_share")[1] <= 1
+    assert bs.simulate(BATCHES, 20_000).interval("wait_share")[1] <= 1
 
 
 def test_the_warning_names_the_line_that_asked():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import batchsim as bs
+from batchsim._format import number
 from batchsim.theory import expected
-from batchsim.view.numbers import number
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ def test_a_map_without_a_best_setting_says_why(link, reason):
 
 def test_settings_that_make_no_sense_are_not_counted():
     panel = bs.explore(requests=300, link="rule=at_least")
-    kept = int((~panel.scene.landscape.refused).sum())
-    assert kept < panel.scene.landscape.refused.size
+    kept = int((~panel.scene.surface.refused).sum())
+    assert kept < panel.scene.surface.refused.size
     assert f"Of {kept} settings under" in panel.screen.alt
 
 
@@ -116,7 +116,7 @@ def test_who_serves_nobody_is_not_compared_in_nan(panel, a, b):
 )
 def test_some_or_nearly_all_lost_does_not_read_as_none_or_all(link, share):
     result = bs.explore(requests=300, link=link).result
-    assert 0 < result.figures.served < 300
+    assert 0 < result.metrics.served < 300
     assert f"of those served; {share} are not" in said(link)
 
 

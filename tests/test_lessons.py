@@ -9,9 +9,9 @@ import pandas
 import pytest
 
 import batchsim as bs
-from batchsim.exercises import tune_to_an_objective as tuned
-from batchsim.exercises.why_batch import BreakEven
-from batchsim.lessons import EXERCISES, SERVICE, check, predict
+from batchsim.teaching import EXERCISES, SERVICE, check, predict
+from batchsim.teaching.exercises import tune_to_an_objective as tuned
+from batchsim.teaching.exercises.why_batch import BreakEven
 
 SOONER = "Which answers sooner?", ["One at a time", "In batches", "Both <alike>"], "One at a time", "No wait."
 
@@ -171,7 +171,7 @@ def test_a_wrong_smallest_batch_gets_a_hint(capsys, answer, hint):
 def test_the_rate_that_breaks_even_is_sure_whatever_the_seed(monkeypatch):
     rights = set()
     for seed in range(5):
-        monkeypatch.setattr("batchsim.exercises.why_batch.SEED", seed)
+        monkeypatch.setattr("batchsim.teaching.exercises.why_batch.SEED", seed)
         rights.add(BreakEven().right())
     assert len(rights) == 1
 

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from tidy_notebooks import VIEW, tidy
 
-from batchsim import lessons
+from batchsim import teaching as lessons
 
 ROOT = Path(__file__).parent.parent
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))

@@ -17,7 +17,7 @@ from batchsim.result import Result
 NAN = math.nan
 SECOND = 1000.0  # ms: whole seconds keep the hand-computed times exact
 SERVED, REJECTED, TIMED_OUT = bs.Status.SERVED, bs.Status.REJECTED, bs.Status.TIMED_OUT
-FULL, TIMEOUT, BACKLOG = bs.Trigger.FULL, bs.Trigger.TIMEOUT, bs.Trigger.BACKLOG
+FULL, TIMEOUT, BACKLOG = bs.Trigger.FULL, bs.Trigger.WAIT, bs.Trigger.BACKLOG
 DRAIN, ENOUGH = bs.Trigger.DRAIN, bs.Trigger.ENOUGH
 
 

@@ -14,7 +14,7 @@ import batchsim as bs
 
 NAN = math.nan
 SECOND = 1000.0
-FULL, TIMEOUT, BACKLOG = bs.Trigger.FULL, bs.Trigger.TIMEOUT, bs.Trigger.BACKLOG
+FULL, TIMEOUT, BACKLOG = bs.Trigger.FULL, bs.Trigger.WAIT, bs.Trigger.BACKLOG
 DRAIN, ENOUGH = bs.Trigger.DRAIN, bs.Trigger.ENOUGH
 
 
@@ -203,7 +203,7 @@ def test_the_drain_is_only_what_the_end_released():
 
 def test_the_enums_are_ints_with_names():
     assert [state.name for state in bs.Status] == ["SERVED", "REJECTED", "TIMED_OUT"]
-    assert [reason.name for reason in bs.Trigger] == ["FULL", "TIMEOUT", "BACKLOG", "DRAIN", "ENOUGH"]
+    assert [reason.name for reason in bs.Trigger] == ["FULL", "WAIT", "BACKLOG", "DRAIN", "ENOUGH"]
     assert bs.Trigger(0) == 0
 
 
@@ -368,7 +368,7 @@ def test_the_summary_says_what_the_result_does(lossy):
         *(int((lossy.status == state).sum()) for state in bs.Status),
     )
     assert s["offered_per_s"] == 2500
-    assert s["capacity_per_s"] == lossy.scenario.capacity_per_s
+    assert s["saturation_per_s"] == lossy.scenario.saturation_per_s
     assert s["load"] == lossy.scenario.load
     assert s["throughput_per_s"] == lossy.throughput_per_s
     assert s["utilisation"] == lossy.utilisation
@@ -386,7 +386,7 @@ def test_an_overload_runs_and_says_that_it_is_unstable():
     flooded = busy_run(replace={"rate_per_s": 5000})
     s = flooded.summary()
     assert s["stable"] is False
-    assert s["capacity_per_s"] == pytest.approx(2 * 8 / 0.009)
+    assert s["saturation_per_s"] == pytest.approx(2 * 8 / 0.009)
     assert s["load"] == pytest.approx(5000 * 0.009 / 16)
     for text in (repr(flooded), flooded._repr_html_()):
         assert "UNSTABLE" in text
@@ -454,7 +454,7 @@ def test_a_frame_has_a_row_a_request_and_names_for_codes(lossy, result):
     assert (lost.batch_size == 0).all()
     assert (lost.server == -1).all()
     assert (lost.trigger == "").all()
-    assert set(result.to_frame().trigger) == {"full", "timeout", "backlog"}
+    assert set(result.to_frame().trigger) == {"full", "wait", "backlog"}
 
 
 # How it prints.

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from oracles.plans import scenarios_at_random
 
 import batchsim as bs
-from batchsim import saved
 from batchsim.engines.plan import Log
-from batchsim.saved import load, save
+from batchsim.result import storage as saved
+from batchsim.result.storage import load, save
 
 COLUMNS = [
     "arrival_s", "start_s", "finish_s", "batch_index", "status",

@@ -77,34 +77,34 @@ def test_the_same_knobs_give_the_same_run_through_a_replace():
 
 
 def test_the_capacity_is_that_of_full_batches():
-    assert BASE.capacity_per_s == pytest.approx(32 / 0.013)
-    assert scenario(servers=3).capacity_per_s == pytest.approx(3 * 32 / 0.013)
+    assert BASE.saturation_per_s == pytest.approx(32 / 0.013)
+    assert scenario(servers=3).saturation_per_s == pytest.approx(3 * 32 / 0.013)
     assert BASE.load == pytest.approx(900 / (32 / 0.013))
 
 
 def test_the_capacity_of_a_table_that_is_not_monotone_is_the_largest_over_sizes():
     service = Table({1: 2.0, 2: 2.5, 4: 3.0, 5: 20.0, 8: 19.0})
-    assert scenario(rule=SizeOrWait(8, 1), service=service).capacity_per_s == pytest.approx(4 / 0.003)
-    assert scenario(rule=SizeOrWait(4, 1), service=service).capacity_per_s == pytest.approx(4 / 0.003)
+    assert scenario(rule=SizeOrWait(8, 1), service=service).saturation_per_s == pytest.approx(4 / 0.003)
+    assert scenario(rule=SizeOrWait(4, 1), service=service).saturation_per_s == pytest.approx(4 / 0.003)
 
 
 def test_the_capacity_of_a_monotone_table_is_that_of_its_full_batch():
     service = Table({1: 1.0, 2: 10.0})  # two together are slower than one at a time
-    assert scenario(rule=SizeOrWait(2, 1), service=service).capacity_per_s == pytest.approx(2 / 0.010)
+    assert scenario(rule=SizeOrWait(2, 1), service=service).saturation_per_s == pytest.approx(2 / 0.010)
 
 
 def test_the_capacity_counts_the_padding():
     padded = SERVICE.padded_to([8, 64])
-    assert scenario(service=padded).capacity_per_s == pytest.approx(32 / SERVICE(64))
+    assert scenario(service=padded).saturation_per_s == pytest.approx(32 / SERVICE(64))
 
 
 def test_the_capacity_counts_the_slowdown_of_all_servers():
     shared = scenario(servers=2, slowdown={1: 1, 2: 1.6})
-    assert shared.capacity_per_s == pytest.approx(2 * 32 / 0.013 / 1.6)
+    assert shared.saturation_per_s == pytest.approx(2 * 32 / 0.013 / 1.6)
 
 
 def test_noise_does_not_change_the_capacity():
-    assert scenario(service=SERVICE.with_noise(1)).capacity_per_s == BASE.capacity_per_s
+    assert scenario(service=SERVICE.with_noise(1)).saturation_per_s == BASE.saturation_per_s
 
 
 def test_stable_is_a_rate_below_the_capacity():
@@ -360,7 +360,7 @@ def test_a_queue_that_full_batches_cannot_clear_is_not_stable():
     # Batches of 7 are faster than of 2; but a long queue is served in batches of 16.
     table = bs.Table({1: 2.97, 7: 2.5, 11: 5.47, 16: 7.745})
     scenario = bs.Scenario(bs.Poisson(2500), bs.SizeOrWait(16, 0), table)
-    assert scenario.capacity_per_s == pytest.approx(7 / 0.0025)
+    assert scenario.saturation_per_s == pytest.approx(7 / 0.0025)
     assert scenario.full_batches_per_s == pytest.approx(16 / 0.007745)
     assert scenario.load < 1
     assert not scenario.stable

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 import batchsim as bs
-from batchsim.study import point as points
+from batchsim.study import evaluate as points
 from batchsim.study import sweep as sweeping
+from batchsim.study.evaluate import COLUMNS, INTERVALS, SHARES, SUMMARY
 from batchsim.study.grid import Axis, Grid
-from batchsim.study.point import COLUMNS, INTERVALS, SHARES, SUMMARY
 
 BASE = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 OVER = {"max_batch_size": [4, 16, 32], "max_wait_ms": [0, 2.5]}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.study.landscape import load_curve
+from batchsim.study.surface import load_curve
 from batchsim.theory import curve as module
 from batchsim.theory import expected
 from batchsim.theory.curve import theory_curve

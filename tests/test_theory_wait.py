@@ -89,7 +89,7 @@ def test_t_min_parts_a_frozen_batcher_that_keeps_up_from_one_that_does_not():
 
 def test_the_capacity_is_the_scenarios():
     scenario = bs.Scenario(bs.Poisson(100), bs.SizeOrWait(32, 1000), SERVICE, servers=2)
-    assert theory.capacity_per_s(scenario) == scenario.capacity_per_s == pytest.approx(2 * 32 / 0.013)
+    assert theory.saturation_per_s(scenario) == scenario.saturation_per_s == pytest.approx(2 * 32 / 0.013)
 
 
 @pytest.mark.parametrize(

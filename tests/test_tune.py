@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy.special import gammaincc
 
 import batchsim as bs
-from batchsim import theory
+from batchsim import _format, theory
 from batchsim.study import words
-from batchsim.study.evidence import STRICT, Verdict, judge, percentile, share_within
+from batchsim.study.judgement import STRICT, Verdict, judge, percentile, share_within
 from batchsim.study.race import ROUNDS
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import WINDOWS, Traffic
@@ -287,7 +287,7 @@ def test_nothing_on_the_frontier_is_better_than_another_in_all(found):
     ).frontier
     assert len(rows) >= 4
     assert rows["p99_ms"].is_monotonic_increasing
-    costs = np.stack([rows["p99_ms"], -rows["capacity_per_s"], rows["servers"]], axis=1)
+    costs = np.stack([rows["p99_ms"], -rows["saturation_per_s"], rows["servers"]], axis=1)
     for number, row in enumerate(costs):
         better = (costs <= row).all(axis=1) & (costs < row).any(axis=1)
         assert rows["fate"][number] == "recommended" or not better.any()
@@ -349,7 +349,7 @@ def test_a_setting_of_ones_is_far_from_the_optimum():
     )
     assert alone.optimum.max_batch_size == 1
     wide = tune(scenario.replace(max_batch_size=8), SLO(p99_ms=50), {"max_wait_ms": [40]})
-    assert f"this one's is {words.plain(wide.optimum_gap, 2)} % above it" in wide.explain()
+    assert f"this one's is {_format.number(wide.optimum_gap, 2)} % above it" in wide.explain()
     assert wide.optimum_gap > 100
 
 
@@ -421,8 +421,8 @@ def test_whole_parts_are_knobs_too():
 
 def test_the_explanation_says_why_batches_leave_and_that_the_wait_does_not_matter(found):
     text = found.explain()
-    backlog = found.result.figures.shares()["backlog_share"]
-    why = f"{words.percent(backlog)} of the batches leave because a server became free"
+    backlog = found.result.metrics.shares()["backlog_share"]
+    why = f"{_format.percent(backlog)} of the batches leave because a server became free"
     assert f"The wait hardly matters at 1,400/s: {why}" in text
     twice, half = found.effects
     assert (twice.value, half.value) == (found.rule.max_wait_ms * 2, found.rule.max_wait_ms / 2)
@@ -433,7 +433,7 @@ def test_the_explanation_says_why_batches_leave_and_that_the_wait_does_not_matte
     )["p99"]
     assert twice.difference == paired[2:]
     assert (
-        f"Twice the wait, {words.plain(twice.value)} ms, would change p99 by {words.signed(paired[2])} ms"
+        f"Twice the wait, {_format.number(twice.value)} ms, would change p99 by {_format.signed(paired[2])} ms"
         in text
     )
 
@@ -441,13 +441,13 @@ def test_the_explanation_says_why_batches_leave_and_that_the_wait_does_not_matte
 def test_the_explanation_says_that_the_wait_matters_where_it_does():
     scenario = POISSON.replace(rate_per_s=5000, servers=3)
     found = tune(scenario, SLO(p99_ms=20), {"max_batch_size": [24], "max_wait_ms": [4]})
-    shares, text = found.result.figures.shares(), found.explain()
+    shares, text = found.result.metrics.shares(), found.explain()
     assert (
-        f"The wait matters at 5,000/s: {words.percent(shares['timeout_share'])} of the batches leave because"
+        f"The wait matters at 5,000/s: {_format.percent(shares['wait_share'])} of the batches leave because"
         in text
     )
     assert "their oldest request has waited 4 ms" in text
-    assert f"{words.percent(shares['full_share'])} are full" in text
+    assert f"{_format.percent(shares['full_share'])} are full" in text
     assert found.effects[0].difference.low > 1
     assert "The 3 servers were taken to have a device each" in text
 
@@ -455,10 +455,10 @@ def test_the_explanation_says_that_the_wait_matters_where_it_does():
 def test_the_explanation_s_load_is_the_run_s():
     scenario = bs.Scenario(bs.Poisson(100), bs.SizeOrWait(), T4)
     found = tune(scenario, SLO(p99_ms=50), {"max_batch_size": [8], "max_wait_ms": [0]}, requests=20_000)
-    text, shares = found.explain(), found.result.figures.shares()
-    assert f"busy {words.percent(found.result.utilisation)} of the time" in text
+    text, shares = found.explain(), found.result.metrics.shares()
+    assert f"busy {_format.percent(found.result.utilisation)} of the time" in text
     assert "full ones would carry 1,143/s, so the load is 9%" in text
-    assert f"{words.percent(shares['timeout_share'])} of the batches leave at once, to an idle server" in text
+    assert f"{_format.percent(shares['wait_share'])} of the batches leave at once, to an idle server" in text
     assert "A wait of 5.2 ms would change p99 by +" in text
 
 
@@ -521,7 +521,7 @@ def test_lost_requests_are_told():
     found = tune(scenario, SLO(p90_ms=50), SMALL, requests=20_000)
     lost = found.result.summary()["rejected"] / found.result.summary()["requests"]
     assert found.expected["loss"].value == pytest.approx(lost)
-    assert f"{words.plain(lost * 100)} % of the requests are not served." in found.explain()
+    assert f"{_format.number(lost * 100)} % of the requests are not served." in found.explain()
 
 
 def test_traffic_that_drifts_is_told_and_its_numbers_decide_as_they_are():
@@ -788,7 +788,7 @@ def test_an_attainment_is_a_percentile(slo, expected):
 @given(q=st.floats(0.001, 0.999), ms=st.floats(0.1, 1e4))
 def test_any_attainment_names_a_percentile_that_a_result_has(q, ms):
     (objective,) = SLO(attainment=q, within_ms=ms).objectives
-    key = bs.simulate(POISSON, 500).figures.number(objective.key)
+    key = bs.simulate(POISSON, 500).metrics.number(objective.key)
     assert key > 0
     assert objective.q == pytest.approx(100 * q)
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import batchsim as bs
+from batchsim._format import signed
 from batchsim.view.explorer.controls import PUBLISHED
 from batchsim.view.explorer.observe import sizes, waits
 from batchsim.view.explorer.predict import FALLS, RISES, SAME, outcome
 from batchsim.view.explorer.share import seed_of
 from batchsim.view.explorer.state import DEFAULT, State
 from batchsim.view.explorer.words import describe
-from batchsim.view.live import LivePicture
-from batchsim.view.numbers import signed
+from batchsim.view.run.live import LivePicture
 
 PAGES = {"A and B": 3, "Predict": 4, "Play": 5, "Class": 6}
 
@@ -133,7 +133,7 @@ def test_moving_does_not_pile_up_artists_pictures_or_curves(panel):
 
 
 def test_a_click_on_a_cell_moves_the_sliders_there(panel, monkeypatch):
-    grid = panel.scene.landscape
+    grid = panel.scene.surface
     row, column = grid.y_values.index(2.0), grid.x_values.index(16)
     monkeypatch.setattr(panel.picture, "cell_at", lambda across, down: (row, column))
     panel.screen._handle_custom_msg({"click": [0.9, 0.9]}, [])
@@ -204,7 +204,7 @@ def test_arrows_lead_out_of_a_choice_that_makes_no_sense(clients, rule, arrow, w
 
 
 def test_the_map_is_of_the_same_traffic_as_the_run(panel):
-    grid = panel.scene.landscape
+    grid = panel.scene.surface
     row, column = grid.y_values.index(10.0), grid.x_values.index(32)
     assert grid.p99_ms[row, column] == panel.result.percentile(99)
 

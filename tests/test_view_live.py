@@ -13,16 +13,16 @@ from matplotlib.text import Text
 from PIL import Image
 
 import batchsim as bs
-from batchsim.study.landscape import landscape, load_curve
+from batchsim.study.surface import load_curve, surface
 from batchsim.theory.curve import theory_curve
-from batchsim.view.field import border, colours, place, squares
-from batchsim.view.latency import queue_length
-from batchsim.view.lettering import Lettering, width_em
-from batchsim.view.live import LivePicture
-from batchsim.view.picture import packed
-from batchsim.view.ranked import Ranked
-from batchsim.view.scene import Scene
-from batchsim.view.views import log_ticks, nice_span
+from batchsim.view.canvas.lettering import Lettering, width_em
+from batchsim.view.canvas.picture import packed
+from batchsim.view.canvas.view import log_ticks, nice_span
+from batchsim.view.run.heat_map import border, colours, place, squares
+from batchsim.view.run.latency import queue_length
+from batchsim.view.run.live import LivePicture
+from batchsim.view.run.ranked import Ranked
+from batchsim.view.run.scene import Scene
 
 BASE = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(16, 5), bs.Affine(5, 0.25))
 SIZES, WAITS = (1, 4, 16, 32), (0, 5, 20, math.inf)
@@ -38,7 +38,7 @@ def scene(scenario, objective_ms=20.0, pinned=None, requests=3000, compared=True
         both = bs.compare(pinned.result, result) if pinned is not None and compared else None
     return Scene(
         result=result,
-        landscape=landscape(scenario, SIZES, y_values, 500),
+        surface=surface(scenario, SIZES, y_values, 500),
         curve=curve,
         theory=None if closed else theory_curve(scenario, curve.x_values),
         objective_ms=objective_ms,
@@ -359,7 +359,7 @@ def test_a_click_in_the_middle_of_a_cell_finds_it(scenes, look):
 
 
 def test_a_cell_without_a_steady_state_has_no_colour(scenes):
-    found = scenes["at least"].landscape
+    found = scenes["at least"].surface
     drawn = np.asarray(shown(scenes["at least"]).field.image.get_array())
     void = found.overloaded | found.refused | np.isinf(found.p99_ms)
     assert void.any()
@@ -372,7 +372,7 @@ def test_slower_cells_are_darker():
 
 
 def test_the_star_is_at_the_landscapes_best(scenes):
-    row, column = scenes["plain"].landscape.best()
+    row, column = scenes["plain"].surface.best()
     star = shown(scenes["plain"]).field.star
     assert (star.get_xdata()[0], star.get_ydata()[0]) == (column + 0.5, row + 0.5)
 
@@ -386,11 +386,11 @@ def test_the_star_is_at_the_landscapes_best(scenes):
     ],
 )
 def test_todays_place_is_also_between_the_grids_values(scenes, knobs, where):
-    assert place(scenes["plain"].landscape, BASE.replace(knobs)) == pytest.approx(where)
+    assert place(scenes["plain"].surface, BASE.replace(knobs)) == pytest.approx(where)
 
 
 def test_a_rule_of_another_kind_has_no_place_on_the_map(scenes):
-    assert place(scenes["plain"].landscape, BASE.replace(rule=bs.AtLeast(2, 8))) is None
+    assert place(scenes["plain"].surface, BASE.replace(rule=bs.AtLeast(2, 8))) is None
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=4))

@@ -17,9 +17,9 @@ from batchsim.study.capacity import capacity
 from batchsim.study.slo import SLO
 from batchsim.study.sweep import sweep
 from batchsim.study.tune import tune
-from batchsim.view.curves import capacity_curves, frontier
-from batchsim.view.maps import heat_map
-from batchsim.view.views import VERMILION
+from batchsim.view.canvas.view import VERMILION
+from batchsim.view.charts.curves import capacity_curves, frontier
+from batchsim.view.charts.heat_map import heat_map
 
 SCENARIO = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 SIZES, WAITS = [4, 8, 16, 32], [0, 10, 40]
@@ -267,7 +267,7 @@ def test_the_frontier_of_a_sweep_is_what_none_other_beats_in_both():
             "max_batch_size": [1, 2, 4, 8, 16],
             "requests": 100.0,
             "p99_ms": [5.0, 9.0, 7.0, 20.0, 1.0],
-            "capacity_per_s": [100.0, 150.0, 200.0, 400.0, 500.0],
+            "saturation_per_s": [100.0, 150.0, 200.0, 400.0, 500.0],
             "infeasible": ["", "", "", "", "load 2: overloaded"],
         }
     )
@@ -288,7 +288,7 @@ def test_the_frontier_of_a_recommendation_is_its_own_with_a_line_for_each_number
     ax = chart.axes[0]
     (star,) = lines(ax, "*")
     best = found.candidates[found.candidates.fate == "recommended"].iloc[0]
-    assert (star.get_xdata()[0], star.get_ydata()[0]) == (best.capacity_per_s, best.p99_ms)
+    assert (star.get_xdata()[0], star.get_ydata()[0]) == (best.saturation_per_s, best.p99_ms)
     assert {"recommended", "objective: p99 (ms) = 20"} <= set(named(chart))
     for servers, marker in zip(sorted(found.frontier.servers.unique()), "os", strict=False):
         (line,) = lines(ax, marker)

@@ -12,7 +12,7 @@ from oracles.plans import plans_with_ties, scenarios_at_random
 import batchsim as bs
 from batchsim.engines import compiled
 from batchsim.result import Result
-from batchsim.view.moment import Doing, Film, moment
+from batchsim.view.film.snapshot import Doing, Film, moment
 
 
 def result_of(plan):
@@ -163,7 +163,7 @@ def test_a_run_by_hand():
     assert busy.doing() is Doing.SERVER
     assert busy.computing[0].requests.tolist() == [0, 1]
     assert forming.doing() is Doing.COMPANY
-    assert film.moment(0.017).last.trigger is bs.Trigger.TIMEOUT
+    assert film.moment(0.017).last.trigger is bs.Trigger.WAIT
     assert film.moment(0.020).doing() is Doing.NOTHING
     assert (
         film.moment(0.020).oldest_s is film.moment(0.020).deadline_s is film.moment(0.020).waited_ms is None

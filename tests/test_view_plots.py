@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 import batchsim as bs
-from batchsim.view.numbers import three
-from batchsim.view.parts import PARTS
-from batchsim.view.views import nice
+from batchsim._format import fixed
+from batchsim.view.canvas.view import nice
+from batchsim.view.run.breakdown import PARTS
 
 SCENARIO = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(8, 4), bs.Affine(5, 0.25), servers=2)
 
@@ -37,7 +37,7 @@ def test_the_latency_view_marks_the_results_percentiles(result, picture):
     view = picture.latency
     percentiles = {q: result.percentile(q) for q in (50, 95, 99)}
     assert {q: line.get_xdata()[0] for q, line in view.lines.items()} == percentiles
-    assert view.told == [f"p{q} {three(value)}" for q, value in percentiles.items()]
+    assert view.told == [f"p{q} {fixed(value)}" for q, value in percentiles.items()]
 
 
 def test_the_latency_views_bars_hold_every_served_request(picture):

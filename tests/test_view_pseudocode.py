@@ -16,8 +16,8 @@ import batchsim as bs
 from batchsim.engines import reference
 from batchsim.engines.plan import draw
 from batchsim.result import Result
-from batchsim.view.moment import Doing, Film
-from batchsim.view.pseudocode import MOST_LINES, Line, acting, pseudocode, sentence, shares, to_html
+from batchsim.view.film.pseudocode import MOST_LINES, Line, acting, pseudocode, sentence, shares, to_html
+from batchsim.view.film.snapshot import Doing, Film
 
 RULES = [
     bs.SizeOrWait(32, 10),

@@ -15,11 +15,11 @@ from oracles.plans import scenarios_at_random
 from PIL import Image
 
 import batchsim as bs
-from batchsim.view.lettering import Lettering, Words, width_em
-from batchsim.view.moment import Film
-from batchsim.view.picture import Picture
-from batchsim.view.stage import Stage, describe
-from batchsim.view.theme import THEMES
+from batchsim.view.canvas.lettering import Lettering, Words, width_em
+from batchsim.view.canvas.picture import Picture
+from batchsim.view.canvas.theme import THEMES
+from batchsim.view.film.animation import Stage, describe
+from batchsim.view.film.snapshot import Film
 
 PLAIN = bs.Scenario(bs.Poisson(1800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 SCENARIOS = {

@@ -11,7 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 import batchsim
-from batchsim.cli import others, run, search
+from batchsim.cli import others, search
+from batchsim.cli import simulate as run
 from batchsim.cli.flags import flags
 
 NOT_MET, BAD_INPUT, INTERRUPTED = 1, 2, 130

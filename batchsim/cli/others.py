@@ -12,7 +12,8 @@ from typer import Argument, Option
 
 import batchsim as bs
 from batchsim import _check
-from batchsim.cli import show, values
+from batchsim.cli import output as show
+from batchsim.cli import values
 from batchsim.cli.flags import OUTPUT, Json, check_output, parsed, whole
 
 FEW = 10  # published tables, whose sources are printed in full

@@ -8,8 +8,7 @@ import typer
 from typer import Option
 
 from batchsim import _check
-from batchsim.cli import show
-from batchsim.cli.asked import ScenarioFlags
+from batchsim.cli import output as show
 from batchsim.cli.flags import (
     OUTPUT,
     PICTURES,
@@ -24,6 +23,7 @@ from batchsim.cli.flags import (
     number,
     whole,
 )
+from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.scenario import Scenario
 from batchsim.scenario.scenario import RATE, find_knob
 
@@ -73,7 +73,7 @@ def sweep(
 
     batchsim sweep scenario.toml --over max_batch_size=1:32:x2 --over max_wait_ms=0:20:5 --plot map.png
     """
-    from batchsim.study.point import COLUMNS
+    from batchsim.study.evaluate import COLUMNS
     from batchsim.study.sweep import sweep
 
     scenario, tables = asked.scenario()
@@ -134,7 +134,7 @@ def tune(
     if save is not None:
         found.scenario.to_toml(save)
     if plot is not None:
-        from batchsim.view.curves import frontier
+        from batchsim.view.charts.curves import frontier
 
         show.save_picture(plot, lambda: frontier(found))
     if json_:
@@ -155,7 +155,7 @@ def tune(
     else:
         show.print_text(found.explain() + "\n")
         key = slo.latency[0]
-        columns = [*found.knobs, "servers", key, f"{key}_low", f"{key}_high", "capacity_per_s", "fate"]
+        columns = [*found.knobs, "servers", key, f"{key}_low", f"{key}_high", "saturation_per_s", "fate"]
         title = "Settings of which none other is better in latency, capacity and servers alike:"
         show.print_frame(title, found.frontier[list(dict.fromkeys(columns))])
     if not found.met:
@@ -189,7 +189,7 @@ def capacity(
     found = capacity(scenario, slo, **how.settings(tables["simulate"]), tolerance=tolerance)
     frame = found.to_frame()
     if plot is not None:
-        from batchsim.view.curves import capacity_curves
+        from batchsim.view.charts.curves import capacity_curves
 
         first = slo.objectives[0]
         show.save_picture(plot, lambda: capacity_curves(found, RATE, first.key, first.limit))
@@ -220,10 +220,10 @@ def _drawn(
 ) -> "Figure":
     """Return a sweep's picture: a curve along one knob, or a map of two with the scenario's own setting."""
     if len(knobs) == 1:
-        from batchsim.view.curves import capacity_curves
+        from batchsim.view.charts.curves import capacity_curves
 
         return capacity_curves(frame, knobs[0], value, objective)
-    from batchsim.view.maps import heat_map
+    from batchsim.view.charts.heat_map import heat_map
 
     x, y = knobs
     return heat_map(frame, x, y, value, objective, today=(_own(scenario, x), _own(scenario, y)))

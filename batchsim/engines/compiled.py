@@ -15,7 +15,7 @@ import numpy as np
 from batchsim.engines import kernels
 from batchsim.engines.histogram import BINS, Histogram
 from batchsim.engines.kernels_jit import announcing as announcing  # how others are told of it
-from batchsim.engines.plan import Log, Plan, Streams, Totals, heed
+from batchsim.engines.plan import Log, Plan, Streams, Totals, heed, with_triggers
 from batchsim.scenario import ClosedLoop, Scenario
 
 SLICE = 1_000_000  # requests a call: some tens of milliseconds
@@ -106,7 +106,8 @@ def run(plan: Plan, halt: threading.Event | None = None) -> Log:
         count = int(at.state[3])
         assert at.state[0] == requests, "a time was not finite"
     start_s, finish_s, size, server = (column[:count].copy() for column in batches.columns)
-    return Log(arrival_s, batch_index, status, start_s, finish_s, size, server)
+    log = Log(arrival_s, batch_index, status, start_s, finish_s, size, server, np.empty(0, np.uint8))
+    return with_triggers(log, scenario.rule)
 
 
 def sums_of_parts(log: Log, idle: tuple[np.ndarray, ...], cuts: np.ndarray) -> np.ndarray:

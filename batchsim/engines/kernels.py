@@ -13,7 +13,8 @@ import numpy as np
 
 from batchsim.engines.histogram import BINS, BINS_AN_OCTAVE, LOWEST
 from batchsim.engines.kernels_jit import compiled, inlined
-from batchsim.engines.plan import Status, Trigger
+from batchsim.engines.plan import Status
+from batchsim.scenario.rules import Trigger
 
 # Numbers that Numba freezes into the code.
 SERVED, REJECTED, TIMED_OUT = int(Status.SERVED), int(Status.REJECTED), int(Status.TIMED_OUT)
@@ -276,7 +277,7 @@ LATENCY, FORMING, QUEUEING, COMPUTING, BUSY, LAST_FINISH, ALL_BUSY = range(SUMS)
 FINISHED, BATCHES, ITEMS, STATUSES = 0, 1, 2, 3
 TRIGGERS = STATUSES + len(Status)
 COUNTS = TRIGGERS + len(Trigger)
-FULL, TIMEOUT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
+FULL, WAIT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
 
 
 @compiled
@@ -341,7 +342,7 @@ def account(  # type: ignore[no-untyped-def]
             elif now_s > due_s:
                 trigger = BACKLOG
             elif now_s == due_s:
-                trigger = TIMEOUT if timed else ENOUGH
+                trigger = WAIT if timed else ENOUGH
             else:
                 trigger = DRAIN
             counts[TRIGGERS + trigger] += 1

@@ -13,7 +13,7 @@ import numpy as np
 import simpy
 
 from batchsim.batcher import InferenceBatcher
-from batchsim.engines.plan import Log, Plan, Status
+from batchsim.engines.plan import Log, Plan, Status, with_triggers
 
 Story = Generator[simpy.Event, Any, None]
 
@@ -252,7 +252,7 @@ class Collector:
         if collecting.triggered:  # it never ends, so it has failed: a model's own error, not SimPy's copy
             raise cast(BaseException, collecting.value)
         start_s, finish_s, size, server = zip(*self.batches, strict=True) if self.batches else ((),) * 4
-        return Log(
+        log = Log(
             arrival_s=np.array(self.arrival_s, dtype=float),
             batch_index=np.array(self.batch_index, dtype=np.int64),
             status=np.array(self.status, dtype=np.uint8),
@@ -260,8 +260,10 @@ class Collector:
             batch_finish_s=np.array(finish_s, dtype=float),
             batch_size=np.array(size, dtype=np.int64),
             batch_server=np.array(server, dtype=np.int64),
+            batch_trigger=np.empty(0, np.uint8),
             outputs=self.outputs,
         )
+        return with_triggers(log, self.rule)
 
 
 def run(plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None) -> Log:

@@ -1,7 +1,7 @@
 """What is asked: a workload, a rule, a service time, and the scenario that joins them."""
 
 from batchsim.scenario.published import Published, published, published_names, published_source
-from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
+from batchsim.scenario.rules import RULES, AtLeast, PreferredSizes, Rule, SizeOrWait, Trigger
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Service, Table
 from batchsim.scenario.workload import (
@@ -16,6 +16,7 @@ from batchsim.scenario.workload import (
 )
 
 __all__ = [
+    "RULES",
     "Affine",
     "AtLeast",
     "ClosedLoop",
@@ -26,6 +27,7 @@ __all__ = [
     "OnOff",
     "OpenLoop",
     "Poisson",
+    "PreferredSizes",
     "Published",
     "Rule",
     "Scenario",
@@ -33,6 +35,7 @@ __all__ = [
     "SizeOrWait",
     "Table",
     "Trace",
+    "Trigger",
     "published",
     "published_names",
     "published_source",

@@ -27,7 +27,7 @@ class Scenario:
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25))
-    >>> round(scenario.capacity_per_s)
+    >>> round(scenario.saturation_per_s)
     2462
     >>> scenario.replace(max_batch_size=16, rate_per_s=500).rule.max_batch_size
     16
@@ -81,10 +81,10 @@ class Scenario:
                 "a queue_limit on a ClosedLoop needs think_s greater than 0 "
                 "(a rejected client would send again at once), got 0"
             )
-        if math.isinf(self.rule.max_wait_ms) and self.workload.clients < self.rule.enough:
+        if self.workload.clients < self.rule.fewest_clients:
             raise ValueError(
-                f"a ClosedLoop must have at least {self.rule.enough} clients for a batch of "
-                f"{self.rule.enough} ever to gather, got {self.workload.clients}"
+                f"a ClosedLoop must have at least {self.rule.fewest_clients} clients for a batch of "
+                f"{self.rule.fewest_clients} ever to gather, got {self.workload.clients}"
             )
 
     def __hash__(self) -> int:
@@ -97,7 +97,7 @@ class Scenario:
         return math.inf if self.timeout_ms is None else self.timeout_ms / 1000
 
     @property
-    def capacity_per_s(self) -> float:
+    def saturation_per_s(self) -> float:
         """The most requests per second that the servers can compute.
 
         servers * B / service(B); the largest over sizes up to B if larger batches can be faster.
@@ -114,7 +114,7 @@ class Scenario:
         return float(self.servers * seconds.size / seconds[-1])
 
     def _seconds(self) -> np.ndarray:
-        seconds = self.service.table(self.rule.max_batch_size)[1:]
+        seconds = self.service.table(self.rule.largest_batch)[1:]
         return seconds if self.slowdown is None else seconds * self.slowdown[self.servers]
 
     @property
@@ -122,7 +122,7 @@ class Scenario:
         """The arrival rate over the capacity; NaN for a closed loop, which has no rate."""
         if isinstance(self.workload, ClosedLoop):
             return math.nan
-        return self.workload.offered_per_s / self.capacity_per_s
+        return self.workload.offered_per_s / self.saturation_per_s
 
     @property
     def stable(self) -> bool:

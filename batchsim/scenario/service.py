@@ -94,16 +94,8 @@ class Service:
     def _check_extras(self) -> None:
         if self.noise is not None and not isinstance(self.noise, Noise):
             raise TypeError(f"noise must be a Noise, got {self.noise!r}")
-        if self.padding is None:
-            return
-        if not isinstance(self.padding, Iterable):
-            raise TypeError(f"padded sizes must be a list of sizes, got {self.padding!r}")
-        padded = tuple(_check.whole("a padded size", size) for size in self.padding)
-        if not padded:
-            raise ValueError("padded sizes must not be empty, got []")
-        if list(padded) != sorted(set(padded)):
-            raise ValueError(f"padded sizes must increase, got {list(padded)}")
-        object.__setattr__(self, "padding", padded)
+        if self.padding is not None:
+            object.__setattr__(self, "padding", _check.sizes("padded sizes", self.padding))
 
     def _suffix(self) -> str:
         noise = "" if self.noise is None else f".with_noise({self.noise.cv!r}, {self.noise.shape!r})"

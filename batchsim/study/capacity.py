@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from batchsim import _check
+from batchsim import _check, _format
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.study import words
-from batchsim.study.evidence import STRICT, Judgement, Verdict, can_lose, judge, recorded
+from batchsim.study.bisection import edge
+from batchsim.study.judgement import STRICT, Judgement, Verdict, can_lose, judge, recorded
 from batchsim.study.race import SHORTEST
-from batchsim.study.search import edge
 from batchsim.study.slo import SLO, Objective
 from batchsim.study.traffic import Traffic, how_many
 
@@ -93,18 +93,18 @@ class Capacity:
         if not self.met:
             return f"Capacity: no rate has {self.slo}; {self.limited_by}"
         known = [
-            f"{side} at {words.per_s(rate, 4)}"
+            f"{side} at {_format.rate(rate, 4)}"
             for side, rate in (("met", self.low_per_s), ("missed", self.high_per_s))
             if not math.isnan(rate)
         ]
         sure = "as it is" if recorded(self.scenario) else "surely"
         lines = [
-            f"Capacity: {words.plain(self.rate_per_s, 4)} requests a second with {self.slo}",
+            f"Capacity: {_format.number(self.rate_per_s, 4)} requests a second with {self.slo}",
             f"  {sure:<9} {', '.join(known) or 'neither met nor missed: the runs are too short'}",
             f"  limit     {self.limited_by}",
         ]
         if self.lowest_per_s:
-            lowest = words.per_s(self.lowest_per_s, 4)
+            lowest = _format.rate(self.lowest_per_s, 4)
             lines.append(f"  and       missed below {lowest}: there {self.lowest_by}")
         return "\n".join(lines)
 
@@ -199,7 +199,7 @@ class _Search:
             lowest_by = _too_few(self.at(below))
         beyond = self.at(missed)
         limited_by = (
-            f"the servers' capacity, {words.per_s(top, 4)}" if beyond.judgement is None else _finding(beyond)
+            f"the servers' capacity, {_format.rate(top, 4)}" if beyond.judgement is None else _finding(beyond)
         )
         return self._answer(
             rate,
@@ -240,11 +240,11 @@ class _Search:
 
     def _top_per_s(self) -> float:
         """Return a rate that surely misses the objective: of all requests only so many can be served."""
-        capacity_per_s = self.scenario.capacity_per_s
+        saturation_per_s = self.scenario.saturation_per_s
         if not can_lose(self.scenario):
-            return capacity_per_s
+            return saturation_per_s
         shares = [o.q / 100 if o.q is not None else 1 - o.limit for o in self.slo.objectives if sees_loss(o)]
-        return capacity_per_s / max(shares) * 1.1
+        return saturation_per_s / max(shares) * 1.1
 
     def _in_order(self) -> list[Probe]:
         return [self.probes[rate] for rate in sorted(self.probes)]
@@ -288,7 +288,7 @@ def _too_few(probe: Probe) -> str:
     assert probe.judgement is not None
     worst = probe.judgement.worst
     return (
-        "requests wait for company" if worst.at_most else f"fewer than {words.per_s(worst.limit, 4)} arrive"
+        "requests wait for company" if worst.at_most else f"fewer than {_format.rate(worst.limit, 4)} arrive"
     )
 
 
@@ -296,4 +296,4 @@ def _finding(probe: Probe) -> str:
     judgement = probe.judgement
     assert judgement is not None
     found = words.estimated(judgement.worst.key, judgement.estimates[judgement.worst])
-    return f"{found} at {words.per_s(probe.rate_per_s, 4)}"
+    return f"{found} at {_format.rate(probe.rate_per_s, 4)}"

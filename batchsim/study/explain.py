@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from batchsim.comparison import compare
+from batchsim import _format
 from batchsim.result import Result
+from batchsim.result.comparison import compare
 from batchsim.scenario import AtLeast, ClosedLoop, SizeOrWait
 from batchsim.scenario.rules import Rule
 from batchsim.study import words
-from batchsim.study.evidence import LEVEL, Estimate, can_lose, estimate
-from batchsim.study.point import quiet
+from batchsim.study.evaluate import quiet
+from batchsim.study.judgement import LEVEL, Estimate, can_lose, estimate
 from batchsim.study.slo import SLO, Objective
 from batchsim.study.traffic import Traffic
 
@@ -62,7 +63,7 @@ def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]
         if not can_lose(result.scenario):
             with quiet():
                 low, high = compare(result, other, [key], LEVEL)[key][3:]
-        what = what.format(words.plain(value))
+        what = what.format(_format.number(value))
         effects.append(Effect(knob, value, what, key, Estimate(after - before, low, high)))
     return tuple(effects)
 
@@ -78,12 +79,12 @@ def explain(found: "Recommendation") -> str:
 
 def _setting(found: "Recommendation") -> Iterator[str]:
     setting = words.setting(found.knobs)
-    where = "" if "servers" in found.knobs else f" on {words.counted(found.scenario.servers, 'server')}"
+    where = "" if "servers" in found.knobs else f" on {_format.counted(found.scenario.servers, 'server')}"
     numbers = "; ".join(_asked(*each) for each in found.judgement.estimates.items())
     if found.met:
         yield f"Take {setting}{where}: {numbers}."
     elif found.judgement.too_short:
-        requests = words.counted(found.result.arrival_s.size, "request")
+        requests = _format.counted(found.result.arrival_s.size, "request")
         yield f"No setting surely meets the objective. The nearest is {setting}{where}: {numbers}."
         yield f"A run of {requests} is too short to be sure of it."
     else:
@@ -98,7 +99,7 @@ def _cheaper(found: "Recommendation") -> Iterator[str]:
     maybe = frame[(frame["fate"] == "unclear") & (frame["servers"] < found.scenario.servers)]
     if len(maybe):
         best = maybe.sort_values(["servers", found.slo.latency[0]]).iloc[0]
-        servers = words.counted(int(best["servers"]), "server")
+        servers = _format.counted(int(best["servers"]), "server")
         yield f"{servers} might do: {best['why']}; a longer run would tell."
 
 
@@ -111,26 +112,29 @@ def _asked(objective: Objective, found: Estimate) -> str:
 
 def _load(found: "Recommendation") -> Iterator[str]:
     scenario, expected = found.scenario, found.expected
-    size, capacity = words.plain(expected["mean_batch_size"].value), words.per_s(scenario.capacity_per_s)
+    size, capacity = (
+        _format.number(expected["mean_batch_size"].value),
+        _format.rate(scenario.saturation_per_s),
+    )
     if isinstance(scenario.workload, ClosedLoop):
-        clients = words.counted(scenario.workload.clients, "client")
-        answers = f"{words.per_s(expected['throughput_per_s'].value)} of a capacity of {capacity}"
+        clients = _format.counted(scenario.workload.clients, "client")
+        answers = f"{_format.rate(expected['throughput_per_s'].value)} of a capacity of {capacity}"
         yield f"With {clients} it answers {answers}, in batches of {size} on average."
     elif not scenario.stable:
         yield f"It is overloaded, {words.overload(scenario)}, so that its queue grows without end."
     else:
         who = "The server is" if scenario.servers == 1 else "The servers are"
-        busy = words.percent(expected["utilisation"].value)
+        busy = _format.percent(expected["utilisation"].value)
         yield (
             f"{who} busy {busy} of the time with batches of {size} on average; "
-            f"full ones would carry {capacity}, so the load is {words.percent(scenario.load)}."
+            f"full ones would carry {capacity}, so the load is {_format.percent(scenario.load)}."
         )
 
 
 def _batches(found: "Recommendation") -> Iterator[str]:
-    shares = sorted(found.result.figures.shares().items(), key=lambda item: -item[1])
+    shares = sorted(found.result.metrics.shares().items(), key=lambda item: -item[1])
     reasons = _reasons(found.rule)
-    first, *others = [f"{words.percent(share)} {reasons[name]}" for name, share in shares if share >= SEEN]
+    first, *others = [f"{_format.percent(share)} {reasons[name]}" for name, share in shares if share >= SEEN]
     why = "; ".join([first.replace("% ", "% of the batches ", 1), *others])
     effects = [effect for effect in found.effects if not any(map(math.isnan, effect.difference))]
     if not effects:
@@ -140,7 +144,7 @@ def _batches(found: "Recommendation") -> Iterator[str]:
     value = found.expected[effects[0].key].value
     little = all(_little(effect, value) for effect in effects)
     workload = found.scenario.workload
-    at = "" if isinstance(workload, ClosedLoop) else f" at {words.per_s(workload.offered_per_s)}"
+    at = "" if isinstance(workload, ClosedLoop) else f" at {_format.rate(workload.offered_per_s)}"
     yield f"The {what} {'hardly matters' if little else 'matters'}{at}: {why}."
     name, changes = words.called(effects[0].key), [_change(effect) for effect in effects]
     text = "; ".join(changes).replace(" by ", f" would change {name} by ", 1)
@@ -148,10 +152,10 @@ def _batches(found: "Recommendation") -> Iterator[str]:
 
 
 def _reasons(rule: Rule) -> dict[str, str]:
-    waited = f"leave because their oldest request has waited {words.plain(rule.max_wait_ms)} ms"
+    waited = f"leave because their oldest request has waited {_format.number(rule.max_wait_ms)} ms"
     return {
         "full_share": "are full",
-        "timeout_share": "leave at once, to an idle server" if rule.max_wait_ms == 0 else waited,
+        "wait_share": "leave at once, to an idle server" if rule.max_wait_ms == 0 else waited,
         "backlog_share": "leave because a server became free",
         "enough_share": f"leave because {rule.enough} wait for an idle server",
         "drain_share": "leave at the end of the run",
@@ -164,7 +168,7 @@ def _little(effect: Effect, value: float) -> bool:
 
 
 def _change(effect: Effect) -> str:
-    value, low, high = (words.signed(number) for number in effect.difference)
+    value, low, high = (_format.signed(number) for number in effect.difference)
     interval = "" if math.isnan(effect.difference.low) else f" ({low} to {high})"
     return f"{effect.what} by {value} ms{interval}"
 
@@ -175,13 +179,15 @@ def _optimum(found: "Recommendation") -> Iterator[str]:
         return
     _, low, high = found.expected["mean_latency_ms"]
     best, most = found.optimum.mean_latency_ms, found.optimum.max_batch_size
-    least = f"No policy with batches of at most {most} has a lower mean latency than {words.plain(best)} ms"
+    least = (
+        f"No policy with batches of at most {most} has a lower mean latency than {_format.number(best)} ms"
+    )
     if math.isnan(low):
         return  # it is not known how far it is
     if low <= best <= high or gap <= 0:
         yield f"{least}, and this one's cannot be told from it."
     else:
-        yield f"{least}; this one's is {words.plain(gap, 2)} % above it."
+        yield f"{least}; this one's is {_format.number(gap, 2)} % above it."
 
 
 def _servers(found: "Recommendation") -> Iterator[str]:
@@ -194,7 +200,7 @@ def _servers(found: "Recommendation") -> Iterator[str]:
             "on one device they would slow each other down, which `slowdown` describes."
         )
     else:
-        times = f"{words.plain(slowdown[servers] / slowdown[1])} times as long as alone"
+        times = f"{_format.number(slowdown[servers] / slowdown[1])} times as long as alone"
         yield f"The {servers} servers share a device: when all compute, each takes {times}."
 
 
@@ -218,12 +224,12 @@ def _remedies(found: "Recommendation") -> Iterator[str]:
 def _doubts(found: "Recommendation") -> Iterator[str]:
     drift = found.result.rate_range_per_s
     if drift is not None:
-        low, high = (words.per_s(rate) for rate in drift)
+        low, high = (_format.rate(rate) for rate in drift)
         yield f"The traffic drifts between {low} and {high}: the numbers are of all of it together."
     if can_lose(found.scenario) and "loss" in found.expected:
         loss = found.expected["loss"].value
         yield (
-            f"{words.plain(loss * 100)} % of the requests are not served."
+            f"{_format.number(loss * 100)} % of the requests are not served."
             if loss
             else "All requests are served."
         )
@@ -231,6 +237,6 @@ def _doubts(found: "Recommendation") -> Iterator[str]:
 
 def _search(found: "Recommendation") -> Iterator[str]:
     part = found.grid_requests / max(found.requests_simulated, 1)
-    settings = words.counted(len(found.candidates), "setting")
+    settings = _format.counted(len(found.candidates), "setting")
     less = f", 1/{part:.0f} of what full runs of all would take" if part >= 2 else ""
     yield f"The search among {settings} simulated {found.requests_simulated:,} requests{less}."

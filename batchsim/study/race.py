@@ -6,7 +6,7 @@ halving: Jamieson and Talwalkar 2016, AISTATS). A setting leaves
 
 - unsimulated, if its load is 1 or more;
 - if it surely fails, or is surely slower than the best (its paired difference), at the strict level
-  of `batchsim.study.evidence`, because every look at every setting is a chance to be wrong;
+  of `batchsim.study.judgement`, because every look at every setting is a chance to be wrong;
 - if others are ahead of it, and the round has no place left. That is no proof, and is said so.
 
 A run too short for an interval proves nothing, and drops nobody. What is recommended has won its place
@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from batchsim.comparison import compare
 from batchsim.result import Result
+from batchsim.result.comparison import compare
 from batchsim.scenario import Scenario
 from batchsim.study import words
-from batchsim.study.evidence import (
+from batchsim.study.evaluate import quiet
+from batchsim.study.judgement import (
     LEVEL,
     STRICT,
     Estimate,
@@ -33,7 +34,6 @@ from batchsim.study.evidence import (
     number,
     percentile,
 )
-from batchsim.study.point import quiet
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import Traffic
 
@@ -92,8 +92,8 @@ class Entrant:
         return math.nan if self.scenario is None else self.scenario.load
 
     @property
-    def capacity_per_s(self) -> float:
-        return math.nan if self.scenario is None else self.scenario.capacity_per_s
+    def saturation_per_s(self) -> float:
+        return math.nan if self.scenario is None else self.scenario.saturation_per_s
 
     @property
     def stable(self) -> bool:
@@ -180,7 +180,7 @@ class Race:
         judgement = judge(result, self.slo, None if full else entrant.scenario, level)
         key, q = self.slo.latency
         entrant.latency = number(result, key) if q is None else percentile(result, q)
-        entrant.numbers = {name: result.figures.number(name) for name in NUMBERS}
+        entrant.numbers = {name: result.metrics.number(name) for name in NUMBERS}
         entrant.requests, entrant.verdict = requests, judgement.verdict
         entrant.excess, entrant.beyond = judgement.excess, judgement.beyond
         finding = words.finding(judgement.worst, judgement.estimates[judgement.worst], judgement.verdict)
@@ -236,7 +236,7 @@ def _without_twins(alive: Sequence[Entrant]) -> list[Entrant]:
     for entrant in alive:
         twins.setdefault((entrant.rank, *entrant.numbers.values()), []).append(entrant)
     for first, *others in twins.values():
-        for other in sorted(others, key=lambda each: each.scenario.capacity_per_s)[:-1]:  # type: ignore[union-attr]
+        for other in sorted(others, key=lambda each: each.scenario.saturation_per_s)[:-1]:  # type: ignore[union-attr]
             other.leave(
                 Fate.BEHIND, f"no different from {words.setting(first.knobs)} in {other.requests:,} requests"
             )
@@ -252,6 +252,6 @@ def _fairly(alive: Sequence[Entrant]) -> list[Entrant]:
     seen: dict[float, int] = {}
     places = []
     for entrant in alive:
-        places.append(seen.get(entrant.capacity_per_s, 0))
-        seen[entrant.capacity_per_s] = places[-1] + 1
+        places.append(seen.get(entrant.saturation_per_s, 0))
+        seen[entrant.saturation_per_s] = places[-1] + 1
     return [entrant for _, entrant in sorted(zip(places, alive, strict=True), key=lambda pair: pair[0])]

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from batchsim import _format
 from batchsim.result import Result
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule
 from batchsim.study import words
-from batchsim.study.evidence import Estimate, Judgement
 from batchsim.study.explain import Effect, explain
-from batchsim.study.remedy import Remedy
+from batchsim.study.judgement import Estimate, Judgement
+from batchsim.study.remedies import Remedy
 from batchsim.study.slo import SLO
 from batchsim.theory import Optimum
 
@@ -77,12 +78,12 @@ class Recommendation:
         less = f", 1/{part:.0f} of the grid's" if part >= 2 else ""
         lines = [
             f"{what}: {words.setting(self.knobs)}",
-            f"  rule        {self.rule!r} on {words.counted(self.scenario.servers, 'server')}",
-            f"  objective   {self.slo}: {judged}, {words.listed(found)}",
-            f"  throughput  {words.per_s(self.expected['throughput_per_s'].value)} of a capacity of "
-            f"{words.per_s(self.scenario.capacity_per_s)}",
+            f"  rule        {self.rule!r} on {_format.counted(self.scenario.servers, 'server')}",
+            f"  objective   {self.slo}: {judged}, {_format.listed(found)}",
+            f"  throughput  {_format.rate(self.expected['throughput_per_s'].value)} of a capacity of "
+            f"{_format.rate(self.scenario.saturation_per_s)}",
             *(f"  {_kind(remedy):<11} {remedy.text}" for remedy in self.remedies),
-            f"  search      {words.counted(self.requests_simulated, 'request')} simulated{less}",
+            f"  search      {_format.counted(self.requests_simulated, 'request')} simulated{less}",
         ]
         return "\n".join(lines)
 

@@ -72,7 +72,7 @@ class SLO:
       answers what it is offered.
 
     What is tested is the 95 % interval of each number: an objective is met once all of the interval is
-    within the limit, and missed once none of it is (`batchsim.study.evidence`).
+    within the limit, and missed once none of it is (`batchsim.study.judgement`).
 
     Raises ValueError where there is no objective, or one contradicts another.
 

@@ -18,8 +18,8 @@ import numpy as np
 from batchsim import _check
 from batchsim.scenario import Scenario
 from batchsim.simulate import DEFAULT_REQUESTS, ENGINES
+from batchsim.study.evaluate import COLUMNS, REFUSED, Rows, check_trace, compute, quiet
 from batchsim.study.grid import Grid
-from batchsim.study.point import COLUMNS, REFUSED, Rows, check_trace, compute, quiet
 
 if TYPE_CHECKING:
     import pandas

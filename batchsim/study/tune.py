@@ -4,19 +4,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from batchsim import _check
-from batchsim.comparison import compare
+from batchsim import _check, _format
 from batchsim.result import Result
+from batchsim.result.comparison import compare
 from batchsim.scenario import ClosedLoop, Poisson, Scenario
 from batchsim.study import words
 from batchsim.study.capacity import check, check_loss
-from batchsim.study.evidence import LEVEL, Estimate, Verdict, can_lose, estimate, judge, number
+from batchsim.study.evaluate import quiet
 from batchsim.study.explain import effects_of
 from batchsim.study.grid import Grid
-from batchsim.study.point import quiet
+from batchsim.study.judgement import LEVEL, Estimate, Verdict, can_lose, estimate, judge, number
 from batchsim.study.race import NUMBERS, Entrant, Fate, Race
 from batchsim.study.recommendation import Recommendation
-from batchsim.study.remedy import Remedy, longer, remedies, scaled
+from batchsim.study.remedies import Remedy, longer, remedies, scaled
 from batchsim.study.slo import SLO, Objective, key_of
 from batchsim.study.traffic import Traffic, how_many
 
@@ -83,7 +83,7 @@ def tune(
             break
     best, result = won if won is not None else race.nearest()
     for entrant in entrants:
-        servers = words.counted(best.servers, "server")
+        servers = _format.counted(best.servers, "server")
         entrant.leave(Fate.DEARER, f"{servers} meet{'s' if best.servers == 1 else ''} the objective")
     met = best.verdict is Verdict.MEETS
     judgement = judge(result, slo)
@@ -185,7 +185,7 @@ def _table(grid: Grid, entrants: Sequence[Entrant], slo: SLO) -> "pandas.DataFra
     others = {
         "servers": [entrant.servers for entrant in entrants],
         "load": [entrant.load for entrant in entrants],
-        "capacity_per_s": [entrant.capacity_per_s for entrant in entrants],
+        "saturation_per_s": [entrant.saturation_per_s for entrant in entrants],
         "requests": [entrant.requests for entrant in entrants],
         key: [entrant.latency.value for entrant in entrants],
         f"{key}_low": [entrant.latency.low for entrant in entrants],
@@ -239,7 +239,7 @@ def _frontier(race: Race, best: Entrant, result: Result) -> list[int]:
 
 
 def _costs(entrant: Entrant, latency_ms: float) -> tuple[float, ...]:
-    return latency_ms, -entrant.capacity_per_s, entrant.servers
+    return latency_ms, -entrant.saturation_per_s, entrant.servers
 
 
 def _leading(costs: dict[Entrant, tuple[float, ...]]) -> list[Entrant]:
@@ -257,7 +257,7 @@ def _stands_for(one: Entrant, other: Entrant, recommended: bool) -> bool:
     """Return whether a setting would do instead of another, were their latencies the same."""
     if recommended and one.servers == other.servers:
         return True
-    return one.servers <= other.servers and one.capacity_per_s >= other.capacity_per_s
+    return one.servers <= other.servers and one.saturation_per_s >= other.saturation_per_s
 
 
 def _told_apart(race: Race, one: Entrant, other: Entrant, results: Mapping[Entrant, Result]) -> bool:

@@ -10,13 +10,13 @@ from batchsim.theory.expected import expected
 from batchsim.theory.optimum import Optimum, optimum
 from batchsim.theory.single import erlang_c, kingman, md1, mdc, mg1, mm1, mmc, mmc_wait_percentile_ms
 from batchsim.theory.wait import (
-    capacity_per_s,
     frozen_batch_size_pmf,
     frozen_load,
     frozen_mean_batch_size,
     frozen_wait_min_ms,
     full_batch_forming_ms,
     light_traffic_latency_ms,
+    saturation_per_s,
 )
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "NoAnswer",
     "Optimum",
     "at_least",
-    "capacity_per_s",
+    "saturation_per_s",
     "capped",
     "erlang_c",
     "expected",

@@ -25,7 +25,7 @@ class Answer:
     model: str
     source: str
     rate_per_s: float
-    capacity_per_s: float
+    saturation_per_s: float
     mean_latency_ms: float
     mean_wait_ms: float
     utilisation: float
@@ -37,7 +37,7 @@ class Answer:
     @property
     def load(self) -> float:
         """The arrival rate over the capacity."""
-        return self.rate_per_s / self.capacity_per_s
+        return self.rate_per_s / self.saturation_per_s
 
     def percentile(self, q: float) -> float:
         """Return the least latency in ms that q % of the requests do not exceed; inf for 100.
@@ -66,7 +66,7 @@ class Answer:
         """Return the plain numbers that are known, under the names of `Result.summary()`."""
         numbers = {
             "offered_per_s": self.rate_per_s,
-            "capacity_per_s": self.capacity_per_s,
+            "saturation_per_s": self.saturation_per_s,
             "load": self.load,
             "stable": True,
             "throughput_per_s": self.rate_per_s,
@@ -96,7 +96,8 @@ class Answer:
             [
                 f"{self.model}, {kind} ({self.source})",
                 f"  latency     mean {self.mean_latency_ms:.6g} ms, {self.mean_wait_ms:.6g} ms of it waiting",
-                f"  throughput  {self.rate_per_s:.6g}/s of {self.capacity_per_s:.6g}/s, load {self.load:.3g}",
+                f"  throughput  {self.rate_per_s:.6g}/s of {self.saturation_per_s:.6g}/s, "
+                f"load {self.load:.3g}",
                 f"  utilisation {self.utilisation:.6g}",
                 f"  batches     of {self.mean_batch_size:.6g} on average",
             ]
@@ -124,10 +125,10 @@ class UnsolvedError(ValueError):
     """That a model is well defined, but too large for the numbers to be worked out."""
 
 
-def check_load(rate_per_s: float, capacity_per_s: float) -> None:
+def check_load(rate_per_s: float, saturation_per_s: float) -> None:
     """Raise unless the arrival rate is below the capacity: else the queue grows without end."""
-    if not rate_per_s < capacity_per_s:
+    if not rate_per_s < saturation_per_s:
         raise ValueError(
-            f"the load must be below 1 for a mean to exist, got {rate_per_s / capacity_per_s:.6g}: "
-            f"{rate_per_s:,.6g}/s of a capacity of {capacity_per_s:,.6g}/s"
+            f"the load must be below 1 for a mean to exist, got {rate_per_s / saturation_per_s:.6g}: "
+            f"{rate_per_s:,.6g}/s of a capacity of {saturation_per_s:,.6g}/s"
         )

@@ -38,11 +38,11 @@ def at_least(rate_per_s: float, service: Service, min_batch_size: int, max_batch
     a, b = rule.min_batch_size, rule.max_batch_size
     if a == 1 and not is_noisy(service.noise):
         return size_or_wait(rate, service, b, 0)
-    capacity_per_s = b / service(b)
-    check_load(rate, capacity_per_s)
+    saturation_per_s = b / service(b)
+    check_load(rate, saturation_per_s)
     _check_states(b)
     state = evaluate(at_least_policy(a, b), rate, service.table(b), service.noise)
-    return _answer(f"M/{_letter(service.noise)}^({a},{b})/1", EMBEDDED, rate, capacity_per_s, state)
+    return _answer(f"M/{_letter(service.noise)}^({a},{b})/1", EMBEDDED, rate, saturation_per_s, state)
 
 
 def capped(rate_per_s: float, service: Service, max_batch_size: int) -> Answer:
@@ -83,11 +83,11 @@ def size_or_wait(rate_per_s: float, service: Service, max_batch_size: int, max_w
             f"max_wait_ms must be 0, inf, or without noise at most the {service(b) * 1000:g} ms of a full "
             f"batch to be solved, got {max_wait_ms:g} ms and the noise {service.noise}"
         )
-    capacity_per_s = b / service(b)
-    check_load(rate, capacity_per_s)
+    saturation_per_s = b / service(b)
+    check_load(rate, saturation_per_s)
     name = "M/D/1" if b == 1 else f"M/D^(1,{b})/1" + (f" with a wait of {max_wait_ms:g} ms" if wait_s else "")
     source = "embedded chain, derived and tested in batchsim" if wait_s else EMBEDDED
-    return _answer(name, source, rate, capacity_per_s, _solve(rate, service, b, wait_s))
+    return _answer(name, source, rate, saturation_per_s, _solve(rate, service, b, wait_s))
 
 
 def uncapped(rate_per_s: float, service: Service) -> Answer:
@@ -103,11 +103,11 @@ def uncapped(rate_per_s: float, service: Service) -> Answer:
     rate, service, _ = _checked(rate_per_s, service, 1, 1)
     if is_noisy(service.noise):
         raise ValueError(f"uncapped batches must have a service without noise, got {service!r}")
-    capacity_per_s = math.nan  # unknown of a service time that ends somewhere
+    saturation_per_s = math.nan  # unknown of a service time that ends somewhere
     if isinstance(service, Affine) and service.padding is None:
-        capacity_per_s = 1000 / service.per_item_ms if service.per_item_ms > 0 else math.inf
-        check_load(rate, capacity_per_s)
-    return _answer("M/D^(1,inf)/1", INOUE, rate, capacity_per_s, _solve(rate, service, math.inf, 0.0))
+        saturation_per_s = 1000 / service.per_item_ms if service.per_item_ms > 0 else math.inf
+        check_load(rate, saturation_per_s)
+    return _answer("M/D^(1,inf)/1", INOUE, rate, saturation_per_s, _solve(rate, service, math.inf, 0.0))
 
 
 def uncapped_bound(rate_per_s: float, fixed_ms: float, per_item_ms: float) -> float:
@@ -221,14 +221,14 @@ def _check_states(batch_size: int) -> None:
 
 
 def _answer(
-    model: str, source: str, rate_per_s: float, capacity_per_s: float, state: Evaluation | forming.Forming
+    model: str, source: str, rate_per_s: float, saturation_per_s: float, state: Evaluation | forming.Forming
 ) -> Answer:
     latency_ms = state.mean_number / rate_per_s * 1000
     return Answer(
         model,
         source,
         rate_per_s,
-        capacity_per_s,
+        saturation_per_s,
         mean_latency_ms=latency_ms,
         mean_wait_ms=latency_ms - state.computing_s * 1000,
         utilisation=state.utilisation,

@@ -28,7 +28,7 @@ class Optimum:
     max_batch_size: int
     usual: int
     rate_per_s: float
-    capacity_per_s: float
+    saturation_per_s: float
     mean_latency_ms: float
     mean_batch_size: float
     cost_per_request: float
@@ -128,8 +128,8 @@ def optimum(
     seconds = service.table(size)
     cost = _costs(batch_cost, size)
     sizes = np.arange(1, size + 1)
-    capacity_per_s = float((sizes / seconds[1:]).max())
-    check_load(rate, capacity_per_s)
+    saturation_per_s = float((sizes / seconds[1:]).max())
+    check_load(rate, saturation_per_s)
     policy = DecisionProcess(rate, seconds, cost * weight / 1000, service.noise).best_policy()
     state = evaluate(policy, rate, seconds, service.noise)
     per_batch = float(state.batch_size_pmf @ np.nan_to_num(cost[: state.batch_size_pmf.size]))
@@ -140,7 +140,7 @@ def optimum(
         size,
         usual,
         rate,
-        capacity_per_s,
+        saturation_per_s,
         mean_latency_ms=state.mean_number / rate * 1000,
         mean_batch_size=state.mean_batch_size,
         cost_per_request=per_batch / state.mean_batch_size,

@@ -185,15 +185,15 @@ def _one_by_one(
     cdf: batch.Cdf | None = None,
     exact: bool = True,
 ) -> Answer:
-    capacity_per_s = servers / mean_service_ms * 1000
+    saturation_per_s = servers / mean_service_ms * 1000
     return Answer(
         model,
         source,
         rate_per_s,
-        capacity_per_s,
+        saturation_per_s,
         mean_latency_ms=mean_wait_ms + mean_service_ms,
         mean_wait_ms=mean_wait_ms,
-        utilisation=rate_per_s / capacity_per_s,
+        utilisation=rate_per_s / saturation_per_s,
         exact=exact,
         batch_size_pmf=np.array([0.0, 1.0]),
         cdf=cdf,

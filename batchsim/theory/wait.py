@@ -13,17 +13,17 @@ from batchsim.theory.answer import check_load
 TIMERS = ("oldest", "free")
 
 
-def capacity_per_s(scenario: Scenario) -> float:
+def saturation_per_s(scenario: Scenario) -> float:
     """Return the most requests per second that a scenario's servers can compute, in full batches.
 
     Where a waiting batch grows until it starts, as under SizeOrWait and AtLeast, this is so whatever
     the wait: the more there are, the fuller the batches.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
-    >>> round(capacity_per_s(Scenario(Poisson(100), SizeOrWait(32, 1000), Affine(5, 0.25))))
+    >>> round(saturation_per_s(Scenario(Poisson(100), SizeOrWait(32, 1000), Affine(5, 0.25))))
     2462
     """
-    return scenario.capacity_per_s
+    return scenario.saturation_per_s
 
 
 def light_traffic_latency_ms(rule: Rule | float, service: Service, timer: str = "oldest") -> float:

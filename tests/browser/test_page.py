@@ -161,9 +161,9 @@ def centre_of(panel, row, column):
 
 def test_a_click_on_the_heat_map_moves_the_sliders_there(panel):
     go_to(panel, STATES[0])
-    row, column = panel.kernel.ask("[int(n) for n in panel.scene.landscape.best()]")
-    size = panel.kernel.ask(f"panel.scene.landscape.x_values[{column}]")
-    wait_ms = panel.kernel.ask(f"panel.scene.landscape.y_values[{row}]")
+    row, column = panel.kernel.ask("[int(n) for n in panel.scene.surface.best()]")
+    size = panel.kernel.ask(f"panel.scene.surface.x_values[{column}]")
+    wait_ms = panel.kernel.ask(f"panel.scene.surface.y_values[{row}]")
     panel.page.locator(panel.picture).click(position=centre_of(panel, row, column))
     assert eventually(lambda: panel.typed("max_batch_size").input_value() == str(size))
     assert eventually(lambda: float(panel.typed("max_wait_ms").input_value()) == wait_ms)

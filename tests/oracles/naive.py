@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, field
 
 SERVED, REJECTED, TIMED_OUT = 0, 1, 2
-FULL, TIMEOUT, BACKLOG, DRAIN, ENOUGH = 0, 1, 2, 3, 4
+FULL, WAIT, BACKLOG, DRAIN, ENOUGH = 0, 1, 2, 3, 4
 
 
 @dataclass
@@ -133,7 +133,7 @@ class Naive:
             before_now = [request for request in self.waiting if self.arrival[request] < now]
             return BACKLOG if len(before_now) >= self.enough else ENOUGH
         if now == self.deadline(oldest):
-            return TIMEOUT
+            return WAIT
         if now > self.deadline(oldest):
             return BACKLOG
         if self.max_wait_ms == math.inf and not self.someone_may_come():

@@ -10,7 +10,7 @@ from oracles import policy, published
 
 import batchsim as bs
 from batchsim import theory
-from batchsim.confidence import binomial, students_t
+from batchsim.result.intervals import binomial, students_t
 
 SEED = 1
 MS = bs.Affine(1, 0)  # a millisecond, whatever the batch
@@ -70,7 +70,7 @@ def compared(what, result, key, theirs, tolerance=0.01, factor=1.0):
     """A number of a result beside theirs; `factor` turns it into their unit."""
     name = NAMES.get(key, key.replace("_ms", " (ms)"))
     low, high = interval(result, key)
-    ours = result.figures.number(key)
+    ours = result.metrics.number(key)
     return Row(f"{what}: {name}", ours * factor, low * factor, high * factor, theirs, tolerance)
 
 
@@ -88,7 +88,7 @@ def against_theory(what, scenario, *keys, requests=200_000):
 
 def at_load(load, rule, service, servers=1):
     scenario = bs.Scenario(bs.Poisson(1), rule, service, servers=servers)
-    return scenario.replace(rate_per_s=load * scenario.capacity_per_s)
+    return scenario.replace(rate_per_s=load * scenario.saturation_per_s)
 
 
 def one_at_a_time():

@@ -1,5 +1,5 @@
-"""The explorer: controls that move a picture of one scenario, and its whole landscape, in a notebook."""
+"""The explorer: controls that move a picture of one scenario, and its whole surface, in a notebook."""
 
-from batchsim.view.explorer.panel import Explorer, explore
+from batchsim.view.explorer.explorer import Explorer, explore
 
 __all__ = ["Explorer", "explore"]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
+from batchsim._format import MINUS, number, signed
 from batchsim.view.explorer.knob import flow
 from batchsim.view.explorer.state import State, as_text
-from batchsim.view.numbers import MINUS, number, signed
-from batchsim.view.scene import Scene
+from batchsim.view.run.scene import Scene
 
 if TYPE_CHECKING:
-    from batchsim.view.explorer.panel import Explorer
+    from batchsim.view.explorer.explorer import Explorer
 
 ROWS = {
     "p50_ms": "p50 (ms)",
@@ -99,14 +99,14 @@ def _short(value: Any) -> str:
 
 def plain(scene: Scene) -> Scene:
     """Return a scene without what it was held against."""
-    return Scene(scene.result, scene.landscape, scene.curve, scene.theory, scene.objective_ms)
+    return Scene(scene.result, scene.surface, scene.curve, scene.theory, scene.objective_ms)
 
 
 def why_not(scene: Scene) -> str:
     """Return why a scene has no differences from A."""
     assert scene.pinned is not None
     a, b = scene.pinned.result, scene.result
-    if not (a.figures.served and b.figures.served):
+    if not (a.metrics.served and b.metrics.served):
         return "A setting that serves nobody has no latency to compare."
     if not (a.scenario.stable and b.scenario.stable):
         return "An overloaded setting has no lasting numbers to compare."

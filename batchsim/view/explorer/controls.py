@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 from batchsim.scenario import OpenLoop, Scenario, Service, published_names
+from batchsim.view.canvas.view import nice
 from batchsim.view.explorer.fields import RULES, WORKLOADS
 from batchsim.view.explorer.knob import Choice, Knob
 from batchsim.view.explorer.knobs import KNOBS, LARGEST_SLID
 from batchsim.view.explorer.state import State, service_values
-from batchsim.view.views import nice
 
 AFFINE = "affine: a fixed cost and a cost per item"
 MEASURE_HERE = {f"measure here: {name}": name for name in ("mlp", "convnet", "transformer")}

@@ -1,4 +1,4 @@
-"""From what the controls say to all that the picture shows: a run, its landscape, its load curve."""
+"""From what the controls say to all that the picture shows: a run, its surface, its load curve."""
 
 import warnings
 from collections.abc import Callable, Hashable
@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from batchsim.comparison import compare
 from batchsim.result import Result
+from batchsim.result.comparison import compare
 from batchsim.scenario import AtLeast, ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Scenario
 from batchsim.simulate import simulate
-from batchsim.study.landscape import Landscape, LoadCurve, landscape, load_curve
+from batchsim.study.surface import LoadCurve, Surface, load_curve, surface
 from batchsim.theory.curve import TheoryCurve, theory_curve
+from batchsim.view.canvas.view import nice
 from batchsim.view.explorer.state import State
-from batchsim.view.scene import Scene
-from batchsim.view.views import nice
+from batchsim.view.run.scene import Scene
 
 # Requests of each of the heat map's settings. Traffic that drifts needs all: its beginning is not the rest.
 MAP_REQUESTS = {Poisson: 20_000, Constant: 20_000, Gamma: 20_000, ClosedLoop: 5_000}
@@ -40,7 +40,7 @@ class Observer:
         curve = self._curve(state, scenario, requests)
         scene = Scene(
             result=simulate(scenario, requests, state.seed),
-            landscape=self._landscape(state, scenario, requests),
+            surface=self._landscape(state, scenario, requests),
             curve=curve,
             theory=theory(scenario, curve),
             objective_ms=state.objective_ms,
@@ -58,7 +58,7 @@ class Observer:
             self.kept[key] = make()
         return self.kept[key]
 
-    def _landscape(self, state: State, scenario: Scenario, requests: int) -> Landscape:
+    def _landscape(self, state: State, scenario: Scenario, requests: int) -> Surface:
         """Return the p99 of every setting: it is the same wherever in it today's setting stands."""
         kind = "at_least" if isinstance(scenario.rule, AtLeast) else "size_or_wait"
         largest = int(min(scenario.service.largest_batch, max(64, state.max_batch_size)))
@@ -68,7 +68,7 @@ class Observer:
         )
         return self._keep(
             ("map", key),
-            lambda: landscape(
+            lambda: surface(
                 scenario,
                 sizes(largest),
                 sizes(largest) if kind == "at_least" else waits_ms,
@@ -103,7 +103,7 @@ def beside(scene: Scene, pinned: Scene) -> Scene:
 
 def comparable(result: Result) -> bool:
     """Return whether a run has lasting numbers."""
-    return bool(result.scenario.stable and result.figures.served)
+    return bool(result.scenario.stable and result.metrics.served)
 
 
 def sizes(largest: int) -> tuple[int, ...]:

@@ -10,12 +10,12 @@ from batchsim.result import Result
 from batchsim.view.explorer.knob import flow
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.explorer.words import line
-from batchsim.view.moment import Film
-from batchsim.view.pseudocode import acting, pseudocode, to_html
-from batchsim.view.stage import Stage, describe
+from batchsim.view.film.animation import Stage, describe
+from batchsim.view.film.pseudocode import acting, pseudocode, to_html
+from batchsim.view.film.snapshot import Film
 
 if TYPE_CHECKING:
-    from batchsim.view.explorer.panel import Explorer
+    from batchsim.view.explorer.explorer import Explorer
 
 REQUESTS = 200  # of the run that are played
 FRAME_S = 0.08  # a frame's time on the screen

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import ipywidgets as widgets
 
+from batchsim._format import number
 from batchsim.result import Result
 from batchsim.view.explorer.words import line
-from batchsim.view.numbers import number
-from batchsim.view.scene import Scene
+from batchsim.view.run.scene import Scene
 
 if TYPE_CHECKING:
-    from batchsim.view.explorer.panel import Explorer
+    from batchsim.view.explorer.explorer import Explorer
 
 STAYS = 0.02  # a number that changes by less stays
 FALLS, SAME, RISES = "falls", "stays", "rises"

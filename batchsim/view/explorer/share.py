@@ -12,7 +12,7 @@ from batchsim.view.explorer.state import State
 from batchsim.view.explorer.words import line
 
 if TYPE_CHECKING:
-    from batchsim.view.explorer.panel import Explorer
+    from batchsim.view.explorer.explorer import Explorer
 
 WIDE = {"width": "auto", "max_width": "60em"}
 

@@ -5,18 +5,17 @@ import math
 
 import numpy as np
 
-from batchsim.engines.plan import Trigger
+from batchsim._format import counted, number, percent, signed
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
-from batchsim.study.landscape import Landscape, LoadCurve
-from batchsim.study.words import counted
-from batchsim.view.numbers import about, number, percent, signed
-from batchsim.view.scene import Scene
+from batchsim.scenario.rules import Trigger
+from batchsim.study.surface import LoadCurve, Surface
+from batchsim.view.run.scene import Scene
 
 WHY = {
     Trigger.FULL: "they were full",
     Trigger.ENOUGH: "enough had come",
-    Trigger.TIMEOUT: "the wait was over",
+    Trigger.WAIT: "the wait was over",
     Trigger.BACKLOG: "a server became free",
     Trigger.DRAIN: "the run ended",
 }
@@ -31,7 +30,7 @@ def describe(scene: Scene) -> str:
     """Return what the picture shows as sentences."""
     result = scene.result
     said = [_latency(scene)]
-    if result.figures.served:
+    if result.metrics.served:
         said += [_parts(result), _load(scene), _batches(result)]
     said += [*_curve(scene.curve), _first(result), _map(scene), *_beside(scene)]
     return " ".join(said)
@@ -47,16 +46,16 @@ def _latency(scene: Scene) -> str:
             f"so the queue grows by {number(s['offered_per_s'] - can, 3)} requests a second and no latency "
             "is a lasting one."
         )
-    if not result.figures.served:
+    if not result.metrics.served:
         return f"None of {s['requests']:,} requests is served."
     text = f"p50 {number(s['p50_ms'])} ms, p95 {number(s['p95_ms'])} ms, p99 {number(s['p99_ms'])} ms"
     lost = (s["rejected"] + s["timed_out"]) / s["requests"]
     if lost:
-        text += f" of those served; {about(lost)} are not"
+        text += f" of those served; {percent(lost)} are not"
     if objective_ms is not None:
         p99_ms = result.percentile(99, unserved="inf")
         verdict = "met" if p99_ms <= objective_ms else "missed"
-        within = percent(result.figures.within(objective_ms) / s["requests"])
+        within = percent(result.metrics.within(objective_ms) / s["requests"])
         text += (
             f"; the objective, p99 within {objective_ms:g} ms, is {verdict}: "
             f"{within} of requests are within it"
@@ -121,11 +120,11 @@ def _lately(result: Result, offered: float) -> str:
 
 
 def _batches(result: Result) -> str:
-    left = sorted(((share, name) for name, share in result.figures.shares().items()), reverse=True)
+    left = sorted(((share, name) for name, share in result.metrics.shares().items()), reverse=True)
     words = {f"{trigger.name.lower()}_share": why for trigger, why in WHY.items()}
     if result.scenario.rule.max_wait_ms == 0:
-        words["timeout_share"] = "a server was idle"
-    shares = ", ".join(f"{about(share)} as {words[name]}" for share, name in left)
+        words["wait_share"] = "a server was idle"
+    shares = ", ".join(f"{percent(share)} as {words[name]}" for share, name in left)
     return f"Batches hold {result.mean_batch_size:.3g} on average; they left: {shares}."
 
 
@@ -142,17 +141,17 @@ def _first(result: Result) -> str:
     return f"{who} {rode}, the last done at {number(last_ms)} ms."
 
 
-def setting(landscape: Landscape, row: int, column: int) -> str:
+def setting(surface: Surface, row: int, column: int) -> str:
     """Return a cell of the heat map in words."""
-    y = landscape.y_values[row]
-    if landscape.y == "min_batch_size":
-        return f"batches of {y:g} to {landscape.x_values[column]}"
+    y = surface.y_values[row]
+    if surface.y == "min_batch_size":
+        return f"batches of {y:g} to {surface.x_values[column]}"
     wait = "full batches only" if math.isinf(y) else f"wait {y:g} ms"
-    return f"batch size {landscape.x_values[column]}, {wait}"
+    return f"batch size {surface.x_values[column]}, {wait}"
 
 
 def _map(scene: Scene) -> str:
-    grid = scene.landscape
+    grid = scene.surface
     steady = ~(grid.overloaded | grid.refused)
     text = f"Of {int((~grid.refused).sum())} settings under {grid.requests:,} requests of this traffic "
     best = grid.best()
@@ -172,7 +171,7 @@ def _map(scene: Scene) -> str:
 def _beside(scene: Scene) -> list[str]:
     if scene.pinned is None:
         return []
-    if not scene.result.figures.served or not scene.pinned.result.figures.served:
+    if not scene.result.metrics.served or not scene.pinned.result.metrics.served:
         return ["A and B cannot be compared: one serves nobody."]
     if scene.comparison is None:
         return ["A and B cannot be compared pair by pair: one is overloaded, or their traffic differs."]

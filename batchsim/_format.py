@@ -1,0 +1,163 @@
+"""Numbers, durations and lists as people read them: the one place where they are written."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+MINUS, INFINITE, NONE = "\N{MINUS SIGN}", "∞", "\N{EN DASH}"
+UNITS = ((1000.0, "s", 1000.0), (1.0, "ms", 1.0), (0.0, "µs", 0.001))  # from so many ms on; ms in one
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Return a number with so many digits that count, and all that stand before its point.
+
+    >>> number(17.5778), number(1398.2), number(0.04), number(97_500.4), number(2.5e-7), number(math.inf)
+    ('17.6', '1,398', '0.04', '97,500', '0.00000025', '∞')
+    """
+    text = fixed(value, digits)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def fixed(value: float, digits: int = 3) -> str:
+    """Return a number with so many digits that count, zeros at the end kept: for columns and labels.
+
+    >>> fixed(12.345), fixed(0.0123456), fixed(1234.6), fixed(7), fixed(999.96, 4), fixed(math.nan)
+    ('12.3', '0.0123', '1,235', '7.00', '1,000', '–')
+    """
+    if math.isnan(value):
+        return NONE
+    if math.isinf(value):
+        return INFINITE if value > 0 else MINUS + INFINITE
+    if value == 0:
+        return "0"
+    power = int(f"{value:.{digits - 1}e}".partition("e")[2])  # after rounding: 9.996 has two digits before
+    return f"{value:,.{max(digits - 1 - power, 0)}f}"
+
+
+def signed(value: float, digits: int = 3) -> str:
+    """Return a difference with its sign.
+
+    >>> signed(0.0312), signed(-2.5), signed(0)
+    ('+0.0312', '−2.5', '0')
+    """
+    return number(value, digits) if not value or math.isnan(value) else (
+        f"{MINUS if value < 0 else '+'}{number(abs(value), digits)}"
+    )  # fmt: skip
+
+
+def percent(share: float) -> str:
+    """Return a fraction as a percentage, finer near 0 and 1, and never nearer to them than it is.
+
+    >>> percent(0.623), percent(0.934), percent(0.98996), percent(0.999999), percent(1), percent(0.0026)
+    ('62%', '93.4%', '98.9%', '99.99%', '100%', '0.26%')
+    """
+    if math.isnan(share):
+        return NONE
+    if share in (0, 1):
+        return f"{share:.0%}"
+    near = min(share, 1 - share)
+    digits = 0 if near >= 0.1 else 1 if near >= 0.01 else 2
+    step = 10.0 ** (2 + digits)
+    whole = math.floor(share * step + 1e-6) if share > 0.5 else math.ceil(share * step - 1e-6)
+    return f"{min(max(whole, 1), step - 1) / step:.{digits}%}"
+
+
+def rate(per_s: float, digits: int = 3) -> str:
+    """Return a rate.
+
+    >>> rate(1400.2), rate(12.345)
+    ('1,400/s', '12.3/s')
+    """
+    return f"{number(per_s, digits)}/s"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return so many of something.
+
+    >>> counted(1, "server"), counted(2400, "setting")
+    ('1 server', '2,400 settings')
+    """
+    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("ch") else "s")
+
+
+def listed(parts: Sequence[str], last: str = "and") -> str:
+    """Return parts as a sentence lists them.
+
+    >>> listed(["a", "b", "c"]), listed(["a"])
+    ('a, b and c', 'a')
+    """
+    *first, end = parts
+    return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def ordinal(value: int) -> str:
+    """Return "1st", "2nd", ... "11th".
+
+    >>> [ordinal(n) for n in (2, 3, 4, 11, 12, 13, 21, 102, 1112)]
+    ['2nd', '3rd', '4th', '11th', '12th', '13th', '21st', '102nd', '1,112th']
+    """
+    ending = "th" if value % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(value % 10, "th")
+    return f"{value:,}{ending}"
+
+
+def typed(value: float) -> str:
+    """Return a number as a person typed it.
+
+    >>> typed(10.0), typed(2.5), typed(0.1 + 0.2)
+    ('10', '2.5', '0.3')
+    """
+    return f"{value:.12g}"
+
+
+# Durations.
+
+
+def unit_of(ms: float) -> tuple[str, float]:
+    """Return the unit that suits a duration, and how many milliseconds it has.
+
+    >>> unit_of(2500), unit_of(50), unit_of(0.02)
+    (('s', 1000.0), ('ms', 1.0), ('µs', 0.001))
+    """
+    return next((unit, size) for least, unit, size in UNITS if ms >= least)
+
+
+def duration(ms: float) -> str:
+    """Return a duration in the unit that suits it.
+
+    >>> duration(12.345), duration(0.05), duration(2345.0), duration(math.inf)
+    ('12.3 ms', '50.0 µs', '2.35 s', '∞')
+    """
+    if not math.isfinite(ms):
+        return fixed(ms)
+    unit, size = unit_of(ms)
+    return f"{fixed(ms / size)} {unit}"
+
+
+def typed_duration(ms: float) -> str:
+    """Return a duration that somebody typed.
+
+    >>> typed_duration(50.0), typed_duration(2500), typed_duration(0)
+    ('50 ms', '2.5 s', '0 ms')
+    """
+    unit, size = unit_of(ms) if ms else ("ms", 1.0)
+    return f"{typed(float(f'{ms / size:.10g}'))} {unit}"
+
+
+# Ticks of axes.
+
+
+def tick(value: float, _: Any = None) -> str:
+    """Return a number as an axis says it.
+
+    >>> tick(0.5), tick(2500.0), tick(2.5e6)
+    ('0.5', '2.5k', '2.5M')
+    """
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def tick_in(unit_ms: float) -> Callable[..., str]:
+    """Return what writes milliseconds on an axis, in a unit that has so many."""
+    return lambda value, _=None: tick(float(f"{value / unit_ms:.10g}"))

@@ -1,0 +1,156 @@
+"""What a command prints: tables for people, one JSON object for programs."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+
+from batchsim import _format
+from batchsim.scenario import Scenario, Trace
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+TEXT = 12  # columns that a text has at least
+UNBROKEN = 100_000  # columns: where no terminal breaks lines, neither do we
+
+
+def figure_text(value: Any) -> str:
+    """Return a number to four digits that count, whole ones as they are, and nothing for NaN.
+
+    >>> figure_text(17.5), figure_text(12345.6), figure_text(0.25), figure_text(10.0), figure_text(math.nan)
+    ('17.50', '12,346', '0.2500', '10', '')
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if not isinstance(value, (int, float, np.number)):
+        return str(value)
+    number = float(value)
+    if math.isnan(number):
+        return ""
+    if math.isinf(number) or number == int(number):
+        return f"{number:,.0f}"
+    return _format.fixed(number, 4)
+
+
+def in_words(scenario: Scenario) -> str:
+    """Return a scenario in one line.
+
+    >>> from batchsim import Affine, Poisson, SizeOrWait
+    >>> in_words(Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 1), 2, queue_limit=9))[72:]
+    'Affine(fixed_ms=5, per_item_ms=1), 2 servers, queue_limit=9'
+    """
+    parts = [repr(part) for part in (scenario.workload, scenario.rule, scenario.service)]
+    parts.append(f"{scenario.servers} server{'' if scenario.servers == 1 else 's'}")
+    others = {name: getattr(scenario, name) for name in ("queue_limit", "timeout_ms", "slowdown")}
+    parts += [f"{name}={value!r}" for name, value in others.items() if value is not None]
+    return ", ".join(parts)
+
+
+def print_text(text: str) -> None:
+    """Print text, broken at words where there is a terminal."""
+    from rich.text import Text
+
+    _console().print(Text(text))
+
+
+def _console(least: int = 0) -> "Console":
+    """Return where to print: as wide as the terminal, or without an end where there is none."""
+    from rich.console import Console
+
+    console = Console()
+    return Console(width=max(console.width, least) if console.is_terminal else UNBROKEN)
+
+
+def print_table(
+    title: str, columns: Mapping[str, str], rows: Iterable[Sequence[Any]], notes: Sequence[str] = ()
+) -> None:
+    """Print a title, a table, and lines of text below.
+
+    `columns` are headings with how they are justified: "left" or "right".
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for name, justify in columns.items():
+        heading = Text(name.replace("_", "\n"))  # narrow, so that what has to be broken is text, not numbers
+        if justify == "right":
+            table.add_column(heading, justify="right", no_wrap=True)
+        else:
+            table.add_column(heading, min_width=TEXT, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(figure_text(cell)) for cell in row))
+    # Wider than the terminal rather than with a number cut.
+    console = _console(least=Console(width=UNBROKEN).measure(table).minimum)
+    console.print(Text(title), table, *map(Text, notes), sep="\n")
+
+
+def print_frame(title: str, frame: "pandas.DataFrame", notes: Sequence[str] = ()) -> None:
+    """Print a DataFrame as a table; columns without anything in them are left out."""
+    kept = [name for name in frame if any(map(figure_text, frame[name]))]
+    columns = {name: "left" if frame[name].dtype.kind not in "biuf" else "right" for name in kept}
+    print_table(title, columns, frame[kept].itertuples(index=False), notes)
+
+
+# For programs.
+
+
+def print_json(content: Mapping[str, Any]) -> None:
+    """Print one JSON object: NaN as null, infinity as "inf"."""
+    typer.echo(json.dumps(jsonable(content), allow_nan=False, indent=1))
+
+
+def jsonable(value: Any) -> Any:
+    """Return a value made of what JSON has.
+
+    >>> jsonable({"a": np.float64("nan"), "b": (math.inf, np.int64(2))})
+    {'a': None, 'b': ['inf', 2]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+
+
+def scenario_tables(scenario: Scenario) -> dict[str, Any]:
+    """Return a scenario as in its TOML; of a trace only what it is, not all its times."""
+    from batchsim.scenario.toml import to_tables
+
+    if not isinstance(scenario.workload, Trace):
+        return to_tables(scenario)
+    trace = scenario.workload
+    about = {"kind": "Trace", "requests": trace.times_s.size, "offered_per_s": trace.offered_per_s}
+    return to_tables(scenario.replace(workload=Trace(np.zeros(1)))) | {"workload": about}
+
+
+def records(frame: "pandas.DataFrame") -> list[dict[str, Any]]:
+    """Return a DataFrame's rows as dicts."""
+    return frame.to_dict(orient="records")
+
+
+# Pictures.
+
+
+def save_picture(path: Path | None, picture: "Callable[[], Figure]") -> None:
+    """Draw and write a picture, if there is a path for it."""
+    if path is None:
+        return
+    from batchsim._files import replacing
+
+    figure = picture()
+    with replacing(path) as file:
+        figure.savefig(file, format=path.suffix[1:].lower())

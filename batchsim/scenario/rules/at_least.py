@@ -1,0 +1,107 @@
+"""Serve when enough wait: the (a, b) rule of queueing theory."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from batchsim._format import ordinal
+from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules.rule import (
+    BACKLOG,
+    DRAIN,
+    ENOUGH,
+    FULL,
+    NOTHING,
+    START,
+    Decision,
+    Rule,
+    Step,
+    Threshold,
+    Trigger,
+    Waiting,
+    oldest_s,
+)  # fmt: skip
+
+
+class AtLeastParams(NamedTuple):
+    """The parameters of `AtLeast`."""
+
+    min_batch_size: int
+    max_batch_size: int
+
+
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: AtLeastParams) -> Decision:
+    """Send as many as a batch may hold, once at least `min_batch_size` wait."""
+    if waiting.length >= params.max_batch_size:
+        return START, params.max_batch_size, FULL
+    if waiting.length >= params.min_batch_size:
+        # The request that made them enough comes now, or came while every server was computing.
+        due_s = oldest_s(waiting, params.min_batch_size - 1)
+        return START, waiting.length, ENOUGH if due_s == now_s else BACKLOG
+    if waiting.ended:
+        return START, waiting.length, DRAIN
+    return NOTHING, 0, FULL
+
+
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: AtLeastParams) -> float:
+    """Return infinity: time alone changes nothing."""
+    return float("inf")
+
+
+@dataclass(frozen=True)
+class AtLeast(Rule):
+    """Serve when `min_batch_size` wait, at most `max_batch_size` together: Neuts' (a, b) rule.
+
+    >>> AtLeast(4, 8)
+    AtLeast(min_batch_size=4, max_batch_size=8)
+    """
+
+    min_batch_size: int = seam.parameter(
+        "Min batch size", "An idle server waits until this many requests wait", usual=8, slider=(1, 64, 1)
+    )
+    max_batch_size: int = seam.max_batch_size()
+
+    Params = AtLeastParams
+    decide = staticmethod(decide)
+    wake_s = staticmethod(wake_s)
+    title = "At least so many"
+    map_knobs = ("max_batch_size", "min_batch_size")
+
+    def check(self) -> None:
+        if self.min_batch_size > self.max_batch_size:
+            raise ValueError(
+                f"min_batch_size must be at most max_batch_size, {self.max_batch_size}, "
+                f"got {self.min_batch_size}"
+            )
+
+    @property
+    def enough(self) -> int:
+        return self.min_batch_size
+
+    @property
+    def params(self) -> AtLeastParams:
+        return AtLeastParams(self.min_batch_size, self.max_batch_size)
+
+    @property
+    def threshold(self) -> Threshold:
+        return Threshold(float("inf"), self.min_batch_size, self.max_batch_size)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        size, enough = self.max_batch_size, self.min_batch_size
+        if size == 1:
+            full = Step("a request waits", "send it", Trigger.FULL, "one request is a full batch", "full")
+            return (full,)
+        full = seam.send_full(size)
+        if enough == 1:
+            return (full, *seam.send_at_once(Trigger.ENOUGH))
+        if enough == size:
+            return (full, seam.send_remainder())
+        nth, due, late = ordinal(enough), Trigger.ENOUGH, Trigger.BACKLOG
+        came = f"the {nth} request came"
+        free = f"a server came free and at least {enough:,} requests wait"
+        return (
+            full,
+            Step(f"the {nth} comes now", "send all", due, came, "enough came"),
+            Step(f"{enough:,} or more wait", "send all", late, free, "server came free"),
+            seam.send_remainder(),
+        )

@@ -1,0 +1,119 @@
+"""Batches of sizes that compute well: the largest preferred size that waits, else what the timer releases."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchsim._format import listed, typed
+from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules.rule import (
+    BACKLOG,
+    DRAIN,
+    ENOUGH,
+    FULL,
+    NOTHING,
+    START,
+    WAIT,
+    Decision,
+    Rule,
+    Step,
+    Trigger,
+    Waiting,
+    oldest_s,
+)  # fmt: skip
+
+
+class PreferredSizesParams(NamedTuple):
+    """The parameters of `PreferredSizes`, the wait in seconds."""
+
+    preferred: Any  # int64, rising, shape (sizes,)
+    max_batch_size: int
+    max_wait_s: float
+
+
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: PreferredSizesParams) -> Decision:
+    """Send the largest preferred size that waits, or what waits once the oldest has waited."""
+    for place in range(params.preferred.size - 1, -1, -1):
+        size = params.preferred[place]
+        if waiting.length >= size:
+            return START, size, FULL if size == params.max_batch_size else ENOUGH
+    due_s = oldest_s(waiting) + params.max_wait_s
+    if now_s >= due_s:
+        return START, waiting.length, WAIT if now_s == due_s else BACKLOG
+    if waiting.ended and params.max_wait_s == math.inf:
+        return START, waiting.length, DRAIN
+    return NOTHING, 0, FULL
+
+
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: PreferredSizesParams) -> float:
+    """Return the deadline of the oldest request."""
+    return oldest_s(waiting) + params.max_wait_s
+
+
+@dataclass(frozen=True)
+class PreferredSizes(Rule):
+    """An idle server takes the largest preferred size that waits, else what waits when the oldest has waited.
+
+    Sizes beyond the largest preferred one are never sent, however many wait; `max_batch_size` is the most
+    that `preferred` may name. `max_wait_ms` counts from the oldest request's arrival; `math.inf`: only
+    preferred sizes leave, and what remains at the end of the run.
+
+    >>> PreferredSizes([4, 8], max_batch_size=8, max_wait_ms=5)
+    PreferredSizes(preferred=(4, 8), max_batch_size=8, max_wait_ms=5)
+    """
+
+    preferred: tuple[int, ...] = seam.parameter(
+        "Preferred sizes", "Batch sizes that leave as soon as so many requests wait, as 4, 8", kind="sizes",
+        usual=(8, 32),
+    )  # fmt: skip
+    max_batch_size: int = seam.max_batch_size(default=32)
+    max_wait_ms: float = seam.max_wait_ms(default=10.0)  # type: ignore[misc]
+
+    Params = PreferredSizesParams
+    decide = staticmethod(decide)
+    wake_s = staticmethod(wake_s)
+    title = "Preferred sizes"
+
+    def check(self) -> None:
+        if self.preferred[-1] > self.max_batch_size:
+            raise ValueError(
+                f"preferred sizes must be at most max_batch_size, {self.max_batch_size}, "
+                f"got {self.preferred[-1]}"
+            )
+
+    @property
+    def enough(self) -> int:
+        return self.preferred[0]
+
+    @property
+    def largest_batch(self) -> int:
+        return self.preferred[-1]
+
+    @property
+    def params(self) -> PreferredSizesParams:
+        preferred = np.array(self.preferred, np.int64)
+        return PreferredSizesParams(preferred, self.max_batch_size, self.max_wait_ms / 1000)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        *smaller, largest = self.preferred
+        full = largest == self.max_batch_size
+        steps = [seam.send_full(largest) if full else _send(self.preferred[-1:])]
+        if smaller:
+            steps.append(_send(smaller))
+        if self.enough == 1:
+            return tuple(steps)  # a request alone is a preferred size: nobody waits for company
+        if self.max_wait_ms == 0:
+            return (*steps, *seam.send_at_once(Trigger.WAIT))
+        if math.isinf(self.max_wait_ms):
+            return (*steps, seam.send_remainder())
+        return (*steps, *seam.send_after(f"{typed(self.max_wait_ms)} ms"))
+
+
+def _send(sizes: Any) -> Step:
+    which = listed([f"{size:,}" for size in sizes], "or")
+    what = f"the oldest {which}" if len(sizes) == 1 else "the most of these"
+    because = f"a preferred size waits, {which}"
+    return Step(f"{which} or more wait", f"send {what}", Trigger.ENOUGH, because, "preferred size")

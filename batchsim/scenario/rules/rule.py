@@ -1,0 +1,244 @@
+"""The seam for rules: what a rule says of itself, and what both engines ask it.
+
+A rule is a frozen dataclass in one file: its parameters, the two functions `decide` and `wake_s`, and its
+steps in words. To add one, write such a file and name the class in `batchsim.scenario.rules`; the engines,
+TOML, the shell and the explorer read everything else from it.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, ClassVar, NamedTuple
+
+from batchsim import _check
+
+LARGEST_BATCH = 65_536
+
+
+class Trigger(IntEnum):
+    """Why a batch left."""
+
+    FULL = 0  # it holds max_batch_size requests
+    WAIT = 1  # its oldest request had waited as long as the rule lets it, at this very instant
+    BACKLOG = 2  # it was due earlier, but every server was computing: a server came free
+    DRAIN = 3  # only the end of the run released it
+    ENOUGH = 4  # as many waited as the rule asks for, fewer than max_batch_size
+
+
+# As plain numbers, which Numba freezes into the code that it compiles.
+FULL, WAIT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
+# What a rule can do. After NOTHING it is not asked again at this look.
+NOTHING, START, FREEZE = 0, 1, 2
+
+
+Decision = tuple[int, int, int]  # an action, how many requests, and the trigger
+
+
+class Waiting(NamedTuple):
+    """The requests that wait, as `decide` and `wake_s` see them; the same fields in Python and in Numba."""
+
+    arrival_s: Any  # of every request of the run, seconds, by request number
+    queue: Any  # request numbers; those that wait are queue[head : head + length], oldest first
+    head: int
+    length: int  # how many wait in the queue, frozen batches not counted
+    frozen: int  # how many frozen batches wait for a server
+    ended: bool  # whether the last request of the run has come
+
+
+def oldest_s(waiting: Waiting, k: int = 0) -> float:
+    """Return the arrival time, in seconds, of the k-th oldest request that waits; 0 is the oldest."""
+    return waiting.arrival_s[waiting.queue[waiting.head + k]]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What a rule's parameter is: its words, what it may be, and the control that moves it.
+
+    `kind` is "whole", "real" or "sizes", a rising tuple of whole numbers. `slider` is (low, high, step) of
+    the explorer's; without one the value is typed.
+    """
+
+    label: str
+    about: str
+    kind: str = "whole"
+    at_least: float = 1
+    at_most: float = LARGEST_BATCH
+    may_be_inf: bool = False
+    slider: tuple[float, float, float] | None = None
+    usual: Any = None  # what a control begins with
+
+    def check(self, name: str, value: Any) -> Any:
+        """Return the value as it is kept, or raise with the rule and what was got."""
+        if self.kind == "whole":
+            return _check.whole(name, value, int(self.at_least), int(self.at_most))
+        if self.kind == "sizes":
+            return _check.sizes(name, value, int(self.at_most))
+        return _check.real(name, value, at_least=self.at_least, finite=not self.may_be_inf)
+
+
+def parameter(label: str, about: str, *, default: Any = dataclasses.MISSING, **more: Any) -> Any:
+    """Return a dataclass field that describes itself; see `Parameter`."""
+    described = Parameter(label, about, **more)
+    return dataclasses.field(default=default, metadata={"parameter": described})
+
+
+def max_batch_size(default: Any = dataclasses.MISSING) -> Any:
+    """Return the field that every rule has: the most requests in a batch."""
+    return parameter(
+        "Max batch size",
+        "A batch never holds more requests than this",
+        default=default,
+        slider=(1, 64, 1),
+        usual=32,
+    )
+
+
+def max_wait_ms(default: Any = dataclasses.MISSING) -> Any:
+    """Return the field of rules with a timer: how long the oldest request waits for company."""
+    return parameter(
+        "Max wait (ms)", "How long the oldest request waits for others to join its batch",
+        kind="real", at_least=0, may_be_inf=True, slider=(0, 100, 0.5), usual=10.0, default=default,
+    )  # fmt: skip
+
+
+class Threshold(NamedTuple):
+    """A rule that is the textbook's under another name, and so takes its fast loop.
+
+    An idle server takes the oldest `largest` requests, or as many as there are, once `enough` wait or
+    the oldest has waited `wait_s` seconds (inf: for ever).
+    """
+
+    wait_s: float
+    enough: int
+    largest: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A line of a rule: "elif {condition}: {action}" ("else" without one), and why a batch leaves by it.
+
+    `because` ends the sentence "The batch leaves because ..."; `label` is the same in a word or three.
+    """
+
+    condition: str
+    action: str
+    trigger: Trigger
+    because: str
+    label: str
+
+
+class Rule:
+    """When a batch leaves, and with whom: the parameters, what to do now, and until when.
+
+    A subclass has `params` and the functions `decide` and `wake_s`, called by both engines:
+
+    - `decide(now_s, waiting, idle, state, params) -> (action, size, trigger)` is asked at every look while
+      requests wait and one of `idle` servers is free (and while none is, if the rule `freezes`), again and
+      again until it answers NOTHING. START sends the `size` oldest requests, or the oldest frozen batch where
+      there is one, to the lowest-numbered idle server. FREEZE makes a batch of the `size` oldest, which waits
+      for a server as it is.
+    - `wake_s(now_s, waiting, idle, state, params) -> seconds` is the next instant at which time alone changes
+      the answer, inf for none. An instant that is no longer needed does no harm.
+
+    Both are plain functions of numbers: Python runs them as they are, and Numba compiles them. `state` is an
+    array of `state_size` floats, 0 at first, for what the rule remembers; `decide` may write to it, and
+    `finished(now_s, size, seconds, state, params)`, if there is one, is told of each batch that ends.
+    """
+
+    Params: ClassVar[type]  # a NamedTuple of numbers and arrays; its type tells Numba which rule it is
+    decide: ClassVar[Callable[..., Decision]]
+    wake_s: ClassVar[Callable[..., float]]
+    finished: ClassVar[Callable[..., None] | None] = None
+    state_size: ClassVar[int] = 0
+    freezes: ClassVar[bool] = False
+    compiled: ClassVar[bool] = True  # whether Numba can compile the functions
+    title: ClassVar[str] = ""  # what the rule is called in a list
+    map_knobs: ClassVar[tuple[str, str]] = ("max_batch_size", "max_wait_ms")  # x and y of its heat map
+
+    by_params: ClassVar[dict[type, type["Rule"]]] = {}
+
+    max_batch_size: int
+    max_wait_ms: ClassVar[float] = math.inf  # how long the oldest request waits for company; inf: for ever
+
+    def __init_subclass__(cls) -> None:
+        if "Params" in vars(cls):
+            Rule.by_params[cls.Params] = cls
+
+    def __post_init__(self) -> None:
+        for name, described in self.parameters().items():
+            object.__setattr__(self, name, described.check(name, getattr(self, name)))
+        self.check()
+
+    @classmethod
+    def parameters(cls) -> dict[str, Parameter]:
+        """Return what each parameter is, by its name."""
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
+        return {f.name: f.metadata["parameter"] for f in fields if "parameter" in f.metadata}
+
+    def check(self) -> None:
+        """Raise ValueError where parameters contradict each other."""
+
+    @property
+    def params(self) -> Any:
+        """The parameters as `decide` takes them."""
+        raise NotImplementedError
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The rule in words: of the lines in order, the first whose condition holds acts."""
+        raise NotImplementedError
+
+    @property
+    def threshold(self) -> Threshold | None:
+        """The rule as the textbook's fast loop takes it, None where it is another."""
+        return None
+
+    @property
+    def largest_batch(self) -> int:
+        """The most requests that a batch ever holds: what it takes when the queue is long."""
+        return self.max_batch_size
+
+    @property
+    def enough(self) -> int:
+        """How many waiting requests make a batch leave at once, whatever the oldest has waited."""
+        return self.max_batch_size
+
+    @property
+    def fewest_clients(self) -> int:
+        """How many clients a closed loop needs for a batch ever to leave."""
+        return self.enough if math.isinf(self.max_wait_ms) else 1
+
+
+# Steps that rules share.
+
+
+def send_full(size: int) -> Step:
+    """Return the step of a full batch."""
+    because = f"{size:,} requests wait, a full batch"
+    return Step(f"{size:,} or more wait", f"send the oldest {size:,}", Trigger.FULL, because, "full")
+
+
+def send_at_once(trigger: Trigger) -> tuple[Step, Step]:
+    """Return the steps of a rule under which nobody waits for company."""
+    came, free = "a request came and a server is idle", "a server came free and requests wait"
+    return (
+        Step("the oldest comes now", "send all", trigger, came, "server was idle"),
+        Step("", "send all", Trigger.BACKLOG, free, "server came free"),
+    )
+
+
+def send_after(wait: str) -> tuple[Step, Step]:
+    """Return the steps of a timer that starts with the oldest request; `wait` has its unit."""
+    over, late = f"the oldest has waited {wait}", f"a server came free after the oldest had waited {wait}"
+    return (
+        Step(over, "send all", Trigger.WAIT, over, "wait was over"),
+        Step("it has waited longer", "send all", Trigger.BACKLOG, late, "server came free"),
+    )
+
+
+def send_remainder() -> Step:
+    """Return the step of a rule that no timer ends."""
+    because = "no more requests will come"
+    return Step("no more will come", "send all", Trigger.DRAIN, because, "run ended")

@@ -1,0 +1,220 @@
+"""Whether a run shows that an objective is met: its numbers, their intervals, and a verdict."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+
+from batchsim.result import Result
+from batchsim.result import intervals as confidence
+from batchsim.result.metrics import Parts
+from batchsim.scenario import ClosedLoop, Diurnal, Scenario, Trace
+from batchsim.study.evaluate import quiet
+from batchsim.study.slo import ROUNDING, SLO, Objective, key_of
+
+LEVEL = 0.95
+# A search looks at many settings several times; a look that only drops is believed at this level, so
+# that of a thousand looks about one drops a setting that it should not.
+STRICT = 0.999
+# Requests that a percentile needs on its rarer side. Fewer than an interval by itself: here the objective is
+# often far away, and what comes out is confirmed by a full run.
+INDEPENDENT = 2
+
+
+class Estimate(NamedTuple):
+    """A number and its interval; NaN ends where the run is too short for one."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Verdict(Enum):
+    """What a run says of an objective."""
+
+    MEETS = "meets"
+    UNCLEAR = "unclear"
+    FAILS = "fails"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a run says of all objectives, and which is worst off.
+
+    `excess` is how many times its limit a number is, at most: above 1 one is missed by the estimate. Where
+    it is infinite, as for a percentile of more than are served, `beyond` is the fraction of the requests that
+    is late or lost, at most over those objectives; else 0.
+    """
+
+    verdict: Verdict
+    excess: float
+    worst: Objective
+    estimates: dict[Objective, Estimate]
+    beyond: float = 0.0
+
+    @property
+    def too_short(self) -> bool:
+        """Whether the objectives are met by the estimates, and only a longer run could be sure of it."""
+        return self.verdict is Verdict.UNCLEAR and self.excess <= 1
+
+
+def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: float = LEVEL) -> Judgement:
+    """Return whether a run shows that the objectives are met, all at this level of confidence.
+
+    `scenario` is what the run stands for, if it is not the run's own; then a number without an interval
+    says nothing. Traffic that drifts gives none, as no part of it is like the next. Of a recorded
+    trace, or a day, the whole is what is asked for, and its numbers decide as they are.
+
+    >>> from batchsim import Affine, Poisson, SizeOrWait, simulate
+    >>> run = simulate(Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25)), 20_000, warmup=0.1)
+    >>> judge(run, SLO(p99_ms=50)).verdict, judge(run, SLO(p99_ms=15)).verdict
+    (<Verdict.MEETS: 'meets'>, <Verdict.FAILS: 'fails'>)
+    """
+    of = result.scenario if scenario is None else scenario
+    as_it_is = scenario is None and recorded(of)
+    verdicts, excesses, estimates = [], [], {}
+    for objective in slo.objectives:
+        found = estimate(result, objective, of, level)
+        verdict = _verdict(objective, found, as_it_is)
+        if verdict is not Verdict.MEETS and objective.q is not None:
+            # The fraction within the limit shows a miss in runs too short for the percentile.
+            share = share_within(result, objective.limit, level)
+            if share.high < objective.q / 100:
+                verdict = Verdict.FAILS
+        verdicts.append(verdict)
+        excesses.append(objective.excess(found.value))
+        estimates[objective] = found
+    if not of.stable:
+        verdicts = [Verdict.FAILS] * len(verdicts)  # sooner or later
+    overall = next((each for each in (Verdict.FAILS, Verdict.UNCLEAR) if each in verdicts), Verdict.MEETS)
+    places = [place for place, verdict in enumerate(verdicts) if verdict is overall]
+    worst = max(places, key=lambda place: excesses[place])
+    infinite = [o for o, excess in zip(slo.objectives, excesses, strict=True) if math.isinf(excess)]
+    beyond = max(
+        (_beyond(result, objective, estimates[objective].value) for objective in infinite), default=0
+    )
+    return Judgement(overall, max(excesses), slo.objectives[worst], estimates, beyond)
+
+
+def _beyond(result: Result, objective: Objective, value: float) -> float:
+    if objective.q is not None:
+        return 1 - share_within(result, objective.limit).value
+    return value if objective.key == "loss" else 1.0
+
+
+def _verdict(objective: Objective, found: Estimate, as_it_is: bool) -> Verdict:
+    value, low, high = found
+    if math.isnan(value):
+        return Verdict.UNCLEAR
+    if math.isnan(low):
+        if not as_it_is:
+            return Verdict.UNCLEAR
+        low = high = value
+    if not objective.at_most:
+        low, high = -high, -low
+    limit = objective.reach if objective.at_most else -objective.reach
+    return Verdict.MEETS if high <= limit else Verdict.FAILS if low > limit else Verdict.UNCLEAR
+
+
+def estimate(result: Result, objective: Objective, scenario: Scenario, level: float = LEVEL) -> Estimate:
+    """Return the number that an objective is about, of a run that stands for a scenario."""
+    if objective.q is not None:
+        return percentile(result, objective.q, level)
+    if objective.key == "mean_latency_ms":
+        return number(result, objective.key, level)
+    lost = Estimate(0.0, 0.0, 0.0)
+    if can_lose(scenario):
+        served = _share(result, *_counts(result, math.inf), level)
+        lost = Estimate(1 - served.value, 1 - served.high, 1 - served.low)
+    if objective.key == "loss":
+        return lost
+    if isinstance(scenario.workload, ClosedLoop):
+        return number(result, objective.key, level)
+    offered = scenario.workload.offered_per_s
+    if not scenario.stable:
+        offered = min(offered, scenario.saturation_per_s)
+    return Estimate(*(offered * (1 - share) for share in (lost.value, lost.high, lost.low)))
+
+
+def recorded(scenario: Scenario) -> bool:
+    """Return whether the workload is a course of time, of which all is asked for."""
+    return isinstance(scenario.workload, (Trace, Diurnal))
+
+
+def can_lose(scenario: Scenario) -> bool:
+    """Return whether some requests may not be served."""
+    return scenario.queue_limit is not None or scenario.timeout_ms is not None
+
+
+def number(result: Result, key: str, level: float = LEVEL) -> Estimate:
+    """Return a number of a run's summary with its interval."""
+    with quiet():
+        return Estimate(result.metrics.number(key), *result.interval(key, level))
+
+
+def percentile(result: Result, q: float, level: float = LEVEL) -> Estimate:
+    """Return the latency in ms that q % of all requests do not exceed; one not served is infinitely late."""
+    if not can_lose(result.scenario):
+        with quiet():
+            found = Estimate(result.percentile(q), *result.interval(key_of(q), level))
+        if not math.isnan(found.low):
+            return found
+    # What that interval does not know: requests that are lost, and many of one latency but for its rounding.
+    value = result.percentile(q, unserved="inf")
+    try:
+        confidence.check_long_enough(key_of(q), [result])
+        independent, parts = _independent(result, *_counts(result, value))
+        # As `batchsim.result.intervals` has it: a percentile knows no more than the median.
+        by_median, _ = _independent(result, *_counts(result, result.percentile(50, unserved="inf")))
+        independent = min(independent, by_median)
+    except confidence.TooShort:
+        return Estimate(value, math.nan, math.nan)
+    if independent * min(q, 100 - q) / 100 < INDEPENDENT:
+        return Estimate(value, math.nan, math.nan)
+    low, high = confidence.binomial(q / 100, independent, parts, level)
+    return Estimate(value, *(result.percentile(100 * share, unserved="inf") for share in (low, high)))
+
+
+def share_within(result: Result, ms: float, level: float = LEVEL) -> Estimate:
+    """Return the fraction of all requests that are served within so many ms, with its interval."""
+    return _share(result, *_counts(result, ms), level)
+
+
+# The interval of a fraction of requests, as `batchsim.result.intervals` makes those of percentiles.
+
+Count = Callable[[Parts], np.ndarray]
+
+
+def _counts(result: Result, ms: float) -> tuple[Count, int]:
+    """Return what counts the requests of parts that are served within so many ms, and those of the run."""
+    if math.isinf(ms):
+        return lambda parts: parts.served, result.metrics.served
+    ms *= 1 + ROUNDING
+    return lambda parts: parts.within(ms), result.metrics.within(ms)
+
+
+def _share(result: Result, count: Count, counted: int, level: float) -> Estimate:
+    value = counted / int(result.metrics.totals.requests)
+    if result.metrics.totals.requests < confidence.A_PART * confidence.FEW:
+        return Estimate(value, math.nan, math.nan)
+    try:
+        independent, parts = _independent(result, count, counted)
+    except confidence.TooShort:
+        return Estimate(value, math.nan, math.nan)
+    return Estimate(value, *confidence.binomial(value, independent, parts, level))
+
+
+def _independent(result: Result, count: Count, counted: int) -> tuple[float, int]:
+    """Return how many independent requests would say as much of a fraction, from so many parts."""
+    requests = int(result.metrics.totals.requests)
+    share = counted / requests
+    quantity = confidence.Quantity(
+        lambda parts: count(parts[0]) / np.maximum(parts[0].totals.requests, 1), share
+    )
+    (error,) = confidence.errors([result], [quantity])
+    if isinstance(error, confidence.TooShort):
+        raise error
+    return confidence.effective(share, error[0], requests), error[1]

@@ -1,0 +1,119 @@
+"""The exercises of notebooks/06-theory-meets-simulation.ipynb."""
+
+import math
+
+from scipy.optimize import brentq
+
+from batchsim.scenario import Poisson, Scenario, SizeOrWait
+from batchsim.simulate import simulate
+from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise
+from batchsim.theory import mg1, size_or_wait
+
+
+class TwiceTheTime(Exercise):
+    """The rate at which a request takes twice its service time on average, one at a time."""
+
+    unit = "requests per second"
+
+    def latency_ms(self, rate_per_s: float) -> float:
+        return mg1(rate_per_s, SERVICE(1) * 1000, cv=0).mean_latency_ms
+
+    def right(self) -> float:
+        limit_per_s, aim_ms = 1 / SERVICE(1), 2 * SERVICE(1) * 1000
+        return float(
+            brentq(lambda rate: self.latency_ms(rate) - aim_ms, 0.01 * limit_per_s, 0.99 * limit_per_s)
+        )
+
+    def because(self, right: float) -> str:
+        return (
+            f"at {right:,.0f} requests per second the server is busy {right * SERVICE(1):.1%} of the time, "
+            f"and the mean latency is {self.latency_ms(right):.2f} ms: as long in the queue as on the server."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        if self.near(answer, right * SERVICE(1)):
+            return "that is the fraction of time that the server is busy. How many requests per second is it?"
+        if answer <= 0:
+            return f"a rate is more than 0 requests per second, got {answer:g}."
+        if answer * SERVICE(1) >= 1:
+            return "the server cannot compute so many: the queue grows without end, and there is no mean."
+        return (
+            f"there the mean latency is {self.latency_ms(answer):.2f} ms, "
+            f"and it should be twice {SERVICE(1) * 1000:.2f} ms."
+        )
+
+
+class EnoughRequests(Exercise):
+    """How many requests make the interval of the mean latency as narrow as ± 1 %."""
+
+    unit = "requests"
+    within = 0.15  # the width of an interval is itself not known better
+    rate_per_s = 400
+    requests = 40_000
+    aim = 0.01
+
+    def half_width(self, requests: int) -> float:
+        """Return how far the interval reaches to each side of the mean latency, as a fraction of it."""
+        scenario = Scenario(Poisson(self.rate_per_s), SizeOrWait(max_batch_size=1, max_wait_ms=0), SERVICE)
+        result = simulate(scenario, requests, seed=SEED)
+        low, high = result.interval("mean_latency_ms")
+        return (high - low) / 2 / result.mean_latency_ms
+
+    def right(self) -> float:
+        return self.requests * (self.half_width(self.requests) / self.aim) ** 2
+
+    def because(self, right: float) -> str:
+        wide, times = self.half_width(self.requests), math.sqrt(right / self.requests)
+        return (
+            f"{self.requests:,} requests give ± {wide:.1%}, {times:.2f} times too wide, so {times:.2f}² "
+            f"times as many are needed. A run of {right:,.0f} gives ± {self.half_width(round(right)):.1%}."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        if answer <= self.requests:
+            return f"{self.requests:,} requests are too few: more are needed, not fewer."
+        times = math.sqrt(right / self.requests)
+        if self.near(answer, self.requests * times):
+            return (
+                f"{times:.2f} times as many requests make the interval only {math.sqrt(times):.2f} times "
+                "narrower: it goes with the square root."
+            )
+        return (
+            f"so many would give about ± {self.aim * math.sqrt(right / answer):.2%}, "
+            f"and ± {self.aim:.0%} is asked for."
+        )
+
+
+class CostOfAWait(Exercise):
+    """By how much a wait of 1 ms raises the mean latency, which theory knows exactly."""
+
+    unit = "ms"
+    within = 0.1
+    rate_per_s = 1000
+    max_batch_size = 32
+    max_wait_ms = 1
+
+    def mean_ms(self, max_wait_ms: float) -> float:
+        return size_or_wait(self.rate_per_s, SERVICE, self.max_batch_size, max_wait_ms).mean_latency_ms
+
+    def right(self) -> float:
+        return self.mean_ms(self.max_wait_ms) - self.mean_ms(0)
+
+    def because(self, right: float) -> str:
+        return (
+            f"theory says {self.mean_ms(self.max_wait_ms):.4f} ms with the wait and {self.mean_ms(0):.4f} ms "
+            f"without: {right:.4f} ms more, which is {right / self.max_wait_ms:.0%} of the wait. "
+            "The server is mostly busy, and while it is, nobody waits for company."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        if self.near(answer, -right):
+            return "the size is right, but which of the two is the slower? compare(a, b) gives b - a."
+        if self.near(answer, 1000 * right):
+            return "that is in microseconds."
+        if answer in (0, self.max_wait_ms):
+            return "simulate it: some requests wait for company, and some would have waited in any case."
+        return (
+            'compare(a, b)["mean_latency_ms"].difference, of a run without the wait and one with it: '
+            "the same seed, and requests enough for a narrow interval."
+        )

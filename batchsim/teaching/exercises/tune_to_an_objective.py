@@ -1,0 +1,132 @@
+"""The exercises of notebooks/07-tune-to-an-objective.ipynb."""
+
+from functools import cache
+
+from scipy.optimize import brentq
+
+from batchsim.scenario import Poisson, Scenario, SizeOrWait, published
+from batchsim.simulate import simulate
+from batchsim.study.slo import SLO
+from batchsim.study.tune import tune
+from batchsim.teaching.exercises.exercise import SEED, Exercise
+from batchsim.theory import capped
+
+RATE_PER_S = 900
+PROMISED_MS = 40
+SERVICE = published("resnet50/t4/fp16")
+SIZES = [4, 8, 12, 16, 24, 32, 64]
+WAITS_MS = [0, 2, 5, 10, 20, 40]
+
+
+class Goodput(Exercise):
+    """How many requests a second are answered in time where batches wait long to fill."""
+
+    unit = "requests per second"
+    within = 0.03
+    rule = SizeOrWait(max_batch_size=32, max_wait_ms=40)
+    requests = 400_000
+
+    def right(self) -> float:
+        scenario = Scenario(Poisson(RATE_PER_S), self.rule, SERVICE)
+        return simulate(scenario, self.requests, seed=SEED).goodput_per_s(PROMISED_MS)
+
+    def because(self, right: float) -> str:
+        return (
+            f"about {RATE_PER_S:,} requests per second are answered, and {right:,.0f} of them within "
+            f"{PROMISED_MS} ms: an attainment of {right / RATE_PER_S:.0%}."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        share = right / RATE_PER_S
+        if self.near(answer, RATE_PER_S):
+            return "that is the throughput, and late answers count in it. How many are in time?"
+        if self.near(answer, RATE_PER_S - right):
+            return "so many are late. How many are in time?"
+        if self.near(answer, share) or self.near(answer, 100 * share):
+            return "that is the attainment, a part of the requests. How many requests per second is it?"
+        if not 0 <= answer <= RATE_PER_S:
+            return f"it is a part of the {RATE_PER_S:,} requests that come per second, got {answer:g}."
+        return f"simulate the setting, and ask the result for its goodput_per_s({PROMISED_MS})."
+
+
+class StricterPromise(Exercise):
+    """The highest rate within a stricter promise, which theory knows exactly."""
+
+    unit = "requests per second"
+    within = 0.02
+    promised_ms = 25
+    max_batch_size = 16
+
+    @property
+    def saturation_per_s(self) -> float:
+        return self.max_batch_size / SERVICE(self.max_batch_size)
+
+    def p99_ms(self, rate_per_s: float) -> float:
+        return capped(rate_per_s, SERVICE, self.max_batch_size).percentile(99)
+
+    def right(self) -> float:
+        top = 0.99 * self.saturation_per_s
+        return float(brentq(lambda rate: self.p99_ms(rate) - self.promised_ms, 0.1 * top, top))
+
+    def because(self, right: float) -> str:
+        return (
+            f"theory says that p99 is {self.p99_ms(right):.1f} ms at {right:,.0f} requests per second. "
+            f"At {RATE_PER_S:,} it is {self.p99_ms(RATE_PER_S):.1f} ms."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        if answer <= 0:
+            return f"a rate is more than 0 requests per second, got {answer:g}."
+        if self.near(answer, self.saturation_per_s):
+            return "that is the capacity in full batches. There the queue grows without end."
+        if answer >= self.saturation_per_s:
+            return "the server cannot compute so many: the queue grows without end."
+        return f"there p99 is {self.p99_ms(answer):.1f} ms, and {self.promised_ms} ms are promised."
+
+
+class EnoughServers(Exercise):
+    """The fewest servers with which some setting keeps the promise under more traffic."""
+
+    unit = "servers, a whole number"
+    within = 0.0
+    rate_per_s = 2400
+    most = 4
+
+    def right(self) -> float:
+        return _fewest_servers(self.rate_per_s, self.most, SEED)[0]
+
+    def load(self, servers: float) -> float:
+        """Return the load of so many servers in the largest batches of the grid."""
+        return self.rate_per_s * SERVICE(SIZES[-1]) / (servers * SIZES[-1])
+
+    def because(self, right: float) -> str:
+        _, rule, p99_ms = _fewest_servers(self.rate_per_s, self.most, SEED)
+        return (
+            f"with {right:g} servers, max_batch_size={rule.max_batch_size} and "
+            f"max_wait_ms={rule.max_wait_ms:g}, p99 is {p99_ms:.0f} ms. With {right - 1:g} no setting of the "
+            f"grid keeps it within {PROMISED_MS} ms."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        if answer != int(answer) or answer < 1:
+            return f"servers come in whole numbers, at least 1, got {answer:g}."
+        if answer > right:
+            return "so many keep the promise. Would fewer do?"
+        load = self.load(answer)
+        if load >= 1:
+            return f"so many cannot keep up: in full batches of {SIZES[-1]} the load is {load:.0%}."
+        return (
+            f"in full batches of {SIZES[-1]} the load is {load:.1%}: just stable. But then a batch alone "
+            f"takes {SERVICE(SIZES[-1]) * 1000:.0f} ms, and {PROMISED_MS} ms are promised."
+        )
+
+
+@cache  # the search takes longer than a learner should wait twice
+def _fewest_servers(rate_per_s: float, most: int, seed: int) -> tuple[int, SizeOrWait, float]:
+    """Return how many servers, with which rule, and its p99 in ms."""
+    scenario = Scenario(Poisson(rate_per_s), SizeOrWait(), SERVICE)
+    over = {"servers": range(1, most + 1), "max_batch_size": SIZES, "max_wait_ms": WAITS_MS}
+    found = tune(scenario, SLO(p99_ms=PROMISED_MS), over, seed=seed)
+    assert found.met
+    assert isinstance(found.rule, SizeOrWait)
+    return found.scenario.servers, found.rule, found.expected["p99_ms"].value

@@ -1,0 +1,107 @@
+"""The exercises of notebooks/01-why-batch.ipynb."""
+
+from batchsim.scenario import Poisson, Scenario, SizeOrWait
+from batchsim.simulate import simulate
+from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise
+
+
+class Capacity(Exercise):
+    """The most requests per second in batches of 12."""
+
+    unit = "requests per second"
+    size = 12
+
+    def right(self) -> float:
+        return self.size / SERVICE(self.size)
+
+    def because(self, right: float) -> str:
+        return (
+            f"{self.size} requests every {SERVICE(self.size) * 1000:.2f} ms are "
+            f"{right:,.0f} requests per second."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        if self.near(answer, right / 1000):
+            return "that is a number per millisecond. How many milliseconds has a second?"
+        if self.near(answer, right / self.size):
+            return "that is the number of batches per second. How many requests does each carry?"
+        if self.near(answer, 1 / SERVICE(1)):
+            return "that is the capacity one at a time. How long does a whole batch take?"
+        if self.near(answer, self.size / SERVICE(1)):
+            return "a batch takes longer than one request does: it has the cost per item for each."
+        return f"first find how long one batch of {self.size} takes, then how many requests that is a second."
+
+
+class SmallestBatch(Exercise):
+    """The smallest `max_batch_size` whose capacity exceeds 3,000 requests per second."""
+
+    unit = "requests in a batch, a whole number"
+    within = 0.0
+    rate_per_s = 3000
+
+    def saturation_per_s(self, size: int) -> float:
+        return size / SERVICE(size)
+
+    def right(self) -> float:
+        return next(size for size in range(1, 1000) if self.saturation_per_s(size) > self.rate_per_s)
+
+    def because(self, right: float) -> str:
+        size = int(right)
+        return (
+            f"batches of {size} finish up to {self.saturation_per_s(size):,.0f} requests per second, "
+            f"batches of {size - 1} only {self.saturation_per_s(size - 1):,.0f}."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        if answer != int(answer) or answer < 1:
+            return f"a batch holds a whole number of requests, at least 1, got {answer:g}."
+        if answer > right:
+            return f"that is enough for {self.rate_per_s:,} requests per second. Is it the smallest?"
+        return (
+            f"batches of {answer:g} finish up to {self.saturation_per_s(int(answer)):,.0f} requests "
+            f"per second, and {self.rate_per_s:,} arrive."
+        )
+
+
+class BreakEven(Exercise):
+    """The lowest of four arrival rates at which a batcher that waits 4 ms answers sooner."""
+
+    unit = "requests per second: 100, 200, 300 or 400"
+    within = 0.0
+    rates_per_s = (100, 200, 300, 400)
+    max_wait_ms = 4
+    requests = 10_000
+
+    def mean_ms(self, rate_per_s: float, rule: SizeOrWait) -> float:
+        scenario = Scenario(Poisson(rate_per_s), rule, SERVICE)
+        return simulate(scenario, self.requests, seed=SEED).mean_latency_ms
+
+    def both_ms(self, rate_per_s: float) -> tuple[float, float]:
+        """Return the mean latency one at a time, and in batches."""
+        rules = SizeOrWait(max_batch_size=1, max_wait_ms=0), SizeOrWait(32, self.max_wait_ms)
+        alone_ms, together_ms = (self.mean_ms(rate_per_s, rule) for rule in rules)
+        return alone_ms, together_ms
+
+    def right(self) -> float:
+        for rate_per_s in self.rates_per_s:
+            alone_ms, together_ms = self.both_ms(rate_per_s)
+            if together_ms < alone_ms:
+                return rate_per_s
+        raise AssertionError("batching wins at none of the rates: choose others")
+
+    def because(self, right: float) -> str:
+        alone_ms, together_ms = self.both_ms(right)
+        return (
+            f"at {right:,.0f} requests per second the mean latency is {together_ms:.1f} ms in batches "
+            f"and {alone_ms:.1f} ms one at a time. A shorter wait begins to pay at a lower rate."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        if answer not in self.rates_per_s:
+            return f"the answer is one of the four rates {', '.join(map(str, self.rates_per_s))}."
+        if answer > right:
+            return "batching wins there, but it does so at a lower rate too."
+        alone_ms, together_ms = self.both_ms(answer)
+        return (
+            f"there the mean latency is {together_ms:.1f} ms in batches and {alone_ms:.1f} ms one at a time."
+        )

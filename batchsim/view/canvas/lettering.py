@@ -1,0 +1,95 @@
+"""Many short texts as one artist, some twenty times as fast as matplotlib's own."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import font_manager
+from matplotlib.collections import PathCollection
+from matplotlib.font_manager import FontProperties
+from matplotlib.path import Path
+from matplotlib.textpath import TextPath
+from matplotlib.transforms import Affine2D
+
+from batchsim.view.canvas.picture import PX_PER_INCH, Picture
+
+STARTS = {"left": 0.0, "center": 0.5, "right": 1.0}
+
+
+@dataclass(frozen=True)
+class Words:
+    """A text, in one line: its baseline is at `y`, and `align` of it is at `x`, in CSS pixels."""
+
+    text: str
+    x: float
+    y: float
+    align: str = "left"
+
+
+class Glyph(NamedTuple):
+    """A letter one pixel high: its outline, and how far the next one stands from it."""
+
+    path: Path
+    advance: float
+
+
+@lru_cache(maxsize=2048)
+def glyph(letter: str, weight: str = "normal") -> Glyph:
+    """Return a letter of the usual font."""
+    font = FontProperties(family="DejaVu Sans", weight=weight)
+    face = font_manager.get_font(font_manager.findfont(font))
+    face.set_size(100, 72)  # points at 72 an inch: pixels
+    advance = face.load_char(ord(letter)).linearHoriAdvance / 65536 / 100
+    # Of a space matplotlib makes no path.
+    blank = letter.isspace()
+    return Glyph(Path(np.empty((0, 2))) if blank else TextPath((0, 0), letter, size=1, prop=font), advance)
+
+
+def width_em(text: str, weight: str = "normal") -> float:
+    """Return the width of a text as a multiple of its size.
+
+    >>> round(width_em("0123"), 3)
+    2.545
+    """
+    return sum(glyph(letter, weight).advance for letter in text)
+
+
+class Lettering(PathCollection):
+    """Texts of one size, weight and colour, made of cached outlines and drawn all at once."""
+
+    def __init__(
+        self, picture: Picture, font_px: float, color: str, weight: str = "normal", zorder: float = 5
+    ) -> None:
+        super().__init__(
+            [], facecolor=color, linewidth=0, zorder=zorder, offset_transform=picture.px_transform
+        )
+        self.picture, self.weight = picture, weight
+        self.set_size(font_px)
+        self.set_snap(False)  # to whole pixels: an i would lose its dot
+        self.texts: tuple[Words, ...] = ()
+        picture.add_artist(self)
+
+    def set_size(self, font_px: float) -> None:
+        """Give all of them another size."""
+        self.set_transform(Affine2D().scale(font_px / PX_PER_INCH) + self.picture.dpi_scale_trans)
+        self.font_px = font_px
+
+    def show(self, texts: Iterable[Words]) -> None:
+        """Show these texts, and no other."""
+        self.texts = tuple(texts)
+        paths: list[Path] = []
+        offsets: list[tuple[float, float]] = []
+        for words in self.texts:
+            x = words.x
+            if words.align != "left":
+                x -= STARTS[words.align] * self.font_px * width_em(words.text, self.weight)
+            for letter in words.text:
+                path, advance = glyph(letter, self.weight)
+                if len(path):
+                    paths.append(path)
+                    offsets.append((x, words.y))
+                x += self.font_px * advance
+        self.set_paths(paths)
+        self.set_offsets(np.array(offsets).reshape(-1, 2))

@@ -1,0 +1,1 @@
+"""Pictures of many runs: curves, frontiers and heat maps of a sweep."""

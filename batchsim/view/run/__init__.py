@@ -1,0 +1,1 @@
+"""Views of one run, a file a view."""

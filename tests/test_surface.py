@@ -1,0 +1,343 @@
+"""Every number of a surface and of a load curve is that of a whole run, bit for bit."""
+
+import contextlib
+import dataclasses
+import math
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
+
+import batchsim as bs
+from batchsim.engines import compiled, drawn
+from batchsim.engines import kernels_many as kernels_survey
+from batchsim.engines import many as survey
+from batchsim.engines.plan import draw
+from batchsim.result import Result
+from batchsim.study import surface as module
+from batchsim.study.surface import load_curve, surface
+
+SCENARIO = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+TRACE = bs.Trace(np.cumsum(np.random.default_rng(3).exponential(1 / 900, 700)))
+SIZES, WAITS_MS = [1, 3, 8, 11], [0, 2.5, 40, math.inf]
+
+
+def p99_ms(scenario, requests, seed, **rule):
+    """The p99 of a run under another rule; None where the scenario refuses it."""
+    try:
+        return (
+            bs.simulate(scenario.replace(rule), requests, seed).percentile(99, unserved="inf"),
+            not scenario.replace(rule).stable,
+        )
+    except ValueError:
+        return None
+
+
+def assert_each_is_a_run(found):
+    for row, y in enumerate(found.y_values):
+        for column, x in enumerate(found.x_values):
+            one = p99_ms(found.scenario, found.requests, found.seed, **{found.x: x, found.y: y})
+            assert found.refused[row, column] == (one is None), (x, y)
+            got = found.p99_ms[row, column], found.overloaded[row, column]
+            assert np.array_equal(got, (math.nan, False) if one is None else one, equal_nan=True), (x, y)
+
+
+def assert_each_point_is_a_run(scenario, requests, seed, curve):
+    for place, x in enumerate(curve.x_values):
+        point = scenario.replace({curve.x: x.item()})
+        run = bs.simulate(point, requests, seed)
+        expected = {
+            "mean_ms": run.mean_latency_ms,
+            "p50_ms": run.percentile(50),
+            "p99_ms": run.percentile(99),
+            "throughput_per_s": run.throughput_per_s,
+            "overloaded": not point.stable,
+        }
+        for name, number in expected.items():
+            assert np.array_equal(getattr(curve, name)[place], number, equal_nan=True), (name, x)
+
+
+# The whole grid, against one run a cell.
+
+
+@settings(max_examples=40)
+@given(scenarios_at_random(), st.integers(0, 99), st.integers(1, 400))
+def test_each_cell_is_a_run_of_its_own(scenario, seed, requests):
+    ys = [1, 2, 5, 9] if isinstance(scenario.rule, bs.AtLeast) else WAITS_MS
+    assert_each_is_a_run(surface(scenario, SIZES, ys, requests, seed))
+
+
+@pytest.mark.parametrize("workload", [*WORKLOADS, TRACE], ids=repr)
+@pytest.mark.parametrize("knobs", [{}, {"queue_limit": 20, "timeout_ms": 30}], ids=repr)
+def test_each_cell_is_a_run_of_its_own_on_long_runs(workload, knobs):
+    if workload == bs.ClosedLoop(7):
+        knobs = {name: value for name, value in knobs.items() if name != "queue_limit"}
+    scenario = SCENARIO.replace(workload=workload, **knobs)
+    assert_each_is_a_run(surface(scenario, [1, 8], [0, 5, math.inf], requests=40_000))
+
+
+@settings(max_examples=400)
+@given(plans_with_ties(), st.sampled_from([0, 37.5, 50, 99, 100]), st.sampled_from(["ignore", "inf"]))
+def test_a_survey_is_the_columns_figures_when_everything_is_tied(plan, q, unserved):
+    rule = plan.scenario.rule
+    columns = (rule.max_wait_ms / 1000, rule.enough, rule.max_batch_size)
+    setting = survey.Settings(*(np.array([column]) for column in columns))
+    plan = dataclasses.replace(
+        plan, arrival_s=None if plan.arrival_s is None else plan.arrival_s.copy()
+    )  # a trace's cannot be written to
+    found = survey.survey(plan, setting, (q,), unserved, sections=64)
+    result = Result(plan.scenario, 0, "", 0.0, compiled.run(plan))
+    assert found.served[0] == (result.status == bs.Status.SERVED).sum()
+    assert np.array_equal(found.percentiles_ms[0, 0], result.percentile(q, unserved=unserved), equal_nan=True)
+    assert np.array_equal(found.mean_ms[0], result.mean_latency_ms, equal_nan=True)
+    assert found.throughput_per_s[0] == result.throughput_per_s
+
+
+def test_a_table_padding_and_slowdown_are_those_of_the_scenario():
+    service = bs.Table({1: 5.0, 2: 3.0, 8: 9.1}).padded_to([2, 4, 8]).with_noise(0.6)
+    scenario = SCENARIO.replace(service=service, max_batch_size=8, servers=3, slowdown={1: 1, 2: 1.4, 3: 1.9})
+    found = surface(scenario, SIZES, WAITS_MS, 3000, seed=4)
+    assert found.refused[:, 3].all()  # batches of 11 have no service time
+    assert not found.refused[:, :3].any()
+    assert_each_is_a_run(found)
+
+
+def test_all_may_be_refused():
+    found = surface(SCENARIO.replace(service=bs.Table({1: 5.0, 32: 9.0})), [40, 50], [0, 1], 100)
+    assert found.refused.all()
+    assert np.isnan(found.p99_ms).all()
+    assert found.best() is None
+
+
+def test_it_does_not_depend_on_the_threads(monkeypatch):
+    alone = ThreadPoolExecutor(1)
+    one = surface(SCENARIO, SIZES, WAITS_MS, 2000)
+    monkeypatch.setattr(survey, "_threads", lambda _: alone)
+    monkeypatch.setattr(module, "SHARES", 3)
+    assert np.array_equal(one.p99_ms, surface(SCENARIO, SIZES, WAITS_MS, 2000).p99_ms)
+
+
+def test_the_best_is_the_lowest_of_the_steady():
+    found = surface(SCENARIO, SIZES, WAITS_MS, 2000)
+    assert found.overloaded.tolist() == [[True, True, False, False]] * 4
+    steady = found.p99_ms[:, 2:]
+    assert found.p99_ms[found.best()] == steady.min()
+    late = dataclasses.replace(found, p99_ms=np.full((4, 4), math.inf))
+    assert late.best() is None
+    fast = found.p99_ms.copy()
+    fast[0, 0] = 0.1  # but overloaded
+    assert dataclasses.replace(found, p99_ms=fast).best() == found.best()
+
+
+def test_those_who_are_turned_away_count_as_infinitely_late():
+    found = surface(SCENARIO.replace(queue_limit=2), [1, 2, 32], [0, 10], 2000)
+    assert np.isinf(found.p99_ms).any()
+    assert not found.overloaded.any()
+    assert_each_is_a_run(found)
+
+
+def test_its_shape_and_names():
+    found = surface(SCENARIO, SIZES, WAITS_MS[:2], 500, seed=3)
+    assert (found.x, found.y, found.p99_ms.shape) == ("max_batch_size", "max_wait_ms", (2, 4))
+    assert (found.x_values, found.y_values, found.seed) == ((1, 3, 8, 11), (0, 2.5), 3)
+    assert repr(found) == "Surface(4 max_batch_size x 2 max_wait_ms, 500 requests each)"
+    assert surface(SCENARIO.replace(rule=bs.AtLeast(1, 4)), SIZES, [1, 2], 500).y == "min_batch_size"
+
+
+def test_of_a_shorter_trace_it_takes_all():
+    found = surface(SCENARIO.replace(workload=TRACE), [8], [5])
+    assert found.requests == 700
+    assert_each_is_a_run(found)
+
+
+class Fair(bs.SizeOrWait):
+    pass
+
+
+@pytest.mark.parametrize("survey_of", [lambda s: surface(s, [1], [0]), lambda s: load_curve(s, 10)])
+def test_a_rule_that_the_engine_does_not_cover_is_refused(survey_of):
+    with pytest.raises(ValueError, match=r"the rule must be SizeOrWait or AtLeast, got Fair\("):
+        survey_of(SCENARIO.replace(rule=Fair(4, 1)))
+    with pytest.raises(TypeError, match="scenario must be a Scenario, got 3"):
+        survey_of(3)
+
+
+@pytest.mark.parametrize(
+    ("xs", "ys", "requests", "seed", "error"),
+    [
+        ([], [1], 9, 0, r"values of max_batch_size must rise, got \[\]"),
+        ([4, 4], [1], 9, 0, r"values of max_batch_size must rise, got \[4, 4\]"),
+        ([4], [2, 1], 9, 0, r"values of max_wait_ms must rise, got \[2, 1\]"),
+        ([0], [1], 9, 0, "max_batch_size must be at least 1, got 0"),
+        ([4], [-1], 9, 0, "max_wait_ms must be at least 0, got -1"),
+        ([4], [1], 0, 0, "requests must be at least 1, got 0"),
+        ([4], [1], 9, -1, "seed must be at least 0, got -1"),
+    ],
+)
+def test_what_makes_no_grid_is_refused(xs, ys, requests, seed, error):
+    with pytest.raises(ValueError, match=error):
+        surface(SCENARIO, xs, ys, requests, seed)
+
+
+# Along the load.
+
+
+@settings(max_examples=30)
+@given(scenarios_at_random(), st.integers(0, 99), st.integers(1, 400))
+def test_each_point_of_a_curve_is_a_run_of_its_own(scenario, seed, requests):
+    assert_each_point_is_a_run(scenario, requests, seed, load_curve(scenario, requests, seed))
+
+
+@pytest.mark.parametrize("workload", [*WORKLOADS, TRACE], ids=repr)
+def test_each_point_of_a_long_curve_is_a_run_of_its_own(workload, monkeypatch):
+    monkeypatch.setattr(module, "LOADS", (0.3, 0.9, 1.1))
+    scenario = SCENARIO.replace(workload=workload, max_batch_size=5, service=SCENARIO.service.with_noise(0.4))
+    requests = min(40_000, getattr(workload, "max_requests", None) or 40_000)
+    assert_each_point_is_a_run(scenario, requests, 2, load_curve(scenario, requests, 2))
+
+
+def test_a_curve_goes_from_light_load_to_beyond_saturation():
+    curve = load_curve(SCENARIO, 200)
+    assert curve.saturation == SCENARIO.full_batches_per_s
+    assert curve.x_values[0] == 0.02 * curve.saturation
+    assert (np.diff(curve.x_values) > 0).all()
+    assert curve.overloaded.tolist() == (curve.x_values >= curve.saturation).tolist()
+    assert curve.overloaded.sum() == 3
+
+
+def test_a_closed_loops_curve_goes_from_one_client_to_many():
+    scenario = SCENARIO.replace(workload=bs.ClosedLoop(7), servers=2)
+    curve = load_curve(scenario, 2000)
+    assert (curve.x, curve.saturation) == ("clients", math.inf)
+    assert curve.x_values[[0, -1]].tolist() == [1, 4 * 2 * 32]
+    assert curve.x_values.dtype.kind == "i"
+    assert not curve.overloaded.any()
+    assert (np.diff(curve.throughput_per_s[:5]) > 0).all()
+
+
+def test_a_closed_loop_that_waits_for_full_batches_begins_with_enough_clients():
+    scenario = SCENARIO.replace(workload=bs.ClosedLoop(50), max_wait_ms=math.inf)
+    curve = load_curve(scenario, 500)
+    assert curve.x_values[[0, -1]].tolist() == [32, 128]
+    assert_each_point_is_a_run(scenario, 500, 0, curve)
+
+
+def test_no_more_clients_than_requests():
+    assert load_curve(SCENARIO.replace(workload=bs.ClosedLoop(7)), 10).x_values[-1] == 10
+
+
+def test_a_load_that_the_workload_refuses_is_left_out():
+    # On and off states of a microsecond see too few arrivals at a low rate.
+    scenario = SCENARIO.replace(workload=bs.OnOff(4000, 100, 1e-6, 1e-6))
+    curve = load_curve(scenario, 300)
+    assert 0 < curve.x_values.size < len(module.LOADS)
+    assert curve.x_values[0] * 2e-6 >= 1e-3
+    assert_each_point_is_a_run(scenario, 300, 0, curve)
+
+
+def test_a_curve_of_nobody_served_has_no_latencies():
+    curve = load_curve(SCENARIO.replace(timeout_ms=0, max_wait_ms=5), 50)
+    assert np.isnan(curve.p99_ms).any()
+    assert_each_point_is_a_run(SCENARIO.replace(timeout_ms=0, max_wait_ms=5), 50, 0, curve)
+
+
+def test_a_trace_without_a_rate_says_so():
+    with pytest.raises(ValueError, match="a Trace must span some time to be scaled to a rate"):
+        load_curve(SCENARIO.replace(workload=bs.Trace([1.0, 1.0])), 10)
+
+
+# What is kept from move to move.
+
+
+@pytest.mark.parametrize("workload", [*WORKLOADS, TRACE], ids=repr)
+@pytest.mark.parametrize("most", [0, 1 << 17])
+def test_a_plan_from_kept_draws_is_the_plan(workload, most, monkeypatch):
+    monkeypatch.setattr(drawn, "KEPT", most)
+    scenario = SCENARIO.replace(workload=workload, service=SCENARIO.service.with_noise(0.7))
+    for requests, seed in ((500, 1), (300, 1), (500, 2)):
+        kept, fresh = drawn.drawn(scenario, requests, seed, largest=32), draw(scenario, requests, seed)
+        for name in ("arrival_s", "think_s", "service_s", "noise", "slowdown"):
+            a, b = getattr(kept, name), getattr(fresh, name)
+            assert (a is None) == (b is None)
+            assert a is None or np.array_equal(a, b, equal_nan=True), name
+
+
+def test_surveys_leave_what_is_kept_as_it_was():
+    scenario = SCENARIO.replace(workload=bs.OnOff(2000, 100, 0.05, 0.05), timeout_ms=20)
+    before = drawn.drawn(scenario, 1000, 0, 32).arrival_s.copy()
+    surface(scenario, SIZES, WAITS_MS, 1000)
+    assert np.array_equal(drawn.drawn(scenario, 1000, 0, 32).arrival_s, before)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.floats(0, 1e6) | st.sampled_from([0.25, 0.5]), min_size=1, max_size=50), st.data())
+def test_selection_is_sorting(values, data):
+    keys = np.array(values).view(np.int64)
+    rank = data.draw(st.integers(0, len(values) - 1))
+    kept, bins = np.empty(keys.size, int), np.empty(kernels_survey.BINS, np.int32)
+    before = keys.copy()
+    found = kernels_survey.select(keys, keys.size, rank, kept, bins)
+    assert found == tuple(np.sort(keys)[[rank, min(rank + 1, keys.size - 1)]])
+    assert np.array_equal(keys, before)
+
+
+# What is said while it compiles.
+
+
+def test_who_listens_is_told_of_compiling_in_the_calling_thread_and_stderr_is_quiet(tmp_path):
+    code = """
+        import threading
+        import batchsim as bs
+        from batchsim.engines import compiled
+        from batchsim.study.surface import surface
+        told = []
+        scenario = bs.Scenario(bs.Poisson(100), bs.SizeOrWait(4, 10), bs.Affine(5, 1))
+        with compiled.announcing(lambda text: told.append((text, threading.current_thread().name))):
+            surface(scenario, [1, 2], [0, 1], 100)
+            surface(scenario, [1, 2, 3], [0, 1], 100)
+        for text, thread in told:
+            print(text, thread)
+    """
+    said = (
+        "batchsim is compiling its engine (survey_served), once on this machine: about 2 s. MainThread\n",
+        "",
+    )
+    for expected in said:  # the second time it is found on disk
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert (done.stdout, done.stderr) == (expected, "")
+
+
+def test_a_listener_that_has_left_hears_nothing():
+    from batchsim.engines.kernels_jit import _announcer
+
+    both = threading.Barrier(2, timeout=10)
+
+    def listen():
+        with compiled.announcing(print):
+            both.wait()
+            both.wait()
+
+    other = threading.Thread(target=listen)
+    other.start()
+    both.wait()
+    with contextlib.suppress(KeyError), compiled.announcing(repr):
+        assert _announcer.listeners == [print, repr]
+        raise KeyError
+    assert _announcer.listeners == [print]
+    both.wait()
+    other.join()
+    assert _announcer.listeners == []
