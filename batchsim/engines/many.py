@@ -10,11 +10,11 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from batchsim.engines import kernels_instants, kernels_many
+from batchsim.engines import kernels_many
 from batchsim.engines.columns import BATCH, Batches, Costs, Horizon
 from batchsim.engines.compiled import Instants, is_fast, of_requests
 from batchsim.engines.kernels_many import Numbers, Scratch, Wanted
@@ -117,8 +117,15 @@ def _threads(_: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="batchsim-many")
 
 
+_ran: set[object] = set()  # the kinds of loops that this process has run, and so compiled
+
+
 def in_threads(scenario: Scenario, task: Callable[[Job], Done], jobs: Sequence[Job]) -> list[Done]:
     """Run settings of one kind of scenario on all cores; return what the tasks return, in order."""
-    loop: Any = kernels_many.run_thresholds if is_fast(scenario) else kernels_instants.pass_instants
-    here = 0 if loop.signatures else 1  # this thread compiles, whose caller may be listening
-    return [*map(task, jobs[:here]), *_threads(os.getpid()).map(task, jobs[here:])]
+    loop = (is_fast(scenario), type(scenario.rule))
+    here = (
+        0 if loop in _ran else 1
+    )  # this thread compiles, whose caller may listen
+    first = [*map(task, jobs[:here])]
+    _ran.add(loop)
+    return [*first, *_threads(os.getpid()).map(task, jobs[here:])]

@@ -23,7 +23,7 @@ CLIENTS = 13  # the most points of a closed loop's curve,
 FILLED = 4  # which ends at this many times the clients that fill the servers' batches
 SHARES = 16  # of a surface: a thread takes one after the other
 SECTIONS, LEVEL = 16, 0.95  # of the test by which two settings are told apart
-NEAR = 1.5  # times the lowest p99: settings above it are not tested
+NEAR = 1.2  # times the lowest p99: settings above it are not tested
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Surface:
 
     @functools.cached_property
     def _told_apart(self) -> tuple[np.ndarray, tuple[int, int] | None]:
-        from batchsim.engines.many import run_many  # Numba loads on first use
+        from batchsim.engines.many import in_threads, run_many  # Numba loads on first use
 
         tied, lowest = np.zeros(self.p99_ms.shape, dtype=bool), self.lowest()
         if lowest is None:
@@ -84,9 +84,16 @@ class Surface:
         rules = [rule for row, column in cells if (rule := self.rules[row * len(self.x_values) + column])]
         largest = max(rule.max_batch_size for rule in rules)
         plan = drawn(self.scenario, self.requests, self.seed, largest)
-        many = run_many(plan, rules, (99,), "inf", SECTIONS, above_ms=limit_ms)
+        shares = min(SHARES, len(rules))
+        above, mean_ms = np.empty((len(rules), SECTIONS)), np.empty(len(rules))
+
+        def run(first: int) -> None:
+            many = run_many(plan, rules[first::shares], (), "inf", SECTIONS, above_ms=limit_ms)
+            above[first::shares], mean_ms[first::shares] = many.above, many.mean_ms
+
+        in_threads(self.scenario, run, range(shares))
         at = int(np.flatnonzero((cells == lowest).all(axis=1))[0])
-        difference = many.above - many.above[at]
+        difference = above - above[at]
         half = students_t(LEVEL, SECTIONS) * difference.std(axis=1, ddof=1) / math.sqrt(SECTIONS)
         same = np.abs(difference.mean(axis=1)) <= half
         tied[tuple(cells[same].T)] = True
@@ -94,7 +101,7 @@ class Surface:
         def order(place: Any) -> tuple[float, float, float]:
             rule = rules[place]
             saturation = replace(self.scenario, rule=rule).saturation_per_s
-            return -saturation, float(many.mean_ms[place]), rule.max_wait_ms
+            return -saturation, float(mean_ms[place]), rule.max_wait_ms
 
         row, column = cells[min(np.flatnonzero(same), key=order)]
         return tied, (int(row), int(column))
