@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from batchsim.batcher import InferenceBatcher, batch_inference
-from batchsim.engines.plan import Status
+from batchsim.engines.log import Status
 from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
 from batchsim.scenario import (

@@ -16,7 +16,7 @@ from test_reference_engine import assert_same, naive_of
 
 import batchsim as bs
 from batchsim.engines import compiled, reference, summaries
-from batchsim.engines.plan import Streams, draw
+from batchsim.engines.draws import Streams, draw
 from batchsim.result import Result
 from batchsim.scenario.rules import RULES as REGISTRY
 from batchsim.scenario.rules.rule import BACKLOG, FREEZE, FULL, NOTHING, START, WAIT, Rule, oldest_s

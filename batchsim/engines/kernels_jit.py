@@ -22,7 +22,7 @@ SECONDS = {"_pass_instants": 2, "run_thresholds": 2}
 
 def sources(folder: Path = Path(__file__).parent) -> list[Path]:
     """Return the files whose code and constants the loops contain."""
-    others = [folder / "columns.py", folder / "histogram.py", folder / "plan.py"]
+    others = [folder / "columns.py", folder / "histogram.py", folder / "log.py"]
     rules = (folder.parent / "scenario" / "rules").glob("*.py")
     return sorted([*folder.glob("kernels*.py"), *others, *rules])
 

@@ -19,7 +19,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._files import replacing
 from batchsim.engines.histogram import Histogram
-from batchsim.engines.plan import Log, Totals
+from batchsim.engines.log import Log, Totals
 from batchsim.result import Result
 from batchsim.scenario import Scenario
 from batchsim.scenario.toml import from_tables, to_tables

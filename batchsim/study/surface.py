@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.drawn import drawn
+from batchsim.engines.draws import drawn
 from batchsim.result.intervals import FINE, students_t
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 
