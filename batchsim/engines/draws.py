@@ -1,7 +1,7 @@
 """A scenario's randomness, drawn outside the engines: one stream a purpose.
 
 Each stream is seeded by itself, so that a knob never changes the rest of the traffic (common random
-numbers), and a shorter run is a prefix of a longer one. `draw` gives a run arrays of its own; `drawn` keeps
+numbers), and a shorter run is a prefix of a longer one. `draw` gives a run arrays of its own; `draw_cached` keeps
 what it drew, for a slider whose next position stretches the same numbers.
 """
 
@@ -31,7 +31,7 @@ from batchsim.scenario.service import Noise
 from batchsim.scenario.workload import CHUNK, filled
 
 KEPT = 1 << 20  # arrivals that `draw` keeps for the next run
-SMALL = 1 << 17  # requests of which `drawn` keeps the draws: a megabyte each
+SMALL = 1 << 17  # requests of which `draw_cached` keeps the draws: a megabyte each
 REPLICATIONS = 1_000_000  # no stream of the plain run has so high a number
 
 
@@ -150,10 +150,10 @@ def draw(
     )
 
 
-# Plans whose randomness is kept from move to move: a rate only stretches what was drawn.
+# Plans whose draws are cached between the moves of a slider: another rate only stretches them.
 
 
-def drawn(scenario: Scenario, requests: int, seed: int, largest: int) -> Plan:
+def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> Plan:
     """Return what `draw` returns, the service times up to batches of `largest`.
 
     The arrays are shared with other plans: they are not to be written to.
@@ -161,7 +161,7 @@ def drawn(scenario: Scenario, requests: int, seed: int, largest: int) -> Plan:
     workload, noise = scenario.workload, scenario.service.noise
     arrival_s = think_s = None
     if isinstance(workload, ClosedLoop):
-        think_s = _kept(_think_s, workload.think_s, requests, seed)
+        think_s = _cached(_think_s, workload.think_s, requests, seed)
     else:
         arrival_s = _stretched_s(workload, requests, seed)
     return Plan(
@@ -170,13 +170,13 @@ def drawn(scenario: Scenario, requests: int, seed: int, largest: int) -> Plan:
         arrival_s=arrival_s,
         think_s=think_s,
         service_s=scenario.service.table(largest),
-        noise=None if noise is None else _kept(_noise, noise, requests, seed),
+        noise=None if noise is None else _cached(_noise, noise, requests, seed),
         slowdown=Streams(scenario, seed).slowdown,
     )
 
 
-def _kept(draw, key, requests: int, seed: int) -> np.ndarray:  # type: ignore[no-untyped-def]
-    """Draw, or take what was drawn before, where it is small enough to be kept."""
+def _cached(draw, key, requests: int, seed: int) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """Draw, or return what was drawn before, if it is small enough to be cached."""
     return (draw if requests <= SMALL else draw.__wrapped__)(key, requests, seed)
 
 
@@ -184,9 +184,9 @@ def _stretched_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
     if isinstance(workload, Trace):  # its hash costs more than its copy, and that can be written to
         return workload.times_s[:requests].copy()
     if type(workload) in (Poisson, Constant, Gamma):  # the gaps of a rate are those of rate 1, divided by it
-        return _kept(_open_s, workload.with_rate(1), requests, seed) / workload.offered_per_s
+        return _cached(_open_s, workload.with_rate(1), requests, seed) / workload.offered_per_s
     if isinstance(workload, Hashable):
-        return _kept(_open_s, workload, requests, seed)
+        return _cached(_open_s, workload, requests, seed)
     return _open_s.__wrapped__(workload, requests, seed)
 
 
@@ -194,10 +194,10 @@ def _streams(seed: int, workload: OpenLoop | ClosedLoop, noise: Noise | None = N
     return Streams(Scenario(workload, SizeOrWait(1, 0), Affine(1, 0, noise=noise)), seed)
 
 
-@functools.lru_cache(maxsize=32)  # two load curves' rates of a workload that must be drawn for each
+@functools.lru_cache(maxsize=32)  # the rates of two load curves, for workloads drawn anew at each rate
 def _open_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
     if type(workload) is Diurnal:  # at any rate it stretches the same points
-        points = _kept(_open_s, Poisson(1), requests, seed)
+        points = _cached(_open_s, Poisson(1), requests, seed)
         return filled(workload.stretched_s([points]), requests)
     return filled(_streams(seed, workload).arrivals_s(requests, CHUNK), requests)
 
