@@ -1,8 +1,8 @@
 """A scenario's randomness, drawn outside the engines: one stream a purpose.
 
 Each stream is seeded by itself, so that a knob never changes the rest of the traffic (common random
-numbers), and a shorter run is a prefix of a longer one. `draw` gives a run arrays of its own; `draw_cached` keeps
-what it drew, for a slider whose next position stretches the same numbers.
+numbers), and a shorter run is a prefix of a longer one. `draw` gives a run arrays of its own; `draw_cached`
+keeps what it drew, for a slider whose next position stretches the same numbers.
 """
 
 import functools

@@ -164,8 +164,7 @@ def surface(
 @functools.lru_cache(maxsize=8)  # a slider that moves the traffic asks for the same rules again and again
 def _rules(rule: Rule, xs: tuple[Any, ...], ys: tuple[Any, ...]) -> tuple[Rule | None, ...]:
     """Return the rule of each cell, row by row; None where the rule refuses the pair."""
-    x, y = rule.map_knobs
-    return tuple(_accepted(functools.partial(replace, rule, **{x: a, y: b})) for b in ys for a in xs)  # type: ignore[type-var]
+    return tuple(_accepted(functools.partial(rule.at, x, y)) for y in ys for x in xs)
 
 
 def _p99_ms(scenario: Scenario, rules: Sequence[Rule], requests: int, seed: int) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -83,6 +83,11 @@ class PreferredSizes(Rule):
                 f"preferred sizes must be at most max_batch_size, {self.max_batch_size}, "
                 f"got {self.preferred[-1]}"
             )
+
+    def at(self, x: Any, y: Any) -> Self:
+        # A smaller limit does without the preferred sizes above it.
+        sizes = [size for size in self.preferred if size <= x]
+        return replace(self, preferred=sizes, max_batch_size=x, max_wait_ms=y)  # type: ignore[arg-type]
 
     @property
     def enough(self) -> int:
