@@ -186,7 +186,7 @@ class Rule:
         """Raise ValueError where parameters contradict each other."""
 
     def at(self, x: Any, y: Any) -> Self:
-        """Return the rule in a cell of its heat map, with other `map_knobs`; ValueError where there is none."""
+        """Return the rule in a cell of its heat map, at other `map_knobs`, or raise ValueError."""
         return dataclasses.replace(self, **dict(zip(self.map_knobs, (x, y), strict=True)))  # type: ignore[type-var]
 
     @property
