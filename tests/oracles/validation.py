@@ -289,9 +289,10 @@ GROUPS = [
     ),
     Group(
         "Batches of all that waits",
-        """`SizeOrWait(B, 0)` on one server: Bailey's bulk queue, with a service time that depends on the size.
-The means come from its exact embedded chain, the percentiles from the exact distribution. V100 and P4 are
-the affine service times of ResNet-50 in Inoue (2021, arXiv 1912.06322).""",
+        """`SizeOrWait(B, 0)` on one server: Bailey's bulk queue, with a service time that depends on the
+size. The means come from its exact embedded chain, the percentiles from the exact
+distribution. V100 and P4 are the affine service times of ResNet-50 in Inoue (2021, arXiv
+1912.06322).""",
         what_waits,
     ),
     Group(
@@ -306,8 +307,8 @@ the affine service times of ResNet-50 in Inoue (2021, arXiv 1912.06322).""",
     ),
     Group(
         "The textbook rule with a wait",
-        """`SizeOrWait(32, T)`, service time 5 ms + 0.25 ms a request. For a wait no longer than a full batch computes,
-a chain derived in `batchsim/theory/forming.py` is exact.""",
+        """`SizeOrWait(32, T)`, service time 5 ms + 0.25 ms a request. For a wait no longer than a full
+batch computes, a chain derived in `batchsim/theory/forming.py` is exact.""",
         with_a_wait,
     ),
     Group("Identities", "What must hold without any theory.", identities),
@@ -320,17 +321,17 @@ a naive simulator written for it. The last rows show how close a max batch size 
     ),
     Group(
         "A real server: nnU-Net on Triton",
-        f"""The simulator gets only the static table of the page (1, 2 and 4 items; 3 is interpolated). It must
-come within 3 % of the measured mean latency, and of clients / measured latency as throughput. Both engines
-run, and must agree bit for bit. Source: <{published.NNUNET_SOURCE}>.""",
+        f"""The simulator gets only the static table of the page (1, 2 and 4 items; 3 is interpolated). It
+must come within 3 % of the measured mean latency, and of clients / measured latency as
+throughput. Both engines run, and must agree bit for bit. Source: <{published.NNUNET_SOURCE}>.""",
         nnunet,
     ),
     Group(
         "For plausibility: Triton's guide",
-        f"""The guide has no static table. Two service times are taken from its own measurements, the saturated
-rows without batching and with it, so those rows agree by construction; the others are predictions. The
-clients' own overhead is left out, and two instances are simulated as if each had its own GPU, which is
-not so. A request is 2 items. Source: <{published.GUIDE_SOURCE}>.""",
+        f"""The guide has no static table. Two service times are taken from its own measurements, the
+saturated rows without batching and with it, so those rows agree by construction; the others
+are predictions. The clients' own overhead is left out, and two instances are simulated as if
+each had its own GPU, which is not so. A request is 2 items. Source: <{published.GUIDE_SOURCE}>.""",
         guide,
     ),
     Group(
