@@ -20,8 +20,8 @@ def check(exercise: str, answer: Any) -> None:
     Right: 12 requests every 3.65 ms are 3,288 requests per second.
     """
     if exercise not in EXERCISES:
-        known = _check.nearest(str(exercise), EXERCISES)
-        raise ValueError(f"exercise must be one of the lessons', got {exercise!r}{known}")
+        nearest = _check.nearest(str(exercise), EXERCISES)
+        raise ValueError(f"exercise must be one of the lessons', got {exercise!r}{nearest}")
     task = EXERCISES[exercise]
     if answer is ...:
         print(f"Not answered yet: put your number in place of the ... ({task.unit}).")

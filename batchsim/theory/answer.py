@@ -66,7 +66,7 @@ class Answer:
 
     def summary(self) -> dict[str, float | bool]:
         """Return the plain numbers that are known, under the keys of `Result.summary()`."""
-        known = self.below(np.array([self.mean_latency_ms])) is not None
+        distributed = self.below(np.array([self.mean_latency_ms])) is not None
         numbers = {
             "offered_per_s": self.rate_per_s,
             "saturation_per_s": self.saturation_per_s,
@@ -75,7 +75,7 @@ class Answer:
             "throughput_per_s": self.rate_per_s,
             "utilisation": self.utilisation,
             "mean_latency_ms": self.mean_latency_ms,
-            **({f"p{q}_ms": self.percentile(q) for q in PERCENTILES} if known else {}),
+            **({f"p{q}_ms": self.percentile(q) for q in PERCENTILES} if distributed else {}),
             "mean_computing_ms": self.mean_latency_ms - self.mean_wait_ms,
             "mean_batch_size": self.mean_batch_size,
         }

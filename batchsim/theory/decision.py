@@ -119,8 +119,8 @@ class _Values:
 
         equations = np.eye(threshold) - matrix
         equations[:, 0] = stay + 2 * self.square * (ahead - s)  # u(0) = 0: in its place the cost rate
-        known = cost + self.square * (ahead_squared - s**2) + self.line * (ahead - s)
-        solution = linalg.solve(equations, known)
+        constants = cost + self.square * (ahead_squared - s**2) + self.line * (ahead - s)
+        solution = linalg.solve(equations, constants)
         self.rate = float(solution[0])
         below = np.append(0.0, solution[1:])
         self.rest = np.append(below, long_queue.returns @ below[threshold - top :])

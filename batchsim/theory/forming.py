@@ -23,8 +23,8 @@ class Forming(chain.SteadyState):
     """The steady state, with what the latency's distribution needs; its chain is at a batch's start.
 
     `seconds[k]` is the service time of k <= b, and `wait_s` <= seconds[b]. The chain's threshold is b + 1
-    (0 does not occur). `unexpired_s[n]`: the oldest arrival during the batch that starts with n in the
-    system has an unexpired timer at its end if it came in its last so many seconds. `shift`: see `_shift`.
+    (0 does not occur). `unexpired_s[n]`: an arrival during a batch that starts with n in the system
+    has an unexpired timer at the batch's end if it came within this time before it. `shift`: see `_shift`.
     """
 
     rate: float
