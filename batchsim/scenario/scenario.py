@@ -1,4 +1,4 @@
-"""A scenario: what is asked of an engine, and every knob by its name."""
+"""A scenario: all that an engine needs to know, and every knob by its name."""
 
 import dataclasses
 import math
@@ -21,9 +21,9 @@ RATE = "rate_per_s"  # a knob of every open workload, whatever its own fields ar
 class Scenario:
     """A workload, a rule and a service time, on one or more servers.
 
-    `queue_limit`: an arrival that finds that many waiting is rejected. `timeout_ms`: a request
-    not started by its arrival + timeout leaves the queue. `slowdown`: servers that share a
-    device, as {busy servers: factor on the service time}, this one included.
+    `queue_limit`: arrivals are rejected when this many wait. `timeout_ms`: a request that has not started
+    this long after its arrival leaves the queue. `slowdown`: servers that share a device, as {busy servers:
+    factor on the service time}, counting the server itself.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -52,7 +52,7 @@ class Scenario:
             _check.fix_real(self, "timeout_ms", at_least=0)
         self._check_slowdown()
         self._check_closed_loop()
-        self.service.table(self.rule.max_batch_size)  # refuses a size that the service lacks
+        self.service.table(self.rule.max_batch_size)  # raises if the service time does not cover a size
 
     def _check_slowdown(self) -> None:
         if self.slowdown is None:
@@ -65,7 +65,7 @@ class Scenario:
             )
             for busy, factor in self.slowdown.items()
         }
-        object.__setattr__(self, "slowdown", factors)  # not to change with the caller's
+        object.__setattr__(self, "slowdown", factors)  # a copy: the caller's may change
         missing = [busy for busy in range(1, self.servers + 1) if busy not in self.slowdown]
         if missing:
             raise ValueError(
@@ -93,40 +93,47 @@ class Scenario:
 
     @property
     def timeout_s(self) -> float:
-        """How long a request waits before it leaves, in seconds; inf for ever."""
+        """The timeout in seconds; inf without one."""
         return math.inf if self.timeout_ms is None else self.timeout_ms / 1000
 
     @property
     def saturation_per_s(self) -> float:
-        """The most requests per second that the servers can compute.
+        """The saturation rate: the highest rate that the servers can sustain at any batch size.
 
-        servers * B / service(B); the largest over sizes up to B if larger batches can be faster.
+        servers * k / service(k), at the best k up to the rule's largest batch. `load` is relative to it.
         """
         seconds = self._seconds()
         sizes = np.arange(1, seconds.size + 1)
-        monotone = bool((np.diff(seconds) >= 0).all())
-        return self.full_batches_per_s if monotone else float(self.servers * (sizes / seconds).max())
+        if (np.diff(seconds) >= 0).all():
+            return self.full_batches_per_s
+        # Where a larger batch is faster than a smaller one, the best size may not be the largest.
+        return float(self.servers * (sizes / seconds).max())
 
     @property
     def full_batches_per_s(self) -> float:
-        """The requests per second that the servers compute in full batches, as when the queue is long."""
+        """The rate at which the servers compute full batches: servers * B / service(B), B the largest batch.
+
+        A queue that grows makes every batch full, so it is this rate, which may be below `saturation_per_s`,
+        that decides whether the queue is `stable`.
+        """
         seconds = self._seconds()
         return float(self.servers * seconds.size / seconds[-1])
 
     def _seconds(self) -> np.ndarray:
+        """Return the service times of sizes 1 to the largest batch, while all servers compute."""
         seconds = self.service.table(self.rule.largest_batch)[1:]
         return seconds if self.slowdown is None else seconds * self.slowdown[self.servers]
 
     @property
     def load(self) -> float:
-        """The arrival rate over the capacity; NaN for a closed loop, which has no rate."""
+        """The arrival rate over the saturation rate; NaN for a closed loop, which has no arrival rate."""
         if isinstance(self.workload, ClosedLoop):
             return math.nan
         return self.workload.offered_per_s / self.saturation_per_s
 
     @property
     def stable(self) -> bool:
-        """Whether the queue stays finite: full batches outpace the arrivals, or something limits it."""
+        """Whether the queue stays finite: full batches outpace the arrivals, or its length is limited."""
         if (
             isinstance(self.workload, ClosedLoop)
             or self.queue_limit is not None
@@ -138,14 +145,14 @@ class Scenario:
     def replace(self, changes: Mapping[str, Any] | None = None, /, **knobs: Any) -> Self:
         """Return a copy with some knobs changed, each by its name, anywhere inside.
 
-        `rate_per_s` scales any open workload to that mean rate. A name found in two places is
-        refused: say where, as in `replace({"workload.cv": 2.0})`.
+        `rate_per_s` scales any open workload to that mean rate. An ambiguous name raises ValueError: write
+        where it is, as in `replace({"workload.cv": 2.0})`.
         """
         wanted = {**(changes or {}), **knobs}
         for name in wanted:
             if not isinstance(name, str):
                 raise TypeError(f"a knob must be named by text, got {name!r}")
-        # Parts replaced whole come first, so that the other names are sought in the new ones.
+        # Whole parts first: the other knobs may be knobs of the new parts.
         parts = {name: getattr(self, name) for name in _fields(self)}
         parts.update((name, value) for name, value in wanted.items() if name in parts)
         tree = _Changes()
@@ -187,7 +194,7 @@ class Scenario:
         >>> Scenario.from_toml(scenario.to_toml()) == scenario
         True
         """
-        from batchsim.scenario.toml import write_toml  # which knows every part, and this class
+        from batchsim.scenario.toml import write_toml  # which imports this module
 
         return write_toml(self, path)
 
@@ -195,8 +202,8 @@ class Scenario:
     def from_toml(cls, path_or_text: str | PathLike[str]) -> "Scenario":
         """Return the scenario of a TOML file, or of text (which has more than one line).
 
-        The kinds that are only read, such as a trace in a CSV file, are in `batchsim.scenario.toml`.
-        What a file says wrongly raises ValueError with the place.
+        `batchsim.scenario.toml` lists the kinds that can only be read, such as a trace in a CSV file. Wrong
+        content raises ValueError with its place.
         """
         from batchsim.scenario.toml import read_toml
 
@@ -204,7 +211,7 @@ class Scenario:
 
 
 class _Changes(dict[str, Any]):
-    """New values by name; one within another where a part has parts of its own."""
+    """New values by name, nested as the parts of the scenario are."""
 
 
 def _rebuild(part: Any, changes: _Changes) -> Any:
@@ -219,25 +226,28 @@ def _rebuild(part: Any, changes: _Changes) -> Any:
 
 
 def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the one path to the knob, as ("workload", "cv"), or raise."""
+    """Return the path to the knob of this name, such as ("workload", "cv"), or raise ValueError.
+
+    A name may leave out where the knob is, or steps on the way to it, as long as one knob alone matches.
+    """
     paths = {(top, *path) for top, part in parts.items() for path in _paths(part)}
+    wanted = name.split(".")
     if isinstance(parts["workload"], OpenLoop):
         paths.add(("workload", RATE))
-    elif name.split(".")[-1] == RATE:
-        raise ValueError("rate_per_s must be of an open workload; a ClosedLoop has clients and think_s")
-    wanted = name.split(".")
-    found = sorted(path for path in paths if path[-1] == wanted[-1] and _within(wanted, path))
-    if len(found) > 1:
-        places = " or ".join(repr(".".join(path)) for path in found)
-        raise ValueError(f"a knob must be named without doubt, got {name!r}: say {places}")
-    if not found:
+    elif wanted[-1] == RATE:
+        raise ValueError("rate_per_s needs an open workload: a ClosedLoop has clients and think_s")
+    matches = sorted(path for path in paths if path[-1] == wanted[-1] and _within(wanted, path))
+    if len(matches) > 1:
+        places = " or ".join(repr(".".join(path)) for path in matches)
+        raise ValueError(f"knob {name!r} is ambiguous: use {places}")
+    if not matches:
         known = {path[-1] for path in paths} | {".".join(path) for path in paths} | set(parts)
         raise ValueError(f"a knob must be one of the scenario's, got {name!r}" + _check.nearest(name, known))
-    return found[0]
+    return matches[0]
 
 
 def _within(wanted: list[str], path: tuple[str, ...]) -> bool:
-    """Return whether the wanted names stand in the path, in their order."""
+    """Return whether the path has the wanted names, in this order."""
     rest = iter(path)
     return all(name in rest for name in wanted)
 
