@@ -88,7 +88,7 @@ def published_source(name: str) -> Published:
     tables = _tables()
     if name not in tables:
         hint = _check.nearest(name, tables, listed=True) or "; published_names() lists them"
-        raise ValueError(f"the name of a published table must be a known one, got {name!r}{hint}")
+        raise ValueError(f"there is no published table {name!r}{hint}")
     return tables[name]
 
 

@@ -59,19 +59,15 @@ class Scenario:
             return
         if not isinstance(self.slowdown, Mapping):
             raise TypeError(f"slowdown must be {{busy servers: factor}}, got {self.slowdown!r}")
-        factors = {
-            _check.whole("a busy count of slowdown", busy): _check.real(
-                f"slowdown of {busy} busy servers", factor, above=0
-            )
-            for busy, factor in self.slowdown.items()
-        }
+        factors = {}
+        for busy, factor in self.slowdown.items():
+            busy = _check.whole("a number of busy servers in slowdown", busy)
+            factors[busy] = _check.real(f"slowdown of {busy} busy servers", factor, above=0)
         object.__setattr__(self, "slowdown", factors)  # a copy: the caller's may change
-        missing = [busy for busy in range(1, self.servers + 1) if busy not in self.slowdown]
+        missing = [busy for busy in range(1, self.servers + 1) if busy not in factors]
         if missing:
-            raise ValueError(
-                f"slowdown must have a factor for each of 1..{self.servers} busy servers, "
-                f"got none for {missing[0]}"
-            )
+            rule = f"slowdown must have a factor for each of 1..{self.servers} busy servers"
+            raise ValueError(f"{rule}, got none for {missing[0]}")
 
     def _check_closed_loop(self) -> None:
         if not isinstance(self.workload, ClosedLoop):
@@ -81,11 +77,10 @@ class Scenario:
                 "a queue_limit on a ClosedLoop needs think_s greater than 0 "
                 "(a rejected client would send again at once), got 0"
             )
-        if self.workload.clients < self.rule.fewest_clients:
-            raise ValueError(
-                f"a ClosedLoop must have at least {self.rule.fewest_clients} clients for a batch of "
-                f"{self.rule.fewest_clients} ever to gather, got {self.workload.clients}"
-            )
+        fewest = self.rule.fewest_clients
+        if self.workload.clients < fewest:
+            rule = f"a ClosedLoop must have at least {fewest} clients for a batch of {fewest} ever to gather"
+            raise ValueError(f"{rule}, got {self.workload.clients}")
 
     def __hash__(self) -> int:
         slowdown = None if self.slowdown is None else tuple(sorted(self.slowdown.items()))
@@ -172,25 +167,13 @@ class Scenario:
         """Return the scenario as TOML text, and write it to `path` if there is one.
 
         >>> from batchsim import Affine, Poisson, SizeOrWait
-        >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25).padded_to([8, 32]))
-        >>> print(scenario.to_toml())
+        >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25))
+        >>> print(scenario.to_toml().partition("[rule]")[0].strip())
         servers = 1
         <BLANKLINE>
         [workload]
         kind = "Poisson"
         rate_per_s = 900
-        <BLANKLINE>
-        [rule]
-        kind = "SizeOrWait"
-        max_batch_size = 32
-        max_wait_ms = 10
-        <BLANKLINE>
-        [service]
-        kind = "Affine"
-        fixed_ms = 5
-        per_item_ms = 0.25
-        padding = [8, 32]
-        <BLANKLINE>
         >>> Scenario.from_toml(scenario.to_toml()) == scenario
         True
         """
@@ -231,16 +214,18 @@ def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
     A name may leave out where the knob is, or steps on the way to it, as long as one knob alone matches.
     """
     paths = {(top, *path) for top, part in parts.items() for path in _paths(part)}
-    wanted = name.split(".")
-    if isinstance(parts["workload"], OpenLoop):
+    wanted, workload = name.split("."), parts["workload"]
+    if isinstance(workload, OpenLoop):
         paths.add(("workload", RATE))
-    elif wanted[-1] == RATE:
-        raise ValueError("rate_per_s needs an open workload: a ClosedLoop has clients and think_s")
     matches = sorted(path for path in paths if path[-1] == wanted[-1] and _within(wanted, path))
     if len(matches) > 1:
         places = " or ".join(repr(".".join(path)) for path in matches)
         raise ValueError(f"knob {name!r} is ambiguous: use {places}")
     if not matches:
+        is_open = isinstance(workload, OpenLoop)
+        if wanted[-1] in (_fields(ClosedLoop) if is_open else [RATE]):
+            kind = "a ClosedLoop" if is_open else "an open workload"
+            raise ValueError(f"{name} needs {kind}, got {workload!r}")
         known = {path[-1] for path in paths} | {".".join(path) for path in paths} | set(parts)
         raise ValueError(f"a knob must be one of the scenario's, got {name!r}" + _check.nearest(name, known))
     return matches[0]
