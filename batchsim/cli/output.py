@@ -93,11 +93,11 @@ def print_table(
     console.print(Text(title), table, *map(Text, notes), sep="\n")
 
 
-def print_frame(title: str, frame: "pandas.DataFrame", notes: Sequence[str] = ()) -> None:
+def print_frame(title: str, frame: "pandas.DataFrame") -> None:
     """Print a DataFrame as a table, without its empty columns."""
     kept = [name for name in frame if any(map(cell, frame[name]))]
     columns = {name: "left" if frame[name].dtype.kind not in "biuf" else "right" for name in kept}
-    print_table(title, columns, frame[kept].itertuples(index=False), notes)
+    print_table(title, columns, frame[kept].itertuples(index=False))
 
 
 # For programs.

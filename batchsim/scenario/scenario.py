@@ -147,21 +147,15 @@ class Scenario:
         for name in wanted:
             if not isinstance(name, str):
                 raise TypeError(f"a knob must be named by text, got {name!r}")
-        # Whole parts first: the other knobs may be knobs of the new parts.
-        parts = {name: getattr(self, name) for name in _fields(self)}
-        parts.update((name, value) for name, value in wanted.items() if name in parts)
-        tree = _Changes()
+        # Names are sought in the new parts, where a whole part changes too.
+        parts = {name: wanted.get(name, value) for name, value in vars(self).items()}
+        by_path: dict[tuple[str, ...], Any] = {}
         for name, value in wanted.items():
-            if name not in parts:
-                *where, last = find_knob(name, parts)
-                node = tree
-                for step in where:
-                    node = node.setdefault(step, _Changes())
-                if last in node:
-                    raise ValueError(f"a knob must be given once, got {name!r} twice")
-                node[last] = value
-        parts.update((top, _rebuild(parts[top], changes)) for top, changes in tree.items())
-        return type(self)(**parts)
+            path = (name,) if name in parts else find_knob(name, parts)
+            if path in by_path:
+                raise ValueError(f"a knob must be given once, got {name!r} twice")
+            by_path[path] = value
+        return _rebuild(self, by_path)
 
     def to_toml(self, path: str | PathLike[str] | None = None) -> str:
         """Return the scenario as TOML text, and write it to `path` if there is one.
@@ -193,19 +187,17 @@ class Scenario:
         return read_toml(path_or_text)[0]
 
 
-class _Changes(dict[str, Any]):
-    """New values by name, nested as the parts of the scenario are."""
-
-
-def _rebuild(part: Any, changes: _Changes) -> Any:
-    fields = {
-        name: _rebuild(getattr(part, name), new) if isinstance(new, _Changes) else new
-        for name, new in changes.items()
-        if name != RATE
-    }
+def _rebuild(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
+    """Return a part with new values by their path in it; a whole part changes before what is inside it."""
+    fields = {}
+    for first in dict.fromkeys(path[0] for path in changes):
+        inside = {path[1:]: value for path, value in changes.items() if path[0] == first}
+        new = inside.pop(()) if () in inside else getattr(part, first)
+        fields[first] = _rebuild(new, inside) if inside else new
+    rate = {RATE: fields.pop(RATE)} if RATE in fields else {}
     part = dataclasses.replace(part, **fields)
     # Last, because the other knobs of a workload may change its mean rate.
-    return part.with_rate(changes[RATE]) if RATE in changes else part
+    return part.with_rate(**rate) if rate else part
 
 
 def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:

@@ -111,17 +111,14 @@ def read_times_s(path: str | PathLike[str], column: str | None = None) -> np.nda
     Plain numbers are seconds already; ISO 8601 timestamps become seconds since the first.
     """
     cells, lines = _read_column(path, column)
-    if _is_number(cells[0]):
-        times_s = _numbers(cells, lines, path)
-    else:
-        since_first = _nanoseconds(cells, lines, path)
-        times_s = (since_first - since_first[0]) / 1e9
-    back = np.flatnonzero(np.diff(times_s) < 0)
-    if back.size:
-        row = int(back[0]) + 1
-        raise ValueError(
-            f"{path}, line {lines[row]}: times must be sorted, got {cells[row]!r} after {cells[row - 1]!r}"
-        )
+    first_is_number = _is_number(cells[0])
+    times_s = _numbers(cells) if first_is_number else _since_first(cells)
+    kind = "a number of seconds" + ("" if first_is_number else " or an ISO 8601 timestamp")
+    for row in np.flatnonzero(~np.isfinite(times_s)):
+        raise ValueError(f"{path}, line {lines[row]}: must be {kind}, got {cells[row]!r}")
+    for row in np.flatnonzero(np.diff(times_s) < 0) + 1:
+        rule = f"{path}, line {lines[row]}: times must be sorted"
+        raise ValueError(f"{rule}, got {cells[row]!r} after {cells[row - 1]!r}")
     return times_s
 
 
@@ -172,24 +169,21 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _numbers(cells: list[str], lines: list[int], path: object) -> np.ndarray:
-    for cell, line in zip(cells, lines, strict=True):
-        if not _is_number(cell) or not np.isfinite(float(cell)):
-            raise ValueError(f"{path}, line {line}: must be a number of seconds, got {cell!r}")
-    return np.array(cells, dtype=float)
+def _numbers(cells: list[str]) -> np.ndarray:
+    """Return the numbers, NaN for what is none."""
+    return np.array([float(cell) if _is_number(cell) else math.nan for cell in cells])
 
 
-def _nanoseconds(cells: list[str], lines: list[int], path: object) -> np.ndarray:
+def _since_first(cells: list[str]) -> np.ndarray:
+    """Return the seconds since the first timestamp, NaN for what is none."""
     import pandas
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of cells that are refused below
+        warnings.simplefilter("ignore")  # of cells that become NaN here
         stamps = pandas.to_datetime(pandas.Series(cells), format="ISO8601", utc=True, errors="coerce")
     # 64 bits hold the nanoseconds of the years 1678 to 2261 alone; other years would wrap around.
-    in_range = stamps.dt.year.between(1678, 2261)
-    for cell, line, good in zip(cells, lines, in_range, strict=True):
-        if not good or not TIMESTAMP.fullmatch(cell):
-            raise ValueError(
-                f"{path}, line {line}: must be a number of seconds or an ISO 8601 timestamp, got {cell!r}"
-            )
-    return stamps.dt.as_unit("ns").astype("int64").to_numpy()
+    complete = np.array([TIMESTAMP.fullmatch(cell) is not None for cell in cells])
+    good = stamps.dt.year.between(1678, 2261) & complete
+    usable = stamps.where(good, pandas.Timestamp(0, tz="UTC"))
+    nanoseconds = usable.dt.as_unit("ns").astype("int64").to_numpy()
+    return np.where(good, (nanoseconds - nanoseconds[0]) / 1e9, math.nan)
