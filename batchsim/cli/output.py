@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +51,9 @@ def in_words(scenario: Scenario) -> str:
     """
     parts = [repr(part) for part in (scenario.workload, scenario.rule, scenario.service)]
     parts.append(_format.counted(scenario.servers, "server"))
-    others = {name: getattr(scenario, name) for name in ("queue_limit", "timeout_ms", "slowdown")}
-    parts += [f"{name}={value!r}" for name, value in others.items() if value is not None]
+    others = [f.name for f in fields(scenario)][4:]
+    values = {name: getattr(scenario, name) for name in others}
+    parts += [f"{name}={value!r}" for name, value in values.items() if value is not None]
     return ", ".join(parts)
 
 
@@ -95,9 +97,9 @@ def print_table(
 
 def print_frame(title: str, frame: "pandas.DataFrame") -> None:
     """Print a DataFrame as a table, without its empty columns."""
-    kept = [name for name in frame if any(map(cell, frame[name]))]
-    columns = {name: "left" if frame[name].dtype.kind not in "biuf" else "right" for name in kept}
-    print_table(title, columns, frame[kept].itertuples(index=False))
+    names = [name for name in frame if any(map(cell, frame[name]))]
+    columns = {name: "left" if frame[name].dtype.kind not in "biuf" else "right" for name in names}
+    print_table(title, columns, frame[names].itertuples(index=False))
 
 
 # For programs.

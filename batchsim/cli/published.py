@@ -7,7 +7,7 @@ from batchsim.cli import output
 from batchsim.cli.flags import JsonFlag, argument
 from batchsim.scenario import published_names, published_source
 
-FEW = 10  # up to so many tables, their sources are printed too
+FEW = 10  # the sources of at most this many tables are printed
 
 
 @dataclass

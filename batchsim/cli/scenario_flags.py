@@ -22,7 +22,7 @@ _TEXTBOOK = bs.SizeOrWait.parameters()  # of the rule where no other is given
 
 
 def _one_of(part: str, example: str) -> str:
-    return f"As in Python, such as {example}: {', '.join(KINDS[part])}."
+    return f"Written as in Python: {example}. Kinds: {', '.join(KINDS[part])}."
 
 
 @dataclass
@@ -32,10 +32,10 @@ class ScenarioFlags(Command):
     file: Path | None = argument("A scenario in TOML (`batchsim init` writes one); options override it.")
 
     rate_per_s: float | None = WORKLOAD.number(
-        "PER_S", "Mean arrival rate: of Poisson, or of any workload, scaled to it."
+        "PER_S", "Mean arrival rate, of Poisson arrivals or of any workload scaled to it."
     )
     workload: Any = WORKLOAD.part(_one_of("workload", "'Gamma(800, cv=2)'"))
-    clients: int | None = WORKLOAD.whole("Number of clients in a closed loop, each waiting for its answer.")
+    clients: int | None = WORKLOAD.whole("Closed loop with this many clients, each waiting for its answer.")
     trace: Path | None = WORKLOAD.option("Real traffic: a CSV file of arrival times, in seconds or ISO 8601.")
     column: str | None = WORKLOAD.option("The trace's column (default: the first).")
     speedup: float | None = WORKLOAD.number("FACTOR", "Replay the trace this many times faster.")
@@ -51,15 +51,15 @@ class ScenarioFlags(Command):
     fixed_ms: float | None = SERVICE.number("MS", "Time that every batch takes (default: 0).")
     per_item_ms: float | None = SERVICE.number("MS", "Time that each request adds to its batch (default: 0).")
     table: Any = SERVICE.option(
-        "Measured by batch size: 1=2.08,2=2.65,8=3.29.", metavar="SIZE=MS,...", parser=values.pairs
+        "Measured times by batch size: 1=2.08,2=2.65,8=3.29.", metavar="SIZE=MS,...", parser=values.pairs
     )
-    published: str | None = SERVICE.option("As `batchsim published` lists them, such as resnet50/t4/fp16.")
+    published: str | None = SERVICE.option("Published, such as resnet50/t4/fp16: see `batchsim published`.")
     measurement: Path | None = SERVICE.option("A file that `batchsim measure --save` wrote.")
     service: Any = SERVICE.part(_one_of("service", "'Affine(5, 0.25).with_noise(0.1)'"))
 
     servers: int | None = OTHER.whole("Model instances, each computing one batch at a time (default: 1).")
     queue_limit: int | None = OTHER.whole("Reject arrivals when this many are waiting.")
-    timeout_ms: float | None = OTHER.number("MS", "A request that has not started by then leaves the queue.")
+    timeout_ms: float | None = OTHER.number("MS", "A request not started after this long leaves the queue.")
     set_: list[str] | None = OTHER.option(
         "Any knob by name: workload.cv=2, 'slowdown={1: 1, 2: 1.8}'. Repeatable.", None, "--set",
         metavar="KNOB=VALUE",

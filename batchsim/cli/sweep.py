@@ -25,7 +25,7 @@ SHOWN = ("mean_latency_ms", "p99_ms", *LOSS, "throughput_per_s", "utilisation", 
 
 @dataclass
 class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
-    """Run a scenario at every point of a grid of knobs, and print a row a point.
+    """Run a scenario at every point of a grid of knobs, and print a row for each.
 
     batchsim sweep scenario.toml --over max_batch_size=1:32:x2 --over max_wait_ms=0:20:5 --plot map.png
     """
@@ -35,9 +35,9 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
     csv: bool = OUTPUT.option("Print all columns as CSV instead.", False, "--csv")
     plot: Path | None = OUTPUT.option("Draw a curve of one axis, or a heat map of two: .png, .svg or .pdf.")
     value: str = OUTPUT.option(
-        "Column to draw; p99_ms is of served requests alone.", "p99_all_ms", metavar="COLUMN"
+        "Column to draw; p99_all_ms counts lost requests as infinite.", "p99_all_ms", metavar="COLUMN"
     )
-    objective: float | None = OUTPUT.number("LIMIT", "Draw a limit of that column, too.")
+    objective: float | None = OUTPUT.number("LIMIT", "Limit to draw for that column.")
 
     def run(self) -> None:
         from batchsim.study.evaluate import COLUMNS

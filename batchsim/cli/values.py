@@ -21,8 +21,8 @@ _RANGE = re.compile(r"([^:,(\[{'\"]*):([^:,(\[{'\"]*):\s*(x?)([^:,(\[{'\"]*)")
 def value(text: str) -> Any:
     """Return the value of a text in Python's words: a number, quoted text, a list, or a part of a scenario.
 
-    Nothing else is evaluated: only the kinds of `batchsim.scenario.kinds` can be called, so a scenario from a
-    stranger's command line is safe. Raises ValueError for anything else.
+    Only the kinds of `batchsim.scenario.kinds` can be called, so that no command line can run other code.
+    Anything else raises ValueError.
 
     >>> value("Affine(5, per_item_ms=0.25).padded_to([8, 32])")
     Affine(fixed_ms=5, per_item_ms=0.25).padded_to([8, 32])

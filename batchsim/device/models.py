@@ -30,13 +30,13 @@ class Model:
     """A compiled model: call it on a stacked batch to get an output for each item. `load_model` makes one.
 
     A batch is a NumPy array of shape (batch, *item_shape); the output is a JAX array of shape
-    (batch, outputs), which may still be computing: `jax.block_until_ready` waits for it. The
-    first batch of every size compiles. With `pad_to`, a batch is padded with zeros to the next of
-    these sizes, so that no others are ever compiled, and the output is cut back. An item's output
-    does not depend on the other items of its batch, up to rounding.
+    (batch, outputs), which may still be computing: `jax.block_until_ready` waits for it. The first batch of
+    every size compiles. With `pad_to`, a batch is padded with zeros to the next of these sizes, so that no
+    others are ever compiled, and the output is cut back. An item's output does not depend on the rest of its
+    batch, up to rounding.
 
-    A wrong shape, an empty batch, one larger than the largest of `pad_to` and a token outside
-    the vocabulary raise ValueError; a dtype that does not convert to `dtype` raises TypeError.
+    A wrong shape, an empty batch, one larger than the largest of `pad_to` and a token outside the vocabulary
+    raise ValueError; a dtype that does not convert to `dtype` raises TypeError.
     """
 
     name: str
@@ -120,12 +120,12 @@ def load_model(
 ) -> Model:
     """Build a model with random weights, drawn from `seed`, on JAX's default device.
 
-    "mlp" classifies images of 784 pixels with `layers` dense layers (3) of `width` (2048): few
-    operations on many weights, which a whole batch reads once. "convnet" classifies images of
-    shape (32, 32, 3) with `layers` convolutions (4), the first with `width` channels (64), doubled
-    each time the image is halved, down to 4 x 4: many operations on few weights. "transformer"
-    predicts the byte that follows 16 others, with `layers` blocks (4) of `width` (256, a multiple
-    of 32). `pad_to`, increasing sizes, pads batches: see `Model`.
+    "mlp" classifies images of 784 pixels with `layers` dense layers (3) of `width` (2048): few operations on
+    many weights, which a whole batch reads once. "convnet" classifies images of shape (32, 32, 3) with
+    `layers` convolutions (4), the first with `width` channels (64), doubled each time the image is halved,
+    down to 4 x 4: many operations on few weights. "transformer" predicts the byte that follows 16 others,
+    with `layers` blocks (4) of `width` (256, a multiple of 32). `pad_to`, increasing sizes, pads batches: see
+    `Model`.
 
     >>> model = load_model("mlp", width=64, pad_to=[1, 2, 4])
     >>> model.item_shape, model.parameters

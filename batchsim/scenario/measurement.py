@@ -162,11 +162,11 @@ def _read(text: bytes) -> dict[str, Any]:
         got = content.pop(key, None)
         if got != value or type(got) is not type(value):  # True == 1, but it is no version
             raise ValueError(f"{key} must be {value!r}, got {got!r}")
-    known = [field.name for field in fields(Measurement)]
+    keys = [field.name for field in fields(Measurement)]
     for key in content:
-        if key not in known:
-            raise ValueError(f"there is no key {key!r}" + _check.nearest(key, known))
-    missing = [key for key in known if key not in content]
+        if key not in keys:
+            raise ValueError(f"there is no key {key!r}" + _check.nearest(key, keys))
+    missing = [key for key in keys if key not in content]
     if missing:
         raise ValueError(f"it must have the key {missing[0]!r}, got {', '.join(content) or 'no keys'}")
     return content

@@ -143,14 +143,14 @@ class Scenario:
         `rate_per_s` scales any open workload to that mean rate. An ambiguous name raises ValueError: write
         where it is, as in `replace({"workload.cv": 2.0})`.
         """
-        wanted = {**(changes or {}), **knobs}
-        for name in wanted:
+        values = {**(changes or {}), **knobs}
+        for name in values:
             if not isinstance(name, str):
                 raise TypeError(f"a knob must be named by text, got {name!r}")
         # Names are sought in the new parts, where a whole part changes too.
-        parts = {name: wanted.get(name, value) for name, value in vars(self).items()}
+        parts = {name: values.get(name, value) for name, value in vars(self).items()}
         by_path: dict[tuple[str, ...], Any] = {}
-        for name, value in wanted.items():
+        for name, value in values.items():
             path = (name,) if name in parts else find_knob(name, parts)
             if path in by_path:
                 raise ValueError(f"a knob must be given once, got {name!r} twice")
@@ -206,16 +206,16 @@ def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
     A name may leave out where the knob is, or steps on the way to it, as long as one knob alone matches.
     """
     paths = {(top, *path) for top, part in parts.items() for path in _paths(part)}
-    wanted, workload = name.split("."), parts["workload"]
+    steps, workload = name.split("."), parts["workload"]
     if isinstance(workload, OpenLoop):
         paths.add(("workload", RATE))
-    matches = sorted(path for path in paths if path[-1] == wanted[-1] and _within(wanted, path))
+    matches = sorted(path for path in paths if path[-1] == steps[-1] and _within(steps, path))
     if len(matches) > 1:
         places = " or ".join(repr(".".join(path)) for path in matches)
         raise ValueError(f"knob {name!r} is ambiguous: use {places}")
     if not matches:
         is_open = isinstance(workload, OpenLoop)
-        if wanted[-1] in (_fields(ClosedLoop) if is_open else [RATE]):
+        if steps[-1] in (_fields(ClosedLoop) if is_open else [RATE]):
             kind = "a ClosedLoop" if is_open else "an open workload"
             raise ValueError(f"{name} needs {kind}, got {workload!r}")
         known = {path[-1] for path in paths} | {".".join(path) for path in paths} | set(parts)
@@ -223,10 +223,10 @@ def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
     return matches[0]
 
 
-def _within(wanted: list[str], path: tuple[str, ...]) -> bool:
-    """Return whether the path has the wanted names, in this order."""
+def _within(steps: list[str], path: tuple[str, ...]) -> bool:
+    """Return whether the path has these steps, in this order."""
     rest = iter(path)
-    return all(name in rest for name in wanted)
+    return all(step in rest for step in steps)
 
 
 def _fields(part: Any) -> list[str]:

@@ -159,15 +159,14 @@ def _value(place: str, key: str, value: Any, folder: Path) -> Any:
 def _part(place: str, name: str, table: Any, folder: Path) -> Any:
     """Return the workload, rule, service time or noise of a table."""
     table, kinds = dict(_table(place, table)), KINDS[name]
-    kind, only = next(iter(kinds)), len(kinds) == 1
-    if not only:
-        known = ", ".join(kinds)
+    kind, names = next(iter(kinds)), ", ".join(kinds)
+    if len(kinds) > 1:
         if "kind" not in table:
-            raise ValueError(f"{place} must have a kind, one of {known}, got {_listed(table)}")
+            raise ValueError(f"{place} must have a kind, one of {names}, got {_listed(table)}")
         kind = table.pop("kind")
         if not isinstance(kind, str) or kind not in kinds:
             hint = _check.nearest(kind, kinds, listed=True)
-            raise ValueError(f"{place} kind must be one of {known}, got {kind!r}" + hint)
+            raise ValueError(f"{place} kind must be one of {names}, got {kind!r}{hint}")
     maker = _choose(place, table, kinds[kind], kind)
     values = {key: _value(place, key, value, folder) for key, value in table.items()}
     try:

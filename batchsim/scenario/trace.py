@@ -96,7 +96,7 @@ class Trace(OpenLoop):
         return hash(self.times_s.tobytes())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.times_s,)  # copy and pickle would else return a writable array
+        return type(self), (self.times_s,)  # copied and unpickled times are read-only, too
 
     def __repr__(self) -> str:
         return f"Trace({self.times_s.size:,} arrivals in {self.times_s[-1]:g} s, {self.offered_per_s:.6g}/s)"
