@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from oracles.plans import WORKLOADS, scenarios_at_random
 
 import batchsim as bs
-from batchsim.scenario import OpenLoop, Rule, Service
-from batchsim.scenario.kinds import KINDS
+from batchsim.scenario import RULES
 from batchsim.scenario.toml import document, read_toml, to_tables
 
 BY_HAND = """\
@@ -162,16 +161,6 @@ def test_what_a_file_leaves_out_is_as_the_classes_have_it():
     assert bs.Scenario.from_toml(with_table()) == plain
 
 
-def test_every_workload_rule_and_service_of_batchsim_has_a_kind():
-    bases = {"workload": (OpenLoop, bs.ClosedLoop), "rule": Rule, "service": Service}
-    for part_name, base in bases.items():
-        classes = [cls for cls in vars(bs).values() if isinstance(cls, type) and issubclass(cls, base)]
-        public = {cls.__name__ for cls in classes} - {"Rule"}
-        assert public
-        assert public <= KINDS[part_name].keys()
-        assert all(getattr(bs, name) is KINDS[part_name][name][0] for name in public)
-
-
 def test_a_rule_of_ones_own_cannot_be_written():
     @dataclasses.dataclass(frozen=True)
     class SizeOrWait(bs.SizeOrWait):
@@ -179,6 +168,13 @@ def test_a_rule_of_ones_own_cannot_be_written():
 
     with pytest.raises(TypeError, match=r"rule must be one of SizeOrWait, .* to be written, got .*locals"):
         SCENARIO.replace(rule=SizeOrWait(8)).to_toml()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_comes_back_with_its_usual_parameters(rule):
+    usual = {name: parameter.usual for name, parameter in rule.parameters().items()}
+    scenario = SCENARIO.replace(rule=rule(**usual), service=bs.Affine(5, 0.25))
+    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
 
 
 def test_the_document_takes_comments_and_is_still_the_scenario():

@@ -37,7 +37,7 @@ class Capacity(JsonFlag, SLOFlags, TrafficFlags, ScenarioFlags):
             from batchsim.view.charts.curves import capacity_curves
 
             first = slo.objectives[0]
-            output.save_picture(self.plot, lambda: capacity_curves(answer, RATE, first.key, first.limit))
+            output.save_picture(self.plot, capacity_curves(answer, RATE, first.key, first.limit))
         if self.json_:
             output.print_json(
                 {
@@ -45,7 +45,7 @@ class Capacity(JsonFlag, SLOFlags, TrafficFlags, ScenarioFlags):
                     "objective": output.limits(slo),
                     "scenario": output.scenario_tables(scenario),
                     **{name: getattr(answer, name) for name in NUMBERS},
-                    "probes": output.records(frame),
+                    "probes": frame,
                     "requests_simulated": answer.requests_simulated,
                 }
             )

@@ -37,7 +37,7 @@ class Measure(JsonFlag):
         frame = measured.to_frame()
         if self.json_:
             about = {name: getattr(measured, name) for name in ("model", "device", "platform", "measured_at")}
-            output.print_json({**about, "rows": output.records(frame)})
+            output.print_json({**about, "rows": frame})
         else:
             title = f"{measured.model} on {measured.device}, {measured.repeats} repeats"
             output.print_frame(title, frame)

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import numpy as np
 import typer
 
 from batchsim import _format
+from batchsim._files import replacing
 from batchsim.scenario import Scenario, Trace
 
 if TYPE_CHECKING:
@@ -111,11 +112,13 @@ def print_json(content: Mapping[str, Any]) -> None:
 
 
 def jsonable(value: Any) -> Any:
-    """Return a value in JSON's types.
+    """Return a value in JSON's types; a DataFrame as a list of its rows.
 
     >>> jsonable({"a": np.float64("nan"), "b": (math.inf, np.int64(2))})
     {'a': None, 'b': ['inf', 2]}
     """
+    if hasattr(value, "to_dict"):
+        value = value.to_dict(orient="records")
     if isinstance(value, Mapping):
         return {str(key): jsonable(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -143,20 +146,10 @@ def limits(slo: "SLO") -> dict[str, float]:
     return {name: limit for name, limit in vars(slo).items() if limit is not None}
 
 
-def records(frame: "pandas.DataFrame") -> list[dict[str, Any]]:
-    """Return a DataFrame's rows as dicts."""
-    return frame.to_dict(orient="records")
-
-
 # Pictures.
 
 
-def save_picture(path: Path | None, picture: "Callable[[], Figure]") -> None:
-    """Draw and write a picture, if there is a path for it."""
-    if path is None:
-        return
-    from batchsim._files import replacing
-
-    figure = picture()
+def save_picture(path: Path, figure: "Figure") -> None:
+    """Write a picture in the format of the path's suffix."""
     with replacing(path) as file:
         figure.savefig(file, format=path.suffix[1:].lower())

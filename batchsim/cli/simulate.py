@@ -47,7 +47,7 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
         if self.plot is not None:
             from batchsim.view.run.plot import plot
 
-            output.save_picture(self.plot, lambda: plot(result, theory=True))
+            output.save_picture(self.plot, plot(result, theory=True))
         intervals = dict.fromkeys(METRICS, (math.nan, math.nan))
         if self.keep == "all":
             with quiet():  # a missing interval gets a note below the table

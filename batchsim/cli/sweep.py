@@ -56,12 +56,12 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
         settings = self.settings(tables["simulate"])
         progress = sys.stderr.isatty()
         frame = sweep(scenario, axes, **settings, out=self.out, workers=self.workers, progress=progress)
-        output.save_picture(self.plot, lambda: self._figure(frame, scenario, list(axes)))
+        if self.plot is not None:
+            output.save_picture(self.plot, self._figure(frame, scenario, list(axes)))
         if self.csv:
             typer.echo(frame.to_csv(index=False), nl=False)
         elif self.json_:
-            points = output.records(frame)
-            output.print_json({"scenario": output.scenario_tables(scenario), "points": points})
+            output.print_json({"scenario": output.scenario_tables(scenario), "points": frame})
         else:
             lossless = not (frame["loss"] > 0).any()
             shown = (name for name in SHOWN if name not in axes and not (lossless and name in LOSS))

@@ -44,7 +44,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         if self.plot is not None:
             from batchsim.view.charts.curves import frontier
 
-            output.save_picture(self.plot, lambda: frontier(best))
+            output.save_picture(self.plot, frontier(best))
         if self.json_:
             output.print_json(
                 {
@@ -55,8 +55,8 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
                     "expected": {key: estimate._asdict() for key, estimate in best.expected.items()},
                     "explain": best.explain(),
                     "remedies": [vars(remedy) for remedy in best.remedies],
-                    "frontier": output.records(best.frontier),
-                    "candidates": output.records(best.candidates),
+                    "frontier": best.frontier,
+                    "candidates": best.candidates,
                     "requests_simulated": best.requests_simulated,
                 }
             )

@@ -120,21 +120,14 @@ def warmup(text: str) -> float | str:
     return text if text == "auto" else number(text)
 
 
-def pairs(text: str) -> dict[int, float]:
-    """Return a table of service times, milliseconds by batch size.
+def pairs(text: str) -> list[tuple[int, float]]:
+    """Return the points of a table of service times: batch sizes and milliseconds.
 
     >>> pairs("1=2.08, 2=2.65, 8=3.29")
-    {1: 2.08, 2: 2.65, 8: 3.29}
+    [(1, 2.08), (2, 2.65), (8, 3.29)]
     """
-    split = [point.partition("=") for point in text.split(",")]
-    try:
-        points = {int(size): number(ms) for size, _, ms in split}
-        if len(points) < len(split):
-            raise ValueError
-    except ValueError:
-        rule = "must be different batch sizes with their ms, as 1=2.08,2=2.65,8=3.29"
-        raise ValueError(f"{rule}, got {text!r}") from None
-    return points
+    points = [point.partition("=") for point in text.split(",")]
+    return [(whole(size), number(ms)) for size, _, ms in points]
 
 
 def sizes(text: str) -> list[int]:
@@ -143,10 +136,7 @@ def sizes(text: str) -> list[int]:
     >>> sizes("1,2,4")
     [1, 2, 4]
     """
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"must be batch sizes, as 1,2,4, got {text!r}") from None
+    return [whole(part) for part in text.split(",")]
 
 
 def setting(text: str) -> tuple[str, Any]:
