@@ -64,15 +64,19 @@ def real(
     return value if type(value) is int else number
 
 
-def sizes(name: str, values: Any, at_most: int | None = LARGEST_WHOLE) -> tuple[int, ...]:
-    """Return rising whole numbers from 1 on as a tuple, or raise."""
+def sizes(
+    name: str, values: Any, at_most: int | None = LARGEST_WHOLE, rising: bool = True
+) -> tuple[int, ...]:
+    """Return different whole numbers from 1 on as a tuple, in rising order if `rising`, or raise."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a list of sizes, got {values!r}")
     checked = tuple(whole(f"a size in {name}", size, at_most=at_most) for size in values)
     if not checked:
         raise ValueError(f"{name} must not be empty, got []")
-    if list(checked) != sorted(set(checked)):
+    if rising and list(checked) != sorted(set(checked)):
         raise ValueError(f"{name} must increase, got {list(checked)}")
+    if len(set(checked)) < len(checked):
+        raise ValueError(f"{name} must differ, got {list(checked)}")
     return checked
 
 

@@ -262,11 +262,11 @@ def test_an_unknown_model_is_refused_with_the_nearest():
         ({"layers": 0}, ValueError, "layers must be at least 1, got 0"),
         ({"layers": True}, TypeError, "layers must be a whole number, got True"),
         ({"pad_to": []}, ValueError, "pad_to must not be empty, got []"),
-        ({"pad_to": 4}, TypeError, "pad_to must be a list of batch sizes, got 4"),
+        ({"pad_to": 4}, TypeError, "pad_to must be a list of sizes, got 4"),
         ({"pad_to": [0, 1]}, ValueError, "a size in pad_to must be at least 1, got 0"),
         ({"pad_to": [1, 2.5]}, TypeError, "a size in pad_to must be a whole number, got 2.5"),
         ({"pad_to": [2, 1]}, ValueError, "pad_to must increase, got [2, 1]"),
-        ({"pad_to": [1, 1]}, ValueError, "pad_to must differ, got [1, 1]"),
+        ({"pad_to": [1, 1]}, ValueError, "pad_to must increase, got [1, 1]"),
     ],
 )
 def test_bad_options_are_refused(options, error, message):

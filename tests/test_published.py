@@ -219,10 +219,10 @@ def test_names_are_matched_by_whole_words():
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("resnet50/t4/fp61", ValueError, "must be a known one, got .*; did you mean 'resnet50/t4/fp16'"),
-        ("resnet50", ValueError, "must be a known one, got 'resnet50'; did you mean 'resnet50/"),
-        ("gpt", ValueError, r"must be a known one, got 'gpt'; published_names\(\) lists them"),
-        ("", ValueError, r"must be a known one, got ''; published_names\(\) lists them"),
+        ("resnet50/t4/fp61", ValueError, "no published table .*; did you mean 'resnet50/t4/fp16'"),
+        ("resnet50", ValueError, "no published table 'resnet50'; did you mean 'resnet50/"),
+        ("gpt", ValueError, r"no published table 'gpt'; published_names\(\) lists them"),
+        ("", ValueError, r"no published table ''; published_names\(\) lists them"),
         (None, TypeError, "the name of a published table must be a string, got None"),
         (["resnet50/t4/fp16"], TypeError, r"must be a string, got \['resnet50/t4/fp16'\]"),
     ],

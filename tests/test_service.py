@@ -71,6 +71,18 @@ def test_the_repr_of_a_service_makes_it_again(service):
     assert hash(eval(f"bs.{service!r}")) == hash(service)
 
 
+SIZES = range(1, 9)
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=repr)
+def test_a_scaled_service_takes_that_many_times_as_long_and_keeps_its_noise(service):
+    scaled = service.scaled(0.3, 8)
+    assert [scaled(size) for size in range(1, 9)] == [
+        service(size) * 1000 * 0.3 / 1000 for size in range(1, 9)
+    ]
+    assert scaled.noise == service.noise
+
+
 # Padding.
 
 
@@ -107,10 +119,10 @@ def test_padding_may_be_any_iterable_of_sizes():
         ([], ValueError, "padded sizes must not be empty"),
         ([4, 2], ValueError, r"padded sizes must increase, got \[4, 2\]"),
         ([2, 2], ValueError, r"padded sizes must increase, got \[2, 2\]"),
-        ([0, 2], ValueError, "a padded size must be at least 1, got 0"),
-        ([1.5], TypeError, "a padded size must be a whole number, got 1.5"),
+        ([0, 2], ValueError, "must be at least 1, got 0"),
+        ([1.5], TypeError, "must be a whole number, got 1.5"),
         (8, TypeError, "padded sizes must be a list of sizes, got 8"),
-        ("18", TypeError, "a padded size must be a whole number, got '1'"),
+        ("18", TypeError, "padded sizes must be a list of sizes, got '18'"),
     ],
 )
 @pytest.mark.parametrize("service", [bs.Affine(1, 1), bs.Table({1: 1})], ids=repr)

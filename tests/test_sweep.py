@@ -294,7 +294,7 @@ def test_what_no_combination_can_take_is_refused_before_anything_runs(over, erro
 
 def test_a_name_that_two_parts_have_is_refused_with_both_places():
     noisy = bs.Scenario(bs.Gamma(800, cv=2), bs.SizeOrWait(), bs.Affine(5, 0.25).with_noise(0.3))
-    with pytest.raises(ValueError, match=r"got 'cv': say 'service.noise.cv' or 'workload.cv'"):
+    with pytest.raises(ValueError, match=r"'cv' is ambiguous: use 'service.noise.cv' or 'workload.cv'"):
         sweep(noisy, {"cv": [1, 2]})
     assert len(sweep(noisy, {"workload.cv": [1, 2], "service.noise.cv": [0.1]}, 100)) == 2
 

@@ -212,7 +212,7 @@ def test_a_rule_of_ones_own_cannot_be_described(tmp_path):
     class Own(bs.SizeOrWait):
         pass
 
-    with pytest.raises(TypeError, match="rule must be one of SizeOrWait, AtLeast to be written"):
+    with pytest.raises(TypeError, match=r"rule must be one of SizeOrWait, .* to be written"):
         sweep(BASE.replace(rule=Own()), {"servers": [1]}, out=tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

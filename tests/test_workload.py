@@ -1,18 +1,14 @@
-import copy
-import csv
-import itertools
 import math
-import pickle
-from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.arrivals import arrivals, stream
 
 import batchsim as bs
 from batchsim.engines.draws import draw
-from batchsim.scenario.workload import BLOCK, CHUNK, filled
+from batchsim.scenario.varying import BLOCK
 
 OPEN = [
     bs.Poisson(200.0),
@@ -26,15 +22,6 @@ OPEN = [
     bs.Trace(np.sort(np.random.default_rng(1).uniform(0, 20, 4000))),
 ]
 every_open_workload = pytest.mark.parametrize("workload", OPEN, ids=repr)
-
-
-def stream(seed=0, which=0):
-    """The stream that a run of this seed uses: 0 arrivals, 1 noise, 2 thinking."""
-    return np.random.SeedSequence(seed).spawn(3)[which]
-
-
-def arrivals(workload, requests=4000, seed=0):
-    return filled(workload.chunks_s(stream(seed), requests, CHUNK), requests)
 
 
 # What holds for all.
@@ -139,160 +126,6 @@ def test_gamma_of_cv_1_is_a_poisson_process():
     assert (gaps > math.log(2) / 50).mean() == pytest.approx(0.5, abs=0.005)
 
 
-@pytest.mark.parametrize("peak", [1.0, 1.3, 1.9, 2.0])
-def test_diurnal_inverts_the_integral_of_its_rate(peak):
-    mean, period = 200.0, 7.0
-    times_s = arrivals(bs.Diurnal(mean, peak, period), 5000, seed=2)
-    points = np.cumsum(np.random.default_rng(stream(2)).standard_exponential(5000))
-    turn = 2 * math.pi / period
-    integral = mean * (times_s - (peak - 1) * np.sin(turn * times_s) / turn)
-    np.testing.assert_allclose(integral, points, rtol=1e-9)
-
-
-def stretched_s(workload, points):
-    return filled(workload.stretched_s([np.array(points, float)]), len(points))
-
-
-def bisected_s(workload, points):
-    """The times by bisection of the integral, and how fast the rate then is, as a part of its mean."""
-    swing, turn = workload.peak_to_mean - 1, 2 * math.pi / workload.period_s
-    mean_angle = np.array(points) / workload.mean_rate_per_s * turn
-    low, high = np.maximum(mean_angle - swing, 0), mean_angle + swing
-    for _ in range(60):
-        middle = (low + high) / 2
-        early = middle - swing * np.sin(middle) < mean_angle
-        low, high = np.where(early, middle, low), np.where(early, high, middle)
-    return high / turn, 1 - swing * np.cos(high)
-
-
-PEAKS = [1, math.nextafter(1, 2), 1 + 1e-9, 1.001, 1.5, 1.999, 2 - 1e-9, math.nextafter(2, 1), 2]
-peaks = st.sampled_from(PEAKS) | st.floats(1, 2)
-knobs = st.sampled_from([1e-12, 10**12, 1]) | st.floats(-12, 12).map(lambda power: 10**power)
-
-
-@settings(max_examples=200)
-@given(peaks, knobs, knobs, st.integers(0, 99))
-def test_diurnal_is_what_bisection_finds(peak, rate, period, seed):
-    workload, generator = bs.Diurnal(rate, peak, period), np.random.default_rng(seed)
-    periods = np.append(generator.uniform(0, 3, 300), 10 ** generator.uniform(-5, 15, 100))
-    points = np.sort(np.append(periods * (rate * period), 10 ** generator.uniform(-16, 7, 100)))
-    times_s = stretched_s(workload, points)
-    expected_s, speed = bisected_s(workload, points)
-    # Elsewhere it is the bisection that is not so exact: the rate is nearly 0, or the angle.
-    exact = (speed > 1e-3) & (expected_s > 1e-5 * period)
-    assert exact.sum() > 250
-    np.testing.assert_allclose(times_s[exact], expected_s[exact], rtol=1e-12)
-
-
-PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534")
-
-
-def integral(time, swing):
-    """The integral of a Diurnal's rate, its mean and its period 1, to 80 digits."""
-    angle = 2 * PI * (time % 1)
-    term, sine = angle, Decimal(0)
-    for power in itertools.count(2, 2):
-        sine += term
-        term *= -angle * angle / (power * (power + 1))
-        if abs(term) <= angle * Decimal("1e-80"):
-            return time - swing * sine / (2 * PI)
-
-
-@settings(max_examples=600)
-@given(peaks, st.floats(-41, 15).map(lambda power: 10**power) | st.floats(1e-6, 3))
-@example(2, 1e-41)
-@example(2, math.nextafter(1, 0))
-@example(2, math.nextafter(1, 2))
-@example(2, 7.0)
-@example(2, 0.036)  # where the cubic is farthest off
-@example(1.5, 0.5)
-def test_diurnal_is_exact_to_some_roundings_everywhere(peak, point):
-    (time,) = stretched_s(bs.Diurnal(1, peak, 1), [point])
-    with localcontext(prec=90):
-        time, swing, part = Decimal(float(time)), Decimal(peak) - 1, Decimal("1e-15")
-        assert integral(time * (1 - part), swing) <= Decimal(point) <= integral(time * (1 + part), swing)
-
-
-@given(peaks, knobs, knobs, st.lists(st.just(0.0) | knobs, min_size=1))
-def test_diurnal_is_finite_and_rises_at_any_knob(peak, rate, period, points):
-    times_s = stretched_s(bs.Diurnal(rate, peak, period), sorted(points))
-    assert np.isfinite(times_s).all()
-    assert (np.diff(times_s, prepend=0) >= 0).all()
-
-
-@pytest.mark.parametrize("peak", PEAKS)
-def test_diurnal_is_all_but_0_at_0(peak):
-    assert 0 <= stretched_s(bs.Diurnal(1, peak, 1), [0])[0] < 1e-30
-
-
-def test_diurnal_has_its_night_at_0_and_its_peak_half_a_period_later():
-    phase = arrivals(bs.Diurnal(1000, 1.8, 2.0), 200_000) % 2.0
-    counts, _ = np.histogram(phase, bins=20, range=(0, 2))
-    rates = counts / counts.mean()
-    assert rates[0] == pytest.approx(0.2, abs=0.05)
-    assert rates[-1] == pytest.approx(0.2, abs=0.05)
-    assert rates[9] == pytest.approx(1.8, abs=0.08)
-
-
-def test_a_flat_diurnal_is_poisson():
-    np.testing.assert_allclose(arrivals(bs.Diurnal(200, 1, 10)), arrivals(bs.Poisson(200)), rtol=1e-9)
-
-
-def test_on_off_with_nothing_at_night_has_silences():
-    gaps = np.diff(arrivals(bs.OnOff(1000, 0, 0.1, 5.0), 20_000))
-    assert gaps.max() > 5
-    assert np.median(gaps) < 0.002
-
-
-def test_on_off_starts_in_each_state_as_often_as_it_is_in_it():
-    workload = bs.OnOff(1000.0, 1e-9, 1.0, 3.0)
-    first_s = np.array([arrivals(workload, 1, seed)[0] for seed in range(1500)])
-    started_on = (first_s < 0.01).mean()  # an off state of mean 3 s ends so soon in 0.3 % of runs
-    assert started_on == pytest.approx(0.25, abs=4 * math.sqrt(0.25 * 0.75 / 1500))
-
-
-def test_on_off_counts_are_burstier_than_poissons():
-    times_s = arrivals(bs.OnOff(400, 0, 0.5, 0.5), 100_000)
-    counts = np.histogram(times_s, bins=np.arange(0, times_s[-1], 0.5))[0]
-    assert counts.var() > 10 * counts.mean()
-
-
-def test_on_off_rates_do_not_change_when_the_states_change():
-    slow, fast = bs.OnOff(100, 0, 1, 1), bs.OnOff(10_000, 0, 1, 1)
-    times_s = arrivals(fast, 100_000)
-    silences = times_s[:-1][np.diff(times_s) > 0.1], times_s[1:][np.diff(times_s) > 0.1]
-    for begin, end in zip(*silences, strict=True):  # nobody comes to the slow one then either
-        assert not ((arrivals(slow, 900) > begin + 0.1) & (arrivals(slow, 900) < end - 0.1)).any()
-
-
-@pytest.mark.parametrize("workload", [bs.OnOff(90, 0, 0.3, 0.5), bs.OnOff(5, 20, 0.01, 0.02)], ids=repr)
-@pytest.mark.parametrize("seed", range(3))
-def test_on_off_is_a_walk_through_its_states(workload, seed):
-    points, states = (np.random.default_rng(one) for one in stream(seed).spawn(2))
-    on_part = workload.mean_on_s / (workload.mean_on_s + workload.mean_off_s)
-    on, time, expected_s = states.random() < on_part, 0.0, []
-    until = states.standard_exponential() * (workload.mean_on_s if on else workload.mean_off_s)
-    for due in points.standard_exponential(3000):
-        while due > (until - time) * (rate := workload.on_rate_per_s if on else workload.off_rate_per_s):
-            due -= (until - time) * rate
-            on, time = not on, until
-            until += states.standard_exponential() * (workload.mean_on_s if on else workload.mean_off_s)
-        time += due / rate
-        expected_s.append(time)
-    np.testing.assert_allclose(arrivals(workload, 3000, seed), expected_s, rtol=1e-10)
-
-
-def test_on_off_of_equal_rates_is_poisson():
-    gaps = np.diff(arrivals(bs.OnOff(50, 50, 0.1, 0.3), 100_000))
-    assert gaps.mean() * 50 == pytest.approx(1, abs=0.015)
-    assert gaps.std() * 50 == pytest.approx(1, abs=0.02)
-
-
-def test_the_mean_rate_of_on_off_is_weighted_by_time():
-    assert bs.OnOff(100, 20, 1, 3).offered_per_s == 40
-    assert bs.OnOff(100, 20, 1, 3).with_rate(80) == bs.OnOff(200, 40, 1, 3)
-
-
 def thinking(workload, requests):
     return draw(bs.Scenario(workload, bs.SizeOrWait(8, 1), bs.Affine(1, 0)), requests, 0).think_s
 
@@ -303,63 +136,6 @@ def test_a_closed_loop_thinks_exponentially():
     assert think_s.mean() == pytest.approx(2, rel=0.015)
     assert np.array_equal(thinking(bs.ClosedLoop(8, think_s=4.0), 500), 2 * think_s[:500])
     assert not thinking(bs.ClosedLoop(3), 5).any()
-
-
-# Traces.
-
-
-def test_a_trace_starts_at_0_and_keeps_its_gaps():
-    trace = bs.Trace([100, 100, 100.5, 103])
-    assert trace.times_s.tolist() == [0, 0, 0.5, 3]
-    assert trace.offered_per_s == 1
-    assert trace.max_requests == 4
-    assert repr(trace) == "Trace(4 arrivals in 3 s, 1/s)"
-
-
-def test_a_trace_is_its_own_copy_and_cannot_be_changed():
-    times = np.array([0.0, 1.0])
-    trace = bs.Trace(times)
-    times[1] = 99
-    assert trace.times_s[1] == 1
-    with pytest.raises(ValueError, match="read-only"):
-        trace.times_s[1] = 5
-
-
-def test_traces_of_the_same_times_are_equal():
-    assert bs.Trace([0, 1]) == bs.Trace([5.0, 6.0])
-    assert hash(bs.Trace([0, 1])) == hash(bs.Trace([5.0, 6.0]))
-    assert bs.Trace([0, 1]) != bs.Trace([0, 2])
-    assert bs.Trace([0, 1]) != bs.Poisson(1)
-
-
-def test_a_trace_of_one_moment_has_no_rate_to_scale():
-    assert bs.Trace([3]).offered_per_s == 0
-    assert bs.Trace([3, 3]).offered_per_s == math.inf
-    for times in ([3], [3, 3]):
-        with pytest.raises(ValueError, match="a Trace must span some time to be scaled to a rate"):
-            bs.Trace(times).with_rate(5)
-
-
-@pytest.mark.parametrize(
-    ("times", "error", "message"),
-    [
-        ([], ValueError, "times_s must not be empty"),
-        ([0, 2, 1], ValueError, r"times_s must be sorted, got 1.0 after 2.0 at index 2"),
-        ([0, math.nan], ValueError, "times_s must be finite, got nan at index 1"),
-        ([0, math.inf], ValueError, "times_s must be finite, got inf at index 1"),
-        ([[0, 1]], ValueError, r"times_s must be one-dimensional, got shape \(1, 2\)"),
-        (5, ValueError, r"times_s must be one-dimensional, got shape \(\)"),
-        ([[0], [1, 2]], TypeError, "times_s must be numbers of seconds"),
-        (["0", "1"], TypeError, "times_s must be numbers of seconds"),
-        ("01", TypeError, "times_s must be numbers of seconds"),
-        ([1j], TypeError, "times_s must be numbers of seconds"),
-        ([None, "x"], TypeError, "times_s must be numbers of seconds"),
-        (np.array(["2024-01-01"], "datetime64[ns]"), TypeError, "times_s must be numbers of seconds"),
-    ],
-)
-def test_a_trace_refuses(times, error, message):
-    with pytest.raises(error, match=message):
-        bs.Trace(times)
 
 
 # What the others refuse.
@@ -379,7 +155,7 @@ def test_a_trace_refuses(times, error, message):
         (lambda: bs.Poisson(None), "rate_per_s must be a number, got None"),
         (lambda: bs.Constant(0), "rate_per_s must be greater than 0, got 0"),
         (lambda: bs.Gamma(0, 1), "rate_per_s must be greater than 0, got 0"),
-        (lambda: bs.Gamma(5, 0), "cv must be greater than 0, got 0"),
+        (lambda: bs.Gamma(5, 0), "cv must be at least 0.001, got 0"),
         (lambda: bs.Gamma(5, math.inf), "cv must be finite, got inf"),
         (lambda: bs.OnOff(0, 0, 1, 1), "on_rate_per_s must be greater than 0, got 0"),
         (lambda: bs.OnOff(1, -1, 1, 1), "off_rate_per_s must be at least 0, got -1"),
@@ -405,156 +181,12 @@ def test_the_repr_of_a_workload_makes_it_again(workload):
     assert eval(f"bs.{workload!r}") == workload
 
 
-# Reading CSV files.
-
-
-@pytest.fixture
-def written(tmp_path):
-    def write(content, name="trace.csv"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
-def test_the_first_column_is_read_as_seconds(written):
-    trace = bs.Trace.from_csv(written("t,size\n1.5,7\n2,8\n\n4.25,9\n"))
-    assert trace.times_s.tolist() == [0, 0.5, 2.75]
-
-
-def test_a_column_is_found_by_its_name(written):
-    path = written("size, at ,x\r\n7, 1.5 ,a\r\n8,2,b\r\n")
-    assert bs.Trace.from_csv(path, "at").times_s.tolist() == [0, 0.5]
-    assert bs.Trace.from_csv(str(path), column="size").times_s.tolist() == [0, 1]
-
-
-def test_a_byte_order_mark_is_not_part_of_the_name(written):
-    assert bs.Trace.from_csv(written(b"\xef\xbb\xbft\n1\n2\n"), "t").times_s.tolist() == [0, 1]
-
-
-def test_a_speedup_divides_the_times(written):
-    path = written("t\n10\n12\n18\n")
-    assert bs.Trace.from_csv(path, speedup=4).times_s.tolist() == [0, 0.5, 2]
-    for speedup, message in [(0, "greater than 0, got 0"), (math.nan, "a number, got nan")]:
-        with pytest.raises(ValueError, match="speedup must be " + message):
-            bs.Trace.from_csv(path, speedup=speedup)
-
-
-def test_timestamps_are_read_to_100_ns_exactly(written):
-    rows = ["2023-11-16 18:15:46.6805900", "2023-11-16 18:15:46.6805901", "2023-11-16 19:15:46.6805911"]
-    trace = bs.Trace.from_csv(written("when\n" + "\n".join(rows) + "\n"))
-    assert trace.times_s.tolist() == [0, 1e-7, 3600.0000011]
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        ["2023-12-31 23:59:59", "2024-01-01 00:00:01.5"],
-        ["2023-12-31T23:59:59Z", "2024-01-01T00:00:01.500000Z"],
-        ["2023-12-31T23:59:59+00:00", "2024-01-01T02:00:01.5+02:00"],
-        ["2023-12-31 23:59:59", "2024-01-01T00:00:01.500"],
-    ],
-)
-def test_timestamps_come_in_several_spellings(written, rows):
-    assert bs.Trace.from_csv(written("when\n" + "\n".join(rows))).times_s.tolist() == [0, 2.5]
-
-
-def test_a_missing_column_is_told_with_those_there_are(written):
-    path = written("TIMESTAMP,ContextTokens\n1,2\n")
-    with pytest.raises(ValueError, match=r"must have a column 'TIMESTAMPS', got .*TIMESTAMP, ContextTokens"):
-        bs.Trace.from_csv(path, "TIMESTAMPS")
-    with pytest.raises(ValueError, match="did you mean 'TIMESTAMP'"):
-        bs.Trace.from_csv(path, "TIMESTAMPS")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "must have a header line, got an empty line or file"),
-        ("\n1\n", "must have a header line, got an empty line or file"),
-        ("t\n", "must have at least one row below its header, got none"),
-        ("1.0\n2.0\n", "line 1: must name the columns, got '1.0'"),
-        ("2023-11-16 18:15:46.68,3\n2023-11-16 18:15:47,4\n", "line 1: must name the columns, got '2023"),
-        ("t,x\n1,2\n3\n", "line 3: must have 2 fields, got 1"),
-        ("t,x\n1,2\n3,4,5\n", "line 3: must have 2 fields, got 3"),
-        ("t\n1\nsoon\n", "line 3: must be a number of seconds, got 'soon'"),
-        ("t\n1\n\n\nnan\n", "line 5: must be a number of seconds, got 'nan'"),
-        ("t\n1\ninf\n", "line 3: must be a number of seconds, got 'inf'"),
-        ("t,x\n1,a\n,b\n", "line 3: must be a number of seconds, got ''"),
-        ("t\nsoon\n1\n", "line 2: must be a number of seconds or an ISO 8601 timestamp, got 'soon'"),
-        ("t\n1\n2023-11-16 18:15:46\n", "line 3: must be a number of seconds, got '2023-11-16 18:15:46'"),
-        ("t\n2023-11-16 18:15:46\n1\n", "line 3: must be .* or an ISO 8601 timestamp, got '1'"),
-        ("t\n2023-11-16 18:15:46\n2023-11-16\n", "line 3: must be .* timestamp, got '2023-11-16'"),
-        ("t\n2023-11-16 18:15:06\n2023-11-16 18:15:4\n", "line 3: must be .* timestamp, got .*15:4'"),
-        ("t\n2023-11-16 18:15:06\n2023-13-16 18:15:40\n", "line 3: must be .* timestamp, got .*-13-"),
-        ("t\n9999-11-16 18:15:06\n", "line 2: must be .* timestamp, got '9999"),
-        ("t\n0001-11-16 18:15:06\n", "line 2: must be .* timestamp, got '0001"),
-        ("t\n1\n3\n2\n", "line 4: times must be sorted, got '2' after '3'"),
-        (
-            "t\n2023-11-16 18:15:47\n2023-11-16 18:15:46\n",
-            "line 3: times must be sorted, got '2023.*46' after",
-        ),
-        ('t,x\n1,"a\nb"\n0,c\n', "line 4: times must be sorted, got '0' after '1'"),
-        (b"\x89PNG\r\n\x1a\n\x00\x00\xff", "must be a CSV text file, got"),
-        (b"\x1f\x8b\x08\x00\xff\xfe", "must be a CSV text file, got"),
-        ("t\n1\n".encode("utf-16"), "must be a CSV text file, got"),
-        (b"\x00" * 64, "must "),
-        ('t\n"' + "9" * 200_000, "must be a CSV text file, got field larger than field limit"),
-    ],
-)
-def test_a_bad_file_is_refused_by_its_line(written, content, message):
-    path = written(content, "bad.csv")
-    with pytest.raises(ValueError, match=rf"bad\.csv.*{message}"):
-        bs.Trace.from_csv(path)
-
-
-def test_a_file_that_is_not_there_is_said_so(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        bs.Trace.from_csv(tmp_path / "none.csv")
-
-
-def test_a_numeric_name_is_a_name_when_it_is_asked_for(written):
-    assert bs.Trace.from_csv(written(",0\n0,5\n1,7\n"), "0").times_s.tolist() == [0, 2]
-
-
-def test_the_azure_trace_is_read_as_it_is(shared_data):
-    path = shared_data / "traces" / "AzureLLMInferenceTrace_conv.csv"
-    trace = bs.Trace.from_csv(path)
-    assert trace.max_requests == 19_366
-    assert trace.times_s[-1] == pytest.approx(3502, abs=1)
-    assert trace.offered_per_s == pytest.approx(5.53, abs=0.005)
-    gaps = np.diff(trace.times_s)
-    assert gaps.std() / gaps.mean() == pytest.approx(1.09, abs=0.01)
-    # Every time is a whole number of 100 ns ticks, and the exact one.
-    with open(path, newline="") as file:
-        stamps = [row["TIMESTAMP"] for row in csv.DictReader(file)]
-    ticks = [ticks_of(stamp) for stamp in stamps]
-    assert trace.times_s.tolist() == [(tick - ticks[0]) / 10**7 for tick in ticks]
-    assert bs.Trace.from_csv(path, "TIMESTAMP", speedup=100).offered_per_s == pytest.approx(553, abs=0.5)
-
-
-def ticks_of(stamp):
-    """100 ns ticks since midnight of the 16th, by hand."""
-    day, clock = stamp.split()
-    hours, minutes, seconds = clock.split(":")
-    whole, fraction = seconds.split(".")
-    minutes = (int(day[-2:]) - 16) * 1440 + int(hours) * 60 + int(minutes)
-    return (minutes * 60 + int(whole)) * 10**7 + int(fraction.ljust(7, "0"))
-
-
-def test_the_mooncake_trace_is_read_as_it_is(shared_data):
-    trace = bs.Trace.from_csv(shared_data / "traces" / "mooncake_synth.csv")
-    assert trace.max_requests == 3993
-    assert trace.offered_per_s == pytest.approx(3.9, abs=0.05)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: bs.Poisson(1e-320), "rate_per_s must be at least 1e-12"),
         (lambda: bs.Constant(1e13), "rate_per_s must be at most 1e\\+12"),
-        (lambda: bs.Gamma(1, 1e-200), "cv must be at least 1e-12"),
+        (lambda: bs.Gamma(1, 1e-200), "cv must be at least 0.001"),
         (lambda: bs.Gamma(1, 1e200), "cv must be at most"),
         (lambda: bs.OnOff(100, 0, 1e-9, 1), "must see at least 0.001 arrivals, got 1e-07"),
         (lambda: bs.Diurnal(100, 1.5, 1e-308), "period_s must be at least 1e-12"),
@@ -572,26 +204,3 @@ def test_what_would_hang_or_overflow_is_refused(make, message):
 def test_a_knob_of_numpys_types_is_the_plain_number():
     assert repr(bs.Poisson(np.float64(3))) == "Poisson(rate_per_s=3.0)"
     assert type(bs.ClosedLoop(np.uint8(200)).clients) is int
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda trace: pickle.loads(pickle.dumps(trace))])
-def test_a_copied_trace_is_equal_and_still_read_only(copied):
-    trace = copied(bs.Trace([1.0, 2.0]))
-    assert trace == bs.Trace([1.0, 2.0])
-    assert not trace.times_s.flags.writeable
-
-
-def test_a_csv_column_must_be_named_by_text_and_stand_there_once(tmp_path):
-    path = tmp_path / "twice.csv"
-    path.write_text("at,at\n0,1\n")
-    with pytest.raises(TypeError, match="column must be a name, got 1"):
-        bs.Trace.from_csv(path, column=1)
-    with pytest.raises(ValueError, match="must have one column 'at', got 2"):
-        bs.Trace.from_csv(path, column="at")
-
-
-def test_pythons_own_spelling_of_a_number_is_none_in_a_file(tmp_path):
-    path = tmp_path / "underscore.csv"
-    path.write_text("at\n0\n1_000\n")
-    with pytest.raises(ValueError, match="line 3: must be a number of seconds, got '1_000'"):
-        bs.Trace.from_csv(path)

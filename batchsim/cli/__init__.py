@@ -1,7 +1,7 @@
 """The command: `batchsim init | simulate | sweep | tune | capacity | measure | published | lab`.
 
-Exit codes: 0, an objective is met, or there was none; 1, it is not met; 2, bad input, told in one line on
-stderr; 130, Ctrl-C.
+Exit codes: 0, the objective is met, or there was none; 1, it is not met; 2, bad input, explained in one line
+on stderr; 130, Ctrl-C.
 """
 
 import warnings
@@ -11,15 +11,22 @@ import typer
 from typer.core import TyperGroup
 
 import batchsim
-from batchsim.cli import others, search
-from batchsim.cli import simulate as run
-from batchsim.cli.flags import flags
+from batchsim.cli.capacity import Capacity
+from batchsim.cli.flags import Command
+from batchsim.cli.init import Init
+from batchsim.cli.lab import Lab
+from batchsim.cli.measure import Measure
+from batchsim.cli.published import Published
+from batchsim.cli.simulate import Simulate
+from batchsim.cli.sweep import Sweep
+from batchsim.cli.tune import Tune
 
-NOT_MET, BAD_INPUT, INTERRUPTED = 1, 2, 130
+BAD_INPUT, INTERRUPTED = 2, 130
+COMMANDS: tuple[type[Command], ...] = (Init, Simulate, Sweep, Tune, Capacity, Measure, Published, Lab)
 
 
-class _Commands(TyperGroup):
-    """Commands that tell what is wrong in one line."""
+class _OneLineErrors(TyperGroup):
+    """Commands that explain bad input in one line."""
 
     def invoke(self, ctx: Any) -> Any:
         with warnings.catch_warnings():
@@ -27,10 +34,10 @@ class _Commands(TyperGroup):
             warnings.showwarning = _show_warning
             try:
                 return super().invoke(ctx)
-            except typer.TyperException as error:  # an unknown option, say
+            except typer.TyperException as error:  # of Typer's own, such as an unknown option
                 raise _failed(error.format_message()) from None
             except BrokenPipeError:
-                raise  # the reader has had enough, as in `| head`
+                raise  # the reader of our output is gone, as in `| head`: Typer exits silently
             except (ValueError, TypeError, OSError, MemoryError) as error:
                 raise _failed(str(error) or type(error).__name__) from None
             except KeyboardInterrupt:
@@ -48,7 +55,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 app = typer.Typer(
-    cls=_Commands,
+    cls=_OneLineErrors,
     help="A laboratory for request batching in model serving: simulate it, see it, choose it.",
     epilog="Exit codes: 0 met (or no objective), 1 not met, 2 bad input, 130 interrupted.",
     no_args_is_help=True,
@@ -58,8 +65,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(given: bool) -> None:
+    if given:
         typer.echo(f"batchsim {batchsim.__version__}")
         raise typer.Exit
 
@@ -73,8 +80,5 @@ def _top(
     pass
 
 
-for _command in (
-    others.init, run.simulate, search.sweep, search.tune, search.capacity,
-    others.measure, others.published, others.lab,
-):  # fmt: skip
-    app.command()(flags(_command))
+for _command in COMMANDS:
+    app.command(_command.__name__.lower())(_command.as_function())

@@ -1,265 +1,236 @@
-"""Groups of options that commands share: each is a dataclass, and `flags` makes options of its fields."""
+"""Commands as dataclasses whose fields are options, and the options that several commands share."""
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from typer import Option
 
 from batchsim import _check
 from batchsim.cli import values
-from batchsim.scenario import ClosedLoop, Scenario
+from batchsim.scenario import Scenario
 
-RUN, OBJECTIVE, OUTPUT = "Run", "Objective", "Output"  # panels of the help
 PICTURES = (".png", ".svg", ".pdf")
 
 
-def flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameters that are dataclasses are replaced by their fields, as options."""
-    hints = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
-    parameters: dict[str, tuple[Any, Any]] = {}
-    for name, parameter in inspect.signature(command).parameters.items():
-        if name not in groups:
-            parameters[name] = hints[name], parameter.default
-            continue
-        inner = get_type_hints(groups[name], include_extras=True)
-        parameters.update({field.name: (inner[field.name], field.default) for field in fields(groups[name])})
+class Command:
+    """A command: a dataclass whose fields are its options, and whose docstring is its help.
 
-    def run(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})  # type: ignore[operator]
-        command(**given)
+    Options that commands share are dataclasses too, from which commands inherit.
+    """
 
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__annotations__ = {name: annotation for name, (annotation, _) in parameters.items()}
-    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            for name, (annotation, default) in parameters.items()
+    def run(self) -> None:
+        """Do what the command is for."""
+        raise NotImplementedError
+
+    @classmethod
+    def as_function(cls) -> Callable[..., None]:
+        """Return the function that Typer registers: its parameters are the fields."""
+        hints = get_type_hints(cls)
+        parameters = [
+            inspect.Parameter(
+                f.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=f.default,
+                annotation=Annotated[hints[f.name], f.metadata["option"]],
+            )
+            for f in fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
         ]
-    )
-    return run
+
+        def run(**given: Any) -> None:
+            cls(**given).run()
+
+        run.__doc__ = cls.__doc__
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
 
 
-def parsed(name: str, metavar: str, parser: Callable[[str], Any], about: str, panel: str) -> Any:
-    """Return an option whose text a parser reads; its ValueError is told with the option's name."""
+@dataclass(frozen=True)
+class Panel:
+    """A panel of the help. Its methods return dataclass fields, which become the options in it."""
 
+    title: str
+
+    def option(self, about: str, default: Any = None, *names: str, parser: Any = None, **more: Any) -> Any:
+        """Return an option, named as its field unless `names` are given; `parser` reads its text."""
+        read = None if parser is None else _parser(parser)
+        option = typer.Option(*names, parser=read, help=about, rich_help_panel=self.title, **more)
+        return field(default=default, metadata={"option": option})
+
+    def number(self, unit: str, about: str, default: Any = None) -> Any:
+        """Return an option that is a number."""
+        return self.option(about, default, metavar=unit, parser=values.number)
+
+    def whole(self, about: str, default: Any = None) -> Any:
+        """Return an option that is a whole number."""
+        return self.option(about, default, metavar="N", parser=values.whole)
+
+    def part(self, about: str) -> Any:
+        """Return an option that is a part of a scenario, in Python's words."""
+        return self.option(about, metavar="PART", parser=values.value)
+
+
+def argument(about: str, default: Any = None) -> Any:
+    """Return a dataclass field for an argument without a name."""
+    return field(default=default, metadata={"option": typer.Argument(help=about)})
+
+
+def _parser(parser: Callable[[str], Any]) -> Callable[[Any], Any]:
     def parse(text: Any) -> Any:
         if not isinstance(text, str):
-            return text  # a default, which Typer parses too
+            return text  # a default, which Typer passes too
         try:
             return parser(text)
         except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
+            raise typer.BadParameter(str(error)) from None  # Typer adds the option's name
 
-    return Option(name, metavar=metavar, parser=parse, help=about, rich_help_panel=panel)
-
-
-def number(name: str, unit: str, about: str, panel: str) -> Any:
-    """Return an option that is a number."""
-    return parsed(name, unit, values.number, about, panel)
+    return parse
 
 
-def whole(name: str, about: str, panel: str) -> Any:
-    """Return an option that is a whole number."""
-    return parsed(name, "N", values.whole, about, panel)
+RUN, OBJECTIVE, OUTPUT = Panel("Run"), Panel("Objective"), Panel("Output")
+
+
+# A file's tables beside its scenario, which options override.
 
 
 @dataclass(frozen=True)
 class FileTable:
-    """A table that a file has beside its scenario, and where that is: "s.toml, [slo]"."""
+    """A table that a file has beside its scenario, and its place, such as "s.toml, [slo]"."""
 
     place: str
     content: Mapping[str, Any]
 
-    def under(self, flags: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what flags say, and where they say nothing (None), what the table does."""
+    def merged(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the table's values, replaced by those of options that are given (not None)."""
         for key in self.content:
-            if key not in flags:
-                hint = _check.nearest(key, flags)
-                raise ValueError(f"{self.place}: a key must be a known one, got {key!r}" + hint)
-        return {**self.content, **_said(flags)}
+            if key not in options:
+                raise ValueError(f"{self.place}: there is no key {key!r}" + _check.nearest(key, options))
+        return {**self.content, **_given(options)}
 
-    def check(self, flags: Mapping[str, Any], rule: Callable[[dict[str, Any]], Any]) -> Any:
-        """Return what a rule makes of flags and table, its error told with the place if it is the table's.
-
-        It is the flags' own where they alone are refused for the same reason.
-        """
-        said = _said(flags)
+    def check(self, options: Mapping[str, Any], build: Callable[[dict[str, Any]], Any]) -> Any:
+        """Return what `build` makes of the merged values; it says so if the file is to blame for an error."""
+        merged = {**self.content, **_given(options)}
         try:
-            return rule({**self.content, **said})
+            return build(merged)
         except (TypeError, ValueError) as error:
-            if self.content.keys() <= said.keys() or (said and _refusal(rule, said) == str(error)):
-                raise
-            raise ValueError(f"{self.place} {error}") from None
+            # An error names the wrong value first; it is the file's unless an option gave it.
+            key = next((word for word in re.findall(r"[\w.]+", str(error)) if word in merged), "")
+            if key in self.content and options.get(key) is None:
+                raise ValueError(f"{self.place} {error}") from None
+            raise
 
 
-def _said(flags: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in flags.items() if value is not None}
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value is not None}
 
 
-def _refusal(rule: Callable[[dict[str, Any]], Any], given: dict[str, Any]) -> str:
-    try:
-        rule(given)
-    except (TypeError, ValueError) as error:
-        return str(error)
-    return ""
-
-
-def _check_run(given: Mapping[str, Any]) -> None:
-    from batchsim.study.sweep import check_settings
-
-    check_settings(**{"requests": None} | dict(given))
+# Shared options.
 
 
 @dataclass
-class RunFlags:
-    """How long, how often, and how a scenario is run."""
+class TrafficFlags(Command):
+    """How much traffic is simulated."""
 
-    requests: Annotated[
-        int | None, whole("--requests", "How many requests arrive; else a whole trace, or 100,000.", RUN)
-    ] = None
-    seed: Annotated[int | None, whole("--seed", "Fixes all randomness; else 0.", RUN)] = None
-    warmup: Annotated[
-        str | None,
-        Option(
-            metavar="auto|FRACTION",
-            help="The part of the requests that the numbers leave out; auto: found by MSER-5; else 0.",
-            rich_help_panel=RUN,
-        ),
-    ] = None
-    replications: Annotated[
-        int | None, whole("--replications", "Independent runs, on all cores; else 1.", RUN)
-    ] = None
-    engine: Annotated[
-        str | None,
-        Option(metavar="auto|compiled|simpy", help="Which engine; else auto.", rich_help_panel=RUN),
-    ] = None
+    requests: int | None = RUN.whole("Number of requests (default: the whole trace, or 100,000).")
+    seed: int | None = RUN.whole("The same seed gives the same traffic (default: 0).")
 
     def settings(self, table: FileTable) -> dict[str, Any]:
-        """Return `simulate`'s arguments, from flags and from the file's table [simulate]."""
-        flags = dict(vars(self))
-        if self.warmup not in (None, "auto"):
-            flags["warmup"] = values.named("--warmup", values.number, self.warmup)
-        given = table.under(flags)
-        table.check(flags, _check_run)
-        return given
+        """Return `simulate`'s arguments that the command has, from options and the file's [simulate]."""
+        from batchsim.study.sweep import check_settings
 
-
-@dataclass
-class TrafficFlags:
-    """How much of the traffic is simulated."""
-
-    requests: Annotated[
-        int | None, whole("--requests", "The length of a full run; else a whole trace, or 100,000.", RUN)
-    ] = None
-    seed: Annotated[int | None, whole("--seed", "Fixes all randomness; else 0.", RUN)] = None
-
-    def settings(self, table: FileTable) -> dict[str, Any]:
-        """Return `requests` and `seed`, from flags and from the file's table [simulate]."""
-        given = table.under(dict.fromkeys(f.name for f in fields(RunFlags)) | vars(self))
-        used = {name: given[name] for name in vars(self) if name in given}
-        there = {name: value for name, value in table.content.items() if name in used}
-        FileTable(table.place, there).check(vars(self), _check_run)
+        options = {f.name: getattr(self, f.name, None) for f in fields(RunFlags)}
+        merged = table.merged(options)
+        # Keys of the table that this command has no use for are neither used nor checked.
+        used = {name: value for name, value in merged.items() if hasattr(self, name)}
+        own = {name: value for name, value in table.content.items() if name in used}
+        FileTable(table.place, own).check(options, lambda given: check_settings(**{"requests": None} | given))
         return used
 
 
-def _limit(name: str, unit: str, about: str) -> Any:
-    return number(name, unit, about, OBJECTIVE)
+@dataclass
+class RunFlags(TrafficFlags):
+    """How a scenario is simulated."""
+
+    warmup: Any = RUN.option(
+        "Fraction of the requests to leave out of the numbers (default: 0); auto: found by MSER-5.",
+        metavar="auto|FRACTION", parser=values.warmup,
+    )  # fmt: skip
+    replications: int | None = RUN.whole("Number of independent runs, on all cores (default: 1).")
+    engine: str | None = RUN.option("Simulation engine (default: auto).", metavar="auto|compiled|simpy")
 
 
 @dataclass
-class SLOFlags:
-    """What must hold of a setting: the fields of `SLO`."""
+class SLOFlags(Command):
+    """The objective: the fields of `SLO`."""
 
-    p50_ms: Annotated[float | None, _limit("--p50-ms", "MS", "At most this median latency.")] = None
-    p90_ms: Annotated[float | None, _limit("--p90-ms", "MS", "90 % of the requests within it.")] = None
-    p95_ms: Annotated[float | None, _limit("--p95-ms", "MS", "95 % of the requests within it.")] = None
-    p99_ms: Annotated[float | None, _limit("--p99-ms", "MS", "99 % of the requests within it.")] = None
-    p99_9_ms: Annotated[float | None, _limit("--p99-9-ms", "MS", "99.9 % of the requests within it.")] = None
-    mean_ms: Annotated[float | None, _limit("--mean-ms", "MS", "At most this mean latency.")] = None
-    attainment: Annotated[
-        float | None, _limit("--attainment", "FRACTION", "This fraction of the requests within --within-ms.")
-    ] = None
-    within_ms: Annotated[
-        float | None, _limit("--within-ms", "MS", "What --attainment is about; else the one percentile.")
-    ] = None
-    max_loss: Annotated[
-        float | None, _limit("--max-loss", "FRACTION", "At most this fraction is not served.")
-    ] = None
-    min_throughput_per_s: Annotated[
-        float | None, _limit("--min-throughput-per-s", "PER_S", "At least so many answers a second.")
-    ] = None
+    p50_ms: float | None = OBJECTIVE.number("MS", "Limit on the median latency.")
+    p90_ms: float | None = OBJECTIVE.number("MS", "Limit on the 90th percentile of latency.")
+    p95_ms: float | None = OBJECTIVE.number("MS", "Limit on the 95th percentile.")
+    p99_ms: float | None = OBJECTIVE.number("MS", "Limit on the 99th percentile.")
+    p99_9_ms: float | None = OBJECTIVE.number("MS", "Limit on the 99.9th percentile.")
+    mean_ms: float | None = OBJECTIVE.number("MS", "Limit on the mean latency.")
+    attainment: float | None = OBJECTIVE.number("FRACTION", "Fraction of requests served within --within-ms.")
+    within_ms: float | None = OBJECTIVE.number("MS", "Limit for --attainment (default: the percentile's).")
+    max_loss: float | None = OBJECTIVE.number("FRACTION", "Largest fraction of requests that may be lost.")
+    min_throughput_per_s: float | None = OBJECTIVE.number("PER_S", "Lowest throughput, requests per second.")
 
     def slo(self, table: FileTable) -> Any:
-        """Return the `SLO`, from flags and from the file's table [slo]."""
+        """Return the `SLO`, from options and the file's [slo]."""
         from batchsim.study.slo import SLO
 
-        if not table.under(vars(self)):
+        options = {f.name: getattr(self, f.name) for f in fields(SLOFlags)}
+        if not table.merged(options):
             raise ValueError("an objective must be given, as --p99-ms 50 or by the file's [slo], got none")
-        return table.check(vars(self), lambda given: SLO(**given))
+        return table.check(options, lambda given: SLO(**given))
 
 
-Over = Annotated[
-    list[str] | None,
-    Option(
+@dataclass
+class GridFlags(Command):
+    """The axes of a grid of scenarios."""
+
+    over: list[str] | None = RUN.option(
+        "An axis: max_batch_size=1,2,4, or max_wait_ms=0:20:5 (first:last:step), or "
+        "rate_per_s=100:1600:x2 (first:last:factor). Repeatable.",
         metavar="KNOB=VALUES",
-        help="An axis: max_batch_size=1,2,4, or max_wait_ms=0:20:5 (first:last:step), or "
-        "rate_per_s=100:1600:x2 (by a factor). May be repeated.",
-        rich_help_panel=RUN,
-    ),
-]
+    )
 
-Json = Annotated[
-    bool, Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=OUTPUT)
-]
+    def axes(self, table: FileTable, scenario: Scenario) -> dict[str, Any]:
+        """Return the axes: those of the file's [over], replaced by those of options."""
+        from batchsim.study.grid import Grid
 
-
-def axes(over: Sequence[str] | None, table: FileTable, scenario: Scenario) -> dict[str, Any]:
-    """Return the axes of a grid: those of the file's table [over], and over them those of flags."""
-    from batchsim.study.grid import Grid
-
-    given: dict[str, Any] = {}
-    for text in over or ():
-        name, listed = values.axis(text)
-        if name in given:
-            raise ValueError(f"--over must name a knob once, got {name!r} twice")
-        given[name] = listed
-    kept = {
-        name: values.values_of(f"{table.place} {name}", listed) if isinstance(listed, str) else listed
-        for name, listed in table.content.items()
-        if name not in given
-    }
-    if not kept | given:
-        raise ValueError(
-            "an axis must be given, as --over max_batch_size=1,2,4 or by the file's [over], got none"
-        )
-
-    def rule(grid: dict[str, Any]) -> None:
-        _check_looped(grid, scenario)
-        Grid.of(scenario, grid)
-
-    FileTable(table.place, kept).check(given, rule)
-    return kept | given
-
-
-def _check_looped(grid: Mapping[str, Any], scenario: Scenario) -> None:
-    """Refuse knobs of a closed loop where there is none, and say how to have one."""
-    if isinstance(scenario.workload, ClosedLoop) or "workload" in grid:
-        return
-    for knob in grid:
-        if knob.split(".")[-1] in (f.name for f in fields(ClosedLoop)):
+        options: dict[str, Any] = {}
+        for text in self.over or ():
+            name, listed = values.axis(text)
+            if name in options:
+                raise ValueError(f"--over must name a knob once, got {name!r} twice")
+            options[name] = listed
+        own = {
+            name: values.values_of(f"{table.place} {name}", listed) if isinstance(listed, str) else listed
+            for name, listed in table.content.items()
+            if name not in options
+        }
+        if not own | options:
             raise ValueError(
-                f"{knob} must be of a closed loop, got {scenario.workload!r}: start from --clients N"
+                "an axis must be given, as --over max_batch_size=1,2,4 or by the file's [over], got none"
             )
+
+        FileTable(table.place, own).check(options, lambda grid: Grid.of(scenario, grid))
+        return own | options
+
+
+@dataclass
+class JsonFlag(Command):
+    """How the answer is printed."""
+
+    json_: bool = OUTPUT.option("Print one JSON object instead of tables.", False, "--json")
 
 
 def check_output(option: str, path: Path | None, suffixes: Collection[str] = ()) -> None:
-    """Refuse, before anything runs, a file that cannot be written for its name or its folder."""
+    """Refuse, before anything runs, a file whose name or folder will not do."""
     if path is None:
         return
     if suffixes and path.suffix.lower() not in suffixes:

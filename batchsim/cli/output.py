@@ -1,8 +1,9 @@
-"""What a command prints: tables for people, one JSON object for programs."""
+"""Printing: tables for people, one JSON object for programs."""
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import typer
 
 from batchsim import _format
+from batchsim._files import replacing
 from batchsim.scenario import Scenario, Trace
 
 if TYPE_CHECKING:
@@ -17,14 +19,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-TEXT = 12  # columns that a text has at least
-UNBROKEN = 100_000  # columns: where no terminal breaks lines, neither do we
+    from batchsim.study.slo import SLO
+
+TEXT = 12  # the least width of a column of text
+UNLIMITED = 100_000  # the width where there is no terminal: lines stay whole for `grep`
 
 
-def figure_text(value: Any) -> str:
-    """Return a number to four digits that count, whole ones as they are, and nothing for NaN.
+def cell(value: Any) -> str:
+    """Return a number with four significant digits, whole ones in full, and nothing for NaN.
 
-    >>> figure_text(17.5), figure_text(12345.6), figure_text(0.25), figure_text(10.0), figure_text(math.nan)
+    >>> cell(17.5), cell(12345.6), cell(0.25), cell(10.0), cell(math.nan)
     ('17.50', '12,346', '0.2500', '10', '')
     """
     if isinstance(value, (bool, np.bool_)):
@@ -47,34 +51,32 @@ def in_words(scenario: Scenario) -> str:
     'Affine(fixed_ms=5, per_item_ms=1), 2 servers, queue_limit=9'
     """
     parts = [repr(part) for part in (scenario.workload, scenario.rule, scenario.service)]
-    parts.append(f"{scenario.servers} server{'' if scenario.servers == 1 else 's'}")
-    others = {name: getattr(scenario, name) for name in ("queue_limit", "timeout_ms", "slowdown")}
-    parts += [f"{name}={value!r}" for name, value in others.items() if value is not None]
+    parts.append(_format.counted(scenario.servers, "server"))
+    others = [f.name for f in fields(scenario)][4:]
+    values = {name: getattr(scenario, name) for name in others}
+    parts += [f"{name}={value!r}" for name, value in values.items() if value is not None]
     return ", ".join(parts)
 
 
 def print_text(text: str) -> None:
-    """Print text, broken at words where there is a terminal."""
+    """Print text, wrapped to the terminal if there is one."""
     from rich.text import Text
 
     _console().print(Text(text))
 
 
 def _console(least: int = 0) -> "Console":
-    """Return where to print: as wide as the terminal, or without an end where there is none."""
+    """Return a console as wide as the terminal, if there is one, and at least `least` columns."""
     from rich.console import Console
 
     console = Console()
-    return Console(width=max(console.width, least) if console.is_terminal else UNBROKEN)
+    return Console(width=max(console.width, least) if console.is_terminal else UNLIMITED)
 
 
 def print_table(
     title: str, columns: Mapping[str, str], rows: Iterable[Sequence[Any]], notes: Sequence[str] = ()
 ) -> None:
-    """Print a title, a table, and lines of text below.
-
-    `columns` are headings with how they are justified: "left" or "right".
-    """
+    """Print a title, a table, and notes below it; `columns` maps headings to "left" or "right"."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -82,23 +84,23 @@ def print_table(
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for name, justify in columns.items():
-        heading = Text(name.replace("_", "\n"))  # narrow, so that what has to be broken is text, not numbers
+        heading = Text(name.replace("_", "\n"))  # narrow, to leave room for the numbers
         if justify == "right":
             table.add_column(heading, justify="right", no_wrap=True)
         else:
             table.add_column(heading, min_width=TEXT, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(figure_text(cell)) for cell in row))
-    # Wider than the terminal rather than with a number cut.
-    console = _console(least=Console(width=UNBROKEN).measure(table).minimum)
+        table.add_row(*(Text(cell(value)) for value in row))
+    # Rather wider than the terminal than with numbers cut off.
+    console = _console(least=Console(width=UNLIMITED).measure(table).minimum)
     console.print(Text(title), table, *map(Text, notes), sep="\n")
 
 
-def print_frame(title: str, frame: "pandas.DataFrame", notes: Sequence[str] = ()) -> None:
-    """Print a DataFrame as a table; columns without anything in them are left out."""
-    kept = [name for name in frame if any(map(figure_text, frame[name]))]
-    columns = {name: "left" if frame[name].dtype.kind not in "biuf" else "right" for name in kept}
-    print_table(title, columns, frame[kept].itertuples(index=False), notes)
+def print_frame(title: str, frame: "pandas.DataFrame") -> None:
+    """Print a DataFrame as a table, without its empty columns."""
+    names = [name for name in frame if any(map(cell, frame[name]))]
+    columns = {name: "left" if frame[name].dtype.kind not in "biuf" else "right" for name in names}
+    print_table(title, columns, frame[names].itertuples(index=False))
 
 
 # For programs.
@@ -110,11 +112,13 @@ def print_json(content: Mapping[str, Any]) -> None:
 
 
 def jsonable(value: Any) -> Any:
-    """Return a value made of what JSON has.
+    """Return a value in JSON's types; a DataFrame as a list of its rows.
 
     >>> jsonable({"a": np.float64("nan"), "b": (math.inf, np.int64(2))})
     {'a': None, 'b': ['inf', 2]}
     """
+    if hasattr(value, "to_dict"):
+        value = value.to_dict(orient="records")
     if isinstance(value, Mapping):
         return {str(key): jsonable(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -127,7 +131,7 @@ def jsonable(value: Any) -> Any:
 
 
 def scenario_tables(scenario: Scenario) -> dict[str, Any]:
-    """Return a scenario as in its TOML; of a trace only what it is, not all its times."""
+    """Return a scenario as in its TOML; a trace only by its length and rate."""
     from batchsim.scenario.toml import to_tables
 
     if not isinstance(scenario.workload, Trace):
@@ -137,20 +141,15 @@ def scenario_tables(scenario: Scenario) -> dict[str, Any]:
     return to_tables(scenario.replace(workload=Trace(np.zeros(1)))) | {"workload": about}
 
 
-def records(frame: "pandas.DataFrame") -> list[dict[str, Any]]:
-    """Return a DataFrame's rows as dicts."""
-    return frame.to_dict(orient="records")
+def limits(slo: "SLO") -> dict[str, float]:
+    """Return the limits of an objective that are set."""
+    return {name: limit for name, limit in vars(slo).items() if limit is not None}
 
 
 # Pictures.
 
 
-def save_picture(path: Path | None, picture: "Callable[[], Figure]") -> None:
-    """Draw and write a picture, if there is a path for it."""
-    if path is None:
-        return
-    from batchsim._files import replacing
-
-    figure = picture()
+def save_picture(path: Path, figure: "Figure") -> None:
+    """Write a picture in the format of the path's suffix."""
     with replacing(path) as file:
         figure.savefig(file, format=path.suffix[1:].lower())

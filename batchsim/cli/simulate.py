@@ -1,86 +1,66 @@
 """`batchsim simulate`: one scenario."""
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Option
-
-from batchsim.cli import output as show
-from batchsim.cli.flags import OUTPUT, PICTURES, RUN, Json, RunFlags, check_output
+from batchsim.cli import output
+from batchsim.cli.flags import OUTPUT, PICTURES, RUN, JsonFlag, RunFlags, check_output
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.result import Result
 
-INTERVALS = (
-    "mean_latency_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "throughput_per_s", "utilisation",
-    "mean_batch_size",
+METRICS = (
+    "p50_ms", "p90_ms", "p95_ms", "p99_ms", "mean_latency_ms", "mean_forming_ms", "mean_queueing_ms",
+    "mean_computing_ms", "throughput_per_s", "utilisation", "mean_batch_size",
 )  # fmt: skip
-NAMES = {
-    "p50_ms": "latency p50, ms",
-    "p90_ms": "p90, ms",
-    "p95_ms": "p95, ms",
-    "p99_ms": "p99, ms",
-    "mean_latency_ms": "mean, ms",
-    "mean_forming_ms": "  of which forming, ms",
-    "mean_queueing_ms": "  queueing, ms",
-    "mean_computing_ms": "  computing, ms",
-    "throughput_per_s": "throughput, 1/s",
-    "utilisation": "utilisation",
-    "mean_batch_size": "mean batch size",
-}
+NOTES = ("requests", "throughput", "batches", "DRIFTING")  # lines of a printed Result that go below the table
 
 
-def simulate(
-    asked: ScenarioFlags,
-    how: RunFlags,
-    json_: Json = False,
-    save: Annotated[
-        Path | None, Option(help="Keep the run, for Result.load: a .npz file.", rich_help_panel=OUTPUT)
-    ] = None,
-    plot: Annotated[
-        Path | None, Option(help="Draw the run: .png, .svg or .pdf.", rich_help_panel=OUTPUT)
-    ] = None,
-    keep: Annotated[
-        str,
-        Option(
-            metavar="all|summary",
-            rich_help_panel=RUN,
-            help="summary: any number of requests in the same memory, percentiles to 0.1 %, no intervals.",
-        ),
-    ] = "all",
-) -> None:
-    """Run one scenario, and print its numbers with 95 % intervals.
+@dataclass
+class Simulate(JsonFlag, RunFlags, ScenarioFlags):
+    """Run one scenario, and print its metrics with 95 % intervals.
 
     batchsim simulate --rate-per-s 800 --max-wait-ms 10 --fixed-ms 5 --per-item-ms 0.25
     """
-    check_output("--save", save, [".npz"])
-    check_output("--plot", plot, PICTURES)
-    if keep == "summary" and (plot or save):
-        raise ValueError(f"--{'plot' if plot else 'save'} needs the columns of a run, got --keep summary")
-    from batchsim.simulate import simulate
-    from batchsim.study.evaluate import quiet
 
-    scenario, tables = asked.scenario()
-    result = simulate(scenario, **how.settings(tables["simulate"]), keep=keep)
-    if save is not None:
-        result.save(save)
-    if plot is not None:
-        from batchsim.view.run.plot import plot as drawn
+    save: Path | None = OUTPUT.option("Save the run for Result.load: a .npz file.")
+    plot: Path | None = OUTPUT.option("Draw the run: .png, .svg or .pdf.")
+    keep: str = RUN.option(
+        "summary: constant memory for any number of requests; percentiles to 0.1 %, no intervals.", "all",
+        metavar="all|summary",
+    )  # fmt: skip
 
-        show.save_picture(plot, lambda: drawn(result, theory=True))
-    with quiet():
-        intervals = {
-            key: (math.nan, math.nan) if keep == "summary" else result.interval(key) for key in INTERVALS
-        }
-    theory = _theory(result)
-    if json_:
-        show.print_json(_content(result, intervals, theory))
-        return
-    _print(result, intervals, theory)
+    def run(self) -> None:
+        check_output("--save", self.save, [".npz"])
+        check_output("--plot", self.plot, PICTURES)
+        if self.keep == "summary" and (self.plot or self.save):
+            option = "--plot" if self.plot else "--save"
+            raise ValueError(f"{option} needs the columns of a run, got --keep summary")
+        from batchsim.simulate import simulate
+        from batchsim.study.evaluate import quiet
+
+        scenario, tables = self.scenario()
+        result = simulate(scenario, **self.settings(tables["simulate"]), keep=self.keep)
+        if self.save is not None:
+            result.save(self.save)
+        if self.plot is not None:
+            from batchsim.view.run.plot import plot
+
+            output.save_picture(self.plot, plot(result, theory=True))
+        intervals = dict.fromkeys(METRICS, (math.nan, math.nan))
+        if self.keep == "all":
+            with quiet():  # a missing interval gets a note below the table
+                intervals = {key: result.interval(key) for key in METRICS}
+        theory = _theory(result)
+        if self.json_:
+            output.print_json(_content(result, intervals, theory))
+        else:
+            _print(result, intervals, theory, self.keep)
 
 
 def _theory(result: Result) -> Any:
-    """Return the Answer of theory, or its NoAnswer; None where there is no steady state."""
+    """Return theory's Answer, or NoAnswer; None if there is no steady state."""
     from batchsim.theory import expected
 
     try:
@@ -90,50 +70,48 @@ def _theory(result: Result) -> Any:
 
 
 def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str, Any]:
+    answer = {name: getattr(theory, name) for name in ("model", "exact", "source")} if theory else None
     return {
-        "scenario": show.scenario_tables(result.scenario),
+        "scenario": output.scenario_tables(result.scenario),
         "seed": result.seed,
         "engine": result.engine,
         "warmup": result.warmup,
         "replications": len(result.replications),
         "summary": result.summary(),
         "intervals": intervals,
-        "theory": {
-            "model": theory.model,
-            "exact": theory.exact,
-            "source": theory.source,
-            "summary": theory.summary(),
-        }
-        if theory
-        else None,
+        "theory": answer and {**answer, "summary": theory.summary()},
     }
 
 
-def _print(result: Result, intervals: dict[str, Any], theory: Any) -> None:
-    numbers, expected = result.summary(), theory.summary() if theory else {}
+def _label(key: str) -> str:
+    """Return a metric's name and unit.
+
+    >>> _label("p99_ms"), _label("throughput_per_s"), _label("mean_batch_size")
+    ('p99, ms', 'throughput, 1/s', 'mean batch size')
+    """
+    for suffix, unit in (("_ms", ", ms"), ("_per_s", ", 1/s")):
+        if key.endswith(suffix):
+            return key.removesuffix(suffix).replace("_", " ") + unit
+    return key.replace("_", " ")
+
+
+def _print(result: Result, intervals: dict[str, Any], theory: Any, keep: str) -> None:
+    summary, expected = result.summary(), theory.summary() if theory else {}
     columns = {"": "left", "value": "right", "95 % interval": "right"}
     if theory:
         columns["theory"] = "right"
     rows = []
-    for key, name in NAMES.items():
-        low, high = intervals.get(key, (math.nan, math.nan))
-        between = "" if math.isnan(low) else f"{show.figure_text(low)} to {show.figure_text(high)}"
-        rows.append([name, numbers[key], between, expected.get(key, math.nan)][: len(columns)])
-    show.print_table(show.in_words(result.scenario), columns, rows, _notes(result, intervals, theory))
-
-
-def _notes(result: Result, intervals: dict[str, Any], theory: Any) -> list[str]:
-    rows = dict(result._rows())
-    notes = [
-        f"{what}: {rows[what]}" for what in ("requests", "throughput", "batches", "DRIFTING") if what in rows
-    ]
+    for key in METRICS:
+        low, high = intervals[key]
+        interval = "" if math.isnan(low) else f"{output.cell(low)} to {output.cell(high)}"
+        rows.append([_label(key), summary[key], interval, expected.get(key, math.nan)][: len(columns)])
+    lines = dict(result._rows())
+    notes = [f"{name}: {lines[name]}" for name in NOTES if name in lines]
     if any(math.isnan(low) for low, _ in intervals.values()):
-        why = "the run keeps no columns" if result.columns is None else "the run is too short for it"
+        why = "the run keeps no columns" if keep == "summary" else "the run is too short"
         notes.append(f"no interval: {why}")
-    if theory is not None:
-        notes.append(
-            f"theory: {theory.model}, {'exact' if theory.exact else 'approximate'}"
-            if theory
-            else repr(theory)
-        )
-    return notes
+    if theory:
+        notes.append(f"theory: {theory.model}, {'exact' if theory.exact else 'approximate'}")
+    elif theory is not None:
+        notes.append(repr(theory))
+    output.print_table(output.in_words(result.scenario), columns, rows, notes)

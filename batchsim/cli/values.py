@@ -4,38 +4,25 @@ import ast
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-import batchsim as bs
 from batchsim import _check
+from batchsim.scenario.kinds import KINDS, Maker
 
-PARTS: dict[str, Callable[..., Any]] = {
-    "Poisson": bs.Poisson,
-    "Constant": bs.Constant,
-    "Gamma": bs.Gamma,
-    "OnOff": bs.OnOff,
-    "Diurnal": bs.Diurnal,
-    "ClosedLoop": bs.ClosedLoop,
-    "Trace": bs.Trace,
-    "SizeOrWait": bs.SizeOrWait,
-    "AtLeast": bs.AtLeast,
-    "Affine": bs.Affine,
-    "Table": bs.Table,
-    "Noise": bs.Noise,
-    "published": bs.published,
-}
-METHODS = ("with_noise", "padded_to")  # of a service time
+MAKERS = {name: makers for kinds in KINDS.values() for name, makers in kinds.items()}
+METHODS = ("with_noise", "padded_to", "scaled")  # of a service time
 WORDS = {"inf": math.inf, "nan": math.nan, "none": None, "true": True, "false": False}
-LONGEST = 100_000  # values of an axis
+LONGEST = 100_000  # values on an axis
 _RANGE = re.compile(r"([^:,(\[{'\"]*):([^:,(\[{'\"]*):\s*(x?)([^:,(\[{'\"]*)")
 
 
 def value(text: str) -> Any:
-    """Return what a text says in Python's words: a number, quoted text, a list, or a part of a scenario.
+    """Return the value of a text in Python's words: a number, quoted text, a list, or a part of a scenario.
 
-    Nothing is run: only the names in `PARTS` can be called. Raises ValueError for anything else.
+    Only the kinds of `batchsim.scenario.kinds` can be called, so that no command line can run other code.
+    Anything else raises ValueError.
 
     >>> value("Affine(5, per_item_ms=0.25).padded_to([8, 32])")
     Affine(fixed_ms=5, per_item_ms=0.25).padded_to([8, 32])
@@ -69,15 +56,17 @@ def _value(node: ast.expr, text: str) -> Any:
                 raise ValueError(f"keys must differ, got {names}")
             return dict(zip(names, (_value(each, text) for each in values), strict=True))
         case ast.Call(func=ast.Name(id=name)):
-            if name not in PARTS:
-                raise ValueError(f"there is no part {name!r}" + _check.nearest(name, PARTS))
-            return _called(name, PARTS[name], node, text)
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="Trace"), attr="from_csv")):
-            return _called("Trace.from_csv", bs.Trace.from_csv, node, text)
+            if name not in MAKERS:
+                raise ValueError(f"there is no part {name!r}" + _check.nearest(name, MAKERS))
+            return _call(name, MAKERS[name][0], node, text)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)):
+            for maker in MAKERS.get(name, ()):  # Trace.from_csv
+                if maker.__name__ == method:
+                    return _call(f"{name}.{method}", maker, node, text)
         case ast.Call(func=ast.Attribute(value=of, attr=method)) if method in METHODS:
             part = _value(of, text)
             if hasattr(part, method):
-                return _called(method, getattr(part, method), node, text)
+                return _call(method, getattr(part, method), node, text)
     raise ValueError(_not_understood(text))
 
 
@@ -87,12 +76,13 @@ def _key(key: Any, text: str) -> Any:
     return key
 
 
-def _called(name: str, maker: Callable[..., Any], call: ast.Call, text: str) -> Any:
+def _call(name: str, maker: Maker, call: ast.Call, text: str) -> Any:
     values = [_value(each, text) for each in call.args]
     if any(each.arg is None for each in call.keywords):  # **
         raise ValueError(_not_understood(text))
     named = {str(each.arg): _value(each.value, text) for each in call.keywords}
     try:
+        # Bound first, because Python's own message names an internal function or "__init__()".
         bound = inspect.signature(maker).bind(*values, **named)
         return maker(*bound.args, **bound.kwargs)
     except (TypeError, ValueError) as error:
@@ -104,7 +94,7 @@ def _not_understood(text: str) -> str:
 
 
 def number(text: str) -> float:
-    """Return a number: a whole one stays whole.
+    """Return a number; a whole one is an int.
 
     >>> number("800"), number("2.5"), number("inf")
     (800, 2.5, inf)
@@ -118,43 +108,26 @@ def number(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """Return a whole number.
-
-    >>> whole("100_000")
-    100000
-    """
+    """Return a whole number."""
     try:
         return int(text)
     except ValueError:
         raise ValueError(f"must be a whole number, got {text!r}") from None
 
 
-def named(name: str, parser: Callable[[str], Any], text: str) -> Any:
-    """Return what a parser makes of a text; its ValueError is told with a name."""
-    try:
-        return parser(text)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+def warmup(text: str) -> float | str:
+    """Return a fraction, or "auto"."""
+    return text if text == "auto" else number(text)
 
 
-def pairs(text: str) -> dict[int, float]:
-    """Return a table of service times, milliseconds by batch size.
+def pairs(text: str) -> list[tuple[int, float]]:
+    """Return the points of a table of service times: batch sizes and milliseconds.
 
     >>> pairs("1=2.08, 2=2.65, 8=3.29")
-    {1: 2.08, 2: 2.65, 8: 3.29}
+    [(1, 2.08), (2, 2.65), (8, 3.29)]
     """
-    points: dict[int, float] = {}
-    for point in text.split(","):
-        size, equals, ms = point.partition("=")
-        try:
-            if not equals or int(size) in points:
-                raise ValueError
-            points[int(size)] = number(ms)
-        except ValueError:
-            raise ValueError(
-                f"must be batch sizes, each once, with their ms, as 1=2.08,2=2.65,8=3.29, got {text!r}"
-            ) from None
-    return points
+    points = [point.partition("=") for point in text.split(",")]
+    return [(whole(size), number(ms)) for size, _, ms in points]
 
 
 def sizes(text: str) -> list[int]:
@@ -163,10 +136,7 @@ def sizes(text: str) -> list[int]:
     >>> sizes("1,2,4")
     [1, 2, 4]
     """
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"must be sizes, as 1,2,4, got {text!r}") from None
+    return [whole(part) for part in text.split(",")]
 
 
 def setting(text: str) -> tuple[str, Any]:
@@ -182,7 +152,7 @@ def setting(text: str) -> tuple[str, Any]:
 def axis(text: str) -> tuple[str, Any]:
     """Return a knob and its values: listed, or from the first to the last by a step or a factor.
 
-    One {label: value} gives the values names.
+    A single {label: value} labels the values.
 
     >>> axis("max_batch_size=1,2,4")
     ('max_batch_size', [1, 2, 4])
@@ -196,11 +166,11 @@ def axis(text: str) -> tuple[str, Any]:
 
 
 def values_of(name: str, given: str) -> Any:
-    """Return the values of an axis, as they stand behind "knob="."""
+    """Return the values of an axis from the text after "knob="."""
     try:
         if found := _RANGE.fullmatch(given.strip()):
-            first, last, times, step = found.groups()
-            return list(_range(given.strip(), first, last, step, bool(times)))
+            first, last, factor, step = found.groups()
+            return list(_range(given.strip(), first, last, step, bool(factor)))
         listed = value(f"[{given}]")
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
@@ -215,7 +185,7 @@ def _split(text: str, option: str, example: str) -> tuple[str, str]:
 
 
 def _range(text: str, *ends: Any) -> Iterable[float]:
-    """Yield the numbers of a range, in decimals: three steps of 0.1 are 0.3."""
+    """Yield the numbers of a range, reckoned in decimals: three steps of 0.1 are 0.3, as typed."""
     *numbers, by_factor = ends
     try:
         first, last, step = (Decimal(each.strip()) for each in numbers)

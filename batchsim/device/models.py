@@ -15,11 +15,11 @@ import numpy as np
 from batchsim import _check
 
 CLASSES = 10
-PIXELS = 784  # of a 28 x 28 picture, in a row
+PIXELS = 784  # of a 28 x 28 image, flattened
 IMAGE = (32, 32, 3)
-SMALLEST = 4  # pixels: the side down to which convolutions halve the picture
-TOKENS = 256  # of the vocabulary: bytes
-LENGTH = 16  # of a sequence, in tokens
+SMALLEST = 4  # pixels: the side at which the convolutions stop halving the image
+TOKENS = 256  # the size of the vocabulary: bytes
+LENGTH = 16  # tokens in a sequence
 HEAD_WIDTH = 32
 
 Forward = Callable[[Any, jax.Array], jax.Array]
@@ -27,16 +27,16 @@ Forward = Callable[[Any, jax.Array], jax.Array]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A compiled model: call it on a stacked batch, get one output an item. Made by `load_model`.
+    """A compiled model: call it on a stacked batch to get an output for each item. `load_model` makes one.
 
     A batch is a NumPy array of shape (batch, *item_shape); the output is a JAX array of shape
-    (batch, outputs), which may still be computing: `jax.block_until_ready` waits for it. The
-    first batch of every size compiles. With `pad_to`, a batch is filled up with zeros to the
-    next of these sizes, so that only those are ever compiled, and the output is cut back. An
-    item's output does not depend on the rest of its batch, up to rounding.
+    (batch, outputs), which may still be computing: `jax.block_until_ready` waits for it. The first batch of
+    every size compiles. With `pad_to`, a batch is padded with zeros to the next of these sizes, so that no
+    others are ever compiled, and the output is cut back. An item's output does not depend on the rest of its
+    batch, up to rounding.
 
-    A wrong shape, an empty batch, one larger than the largest of `pad_to` and a token outside
-    the vocabulary raise ValueError; a dtype that does not convert to `dtype` raises TypeError.
+    A wrong shape, an empty batch, one larger than the largest of `pad_to` and a token outside the vocabulary
+    raise ValueError; a dtype that does not convert to `dtype` raises TypeError.
     """
 
     name: str
@@ -54,13 +54,13 @@ class Model:
         items = np.asarray(batch)
         self._check(items)
         size, padded = len(items), self.padded_size(len(items))
-        # A copy even without padding: on a CPU, JAX may still be reading the batch after it returns.
+        # A copy even without padding: on a CPU, JAX may still read the batch after this call returns.
         filled = np.zeros((padded, *self.item_shape), self.dtype)
         filled[:size] = items
         outputs: jax.Array = self._forward(self.weights, filled)
         if size == padded:
             return outputs
-        # Cut back on the host: a slice on the device would compile for every size, after all.
+        # Cut back on the host: a slice on the device would compile for every size, which padding avoids.
         return jax.device_put(np.asarray(outputs)[:size], outputs.device)
 
     def _check(self, batch: np.ndarray) -> None:
@@ -72,13 +72,13 @@ class Model:
         if not np.can_cast(batch.dtype, self.dtype, "same_kind"):
             raise TypeError(f"a batch of {self.name} must convert to {self.dtype}, got {batch.dtype}")
         if self.tokens is not None:
-            # JAX would clamp a token that is out of range, and answer another question.
+            # JAX would clamp a token that is out of range, and silently compute another input.
             wrong = batch[(batch < 0) | (batch >= self.tokens)]
             if wrong.size:
                 raise ValueError(f"a token must be between 0 and {self.tokens - 1}, got {wrong[0]}")
 
     def padded_size(self, batch_size: int) -> int:
-        """Return the size at which a batch of `batch_size` is computed.
+        """Return the size to which a batch of `batch_size` is padded.
 
         >>> load_model("mlp", width=8, pad_to=[1, 4, 8]).padded_size(5)
         8
@@ -99,7 +99,7 @@ class Model:
         return generator.standard_normal(shape, dtype=self.dtype)
 
     def forget_compiled(self) -> None:
-        """Drop what was compiled: the next batch of every size compiles again."""
+        """Drop the compiled code: the next batch of every size compiles again."""
         self._forward.clear_cache()
 
     def __repr__(self) -> str:
@@ -120,12 +120,12 @@ def load_model(
 ) -> Model:
     """Build a model with random weights, drawn from `seed`, on JAX's default device.
 
-    "mlp" classifies pictures of 784 pixels by `layers` dense layers (3) of `width` (2048): few
-    operations on many weights, which a whole batch reads once. "convnet" classifies pictures
-    of shape (32, 32, 3) by `layers` convolutions (4), the first with `width` channels (64),
-    twice as many each time the picture is halved again, down to 4 x 4: many operations on few
-    weights. "transformer" predicts the byte that follows 16 others, by `layers` blocks (4) of
-    `width` (256, a multiple of 32). `pad_to`, increasing sizes, pads batches: see `Model`.
+    "mlp" classifies images of 784 pixels with `layers` dense layers (3) of `width` (2048): few operations on
+    many weights, which a whole batch reads once. "convnet" classifies images of shape (32, 32, 3) with
+    `layers` convolutions (4), the first with `width` channels (64), doubled each time the image is halved,
+    down to 4 x 4: many operations on few weights. "transformer" predicts the byte that follows 16 others,
+    with `layers` blocks (4) of `width` (256, a multiple of 32). `pad_to`, increasing sizes, pads batches: see
+    `Model`.
 
     >>> model = load_model("mlp", width=64, pad_to=[1, 2, 4])
     >>> model.item_shape, model.parameters
@@ -139,11 +139,9 @@ def load_model(
     generator = np.random.default_rng(_check.whole("seed", seed, at_least=0))
     width = _check.whole("width", kind.width if width is None else width)
     layers = _check.whole("layers", kind.layers if layers is None else layers)
-    sizes = None if pad_to is None else different_sizes("pad_to", pad_to)
-    if sizes is not None and list(sizes) != sorted(sizes):
-        raise ValueError(f"pad_to must increase, got {list(sizes)}")
+    sizes = None if pad_to is None else _check.sizes("pad_to", pad_to)
     weights = kind.draw(generator, width, layers)
-    # Put on a device by name, they keep the model there, whatever the default is later.
+    # Committed to a device, the weights keep the model there even if the default device changes.
     device = next(iter(jnp.zeros(()).devices()))
     return Model(
         name=name,
@@ -154,37 +152,23 @@ def load_model(
         pad_to=sizes,
         weights=jax.device_put(weights, device),
         tokens=kind.tokens,
-        # A function of its own: models that share one would share what jit has compiled for it.
+        # A new function for each model: models that shared one would share its compiled code.
         _forward=jax.jit(lambda weights, batch: kind.forward(weights, batch)),
     )
 
 
-def different_sizes(name: str, sizes: Any) -> tuple[int, ...]:
-    """Return `sizes` as different whole numbers, at least one of them, or raise."""
-    try:
-        given = tuple(sizes)
-    except TypeError:
-        raise TypeError(f"{name} must be a list of batch sizes, got {sizes!r}") from None
-    if not given:
-        raise ValueError(f"{name} must not be empty, got []")
-    checked = tuple(_check.whole(f"a size in {name}", size) for size in given)
-    if len(set(checked)) < len(checked):
-        raise ValueError(f"{name} must differ, got {list(checked)}")
-    return checked
-
-
 def describe(device: jax.Device | None) -> str:
-    """Return a device in words; None is the machine itself, without JAX."""
+    """Return the name of a device; None is this machine's CPU, without JAX."""
     if device is None or device.platform == "cpu":
         return f"CPU, {os.cpu_count()} cores ({platform.machine()})"
     return str(device.device_kind)
 
 
-# The models. Weights are nested containers of arrays; `forward` maps them and a batch to outputs.
+# The models. Weights are nested containers of arrays; `forward` computes the outputs from them and a batch.
 
 
 def _dense(generator: np.random.Generator, inputs: int, outputs: int, gain: float = 1.0) -> np.ndarray:
-    """Draw a matrix that keeps the scale of what it multiplies (He et al., 2015, with gain 2 for ReLU)."""
+    """Draw a matrix that keeps the scale of its input (He et al., 2015: gain 2 before a ReLU)."""
     matrix = generator.standard_normal((inputs, outputs), dtype=np.float32)
     return matrix * np.float32(math.sqrt(gain / inputs))
 
@@ -255,7 +239,7 @@ def _transformer_weights(generator: np.random.Generator, width: int, layers: int
 
 
 def _transformer(weights: Any, batch: jax.Array) -> jax.Array:
-    """Return the logits of the next token, shape (batch, TOKENS): causal, normalised before each part."""
+    """Return the logits of the next token, shape (batch, TOKENS): causal, with pre-normalisation."""
     state = weights["token"][batch] + weights["position"]
     for block in weights["blocks"]:
         state = state + _attention(_normalised(state, block["scale"][0]), block)
@@ -288,7 +272,7 @@ class _Kind:
     tokens: int | None = None
 
 
-# Sizes at which one item takes about a millisecond on a laptop, and company visibly pays.
+# Sizes at which one item takes about a millisecond on a laptop, and batching visibly pays.
 _KINDS = {
     "convnet": _Kind(_convnet_weights, _convnet, IMAGE, width=64, layers=4),
     "mlp": _Kind(_mlp_weights, _mlp, (PIXELS,), width=2048, layers=3),

@@ -1,21 +1,21 @@
-"""Service times that others measured and published, each with its source.
+"""Published service times, measured by others, each with its source.
 
-A name is model/device/precision, with a fourth part (the backend, or a sequence length) where those three
-leave a choice; resnet50 without one is Triton's ONNX Runtime with TensorRT. BERT reads 384 tokens.
+A name is model/device/precision, with a fourth part (the backend, or a sequence length) where those three are
+ambiguous; resnet50 without one is Triton's ONNX Runtime with TensorRT. BERT reads 384 tokens.
 
-A time is the mean latency that one client saw when it sent one batch at a time. On Triton that includes
-sending and queueing (up to 1 ms where the page tells), which a busy server may overlap with computing; in
-MXNet, the loading of the images. BERT's and TFT's are printed to 0.1 ms: the shortest, 0.6 ms, within 8 %.
+A time is the mean latency of a client that sends one batch at a time. On Triton this includes sending and
+queueing (up to 1 ms where the page says so), which a busy server may overlap with computing; in MXNet,
+loading the images. BERT's and TFT's times are printed to 0.1 ms: the shortest, 0.6 ms, is accurate to 8 %.
 
-The 97 tables come from NVIDIA's Deep Learning Examples. Of those collected there and in splitwise-sim, left
-out are:
+The 97 tables come from NVIDIA's Deep Learning Examples. Of the tables there and in splitwise-sim, these are
+left out:
 
 - 16 tables of language models, which time a phase (a prompt, or a token of each request), not a request;
-- 8 tables of Wide & Deep, whose sizes count candidates: 1, then 16,384 and up, with nothing between;
-- 4 tables of ResNet-50 in PyTorch, whose mean lies above its own 99th percentile, and up to 11 % above
-  batch size / throughput: less than one batch in a hundred carries it;
-- 2 tables whose page contradicts itself: ResNet-50 with TF-TRT, headed V100 and described as A100;
-  BERT-dist6l with ONNX Runtime on T4, which gives a largest batch of 1 and times batches of 16.
+- 8 tables of Wide & Deep, whose sizes count candidates: 1, then 16,384 and more, with nothing between;
+- 4 tables of ResNet-50 in PyTorch, whose mean is above its own 99th percentile, and up to 11 % above
+  batch size / throughput: fewer than one batch in a hundred dominate it;
+- 2 tables whose page contradicts itself: ResNet-50 with TF-TRT, titled V100 and described as A100;
+  BERT-dist6l with ONNX Runtime on T4, which states a largest batch of 1 and times batches of 16.
 """
 
 import csv
@@ -29,10 +29,10 @@ from batchsim.scenario.service import Table
 
 @dataclass(frozen=True)
 class Published:
-    """A published table: the service time, what ran, how it was measured, and where to find it.
+    """A published table: the service time, the backend, the statistic, and the source.
 
-    `service` holds the `stat` of the latency, such as "mean"; `p99_ms` and `throughput_per_s` (requests) are
-    what the same page gives beside it, as (batch size, figure) pairs.
+    `service` holds the statistic `stat` of the latency, such as "mean"; `p99_ms` and `throughput_per_s`
+    (requests per second) are from the same page, as (batch size, number) pairs.
     """
 
     name: str
@@ -46,10 +46,10 @@ class Published:
 
 
 def published(name: str) -> Table:
-    """Return the published service time of that name; `published_source` says where it comes from.
+    """Return the published service time of this name; `published_source` also returns its source.
 
-    Sizes between the measured ones are interpolated; above the largest is refused. An unknown name is a
-    ValueError that suggests the nearest.
+    Between the measured sizes it is interpolated; above the largest it is refused. An unknown name raises
+    ValueError with the nearest known one.
 
     >>> published("resnet50/t4/fp16")(2)
     0.003998
@@ -58,9 +58,9 @@ def published(name: str) -> Table:
 
 
 def published_names(match: str | None = None) -> tuple[str, ...]:
-    """Return the names that `published` knows, sorted; with `match`, those that have it as whole words.
+    """Return the published names, sorted; with `match`, those that contain it as whole words.
 
-    Words end at a slash or a hyphen, so that "t4" is the device, and not a part of "bert4".
+    Slashes and hyphens separate words, so that "t4" matches the device, but not a part of "bert4".
 
     >>> published_names("nnunet")
     ('nnunet/t4/fp16', 'nnunet/v100-32gb/fp16')
@@ -88,7 +88,7 @@ def published_source(name: str) -> Published:
     tables = _tables()
     if name not in tables:
         hint = _check.nearest(name, tables, listed=True) or "; published_names() lists them"
-        raise ValueError(f"the name of a published table must be a known one, got {name!r}{hint}")
+        raise ValueError(f"there is no published table {name!r}{hint}")
     return tables[name]
 
 
@@ -100,7 +100,7 @@ def _words(text: str) -> str:
 @functools.cache
 def _tables() -> dict[str, Published]:
     """Return every table by its name, sorted."""
-    from importlib.resources import files  # slow to import, and few programs need it
+    from importlib.resources import files  # slow to import, and rarely needed
 
     text = files("batchsim.scenario").joinpath("published.csv").read_text(encoding="utf-8")
     rows = defaultdict(list)
@@ -110,14 +110,14 @@ def _tables() -> dict[str, Published]:
 
 
 def _table(name: str, rows: list[dict[str, str]]) -> Published:
-    def figures(column: str) -> tuple[tuple[int, float], ...]:
+    def pairs(column: str) -> tuple[tuple[int, float], ...]:
         return tuple((int(row["batch_size"]), float(row[column])) for row in rows)
 
     return Published(
         name=name,
-        service=Table(figures("latency_ms")),
-        p99_ms=figures("p99_ms"),
-        throughput_per_s=figures("throughput_per_s"),
-        # One page, one way to measure: the same in every row.
+        service=Table(pairs("latency_ms")),
+        p99_ms=pairs("p99_ms"),
+        throughput_per_s=pairs("throughput_per_s"),
+        # The same in every row: a table comes from one page.
         **{column: rows[0][column] for column in ("backend", "stat", "source_url", "licence")},
     )

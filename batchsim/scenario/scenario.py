@@ -1,4 +1,4 @@
-"""A scenario: what is asked of an engine, and every knob by its name."""
+"""A scenario: all that an engine needs to know, and every knob by its name."""
 
 import dataclasses
 import math
@@ -21,9 +21,9 @@ RATE = "rate_per_s"  # a knob of every open workload, whatever its own fields ar
 class Scenario:
     """A workload, a rule and a service time, on one or more servers.
 
-    `queue_limit`: an arrival that finds that many waiting is rejected. `timeout_ms`: a request
-    not started by its arrival + timeout leaves the queue. `slowdown`: servers that share a
-    device, as {busy servers: factor on the service time}, this one included.
+    `queue_limit`: arrivals are rejected when this many wait. `timeout_ms`: a request that has not started
+    this long after its arrival leaves the queue. `slowdown`: servers that share a device, as {busy servers:
+    factor on the service time}, counting the server itself.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -52,26 +52,22 @@ class Scenario:
             _check.fix_real(self, "timeout_ms", at_least=0)
         self._check_slowdown()
         self._check_closed_loop()
-        self.service.table(self.rule.max_batch_size)  # refuses a size that the service lacks
+        self.service.table(self.rule.max_batch_size)  # raises if the service time does not cover a size
 
     def _check_slowdown(self) -> None:
         if self.slowdown is None:
             return
         if not isinstance(self.slowdown, Mapping):
             raise TypeError(f"slowdown must be {{busy servers: factor}}, got {self.slowdown!r}")
-        factors = {
-            _check.whole("a busy count of slowdown", busy): _check.real(
-                f"slowdown of {busy} busy servers", factor, above=0
-            )
-            for busy, factor in self.slowdown.items()
-        }
-        object.__setattr__(self, "slowdown", factors)  # not to change with the caller's
-        missing = [busy for busy in range(1, self.servers + 1) if busy not in self.slowdown]
+        factors = {}
+        for busy, factor in self.slowdown.items():
+            busy = _check.whole("a number of busy servers in slowdown", busy)
+            factors[busy] = _check.real(f"slowdown of {busy} busy servers", factor, above=0)
+        object.__setattr__(self, "slowdown", factors)  # a copy: the caller's may change
+        missing = [busy for busy in range(1, self.servers + 1) if busy not in factors]
         if missing:
-            raise ValueError(
-                f"slowdown must have a factor for each of 1..{self.servers} busy servers, "
-                f"got none for {missing[0]}"
-            )
+            rule = f"slowdown must have a factor for each of 1..{self.servers} busy servers"
+            raise ValueError(f"{rule}, got none for {missing[0]}")
 
     def _check_closed_loop(self) -> None:
         if not isinstance(self.workload, ClosedLoop):
@@ -81,11 +77,10 @@ class Scenario:
                 "a queue_limit on a ClosedLoop needs think_s greater than 0 "
                 "(a rejected client would send again at once), got 0"
             )
-        if self.workload.clients < self.rule.fewest_clients:
-            raise ValueError(
-                f"a ClosedLoop must have at least {self.rule.fewest_clients} clients for a batch of "
-                f"{self.rule.fewest_clients} ever to gather, got {self.workload.clients}"
-            )
+        fewest = self.rule.fewest_clients
+        if self.workload.clients < fewest:
+            rule = f"a ClosedLoop must have at least {fewest} clients for a batch of {fewest} ever to gather"
+            raise ValueError(f"{rule}, got {self.workload.clients}")
 
     def __hash__(self) -> int:
         slowdown = None if self.slowdown is None else tuple(sorted(self.slowdown.items()))
@@ -93,40 +88,47 @@ class Scenario:
 
     @property
     def timeout_s(self) -> float:
-        """How long a request waits before it leaves, in seconds; inf for ever."""
+        """The timeout in seconds; inf without one."""
         return math.inf if self.timeout_ms is None else self.timeout_ms / 1000
 
     @property
     def saturation_per_s(self) -> float:
-        """The most requests per second that the servers can compute.
+        """The saturation rate: the highest rate that the servers can sustain at any batch size.
 
-        servers * B / service(B); the largest over sizes up to B if larger batches can be faster.
+        servers * k / service(k), at the best k up to the rule's largest batch. `load` is relative to it.
         """
         seconds = self._seconds()
         sizes = np.arange(1, seconds.size + 1)
-        monotone = bool((np.diff(seconds) >= 0).all())
-        return self.full_batches_per_s if monotone else float(self.servers * (sizes / seconds).max())
+        if (np.diff(seconds) >= 0).all():
+            return self.full_batches_per_s
+        # Where a larger batch is faster than a smaller one, the best size may not be the largest.
+        return float(self.servers * (sizes / seconds).max())
 
     @property
     def full_batches_per_s(self) -> float:
-        """The requests per second that the servers compute in full batches, as when the queue is long."""
+        """The rate at which the servers compute full batches: servers * B / service(B), B the largest batch.
+
+        A queue that grows makes every batch full, so it is this rate, which may be below `saturation_per_s`,
+        that decides whether the queue is `stable`.
+        """
         seconds = self._seconds()
         return float(self.servers * seconds.size / seconds[-1])
 
     def _seconds(self) -> np.ndarray:
+        """Return the service times of sizes 1 to the largest batch, while all servers compute."""
         seconds = self.service.table(self.rule.largest_batch)[1:]
         return seconds if self.slowdown is None else seconds * self.slowdown[self.servers]
 
     @property
     def load(self) -> float:
-        """The arrival rate over the capacity; NaN for a closed loop, which has no rate."""
+        """The arrival rate over the saturation rate; NaN for a closed loop, which has no arrival rate."""
         if isinstance(self.workload, ClosedLoop):
             return math.nan
         return self.workload.offered_per_s / self.saturation_per_s
 
     @property
     def stable(self) -> bool:
-        """Whether the queue stays finite: full batches outpace the arrivals, or something limits it."""
+        """Whether the queue stays finite: full batches outpace the arrivals, or its length is limited."""
         if (
             isinstance(self.workload, ClosedLoop)
             or self.queue_limit is not None
@@ -138,56 +140,38 @@ class Scenario:
     def replace(self, changes: Mapping[str, Any] | None = None, /, **knobs: Any) -> Self:
         """Return a copy with some knobs changed, each by its name, anywhere inside.
 
-        `rate_per_s` scales any open workload to that mean rate. A name found in two places is
-        refused: say where, as in `replace({"workload.cv": 2.0})`.
+        `rate_per_s` scales any open workload to that mean rate. An ambiguous name raises ValueError: write
+        where it is, as in `replace({"workload.cv": 2.0})`.
         """
-        wanted = {**(changes or {}), **knobs}
-        for name in wanted:
+        values = {**(changes or {}), **knobs}
+        for name in values:
             if not isinstance(name, str):
                 raise TypeError(f"a knob must be named by text, got {name!r}")
-        # Parts replaced whole come first, so that the other names are sought in the new ones.
-        parts = {name: getattr(self, name) for name in _fields(self)}
-        parts.update((name, value) for name, value in wanted.items() if name in parts)
-        tree = _Changes()
-        for name, value in wanted.items():
-            if name not in parts:
-                *where, last = find_knob(name, parts)
-                node = tree
-                for step in where:
-                    node = node.setdefault(step, _Changes())
-                if last in node:
-                    raise ValueError(f"a knob must be given once, got {name!r} twice")
-                node[last] = value
-        parts.update((top, _rebuild(parts[top], changes)) for top, changes in tree.items())
-        return type(self)(**parts)
+        # Names are sought in the new parts, where a whole part changes too.
+        parts = {name: values.get(name, value) for name, value in vars(self).items()}
+        by_path: dict[tuple[str, ...], Any] = {}
+        for name, value in values.items():
+            path = (name,) if name in parts else find_knob(name, parts)
+            if path in by_path:
+                raise ValueError(f"a knob must be given once, got {name!r} twice")
+            by_path[path] = value
+        return _rebuild(self, by_path)
 
     def to_toml(self, path: str | PathLike[str] | None = None) -> str:
         """Return the scenario as TOML text, and write it to `path` if there is one.
 
         >>> from batchsim import Affine, Poisson, SizeOrWait
-        >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25).padded_to([8, 32]))
-        >>> print(scenario.to_toml())
+        >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25))
+        >>> print(scenario.to_toml().partition("[rule]")[0].strip())
         servers = 1
         <BLANKLINE>
         [workload]
         kind = "Poisson"
         rate_per_s = 900
-        <BLANKLINE>
-        [rule]
-        kind = "SizeOrWait"
-        max_batch_size = 32
-        max_wait_ms = 10
-        <BLANKLINE>
-        [service]
-        kind = "Affine"
-        fixed_ms = 5
-        per_item_ms = 0.25
-        padding = [8, 32]
-        <BLANKLINE>
         >>> Scenario.from_toml(scenario.to_toml()) == scenario
         True
         """
-        from batchsim.scenario.toml import write_toml  # which knows every part, and this class
+        from batchsim.scenario.toml import write_toml  # which imports this module
 
         return write_toml(self, path)
 
@@ -195,51 +179,54 @@ class Scenario:
     def from_toml(cls, path_or_text: str | PathLike[str]) -> "Scenario":
         """Return the scenario of a TOML file, or of text (which has more than one line).
 
-        The kinds that are only read, such as a trace in a CSV file, are in `batchsim.scenario.toml`.
-        What a file says wrongly raises ValueError with the place.
+        `batchsim.scenario.toml` lists the kinds that can only be read, such as a trace in a CSV file. Wrong
+        content raises ValueError with its place.
         """
         from batchsim.scenario.toml import read_toml
 
         return read_toml(path_or_text)[0]
 
 
-class _Changes(dict[str, Any]):
-    """New values by name; one within another where a part has parts of its own."""
-
-
-def _rebuild(part: Any, changes: _Changes) -> Any:
-    fields = {
-        name: _rebuild(getattr(part, name), new) if isinstance(new, _Changes) else new
-        for name, new in changes.items()
-        if name != RATE
-    }
+def _rebuild(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
+    """Return a part with new values by their path in it; a whole part changes before what is inside it."""
+    fields = {}
+    for first in dict.fromkeys(path[0] for path in changes):
+        inside = {path[1:]: value for path, value in changes.items() if path[0] == first}
+        new = inside.pop(()) if () in inside else getattr(part, first)
+        fields[first] = _rebuild(new, inside) if inside else new
+    rate = {RATE: fields.pop(RATE)} if RATE in fields else {}
     part = dataclasses.replace(part, **fields)
     # Last, because the other knobs of a workload may change its mean rate.
-    return part.with_rate(changes[RATE]) if RATE in changes else part
+    return part.with_rate(**rate) if rate else part
 
 
 def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the one path to the knob, as ("workload", "cv"), or raise."""
+    """Return the path to the knob of this name, such as ("workload", "cv"), or raise ValueError.
+
+    A name may leave out where the knob is, or steps on the way to it, as long as one knob alone matches.
+    """
     paths = {(top, *path) for top, part in parts.items() for path in _paths(part)}
-    if isinstance(parts["workload"], OpenLoop):
+    steps, workload = name.split("."), parts["workload"]
+    if isinstance(workload, OpenLoop):
         paths.add(("workload", RATE))
-    elif name.split(".")[-1] == RATE:
-        raise ValueError("rate_per_s must be of an open workload; a ClosedLoop has clients and think_s")
-    wanted = name.split(".")
-    found = sorted(path for path in paths if path[-1] == wanted[-1] and _within(wanted, path))
-    if len(found) > 1:
-        places = " or ".join(repr(".".join(path)) for path in found)
-        raise ValueError(f"a knob must be named without doubt, got {name!r}: say {places}")
-    if not found:
+    matches = sorted(path for path in paths if path[-1] == steps[-1] and _within(steps, path))
+    if len(matches) > 1:
+        places = " or ".join(repr(".".join(path)) for path in matches)
+        raise ValueError(f"knob {name!r} is ambiguous: use {places}")
+    if not matches:
+        is_open = isinstance(workload, OpenLoop)
+        if steps[-1] in (_fields(ClosedLoop) if is_open else [RATE]):
+            kind = "a ClosedLoop" if is_open else "an open workload"
+            raise ValueError(f"{name} needs {kind}, got {workload!r}")
         known = {path[-1] for path in paths} | {".".join(path) for path in paths} | set(parts)
         raise ValueError(f"a knob must be one of the scenario's, got {name!r}" + _check.nearest(name, known))
-    return found[0]
+    return matches[0]
 
 
-def _within(wanted: list[str], path: tuple[str, ...]) -> bool:
-    """Return whether the wanted names stand in the path, in their order."""
+def _within(steps: list[str], path: tuple[str, ...]) -> bool:
+    """Return whether the path has these steps, in this order."""
     rest = iter(path)
-    return all(name in rest for name in wanted)
+    return all(step in rest for step in steps)
 
 
 def _fields(part: Any) -> list[str]:

@@ -1,4 +1,7 @@
-"""How long a batch of a given size computes: the service time."""
+"""Service times: how long a batch of a given size computes.
+
+People type and read milliseconds; a call returns seconds, the engines' unit.
+"""
 
 import functools
 import math
@@ -34,17 +37,18 @@ class Noise:
             raise ValueError(f"cv of exponential noise must be 1, got {self.cv!r}")
 
     def draw(self, generator: np.random.Generator, size: int) -> np.ndarray:
-        """Return `size` factors of mean 1, one a batch; a shorter draw is a longer one's prefix."""
+        """Return `size` factors of mean 1, one a batch; a shorter draw is a prefix of a longer one."""
         if self.shape == "exponential":
             return generator.standard_exponential(size)
-        # A lognormal with mean 1 and this cv: its logarithm has variance log(1 + cv^2).
+        # A lognormal of cv c has a logarithm of variance v = log(1 + c^2); a mean of -v / 2 there makes its
+        # own mean 1. The standard draws do not depend on cv: a change of cv scales the noise of the same run.
         variance = math.log1p(self.cv**2)
         return np.exp(math.sqrt(variance) * generator.standard_normal(size) - variance / 2)
 
 
 @dataclass(frozen=True)
 class Service:
-    """What every service time can do: be called, be noisy, be padded."""
+    """What every service time has: random noise and padding, if any, and a mean for each batch size."""
 
     noise: Noise | None = field(default=None, kw_only=True)
     padding: tuple[int, ...] | None = field(default=None, kw_only=True)
@@ -54,7 +58,7 @@ class Service:
 
     @property
     def largest_batch(self) -> float:
-        """The largest batch size that has a service time; inf if they all have."""
+        """The largest batch size that has a service time; inf if there is no limit."""
         return math.inf if self.padding is None else self.padding[-1]
 
     def __call__(self, batch_size: int) -> float:
@@ -71,7 +75,8 @@ class Service:
     def table(self, max_batch_size: int) -> np.ndarray:
         """Return the seconds for sizes 0..max_batch_size, shape (max_batch_size + 1,), NaN at 0.
 
-        Engines only index it: two spellings of one formula need not be the same float.
+        Both engines read this table rather than call the service time: the same formula compiled in another
+        way may round differently, and the engines' logs must be equal to the bit.
         """
         return _table(self, max_batch_size).copy()
 
@@ -90,6 +95,16 @@ class Service:
         True
         """
         return replace(self, padding=sizes)  # type: ignore[arg-type]  # checked, and made a tuple
+
+    def scaled(self, factor: float, max_batch_size: int) -> "Table":
+        """Return this service time multiplied by `factor`, for sizes up to `max_batch_size`; the noise stays.
+
+        >>> Affine(5, 0.25).scaled(0.5, max_batch_size=2)
+        Table({1: 2.625, 2: 2.75})
+        """
+        sizes = range(1, max_batch_size + 1)
+        # Padding is in the points already. `factor` comes last: other orders give other floats.
+        return Table({size: self(size) * 1000 * factor for size in sizes}, noise=self.noise)
 
     def _check_extras(self) -> None:
         if self.noise is not None and not isinstance(self.noise, Noise):
@@ -117,7 +132,7 @@ class Affine(Service):
         _check.fix_real(self, "fixed_ms", at_least=0)
         _check.fix_real(self, "per_item_ms", at_least=0)
         if self.fixed_ms + self.per_item_ms <= 0:
-            raise ValueError("a batch must take time: fixed_ms + per_item_ms must be greater than 0, got 0")
+            raise ValueError("fixed_ms + per_item_ms must be greater than 0, got 0")
         self._check_extras()
 
     def _cost_ms(self, batch_size: int) -> float:
@@ -129,9 +144,9 @@ class Affine(Service):
 
 @dataclass(frozen=True, repr=False, init=False)
 class Table(Service):
-    """Measured milliseconds by batch size: linear between the points.
+    """Measured milliseconds by batch size, linear between the points.
 
-    Below the smallest size a batch costs what the smallest does; above the largest is refused.
+    A batch below the smallest size takes as long as the smallest; above the largest is refused.
 
     >>> service = Table({1: 2.0, 2: 3.0, 8: 6.0})
     >>> service(5)
@@ -164,9 +179,8 @@ class Table(Service):
     @property
     def largest_batch(self) -> float:
         last = self.points_ms[-1][0]
-        return (
-            last if self.padding is None else max((size for size in self.padding if size <= last), default=0)
-        )
+        # A batch is padded to a size that must itself be in the table.
+        return last if self.padding is None else max((s for s in self.padding if s <= last), default=0)
 
     def _cost_ms(self, batch_size: int) -> float:
         sizes, times = zip(*self.points_ms, strict=True)
@@ -184,7 +198,7 @@ class Table(Service):
 def _table(service: Service, max_batch_size: int) -> np.ndarray:
     seconds = np.array([math.nan, *(service(size) for size in range(1, max_batch_size + 1))])
     wrong = np.flatnonzero(~((seconds[1:] > 0) & np.isfinite(seconds[1:])))
-    if wrong.size:  # a float can be too small or too large for its sum or its seconds
+    if wrong.size:  # valid milliseconds can still add up to infinity, or round to 0 seconds
         size = int(wrong[0]) + 1
         raise ValueError(
             f"service of a batch of {size} must be greater than 0 and finite, got {seconds[size]} s"

@@ -6,17 +6,16 @@
     kind = "Poisson"
     rate_per_s = 800
 
-A key is a field, a `kind` the name of a class. Three kinds are only read, for what is kept elsewhere:
-a Trace with `path` (and `column`, `speedup`) is a CSV file, "Measurement" with `path` is what
-`bs.device.Measurement.save` wrote, and "published" has a `name`. Paths are relative to the TOML file.
+A key is a field, and a `kind` is a name of `batchsim.scenario.kinds`. Three kinds are only read, because
+their data is elsewhere: a Trace with `path` (and `column`, `speedup`) is a CSV file, a "Measurement" has the
+`path` of a file that `bs.device.Measurement.save` wrote, and a "published" table has a `name`. Paths are
+relative to the TOML file.
 """
 
 import dataclasses
-import inspect
-import json
 import os
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,55 +24,9 @@ import tomlkit
 
 from batchsim import _check
 from batchsim._files import replacing
-from batchsim.scenario.published import published
-from batchsim.scenario.rules import AtLeast, SizeOrWait
+from batchsim.scenario.kinds import KINDS, Maker, keys_of, kind_of
 from batchsim.scenario.scenario import Scenario
-from batchsim.scenario.service import Affine, Noise, Table
-from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, Poisson, Trace
 
-
-def _measured(path: Path, *, noise: Noise | None = None, padding: Any = None) -> Table:
-    """Return `bs.device.Measurement.load(path).service`, without loading JAX."""
-    try:
-        saved = json.loads(path.read_bytes())
-        if not isinstance(saved, dict):
-            raise ValueError(f"it must be a JSON object, got {type(saved).__name__}")
-        for key, value in (("format", "batchsim measurement"), ("version", 1)):
-            if saved.get(key) != value:
-                raise ValueError(f"{key} must be {value!r}, got {saved.get(key)!r}")
-        repeats, points_ms = _check.whole("repeats", saved["repeats"]), []
-        for size, row in zip(saved["batch_sizes"], saved["samples_ms"], strict=True):
-            times_ms = [_check.real(f"a time of batch size {size}", ms, above=0) for ms in row]
-            if len(times_ms) != repeats:
-                raise ValueError(f"times of batch size {size} must be {repeats}, got {len(times_ms)}")
-            points_ms.append((size, float(np.median(times_ms))))
-        table = Table(points_ms)
-    except KeyError as error:
-        raise ValueError(f"{path} is not a saved measurement: it must have {error}") from None
-    except (RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not a saved measurement: {error}") from None
-    return dataclasses.replace(table, noise=noise, padding=padding)
-
-
-def _published(name: str, *, noise: Noise | None = None, padding: Any = None) -> Table:
-    return dataclasses.replace(published(name), noise=noise, padding=padding)
-
-
-Way = Callable[..., Any]  # its parameters are a table's keys
-
-
-def _by_name(*classes: type) -> dict[str, tuple[Way, ...]]:
-    return {cls.__name__: (cls,) for cls in classes}
-
-
-# The ways to make each kind of a part; the first, where it is a class, is how it is written.
-KINDS: dict[str, dict[str, tuple[Way, ...]]] = {
-    "workload": _by_name(Poisson, Constant, Gamma, OnOff, Diurnal, ClosedLoop)
-    | {"Trace": (Trace, Trace.from_csv)},
-    "rule": _by_name(SizeOrWait, AtLeast),
-    "service": _by_name(Affine, Table) | {"Measurement": (_measured,), "published": (_published,)},
-}
-PARTS = {"noise": Noise}  # tables of one kind, within another
 BY_NUMBER = ("points_ms", "slowdown")  # tables whose keys are whole numbers
 
 
@@ -83,19 +36,17 @@ BY_NUMBER = ("points_ms", "slowdown")  # tables whose keys are whole numbers
 def to_tables(scenario: Scenario) -> dict[str, Any]:
     """Return a scenario as TOML's own values: text, numbers, lists, and dicts with text as keys.
 
-    A part of a class that is not in `KINDS` is refused with TypeError.
+    A part whose class is not in `KINDS` raises TypeError.
     """
-    return {
-        name: {"kind": _kind(name, value)} | _plain_fields(value) if name in KINDS else _plain(name, value)
-        for name, value in _given(scenario)
-    }
+    return _plain_fields(scenario)
 
 
 def document(scenario: Scenario) -> tomlkit.TOMLDocument:
-    """Return a scenario as a TOML document, which can still be given comments."""
+    """Return a scenario as a TOML document, to which comments can still be added."""
     content = tomlkit.document()
     tables = to_tables(scenario)
-    for key in sorted(tables, key=lambda key: isinstance(tables[key], dict)):  # a table ends at the next
+    # Plain keys first: below the head of a table, they would belong to it.
+    for key in sorted(tables, key=lambda key: isinstance(tables[key], dict)):
         if not isinstance(tables[key], dict):
             content.add(key, tables[key])
             continue
@@ -115,26 +66,17 @@ def write_toml(scenario: Scenario, path: str | os.PathLike[str] | None = None) -
     return text
 
 
-def _kind(name: str, part: Any) -> str:
-    kind = type(part).__name__
-    if type(part) not in KINDS[name].get(kind, ()):
-        raise TypeError(f"{name} must be one of {', '.join(KINDS[name])} to be written, got {part!r}")
-    return kind
-
-
-def _given(part: Any) -> list[tuple[str, Any]]:
-    """Return a dataclass's fields that are not None, those of its own class first."""
-    names = [f.name for f in sorted(dataclasses.fields(part), key=lambda f: bool(f.kw_only))]
-    return [(name, getattr(part, name)) for name in names if getattr(part, name) is not None]
-
-
 def _plain_fields(part: Any) -> dict[str, Any]:
-    return {name: _plain(name, value) for name, value in _given(part)}
+    """Return a dataclass's fields that are not None; those it inherits, such as the noise, come last."""
+    names = [f.name for f in sorted(dataclasses.fields(part), key=lambda f: bool(f.kw_only))]
+    values = {name: getattr(part, name) for name in names}
+    return {name: _plain(name, value) for name, value in values.items() if value is not None}
 
 
 def _plain(name: str, value: Any) -> Any:
-    if name in PARTS:
-        return _plain_fields(value)
+    if name in KINDS:
+        kind = {"kind": kind_of(name, value)} if len(KINDS[name]) > 1 else {}  # the only one needs no name
+        return kind | _plain_fields(value)
     if name in BY_NUMBER:
         return {str(number): each for number, each in dict(value).items()}
     if isinstance(value, np.ndarray):
@@ -147,7 +89,7 @@ def _inline(value: Any) -> Any:
         table = tomlkit.inline_table()
         table.update(value)
         return table
-    # A list goes in as text: item by item tomlkit takes 6 s for 10,000, with the square of their number.
+    # A list is added as text: item by item, tomlkit takes a time quadratic in their number, 6 s for 10,000.
     return tomlkit.array(repr(value)) if isinstance(value, list) else value
 
 
@@ -157,10 +99,10 @@ def _inline(value: Any) -> Any:
 def read_toml(
     path_or_text: str | os.PathLike[str], extra: Collection[str] = ()
 ) -> tuple[Scenario, dict[str, dict[str, Any]]]:
-    """Return the scenario of a TOML file, or of TOML text, and those of the tables `extra` that it has.
+    """Return the scenario of a TOML file, or of TOML text, and its tables of the names in `extra`.
 
-    Text has more than one line; any other string is a path. What a file says wrongly raises
-    ValueError with the place; a file that cannot be opened raises OSError.
+    Text has more than one line; any other string is a path. Wrong content raises ValueError with its place;
+    a file that cannot be opened raises OSError.
     """
     if not isinstance(path_or_text, (str, os.PathLike)):
         raise TypeError(f"path_or_text must be a path or text, got {path_or_text!r}")
@@ -180,7 +122,7 @@ def read_toml(
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{source} must be TOML: {error}") from None
     try:
-        _check_keys("the top level", tables, [Scenario], "Scenario", also=extra)
+        _choose("the top level", tables, [Scenario], "a scenario", also=extra)
         others = {name: _table(f"[{name}]", tables.pop(name)) for name in extra if name in tables}
         return from_tables(tables, folder), others
     except ValueError as error:
@@ -190,61 +132,73 @@ def read_toml(
 def from_tables(tables: Mapping[str, Any], folder: Path = Path()) -> Scenario:
     """Return the scenario that `to_tables` gave, or a person wrote; `folder` is where paths start.
 
-    Whatever is wrong raises ValueError, as "[rule] max_batch_size must be at least 1, got 0".
+    Anything wrong raises ValueError, such as "[rule] max_batch_size must be at least 1, got 0".
     """
-    _check_keys("the top level", tables, [Scenario], "Scenario")
-    parts = {
-        name: _part(name, value, folder) if name in KINDS else _value(f"[{name}]", name, value, folder)
-        for name, value in tables.items()
-    }
+    _choose("the top level", tables, [Scenario], "a scenario")
+    parts = {name: _value(f"[{name}]", name, value, folder) for name, value in tables.items()}
     try:
         return Scenario(**parts)
     except TypeError as error:
         raise ValueError(str(error)) from None
 
 
-def _part(name: str, table: Any, folder: Path) -> Any:
-    place, kinds = f"[{name}]", KINDS[name]
-    known = ", ".join(kinds)
-    if "kind" not in _table(place, table):
-        raise ValueError(f"{place} must have a kind, one of {known}, got {_listed(table)}")
-    kind = table["kind"]
-    if not isinstance(kind, str) or kind not in kinds:
-        raise ValueError(
-            f"{place} kind must be one of {known}, got {kind!r}" + _check.nearest(kind, kinds, listed=True)
-        )
-    return _made(place, {key: table[key] for key in table if key != "kind"}, kinds[kind], kind, folder)
+def _value(place: str, key: str, value: Any, folder: Path) -> Any:
+    """Return what a constructor takes for a value of the file."""
+    if key in KINDS:
+        return _part(place if place == f"[{key}]" else f"{place[:-1]}.{key}]", key, value, folder)
+    if key in BY_NUMBER and isinstance(value, Mapping):
+        inner = place if place == f"[{key}]" else f"{place} {key}:"
+        return {_whole(inner, number): each for number, each in value.items()}
+    if key == "path":
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"{place} path must be the name of a file, got {value!r}")
+        return folder / value
+    return value
 
 
-def _made(place: str, table: Mapping[str, Any], ways: Collection[Way], what: str, folder: Path) -> Any:
-    way = _check_keys(place, table, ways, what)
+def _part(place: str, name: str, table: Any, folder: Path) -> Any:
+    """Return the workload, rule, service time or noise of a table."""
+    table, kinds = dict(_table(place, table)), KINDS[name]
+    kind, names = next(iter(kinds)), ", ".join(kinds)
+    if len(kinds) > 1:
+        if "kind" not in table:
+            raise ValueError(f"{place} must have a kind, one of {names}, got {_listed(table)}")
+        kind = table.pop("kind")
+        if not isinstance(kind, str) or kind not in kinds:
+            hint = _check.nearest(kind, kinds, listed=True)
+            raise ValueError(f"{place} kind must be one of {names}, got {kind!r}{hint}")
+    maker = _choose(place, table, kinds[kind], kind)
     values = {key: _value(place, key, value, folder) for key, value in table.items()}
     try:
-        return way(**values)
+        return maker(**values)
     except OSError as error:
         raise ValueError(f"{place} path must be a file that can be read, got {error}") from None
     except (TypeError, ValueError) as error:
         raise ValueError(f"{place} {error}") from None
 
 
-def _value(place: str, key: str, value: Any, folder: Path) -> Any:
-    """Return what a constructor takes for what stands in the file."""
-    if key in PARTS:
-        inner = f"{place[:-1]}.{key}]"
-        return _made(inner, _table(inner, value), [PARTS[key]], PARTS[key].__name__, folder)
-    if key in BY_NUMBER and isinstance(value, Mapping):
-        inner = place if place == f"[{key}]" else f"{place} {key}:"
-        return {_whole(inner, number): each for number, each in value.items()}
-    if key == "path":
-        if not isinstance(value, str) or not value:
-            raise ValueError(f"{place} path must be a file's name, got {value!r}")
-        return folder / value
-    return value
+def _choose(
+    place: str, table: Mapping[str, Any], makers: Collection[Maker], what: str, also: Collection[str] = ()
+) -> Maker:
+    """Return the maker that takes most of the table's keys, or raise if a key is unknown or missing."""
+    maker = max(makers, key=lambda maker: len(keys_of(maker).keys() & table.keys()))
+    keys, known = keys_of(maker), [*also, *(key for each in makers for key in keys_of(each))]
+    for key in table:
+        if key not in known:
+            hint = _misplaced(key) or _check.nearest(key, known)
+            raise ValueError(f"{place}: {what} has no key {key!r}{hint}")
+        if key not in keys and key not in also:
+            other = next(each for each in table if each in keys)
+            raise ValueError(f"{place} must have {other!r} or {key!r}, got both")
+    for key, required in keys.items():
+        if required and key not in table:
+            raise ValueError(f"{place} must have {key!r} for {what}, got {_listed(table)}")
+    return maker
 
 
 def _whole(place: str, key: str) -> int:
     try:
-        if str(int(key)) == key:  # so that no two keys are one number
+        if str(int(key)) == key:  # "1" and "01" must not both be 1
             return int(key)
     except ValueError:
         pass
@@ -257,34 +211,9 @@ def _table(place: str, table: Any) -> Any:
     return table
 
 
-def _check_keys(
-    place: str, table: Mapping[str, Any], ways: Collection[Way], what: str, also: Collection[str] = ()
-) -> Way:
-    """Return the way that takes most of the table's keys, once the table has all that it needs."""
-    way = max(ways, key=lambda way: len(_keys(way).keys() & table.keys()))
-    known = [*also, *(key for each in ways for key in _keys(each))]
-    for key in table:
-        if key in known and key not in _keys(way) and key not in also:
-            beside = next(other for other in table if other in _keys(way))
-            raise ValueError(f"{place}: {key!r} must not stand beside {beside!r}, got both")
-        if key not in known:
-            hint = _misplaced(key) or _check.nearest(key, known)
-            raise ValueError(f"{place}: a key must be one of {what}'s, got {key!r}" + hint)
-    for key, needed in _keys(way).items():
-        if needed and key not in table:
-            raise ValueError(f"{place} must have {key!r} for {what}, got {_listed(table)}")
-    return way
-
-
-def _keys(way: Way) -> dict[str, bool]:
-    """Return the keys that a table of this kind can have, and whether each is needed."""
-    parameters = inspect.signature(way).parameters.values()
-    return {parameter.name: parameter.default is parameter.empty for parameter in parameters}
-
-
 def _misplaced(key: str) -> str:
-    """Return a hint for a key of the top level that stands below the head of a table."""
-    return "; it must stand above the first [table]" if key in _keys(Scenario) and key not in KINDS else ""
+    """Return a hint for a key of the top level that was written below the head of a table."""
+    return "; it belongs above the first [table]" if key in keys_of(Scenario) and key not in KINDS else ""
 
 
 def _listed(table: Mapping[str, Any]) -> str:

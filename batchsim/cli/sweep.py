@@ -1,0 +1,94 @@
+"""`batchsim sweep`: a scenario at every point of a grid."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from batchsim import _check
+from batchsim.cli import output
+from batchsim.cli.flags import OUTPUT, PICTURES, RUN, GridFlags, JsonFlag, RunFlags, check_output
+from batchsim.cli.scenario_flags import ScenarioFlags
+from batchsim.scenario import Scenario
+from batchsim.scenario.scenario import RATE, find_knob
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+# Shown only where requests are lost: the other columns are of served requests alone.
+LOSS = ("p99_all_ms", "loss")
+SHOWN = ("mean_latency_ms", "p99_ms", *LOSS, "throughput_per_s", "utilisation", "mean_batch_size", "load")
+
+
+@dataclass
+class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
+    """Run a scenario at every point of a grid of knobs, and print a row for each.
+
+    batchsim sweep scenario.toml --over max_batch_size=1:32:x2 --over max_wait_ms=0:20:5 --plot map.png
+    """
+
+    workers: int | None = RUN.whole("Number of threads (default: one for each core).")
+    out: Path | None = OUTPUT.option("Folder for finished points: a later call resumes there.")
+    csv: bool = OUTPUT.option("Print all columns as CSV instead.", False, "--csv")
+    plot: Path | None = OUTPUT.option("Draw a curve of one axis, or a heat map of two: .png, .svg or .pdf.")
+    value: str = OUTPUT.option(
+        "Column to draw; p99_all_ms counts lost requests as infinite.", "p99_all_ms", metavar="COLUMN"
+    )
+    objective: float | None = OUTPUT.number("LIMIT", "Limit to draw for that column.")
+
+    def run(self) -> None:
+        from batchsim.study.evaluate import COLUMNS
+        from batchsim.study.sweep import sweep
+
+        scenario, tables = self.scenario()
+        axes = self.axes(tables["over"], scenario)
+        check_output("--plot", self.plot, PICTURES)
+        if self.plot is not None and len(axes) > 2:
+            raise ValueError(f"--plot must have one axis or two, got {', '.join(axes)}")
+        if self.value not in COLUMNS:
+            hint = _check.nearest(self.value, COLUMNS)
+            raise ValueError(f"--value must be a column of numbers, got {self.value!r}{hint}")
+        if self.csv and self.json_:
+            raise ValueError("one of --csv and --json must be given, got both")
+        settings = self.settings(tables["simulate"])
+        progress = sys.stderr.isatty()
+        frame = sweep(scenario, axes, **settings, out=self.out, workers=self.workers, progress=progress)
+        if self.plot is not None:
+            output.save_picture(self.plot, self._figure(frame, scenario, list(axes)))
+        if self.csv:
+            typer.echo(frame.to_csv(index=False), nl=False)
+        elif self.json_:
+            output.print_json({"scenario": output.scenario_tables(scenario), "points": frame})
+        else:
+            lossless = not (frame["loss"] > 0).any()
+            shown = (name for name in SHOWN if name not in axes and not (lossless and name in LOSS))
+            # An overloaded point has numbers, and its load: the reason in a word will do.
+            reason = frame["infeasible"].where(frame["requests"].isna() | frame["stable"], "overloaded")
+            columns = [*axes, *shown, "infeasible"]
+            output.print_frame(f"Over {output.in_words(scenario)}", frame.assign(infeasible=reason)[columns])
+
+    def _figure(self, frame: "pandas.DataFrame", scenario: Scenario, knobs: list[str]) -> "Figure":
+        """Return a curve along one knob, or a heat map of two with the scenario's own setting marked."""
+        if len(knobs) == 1:
+            from batchsim.view.charts.curves import capacity_curves
+
+            return capacity_curves(frame, knobs[0], self.value, self.objective)
+        from batchsim.view.charts.heat_map import heat_map
+
+        x, y = knobs
+        today = (_setting(scenario, x), _setting(scenario, y))
+        return heat_map(frame, x, y, self.value, self.objective, today=today)
+
+
+def _setting(scenario: Scenario, knob: str) -> Any:
+    """Return a knob's value in a scenario, as a sweep's table has it."""
+    if knob.split(".")[-1] == RATE:
+        return getattr(scenario.workload, "offered_per_s", None)
+    value: Any = scenario
+    parts = vars(scenario)
+    for step in (knob,) if knob in parts else find_knob(knob, parts):
+        value = getattr(value, step)
+    return value if isinstance(value, (int, float)) else repr(value)

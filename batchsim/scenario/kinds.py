@@ -1,0 +1,67 @@
+"""The registry of kinds: every workload, rule, service time and noise, by its name.
+
+TOML (`kind = "Gamma"`), the shell (`--workload 'Gamma(800, cv=2)'`) and the explorer offer the kinds listed
+here. To add one, write its class and list it here (a rule: in `batchsim.scenario.rules`).
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from batchsim.scenario.measurement import Measurement
+from batchsim.scenario.published import published
+from batchsim.scenario.rules import RULES
+from batchsim.scenario.service import Affine, Noise, Table
+from batchsim.scenario.trace import Trace
+from batchsim.scenario.varying import Diurnal, OnOff
+from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, Poisson
+
+Maker = Callable[..., Any]  # its parameters are the keys of a TOML table, and the arguments in the shell
+
+
+def _measured(path: str | Path, *, noise: Noise | None = None, padding: Any = None) -> Table:
+    return dataclasses.replace(Measurement.load(path).service, noise=noise, padding=padding)
+
+
+def _published(name: str, *, noise: Noise | None = None, padding: Any = None) -> Table:
+    return dataclasses.replace(published(name), noise=noise, padding=padding)
+
+
+def _by_name(*classes: type) -> dict[str, tuple[Maker, ...]]:
+    return {cls.__name__: (cls,) for cls in classes}
+
+
+# By the part of a scenario, then by name: the functions that make one. If the first is a class, the kind is
+# also written under that name. "Measurement" and "published" are only read: a Table is what is written.
+KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
+    "workload": _by_name(Poisson, Constant, Gamma, OnOff, Diurnal, ClosedLoop)
+    | {"Trace": (Trace, Trace.from_csv)},
+    "rule": _by_name(*RULES),
+    "service": _by_name(Affine, Table) | {"Measurement": (_measured,), "published": (_published,)},
+    "noise": _by_name(Noise),
+}
+
+
+def kind_of(part: str, value: Any) -> str:
+    """Return the name under which a part of a scenario is written; TypeError if its class is not registered.
+
+    >>> kind_of("workload", Poisson(900))
+    'Poisson'
+    """
+    name = type(value).__name__
+    # By identity: a subclass of a registered class, even one of the same name, would be read as another.
+    if type(value) not in KINDS[part].get(name, ()):
+        raise TypeError(f"{part} must be one of {', '.join(KINDS[part])} to be written, got {value!r}")
+    return name
+
+
+def keys_of(maker: Maker) -> dict[str, bool]:
+    """Return a maker's parameters, and whether each is required.
+
+    >>> keys_of(ClosedLoop)
+    {'clients': True, 'think_s': False}
+    """
+    parameters = inspect.signature(maker).parameters.values()
+    return {parameter.name: parameter.default is parameter.empty for parameter in parameters}

@@ -1,0 +1,230 @@
+import copy
+import csv
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import batchsim as bs
+
+
+def test_a_trace_starts_at_0_and_keeps_its_gaps():
+    trace = bs.Trace([100, 100, 100.5, 103])
+    assert trace.times_s.tolist() == [0, 0, 0.5, 3]
+    assert trace.offered_per_s == 1
+    assert trace.max_requests == 4
+    assert repr(trace) == "Trace(4 arrivals in 3 s, 1/s)"
+
+
+def test_a_trace_is_its_own_copy_and_cannot_be_changed():
+    times = np.array([0.0, 1.0])
+    trace = bs.Trace(times)
+    times[1] = 99
+    assert trace.times_s[1] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        trace.times_s[1] = 5
+
+
+def test_traces_of_the_same_times_are_equal():
+    assert bs.Trace([0, 1]) == bs.Trace([5.0, 6.0])
+    assert hash(bs.Trace([0, 1])) == hash(bs.Trace([5.0, 6.0]))
+    assert bs.Trace([0, 1]) != bs.Trace([0, 2])
+    assert bs.Trace([0, 1]) != bs.Poisson(1)
+
+
+def test_a_trace_of_one_moment_has_no_rate_to_scale():
+    assert bs.Trace([3]).offered_per_s == 0
+    assert bs.Trace([3, 3]).offered_per_s == math.inf
+    for times in ([3], [3, 3]):
+        with pytest.raises(ValueError, match="a Trace must span some time to be scaled to a rate"):
+            bs.Trace(times).with_rate(5)
+
+
+@pytest.mark.parametrize(
+    ("times", "error", "message"),
+    [
+        ([], ValueError, "times_s must not be empty"),
+        ([0, 2, 1], ValueError, r"times_s must be sorted, got 1.0 after 2.0 at index 2"),
+        ([0, math.nan], ValueError, "times_s must be finite, got nan at index 1"),
+        ([0, math.inf], ValueError, "times_s must be finite, got inf at index 1"),
+        ([[0, 1]], ValueError, r"times_s must be one-dimensional, got shape \(1, 2\)"),
+        (5, ValueError, r"times_s must be one-dimensional, got shape \(\)"),
+        ([[0], [1, 2]], TypeError, "times_s must be numbers of seconds"),
+        (["0", "1"], TypeError, "times_s must be numbers of seconds"),
+        ("01", TypeError, "times_s must be numbers of seconds"),
+        ([1j], TypeError, "times_s must be numbers of seconds"),
+        ([None, "x"], TypeError, "times_s must be numbers of seconds"),
+        (np.array(["2024-01-01"], "datetime64[ns]"), TypeError, "times_s must be numbers of seconds"),
+    ],
+)
+def test_a_trace_refuses(times, error, message):
+    with pytest.raises(error, match=message):
+        bs.Trace(times)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda trace: pickle.loads(pickle.dumps(trace))])
+def test_a_copied_trace_is_equal_and_still_read_only(copied):
+    trace = copied(bs.Trace([1.0, 2.0]))
+    assert trace == bs.Trace([1.0, 2.0])
+    assert not trace.times_s.flags.writeable
+
+
+# Reading CSV files.
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(content, name="trace.csv"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def test_the_first_column_is_read_as_seconds(written):
+    trace = bs.Trace.from_csv(written("t,size\n1.5,7\n2,8\n\n4.25,9\n"))
+    assert trace.times_s.tolist() == [0, 0.5, 2.75]
+
+
+def test_a_column_is_found_by_its_name(written):
+    path = written("size, at ,x\r\n7, 1.5 ,a\r\n8,2,b\r\n")
+    assert bs.Trace.from_csv(path, "at").times_s.tolist() == [0, 0.5]
+    assert bs.Trace.from_csv(str(path), column="size").times_s.tolist() == [0, 1]
+
+
+def test_a_byte_order_mark_is_not_part_of_the_name(written):
+    assert bs.Trace.from_csv(written(b"\xef\xbb\xbft\n1\n2\n"), "t").times_s.tolist() == [0, 1]
+
+
+def test_a_speedup_divides_the_times(written):
+    path = written("t\n10\n12\n18\n")
+    assert bs.Trace.from_csv(path, speedup=4).times_s.tolist() == [0, 0.5, 2]
+    for speedup, message in [(0, "greater than 0, got 0"), (math.nan, "a number, got nan")]:
+        with pytest.raises(ValueError, match="speedup must be " + message):
+            bs.Trace.from_csv(path, speedup=speedup)
+
+
+def test_timestamps_are_read_to_100_ns_exactly(written):
+    rows = ["2023-11-16 18:15:46.6805900", "2023-11-16 18:15:46.6805901", "2023-11-16 19:15:46.6805911"]
+    trace = bs.Trace.from_csv(written("when\n" + "\n".join(rows) + "\n"))
+    assert trace.times_s.tolist() == [0, 1e-7, 3600.0000011]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["2023-12-31 23:59:59", "2024-01-01 00:00:01.5"],
+        ["2023-12-31T23:59:59Z", "2024-01-01T00:00:01.500000Z"],
+        ["2023-12-31T23:59:59+00:00", "2024-01-01T02:00:01.5+02:00"],
+        ["2023-12-31 23:59:59", "2024-01-01T00:00:01.500"],
+    ],
+)
+def test_timestamps_come_in_several_spellings(written, rows):
+    assert bs.Trace.from_csv(written("when\n" + "\n".join(rows))).times_s.tolist() == [0, 2.5]
+
+
+def test_a_missing_column_is_told_with_those_there_are(written):
+    path = written("TIMESTAMP,ContextTokens\n1,2\n")
+    with pytest.raises(ValueError, match=r"must have a column 'TIMESTAMPS', got .*TIMESTAMP, ContextTokens"):
+        bs.Trace.from_csv(path, "TIMESTAMPS")
+    with pytest.raises(ValueError, match="did you mean 'TIMESTAMP'"):
+        bs.Trace.from_csv(path, "TIMESTAMPS")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "must have a header line, got an empty line or file"),
+        ("\n1\n", "must have a header line, got an empty line or file"),
+        ("t\n", "must have at least one row below its header, got none"),
+        ("1.0\n2.0\n", "line 1: must name the columns, got '1.0'"),
+        ("2023-11-16 18:15:46.68,3\n2023-11-16 18:15:47,4\n", "line 1: must name the columns, got '2023"),
+        ("t,x\n1,2\n3\n", "line 3: must have 2 fields, got 1"),
+        ("t,x\n1,2\n3,4,5\n", "line 3: must have 2 fields, got 3"),
+        ("t\n1\nsoon\n", "line 3: must be a number of seconds, got 'soon'"),
+        ("t\n1\n\n\nnan\n", "line 5: must be a number of seconds, got 'nan'"),
+        ("t\n1\ninf\n", "line 3: must be a number of seconds, got 'inf'"),
+        ("t,x\n1,a\n,b\n", "line 3: must be a number of seconds, got ''"),
+        ("t\nsoon\n1\n", "line 2: must be a number of seconds or an ISO 8601 timestamp, got 'soon'"),
+        ("t\n1\n2023-11-16 18:15:46\n", "line 3: must be a number of seconds, got '2023-11-16 18:15:46'"),
+        ("t\n2023-11-16 18:15:46\n1\n", "line 3: must be .* or an ISO 8601 timestamp, got '1'"),
+        ("t\n2023-11-16 18:15:46\n2023-11-16\n", "line 3: must be .* timestamp, got '2023-11-16'"),
+        ("t\n2023-11-16 18:15:06\n2023-11-16 18:15:4\n", "line 3: must be .* timestamp, got .*15:4'"),
+        ("t\n2023-11-16 18:15:06\n2023-13-16 18:15:40\n", "line 3: must be .* timestamp, got .*-13-"),
+        ("t\n9999-11-16 18:15:06\n", "line 2: must be .* timestamp, got '9999"),
+        ("t\n0001-11-16 18:15:06\n", "line 2: must be .* timestamp, got '0001"),
+        ("t\n1\n3\n2\n", "line 4: times must be sorted, got '2' after '3'"),
+        (
+            "t\n2023-11-16 18:15:47\n2023-11-16 18:15:46\n",
+            "line 3: times must be sorted, got '2023.*46' after",
+        ),
+        ('t,x\n1,"a\nb"\n0,c\n', "line 4: times must be sorted, got '0' after '1'"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00\xff", "must be a CSV text file, got"),
+        (b"\x1f\x8b\x08\x00\xff\xfe", "must be a CSV text file, got"),
+        ("t\n1\n".encode("utf-16"), "must be a CSV text file, got"),
+        (b"\x00" * 64, "must "),
+        ('t\n"' + "9" * 200_000, "must be a CSV text file, got field larger than field limit"),
+    ],
+)
+def test_a_bad_file_is_refused_by_its_line(written, content, message):
+    path = written(content, "bad.csv")
+    with pytest.raises(ValueError, match=rf"bad\.csv.*{message}"):
+        bs.Trace.from_csv(path)
+
+
+def test_a_file_that_is_not_there_is_said_so(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        bs.Trace.from_csv(tmp_path / "none.csv")
+
+
+def test_a_numeric_name_is_a_name_when_it_is_asked_for(written):
+    assert bs.Trace.from_csv(written(",0\n0,5\n1,7\n"), "0").times_s.tolist() == [0, 2]
+
+
+def test_the_azure_trace_is_read_as_it_is(shared_data):
+    path = shared_data / "traces" / "AzureLLMInferenceTrace_conv.csv"
+    trace = bs.Trace.from_csv(path)
+    assert trace.max_requests == 19_366
+    assert trace.times_s[-1] == pytest.approx(3502, abs=1)
+    assert trace.offered_per_s == pytest.approx(5.53, abs=0.005)
+    gaps = np.diff(trace.times_s)
+    assert gaps.std() / gaps.mean() == pytest.approx(1.09, abs=0.01)
+    # Every time is a whole number of 100 ns ticks, and the exact one.
+    with open(path, newline="") as file:
+        stamps = [row["TIMESTAMP"] for row in csv.DictReader(file)]
+    ticks = [ticks_of(stamp) for stamp in stamps]
+    assert trace.times_s.tolist() == [(tick - ticks[0]) / 10**7 for tick in ticks]
+    assert bs.Trace.from_csv(path, "TIMESTAMP", speedup=100).offered_per_s == pytest.approx(553, abs=0.5)
+
+
+def ticks_of(stamp):
+    """100 ns ticks since midnight of the 16th, by hand."""
+    day, clock = stamp.split()
+    hours, minutes, seconds = clock.split(":")
+    whole, fraction = seconds.split(".")
+    minutes = (int(day[-2:]) - 16) * 1440 + int(hours) * 60 + int(minutes)
+    return (minutes * 60 + int(whole)) * 10**7 + int(fraction.ljust(7, "0"))
+
+
+def test_the_mooncake_trace_is_read_as_it_is(shared_data):
+    trace = bs.Trace.from_csv(shared_data / "traces" / "mooncake_synth.csv")
+    assert trace.max_requests == 3993
+    assert trace.offered_per_s == pytest.approx(3.9, abs=0.05)
+
+
+def test_a_csv_column_must_be_named_by_text_and_stand_there_once(tmp_path):
+    path = tmp_path / "twice.csv"
+    path.write_text("at,at\n0,1\n")
+    with pytest.raises(TypeError, match="column must be a name, got 1"):
+        bs.Trace.from_csv(path, column=1)
+    with pytest.raises(ValueError, match="must have one column 'at', got 2"):
+        bs.Trace.from_csv(path, column="at")
+
+
+def test_pythons_own_spelling_of_a_number_is_none_in_a_file(tmp_path):
+    path = tmp_path / "underscore.csv"
+    path.write_text("at\n0\n1_000\n")
+    with pytest.raises(ValueError, match="line 3: must be a number of seconds, got '1_000'"):
+        bs.Trace.from_csv(path)
