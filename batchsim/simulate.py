@@ -1,19 +1,19 @@
 """The front desk: draws the randomness, picks the engine, wraps the result."""
 
-import dataclasses
 import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from batchsim import _check
 from batchsim.engines.plan import Streams, draw, warmup_requests
-from batchsim.result import Result
-from batchsim.result import warmup as warmup_
-from batchsim.scenario import AtLeast, OpenLoop, Scenario, SizeOrWait
+from batchsim.result import Result, Run
+from batchsim.result.warmup import of_replications
+from batchsim.scenario import OpenLoop, Scenario
 
 DEFAULT_REQUESTS = 100_000
 KEEP = ("all", "summary")
@@ -34,11 +34,11 @@ def simulate(
 ) -> Result:
     """Run a scenario and return what happened to every request.
 
-    `requests`: how many arrive; None for a whole trace, one for each of `inputs`, else 100,000.
+    `requests`: the number of requests; by default a whole trace, one for each of `inputs`, or 100,000.
     `seed` fixes all randomness. `engine`: "simpy" is the reference, "compiled" the same by Numba,
     some three hundred times faster and equal bit for bit; "auto" takes the compiled one wherever it
-    covers the run. `warmup` is the fraction of the requests, in arrival order, that the summary
-    numbers leave out; "auto" finds it by MSER-5, best from several replications. `replications`:
+    covers the run. `warmup` is the fraction of the requests, in arrival order, that the metrics
+    leave out; "auto" finds it by MSER-5, best from several replications. `replications`:
     that many independent runs, on all cores; number 0 is the plain run. `keep="summary"` keeps no
     columns, in the same memory for any number of requests: means and counts are exact, percentiles
     are to 0.1 %. With `model_fn` and `inputs` (one item a request) the model computes every batch,
@@ -50,6 +50,27 @@ def simulate(
     >>> round(result.mean_batch_size, 1), round(result.percentile(99), 1)
     (9.0, 18.5)
     """
+    result, warning = simulate_silently(
+        scenario, requests, seed, engine, warmup, replications, keep, model_fn=model_fn, inputs=inputs
+    )
+    if warning:
+        _check.warn(warning)
+    return result
+
+
+def simulate_silently(
+    scenario: Scenario,
+    requests: int | None = None,
+    seed: int = 0,
+    engine: str = "auto",
+    warmup: float | str = 0.0,
+    replications: int = 1,
+    keep: str = "all",
+    *,
+    model_fn: Callable[[Any], Any] | None = None,
+    inputs: Sequence[Any] | None = None,
+) -> tuple[Result, str]:
+    """Return what `simulate` returns, and what it would warn of, "" for nothing."""
     if not isinstance(scenario, Scenario):
         raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
     for name, value, known in (("engine", engine, ENGINES), ("keep", keep, KEEP)):
@@ -61,9 +82,7 @@ def simulate(
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     replications = _check.whole("replications", replications)
     find_warmup = isinstance(warmup, str) and warmup == "auto"
-    fraction = 0.0 if find_warmup else _check.real("warmup", warmup, at_least=0)
-    if fraction >= 1:
-        raise ValueError(f"warmup must be less than 1, got {warmup!r}")
+    fraction = 0.0 if find_warmup else _check.real("warmup", warmup, at_least=0, below=1)
     if (model_fn is None) != (inputs is None):
         missing = "inputs" if inputs is None else "model_fn"
         raise ValueError(f"model_fn and inputs must be given together, got no {missing}")
@@ -71,16 +90,15 @@ def simulate(
         raise TypeError(f"model_fn must be callable, got {model_fn!r}")
     if inputs is not None:
         inputs = _items(inputs)
-    count = _how_many(scenario, requests, inputs)
-    lacking = _not_compiled(scenario, model_fn)
+        requests = len(inputs) if requests is None else requests
+    count = check_requests(scenario, requests)
+    if inputs is not None and len(inputs) != count:
+        raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
+    lacking = "a model_fn" if model_fn is not None else "" if scenario.rule.compiled else repr(scenario.rule)
     if lacking and engine == "compiled":
         raise ValueError(f"engine 'compiled' does not cover {lacking}: use engine='simpy'")
-    if lacking and keep == "summary":
-        raise ValueError(f"keep='summary' needs the compiled engine, which does not cover {lacking}")
-    if engine == "simpy" and keep == "summary":
-        raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
-    if find_warmup and keep == "summary":
-        raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
+    if keep == "summary":
+        _check_summary(scenario, engine, lacking, find_warmup)
     if model_fn is not None and replications > 1:
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
@@ -89,27 +107,23 @@ def simulate(
 
     halt = threading.Event()
 
-    def one(replication: int) -> Result:
+    def one(replication: int) -> Run:
         # Each engine loads on first use: SimPy, or Numba.
-        columns = sums = None
         if engine == "simpy":
             from batchsim.engines import reference
 
-            columns = reference.run(draw(scenario, count, seed, replication), model_fn, inputs)
-        elif keep == "all":
-            from batchsim.engines import compiled
+            plan = draw(scenario, count, seed, replication)
+            return Run(scenario, reference.run(plan, model_fn, inputs), warmup=fraction)
+        from batchsim.engines import compiled
 
-            columns = compiled.run(draw(scenario, count, seed, replication, halt), halt)
-        else:
-            from batchsim.engines import compiled
+        if keep == "all":
+            plan = draw(scenario, count, seed, replication, halt)
+            return Run(scenario, compiled.run(plan, halt), warmup=fraction)
+        streams, skip = Streams(scenario, seed, replication), warmup_requests(fraction, count)
+        sums = compiled.summarise(scenario, count, streams, skip, halt=halt)
+        return Run(scenario, sums=sums, warmup=fraction)
 
-            streams = Streams(scenario, seed, replication)
-            sums = compiled.summarise(scenario, count, streams, warmup_requests(fraction, count), halt=halt)
-        return Result(scenario, seed, engine, fraction, columns, sums)
-
-    if replications == 1:
-        runs: tuple[Result, ...] = (one(0),)
-    elif engine == "simpy":  # one after the other, here, where Ctrl-C is heard
+    if replications == 1 or engine == "simpy":  # one after the other, here, where Ctrl-C is heard
         runs = tuple(one(number) for number in range(replications))
     else:
         with ThreadPoolExecutor(min(os.cpu_count() or 1, replications)) as threads:
@@ -119,10 +133,34 @@ def simulate(
                 halt.set()  # the threads stop at their next slice
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
+    warning = ""
     if find_warmup:
-        fraction = warmup_.fraction(runs)
-        runs = tuple(dataclasses.replace(run, warmup=fraction) for run in runs)
-    return runs[0] if replications == 1 else Result.pool(runs)
+        skip, warning = of_replications([run.latency_ms for run in runs])
+        runs = tuple(replace(run, warmup=skip / count) for run in runs)
+    return Result(runs, seed, engine), warning
+
+
+def check_requests(scenario: Scenario, requests: int | None) -> int:
+    """Return the checked number of requests; by default a whole trace, or 100,000."""
+    most = scenario.workload.max_requests if isinstance(scenario.workload, OpenLoop) else None
+    if requests is None:
+        return DEFAULT_REQUESTS if most is None else most
+    count = _check.whole("requests", requests)
+    if most is not None and count > most:
+        raise ValueError(f"requests must be at most the trace's {most:,}, got {count:,}")
+    return count
+
+
+def _check_summary(scenario: Scenario, engine: str, lacking: str, find_warmup: bool) -> None:
+    """Refuse to keep only the summary of what can only run with columns."""
+    if not lacking and scenario.rule.threshold is None:  # sums are made of the textbook's rule alone
+        lacking = repr(scenario.rule)
+    if lacking:
+        raise ValueError(f"keep='summary' does not cover {lacking}: use keep='all'")
+    if engine == "simpy":
+        raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
+    if find_warmup:
+        raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
 
 
 # Peak memory measured with batches of one, which cost most, and the summary taken.
@@ -152,29 +190,8 @@ def _left_to_container() -> float:
         return math.inf
 
 
-def _not_compiled(scenario: Scenario, model_fn: Callable[[Any], Any] | None) -> str | None:
-    """Return what of a run the compiled engine does not cover, or None."""
-    if model_fn is not None:
-        return "a model_fn"
-    if type(scenario.rule) not in (SizeOrWait, AtLeast):
-        return f"the rule {scenario.rule!r}"
-    return None
-
-
 def _items(inputs: Any) -> list[Any]:
     """Return the inputs by position, whatever they are kept in."""
     if isinstance(inputs, (str, bytes, Mapping)) or not isinstance(inputs, Iterable):
         raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
     return list(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)
-
-
-def _how_many(scenario: Scenario, requests: int | None, inputs: Sequence[Any] | None) -> int:
-    most = scenario.workload.max_requests if isinstance(scenario.workload, OpenLoop) else None
-    if requests is None:
-        requests = len(inputs) if inputs is not None else DEFAULT_REQUESTS if most is None else most
-    count = _check.whole("requests", requests)
-    if most is not None and count > most:
-        raise ValueError(f"requests must be at most the trace's {most:,}, got {count:,}")
-    if inputs is not None and len(inputs) != count:
-        raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
-    return count

@@ -21,7 +21,7 @@ from batchsim.engines import compiled, drawn
 from batchsim.engines import kernels_many as kernels_survey
 from batchsim.engines import many as survey
 from batchsim.engines.plan import draw
-from batchsim.result import Result
+from batchsim.result import Result, Run
 from batchsim.study import surface as module
 from batchsim.study.surface import load_curve, surface
 
@@ -94,7 +94,7 @@ def test_a_survey_is_the_columns_figures_when_everything_is_tied(plan, q, unserv
         plan, arrival_s=None if plan.arrival_s is None else plan.arrival_s.copy()
     )  # a trace's cannot be written to
     found = survey.survey(plan, setting, (q,), unserved, sections=64)
-    result = Result(plan.scenario, 0, "", 0.0, compiled.run(plan))
+    result = Result((Run(plan.scenario, compiled.run(plan)),), 0, "")
     assert found.served[0] == (result.status == bs.Status.SERVED).sum()
     assert np.array_equal(found.percentiles_ms[0, 0], result.percentile(q, unserved=unserved), equal_nan=True)
     assert np.array_equal(found.mean_ms[0], result.mean_latency_ms, equal_nan=True)

@@ -58,7 +58,6 @@ def simulate(
     if keep == "summary" and (plot or save):
         raise ValueError(f"--{'plot' if plot else 'save'} needs the columns of a run, got --keep summary")
     from batchsim.simulate import simulate
-    from batchsim.study.evaluate import quiet
 
     scenario, tables = asked.scenario()
     result = simulate(scenario, **how.settings(tables["simulate"]), keep=keep)
@@ -68,10 +67,7 @@ def simulate(
         from batchsim.view.run.plot import plot as drawn
 
         show.save_picture(plot, lambda: drawn(result, theory=True))
-    with quiet():
-        intervals = {
-            key: (math.nan, math.nan) if keep == "summary" else result.interval(key) for key in INTERVALS
-        }
+    intervals = result.intervals(INTERVALS)
     theory = _theory(result)
     if json_:
         show.print_json(_content(result, intervals, theory))
@@ -123,12 +119,12 @@ def _print(result: Result, intervals: dict[str, Any], theory: Any) -> None:
 
 
 def _notes(result: Result, intervals: dict[str, Any], theory: Any) -> list[str]:
-    rows = dict(result._rows())
+    rows = result._rows()
     notes = [
         f"{what}: {rows[what]}" for what in ("requests", "throughput", "batches", "DRIFTING") if what in rows
     ]
     if any(math.isnan(low) for low, _ in intervals.values()):
-        why = "the run keeps no columns" if result.columns is None else "the run is too short for it"
+        why = "the run keeps no columns" if not result.has_columns else "the run is too short for it"
         notes.append(f"no interval: {why}")
     if theory is not None:
         notes.append(

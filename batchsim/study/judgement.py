@@ -1,18 +1,14 @@
 """Whether a run shows that an objective is met: its numbers, their intervals, and a verdict."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-import numpy as np
-
 from batchsim.result import Result
-from batchsim.result import intervals as confidence
-from batchsim.result.metrics import Parts
+from batchsim.result.intervals import percentile_of_all, share_of_all
+from batchsim.result.metrics import LATENCY
 from batchsim.scenario import ClosedLoop, Diurnal, Scenario, Trace
-from batchsim.study.evaluate import quiet
 from batchsim.study.slo import ROUNDING, SLO, Objective, key_of
 
 LEVEL = 0.95
@@ -127,7 +123,7 @@ def estimate(result: Result, objective: Objective, scenario: Scenario, level: fl
         return number(result, objective.key, level)
     lost = Estimate(0.0, 0.0, 0.0)
     if can_lose(scenario):
-        served = _share(result, *_counts(result, math.inf), level)
+        served = share_within(result, math.inf, level)
         lost = Estimate(1 - served.value, 1 - served.high, 1 - served.low)
     if objective.key == "loss":
         return lost
@@ -150,71 +146,24 @@ def can_lose(scenario: Scenario) -> bool:
 
 
 def number(result: Result, key: str, level: float = LEVEL) -> Estimate:
-    """Return a number of a run's summary with its interval."""
-    with quiet():
-        return Estimate(result.metrics.number(key), *result.interval(key, level))
+    """Return a metric of a run with its interval."""
+    (interval,) = result.intervals([key], level).values()
+    return Estimate(result.metrics.number(key), *interval)
 
 
 def percentile(result: Result, q: float, level: float = LEVEL) -> Estimate:
     """Return the latency in ms that q % of all requests do not exceed; one not served is infinitely late."""
     if not can_lose(result.scenario):
-        with quiet():
-            found = Estimate(result.percentile(q), *result.interval(key_of(q), level))
+        found = number(result, key_of(q), level)
         if not math.isnan(found.low):
             return found
-    # What that interval does not know: requests that are lost, and many of one latency but for its rounding.
+    # The interval that knows of requests that are lost, and that asks for fewer independent ones.
     value = result.percentile(q, unserved="inf")
-    try:
-        confidence.check_long_enough(key_of(q), [result])
-        independent, parts = _independent(result, *_counts(result, value))
-        # As `batchsim.result.intervals` has it: a percentile knows no more than the median.
-        by_median, _ = _independent(result, *_counts(result, result.percentile(50, unserved="inf")))
-        independent = min(independent, by_median)
-    except confidence.TooShort:
-        return Estimate(value, math.nan, math.nan)
-    if independent * min(q, 100 - q) / 100 < INDEPENDENT:
-        return Estimate(value, math.nan, math.nan)
-    low, high = confidence.binomial(q / 100, independent, parts, level)
-    return Estimate(value, *(result.percentile(100 * share, unserved="inf") for share in (low, high)))
+    return Estimate(value, *percentile_of_all(result.sample, q, level, INDEPENDENT))
 
 
-def share_within(result: Result, ms: float, level: float = LEVEL) -> Estimate:
-    """Return the fraction of all requests that are served within so many ms, with its interval."""
-    return _share(result, *_counts(result, ms), level)
-
-
-# The interval of a fraction of requests, as `batchsim.result.intervals` makes those of percentiles.
-
-Count = Callable[[Parts], np.ndarray]
-
-
-def _counts(result: Result, ms: float) -> tuple[Count, int]:
-    """Return what counts the requests of parts that are served within so many ms, and those of the run."""
-    if math.isinf(ms):
-        return lambda parts: parts.served, result.metrics.served
-    ms *= 1 + ROUNDING
-    return lambda parts: parts.within(ms), result.metrics.within(ms)
-
-
-def _share(result: Result, count: Count, counted: int, level: float) -> Estimate:
-    value = counted / int(result.metrics.totals.requests)
-    if result.metrics.totals.requests < confidence.A_PART * confidence.FEW:
-        return Estimate(value, math.nan, math.nan)
-    try:
-        independent, parts = _independent(result, count, counted)
-    except confidence.TooShort:
-        return Estimate(value, math.nan, math.nan)
-    return Estimate(value, *confidence.binomial(value, independent, parts, level))
-
-
-def _independent(result: Result, count: Count, counted: int) -> tuple[float, int]:
-    """Return how many independent requests would say as much of a fraction, from so many parts."""
-    requests = int(result.metrics.totals.requests)
-    share = counted / requests
-    quantity = confidence.Quantity(
-        lambda parts: count(parts[0]) / np.maximum(parts[0].totals.requests, 1), share
-    )
-    (error,) = confidence.errors([result], [quantity])
-    if isinstance(error, confidence.TooShort):
-        raise error
-    return confidence.effective(share, error[0], requests), error[1]
+def share_within(result: Result, limit_ms: float, level: float = LEVEL) -> Estimate:
+    """Return the fraction of all requests that are served within a limit, with its interval."""
+    metrics = result.metrics
+    share = metrics.columns[LATENCY].within(limit_ms * (1 + ROUNDING)) / int(metrics.totals.requests)
+    return Estimate(share, *share_of_all(result.sample, limit_ms, level))

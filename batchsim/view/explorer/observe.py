@@ -1,6 +1,5 @@
 """From what the controls say to all that the picture shows: a run, its surface, its load curve."""
 
-import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -8,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from batchsim.result import Result
-from batchsim.result.comparison import compare
+from batchsim.result.comparison import compare_silently
 from batchsim.scenario import AtLeast, ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Scenario
 from batchsim.simulate import simulate
 from batchsim.study.surface import LoadCurve, Surface, load_curve, surface
@@ -95,9 +94,7 @@ def beside(scene: Scene, pinned: Scene) -> Scene:
     a, b = pinned.result, scene.result
     comparison = None
     if a.seed == b.seed and a.arrival_s.size == b.arrival_s.size and comparable(a) and comparable(b):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a run that is too short for an interval: the table says so
-            comparison = compare(a, b, COMPARED)
+        comparison = compare_silently(a, b, COMPARED)  # a run too short for an interval: the table says so
     return replace(scene, pinned=pinned, comparison=comparison)
 
 
