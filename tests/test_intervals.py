@@ -1,4 +1,4 @@
-"""Intervals, warm-up and comparisons: do they hold what they promise?"""
+"""Intervals: do they hold what they promise?"""
 
 import math
 import warnings
@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.result import intervals as confidence
-from batchsim.result import warmup
+from batchsim.result.intervals import binomial, effective
+from batchsim.result.metrics import metric
+from batchsim.result.standard_error import NoInterval
 
 ONE = bs.Affine(1, 0)  # a millisecond a request
 
@@ -57,7 +58,7 @@ def test_the_interval_of_the_mean_holds_the_true_mean_of_m_d_1(load, requests, k
 )
 def test_other_intervals_hold_what_a_run_fifty_times_as_long_says(scenario, key):
     long = bs.simulate(scenario, 1_000_000, seed=999, warmup=0.01, replications=2)
-    truth = long.metrics.number(confidence.metrics.check_key(key))
+    truth = long.metrics.number(metric(key).key)
     assert 0.90 <= share_that_holds(scenario, key, truth, 20_000, warmup=0.1) <= 1
 
 
@@ -210,7 +211,7 @@ def test_the_warning_names_the_line_that_asked():
         ("p999", {}, ValueError, "a percentile must be at most 100, got 999"),
         ("p99ms", {}, ValueError, "one of the summary's, got 'p99ms'; did you mean 'p99_ms'?"),
         ("latency", {}, ValueError, "one of the summary's, got 'latency'"),
-        (99, {}, TypeError, "a summary number must be named by text, got 99"),
+        (99, {}, TypeError, "must be named by text, got 99"),
         ("p99", {"level": 1}, ValueError, "level must be less than 1, got 1"),
         ("p99", {"level": 0}, ValueError, "level must be greater than 0, got 0"),
         ("p99", {"level": math.nan}, ValueError, "level must be a number, got nan"),
@@ -219,151 +220,6 @@ def test_the_warning_names_the_line_that_asked():
 def test_an_interval_refuses(key, knobs, error, message):
     with pytest.raises(error, match=message.replace("?", r"\?")):
         bs.simulate(BATCHES, 100).interval(key, **knobs)
-
-
-# Warm-up.
-
-
-def test_mser_drops_a_start_that_is_unlike_the_rest():
-    noise = np.random.default_rng(1).normal(10, 1, 2000)
-    noise[:300] += np.linspace(50, 0, 300)
-    assert 200 <= warmup.mser5(noise) <= 320
-
-
-def test_mser_by_its_definition():
-    latency_ms = np.random.default_rng(2).exponential(1, 503).cumsum() % 7
-    blocks = latency_ms[:500].reshape(-1, 5).mean(axis=1)
-    errors = [((blocks[d:] - blocks[d:].mean()) ** 2).sum() / (100 - d) ** 2 for d in range(91)]
-    assert int(np.argmin(errors)) <= 50
-    assert warmup.mser5(latency_ms) == 5 * int(np.argmin(errors))
-
-
-def test_mser_does_not_count_who_was_not_served():
-    latency_ms = np.concatenate([np.full(50, 100.0), np.full(950, 1.0)])
-    latency_ms[::7] = math.nan
-    latency_ms[20:30] = math.nan
-    assert warmup.mser5(latency_ms) == 50
-
-
-def test_a_run_without_a_steady_state_is_said_to_have_none():
-    with pytest.warns(UserWarning, match="no steady state was reached"):
-        run = bs.simulate(md1(1.5), 10_000, warmup="auto")
-    assert run.warmup == 0.5
-
-
-def test_a_run_too_short_for_mser_keeps_all():
-    with pytest.warns(UserWarning, match="needs at least 50 served requests, got 49: none is dropped"):
-        assert bs.simulate(md1(0.5), 49, warmup="auto").warmup == 0
-
-
-def test_an_automatic_warmup_drops_the_start_of_a_server_that_starts_cold():
-    # All clients send at time 0: the first of them wait long, and never again.
-    crowd = bs.Scenario(bs.ClosedLoop(500, think_s=1), bs.SizeOrWait(1, 0), ONE)
-    run = bs.simulate(crowd, 20_000, warmup="auto")
-    assert 400 <= run.warmup_requests <= 2_000
-    assert run.mean_latency_ms < 0.8 * bs.simulate(crowd, 20_000).mean_latency_ms
-
-
-def test_replications_share_one_warmup():
-    run = bs.simulate(md1(0.8), 5000, warmup="auto", replications=4)
-    assert {each.warmup for each in run.replications} == {run.warmup}
-    assert run.summary()["requests"] == 4 * (5000 - run.warmup_requests)
-
-
-def test_an_automatic_warmup_is_only_a_warmup():
-    auto = bs.simulate(BATCHES, 3000, warmup="auto")
-    assert auto.summary() == bs.simulate(BATCHES, 3000, warmup=auto.warmup).summary()
-
-
-def test_a_summary_has_no_columns_to_find_a_warmup_in():
-    with pytest.raises(ValueError, match="warmup='auto' needs columns, got keep='summary'"):
-        bs.simulate(BATCHES, 100, warmup="auto", keep="summary")
-    with pytest.raises(TypeError, match="warmup must be a number, got 'half'"):
-        bs.simulate(BATCHES, 100, warmup="half")
-
-
-# Comparisons.
-
-
-def test_the_difference_of_a_run_and_itself_is_nothing():
-    run = bs.simulate(BATCHES, 20_000)
-    for row in bs.compare(run, run).rows.values():
-        assert row[2:] == (0, 0, 0)
-
-
-@pytest.mark.parametrize("knobs", [{}, {"replications": 4}, {"replications": 4, "keep": "summary"}])
-def test_pairing_tells_what_two_intervals_cannot(knobs):
-    a, b = (bs.simulate(BATCHES.replace(max_wait_ms=ms), 20_000, **knobs) for ms in (5, 5.1))
-    low_b, high_a = b.interval("mean_latency_ms")[0], a.interval("mean_latency_ms")[1]
-    row = bs.compare(a, b)["mean_latency_ms"]
-    assert low_b < high_a  # each alone: they may be the same
-    assert 0 < row.low < row.difference < row.high  # together: surely longer
-    assert row.difference == pytest.approx(b.mean_latency_ms - a.mean_latency_ms)
-
-
-@pytest.mark.parametrize("key", ["mean_latency_ms", "p90", "p99"])
-def test_the_interval_of_a_difference_holds_the_true_difference(key):
-    scenarios = BATCHES, BATCHES.replace(max_wait_ms=4, max_batch_size=16)
-    long = [bs.simulate(each, 1_000_000, seed=999, replications=2, keep="summary") for each in scenarios]
-    truth = bs.compare(*long, keys=[key])[key].difference
-    held = 0
-    for seed in range(100):
-        row = bs.compare(*(bs.simulate(each, 10_000, seed=seed) for each in scenarios), keys=[key])[key]
-        held += row.low <= truth <= row.high
-    assert 0.89 <= held / 100 <= 1
-
-
-def test_both_leave_out_the_longer_warmup():
-    a, b = bs.simulate(BATCHES, 5000, warmup=0.2), bs.simulate(BATCHES, 5000)
-    assert bs.compare(a, b)["mean_latency_ms"][2:] == (0, 0, 0)
-
-
-def test_a_comparison_prints_and_makes_a_frame():
-    a, b = (bs.simulate(BATCHES.replace(max_wait_ms=ms), 20_000) for ms in (9, 0))
-    comparison = bs.compare(a, b, keys=["p99", "throughput_per_s"])
-    assert comparison.to_frame().index.tolist() == ["p99_ms", "throughput_per_s"]
-    assert comparison.to_frame().loc["p99_ms", "difference"] == comparison["p99"].difference
-    assert "p99_ms" in repr(comparison)
-    assert repr(comparison).count("differs") == 1
-    with pytest.raises(ValueError, match="one of those compared, got 'utilisation'"):
-        comparison["utilisation"]
-
-
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        ({"seed": 1}, "compared runs must share their seed, got 0 and 1"),
-        ({"requests": 2000}, "compared runs must share their requests, got 1,000 and 2,000"),
-        ({"replications": 2}, "must share their replications, got 1 and 2|share their requests"),
-    ],
-)
-def test_runs_that_do_not_belong_together_are_refused(other, message):
-    knobs = {"requests": 1000, "seed": 0, **other}
-    with pytest.raises(ValueError, match=message):
-        bs.compare(bs.simulate(BATCHES, 1000), bs.simulate(BATCHES, **knobs))
-
-
-def test_columns_and_summaries_compare_by_what_they_count():
-    runs = [
-        bs.simulate(BATCHES, 20_000, warmup=0.1, replications=4, keep=keep) for keep in ("all", "summary")
-    ]
-    row = bs.compare(*runs, keys="mean_latency_ms")["mean_latency_ms"]
-    assert row.difference == pytest.approx(0, abs=1e-9)
-    shorter = bs.simulate(BATCHES, 18_000, replications=4)
-    with pytest.raises(ValueError, match=r"share their warmup if keep='summary', got 0\.1 and 0\.2"):
-        bs.compare(runs[1], bs.simulate(BATCHES, 20_000, warmup=0.2, replications=4))
-    with pytest.raises(ValueError, match="must share their requests, got 64,800 and 72,000"):
-        bs.compare(shorter, runs[1])
-
-
-def test_a_comparison_says_its_level():
-    runs = [bs.simulate(BATCHES.replace(max_wait_ms=ms), 20_000) for ms in (9, 0)]
-    assert "50 % interval" in repr(bs.compare(*runs, level=0.5))
-
-
-def test_only_results_are_compared():
-    with pytest.raises(TypeError, match="what is compared must be a Result, got 3"):
-        bs.compare(bs.simulate(BATCHES, 100), 3)
 
 
 def test_a_percentile_of_thirty_years_has_an_interval():
@@ -380,7 +236,39 @@ def test_latencies_that_are_one_but_for_rounding_have_an_interval():
     assert high == pytest.approx(16)
 
 
-def test_what_is_given_is_not_compared():
+# Silent intervals.
+
+
+def test_intervals_of_several_keys_are_silent_and_say_why_there_is_none():
     run = bs.simulate(BATCHES, 1000)
-    with pytest.raises(ValueError, match="must be one that is measured, got 'load', which is given"):
-        bs.compare(run, run, keys=["load"])
+    found = run.intervals(["p50", "mean_latency_ms", "p99", "load"])
+    assert list(found) == ["p50", "mean_latency_ms", "p99", "load"]
+    assert found["p50"] == run.interval("p50")
+    assert found["load"] == (run.scenario.load, run.scenario.load)
+    assert isinstance(found["p99"], NoInterval)
+    assert "4,000 served requests, got 1,000" in found["p99"].reason
+    assert np.isnan(found["p99"]).all()
+
+
+def test_the_interval_of_a_percentile_does_not_depend_on_what_is_asked_with_it():
+    run = bs.simulate(BATCHES, 20_000)
+    together = run.intervals(["p50", "p95", "p99", "utilisation"])
+    for key, interval in together.items():
+        assert run.intervals([key])[key] == interval
+
+
+def test_a_binomial_interval_is_clopper_and_pearsons():
+    # 8 of 10: (0.4439, 0.9748), in every table. So many sections that t is the normal's.
+    assert binomial(0.8, 10, 10**9, 0.95) == pytest.approx((0.4439, 0.9748), abs=1e-4)
+    assert binomial(0, 10, 10**9, 0.95) == pytest.approx((0, 0.3085), abs=1e-4)
+    assert binomial(1, 10, 10**9, 0.95) == pytest.approx((0.6915, 1), abs=1e-4)
+
+
+def test_fewer_sections_make_a_binomial_interval_wider():
+    (low, high), (lower, higher) = (binomial(0.8, 100, sections, 0.95) for sections in (1000, 8))
+    assert lower < low < high < higher
+
+
+def test_an_independent_share_is_worth_its_requests():
+    assert effective(0.5, math.sqrt(0.25 / 70), 1000) == pytest.approx(70)
+    assert effective(0.5, 0.0, 1000) == 1000
