@@ -5,14 +5,13 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from batchsim import _check
 from batchsim.engines.plan import Streams, draw, warmup_requests
 from batchsim.result import Result, Run
-from batchsim.result.warmup import of_replications
+from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import OpenLoop, Scenario
 
 DEFAULT_REQUESTS = 100_000
@@ -50,27 +49,6 @@ def simulate(
     >>> round(result.mean_batch_size, 1), round(result.percentile(99), 1)
     (9.0, 18.5)
     """
-    result, warning = simulate_silently(
-        scenario, requests, seed, engine, warmup, replications, keep, model_fn=model_fn, inputs=inputs
-    )
-    if warning:
-        _check.warn(warning)
-    return result
-
-
-def simulate_silently(
-    scenario: Scenario,
-    requests: int | None = None,
-    seed: int = 0,
-    engine: str = "auto",
-    warmup: float | str = 0.0,
-    replications: int = 1,
-    keep: str = "all",
-    *,
-    model_fn: Callable[[Any], Any] | None = None,
-    inputs: Sequence[Any] | None = None,
-) -> tuple[Result, str]:
-    """Return what `simulate` returns, and what it would warn of, "" for nothing."""
     if not isinstance(scenario, Scenario):
         raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
     for name, value, known in (("engine", engine, ENGINES), ("keep", keep, KEEP)):
@@ -94,7 +72,13 @@ def simulate_silently(
     count = check_requests(scenario, requests)
     if inputs is not None and len(inputs) != count:
         raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
-    lacking = "a model_fn" if model_fn is not None else "" if scenario.rule.compiled else repr(scenario.rule)
+    lacking = (
+        "a model_fn"
+        if model_fn is not None
+        else ""
+        if scenario.rule.compiled
+        else f"the rule {scenario.rule!r}"
+    )
     if lacking and engine == "compiled":
         raise ValueError(f"engine 'compiled' does not cover {lacking}: use engine='simpy'")
     if keep == "summary":
@@ -133,11 +117,12 @@ def simulate_silently(
                 halt.set()  # the threads stop at their next slice
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
-    warning = ""
+    result = Result(runs, seed, engine)
     if find_warmup:
-        skip, warning = of_replications([run.latency_ms for run in runs])
-        runs = tuple(replace(run, warmup=skip / count) for run in runs)
-    return Result(runs, seed, engine), warning
+        result, warning = drop_warmup(result)
+        if warning:
+            _check.warn(warning)
+    return result
 
 
 def check_requests(scenario: Scenario, requests: int | None) -> int:
@@ -153,10 +138,10 @@ def check_requests(scenario: Scenario, requests: int | None) -> int:
 
 def _check_summary(scenario: Scenario, engine: str, lacking: str, find_warmup: bool) -> None:
     """Refuse to keep only the summary of what can only run with columns."""
-    if not lacking and scenario.rule.threshold is None:  # sums are made of the textbook's rule alone
-        lacking = repr(scenario.rule)
     if lacking:
-        raise ValueError(f"keep='summary' does not cover {lacking}: use keep='all'")
+        raise ValueError(f"keep='summary' needs the compiled engine, which does not cover {lacking}")
+    if scenario.rule.threshold is None:  # only the textbook's loop adds up as it goes
+        raise ValueError(f"keep='summary' does not cover the rule {scenario.rule!r}: use keep='all'")
     if engine == "simpy":
         raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
     if find_warmup:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchsim import _check
@@ -31,13 +31,11 @@ class Difference(NamedTuple):
 class Comparison:
     """Two results, metric by metric, with the interval of each difference.
 
-    `comparison["p99"]` is a `Difference`; its fields are in the unit of the key's suffix. `missing` says
-    why a difference has no interval, its ends being NaN.
+    `comparison["p99"]` is a `Difference`; its fields are in the unit of the key's suffix.
     """
 
     rows: dict[str, Difference]
-    level: float
-    missing: dict[str, str]
+    level: float = 0.95
 
     def __getitem__(self, key: str) -> Difference:
         key = metric(key, SUMMARY).key
@@ -62,14 +60,19 @@ class Comparison:
 
 
 def compare(
-    result_a: Result, result_b: Result, keys: Sequence[str] | str = COMPARED, level: float = 0.95
+    result_a: Result,
+    result_b: Result,
+    keys: Sequence[str] | str = COMPARED,
+    level: float = 0.95,
+    *,
+    silent: bool = False,
 ) -> Comparison:
     """Return how far `result_b` is above `result_a`, with an interval, in runs of one seed.
 
     One seed is the same traffic: what both have in common cancels out, request by request, so
     that small differences show in short runs. Replications are paired by number, the sections of
     single runs by their requests; both leave out the longer of the two warm-ups. A warning where there is
-    no interval.
+    no interval, unless `silent`.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
     >>> scenario = Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -78,48 +81,29 @@ def compare(
     >>> row.low < row.high < 0  # without the wait it is surely lower
     True
     """
-    comparison = compare_silently(result_a, result_b, keys, level)
-    for key, reason in comparison.missing.items():
-        _check.warn(f"an interval for {key} {reason}")
-    return comparison
-
-
-def compare_silently(
-    a: Result, b: Result, keys: Sequence[str] | str = COMPARED, level: float = 0.95
-) -> Comparison:
-    """Return the same without a warning."""
-    for result in (a, b):
+    for result in (result_a, result_b):
         if not isinstance(result, Result):
             raise TypeError(f"what is compared must be a Result, got {result!r}")
+    a, b = result_a, result_b
     _check_shared("seed", a.seed, b.seed)
     _check_shared("replications", len(a.runs), len(b.runs))
     level = check_level(level)
     metrics = [metric(key, SUMMARY) for key in ([keys] if isinstance(keys, str) else keys)]
     warmup = max(a.warmup, b.warmup)
-    a, b = _with_warmup(a, warmup), _with_warmup(b, warmup)
+    a, b = a.with_warmup(warmup), b.with_warmup(warmup)
     _check_shared("requests", int(a.metrics.totals.requests), int(b.metrics.totals.requests))
-    rows, missing = {}, {}
     for each in metrics:
         if each.kind in (Kind.GIVEN, Kind.FLAG):
             raise ValueError(f"a compared metric must be measured, got {each.key!r}, which is given")
+    rows = {}
     for key, interval in difference_intervals(a.sample, b.sample, metrics, level).items():
         value_a, value_b = a.metrics.number(key), b.metrics.number(key)
         rows[key] = Difference(value_a, value_b, value_b - value_a, *interval)
-        if isinstance(interval, NoInterval):
-            missing[key] = interval.reason
-    return Comparison(rows, level, missing)
+        if isinstance(interval, NoInterval) and not silent:
+            _check.warn(f"an interval for {key} {interval.reason}")
+    return Comparison(rows, level)
 
 
 def _check_shared(name: str, left: int, right: int) -> None:
     if left != right:
         raise ValueError(f"compared runs must share their {name}, got {left:,} and {right:,}")
-
-
-def _with_warmup(result: Result, warmup: float) -> Result:
-    if result.warmup == warmup:
-        return result
-    if not result.has_columns:
-        raise ValueError(
-            f"compared runs must share their warmup if keep='summary', got {result.warmup!r} and {warmup!r}"
-        )
-    return replace(result, runs=tuple(replace(run, warmup=warmup) for run in result.runs))

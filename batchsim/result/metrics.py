@@ -22,7 +22,7 @@ LATENCY = "latency_ms"
 COMPONENTS = ("forming", "queueing", "computing")  # of a latency, which they sum to
 SHARES = {trigger: f"{trigger.name.lower()}_share" for trigger in Trigger}
 _PERCENTILE = re.compile(r"p(\d{1,3}(?:\.\d+)?)(?:_ms)?")
-_UNITS = {"_per_s": "per s", "_ms": "ms", "_s": "s"}
+UNITS = {"_per_s": "per s", "_ms": "ms", "_s": "s"}  # by the end of a name
 
 
 class Kind(StrEnum):
@@ -116,9 +116,7 @@ def label(name: str) -> str:
     >>> label("mean_latency_ms"), label("max_wait_ms"), label("workload.cv")
     ('mean latency', 'max wait', 'workload.cv')
     """
-    if name in METRICS or _PERCENTILE.fullmatch(name):
-        return metric(name).label
-    return name.removesuffix(_suffix(name)).replace("_", " ")
+    return _described(name).label
 
 
 def unit(name: str) -> str:
@@ -127,13 +125,14 @@ def unit(name: str) -> str:
     >>> unit("p99"), unit("rate_per_s"), unit("utilisation")
     ('ms', 'per s', '')
     """
+    return _described(name).unit
+
+
+def _described(name: str) -> Metric:
     if name in METRICS or _PERCENTILE.fullmatch(name):
-        return metric(name).unit
-    return _UNITS.get(_suffix(name), "")
-
-
-def _suffix(name: str) -> str:
-    return next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
+        return metric(name)
+    suffix = next((suffix for suffix in UNITS if name.endswith(suffix)), "")
+    return Metric(name, name.removesuffix(suffix).replace("_", " "), UNITS.get(suffix, ""))
 
 
 class OrderStatistics:

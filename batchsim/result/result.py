@@ -1,10 +1,10 @@
 """What comes back: a tuple of runs, their columns one after the other, and what is said of all of them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,28 @@ from batchsim.scenario.rules import Trigger
 
 if TYPE_CHECKING:
     import pandas
+
+
+Value = TypeVar("Value")
+
+
+def _computed(read: "Callable[[Result], Value]", about: str) -> "cached_property[Value]":
+    read.__doc__ = about
+    return cached_property(read)
+
+
+def _column(name: str, about: str) -> "cached_property[np.ndarray]":
+    """Return a property: a column of the runs, one after the other."""
+
+    def read(result: "Result") -> np.ndarray:
+        columns = [getattr(run, name) for run in result.runs]
+        return columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+    return _computed(read, about)
+
+
+def _number(key: str, about: str) -> "cached_property[float]":
+    return _computed(lambda result: result.metrics.numbers[key], about)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,6 +92,16 @@ class Result:
             )
         return self.runs[0]
 
+    def with_warmup(self, warmup: float) -> "Result":
+        """Return the same runs with another warm-up; ValueError if that needs columns and there are none."""
+        if warmup == self.warmup:
+            return self
+        if not self.has_columns:
+            raise ValueError(
+                f"runs with keep='summary' must share their warmup, got {self.warmup!r} and {warmup!r}"
+            )
+        return replace(self, runs=tuple(replace(run, warmup=warmup) for run in self.runs))
+
     @cached_property
     def replications(self) -> tuple["Result", ...]:
         """A result of each run; number 0 is the plain run."""
@@ -89,59 +121,18 @@ class Result:
         """The columns as the engine returned them, batches numbered through."""
         return self.runs[0].log if len(self.runs) == 1 else Log.join([run.log for run in self.runs])
 
-    def _column(self, name: str) -> np.ndarray:
-        columns = [getattr(run, name) for run in self.runs]
-        return columns[0] if len(columns) == 1 else np.concatenate(columns)
+    outputs = _computed(lambda result: result.log.outputs, "The model's output for each request, or None.")
+    arrival_s = _computed(lambda result: result.log.arrival_s, "When each request arrives.")
+    batch_index = _computed(lambda result: result.log.batch_index, "Each request's batch; -1: not served.")
+    status = _computed(lambda result: result.log.status, "What became of each request: uint8 of `Status`.")
+    start_s = _column("start_s", "When the computing of each request's batch starts.")
+    finish_s = _column("finish_s", "When it ends.")
+    latency_ms = _column("latency_ms", "From arrival to finish: forming + queueing + computing.")
+    forming_ms = _column("forming_ms", "Waiting for company while a server is idle.")
+    queueing_ms = _column("queueing_ms", "Waiting while every server computes.")
+    computing_ms = _column("computing_ms", "From start to finish.")
 
-    @property
-    def arrival_s(self) -> np.ndarray:
-        return self.log.arrival_s
-
-    @property
-    def batch_index(self) -> np.ndarray:
-        return self.log.batch_index
-
-    @property
-    def status(self) -> np.ndarray:
-        """What became of each request, as uint8 of `Status`."""
-        return self.log.status
-
-    @property
-    def outputs(self) -> list[Any] | None:
-        """The model's output for each request (None for one not served); None without a model."""
-        return self.log.outputs
-
-    @cached_property
-    def start_s(self) -> np.ndarray:
-        return self._column("start_s")
-
-    @cached_property
-    def finish_s(self) -> np.ndarray:
-        return self._column("finish_s")
-
-    @cached_property
-    def latency_ms(self) -> np.ndarray:
-        """From arrival to finish: forming + queueing + computing."""
-        return self._column("latency_ms")
-
-    @cached_property
-    def forming_ms(self) -> np.ndarray:
-        """Waiting for company while a server is idle."""
-        return self._column("forming_ms")
-
-    @cached_property
-    def queueing_ms(self) -> np.ndarray:
-        """Waiting while every server computes."""
-        return self._column("queueing_ms")
-
-    @cached_property
-    def computing_ms(self) -> np.ndarray:
-        return self._column("computing_ms")
-
-    @cached_property
-    def batches(self) -> Batches:
-        """Columns with a row a batch."""
-        return Batches.of(self.log)
+    batches = _computed(lambda result: Batches.of(result.log), "Columns with a row a batch.")
 
     def story(self, request: int) -> list[tuple[str, float, float]]:
         """Return what a request went through, in order: ("forming", from_s, to_s), ...
@@ -170,24 +161,10 @@ class Result:
         """
         return self.metrics.percentile(q, unserved)
 
-    @property
-    def mean_latency_ms(self) -> float:
-        return self.metrics.numbers["mean_latency_ms"]
-
-    @property
-    def throughput_per_s(self) -> float:
-        """Finished requests per second, over the window."""
-        return self.metrics.numbers["throughput_per_s"]
-
-    @property
-    def utilisation(self) -> float:
-        """The fraction of the window that the servers spent computing."""
-        return self.metrics.numbers["utilisation"]
-
-    @property
-    def mean_batch_size(self) -> float:
-        """The mean over the batches that start in the window."""
-        return self.metrics.numbers["mean_batch_size"]
+    mean_latency_ms = _number("mean_latency_ms", "The mean over the served requests.")
+    throughput_per_s = _number("throughput_per_s", "Finished requests per second, over the window.")
+    utilisation = _number("utilisation", "The fraction of the window that the servers spent computing.")
+    mean_batch_size = _number("mean_batch_size", "The mean over the batches that start in the window.")
 
     def attainment(self, objective_ms: float) -> float:
         """Return the fraction of the requests that were served within `objective_ms`."""

@@ -1,9 +1,10 @@
 """How much of a run to leave out, until it no longer remembers how it started."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from batchsim.result.result import Result
 
 BLOCK = 5
 
@@ -50,9 +51,14 @@ def mser5(latency_ms: np.ndarray) -> Warmup:
     )
 
 
-def of_replications(columns_ms: Sequence[np.ndarray]) -> Warmup:
-    """Return what MSER-5 drops of every replication alike, from the mean course of their latencies."""
-    columns = np.array(columns_ms)
-    there = ~np.isnan(columns)
+def drop_warmup(result: Result) -> tuple[Result, str]:
+    """Return a result without what MSER-5 drops of all its runs alike, and a warning or "".
+
+    It is found from the mean course of the replications.
+    """
+    columns_ms = np.array([run.latency_ms for run in result.runs])
+    there = ~np.isnan(columns_ms)
     with np.errstate(invalid="ignore"):  # 0 / 0: a request that no replication served
-        return mser5(np.nansum(columns, axis=0) / there.sum(axis=0))
+        course_ms = np.nansum(columns_ms, axis=0) / there.sum(axis=0)
+    warmup = mser5(course_ms)
+    return result.with_warmup(warmup.requests / course_ms.size), warmup.warning

@@ -9,8 +9,9 @@ import numpy as np
 from batchsim._format import rate
 from batchsim.result import Result
 from batchsim.result.metrics import METRICS, SHARES, Kind
+from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import Scenario
-from batchsim.simulate import check_requests, simulate_silently
+from batchsim.simulate import check_requests, simulate
 
 # Latencies are of the served requests: a queue that rejects many looks fast by them. These two see it.
 LOSS, P99_OF_ALL = "loss", "p99_all_ms"
@@ -37,13 +38,19 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
             reasons.append(str(refusal))
             continue
         try:
-            result, _ = simulate_silently(point, **settings)  # thousands of points, thousands of warnings
-            row[:] = _numbers(result)
+            row[:] = _numbers(_run(point, settings))
         except Exception as error:
             error.add_note(f"at the point {dict(knobs)} of the sweep")
             raise
         reasons.append(_unstable(point))
     return numbers, reasons
+
+
+def _run(point: Scenario, settings: Mapping[str, Any]) -> Result:
+    """Return the run of a point, without the warning of each whose warm-up is too long."""
+    if settings["warmup"] != "auto":
+        return simulate(point, **settings)
+    return drop_warmup(simulate(point, **{**settings, "warmup": 0.0}))[0]
 
 
 def _numbers(result: Result) -> list[float]:

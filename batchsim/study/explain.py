@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from batchsim import _format
 from batchsim.result import Result
-from batchsim.result.comparison import compare_silently
+from batchsim.result.comparison import compare
 from batchsim.scenario import AtLeast, ClosedLoop, SizeOrWait
 from batchsim.scenario.rules import Rule
 from batchsim.study import words
@@ -60,7 +60,7 @@ def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]
         before, after = (estimate(run, objective, run.scenario).value for run in (result, other))
         low = high = math.nan
         if not can_lose(result.scenario):
-            low, high = compare_silently(result, other, [key], LEVEL)[key][3:]
+            low, high = compare(result, other, [key], LEVEL, silent=True)[key][3:]
         what = what.format(_format.number(value))
         effects.append(Effect(knob, value, what, key, Estimate(after - before, low, high)))
     return tuple(effects)

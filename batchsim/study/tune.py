@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
 from batchsim.result import Result
-from batchsim.result.comparison import compare_silently
+from batchsim.result.comparison import compare
 from batchsim.scenario import ClosedLoop, Poisson, Scenario
 from batchsim.simulate import check_requests
 from batchsim.study import words
@@ -265,7 +265,7 @@ def _told_apart(race: Race, one: Entrant, other: Entrant, results: Mapping[Entra
     a, b = (results.get(each) or race.run(each, race.traffic.requests, LEVEL) for each in (one, other))
     low = high = math.nan
     if not (can_lose(a.scenario) or can_lose(b.scenario)):
-        low, high = compare_silently(a, b, [race.slo.latency[0]], LEVEL)[race.slo.latency[0]][3:]
+        low, high = compare(a, b, [race.slo.latency[0]], LEVEL, silent=True)[race.slo.latency[0]][3:]
     if math.isnan(low):
         return one.latency.value != other.latency.value
     return not low <= 0 <= high

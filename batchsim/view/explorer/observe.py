@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from batchsim.result import Result
-from batchsim.result.comparison import compare_silently
+from batchsim.result.comparison import compare
 from batchsim.scenario import AtLeast, ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Scenario
 from batchsim.simulate import simulate
 from batchsim.study.surface import LoadCurve, Surface, load_curve, surface
@@ -94,7 +94,9 @@ def beside(scene: Scene, pinned: Scene) -> Scene:
     a, b = pinned.result, scene.result
     comparison = None
     if a.seed == b.seed and a.arrival_s.size == b.arrival_s.size and comparable(a) and comparable(b):
-        comparison = compare_silently(a, b, COMPARED)  # a run too short for an interval: the table says so
+        comparison = compare(
+            a, b, COMPARED, silent=True
+        )  # a run too short for an interval: the table says so
     return replace(scene, pinned=pinned, comparison=comparison)
 
 
