@@ -1,4 +1,4 @@
-"""Checks of what people type: the rule, then what was got."""
+"""Checks of arguments. An error states the rule, then the value that broke it."""
 
 import difflib
 import math

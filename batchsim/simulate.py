@@ -1,4 +1,4 @@
-"""The front desk: draws the randomness, picks the engine, wraps the result."""
+"""The front desk: checks the arguments, draws the randomness, picks the engine, wraps the result."""
 
 import math
 import os
@@ -153,21 +153,21 @@ BYTES_A_REQUEST = {"compiled": 230, "simpy": 510}
 
 
 def _check_memory(needed: int, requests: int) -> None:
-    """Refuse, before anything is drawn, what this machine's memory cannot hold."""
-    if needed < 2**28:  # to ask costs more than so small a run
+    """Refuse, before anything is drawn, a run that this machine's memory cannot hold."""
+    if needed < 2**28:  # asking takes longer than such a small run
         return
     import psutil
 
-    there = min(psutil.virtual_memory().available, _left_to_container())
-    if needed > there:
+    free = min(psutil.virtual_memory().available, _left_to_container())
+    if needed > free:
         raise MemoryError(
             f"columns must fit in memory: {requests:,} requests need {needed / 2**30:,.1f} GiB, "
-            f"got {there / 2**30:,.1f} GiB free; keep='summary' runs any number"
+            f"got {free / 2**30:,.1f} GiB free; keep='summary' runs any number"
         )
 
 
 def _left_to_container() -> float:
-    """Return the bytes left below a container's limit, which psutil does not know; inf without one."""
+    """Return the bytes left below a container's limit, which psutil ignores; inf without one."""
     group = Path("/sys/fs/cgroup")
     try:
         return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
@@ -176,7 +176,7 @@ def _left_to_container() -> float:
 
 
 def _items(inputs: Any) -> list[Any]:
-    """Return the inputs by position, whatever they are kept in."""
+    """Return the inputs as a list, whatever holds them."""
     if isinstance(inputs, (str, bytes, Mapping)) or not isinstance(inputs, Iterable):
         raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
     return list(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)

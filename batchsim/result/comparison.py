@@ -93,7 +93,7 @@ def compare(
     a, b = a.with_warmup(warmup), b.with_warmup(warmup)
     _check_shared("requests", int(a.metrics.totals.requests), int(b.metrics.totals.requests))
     for each in metrics:
-        if each.kind in (Kind.GIVEN, Kind.FLAG):
+        if not each.random:
             raise ValueError(f"a compared metric must be measured, got {each.key!r}, which is given")
     rows = {}
     for key, interval in difference_intervals(a.sample, b.sample, metrics, level).items():

@@ -59,12 +59,12 @@ def difference_intervals(
 
 
 def _intervals(samples: Sequence[Sample], metrics: Sequence[Metric], level: float) -> dict[str, Interval]:
-    found: dict[str, Interval] = {}
+    intervals: dict[str, Interval] = {}
     statistics: dict[str, Statistic] = {}
     for each in metrics:
         statistic = _impossible(each, samples) or _statistic(each, samples)
         if isinstance(statistic, NoInterval):
-            found[each.key] = statistic
+            intervals[each.key] = statistic
             continue
         statistics[each.key] = statistic
         if each.q is not None and len(samples) == 1:
@@ -74,15 +74,15 @@ def _intervals(samples: Sequence[Sample], metrics: Sequence[Metric], level: floa
         if each.key in statistics:
             error, of_median = errors[each.key], errors.get(MEDIAN + each.column)
             if isinstance(error, NoInterval):
-                found[each.key] = error
+                intervals[each.key] = error
             elif each.q is not None and of_median is not None:
-                found[each.key] = _of_percentile(samples[0], each.q, each.column, error, of_median, level)
+                intervals[each.key] = _of_percentile(samples[0], each.q, each.column, error, of_median, level)
             else:
-                found[each.key] = _symmetric(each, samples, error, level)
-    return found
+                intervals[each.key] = _symmetric(each, samples, error, level)
+    return intervals
 
 
-def _impossible(asked: Metric, samples: Sequence[Sample]) -> NoInterval | None:
+def _impossible(metric: Metric, samples: Sequence[Sample]) -> NoInterval | None:
     """Return why a metric of these samples cannot have an interval, before anything is computed."""
     if any(sample.sections is None for sample in samples):
         return NoInterval("needs columns or replications, got one run with keep='summary'")
@@ -92,7 +92,7 @@ def _impossible(asked: Metric, samples: Sequence[Sample]) -> NoInterval | None:
             f"needs traffic that stays the same, got a rate that drifts from {low:.4g}/s to {high:.4g}/s: "
             "see over_time, or take replications"
         )
-    return next(filter(None, (_too_short(sample, asked.q) for sample in samples)), None)
+    return next(filter(None, (_too_short(sample, metric.q) for sample in samples)), None)
 
 
 def _too_short(sample: Sample, q: float | None) -> NoInterval | None:
@@ -114,21 +114,23 @@ def _too_short(sample: Sample, q: float | None) -> NoInterval | None:
 # Means, rates and shares; and every difference.
 
 
-def _statistic(asked: Metric, samples: Sequence[Sample]) -> Statistic | NoInterval:
+def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic | NoInterval:
     """Return what to compute of each section for a metric, or for the difference of two samples in it."""
-    if asked.q is not None:
+    if metric.q is not None:
         return (
-            _below(samples[0], asked.column, asked.q)
+            _below(samples[0], metric.column, metric.q)
             if len(samples) == 1
-            else _percentile_difference(samples, asked.column, asked.q)
+            else _percentile_difference(samples, metric.column, metric.q)
         )
 
     def of_sections(sections: Sequence[Sections]) -> np.ndarray:
-        first, last = sections[0].numbers[asked.key], sections[-1].numbers[asked.key]
+        first, last = sections[0].numbers[metric.key], sections[-1].numbers[metric.key]
         values = last - (first if len(sections) > 1 else 0.0)
-        return values * values.size if asked.kind is Kind.COUNT else values  # a section has a part of a count
+        return (
+            values * values.size if metric.kind is Kind.COUNT else values
+        )  # a section has a part of a count
 
-    first, last = samples[0].whole.number(asked.key), samples[-1].whole.number(asked.key)
+    first, last = samples[0].whole.number(metric.key), samples[-1].whole.number(metric.key)
     return Statistic(of_sections, last - (first if len(samples) > 1 else 0.0))
 
 
@@ -158,12 +160,12 @@ def _percentile_difference(samples: Sequence[Sample], column: str, q: float) -> 
     return Statistic(off, 0.0)
 
 
-def _symmetric(asked: Metric, samples: Sequence[Sample], error: StandardError, level: float) -> Interval:
+def _symmetric(metric: Metric, samples: Sequence[Sample], error: StandardError, level: float) -> Interval:
     half = students_t(level, error.sections) * error.value
-    values = [sample.whole.number(asked.key) for sample in samples]
+    values = [sample.whole.number(metric.key) for sample in samples]
     if len(values) == 2:
         return Interval(values[1] - values[0] - half, values[1] - values[0] + half)
-    most = 1.0 if asked.kind is Kind.SHARE else math.inf
+    most = 1.0 if metric.kind is Kind.SHARE else math.inf
     return Interval(max(values[0] - half, 0.0), min(values[0] + half, most))
 
 

@@ -54,6 +54,11 @@ class Metric:
     q: float | None = None
     column: str = LATENCY
 
+    @property
+    def random(self) -> bool:
+        """Whether it is measured, rather than given by the scenario."""
+        return self.kind not in (Kind.GIVEN, Kind.FLAG)
+
     def plain(self, value: float) -> float | int | bool:
         """Return a value as the summary has it."""
         return {Kind.COUNT: int, Kind.FLAG: bool}.get(self.kind, float)(value)
@@ -136,7 +141,7 @@ def _described(name: str) -> Metric:
 
 
 class OrderStatistics:
-    """A column's values in order, sorted only as far as somebody asks.
+    """The values of a column by rank, sorted only in the neighbourhood of the ranks that are read.
 
     A plain `np.sort` is as fast where NumPy sorts by AVX2, and faster by Intel's AVX-512. On AMD's Zen 4,
     where AVX-512 stores compressed vectors slowly, it takes 2.4 times as long as this (4.2 against 1.8 ms for
@@ -263,8 +268,8 @@ class Metrics:
 
     def number(self, key: str) -> float:
         """Return one measured metric by its key; any percentile, as "p99.9_ms"."""
-        asked = metric(key)
-        return self.numbers[key] if asked.q is None else self.percentile(asked.q, column=asked.column)
+        entry = metric(key)
+        return self.numbers[key] if entry.q is None else self.percentile(entry.q, column=entry.column)
 
     def summary(self, drifting: bool) -> dict[str, Any]:
         """Return the summary's plain numbers; NaN where there is nothing to average."""

@@ -1,4 +1,4 @@
-"""What comes back: a tuple of runs, their columns one after the other, and what is said of all of them."""
+"""What `simulate` returns: one or several runs, their columns in a row, and the metrics of all of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,9 +10,9 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.plan import Log, Status
-from batchsim.result import timeseries, words
+from batchsim.result import printing, timeseries
 from batchsim.result.intervals import check_level, metric_intervals
-from batchsim.result.metrics import COMPONENTS, SUMMARY, Kind, Metrics, metric
+from batchsim.result.metrics import COMPONENTS, SUMMARY, Metrics, metric
 from batchsim.result.run import Batches, Run, state_of
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import Interval, NoInterval, Sample
@@ -203,12 +203,13 @@ class Result:
         """Return the interval of each key, without a warning: a `NoInterval` says why there is none."""
         level = check_level(level)
         metrics = {key: metric(key, SUMMARY) for key in keys}
-        random = {each.key: each for each in metrics.values() if each.kind not in (Kind.GIVEN, Kind.FLAG)}
-        found = metric_intervals(self.sample, list(random.values()), level) if random else {}
+        random = {each.key: each for each in metrics.values() if each.random}
+        intervals = metric_intervals(self.sample, list(random.values()), level) if random else {}
         for each in metrics.values():
-            if each.key not in random:
-                found[each.key] = Interval(*(float(self.summary()[each.key]),) * 2)
-        return {key: found[each.key] for key, each in metrics.items()}
+            if not each.random:
+                value = float(self.summary()[each.key])
+                intervals[each.key] = Interval(value, value)
+        return {key: intervals[each.key] for key, each in metrics.items()}
 
     def interval(self, key: str, level: float = 0.95) -> tuple[float, float]:
         """Return (low, high), which holds the true value with that confidence.
@@ -223,10 +224,10 @@ class Result:
         >>> low < result.percentile(99) < high
         True
         """
-        (found,) = self.intervals([key], level).values()
-        if isinstance(found, NoInterval):
-            _check.warn(f"an interval for {metric(key).key} {found.reason}")
-        return found.low, found.high
+        interval = self.intervals([key], level)[key]
+        if isinstance(interval, NoInterval):
+            _check.warn(f"an interval for {metric(key).key} {interval.reason}")
+        return interval.low, interval.high
 
     # Other forms.
 
@@ -271,10 +272,10 @@ class Result:
         )
 
     def _rows(self) -> dict[str, str]:
-        return words.rows(self.metrics, self.rate_range_per_s)
+        return printing.rows(self.metrics, self.rate_range_per_s)
 
     def __repr__(self) -> str:
-        return words.as_text(self._rows())
+        return printing.as_text(self._rows())
 
     def _repr_html_(self) -> str:
-        return words.as_html(self._rows())
+        return printing.as_html(self._rows())

@@ -13,7 +13,7 @@ import numpy as np
 
 from batchsim.engines.plan import Log, Status, Totals
 from batchsim.result.breakdown import ServerTime
-from batchsim.result.metrics import LATENCY, Metrics, values
+from batchsim.result.metrics import Metrics, values
 from batchsim.scenario.rules import Trigger
 
 FINE = 64  # sections that a run is cut into; fewer and longer ones are merged from these
@@ -27,13 +27,13 @@ def _totals(column: Callable[[str], Any]) -> Totals:
 class Sections:
     """The totals of each section, arrays whose first axis is the sections.
 
-    `within(limit_ms, column)` counts the requests of each section whose value in a column of the run,
-    "latency_ms" unless said, is at most that.
+    `within(limit_ms, column)` counts the requests of each section whose value in a column, as "latency_ms",
+    is at most that.
     """
 
     servers: int
     totals: Totals
-    within: Callable[..., np.ndarray]
+    within: Callable[[float, str], np.ndarray]
     _merged: dict[int, "Sections"] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -44,7 +44,7 @@ class Sections:
     def of_runs(cls, runs: Sequence[Metrics]) -> "Sections":
         """Return replications as sections."""
 
-        def within(limit_ms: float, column: str = LATENCY) -> np.ndarray:
+        def within(limit_ms: float, column: str) -> np.ndarray:
             return np.array([run.columns[column].within(limit_ms) for run in runs])
 
         totals = _totals(lambda name: np.array([getattr(run.totals, name) for run in runs]))
@@ -57,7 +57,7 @@ class Sections:
         """Return the sections of a run without its first `skip` requests; `columns` have a row a request."""
         cuts = np.linspace(skip, log.arrival_s.size, FINE + 1).astype(int)
 
-        def within(limit_ms: float, column: str = LATENCY) -> np.ndarray:
+        def within(limit_ms: float, column: str) -> np.ndarray:
             return _sums(columns[column] <= limit_ms, cuts)
 
         return cls(servers, _totals_of_log(log, server_time, servers, cuts), within)
@@ -87,7 +87,7 @@ class Sections:
             def sums(column: np.ndarray) -> np.ndarray:
                 return column.reshape(count, -1, *column.shape[1:]).sum(axis=1)
 
-            def within(limit_ms: float, column: str = LATENCY) -> np.ndarray:
+            def within(limit_ms: float, column: str) -> np.ndarray:
                 return sums(self.within(limit_ms, column))
 
             totals = _totals(lambda name: sums(getattr(self.totals, name)))

@@ -113,20 +113,20 @@ def standard_errors(
         if short.any():
             few = of_sections(FEW)
             errors = np.where(short, spread(few) * _widening(few), errors)
-    found: list[StandardError | NoInterval] = []
+    results: list[StandardError | NoInterval] = []
     for row, error in enumerate(errors):
         if not there[row]:
-            found.append(NoInterval("needs a number from every part of the run, got none from some"))
+            results.append(NoInterval("needs a number from every part of the run, got none from some"))
         elif alike[row]:
-            found.append(
+            results.append(
                 NoInterval(
                     "needs sections that do not resemble their neighbours: "
                     "the run is too short for its load, or it drifts (see over_time)"
                 )
             )
         else:
-            found.append(StandardError(float(error), int(counts[row])))
-    return found
+            results.append(StandardError(float(error), int(counts[row])))
+    return results
 
 
 # Each of these works along the last axis, the sections.

@@ -1,4 +1,4 @@
-"""A point of a sweep: the numbers that a table has of it, and why it is infeasible."""
+"""A point of a sweep: its row of numbers, and why it is infeasible."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
 
 
 def _run(point: Scenario, settings: Mapping[str, Any]) -> Result:
-    """Return the run of a point, without the warning of each whose warm-up is too long."""
+    """Return a point's run, without the warning that its warm-up is too long: there may be thousands."""
     if settings["warmup"] != "auto":
         return simulate(point, **settings)
     return drop_warmup(simulate(point, **{**settings, "warmup": 0.0}))[0]

@@ -1,4 +1,4 @@
-"""A result as it prints: the summary on a few lines."""
+"""How a result prints: its summary on a few lines."""
 
 import math
 
