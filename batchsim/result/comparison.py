@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchsim import _check
-from batchsim.result.intervals import check_level, difference_intervals
+from batchsim.result.intervals import check_level, metric_intervals
 from batchsim.result.metrics import METRICS, SUMMARY, Kind, metric
 from batchsim.result.result import Result
 from batchsim.result.standard_error import NoInterval
@@ -96,7 +96,7 @@ def compare(
         if not each.random:
             raise ValueError(f"a compared metric must be measured, got {each.key!r}, which is given")
     rows = {}
-    for key, interval in difference_intervals(a.sample, b.sample, metrics, level).items():
+    for key, interval in metric_intervals([a.sample, b.sample], metrics, level).items():
         value_a, value_b = a.metrics.number(key), b.metrics.number(key)
         rows[key] = Difference(value_a, value_b, value_b - value_a, *interval)
         if isinstance(interval, NoInterval) and not silent:

@@ -43,22 +43,14 @@ def check_level(level: float) -> float:
     return _check.real("level", level, above=0, below=1)
 
 
-def metric_intervals(sample: Sample, metrics: Sequence[Metric], level: float) -> dict[str, Interval]:
-    """Return the interval of each of several metrics, found together."""
-    return _intervals([sample], metrics, level)
-
-
-def difference_intervals(
-    a: Sample, b: Sample, metrics: Sequence[Metric], level: float
+def metric_intervals(
+    samples: Sequence[Sample], metrics: Sequence[Metric], level: float
 ) -> dict[str, Interval]:
-    """Return the interval of how far each of b's metrics is above a's, section by section.
+    """Return the interval of each metric of a sample, or of how far it is higher in the second of two.
 
-    In runs of one seed the sections have the same traffic, whose luck cancels out in their difference.
+    Two are compared section by section: in runs of one seed these have the same traffic, whose luck cancels
+    out in the difference.
     """
-    return _intervals([a, b], metrics, level)
-
-
-def _intervals(samples: Sequence[Sample], metrics: Sequence[Metric], level: float) -> dict[str, Interval]:
     intervals: dict[str, Interval] = {}
     statistics: dict[str, Statistic] = {}
     for each in metrics:

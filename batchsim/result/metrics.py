@@ -150,15 +150,17 @@ class OrderStatistics:
 
     BUCKETS = 4096
 
-    def __init__(self, values: np.ndarray) -> None:
-        """`values`: any order, no NaN, shape (values,)."""
-        self._values = values
+    def __init__(self, *columns: np.ndarray) -> None:
+        """`columns`: their values together, any order, no NaN."""
+        self._columns = columns
         self._sorted: dict[int, np.ndarray] = {}
 
-    @classmethod
-    def pool(cls, several: Sequence["OrderStatistics"]) -> "OrderStatistics":
-        """Return those of several runs as one."""
-        return cls(np.concatenate([each._values for each in several]))
+    def __add__(self, other: "OrderStatistics") -> "OrderStatistics":
+        return OrderStatistics(*self._columns, *other._columns)
+
+    @cached_property
+    def _values(self) -> np.ndarray:
+        return self._columns[0] if len(self._columns) == 1 else np.concatenate(self._columns)
 
     @cached_property
     def _buckets(self) -> tuple[np.ndarray, np.ndarray]:
@@ -215,16 +217,12 @@ class Metrics:
     @classmethod
     def pool(cls, runs: Sequence["Metrics"]) -> "Metrics":
         """Return those of several replications together."""
-        totals = functools.reduce(operator.add, [run.totals for run in runs])
-        columns: dict[str, OrderStatistics | Histogram] = {}
-        for name, first in runs[0].columns.items():
-            several: list[Any] = [run.columns[name] for run in runs]
-            columns[name] = (
-                functools.reduce(operator.add, several)
-                if isinstance(first, Histogram)
-                else OrderStatistics.pool(several)
-            )
-        return cls(runs[0].scenario, totals, columns)
+
+        def together(parts: list[Any]) -> Any:
+            return functools.reduce(operator.add, parts)
+
+        columns = {name: together([run.columns[name] for run in runs]) for name in runs[0].columns}
+        return cls(runs[0].scenario, together([run.totals for run in runs]), columns)
 
     @cached_property
     def numbers(self) -> dict[str, float]:

@@ -204,7 +204,7 @@ class Result:
         level = check_level(level)
         metrics = {key: metric(key, SUMMARY) for key in keys}
         random = {each.key: each for each in metrics.values() if each.random}
-        intervals = metric_intervals(self.sample, list(random.values()), level) if random else {}
+        intervals = metric_intervals([self.sample], list(random.values()), level) if random else {}
         for each in metrics.values():
             if not each.random:
                 value = float(self.summary()[each.key])

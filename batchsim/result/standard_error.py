@@ -52,6 +52,13 @@ class NoInterval(Interval):
         return none
 
 
+NO_NUMBER = NoInterval("needs a number from every part of the run, got none from some")
+ALIKE = NoInterval(
+    "needs sections that do not resemble their neighbours: "
+    "the run is too short for its load, or it drifts (see over_time)"
+)
+
+
 class StandardError(NamedTuple):
     """A standard error, and the number of sections that it comes from."""
 
@@ -113,20 +120,10 @@ def standard_errors(
         if short.any():
             few = of_sections(FEW)
             errors = np.where(short, spread(few) * _widening(few), errors)
-    results: list[StandardError | NoInterval] = []
-    for row, error in enumerate(errors):
-        if not there[row]:
-            results.append(NoInterval("needs a number from every part of the run, got none from some"))
-        elif alike[row]:
-            results.append(
-                NoInterval(
-                    "needs sections that do not resemble their neighbours: "
-                    "the run is too short for its load, or it drifts (see over_time)"
-                )
-            )
-        else:
-            results.append(StandardError(float(error), int(counts[row])))
-    return results
+    return [
+        NO_NUMBER if not there[row] else ALIKE if alike[row] else StandardError(float(error), int(count))
+        for row, (error, count) in enumerate(zip(errors, counts, strict=True))
+    ]
 
 
 # Each of these works along the last axis, the sections.
