@@ -144,15 +144,11 @@ def no_interval(run, key, why):
 @pytest.mark.parametrize(
     ("requests", "key", "why"),
     [
-        (
-            319,
-            "mean_latency_ms",
-            "an interval for mean_latency_ms needs at least 320 served requests, got 319",
-        ),
-        (3999, "p99", "an interval for p99_ms needs at least 4,000 served requests, got 3,999"),
-        (30_000, "p99.9", "needs at least 40,000 served requests, got 30,000"),
-        (30_000, "p100", "cannot be given: the extremes of a longer run lie further out"),
-        (1, "p50", "needs at least 320 served requests, got 1"),
+        (319, "mean_latency_ms", "mean_latency_ms .* 320 served requests, got 319"),
+        (3999, "p99", "p99_ms .* 4,000 served requests, got 3,999"),
+        (30_000, "p99.9", "40,000 served requests, got 30,000"),
+        (30_000, "p100", "extremes"),
+        (1, "p50", "320 served requests, got 1"),
     ],
 )
 def test_too_few_requests_have_no_interval(requests, key, why):
@@ -161,25 +157,25 @@ def test_too_few_requests_have_no_interval(requests, key, why):
 
 def test_too_few_batches_have_no_interval():
     full = bs.simulate(BATCHES.replace(max_batch_size=64, max_wait_ms=math.inf), 64 * 39)
-    no_interval(full, "mean_batch_size", "needs at least 40 batches, got 39")
+    no_interval(full, "mean_batch_size", "40 batches, got 39")
 
 
 def test_short_replications_have_no_interval():
-    no_interval(bs.simulate(BATCHES, 300, replications=4), "p99", "at least 2,000 served requests, got 1,200")
+    no_interval(bs.simulate(BATCHES, 300, replications=4), "p99", "2,000 served requests, got 1,200")
 
 
 def test_a_run_without_columns_or_replications_has_no_interval():
     run = bs.simulate(BATCHES, 5000, keep="summary")
-    no_interval(run, "p50", "needs columns or replications, got one run with keep='summary'")
+    no_interval(run, "p50", "keep='summary'")
 
 
 def test_a_queue_that_grows_without_end_has_no_interval():
-    no_interval(bs.simulate(md1(1.2), 20_000), "mean_latency_ms", "sections that do not resemble")
+    no_interval(bs.simulate(md1(1.2), 20_000), "mean_latency_ms", "resemble")
 
 
 def test_a_drifting_day_has_no_interval_but_its_replications_do():
     day = md1(0.5).replace(workload=bs.Diurnal(500, 2, 200))
-    no_interval(bs.simulate(day, 60_000), "p99", "got a rate that drifts from 0/s to 1000/s: see over_time")
+    no_interval(bs.simulate(day, 60_000), "p99", "drifts from 0/s to 1000/s")
     low, high = bs.simulate(day, 60_000, replications=4).interval("mean_latency_ms")
     assert low < high
 
