@@ -77,8 +77,8 @@ def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: flo
         verdict = _verdict(objective, estimates[objective], exact)
         if verdict is not Verdict.MEETS and objective.q is not None:
             # The fraction within the limit shows a miss in runs too short for the percentile.
-            if share_within(result, objective.limit, level).high < objective.q / 100:
-                verdict = Verdict.FAILS
+            share = share_within(result, objective.limit, level)
+            verdict = Verdict.FAILS if share.high < objective.q / 100 else verdict
         verdicts.append(verdict)
         excesses.append(objective.excess(estimates[objective].value))
     if not subject.stable:
