@@ -1,4 +1,4 @@
-"""Checks of what people type: the rule, then what was got."""
+"""Checks of arguments. An error states the rule, then the value that broke it."""
 
 import difflib
 import math
@@ -36,6 +36,7 @@ def real(
     *,
     at_least: float | None = None,
     above: float | None = None,
+    below: float | None = None,
     at_most: float = LARGEST,
     finite: bool = True,
 ) -> float:
@@ -54,6 +55,8 @@ def real(
         raise ValueError(f"{name} must be at least {at_least:g}, got {value!r}")
     if above is not None and number <= above:
         raise ValueError(f"{name} must be greater than {above:g}, got {value!r}")
+    if below is not None and number >= below:
+        raise ValueError(f"{name} must be less than {below:g}, got {value!r}")
     if above == 0 and number < SMALLEST:
         raise ValueError(f"{name} must be at least {SMALLEST:g}, got {value!r}")
     if math.isinf(number):

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are written completely or not at all."""
 
 import os
 import secrets
@@ -10,9 +10,9 @@ from typing import BinaryIO
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file that takes the place of `path` when all is written, in one step.
+    """Open a file that replaces `path` in one step once everything is written.
 
-    What was there before stays if the writing fails, and no half of a file is ever seen.
+    If writing fails, an older file stays; nobody ever reads half of a file.
     """
     path = Path(path)
     temporary = path.parent / f".{secrets.token_hex(8)}.tmp"

@@ -1,6 +1,5 @@
-"""The front desk: draws the randomness, picks the engine, wraps the result."""
+"""The front desk: checks the arguments, draws the randomness, picks the engine, wraps the result."""
 
-import dataclasses
 import math
 import os
 import threading
@@ -12,8 +11,8 @@ from typing import Any
 from batchsim import _check
 from batchsim.engines.draws import Streams, draw
 from batchsim.engines.log import warmup_requests
-from batchsim.result import Result
-from batchsim.result import warmup as warmup_
+from batchsim.result import Result, Run
+from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import OpenLoop, Scenario
 
 DEFAULT_REQUESTS = 100_000
@@ -35,11 +34,11 @@ def simulate(
 ) -> Result:
     """Run a scenario and return what happened to every request.
 
-    `requests`: how many arrive; None for a whole trace, one for each of `inputs`, else 100,000.
+    `requests`: the number of requests; by default a whole trace, one for each of `inputs`, or 100,000.
     `seed` fixes all randomness. `engine`: "simpy" is the reference, "compiled" the same by Numba,
     some three hundred times faster and equal bit for bit; "auto" takes the compiled one wherever it
-    covers the run. `warmup` is the fraction of the requests, in arrival order, that the summary
-    numbers leave out; "auto" finds it by MSER-5, best from several replications. `replications`:
+    covers the run. `warmup` is the fraction of the requests, in arrival order, that the metrics
+    leave out; "auto" finds it by MSER-5, best from several replications. `replications`:
     that many independent runs, on all cores; number 0 is the plain run. `keep="summary"` keeps no
     columns, in the same memory for any number of requests: means and counts are exact, percentiles
     are to 0.1 %. With `model_fn` and `inputs` (one item a request) the model computes every batch,
@@ -62,9 +61,7 @@ def simulate(
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     replications = _check.whole("replications", replications)
     find_warmup = isinstance(warmup, str) and warmup == "auto"
-    fraction = 0.0 if find_warmup else _check.real("warmup", warmup, at_least=0)
-    if fraction >= 1:
-        raise ValueError(f"warmup must be less than 1, got {warmup!r}")
+    fraction = 0.0 if find_warmup else _check.real("warmup", warmup, at_least=0, below=1)
     if (model_fn is None) != (inputs is None):
         missing = "inputs" if inputs is None else "model_fn"
         raise ValueError(f"model_fn and inputs must be given together, got no {missing}")
@@ -72,16 +69,17 @@ def simulate(
         raise TypeError(f"model_fn must be callable, got {model_fn!r}")
     if inputs is not None:
         inputs = _items(inputs)
-    count = _how_many(scenario, requests, inputs)
-    lacking = _not_compiled(scenario, model_fn)
+        requests = len(inputs) if requests is None else requests
+    count = check_requests(scenario, requests)
+    if inputs is not None and len(inputs) != count:
+        raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
+    lacking = "" if scenario.rule.compiled else f"the rule {scenario.rule!r}"
+    if model_fn is not None:
+        lacking = "a model_fn"
     if lacking and engine == "compiled":
         raise ValueError(f"engine 'compiled' does not cover {lacking}: use engine='simpy'")
-    if lacking and keep == "summary":
-        raise ValueError(f"keep='summary' needs the compiled engine, which does not cover {lacking}")
-    if engine == "simpy" and keep == "summary":
-        raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
-    if find_warmup and keep == "summary":
-        raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
+    if keep == "summary":
+        _check_summary(scenario, engine, lacking, find_warmup)
     if model_fn is not None and replications > 1:
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
@@ -90,29 +88,25 @@ def simulate(
 
     cancelled = threading.Event()
 
-    def one(replication: int) -> Result:
+    def one(replication: int) -> Run:
         # Each engine loads on first use: SimPy, or Numba.
-        columns = sums = None
         if engine == "simpy":
             from batchsim.engines import reference
 
-            columns = reference.run(draw(scenario, count, seed, replication), model_fn, inputs)
-        elif keep == "all":
+            plan = draw(scenario, count, seed, replication)
+            return Run(scenario, reference.run(plan, model_fn, inputs), warmup=fraction)
+        if keep == "all":
             from batchsim.engines import compiled
 
-            columns = compiled.run(draw(scenario, count, seed, replication, cancelled), cancelled)
-        else:
-            from batchsim.engines import summaries
+            plan = draw(scenario, count, seed, replication, cancelled)
+            return Run(scenario, compiled.run(plan, cancelled), warmup=fraction)
+        from batchsim.engines import summaries
 
-            streams = Streams(scenario, seed, replication)
-            sums = summaries.summarise(
-                scenario, count, streams, warmup_requests(fraction, count), cancelled=cancelled
-            )
-        return Result(scenario, seed, engine, fraction, columns, sums)
+        streams, skip = Streams(scenario, seed, replication), warmup_requests(fraction, count)
+        sums = summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
+        return Run(scenario, sums=sums, warmup=fraction)
 
-    if replications == 1:
-        runs: tuple[Result, ...] = (one(0),)
-    elif engine == "simpy":  # one after the other, here, where Ctrl-C is heard
+    if replications == 1 or engine == "simpy":  # one after the other, here, where Ctrl-C is heard
         runs = tuple(one(number) for number in range(replications))
     else:
         with ThreadPoolExecutor(min(os.cpu_count() or 1, replications)) as threads:
@@ -122,10 +116,33 @@ def simulate(
                 cancelled.set()  # the threads stop at their next slice
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
+    result = Result(runs, seed, engine)
     if find_warmup:
-        fraction = warmup_.fraction(runs)
-        runs = tuple(dataclasses.replace(run, warmup=fraction) for run in runs)
-    return runs[0] if replications == 1 else Result.pool(runs)
+        result, warning = drop_warmup(result)
+        if warning:
+            _check.warn(warning)
+    return result
+
+
+def check_requests(scenario: Scenario, requests: int | None) -> int:
+    """Return the checked number of requests; by default a whole trace, or 100,000."""
+    most = scenario.workload.max_requests if isinstance(scenario.workload, OpenLoop) else None
+    if requests is None:
+        return DEFAULT_REQUESTS if most is None else most
+    count = _check.whole("requests", requests)
+    if most is not None and count > most:
+        raise ValueError(f"requests must be at most the trace's {most:,}, got {count:,}")
+    return count
+
+
+def _check_summary(scenario: Scenario, engine: str, lacking: str, find_warmup: bool) -> None:
+    """Refuse to keep only the summary of what can only run with columns."""
+    if lacking:
+        raise ValueError(f"keep='summary' needs the compiled engine, which does not cover {lacking}")
+    if engine == "simpy":
+        raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
+    if find_warmup:
+        raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
 
 
 # Peak memory measured with batches of one, which cost most, and the summary taken.
@@ -133,21 +150,21 @@ BYTES_A_REQUEST = {"compiled": 230, "simpy": 510}
 
 
 def _check_memory(needed: int, requests: int) -> None:
-    """Refuse, before anything is drawn, what this machine's memory cannot hold."""
-    if needed < 2**28:  # to ask costs more than so small a run
+    """Refuse, before anything is drawn, a run that this machine's memory cannot hold."""
+    if needed < 2**28:  # asking takes longer than such a small run
         return
     import psutil
 
-    there = min(psutil.virtual_memory().available, _left_to_container())
-    if needed > there:
+    free = min(psutil.virtual_memory().available, _left_to_container())
+    if needed > free:
         raise MemoryError(
             f"columns must fit in memory: {requests:,} requests need {needed / 2**30:,.1f} GiB, "
-            f"got {there / 2**30:,.1f} GiB free; keep='summary' runs any number"
+            f"got {free / 2**30:,.1f} GiB free; keep='summary' runs any number"
         )
 
 
 def _left_to_container() -> float:
-    """Return the bytes left below a container's limit, which psutil does not know; inf without one."""
+    """Return the bytes left below a container's limit, which psutil ignores; inf without one."""
     group = Path("/sys/fs/cgroup")
     try:
         return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
@@ -155,29 +172,8 @@ def _left_to_container() -> float:
         return math.inf
 
 
-def _not_compiled(scenario: Scenario, model_fn: Callable[[Any], Any] | None) -> str | None:
-    """Return what of a run the compiled engine does not cover, or None."""
-    if model_fn is not None:
-        return "a model_fn"
-    if not scenario.rule.compiled:
-        return f"the rule {scenario.rule!r}"
-    return None
-
-
 def _items(inputs: Any) -> list[Any]:
-    """Return the inputs by position, whatever they are kept in."""
+    """Return the inputs as a list, whatever holds them."""
     if isinstance(inputs, (str, bytes, Mapping)) or not isinstance(inputs, Iterable):
         raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
     return list(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)
-
-
-def _how_many(scenario: Scenario, requests: int | None, inputs: Sequence[Any] | None) -> int:
-    most = scenario.workload.max_requests if isinstance(scenario.workload, OpenLoop) else None
-    if requests is None:
-        requests = len(inputs) if inputs is not None else DEFAULT_REQUESTS if most is None else most
-    count = _check.whole("requests", requests)
-    if most is not None and count > most:
-        raise ValueError(f"requests must be at most the trace's {most:,}, got {count:,}")
-    if inputs is not None and len(inputs) != count:
-        raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
-    return count

@@ -23,7 +23,7 @@ from batchsim.engines import compiled, reference, summaries
 from batchsim.engines.draws import Streams, draw
 from batchsim.engines.histogram import BINS, Histogram, middles_s
 from batchsim.engines.log import warmup_requests
-from batchsim.result import Result
+from batchsim.result import Result, Run
 
 SCENARIO = bs.Scenario(bs.Poisson(1800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 REQUEST_COLUMNS = ("arrival_s", "start_s", "finish_s", "batch_index", "status")
@@ -40,7 +40,7 @@ def assert_equal(one: Result, other: Result) -> None:
 
 
 def result_of(plan, engine):
-    return Result(scenario=plan.scenario, seed=0, engine="", warmup=0.0, columns=engine.run(plan))
+    return Result((Run(plan.scenario, engine.run(plan)),), 0, "")
 
 
 # Two engines, one truth.
@@ -135,11 +135,11 @@ class Replay:
 @settings(max_examples=600)
 @given(plans_with_ties(), st.sampled_from([1, 2, 3, 7, 64]), st.sampled_from([0, 0.2, 0.7]))
 def test_a_summary_is_the_sum_of_the_columns_whatever_the_chunks(plan, chunk, warmup):
-    columns = Result(plan.scenario, 0, "", warmup, compiled.run(plan))
+    columns = Result((Run(plan.scenario, compiled.run(plan), warmup=warmup),), 0, "")
     sums = summaries.summarise(
         plan.scenario, plan.requests, Replay(plan), warmup_requests(warmup, plan.requests), chunk
     )
-    summary = Result(plan.scenario, 0, "", warmup, None, sums)
+    summary = Result((Run(plan.scenario, sums=sums, warmup=warmup),), 0, "")
     for field in dataclasses.fields(sums[0]):
         expected = getattr(columns.metrics.totals, field.name)
         np.testing.assert_allclose(getattr(sums[0], field.name), expected, rtol=1e-12, atol=1e-9)

@@ -12,7 +12,7 @@ from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 import batchsim as bs
 from batchsim.engines import reference
 from batchsim.engines.draws import Plan, draw
-from batchsim.result import Result
+from batchsim.result import Result, Run
 
 NAN = math.nan
 SECOND = 1000.0  # ms: whole seconds keep the hand-computed times exact
@@ -59,7 +59,7 @@ def run_planned(scenario, requests, **drawn):
     plan = dataclasses.replace(
         draw(scenario, requests, 0), **{name: np.array(column, float) for name, column in drawn.items()}
     )
-    return Result(scenario, 0, "simpy", 0.0, reference.run(plan))
+    return Result((Run(scenario, reference.run(plan)),), 0, "simpy")
 
 
 # When a batch leaves.
@@ -547,7 +547,7 @@ def assert_same(result: Result, naive: Naive) -> None:
 @settings(max_examples=1000)
 @given(plans_with_ties())
 def test_equal_to_a_naive_simulator_when_everything_is_tied(plan):
-    result = Result(plan.scenario, 0, "simpy", 0.0, reference.run(plan))
+    result = Result((Run(plan.scenario, reference.run(plan)),), 0, "simpy")
     event(f"{type(plan.scenario.workload).__name__}, {type(plan.scenario.rule).__name__}")
     assert result.arrival_s.size == plan.requests
     assert_same(result, naive_of(plan))

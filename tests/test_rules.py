@@ -17,7 +17,7 @@ from test_reference_engine import assert_same, naive_of
 import batchsim as bs
 from batchsim.engines import compiled, reference, summaries
 from batchsim.engines.draws import Streams, draw
-from batchsim.result import Result
+from batchsim.result import Result, Run
 from batchsim.scenario.rules import RULES as REGISTRY
 from batchsim.scenario.rules.rule import BACKLOG, FREEZE, FULL, NOTHING, START, WAIT, Rule, oldest_s
 from batchsim.study.surface import surface
@@ -160,7 +160,7 @@ def test_frozen_batches_are_the_same_in_both_engines_and_the_oracle(plan):
         "freezes": True,
     }  # fmt: skip
     oracle = Naive(**{**fields, **empty, **inputs, **changes}).run()
-    assert_same(Result(scenario, 0, "simpy", 0.0, log), oracle)
+    assert_same(Result((Run(scenario, log),), 0, "simpy"), oracle)
 
 
 @pytest.mark.parametrize("knobs", [{}, {"queue_limit": 9, "timeout_ms": 12}, {"servers": 2}], ids=repr)

@@ -19,7 +19,7 @@ from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 import batchsim as bs
 from batchsim.engines import compiled, draws, kernels_many, many
 from batchsim.engines.draws import draw
-from batchsim.result import Result
+from batchsim.result import Result, Run
 from batchsim.study import surface as module
 from batchsim.study.surface import load_curve, surface
 
@@ -88,7 +88,7 @@ def test_many_settings_have_the_metrics_of_the_columns_when_everything_is_tied(p
     if plan.arrival_s is not None:  # a trace's cannot be written to
         plan = dataclasses.replace(plan, arrival_s=plan.arrival_s.copy())
     found = many.run_many(plan, [plan.scenario.rule], (q,), unserved, sections=64)
-    result = Result(plan.scenario, 0, "", 0.0, compiled.run(plan))
+    result = Result((Run(plan.scenario, compiled.run(plan)),), 0, "")
     assert found.served[0] == (result.status == bs.Status.SERVED).sum()
     assert np.array_equal(found.percentiles_ms[0, 0], result.percentile(q, unserved=unserved), equal_nan=True)
     assert np.array_equal(found.mean_ms[0], result.mean_latency_ms, equal_nan=True)

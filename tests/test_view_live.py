@@ -13,6 +13,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 import batchsim as bs
+from batchsim.result import Result, Run
 from batchsim.study.surface import load_curve, surface
 from batchsim.theory.curve import theory_curve
 from batchsim.view.canvas.lettering import Lettering, width_em
@@ -234,7 +235,7 @@ def test_ranked_latencies_are_numpys(latencies_s, groups):
         batch_size=np.ones(count, int),
         batch_server=np.zeros(count, int),
     )
-    result = bs.Result(BASE, 0, "simpy", 0.0, log)
+    result = Result((Run(BASE, log),), 0, "simpy")
     latency_ms = result.latency_ms
     column = np.arange(count, dtype=float)
     sorted_groups = np.array_split(np.argsort(latency_ms, kind="stable"), groups)

@@ -11,12 +11,12 @@ from oracles.plans import plans_with_ties, scenarios_at_random
 
 import batchsim as bs
 from batchsim.engines import compiled
-from batchsim.result import Result
+from batchsim.result import Result, Run
 from batchsim.view.film.snapshot import Doing, Film, moment
 
 
 def result_of(plan):
-    return Result(plan.scenario, 0, "", 0.0, compiled.run(plan))
+    return Result((Run(plan.scenario, compiled.run(plan)),), 0, "")
 
 
 def replay(result, time_s):

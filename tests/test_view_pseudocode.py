@@ -15,7 +15,7 @@ from oracles.plans import plans_with_ties, scenarios_at_random
 import batchsim as bs
 from batchsim.engines import reference
 from batchsim.engines.draws import draw
-from batchsim.result import Result
+from batchsim.result import Result, Run
 from batchsim.view.film.pseudocode import MOST_LINES, Line, acting, pseudocode, sentence, shares, to_html
 from batchsim.view.film.snapshot import Doing, Film
 
@@ -118,7 +118,7 @@ def read(plan, lines=None):
 
 
 def assert_read_literally_it_is_the_engine(plan):
-    result, reader = Result(plan.scenario, 0, "simpy", 0.0, reference.run(plan)), read(plan)
+    result, reader = Result((Run(plan.scenario, reference.run(plan)),), 0, "simpy"), read(plan)
     assert np.array_equal(result.arrival_s, reader.arrival)
     assert np.array_equal(result.batch_index, reader.batch)
     assert np.array_equal(result.status, reader.status)
@@ -151,7 +151,7 @@ def test_the_words_of_another_rule_do_not_decide_as_the_engine(rule):
 @settings(max_examples=150)
 @given(plans_with_ties())
 def test_the_acting_line_is_the_one_that_the_reader_stops_at(plan):
-    result, reader = Result(plan.scenario, 0, "", 0.0, reference.run(plan)), read(plan)
+    result, reader = Result((Run(plan.scenario, reference.run(plan)),), 0, ""), read(plan)
     film, lines = Film(result), pseudocode(plan.scenario.rule)
     for time_s in film.instants().tolist():
         now = film.moment(time_s)
@@ -182,7 +182,7 @@ def test_a_batch_that_left_a_while_ago_still_has_its_line():
 @settings(max_examples=150)
 @given(plans_with_ties())
 def test_the_shares_are_those_of_the_batches_that_left_by_a_line(plan):
-    result, reader = Result(plan.scenario, 0, "", 0.0, reference.run(plan)), read(plan)
+    result, reader = Result((Run(plan.scenario, reference.run(plan)),), 0, ""), read(plan)
     for number, (line, share) in enumerate(zip(reader.lines, shares(result), strict=True)):
         if not line.triggers:
             assert share is None

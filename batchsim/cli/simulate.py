@@ -9,8 +9,9 @@ from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, PICTURES, RUN, JsonFlag, RunFlags, check_output
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.result import Result
+from batchsim.result.metrics import heading
 
-METRICS = (
+PRINTED = (
     "p50_ms", "p90_ms", "p95_ms", "p99_ms", "mean_latency_ms", "mean_forming_ms", "mean_queueing_ms",
     "mean_computing_ms", "throughput_per_s", "utilisation", "mean_batch_size",
 )  # fmt: skip
@@ -38,7 +39,6 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
             option = "--plot" if self.plot else "--save"
             raise ValueError(f"{option} needs the columns of a run, got --keep summary")
         from batchsim.simulate import simulate
-        from batchsim.study.evaluate import quiet
 
         scenario, tables = self.scenario()
         result = simulate(scenario, **self.settings(tables["simulate"]), keep=self.keep)
@@ -48,15 +48,12 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
             from batchsim.view.run.plot import plot
 
             output.save_picture(self.plot, plot(result, theory=True))
-        intervals = dict.fromkeys(METRICS, (math.nan, math.nan))
-        if self.keep == "all":
-            with quiet():  # a missing interval gets a note below the table
-                intervals = {key: result.interval(key) for key in METRICS}
+        intervals = result.intervals(PRINTED)
         theory = _theory(result)
         if self.json_:
             output.print_json(_content(result, intervals, theory))
         else:
-            _print(result, intervals, theory, self.keep)
+            _print(result, intervals, theory)
 
 
 def _theory(result: Result) -> Any:
@@ -83,32 +80,20 @@ def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str
     }
 
 
-def _label(key: str) -> str:
-    """Return a metric's name and unit.
-
-    >>> _label("p99_ms"), _label("throughput_per_s"), _label("mean_batch_size")
-    ('p99, ms', 'throughput, 1/s', 'mean batch size')
-    """
-    for suffix, unit in (("_ms", ", ms"), ("_per_s", ", 1/s")):
-        if key.endswith(suffix):
-            return key.removesuffix(suffix).replace("_", " ") + unit
-    return key.replace("_", " ")
-
-
-def _print(result: Result, intervals: dict[str, Any], theory: Any, keep: str) -> None:
+def _print(result: Result, intervals: dict[str, Any], theory: Any) -> None:
     summary, expected = result.summary(), theory.summary() if theory else {}
     columns = {"": "left", "value": "right", "95 % interval": "right"}
     if theory:
         columns["theory"] = "right"
     rows = []
-    for key in METRICS:
+    for key in PRINTED:
         low, high = intervals[key]
         interval = "" if math.isnan(low) else f"{output.cell(low)} to {output.cell(high)}"
-        rows.append([_label(key), summary[key], interval, expected.get(key, math.nan)][: len(columns)])
-    lines = dict(result._rows())
+        rows.append([heading(key), summary[key], interval, expected.get(key, math.nan)][: len(columns)])
+    lines = result._rows()
     notes = [f"{name}: {lines[name]}" for name in NOTES if name in lines]
     if any(math.isnan(low) for low, _ in intervals.values()):
-        why = "the run keeps no columns" if keep == "summary" else "the run is too short"
+        why = "the run keeps no columns" if not result.has_columns else "the run is too short"
         notes.append(f"no interval: {why}")
     if theory:
         notes.append(f"theory: {theory.model}, {'exact' if theory.exact else 'approximate'}")

@@ -1,5 +1,6 @@
-"""What comes back: runs, the numbers that sum them up, and how sure these are."""
+"""What comes back: runs, their metrics, and how sure these are."""
 
-from batchsim.result.result import Batches, Result
+from batchsim.result.result import Result
+from batchsim.result.run import Batches, Run
 
-__all__ = ["Batches", "Result"]
+__all__ = ["Batches", "Result", "Run"]

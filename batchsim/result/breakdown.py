@@ -1,4 +1,4 @@
-"""Where a request's time went: what follows from an engine's columns."""
+"""Where each request's time went, from an engine's columns."""
 
 import math
 from itertools import pairwise
@@ -9,14 +9,15 @@ from batchsim.engines.log import Log
 
 
 class ServerTime:
-    """What the servers did until a time t, as lines with corners.
+    """The servers' idle and busy time up to a time t, as piecewise linear functions.
 
-    `idle_s`: how long at least one of them was idle, I(t); `busy_s`: the sum of their busy times.
+    At the corners `times_s`: `idle_s` is I(t), how long at least one server was idle, and `busy_s` the sum of
+    the servers' busy times. A wait is forming where I(t) grows, queueing where it does not.
     """
 
     def __init__(self, log: Log, servers: int) -> None:
         starts_s, ends_s = log.batch_start_s, log.batch_finish_s
-        if servers == 1:  # one batch after the other: in order as they are
+        if servers == 1:  # one batch after the other: in order already
             times_s = np.concatenate([[0.0], np.column_stack([starts_s, ends_s]).ravel()])
             busy = np.tile([0, 1], starts_s.size + 1)[: times_s.size]
         else:
@@ -61,7 +62,7 @@ class ServerTime:
         for begin_s, end_s in pairwise(corners_s):
             if end_s <= begin_s:
                 continue
-            # I(t) grows while a server is idle: half of the stretch is far from either slope.
+            # I(t) grows by all of the stretch or by nothing; half of it is far from both.
             grown = np.diff(np.interp([begin_s, end_s], self.times_s, self.idle_s))[0]
             name = "forming" if grown > (end_s - begin_s) / 2 else "queueing"
             if waits and waits[-1][0] == name:

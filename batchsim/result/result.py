@@ -1,22 +1,21 @@
-"""What comes back: a run's columns, where each request's time went, and the summary numbers."""
+"""What `simulate` returns: one or several runs, their columns in a row, and the metrics of all of them."""
 
-import functools
-import math
-import operator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from batchsim.engines.histogram import Histogram
-from batchsim.engines.log import Log, Status, Totals, warmup_requests
-from batchsim.result import intervals as confidence
-from batchsim.result import metrics
-from batchsim.result import timeseries as overtime
-from batchsim.result.breakdown import ServerTime
-from batchsim.result.metrics import PARTS, Metrics, Parts
+from batchsim import _check
+from batchsim.engines.log import Log, Status
+from batchsim.result import printing, timeseries
+from batchsim.result.intervals import check_level, metric_intervals
+from batchsim.result.metrics import COMPONENTS, SUMMARY, Metrics, metric
+from batchsim.result.run import Batches, Run, state_of
+from batchsim.result.sections import Sections
+from batchsim.result.standard_error import Interval, NoInterval, Sample
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Trigger
 
@@ -24,170 +23,135 @@ if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True, eq=False)
-class Batches:
-    """Columns with a row a batch, numbered by start."""
+Value = TypeVar("Value")
 
-    start_s: np.ndarray
-    finish_s: np.ndarray
-    batch_size: np.ndarray
-    server: np.ndarray
-    trigger: np.ndarray
 
-    def __len__(self) -> int:
-        return self.start_s.size
+def _computed(read: "Callable[[Result], Value]", about: str) -> "cached_property[Value]":
+    read.__doc__ = about
+    return cached_property(read)
 
-    def __repr__(self) -> str:
-        return f"Batches({len(self):,} batches)"
+
+def _column(name: str, about: str) -> "cached_property[np.ndarray]":
+    """Return a property: a column of the runs, one after the other."""
+
+    def read(result: "Result") -> np.ndarray:
+        columns = [getattr(run, name) for run in result.runs]
+        return columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+    return _computed(read, about)
+
+
+def _number(key: str, about: str) -> "cached_property[float]":
+    return _computed(lambda result: result.metrics.numbers[key], about)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """One run: columns with a row a request in arrival order, and what they sum up to.
+    """One run, or several replications: columns with a row a request in arrival order, and their metrics.
 
     Times are in seconds (`arrival_s`), durations in milliseconds (`latency_ms`). A request that
-    was not served has NaN times and batch_index -1; `status` says why. Of several replications the
-    columns follow each other, and the summary numbers are over all of them. A run with
-    keep="summary" has no columns.
+    was not served has NaN times and batch_index -1; `status` says why. The columns of several replications
+    follow each other, and the metrics are over all of them. With keep="summary" there are no columns.
+
+    Raises ValueError without a run, or if the runs are of different scenarios or warm-ups.
     """
 
-    scenario: Scenario
+    runs: tuple[Run, ...]
     seed: int
     engine: str
-    warmup: float
-    columns: Log | None
-    sums: tuple[Totals, Histogram] | None = None
-    runs: tuple["Result", ...] = ()
 
-    @classmethod
-    def pool(cls, runs: tuple["Result", ...]) -> "Result":
-        """Return one result of several replications of a scenario."""
-        first, columns, sums = runs[0], None, None
-        if first.sums is None:
-            columns = Log.join([run.log for run in runs])
-        else:
-            totals, histograms = zip(*(run.sums for run in runs if run.sums is not None), strict=True)
-            sums = functools.reduce(operator.add, totals), functools.reduce(operator.add, histograms)
-        return cls(first.scenario, first.seed, first.engine, first.warmup, columns, sums, runs)
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise ValueError("a result must have at least one run, got ()")
+        for run in self.runs[1:]:
+            if run.warmup != self.warmup or run.scenario != self.scenario:
+                raise ValueError("replications must share their scenario and warmup, got another")
 
-    def __getstate__(self) -> dict[str, Any]:
-        # What is computed from the columns is computed again where a pickled result arrives.
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    __getstate__ = state_of
 
     @property
+    def scenario(self) -> Scenario:
+        return self.runs[0].scenario
+
+    @property
+    def warmup(self) -> float:
+        """The fraction of each run's requests, in arrival order, that the metrics leave out."""
+        return self.runs[0].warmup
+
+    @property
+    def warmup_requests(self) -> int:
+        """The number of requests of each run that the metrics leave out."""
+        return self.runs[0].warmup_requests
+
+    @property
+    def run(self) -> Run:
+        """The only run; ValueError if there are several."""
+        if len(self.runs) > 1:
+            raise ValueError(
+                f"one run is needed, got {len(self.runs)} replications: take one of .replications"
+            )
+        return self.runs[0]
+
+    def with_warmup(self, warmup: float) -> "Result":
+        """Return the same runs with another warm-up; ValueError if that needs columns and there are none."""
+        if warmup == self.warmup:
+            return self
+        if not self.has_columns:
+            raise ValueError(
+                f"runs with keep='summary' must share their warmup, got {self.warmup!r} and {warmup!r}"
+            )
+        return replace(self, runs=tuple(replace(run, warmup=warmup) for run in self.runs))
+
+    @cached_property
     def replications(self) -> tuple["Result", ...]:
-        """The runs that this result is made of; number 0 is the plain run."""
-        return self.runs or (self,)
-
-    @property
-    def log(self) -> Log:
-        """What the engine returned."""
-        if self.columns is None:
-            raise ValueError("columns must be kept to be read, got a run with keep='summary'")
-        return self.columns
+        """A result of each run; number 0 is the plain run."""
+        if len(self.runs) == 1:
+            return (self,)
+        return tuple(Result((run,), self.seed, self.engine) for run in self.runs)
 
     # Columns, a row a request.
 
     @property
-    def arrival_s(self) -> np.ndarray:
-        return self.log.arrival_s
-
-    @property
-    def batch_index(self) -> np.ndarray:
-        return self.log.batch_index
-
-    @property
-    def status(self) -> np.ndarray:
-        """What became of each request, as uint8 of `Status`."""
-        return self.log.status
-
-    @property
-    def outputs(self) -> list[Any] | None:
-        """The model's output for each request (None for one not served); None without a model."""
-        return self.log.outputs
+    def has_columns(self) -> bool:
+        """Whether the columns were kept."""
+        return self.runs[0].columns is not None
 
     @cached_property
-    def start_s(self) -> np.ndarray:
-        return self._of_its_batch(self.log.batch_start_s)
+    def log(self) -> Log:
+        """The columns as the engine returned them, batches numbered through."""
+        return self.runs[0].log if len(self.runs) == 1 else Log.join([run.log for run in self.runs])
 
-    @cached_property
-    def finish_s(self) -> np.ndarray:
-        return self._of_its_batch(self.log.batch_finish_s)
+    outputs = _computed(lambda result: result.log.outputs, "The model's output for each request, or None.")
+    arrival_s = _computed(lambda result: result.log.arrival_s, "When each request arrives.")
+    batch_index = _computed(lambda result: result.log.batch_index, "Each request's batch; -1: not served.")
+    status = _computed(lambda result: result.log.status, "What became of each request: uint8 of `Status`.")
+    start_s = _column("start_s", "When the computing of each request's batch starts.")
+    finish_s = _column("finish_s", "When it ends.")
+    latency_ms = _column("latency_ms", "From arrival to finish: forming + queueing + computing.")
+    forming_ms = _column("forming_ms", "Waiting for company while a server is idle.")
+    queueing_ms = _column("queueing_ms", "Waiting while every server computes.")
+    computing_ms = _column("computing_ms", "From start to finish.")
 
-    def _of_its_batch(self, column: np.ndarray) -> np.ndarray:
-        # Index -1, not served, finds the NaN appended at the end.
-        return np.append(column, math.nan)[self.batch_index]
-
-    @cached_property
-    def latency_ms(self) -> np.ndarray:
-        """From arrival to finish: forming + queueing + computing."""
-        return (self.finish_s - self.arrival_s) * 1000
-
-    @cached_property
-    def forming_ms(self) -> np.ndarray:
-        """Waiting for company while a server is idle."""
-        if self.runs:
-            return np.concatenate([run.forming_ms for run in self.runs])
-        return self.server_time.forming_s(self.log) * 1000
-
-    @cached_property
-    def queueing_ms(self) -> np.ndarray:
-        """Waiting while every server computes."""
-        return (self.start_s - self.arrival_s) * 1000 - self.forming_ms
-
-    @cached_property
-    def computing_ms(self) -> np.ndarray:
-        return (self.finish_s - self.start_s) * 1000
-
-    @cached_property
-    def server_time(self) -> ServerTime:
-        """What the servers did until any time."""
-        return ServerTime(self.log, self.scenario.servers)
+    batches = _computed(lambda result: Batches.of(result.log), "Columns with a row a batch.")
 
     def story(self, request: int) -> list[tuple[str, float, float]]:
         """Return what a request went through, in order: ("forming", from_s, to_s), ...
 
         Forming and queueing can alternate; a request that was not served has no story.
         """
-        arrival_s, start_s, finish_s = (
-            float(column[request]) for column in (self.arrival_s, self.start_s, self.finish_s)
-        )
-        if math.isnan(start_s):
-            return []
-        if self.runs:
-            ends = np.cumsum([run.arrival_s.size for run in self.runs])
-            run = int(np.searchsorted(ends, request, side="right"))
-            return self.runs[run].story(request - int(ends[run] - self.runs[run].arrival_s.size))
-        return [*self.server_time.waits(arrival_s, start_s), ("computing", start_s, finish_s)]
+        ends = np.cumsum([run.log.arrival_s.size for run in self.runs])
+        number = int(np.searchsorted(ends, request, side="right")) if len(self.runs) > 1 else 0
+        run = self.runs[number]
+        return run.story(request - int(ends[number] - run.log.arrival_s.size))
 
-    @cached_property
-    def batches(self) -> Batches:
-        """Columns with a row a batch."""
-        log = self.log
-        return Batches(
-            log.batch_start_s, log.batch_finish_s, log.batch_size, log.batch_server, log.batch_trigger
-        )
-
-    # Summary numbers, over the requests after the warm-up.
-
-    @property
-    def warmup_requests(self) -> int:
-        """How many requests of each replication the summary numbers leave out."""
-        return warmup_requests(self.warmup, self.replications[0].log.arrival_s.size)
+    # Metrics, over the requests after the warm-up.
 
     @cached_property
     def metrics(self) -> Metrics:
-        """What the summary numbers are made of."""
-        if self.sums is not None:
-            return Metrics(self.scenario, *self.sums)
-        if self.runs:
-            return Metrics.pool([run.metrics for run in self.runs])
-        return metrics.whole(self)
-
-    @cached_property
-    def sections(self) -> Parts:
-        """The same of equally many requests each, one section of the run after the other."""
-        return metrics.parts(self, confidence.FINE)
+        """The metrics of all runs together."""
+        if len(self.runs) == 1:
+            return self.runs[0].metrics
+        return Metrics.pool([run.metrics for run in self.runs])
 
     def percentile(self, q: float, *, unserved: str = "ignore") -> float:
         """Return the latency in ms that q % of the requests do not exceed (NumPy's "linear").
@@ -197,24 +161,10 @@ class Result:
         """
         return self.metrics.percentile(q, unserved)
 
-    @property
-    def mean_latency_ms(self) -> float:
-        return self.metrics.numbers["mean_latency_ms"]
-
-    @property
-    def throughput_per_s(self) -> float:
-        """Finished requests per second, over the window."""
-        return self.metrics.numbers["throughput_per_s"]
-
-    @property
-    def utilisation(self) -> float:
-        """The fraction of the window that the servers spent computing."""
-        return self.metrics.numbers["utilisation"]
-
-    @property
-    def mean_batch_size(self) -> float:
-        """The mean over the batches that start in the window."""
-        return self.metrics.numbers["mean_batch_size"]
+    mean_latency_ms = _number("mean_latency_ms", "The mean over the served requests.")
+    throughput_per_s = _number("throughput_per_s", "Finished requests per second, over the window.")
+    utilisation = _number("utilisation", "The fraction of the window that the servers spent computing.")
+    mean_batch_size = _number("mean_batch_size", "The mean over the batches that start in the window.")
 
     def attainment(self, objective_ms: float) -> float:
         """Return the fraction of the requests that were served within `objective_ms`."""
@@ -225,19 +175,41 @@ class Result:
         return self.metrics.per_s(self.metrics.within(objective_ms))
 
     def summary(self) -> dict[str, Any]:
-        """Return the run's plain numbers; NaN where there is nothing to average.
+        """Return the metrics as plain numbers; NaN where there is nothing to average.
 
-        `stable` is whether the load, the arrival rate over the capacity, is below 1, in full batches
+        `stable` is whether the load, the arrival rate over the saturation rate, is below 1, in full batches
         too (a closed loop, a queue limit and a timeout are always stable). `drifting` is whether the arrival
-        rate itself changed along the run, so that one percentile of it is nobody's: see
-        `over_time`.
+        rate itself changes along the run, so that its percentiles mix quiet and busy times: see `over_time`.
         """
-        return {**self.metrics.summary(), "drifting": self.rate_range_per_s is not None}
+        return self.metrics.summary(self.rate_range_per_s is not None)
 
     @cached_property
     def rate_range_per_s(self) -> tuple[float, float] | None:
         """The lowest and the highest arrival rate along a run whose traffic drifts, else None."""
-        return overtime.rate_range_per_s(self)
+        requests = int(self.runs[0].metrics.totals.requests)
+        return timeseries.rate_range_per_s(self.scenario.workload, requests, self.warmup)
+
+    # Intervals.
+
+    @cached_property
+    def sample(self) -> Sample:
+        """What intervals are made from."""
+        if len(self.runs) > 1:
+            return Sample(self.metrics, Sections.of_runs([run.metrics for run in self.runs]), replicated=True)
+        sections = self.runs[0].sections if self.has_columns else None
+        return Sample(self.metrics, sections, replicated=False, drift=self.rate_range_per_s)
+
+    def intervals(self, keys: Sequence[str], level: float = 0.95) -> dict[str, Interval]:
+        """Return the interval of each key, without a warning: a `NoInterval` says why there is none."""
+        level = check_level(level)
+        metrics = {key: metric(key, SUMMARY) for key in keys}
+        random = {each.key: each for each in metrics.values() if each.random}
+        intervals = metric_intervals([self.sample], list(random.values()), level) if random else {}
+        for each in metrics.values():
+            if not each.random:
+                value = float(self.summary()[each.key])
+                intervals[each.key] = Interval(value, value)
+        return {key: intervals[each.key] for key, each in metrics.items()}
 
     def interval(self, key: str, level: float = 0.95) -> tuple[float, float]:
         """Return (low, high), which holds the true value with that confidence.
@@ -252,27 +224,34 @@ class Result:
         >>> low < result.percentile(99) < high
         True
         """
-        return confidence.interval(self, key, level)
+        interval = self.intervals([key], level)[key]
+        if isinstance(interval, NoInterval):
+            _check.warn(f"an interval for {metric(key).key} {interval.reason}")
+        return interval.low, interval.high
+
+    # Other forms.
 
     def over_time(self, window_s: float) -> "pandas.DataFrame":
         """Return a DataFrame with a row for each `window_s` of the run: rates, queue, percentiles.
 
         For traffic that drifts, as over a day. See `batchsim.result.timeseries`.
         """
-        return overtime.over_time(self, window_s)
+        return timeseries.over_time(self.run, window_s)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all but a model's outputs to one file, from which `Result.load` makes an equal result."""
-        from batchsim.result import storage as saved
+        from batchsim.result import storage
 
-        saved.save(self, path)
+        about = {name: value for name, value in state_of(self).items() if name != "runs"}
+        storage.save(self.runs, about, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Result":
         """Read a file that `save` wrote; ValueError for any other, or a damaged one."""
-        from batchsim.result import storage as saved
+        from batchsim.result import storage
 
-        return saved.load(path)
+        runs, about = storage.load(path)
+        return cls(runs, **about)
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a DataFrame with a row a request, statuses and triggers by name."""
@@ -280,15 +259,10 @@ class Result:
 
         # Index -1, not served, finds what is appended at the end.
         triggers = np.array([Trigger(t).name.lower() for t in self.batches.trigger] + [""], dtype=object)
+        times = ("arrival_s", "start_s", "finish_s", "latency_ms", *(f"{part}_ms" for part in COMPONENTS))
         return pandas.DataFrame(
             {
-                "arrival_s": self.arrival_s,
-                "start_s": self.start_s,
-                "finish_s": self.finish_s,
-                "latency_ms": self.latency_ms,
-                "forming_ms": self.forming_ms,
-                "queueing_ms": self.queueing_ms,
-                "computing_ms": self.computing_ms,
+                **{name: getattr(self, name) for name in times},
                 "batch_index": self.batch_index,
                 "batch_size": np.append(self.log.batch_size, 0)[self.batch_index],
                 "server": np.append(self.log.batch_server, -1)[self.batch_index],
@@ -297,57 +271,11 @@ class Result:
             }
         )
 
-    # How it prints.
-
-    def _rows(self) -> list[tuple[str, str]]:
-        """Return the summary as (what, figures), for people."""
-        s = self.summary()
-        lost = "".join(
-            f", {s[name]:,} {name.replace('_', ' ')}" for name in ("rejected", "timed_out") if s[name]
-        )
-        rate = "closed loop" if math.isnan(s["load"]) else f"load {s['load']:.2f}"
-        unstable = "" if s["stable"] else ", UNSTABLE: the queue grows without end"
-        if not s["stable"] and s["load"] < 1:
-            unstable += f" (full batches: {self.scenario.full_batches_per_s:.1f}/s)"
-        rows = [
-            ("requests", f"{s['requests']:,}, {s['served']:,} served{lost}"),
-            (
-                "latency",
-                f"mean {s['mean_latency_ms']:.2f} ms, p50 {s['p50_ms']:.2f}, "
-                f"p95 {s['p95_ms']:.2f}, p99 {s['p99_ms']:.2f}",
-            ),
-            ("of which", ", ".join(f"{part} {s[f'mean_{part}_ms']:.2f} ms" for part in PARTS)),
-            (
-                "throughput",
-                f"{s['throughput_per_s']:.1f}/s of {s['saturation_per_s']:.1f}/s, {rate}{unstable}",
-            ),
-            ("utilisation", f"{s['utilisation']:.3f}"),
-            (
-                "batches",
-                f"{s['batches']:,} of {s['mean_batch_size']:.2f} on average; "
-                + ", ".join(
-                    f"{name.removesuffix('_share')} {share:.0%}"
-                    for name, share in self.metrics.shares().items()
-                ),
-            ),
-        ]
-        if self.rate_range_per_s is not None:
-            low, high = self.rate_range_per_s
-            rows.append(
-                (
-                    "DRIFTING",
-                    f"from {low:.4g}/s to {high:.4g}/s: one percentile mixes them, see over_time()",
-                )
-            )
-        return rows
+    def _rows(self) -> dict[str, str]:
+        return printing.rows(self.metrics, self.rate_range_per_s)
 
     def __repr__(self) -> str:
-        return "\n".join(["Result", *(f"  {what:<12}{figures}" for what, figures in self._rows())])
+        return printing.as_text(self._rows())
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f'<tr><th scope="row" style="text-align:left">{what}</th>'
-            f'<td style="text-align:left">{figures}</td></tr>'
-            for what, figures in self._rows()
-        )
-        return f"<table><caption>batchsim result</caption><tbody>{rows}</tbody></table>"
+        return printing.as_html(self._rows())

@@ -1,39 +1,40 @@
 """How much of a run to leave out, until it no longer remembers how it started."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
-from batchsim import _check
-
-if TYPE_CHECKING:
-    from batchsim.result import Result
+from batchsim.result.result import Result
 
 BLOCK = 5
 
 
-def mser5(latency_ms: np.ndarray) -> int:
+class Warmup(NamedTuple):
+    """How many leading requests to drop, and what is wrong with that number, "" if nothing is."""
+
+    requests: int
+    warning: str = ""
+
+
+def mser5(latency_ms: np.ndarray) -> Warmup:
     """Return how many leading requests to drop as warm-up, by the rule MSER-5.
 
     That start of the run, in blocks of 5 requests, without which the mean of the rest has the
     least standard error (White, Cobb and Spratt 1997). Of one run under a heavy load it may take a
     busy spell for the start-up, and then the mean of the rest is low; the mean course of many
-    replications has no such spells. NaN, not served, does not count. A warning,
-    and half of the run, where the rule asks for more than half: no steady state was reached.
+    replications has no such spells. NaN, not served, does not count. With a warning, none of a run too short
+    for the rule, and half of one for which the rule asks for more: no steady state was reached.
 
-    >>> mser5(np.array([90.0] * 20 + [10.0, 11.0] * 100))
+    >>> mser5(np.array([90.0] * 20 + [10.0, 11.0] * 100)).requests
     20
     """
     blocks = latency_ms[: latency_ms.size // BLOCK * BLOCK].reshape(-1, BLOCK)
     counts = (~np.isnan(blocks)).sum(axis=1)
     kept = np.flatnonzero(counts)
     if kept.size < 2 * BLOCK:
-        _check.warn(
-            f"a warm-up by MSER-5 needs at least {2 * BLOCK**2} served requests, "
-            f"got {np.count_nonzero(~np.isnan(latency_ms))}: none is dropped"
-        )
-        return 0
+        served = np.count_nonzero(~np.isnan(latency_ms))
+        needed = f"needs at least {2 * BLOCK**2} served requests, got {served}"
+        return Warmup(0, f"a warm-up by MSER-5 {needed}: none is dropped")
     means = np.nansum(blocks[kept], axis=1) / counts[kept]
     means -= means.mean()  # the sums of squares below lose no digits
     left = np.arange(kept.size, 0, -1)
@@ -41,19 +42,23 @@ def mser5(latency_ms: np.ndarray) -> int:
     # The last blocks are left out: a mean of two or three has an accidentally small error.
     error = ((squares - sums**2 / left) / left**2)[: -2 * BLOCK + 1]
     drop = int(np.argmin(error))
-    if drop > kept.size // 2:
-        drop = kept.size // 2
-        _check.warn(
-            "a warm-up must end within half of the run, got later (MSER-5): no steady state was reached, "
-            "take more requests or see over_time()"
-        )
-    return int(kept[drop]) * BLOCK
+    if drop <= kept.size // 2:
+        return Warmup(int(kept[drop]) * BLOCK)
+    return Warmup(
+        int(kept[kept.size // 2]) * BLOCK,
+        "a warm-up must end within half of the run, got later (MSER-5): no steady state was reached, "
+        "take more requests or see over_time()",
+    )
 
 
-def fraction(runs: Sequence["Result"]) -> float:
-    """Return the fraction that MSER-5 drops of all replications alike, from their mean course."""
-    columns = np.array([run.latency_ms for run in runs])
-    there = ~np.isnan(columns)
+def drop_warmup(result: Result) -> tuple[Result, str]:
+    """Return a result without what MSER-5 drops of all its runs alike, and a warning or "".
+
+    It is found from the mean course of the replications.
+    """
+    columns_ms = np.array([run.latency_ms for run in result.runs])
+    there = ~np.isnan(columns_ms)
     with np.errstate(invalid="ignore"):  # 0 / 0: a request that no replication served
-        course_ms = np.nansum(columns, axis=0) / there.sum(axis=0)
-    return mser5(course_ms) / course_ms.size
+        course_ms = np.nansum(columns_ms, axis=0) / there.sum(axis=0)
+    warmup = mser5(course_ms)
+    return result.with_warmup(warmup.requests / course_ms.size), warmup.warning

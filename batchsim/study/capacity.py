@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from batchsim import _check, _format
 from batchsim.scenario import OpenLoop, Scenario
+from batchsim.simulate import check_requests
 from batchsim.study import words
 from batchsim.study.bisection import edge
 from batchsim.study.judgement import STRICT, Judgement, Verdict, can_lose, judge, recorded
 from batchsim.study.race import SHORTEST
 from batchsim.study.slo import SLO, Objective
-from batchsim.study.traffic import Traffic, how_many
+from batchsim.study.traffic import Traffic
 
 if TYPE_CHECKING:
     import pandas
@@ -139,7 +140,7 @@ def capacity(
         raise ValueError(
             f"capacity needs an open workload, whose rate can be changed, got {scenario.workload!r}"
         )
-    count = how_many(scenario, requests)
+    count = check_requests(scenario, requests)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     tolerance = _check.real("tolerance", tolerance, at_least=1e-4, at_most=0.5)
     return _Search(scenario, slo, seed, count, tolerance).capacity()

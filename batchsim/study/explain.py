@@ -11,7 +11,6 @@ from batchsim.result.comparison import compare
 from batchsim.scenario import AtLeast, ClosedLoop, SizeOrWait
 from batchsim.scenario.rules import Rule
 from batchsim.study import words
-from batchsim.study.evaluate import quiet
 from batchsim.study.judgement import LEVEL, Estimate, can_lose, estimate
 from batchsim.study.slo import SLO, Objective
 from batchsim.study.traffic import Traffic
@@ -61,8 +60,7 @@ def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]
         before, after = (estimate(run, objective, run.scenario).value for run in (result, other))
         low = high = math.nan
         if not can_lose(result.scenario):
-            with quiet():
-                low, high = compare(result, other, [key], LEVEL)[key][3:]
+            low, high = compare(result, other, [key], LEVEL, silent=True)[key][3:]
         what = what.format(_format.number(value))
         effects.append(Effect(knob, value, what, key, Estimate(after - before, low, high)))
     return tuple(effects)

@@ -1,31 +1,27 @@
 """Whether a run shows that an objective is met: its numbers, their intervals, and a verdict."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-import numpy as np
-
 from batchsim.result import Result
-from batchsim.result import intervals as confidence
-from batchsim.result.metrics import Parts
+from batchsim.result.intervals import percentile_of_all, share_of_all
+from batchsim.result.metrics import LATENCY
 from batchsim.scenario import ClosedLoop, Diurnal, Scenario, Trace
-from batchsim.study.evaluate import quiet
 from batchsim.study.slo import ROUNDING, SLO, Objective, key_of
 
 LEVEL = 0.95
-# A search looks at many settings several times; a look that only drops is believed at this level, so
-# that of a thousand looks about one drops a setting that it should not.
+# A search judges many settings several times. To drop one takes this level, so that about one judgement in a
+# thousand drops a setting wrongly.
 STRICT = 0.999
-# Requests that a percentile needs on its rarer side. Fewer than an interval by itself: here the objective is
-# often far away, and what comes out is confirmed by a full run.
+# Independent requests that a percentile needs on its rarer side. Fewer than for an interval that is reported:
+# here the objective is often far away, and a full run confirms the recommendation.
 INDEPENDENT = 2
 
 
 class Estimate(NamedTuple):
-    """A number and its interval; NaN ends where the run is too short for one."""
+    """A value and its interval, whose ends are NaN where the run is too short for one."""
 
     value: float
     low: float
@@ -33,7 +29,7 @@ class Estimate(NamedTuple):
 
 
 class Verdict(Enum):
-    """What a run says of an objective."""
+    """Whether a run shows that an objective is met."""
 
     MEETS = "meets"
     UNCLEAR = "unclear"
@@ -42,11 +38,11 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a run says of all objectives, and which is worst off.
+    """The verdict on all objectives, the worst of them, and the estimates.
 
-    `excess` is how many times its limit a number is, at most: above 1 one is missed by the estimate. Where
-    it is infinite, as for a percentile of more than are served, `beyond` is the fraction of the requests that
-    is late or lost, at most over those objectives; else 0.
+    `excess` is the largest ratio of an estimate to its limit: above 1, an objective is missed. Where it is
+    infinite, as for a p99 when 2 % are lost, `beyond` is the largest fraction of requests late or lost under
+    those objectives; else 0.
     """
 
     verdict: Verdict
@@ -57,37 +53,35 @@ class Judgement:
 
     @property
     def too_short(self) -> bool:
-        """Whether the objectives are met by the estimates, and only a longer run could be sure of it."""
+        """Whether the estimates meet the objectives, but only a longer run could be sure."""
         return self.verdict is Verdict.UNCLEAR and self.excess <= 1
 
 
 def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: float = LEVEL) -> Judgement:
-    """Return whether a run shows that the objectives are met, all at this level of confidence.
+    """Return whether a run shows that the objectives are met, each at this level of confidence.
 
-    `scenario` is what the run stands for, if it is not the run's own; then a number without an interval
-    says nothing. Traffic that drifts gives none, as no part of it is like the next. Of a recorded
-    trace, or a day, the whole is what is asked for, and its numbers decide as they are.
+    `scenario` is the one that the run stands for, if not its own; then a number without an interval proves
+    nothing. Traffic that drifts has no intervals, because no section of it resembles the next. But a whole
+    recorded trace, or a whole day, is not a sample of anything: its numbers decide without an interval.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait, simulate
     >>> run = simulate(Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25)), 20_000, warmup=0.1)
     >>> judge(run, SLO(p99_ms=50)).verdict, judge(run, SLO(p99_ms=15)).verdict
     (<Verdict.MEETS: 'meets'>, <Verdict.FAILS: 'fails'>)
     """
-    of = result.scenario if scenario is None else scenario
-    as_it_is = scenario is None and recorded(of)
+    subject = result.scenario if scenario is None else scenario
+    exact = scenario is None and recorded(subject)
     verdicts, excesses, estimates = [], [], {}
     for objective in slo.objectives:
-        found = estimate(result, objective, of, level)
-        verdict = _verdict(objective, found, as_it_is)
+        estimates[objective] = estimate(result, objective, subject, level)
+        verdict = _verdict(objective, estimates[objective], exact)
         if verdict is not Verdict.MEETS and objective.q is not None:
             # The fraction within the limit shows a miss in runs too short for the percentile.
             share = share_within(result, objective.limit, level)
-            if share.high < objective.q / 100:
-                verdict = Verdict.FAILS
+            verdict = Verdict.FAILS if share.high < objective.q / 100 else verdict
         verdicts.append(verdict)
-        excesses.append(objective.excess(found.value))
-        estimates[objective] = found
-    if not of.stable:
+        excesses.append(objective.excess(estimates[objective].value))
+    if not subject.stable:
         verdicts = [Verdict.FAILS] * len(verdicts)  # sooner or later
     overall = next((each for each in (Verdict.FAILS, Verdict.UNCLEAR) if each in verdicts), Verdict.MEETS)
     places = [place for place, verdict in enumerate(verdicts) if verdict is overall]
@@ -105,13 +99,11 @@ def _beyond(result: Result, objective: Objective, value: float) -> float:
     return value if objective.key == "loss" else 1.0
 
 
-def _verdict(objective: Objective, found: Estimate, as_it_is: bool) -> Verdict:
-    value, low, high = found
-    if math.isnan(value):
+def _verdict(objective: Objective, estimated: Estimate, exact: bool) -> Verdict:
+    value, low, high = estimated
+    if math.isnan(value) or (math.isnan(low) and not exact):
         return Verdict.UNCLEAR
     if math.isnan(low):
-        if not as_it_is:
-            return Verdict.UNCLEAR
         low = high = value
     if not objective.at_most:
         low, high = -high, -low
@@ -120,14 +112,14 @@ def _verdict(objective: Objective, found: Estimate, as_it_is: bool) -> Verdict:
 
 
 def estimate(result: Result, objective: Objective, scenario: Scenario, level: float = LEVEL) -> Estimate:
-    """Return the number that an objective is about, of a run that stands for a scenario."""
+    """Return the estimate of an objective's metric from a run that stands for a scenario."""
     if objective.q is not None:
         return percentile(result, objective.q, level)
     if objective.key == "mean_latency_ms":
         return number(result, objective.key, level)
     lost = Estimate(0.0, 0.0, 0.0)
     if can_lose(scenario):
-        served = _share(result, *_counts(result, math.inf), level)
+        served = share_within(result, math.inf, level)
         lost = Estimate(1 - served.value, 1 - served.high, 1 - served.low)
     if objective.key == "loss":
         return lost
@@ -140,7 +132,7 @@ def estimate(result: Result, objective: Objective, scenario: Scenario, level: fl
 
 
 def recorded(scenario: Scenario) -> bool:
-    """Return whether the workload is a course of time, of which all is asked for."""
+    """Return whether the workload is one course of time, not a sample of steady traffic."""
     return isinstance(scenario.workload, (Trace, Diurnal))
 
 
@@ -150,71 +142,24 @@ def can_lose(scenario: Scenario) -> bool:
 
 
 def number(result: Result, key: str, level: float = LEVEL) -> Estimate:
-    """Return a number of a run's summary with its interval."""
-    with quiet():
-        return Estimate(result.metrics.number(key), *result.interval(key, level))
+    """Return a metric of a run with its interval."""
+    (interval,) = result.intervals([key], level).values()
+    return Estimate(result.metrics.number(key), *interval)
 
 
 def percentile(result: Result, q: float, level: float = LEVEL) -> Estimate:
     """Return the latency in ms that q % of all requests do not exceed; one not served is infinitely late."""
     if not can_lose(result.scenario):
-        with quiet():
-            found = Estimate(result.percentile(q), *result.interval(key_of(q), level))
-        if not math.isnan(found.low):
-            return found
-    # What that interval does not know: requests that are lost, and many of one latency but for its rounding.
+        estimated = number(result, key_of(q), level)
+        if not math.isnan(estimated.low):
+            return estimated
+    # This interval counts lost requests, and is content with fewer independent ones.
     value = result.percentile(q, unserved="inf")
-    try:
-        confidence.check_long_enough(key_of(q), [result])
-        independent, parts = _independent(result, *_counts(result, value))
-        # As `batchsim.result.intervals` has it: a percentile knows no more than the median.
-        by_median, _ = _independent(result, *_counts(result, result.percentile(50, unserved="inf")))
-        independent = min(independent, by_median)
-    except confidence.TooShort:
-        return Estimate(value, math.nan, math.nan)
-    if independent * min(q, 100 - q) / 100 < INDEPENDENT:
-        return Estimate(value, math.nan, math.nan)
-    low, high = confidence.binomial(q / 100, independent, parts, level)
-    return Estimate(value, *(result.percentile(100 * share, unserved="inf") for share in (low, high)))
+    return Estimate(value, *percentile_of_all(result.sample, q, level, INDEPENDENT))
 
 
-def share_within(result: Result, ms: float, level: float = LEVEL) -> Estimate:
-    """Return the fraction of all requests that are served within so many ms, with its interval."""
-    return _share(result, *_counts(result, ms), level)
-
-
-# The interval of a fraction of requests, as `batchsim.result.intervals` makes those of percentiles.
-
-Count = Callable[[Parts], np.ndarray]
-
-
-def _counts(result: Result, ms: float) -> tuple[Count, int]:
-    """Return what counts the requests of parts that are served within so many ms, and those of the run."""
-    if math.isinf(ms):
-        return lambda parts: parts.served, result.metrics.served
-    ms *= 1 + ROUNDING
-    return lambda parts: parts.within(ms), result.metrics.within(ms)
-
-
-def _share(result: Result, count: Count, counted: int, level: float) -> Estimate:
-    value = counted / int(result.metrics.totals.requests)
-    if result.metrics.totals.requests < confidence.A_PART * confidence.FEW:
-        return Estimate(value, math.nan, math.nan)
-    try:
-        independent, parts = _independent(result, count, counted)
-    except confidence.TooShort:
-        return Estimate(value, math.nan, math.nan)
-    return Estimate(value, *confidence.binomial(value, independent, parts, level))
-
-
-def _independent(result: Result, count: Count, counted: int) -> tuple[float, int]:
-    """Return how many independent requests would say as much of a fraction, from so many parts."""
-    requests = int(result.metrics.totals.requests)
-    share = counted / requests
-    quantity = confidence.Quantity(
-        lambda parts: count(parts[0]) / np.maximum(parts[0].totals.requests, 1), share
-    )
-    (error,) = confidence.errors([result], [quantity])
-    if isinstance(error, confidence.TooShort):
-        raise error
-    return confidence.effective(share, error[0], requests), error[1]
+def share_within(result: Result, limit_ms: float, level: float = LEVEL) -> Estimate:
+    """Return the fraction of all requests that are served within a limit, with its interval."""
+    metrics = result.metrics
+    share = metrics.columns[LATENCY].within(limit_ms * (1 + ROUNDING)) / int(metrics.totals.requests)
+    return Estimate(share, *share_of_all(result.sample, limit_ms, level))

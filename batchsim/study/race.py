@@ -23,7 +23,6 @@ from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import Scenario
 from batchsim.study import words
-from batchsim.study.evaluate import quiet
 from batchsim.study.judgement import (
     LEVEL,
     STRICT,
@@ -208,8 +207,7 @@ class Race:
         if can_lose(result.scenario) or can_lose(leading.scenario) or (others and leader.excess > 1):
             return
         key = self.slo.latency[0]
-        with quiet():
-            rows = compare(leading, result, list({*keys, key}), STRICT).rows
+        rows = compare(leading, result, list({*keys, key}), STRICT, silent=True).rows
         if all(row.low > 0 for row in rows.values()):
             slower = Estimate(*rows[key][2:])
             entrant.leave(Fate.SLOWER, f"{words.by(key, slower)} slower than {words.setting(leader.knobs)}")

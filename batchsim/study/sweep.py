@@ -17,8 +17,8 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.scenario import Scenario
-from batchsim.simulate import DEFAULT_REQUESTS, ENGINES
-from batchsim.study.evaluate import COLUMNS, REFUSED, Rows, check_trace, compute, quiet
+from batchsim.simulate import DEFAULT_REQUESTS, ENGINES, check_requests
+from batchsim.study.evaluate import COLUMNS, REFUSED, Rows, compute
 from batchsim.study.grid import Grid
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def sweep(
     2              32            0    13.8    True
     3              32           10    18.5    True
     >>> table.infeasible[0]
-    'load 1.2: 800/s of a capacity of 666.7/s'
+    'load 1.2: 800/s, saturation at 666.7/s'
     """
     if not isinstance(scenario, Scenario):
         raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
@@ -113,7 +113,7 @@ def sweep(
 
         try:
             # Closed at once, so that whatever happens here cancels what is not started.
-            with quiet(), contextlib.closing(_work(submit, tasks, AHEAD * workers, table.fill)) as moments:
+            with contextlib.closing(_work(submit, tasks, AHEAD * workers, table.fill)) as moments:
                 for _ in moments:
                     bar.update(table.save_in_time())
         finally:
@@ -285,9 +285,7 @@ def check_settings(
             + _check.nearest(engine, ENGINES, listed=True)
         )
     if warmup != "auto":
-        warmup = _check.real("warmup", warmup, at_least=0)
-        if warmup >= 1:
-            raise ValueError(f"warmup must be less than 1, got {warmup!r}")
+        warmup = _check.real("warmup", warmup, at_least=0, below=1)
     return {
         "requests": None if requests is None else _check.whole("requests", requests),
         "seed": _check.whole("seed", seed, at_least=0, at_most=None),
@@ -299,7 +297,7 @@ def check_settings(
 
 def _check_requests(scenario: Scenario, grid: Grid, requests: int | None) -> None:
     if all(axis.name != "workload" for axis in grid.axes):
-        check_trace(scenario, requests)
+        check_requests(scenario, requests)
 
 
 def _check_names(grid: Grid) -> None:

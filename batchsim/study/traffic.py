@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from batchsim import _check
 from batchsim.engines.draws import Streams
 from batchsim.result import Result
 from batchsim.scenario import Diurnal, OpenLoop, Scenario, Trace
-from batchsim.simulate import DEFAULT_REQUESTS, simulate
+from batchsim.simulate import simulate
 
 WINDOWS = 16  # a short run is made of: as many as the sections of an interval
 WARMUP = 0.1  # of each run; none of a trace or a day, whose start is part of what is asked
@@ -73,14 +72,3 @@ class Traffic:
                 gaps_s = gaps_s * (self.gaps_s.mean() / gaps_s[1:].mean())
             self._samples[requests] = Trace(np.cumsum(gaps_s))
         return self._samples[requests]
-
-
-def how_many(scenario: Scenario, requests: int | None) -> int:
-    """Return the checked number of requests: by default a whole trace, else 100,000."""
-    most = scenario.workload.max_requests if isinstance(scenario.workload, OpenLoop) else None
-    if requests is None:
-        return DEFAULT_REQUESTS if most is None else most
-    count = _check.whole("requests", requests)
-    if most is not None and count > most:
-        raise ValueError(f"requests must be at most the trace's {most:,}, got {count:,}")
-    return count

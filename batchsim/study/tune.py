@@ -8,9 +8,9 @@ from batchsim import _check, _format
 from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import ClosedLoop, Poisson, Scenario
+from batchsim.simulate import check_requests
 from batchsim.study import words
 from batchsim.study.capacity import check, check_loss
-from batchsim.study.evaluate import quiet
 from batchsim.study.explain import effects_of
 from batchsim.study.grid import Grid
 from batchsim.study.judgement import LEVEL, Estimate, Verdict, can_lose, estimate, judge, number
@@ -18,7 +18,7 @@ from batchsim.study.race import NUMBERS, Entrant, Fate, Race
 from batchsim.study.recommendation import Recommendation
 from batchsim.study.remedies import Remedy, longer, remedies, scaled
 from batchsim.study.slo import SLO, Objective, key_of
-from batchsim.study.traffic import Traffic, how_many
+from batchsim.study.traffic import Traffic
 
 if TYPE_CHECKING:
     import pandas
@@ -69,7 +69,7 @@ def tune(
             f"prefer must be one of {', '.join(PREFER)}, got {prefer!r}"
             + _check.nearest(prefer, PREFER, listed=True)
         )
-    count = how_many(scenario, requests)
+    count = check_requests(scenario, requests)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     grid = Grid.of(scenario, over)
     entrants = _entrants(scenario, slo, grid)
@@ -265,8 +265,7 @@ def _told_apart(race: Race, one: Entrant, other: Entrant, results: Mapping[Entra
     a, b = (results.get(each) or race.run(each, race.traffic.requests, LEVEL) for each in (one, other))
     low = high = math.nan
     if not (can_lose(a.scenario) or can_lose(b.scenario)):
-        with quiet():
-            low, high = compare(a, b, [race.slo.latency[0]], LEVEL)[race.slo.latency[0]][3:]
+        low, high = compare(a, b, [race.slo.latency[0]], LEVEL, silent=True)[race.slo.latency[0]][3:]
     if math.isnan(low):
         return one.latency.value != other.latency.value
     return not low <= 0 <= high

@@ -1,7 +1,6 @@
 """What all views of a run share: their place, their rows of names, and their numbers in words."""
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -227,9 +226,7 @@ def log_ticks(axis: Any, low: float, high: float, most: int = 7, finest: Sequenc
 
 def interval(result: Result, key: str) -> tuple[float, float]:
     """Return a number's interval, silently NaN where there is none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there is none is seen
-        return result.interval(key)
+    return result.intervals([key])[key]
 
 
 def overloaded(result: Result) -> bool:

@@ -1,6 +1,5 @@
 """From what the controls say to all that the picture shows: a run, its surface, its load curve."""
 
-import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -95,9 +94,9 @@ def beside(scene: Scene, pinned: Scene) -> Scene:
     a, b = pinned.result, scene.result
     comparison = None
     if a.seed == b.seed and a.arrival_s.size == b.arrival_s.size and comparable(a) and comparable(b):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a run that is too short for an interval: the table says so
-            comparison = compare(a, b, COMPARED)
+        comparison = compare(
+            a, b, COMPARED, silent=True
+        )  # a run too short for an interval: the table says so
     return replace(scene, pinned=pinned, comparison=comparison)
 
 

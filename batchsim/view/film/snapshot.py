@@ -109,7 +109,7 @@ class Film:
     def __init__(self, result: Result) -> None:
         if not isinstance(result, Result):
             raise TypeError(f"result must be a Result, got {result!r}")
-        if result.runs:
+        if len(result.runs) > 1:
             raise ValueError(f"a film must be of one run, got {len(result.runs)} replications")
         log, scenario = result.log, result.scenario
         self.rule, self.servers = scenario.rule, scenario.servers

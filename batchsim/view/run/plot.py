@@ -77,6 +77,6 @@ def plot(result: Result, theory: bool = False) -> Plot:
     """
     if not isinstance(result, Result):
         raise TypeError(f"result must be a Result, got {result!r}")
-    if result.columns is None:
+    if not result.has_columns:
         raise ValueError("a result must have columns to be drawn, got one with keep='summary'")
     return Plot(result, theory)

@@ -1,4 +1,4 @@
-"""A run along its time."""
+"""A run as a time series."""
 
 import math
 
@@ -102,7 +102,7 @@ def test_over_time_refuses(window_s, error, message):
 def test_replications_have_a_course_each():
     scenario = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), SERVICE)
     pooled = bs.simulate(scenario, 1000, replications=2)
-    with pytest.raises(ValueError, match=r"must be of one replication, got 2: take one of \.replications"):
+    with pytest.raises(ValueError, match=r"one run .* got 2 replications: take one of \.replications"):
         pooled.over_time(1)
     assert len(pooled.replications[1].over_time(0.1)) > 5
 

@@ -1,0 +1,44 @@
+"""How a result prints: its summary on a few lines."""
+
+import math
+
+from batchsim.result.metrics import COMPONENTS, Metrics
+
+
+def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict[str, str]:
+    """Return the lines, by their heading."""
+    s = metrics.summary(rate_range_per_s is not None)
+    lost = "".join(f", {s[key]:,} {key.replace('_', ' ')}" for key in ("rejected", "timed_out") if s[key])
+    rate = "closed loop" if math.isnan(s["load"]) else f"load {s['load']:.2f}"
+    unstable = "" if s["stable"] else ", UNSTABLE: the queue grows without end"
+    if not s["stable"] and s["load"] < 1:  # smaller batches could carry the rate, full ones cannot
+        unstable += f" (full batches: {metrics.scenario.full_batches_per_s:.1f}/s)"
+    percentiles = ", ".join(f"p{q} {s[f'p{q}_ms']:.2f}" for q in (50, 95, 99))
+    shares = ", ".join(f"{key.removesuffix('_share')} {share:.0%}" for key, share in metrics.shares().items())
+    lines = {
+        "requests": f"{s['requests']:,}, {s['served']:,} served{lost}",
+        "latency": f"mean {s['mean_latency_ms']:.2f} ms, {percentiles}",
+        "breakdown": ", ".join(f"{part} {s[f'mean_{part}_ms']:.2f} ms" for part in COMPONENTS),
+        "throughput": f"{s['throughput_per_s']:.1f}/s of {s['saturation_per_s']:.1f}/s, {rate}{unstable}",
+        "utilisation": f"{s['utilisation']:.3f}",
+        "batches": f"{s['batches']:,} of {s['mean_batch_size']:.2f} on average; {shares}",
+    }
+    if rate_range_per_s is not None:
+        low, high = rate_range_per_s
+        lines["DRIFTING"] = f"from {low:.4g}/s to {high:.4g}/s: one percentile mixes them, see over_time()"
+    return lines
+
+
+def as_text(lines: dict[str, str]) -> str:
+    """Return the lines as text."""
+    return "\n".join(["Result", *(f"  {heading:<12}{text}" for heading, text in lines.items())])
+
+
+def as_html(lines: dict[str, str]) -> str:
+    """Return the lines as a table."""
+    left = 'style="text-align:left"'
+    table = "".join(
+        f'<tr><th scope="row" {left}>{heading}</th><td {left}>{text}</td></tr>'
+        for heading, text in lines.items()
+    )
+    return f"<table><caption>batchsim result</caption><tbody>{table}</tbody></table>"

@@ -1,0 +1,139 @@
+"""A run: one log, and what is computed of it."""
+
+import math
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from batchsim.engines.histogram import Histogram
+from batchsim.engines.log import Log, Totals, warmup_requests
+from batchsim.result.breakdown import ServerTime
+from batchsim.result.metrics import LATENCY, Metrics, OrderStatistics
+from batchsim.result.sections import Sections, serves_all
+from batchsim.scenario import Scenario
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Columns with a row a batch, numbered by start."""
+
+    start_s: np.ndarray
+    finish_s: np.ndarray
+    batch_size: np.ndarray
+    server: np.ndarray
+    trigger: np.ndarray
+
+    @classmethod
+    def of(cls, log: Log) -> "Batches":
+        """Return the batches of a log."""
+        return cls(log.batch_start_s, log.batch_finish_s, log.batch_size, log.batch_server, log.batch_trigger)
+
+    def __len__(self) -> int:
+        return self.start_s.size
+
+    def __repr__(self) -> str:
+        return f"Batches({len(self):,} batches)"
+
+
+def state_of(instance: Any) -> dict[str, Any]:
+    """Return a dataclass's fields for its pickle: what is computed of them is computed again on arrival."""
+    return {f.name: getattr(instance, f.name) for f in fields(instance)}
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One simulation of a scenario: columns with a row a request, its metrics, and those of its sections.
+
+    A run with keep="summary" has `sums`, the totals and the histogram of its latencies, in place of
+    `columns`. `warmup` is the fraction of the requests that metrics leave out; columns stay whole.
+    """
+
+    scenario: Scenario
+    columns: Log | None = None
+    sums: tuple[Totals, Histogram] | None = None
+    warmup: float = 0.0
+
+    __getstate__ = state_of
+
+    @property
+    def log(self) -> Log:
+        """The columns as the engine returned them."""
+        if self.columns is None:
+            raise ValueError("columns must be kept to be read, got a run with keep='summary'")
+        return self.columns
+
+    @property
+    def warmup_requests(self) -> int:
+        """The number of requests that metrics leave out."""
+        return warmup_requests(self.warmup, self.log.arrival_s.size)
+
+    @cached_property
+    def start_s(self) -> np.ndarray:
+        return self._of_its_batch(self.log.batch_start_s)
+
+    @cached_property
+    def finish_s(self) -> np.ndarray:
+        return self._of_its_batch(self.log.batch_finish_s)
+
+    def _of_its_batch(self, column: np.ndarray) -> np.ndarray:
+        # Index -1, not served, finds the NaN appended at the end.
+        return np.append(column, math.nan)[self.log.batch_index]
+
+    @cached_property
+    def latency_ms(self) -> np.ndarray:
+        return (self.finish_s - self.log.arrival_s) * 1000
+
+    @cached_property
+    def forming_ms(self) -> np.ndarray:
+        return self.server_time.forming_s(self.log) * 1000
+
+    @cached_property
+    def queueing_ms(self) -> np.ndarray:
+        return (self.start_s - self.log.arrival_s) * 1000 - self.forming_ms
+
+    @cached_property
+    def computing_ms(self) -> np.ndarray:
+        return (self.finish_s - self.start_s) * 1000
+
+    @cached_property
+    def server_time(self) -> ServerTime:
+        """What the servers did until any time."""
+        return ServerTime(self.log, self.scenario.servers)
+
+    def story(self, request: int) -> list[tuple[str, float, float]]:
+        """Return what a request went through; see `Result.story`."""
+        arrival_s, start_s, finish_s = (
+            float(column[request]) for column in (self.log.arrival_s, self.start_s, self.finish_s)
+        )
+        if math.isnan(start_s):
+            return []
+        return [*self.server_time.waits(arrival_s, start_s), ("computing", start_s, finish_s)]
+
+    @property
+    def measured(self) -> dict[str, np.ndarray]:
+        """The columns that percentiles are taken of, NaN where a request was not served.
+
+        A run of tokens adds its own here, as the time to the first token: with a line in `METRICS` for each
+        metric of it, its percentiles and their intervals follow.
+        """
+        return {LATENCY: self.latency_ms}
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """The metrics of the requests after the warm-up."""
+        if self.sums is not None:
+            totals, histogram = self.sums
+            return Metrics(self.scenario, totals, {LATENCY: histogram})
+        columns = {name: column[self.warmup_requests :] for name, column in self.measured.items()}
+        if not serves_all(self.log):
+            columns = {name: column[~np.isnan(column)] for name, column in columns.items()}
+        ordered = {name: OrderStatistics(column) for name, column in columns.items()}
+        return Metrics(self.scenario, self.sections.whole(), ordered)
+
+    @cached_property
+    def sections(self) -> Sections:
+        """The same of 64 stretches of the run; needs its columns."""
+        servers, skip = self.scenario.servers, self.warmup_requests
+        return Sections.of_log(self.log, self.server_time, servers, skip, self.measured)

@@ -1,0 +1,158 @@
+"""The same metrics of every section of a run, from which intervals are made.
+
+A section is a stretch of a run: equally many requests each, one after the other. (The field says batch, as
+in "batch means"; a batch is something else here.) Replications serve as sections too: independent ones.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from batchsim.engines.log import Log, Status, Totals
+from batchsim.result.breakdown import ServerTime
+from batchsim.result.metrics import Metrics, values
+from batchsim.scenario.rules import Trigger
+
+FINE = 64  # sections that a run is cut into; fewer and longer ones are merged from these
+
+
+def _totals(column: Callable[[str], Any]) -> Totals:
+    return Totals(*(column(f.name) for f in fields(Totals)))
+
+
+@dataclass(frozen=True, eq=False)
+class Sections:
+    """The totals of each section, arrays whose first axis is the sections.
+
+    `within(limit_ms, column)` counts the requests of each section whose value in a column, as "latency_ms",
+    is at most that.
+    """
+
+    servers: int
+    totals: Totals
+    within: Callable[[float, str], np.ndarray]
+    _merged: dict[int, "Sections"] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Every merging of the sections asks for the same counts again.
+        object.__setattr__(self, "within", cache(self.within))
+
+    @classmethod
+    def of_runs(cls, runs: Sequence[Metrics]) -> "Sections":
+        """Return replications as sections."""
+
+        def within(limit_ms: float, column: str) -> np.ndarray:
+            return np.array([run.columns[column].within(limit_ms) for run in runs])
+
+        totals = _totals(lambda name: np.array([getattr(run.totals, name) for run in runs]))
+        return cls(runs[0].scenario.servers, totals, within)
+
+    @classmethod
+    def of_log(
+        cls, log: Log, server_time: ServerTime, servers: int, skip: int, columns: Mapping[str, np.ndarray]
+    ) -> "Sections":
+        """Return the sections of a run without its first `skip` requests; `columns` have a row a request."""
+        cuts = np.linspace(skip, log.arrival_s.size, FINE + 1).astype(int)
+
+        def within(limit_ms: float, column: str) -> np.ndarray:
+            return _sums(columns[column] <= limit_ms, cuts)
+
+        return cls(servers, _totals_of_log(log, server_time, servers, cuts), within)
+
+    @property
+    def size(self) -> int:
+        """The number of sections."""
+        return int(self.totals.window_s.size)
+
+    @cached_property
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The metrics that are sums or ratios of them, shape (sections,)."""
+        return values(self.totals, self.servers)
+
+    @property
+    def served(self) -> np.ndarray:
+        return self.totals.statuses[:, Status.SERVED]
+
+    def whole(self) -> Totals:
+        """Return the totals of all sections together."""
+        return _totals(lambda name: getattr(self.merged(1).totals, name)[0])
+
+    def merged(self, count: int) -> "Sections":
+        """Return `count` sections, each of several neighbours."""
+        if count not in self._merged:
+
+            def sums(column: np.ndarray) -> np.ndarray:
+                return column.reshape(count, -1, *column.shape[1:]).sum(axis=1)
+
+            def within(limit_ms: float, column: str) -> np.ndarray:
+                return sums(self.within(limit_ms, column))
+
+            totals = _totals(lambda name: sums(getattr(self.totals, name)))
+            self._merged[count] = Sections(self.servers, totals, within)
+        return self._merged[count]
+
+
+def serves_all(log: Log) -> bool:
+    """Return whether every request of a run was served."""
+    return int(log.batch_size.sum()) == log.arrival_s.size
+
+
+def _totals_of_log(log: Log, server_time: ServerTime, servers: int, cuts: np.ndarray) -> Totals:
+    """Return the totals of the requests from each cut to the next.
+
+    A section's window runs from its first arrival (0 for request 0) to the next section's, the last
+    one's to the last finish.
+    """
+    from batchsim.engines import compiled  # Numba loads with it
+
+    edges_s = log.arrival_s[np.minimum(cuts, log.arrival_s.size - 1)]
+    if cuts[0] == 0:
+        edges_s[0] = 0.0
+    edges_s[-1] = log.batch_finish_s.max(initial=edges_s[0])
+    edges_s = np.minimum(edges_s, edges_s[-1])  # requests after the last finish are not served
+    # A batch is inside if it begins inside, a finish if it is; those at the very end are inside too.
+    begun = np.searchsorted(log.batch_start_s, edges_s)
+    begun[-1] = log.batch_start_s.size
+    ends_s, sizes = log.batch_finish_s, log.batch_size
+    if servers > 1:
+        order = np.argsort(ends_s, kind="stable")
+        ends_s, sizes = ends_s[order], sizes[order]
+    over = np.searchsorted(ends_s, edges_s)
+    over[-1] = ends_s.size
+    if serves_all(log):
+        statuses = np.zeros((cuts.size - 1, len(Status)), np.intp)
+        statuses[:, Status.SERVED] = np.diff(cuts)
+    else:
+        statuses = _counts(log.status, cuts, len(Status))
+    return Totals(
+        requests=np.diff(cuts),
+        statuses=statuses,
+        # One compiled pass, which adds in one order whichever engine ran: the sums are equal to the last bit.
+        parts_s=compiled.sums_of_parts(log, server_time.idle_line(log), cuts),
+        finished=_sums(sizes, over),
+        busy_s=np.diff(server_time.busy_until_s(edges_s)),
+        window_s=np.diff(edges_s),
+        batches=np.diff(begun),
+        items=_sums(log.batch_size, begun),
+        triggers=_counts(log.batch_trigger, begun, len(Trigger)),
+    )
+
+
+def _sums(column: np.ndarray, cuts: np.ndarray) -> np.ndarray:
+    """Return the sum of each section of a column, 0 for an empty one."""
+    sums = np.zeros(cuts.size - 1, np.intp if column.dtype == bool else column.dtype)
+    filled = cuts[:-1] < cuts[1:]  # of an empty section `reduceat` would return the next one's first value
+    if filled.any():
+        sums[filled] = np.add.reduceat(column[: cuts[-1]], cuts[:-1][filled], dtype=sums.dtype)
+    return sums
+
+
+def _counts(column: np.ndarray, cuts: np.ndarray, kinds: int) -> np.ndarray:
+    """Return how often each of 0..kinds-1 occurs in each section, shape (sections, kinds)."""
+    sections = cuts.size - 1
+    section = np.repeat(np.arange(sections), np.diff(cuts))
+    counts = np.bincount(section * kinds + column[cuts[0] : cuts[-1]], minlength=sections * kinds)
+    return counts.reshape(sections, kinds)

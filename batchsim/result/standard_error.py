@@ -1,0 +1,167 @@
+"""How far a statistic of a run may be off: its standard error, from the run's sections.
+
+The requests of one run are not independent: one that waits long has neighbours that wait long, so that the
+textbook's s / sqrt(n) over requests would be far too small. Therefore the run is cut into a few long
+sections ("batch means"; here a batch is something else). The same statistic is computed of each section and
+of the whole; the spread of the former around the latter is the standard error ("sectioning": Asmussen and
+Glynn, Stochastic Simulation, 2007, III.5a). Centring on the whole rather than on the sections' mean keeps
+the bias of short sections, as of a ratio or a percentile, out of the estimate.
+
+Sections must be long enough to be nearly independent, and many enough for a spread:
+
+- 16 are taken, as a t of 15 degrees of freedom is hardly wider than the normal's;
+- 8, twice as long, if neighbours among the 16 still resemble each other by von Neumann's test;
+- the resemblance that is left then widens the error, as in Skart (Tafazzoli, Steiger and Wilson 2011);
+- where even 64 short sections resemble their neighbours strongly, the memory of the run is as long as a
+  good part of it, and there is no standard error: a false one is worse than none.
+
+Replications are sections too, independent by their making, and need none of these tests.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from batchsim.result.metrics import Metrics
+from batchsim.result.sections import Sections
+
+MANY, FEW = 16, 8
+TOO_ALIKE = 0.75  # the correlation of neighbours among the 64, from which even 8 sections are too short
+ONE_IN_FIVE = 0.8416  # standard normal deviations: a test at 20 %, as to take 8 in vain costs little
+MOST_ALIKE = 0.9  # of neighbours among the 16 or 8: with more, their error would be widened without end
+
+
+class Interval(NamedTuple):
+    """Two ends, which hold the true value with the confidence that was asked for."""
+
+    low: float
+    high: float
+
+
+class NoInterval(Interval):
+    """NaN ends, and why there is no interval."""
+
+    reason: str
+
+    def __new__(cls, reason: str) -> "NoInterval":
+        none = super().__new__(cls, math.nan, math.nan)
+        none.reason = reason
+        return none
+
+
+NO_NUMBER = NoInterval("needs a number from every part of the run, got none from some")
+ALIKE = NoInterval(
+    "needs sections that do not resemble their neighbours: "
+    "the run is too short for its load, or it drifts (see over_time)"
+)
+
+
+class StandardError(NamedTuple):
+    """A standard error, and the number of sections that it comes from."""
+
+    value: float
+    sections: int
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """What is known of a result: the metrics of all of it, and of its sections.
+
+    `sections` are the replications if there are several; None for one run without columns. `drift` is
+    the lowest and the highest arrival rate of one run whose traffic drifts.
+    """
+
+    whole: Metrics
+    sections: Sections | None
+    replicated: bool
+    drift: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """Something to compute of each section of a sample (or of two, pair by pair), and its value of the whole.
+
+    It may be any function of sections, and so of whatever columns a run measures.
+    """
+
+    of_sections: Callable[[Sequence[Sections]], np.ndarray]
+    whole: float
+
+
+def standard_errors(
+    samples: Sequence[Sample], statistics: Sequence[Statistic]
+) -> list[StandardError | NoInterval]:
+    """Return the standard error of each statistic, or why there is none."""
+    if not statistics:
+        return []
+    centres = np.array([[statistic.whole] for statistic in statistics])
+    sections = [sample.sections for sample in samples if sample.sections is not None]
+
+    def spread(values: np.ndarray) -> np.ndarray:
+        count = values.shape[1]
+        return np.sqrt(((values - centres) ** 2).sum(axis=1) / (count - 1) / count)
+
+    def of_sections(count: int | None = None) -> np.ndarray:
+        merged = [each if count is None else each.merged(count) for each in sections]
+        return np.array([statistic.of_sections(merged) for statistic in statistics])
+
+    fine = of_sections()
+    there = np.isfinite(fine).all(axis=1) & np.isfinite(centres[:, 0])
+    alike = np.zeros(len(statistics), bool)
+    if samples[0].replicated:
+        errors, counts = spread(fine), np.full(len(statistics), fine.shape[1])
+    else:
+        many = of_sections(MANY)
+        alike, short = _correlation(fine) > TOO_ALIKE, dependent(many, ONE_IN_FIVE)
+        errors, counts = spread(many) * _widening(many), np.where(short, FEW, MANY)
+        if short.any():
+            few = of_sections(FEW)
+            errors = np.where(short, spread(few) * _widening(few), errors)
+    return [
+        NO_NUMBER if not there[row] else ALIKE if alike[row] else StandardError(float(error), int(count))
+        for row, (error, count) in enumerate(zip(errors, counts, strict=True))
+    ]
+
+
+# Each of these works along the last axis, the sections.
+
+
+def _correlation(values: np.ndarray) -> np.ndarray:
+    """Return the correlation of neighbours; 0 if all are the same but for the floats' rounding."""
+    above = values - values.mean(axis=-1, keepdims=True)
+    square = (above**2).sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = (above[..., 1:] * above[..., :-1]).sum(axis=-1) / square
+    return np.where(square > _rounding(values), correlation, 0.0)
+
+
+def _widening(values: np.ndarray) -> np.ndarray:
+    """Return the factor by which the correlation of neighbours widens the error.
+
+    The mean of an autoregressive series, whose neighbours correlate by r, has sqrt((1 + r) / (1 - r)) times
+    the error of an independent one. Estimated from n values, r is too low by 1/n.
+    """
+    correlation = np.clip(_correlation(values) + 1 / values.shape[1], 0.0, MOST_ALIKE)
+    return np.sqrt((1 + correlation) / (1 - correlation))
+
+
+def dependent(values: np.ndarray, deviations: float) -> np.ndarray:
+    """Return whether neighbours are too alike to be independent, by von Neumann's ratio.
+
+    The ratio is the sum of the squared steps from one value to the next over that of the squared deviations
+    from the mean. For independent values it is 2 on average, with variance 4 (n - 2) / (n^2 - 1); for
+    neighbours that resemble each other it is less: `deviations` of the normal distribution say how much.
+    """
+    count = values.shape[-1]
+    square = ((values - values.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
+    steps = (np.diff(values, axis=-1) ** 2).sum(axis=-1)
+    least = 2 - deviations * math.sqrt(4 * (count - 2) / (count**2 - 1))
+    return (square > _rounding(values)) & (steps < least * square)
+
+
+def _rounding(values: np.ndarray) -> np.ndarray:
+    """Return a sum of squares so small that there is only rounding in it."""
+    return (values**2).sum(axis=-1) * 1e-20

@@ -1,0 +1,270 @@
+"""Intervals: do they hold what they promise?"""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import batchsim as bs
+from batchsim.result.intervals import binomial, effective
+from batchsim.result.metrics import metric
+from batchsim.result.standard_error import NoInterval
+
+ONE = bs.Affine(1, 0)  # a millisecond a request
+
+
+def md1(load):
+    return bs.Scenario(bs.Poisson(1000 * load), bs.SizeOrWait(1, 0), ONE)
+
+
+def md1_mean_ms(load):
+    return 1 + load / (2 * (1 - load))
+
+
+BATCHES = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+
+
+# Coverage: of 200 independent runs the 95 % interval holds the true value in 90 to 99 %.
+
+
+def share_that_holds(scenario, key, truth, requests, **knobs):
+    held = 0
+    for seed in range(200):
+        low, high = bs.simulate(scenario, requests, seed=seed, **knobs).interval(key)
+        held += low <= truth <= high
+    return held / 200
+
+
+@pytest.mark.parametrize(
+    ("load", "requests", "knobs"),
+    [
+        (0.5, 5_000, {"warmup": 0.1}),
+        (0.7, 20_000, {}),
+        (0.8, 20_000, {"warmup": "auto"}),
+        (0.8, 50_000, {"warmup": 0.1}),
+        (0.8, 4_000, {"warmup": 0.1, "replications": 8}),
+        (0.8, 4_000, {"warmup": 0.1, "replications": 8, "keep": "summary"}),
+    ],
+)
+def test_the_interval_of_the_mean_holds_the_true_mean_of_m_d_1(load, requests, knobs):
+    held = share_that_holds(md1(load), "mean_latency_ms", md1_mean_ms(load), requests, **knobs)
+    assert 0.90 <= held <= 0.99
+
+
+@pytest.mark.parametrize(
+    ("scenario", "key"),
+    [(md1(0.5), "p50"), (md1(0.5), "p99"), (BATCHES, "p99"), (BATCHES, "utilisation"), (BATCHES, "p90_ms")],
+)
+def test_other_intervals_hold_what_a_run_fifty_times_as_long_says(scenario, key):
+    long = bs.simulate(scenario, 1_000_000, seed=999, warmup=0.01, replications=2)
+    truth = long.metrics.number(metric(key).key)
+    assert 0.90 <= share_that_holds(scenario, key, truth, 20_000, warmup=0.1) <= 1
+
+
+def test_the_interval_of_m_m_1_s_99th_percentile_holds_it():
+    # The latency of M/M/1 is exponential: its percentiles are known.
+    scenario = md1(0.5).replace(service=ONE.with_noise(1, "exponential"))
+    truth_ms = math.log(100) / (1 - 0.5)
+    assert 0.90 <= share_that_holds(scenario, "p99", truth_ms, 40_000, warmup=0.05) <= 1
+
+
+def test_four_times_the_requests_halve_the_interval():
+    widths = []
+    for requests in (40_000, 160_000):
+        spans = [
+            np.diff(bs.simulate(BATCHES, requests, seed=seed).interval("mean_latency_ms"))
+            for seed in range(20)
+        ]
+        widths.append(np.mean(spans))
+    assert widths[0] / widths[1] == pytest.approx(2, rel=0.15)
+
+
+# What an interval is.
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        bs.simulate(BATCHES, 30_000, warmup=0.1),
+        bs.simulate(BATCHES, 10_000, replications=5),
+        bs.simulate(BATCHES, 10_000, replications=5, keep="summary"),
+        bs.simulate(BATCHES.replace(queue_limit=30, servers=2, rate_per_s=4000), 50_000),
+    ],
+    ids=["sections", "replications", "summaries", "rejections"],
+)
+def test_every_number_of_the_summary_has_an_interval_round_it(run):
+    for key, value in run.summary().items():
+        low, high = run.interval(key)
+        assert low <= value <= high, key
+
+
+def test_the_units_may_be_left_out_of_a_percentile_and_any_percentile_asked():
+    run = bs.simulate(BATCHES, 50_000)
+    assert run.interval("p99") == run.interval("p99_ms")
+    low, high = run.interval("p97.5")
+    assert low <= run.percentile(97.5) <= high
+
+
+def test_a_higher_level_is_wider():
+    run = bs.simulate(BATCHES, 50_000)
+    for key in ("mean_latency_ms", "p99"):
+        wide, narrow = run.interval(key, level=0.99), run.interval(key, level=0.5)
+        assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+def test_what_the_scenario_gives_has_no_width():
+    run = bs.simulate(BATCHES, 1000)
+    assert run.interval("saturation_per_s") == (run.scenario.saturation_per_s,) * 2
+    assert run.interval("stable") == (1, 1)
+
+
+def test_students_t_of_replications():
+    run = bs.simulate(BATCHES, 5000, replications=6)
+    means = np.array([each.mean_latency_ms for each in run.replications])
+    half = 2.570581835636314 * means.std(ddof=1) / math.sqrt(6)  # t of 5 degrees, printed in every table
+    assert run.interval("mean_latency_ms") == pytest.approx((means.mean() - half, means.mean() + half))
+
+
+def test_a_run_that_repeats_itself_has_an_interval_without_width():
+    run = bs.simulate(bs.Scenario(bs.Constant(100), bs.SizeOrWait(1, 0), ONE), 1000)
+    low, high = run.interval("mean_latency_ms")
+    assert low == pytest.approx(1, abs=1e-9)
+    assert high == pytest.approx(1, abs=1e-9)
+
+
+# Too little for an interval: NaN and a warning, not a false one.
+
+
+def no_interval(run, key, why):
+    with pytest.warns(UserWarning, match=why):
+        assert np.isnan(run.interval(key)).all()
+
+
+@pytest.mark.parametrize(
+    ("requests", "key", "why"),
+    [
+        (319, "mean_latency_ms", "mean_latency_ms .* 320 served requests, got 319"),
+        (3999, "p99", "p99_ms .* 4,000 served requests, got 3,999"),
+        (30_000, "p99.9", "40,000 served requests, got 30,000"),
+        (30_000, "p100", "extremes"),
+        (1, "p50", "320 served requests, got 1"),
+    ],
+)
+def test_too_few_requests_have_no_interval(requests, key, why):
+    no_interval(bs.simulate(BATCHES, requests), key, why)
+
+
+def test_too_few_batches_have_no_interval():
+    full = bs.simulate(BATCHES.replace(max_batch_size=64, max_wait_ms=math.inf), 64 * 39)
+    no_interval(full, "mean_batch_size", "40 batches, got 39")
+
+
+def test_short_replications_have_no_interval():
+    no_interval(bs.simulate(BATCHES, 300, replications=4), "p99", "2,000 served requests, got 1,200")
+
+
+def test_a_run_without_columns_or_replications_has_no_interval():
+    run = bs.simulate(BATCHES, 5000, keep="summary")
+    no_interval(run, "p50", "keep='summary'")
+
+
+def test_a_queue_that_grows_without_end_has_no_interval():
+    no_interval(bs.simulate(md1(1.2), 20_000), "mean_latency_ms", "resemble")
+
+
+def test_a_drifting_day_has_no_interval_but_its_replications_do():
+    day = md1(0.5).replace(workload=bs.Diurnal(500, 2, 200))
+    no_interval(bs.simulate(day, 60_000), "p99", "drifts from 0/s to 1000/s")
+    low, high = bs.simulate(day, 60_000, replications=4).interval("mean_latency_ms")
+    assert low < high
+
+
+@pytest.mark.parametrize(("load", "requests"), [(0.95, 5000), (0.9, 10_000)])
+def test_a_run_too_short_for_its_load_seldom_has_an_interval_of_p99(load, requests):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        given = [bs.simulate(md1(load), requests, seed=seed).interval("p99")[0] for seed in range(40)]
+    assert np.isnan(given).mean() > 0.9
+
+
+def test_a_share_is_at_most_all():
+    low, high = bs.simulate(md1(0.98), 100_000).interval("utilisation")
+    assert low < 1
+    assert high <= 1
+    assert bs.simulate(BATCHES, 20_000).interval("wait_share")[1] <= 1
+
+
+def test_the_warning_names_the_line_that_asked():
+    with pytest.warns(UserWarning, match="an interval") as caught:
+        bs.simulate(BATCHES, 10).interval("p99")
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("key", "knobs", "error", "message"),
+    [
+        ("p999", {}, ValueError, "a percentile must be at most 100, got 999"),
+        ("p99ms", {}, ValueError, "one of the summary's, got 'p99ms'; did you mean 'p99_ms'?"),
+        ("latency", {}, ValueError, "one of the summary's, got 'latency'"),
+        (99, {}, TypeError, "must be named by text, got 99"),
+        ("p99", {"level": 1}, ValueError, "level must be less than 1, got 1"),
+        ("p99", {"level": 0}, ValueError, "level must be greater than 0, got 0"),
+        ("p99", {"level": math.nan}, ValueError, "level must be a number, got nan"),
+    ],
+)
+def test_an_interval_refuses(key, knobs, error, message):
+    with pytest.raises(error, match=message.replace("?", r"\?")):
+        bs.simulate(BATCHES, 100).interval(key, **knobs)
+
+
+def test_a_percentile_of_thirty_years_has_an_interval():
+    slow = bs.Scenario(bs.Poisson(1e-9), bs.SizeOrWait(4, 0), bs.Affine(1e12, 0))
+    low, high = bs.simulate(slow, 5000).interval("p50")
+    assert 1e12 <= low <= high
+
+
+def test_latencies_that_are_one_but_for_rounding_have_an_interval():
+    # A lone request waits 10 ms and computes 6 ms: 16 ms, and a bit more or less.
+    alone = bs.Scenario(bs.Poisson(5), bs.SizeOrWait(8, 10), bs.Affine(5, 1))
+    low, high = bs.simulate(alone, 20_000).interval("p75")
+    assert low == pytest.approx(16)
+    assert high == pytest.approx(16)
+
+
+# Silent intervals.
+
+
+def test_intervals_of_several_keys_are_silent_and_say_why_there_is_none():
+    run = bs.simulate(BATCHES, 1000)
+    found = run.intervals(["p50", "mean_latency_ms", "p99", "load"])
+    assert list(found) == ["p50", "mean_latency_ms", "p99", "load"]
+    assert found["p50"] == run.interval("p50")
+    assert found["load"] == (run.scenario.load, run.scenario.load)
+    assert isinstance(found["p99"], NoInterval)
+    assert "4,000 served requests, got 1,000" in found["p99"].reason
+    assert np.isnan(found["p99"]).all()
+
+
+def test_the_interval_of_a_percentile_does_not_depend_on_what_is_asked_with_it():
+    run = bs.simulate(BATCHES, 20_000)
+    together = run.intervals(["p50", "p95", "p99", "utilisation"])
+    for key, interval in together.items():
+        assert run.intervals([key])[key] == interval
+
+
+def test_a_binomial_interval_is_clopper_and_pearsons():
+    # 8 of 10: (0.4439, 0.9748), in every table. So many sections that t is the normal's.
+    assert binomial(0.8, 10, 10**9, 0.95) == pytest.approx((0.4439, 0.9748), abs=1e-4)
+    assert binomial(0, 10, 10**9, 0.95) == pytest.approx((0, 0.3085), abs=1e-4)
+    assert binomial(1, 10, 10**9, 0.95) == pytest.approx((0.6915, 1), abs=1e-4)
+
+
+def test_fewer_sections_make_a_binomial_interval_wider():
+    (low, high), (lower, higher) = (binomial(0.8, 100, sections, 0.95) for sections in (1000, 8))
+    assert lower < low < high < higher
+
+
+def test_an_independent_share_is_worth_its_requests():
+    assert effective(0.5, math.sqrt(0.25 / 70), 1000) == pytest.approx(70)
+    assert effective(0.5, 0.0, 1000) == 1000

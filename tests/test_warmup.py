@@ -1,0 +1,74 @@
+"""Warm-up: how much of a run is left out."""
+
+import math
+
+import numpy as np
+import pytest
+
+import batchsim as bs
+from batchsim.result.warmup import mser5
+
+ONE = bs.Affine(1, 0)  # a millisecond a request
+BATCHES = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+
+
+def md1(load):
+    return bs.Scenario(bs.Poisson(1000 * load), bs.SizeOrWait(1, 0), ONE)
+
+
+def test_mser_drops_a_start_that_is_unlike_the_rest():
+    noise = np.random.default_rng(1).normal(10, 1, 2000)
+    noise[:300] += np.linspace(50, 0, 300)
+    assert 200 <= mser5(noise).requests <= 320
+
+
+def test_mser_by_its_definition():
+    latency_ms = np.random.default_rng(2).exponential(1, 503).cumsum() % 7
+    blocks = latency_ms[:500].reshape(-1, 5).mean(axis=1)
+    errors = [((blocks[d:] - blocks[d:].mean()) ** 2).sum() / (100 - d) ** 2 for d in range(91)]
+    assert int(np.argmin(errors)) <= 50
+    assert mser5(latency_ms).requests == 5 * int(np.argmin(errors))
+
+
+def test_mser_does_not_count_requests_that_were_not_served():
+    latency_ms = np.concatenate([np.full(50, 100.0), np.full(950, 1.0)])
+    latency_ms[::7] = math.nan
+    latency_ms[20:30] = math.nan
+    assert mser5(latency_ms).requests == 50
+
+
+def test_a_run_without_a_steady_state_is_said_to_have_none():
+    with pytest.warns(UserWarning, match="no steady state"):
+        run = bs.simulate(md1(1.5), 10_000, warmup="auto")
+    assert run.warmup == 0.5
+
+
+def test_a_run_too_short_for_mser_keeps_all():
+    with pytest.warns(UserWarning, match="at least 50 served requests, got 49"):
+        assert bs.simulate(md1(0.5), 49, warmup="auto").warmup == 0
+
+
+def test_an_automatic_warmup_drops_the_start_of_a_server_that_starts_cold():
+    # All clients send at time 0: the first of them wait long, and never again.
+    crowd = bs.Scenario(bs.ClosedLoop(500, think_s=1), bs.SizeOrWait(1, 0), ONE)
+    run = bs.simulate(crowd, 20_000, warmup="auto")
+    assert 400 <= run.warmup_requests <= 2_000
+    assert run.mean_latency_ms < 0.8 * bs.simulate(crowd, 20_000).mean_latency_ms
+
+
+def test_replications_share_one_warmup():
+    run = bs.simulate(md1(0.8), 5000, warmup="auto", replications=4)
+    assert {each.warmup for each in run.replications} == {run.warmup}
+    assert run.summary()["requests"] == 4 * (5000 - run.warmup_requests)
+
+
+def test_an_automatic_warmup_is_only_a_warmup():
+    auto = bs.simulate(BATCHES, 3000, warmup="auto")
+    assert auto.summary() == bs.simulate(BATCHES, 3000, warmup=auto.warmup).summary()
+
+
+def test_a_summary_has_no_columns_to_find_a_warmup_in():
+    with pytest.raises(ValueError, match="warmup='auto' needs columns, got keep='summary'"):
+        bs.simulate(BATCHES, 100, warmup="auto", keep="summary")
+    with pytest.raises(TypeError, match="warmup must be a number, got 'half'"):
+        bs.simulate(BATCHES, 100, warmup="half")
