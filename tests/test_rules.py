@@ -2,9 +2,11 @@
 
 import dataclasses
 import math
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ from batchsim.scenario.rules import RULES as REGISTRY
 from batchsim.scenario.rules.rule import BACKLOG, FREEZE, FULL, NOTHING, START, WAIT, Rule, oldest_s
 from batchsim.study.surface import surface
 
+ROOT = Path(__file__).parents[1]
 COLUMNS = [f.name for f in dataclasses.fields(compiled.Log) if f.name != "outputs"]
 SCENARIO = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.5))
 
@@ -175,6 +178,25 @@ def test_engines_agree_and_windows_do_not_matter(rule, knobs):
         for name in vars(one[0]):
             assert np.allclose(getattr(one[0], name), getattr(many[0], name), rtol=1e-12), name
         assert one[0].triggers.sum() <= log.batch_size.size
+
+
+def test_a_rule_of_ones_own_leaves_nothing_on_disk_that_others_would_load(tmp_path):
+    """Its type is of a module that another process may not have."""
+    (tmp_path / "mine.py").write_text(
+        "import math, batchsim as bs\nfrom typing import NamedTuple\n"
+        "class Params(NamedTuple):\n    size: int\n"
+        "def decide(now_s, waiting, idle, state, params):\n    return 1, 1, 0\n"
+        "def wake_s(now_s, waiting, idle, state, params):\n    return math.inf\n"
+        "class Mine(bs.SizeOrWait):\n    Params = Params\n    params = Params(1)\n"
+        "    decide, wake_s = staticmethod(decide), staticmethod(wake_s)\n"
+    )
+    run = "bs.simulate(bs.Scenario(bs.Poisson(9), {}, bs.Affine(1, 1)), 9, engine='compiled')"
+    mine = "import batchsim as bs\nfrom mine import Mine\n" + run.format("Mine()")
+    others = "import batchsim as bs\n" + run.format("bs.PreferredSizes([2], 2, 1)")
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for code, folders in ((mine, [tmp_path, ROOT]), (others, [ROOT])):
+        path = {"PYTHONPATH": os.pathsep.join(map(str, folders))}
+        subprocess.run([sys.executable, "-c", code], env=env | path, check=True)
 
 
 def test_a_rule_that_remembers_learns_the_same_in_both_engines():

@@ -56,8 +56,12 @@ def compiled_anew(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile as a part of each loop that calls it."""
-    return compiled(function, forceinline=True)
+    """Compile as a part of each loop that calls it.
+
+    Not cached by itself: its code is in its callers' files. Some are called with a user's own rule, whose
+    type another process could not even load.
+    """
+    return numba.njit(nogil=True, forceinline=True, **UNCOUNTED)(function)
 
 
 class _Announcer(Listener):
