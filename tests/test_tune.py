@@ -13,7 +13,7 @@ from scipy.special import gammaincc
 
 import batchsim as bs
 from batchsim import _format, theory
-from batchsim.study import words
+from batchsim.study import phrases
 from batchsim.study.judgement import STRICT, Verdict, judge, percentile, share_within
 from batchsim.study.race import ROUNDS
 from batchsim.study.slo import SLO
@@ -108,11 +108,11 @@ def test_the_race_finds_the_whole_grid_s_choice_for_a_tenth_of_its_requests(scen
     # And nothing that was dropped as surely failing or slower is better than that in its full run.
     for _, row in found.candidates.iterrows():
         full = runs.get(tuple(row[name] for name in over))
-        if row["fate"] == "fails":
+        if row["outcome"] == "fails":
             assert full[1] > limit_ms
-        if row["fate"] == "slower":
+        if row["outcome"] == "slower":
             assert full[1] > runs[best][1]
-        assert (row["fate"] == "unstable") is (full is None)
+        assert (row["outcome"] == "unstable") is (full is None)
 
 
 @pytest.mark.parametrize("limit_ms", [5, 9, 10.9, 11.3])
@@ -258,13 +258,13 @@ def test_every_setting_has_a_row_with_what_became_of_it_and_why(found):
     frame = found.candidates
     assert list(frame)[:2] == ["max_batch_size", "max_wait_ms"]
     assert len(frame) == len(SIZES) * len(WAITS)
-    assert (frame["fate"] == "recommended").sum() == 1
+    assert (frame["outcome"] == "recommended").sum() == 1
     assert (frame["why"] != "").all()
-    unstable = frame[frame["fate"] == "unstable"]
+    unstable = frame[frame["outcome"] == "unstable"]
     assert (unstable["load"] >= 1).all()
     assert (unstable["requests"] == 0).all()
     assert unstable["p99_ms"].isna().all()
-    assert (frame.loc[frame["fate"] != "unstable", "requests"] >= 1_000).all()
+    assert (frame.loc[frame["outcome"] != "unstable", "requests"] >= 1_000).all()
     assert unstable["why"].iloc[0] == "load 7.35: 1,400/s of a capacity of 190/s"
 
 
@@ -290,9 +290,9 @@ def test_nothing_on_the_frontier_is_better_than_another_in_all(found):
     costs = np.stack([rows["p99_ms"], -rows["saturation_per_s"], rows["servers"]], axis=1)
     for number, row in enumerate(costs):
         better = (costs <= row).all(axis=1) & (costs < row).any(axis=1)
-        assert rows["fate"][number] == "recommended" or not better.any()
-    assert (found.frontier["fate"] == "recommended").any()
-    assert (rows["fate"] == "recommended").any()
+        assert rows["outcome"][number] == "recommended" or not better.any()
+    assert (found.frontier["outcome"] == "recommended").any()
+    assert (rows["outcome"] == "recommended").any()
 
 
 def test_the_frontier_is_of_full_runs(shared_data):
@@ -313,7 +313,7 @@ def test_settings_that_cannot_be_told_apart_are_on_the_frontier_once():
     # At 300/s batches of 16 hardly ever fill, so that those of 64 differ in their capacity alone.
     over = {"max_batch_size": [16, 64], "max_wait_ms": [0, 5]}
     found = tune(POISSON.replace(rate_per_s=300), SLO(p99_ms=50), over, requests=20_000)
-    assert found.frontier["fate"].tolist() == ["recommended"]
+    assert found.frontier["outcome"].tolist() == ["recommended"]
     assert (found.frontier["requests"] == 20_000).all()
 
 
@@ -363,7 +363,7 @@ def test_one_seed_gives_one_recommendation(found):
 
 def test_the_repr_says_what_and_how_sure(found):
     value, low, high = found.expected["p99_ms"]
-    assert repr(found).splitlines()[0] == f"Recommendation: {words.setting(found.knobs)}"
+    assert repr(found).splitlines()[0] == f"Recommendation: {phrases.setting(found.knobs)}"
     assert f"p99 at most 50 ms: met, p99 {value:.2f} ms ({low:.2f} to {high:.2f})" in repr(found)
 
 
@@ -377,7 +377,7 @@ def test_the_fewest_servers_win_over_a_lower_latency():
     assert fast.scenario.servers == 3
     assert fast.expected["p99_ms"].high < cheap.expected["p99_ms"].low
     dearer = cheap.candidates[cheap.candidates["servers"] > 1]
-    assert set(dearer["fate"]) <= {"more servers", "fails"}
+    assert set(dearer["outcome"]) <= {"more servers", "fails"}
     assert "1 server meets the objective" in set(dearer["why"])
 
 
@@ -400,7 +400,7 @@ def test_a_combination_that_the_scenario_refuses_is_kept_with_the_reason():
         requests=5_000,
     )
     row = found.candidates.iloc[2]
-    assert row["fate"] == "refused"
+    assert row["outcome"] == "refused"
     assert "at most the Table's largest size, 16" in row["why"]
     assert math.isnan(row["p99_ms"])
 
@@ -413,7 +413,7 @@ def test_whole_parts_are_knobs_too():
     found = tune(POISSON, SLO(p99_ms=16), over, requests=20_000)
     assert found.scenario.service == bs.Affine(3, 0.15)
     assert set(found.candidates["service"]) == {"fp32", "fp16"}
-    assert "fate" in found.candidates
+    assert "outcome" in found.candidates
 
 
 # The explanation.
@@ -469,8 +469,8 @@ def test_fewer_servers_that_might_do_are_told():
     assert found.met
     assert found.scenario.servers == 2
     row = found.candidates[found.candidates["servers"] == 1].iloc[0]
-    assert row["fate"] == "unclear"
-    value = words.estimated("p99_ms", row[["p99_ms", "p99_ms_low", "p99_ms_high"]].tolist())
+    assert row["outcome"] == "unclear"
+    value = phrases.estimated("p99_ms", row[["p99_ms", "p99_ms_low", "p99_ms_high"]].tolist())
     assert (
         f"1 server might do: {value}, not surely to either side of 17.5 ms; a longer run" in found.explain()
     )
@@ -574,12 +574,12 @@ def test_the_text_says_that_it_is_not_met_and_by_how_much(missed):
     value = missed.expected["p99_ms"].value
     assert not missed.met
     assert missed.explain().startswith(
-        f"No setting meets the objective. The nearest is {words.setting(missed.knobs)}"
+        f"No setting meets the objective. The nearest is {phrases.setting(missed.knobs)}"
     )
     assert f"p99 {value:.2f} ms" in missed.explain()
     assert "above the 15 ms asked for" in missed.explain()
     assert repr(missed).startswith("No setting is shown to meet the objective; nearest: ")
-    assert (missed.candidates["fate"] == "nearest").sum() == 1
+    assert (missed.candidates["outcome"] == "nearest").sum() == 1
 
 
 def test_where_all_settings_are_overloaded_the_remedies_carry_the_load():
@@ -737,7 +737,7 @@ def test_what_a_run_cannot_tell_is_not_called_met():
     assert not found.met
     assert "not surely met" in repr(found)
     assert "A run of 5,000 requests is too short to be sure of it." in found.explain()
-    assert found.candidates["fate"][0] == "nearest"
+    assert found.candidates["outcome"][0] == "nearest"
 
 
 def test_an_objective_at_the_very_truth_is_seldom_called_met():

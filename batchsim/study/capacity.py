@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from batchsim import _check, _format
 from batchsim.scenario import OpenLoop, Scenario
-from batchsim.study import words
+from batchsim.study import phrases
 from batchsim.study.bisection import edge
 from batchsim.study.judgement import STRICT, Judgement, Verdict, can_lose, judge, recorded
 from batchsim.study.race import SHORTEST
@@ -295,5 +295,5 @@ def _too_few(probe: Probe) -> str:
 def _finding(probe: Probe) -> str:
     judgement = probe.judgement
     assert judgement is not None
-    found = words.estimated(judgement.worst.key, judgement.estimates[judgement.worst])
+    found = phrases.estimated(judgement.worst.key, judgement.estimates[judgement.worst])
     return f"{found} at {_format.rate(probe.rate_per_s, 4)}"

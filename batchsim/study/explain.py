@@ -10,7 +10,7 @@ from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import AtLeast, ClosedLoop, SizeOrWait
 from batchsim.scenario.rules import Rule
-from batchsim.study import words
+from batchsim.study import phrases
 from batchsim.study.evaluate import quiet
 from batchsim.study.judgement import LEVEL, Estimate, can_lose, estimate
 from batchsim.study.slo import SLO, Objective
@@ -78,7 +78,7 @@ def explain(found: "Recommendation") -> str:
 
 
 def _setting(found: "Recommendation") -> Iterator[str]:
-    setting = words.setting(found.knobs)
+    setting = phrases.setting(found.knobs)
     where = "" if "servers" in found.knobs else f" on {_format.counted(found.scenario.servers, 'server')}"
     numbers = "; ".join(_asked(*each) for each in found.judgement.estimates.items())
     if found.met:
@@ -96,7 +96,7 @@ def _cheaper(found: "Recommendation") -> Iterator[str]:
     frame = found.candidates
     if not found.met or found.prefer != "cheapest" or "servers" not in frame:
         return
-    maybe = frame[(frame["fate"] == "unclear") & (frame["servers"] < found.scenario.servers)]
+    maybe = frame[(frame["outcome"] == "unclear") & (frame["servers"] < found.scenario.servers)]
     if len(maybe):
         best = maybe.sort_values(["servers", found.slo.latency[0]]).iloc[0]
         servers = _format.counted(int(best["servers"]), "server")
@@ -107,7 +107,7 @@ def _asked(objective: Objective, found: Estimate) -> str:
     where = "within" if objective.at_most else "at least"
     if objective.excess(found.value) > 1:
         where = "above" if objective.at_most else "below"
-    return f"{words.estimated(objective.key, found)}, {where} the {words.limit(objective)} asked for"
+    return f"{phrases.estimated(objective.key, found)}, {where} the {phrases.limit(objective)} asked for"
 
 
 def _load(found: "Recommendation") -> Iterator[str]:
@@ -121,7 +121,7 @@ def _load(found: "Recommendation") -> Iterator[str]:
         answers = f"{_format.rate(expected['throughput_per_s'].value)} of a capacity of {capacity}"
         yield f"With {clients} it answers {answers}, in batches of {size} on average."
     elif not scenario.stable:
-        yield f"It is overloaded, {words.overload(scenario)}, so that its queue grows without end."
+        yield f"It is overloaded, {phrases.overload(scenario)}, so that its queue grows without end."
     else:
         who = "The server is" if scenario.servers == 1 else "The servers are"
         busy = _format.percent(expected["utilisation"].value)
@@ -146,7 +146,7 @@ def _batches(found: "Recommendation") -> Iterator[str]:
     workload = found.scenario.workload
     at = "" if isinstance(workload, ClosedLoop) else f" at {_format.rate(workload.offered_per_s)}"
     yield f"The {what} {'hardly matters' if little else 'matters'}{at}: {why}."
-    name, changes = words.called(effects[0].key), [_change(effect) for effect in effects]
+    name, changes = phrases.metric(effects[0].key)[0], [_change(effect) for effect in effects]
     text = "; ".join(changes).replace(" by ", f" would change {name} by ", 1)
     yield f"{text[0].upper()}{text[1:]}."
 

@@ -7,7 +7,7 @@ from batchsim import _format
 from batchsim.result import Result
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule
-from batchsim.study import words
+from batchsim.study import phrases
 from batchsim.study.explain import Effect, explain
 from batchsim.study.judgement import Estimate, Judgement
 from batchsim.study.remedies import Remedy
@@ -73,11 +73,11 @@ class Recommendation:
     def __repr__(self) -> str:
         what = "Recommendation" if self.met else "No setting is shown to meet the objective; nearest"
         judged = "met" if self.met else "not met" if self.judgement.excess > 1 else "not surely met"
-        found = [words.estimated(o.key, estimate) for o, estimate in self.judgement.estimates.items()]
+        found = [phrases.estimated(o.key, estimate) for o, estimate in self.judgement.estimates.items()]
         part = self.grid_requests / max(self.requests_simulated, 1)
         less = f", 1/{part:.0f} of the grid's" if part >= 2 else ""
         lines = [
-            f"{what}: {words.setting(self.knobs)}",
+            f"{what}: {phrases.setting(self.knobs)}",
             f"  rule        {self.rule!r} on {_format.counted(self.scenario.servers, 'server')}",
             f"  objective   {self.slo}: {judged}, {_format.listed(found)}",
             f"  throughput  {_format.rate(self.expected['throughput_per_s'].value)} of a capacity of "

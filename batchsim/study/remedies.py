@@ -7,7 +7,7 @@ from typing import Any
 
 from batchsim import _format
 from batchsim.scenario import ClosedLoop, Scenario, Service, SizeOrWait, Table
-from batchsim.study import words
+from batchsim.study import phrases
 from batchsim.study.bisection import edge, last_whole
 from batchsim.study.capacity import capacity, sees_loss
 from batchsim.study.judgement import Judgement, Verdict, judge
@@ -91,7 +91,7 @@ def _run(scenario: Scenario, slo: SLO, traffic: Traffic) -> Judgement:
 
 
 def _numbers(judgement: Judgement) -> str:
-    return _format.listed([words.estimated(o.key, found) for o, found in judgement.estimates.items()])
+    return _format.listed([phrases.estimated(o.key, found) for o, found in judgement.estimates.items()])
 
 
 @dataclass
@@ -242,7 +242,7 @@ def _other(
         judgement = _run(more, slo, traffic) if more.stable else None
         if judgement is not None and judgement.verdict is Verdict.MEETS:
             rest = {name: value for name, value in knobs.items() if name != "servers"}
-            text = f"{_more(scenario, servers)}, with {words.setting(rest)}: {_numbers(judgement)}"
+            text = f"{_more(scenario, servers)}, with {phrases.setting(rest)}: {_numbers(judgement)}"
             yield Remedy("servers", servers, text, rest)
             return
 
