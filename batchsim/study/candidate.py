@@ -22,17 +22,17 @@ class Outcome(StrEnum):
     FAILS = "fails"
     UNCLEAR = "unclear"  # after a full run
     SLOWER = "slower"
-    TIED = "tied"  # its latency cannot be told from the recommended one's, which was preferred
+    TIED = "tied"  # with the recommended one, which is preferred
     BEHIND = "behind"  # others were ahead, which proves nothing
     DEARER = "more servers"
 
 
 @dataclass(eq=False)
 class Candidate:
-    """A setting in the search, and what its longest run says; no `scenario` if it is refused."""
+    """A setting in the search, and what its longest run says."""
 
     knobs: dict[str, Any]
-    scenario: Scenario | None
+    scenario: Scenario
     outcome: Outcome | None = None
     why: str = ""
     requests: int = 0
@@ -41,42 +41,28 @@ class Candidate:
     beyond: float = 0.0
     verdict: Verdict = Verdict.UNCLEAR
     numbers: dict[str, float] = field(default_factory=dict)
-    # The first round is of the same length for all, and so compares them.
+    # The first round is of the same length for all, so that its numbers can be compared.
     first_ms: float = math.nan
     first_mean_ms: float = math.nan
 
     @property
-    def point(self) -> Scenario:
-        """The scenario of a setting that is not refused."""
-        assert self.scenario is not None
-        return self.scenario
-
-    @property
     def servers(self) -> int:
-        return 0 if self.scenario is None else self.scenario.servers
-
-    @property
-    def load(self) -> float:
-        return math.nan if self.scenario is None else self.scenario.load
+        return self.scenario.servers
 
     @property
     def saturation_per_s(self) -> float:
-        return math.nan if self.scenario is None else self.scenario.saturation_per_s
-
-    @property
-    def stable(self) -> bool:
-        return self.scenario is not None and self.scenario.stable
+        return self.scenario.saturation_per_s
 
     @property
     def preference(self) -> Order:
         """The order among settings of as many servers and the same latency."""
         mean_ms = self.numbers.get("mean_latency_ms", math.nan)
-        return preference(self.saturation_per_s, mean_ms, self.point.rule.max_wait_ms)
+        return preference(self.saturation_per_s, mean_ms, self.scenario.rule.max_wait_ms)
 
     @property
     def first_preference(self) -> Order:
         """The same, by the first round."""
-        return preference(self.saturation_per_s, self.first_mean_ms, self.point.rule.max_wait_ms)
+        return preference(self.saturation_per_s, self.first_mean_ms, self.scenario.rule.max_wait_ms)
 
     @property
     def rank(self) -> tuple[float, ...]:

@@ -1,6 +1,8 @@
 """Which of several settings to take where no run tells their latencies apart."""
 
 import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from batchsim import _format
 from batchsim.result import Result
@@ -9,6 +11,13 @@ from batchsim.study.evaluate import quiet
 from batchsim.study.judgement import LEVEL, Estimate, can_lose
 
 Order = tuple[float, float, float]
+
+
+class Tie(NamedTuple):
+    """A setting whose latency no run tells from the recommended one's, and what that one has over it."""
+
+    knobs: Mapping[str, Any]
+    advantage: str
 
 
 def preference(saturation_per_s: float, mean_latency_ms: float, max_wait_ms: float) -> Order:

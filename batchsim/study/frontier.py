@@ -13,8 +13,8 @@ FULL_RUNS = 24  # at most, to draw the trade-off
 Costs = tuple[float, ...]
 
 
-def frontier(race: Race, best: Candidate, result: Result) -> list[int]:
-    """Return the places of the settings on the frontier, by latency.
+def frontier(race: Race, best: Candidate, result: Result) -> list[Candidate]:
+    """Return the settings on the frontier, by latency.
 
     All have full runs, because short ones flatter settings near saturation. Those that lead in the first
     round, which has one length for all, run in full; one that is behind then makes room for those it hid.
@@ -33,7 +33,7 @@ def frontier(race: Race, best: Candidate, result: Result) -> list[int]:
             able = [each for each in able if each.requests == full]
             leading = _leading({each: _costs(each, each.first_ms) for each in able})
         ran = {each: _costs(each, each.latency.value) for each in leading if each.requests == full}
-        if best.stable:
+        if best.scenario.stable:
             ran.setdefault(best, _costs(best, best.latency.value))
         front = [each for each in _leading(ran) if math.isfinite(each.latency.value) or each is best]
         results = {each: run for each, run in results.items() if each is best or each in front}
@@ -41,15 +41,14 @@ def frontier(race: Race, best: Candidate, result: Result) -> list[int]:
         if not behind and all(each.requests == full for each in leading):
             break
         able = [each for each in able if each not in behind]  # ever fewer, so this ends
-    shown = [best] if best.stable else []
+    shown = [best] if best.scenario.stable else []
     for each in sorted(front, key=lambda each: each.latency.value, reverse=True):
         if each is not best and not any(
             _stands_for(other, each, other is best) and not _apart(race, other, each, results)
             for other in shown
         ):
             shown.append(each)
-    shown.sort(key=lambda each: (each.latency.value, each.servers))
-    return [race.candidates.index(each) for each in shown]
+    return sorted(shown, key=lambda each: (each.latency.value, each.servers))
 
 
 def _costs(candidate: Candidate, latency_ms: float) -> Costs:

@@ -55,11 +55,11 @@ class Race:
     def first_round(self) -> None:
         """Run all settings that are stable."""
         for candidate in self.candidates:
-            if candidate.stable:
+            if candidate.scenario.stable:
                 self.run(candidate, self.lengths[0])
                 candidate.first_ms = candidate.latency.value
                 candidate.first_mean_ms = candidate.numbers["mean_latency_ms"]
-            elif candidate.scenario is not None:
+            else:
                 candidate.eliminate(Outcome.UNSTABLE, phrases.overload(candidate.scenario))
 
     def fastest(self, candidates: Sequence[Candidate]) -> Run | None:
@@ -86,10 +86,9 @@ class Race:
 
     def nearest(self) -> Run:
         """Return the setting that misses the objective by least, with a full run, once all are eliminated."""
-        able = [candidate for candidate in self.candidates if candidate.scenario is not None]
-        ran = sorted((candidate for candidate in able if candidate.requests), key=_by_rank)
+        ran = sorted((candidate for candidate in self.candidates if candidate.requests), key=_by_rank)
         if not ran:
-            best = min(able, key=lambda candidate: candidate.load)
+            best = min(self.candidates, key=lambda candidate: candidate.scenario.load)
             return best, self.run(best, self.lengths[-1], LEVEL)
         # Those that clearly failed in a short run are not far behind those that failed in a long one.
         near, longer = _fairly(ran)[:NEAREST], self.lengths[-2:][0]
@@ -101,7 +100,7 @@ class Race:
 
     def run(self, candidate: Candidate, requests: int, level: float = STRICT) -> Result:
         """Run a setting and note what the run says; one is eliminated unless its full run meets."""
-        result = self.traffic.run(candidate.point, requests)
+        result = self.traffic.run(candidate.scenario, requests)
         full = requests == self.traffic.requests
         judgement = judge(result, self.slo, None if full else candidate.scenario, level)
         key, q = self.slo.latency

@@ -12,7 +12,7 @@ from itertools import groupby
 from batchsim.result import Result
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome
-from batchsim.study.choice import advantage, slower_by
+from batchsim.study.choice import Tie, advantage, slower_by
 from batchsim.study.judgement import LEVEL, STRICT, can_lose
 from batchsim.study.race import Race, Run
 
@@ -24,11 +24,11 @@ def preferred(race: Race, candidates: Sequence[Candidate], fastest: Candidate, r
     """Return the setting to take with its full run, and say of the others that tie why it is not them."""
     tied, leading = {fastest: result}, {race.traffic.requests: result}
     runs, fraction = COST
-    stable = sum(each.stable for each in race.candidates)
+    stable = sum(each.scenario.stable for each in race.candidates)
     limit = race.traffic.simulated + max(runs, fraction * stable) * race.traffic.requests
     # Without intervals only equal latencies tie, and of those the race has put the preferred first.
     rivals = [each for each in candidates if _may_tie(each) and each is not fastest]
-    if can_lose(fastest.point):
+    if can_lose(fastest.scenario):
         rivals = []
     for rival in _in_turn(rivals, tied, fastest):
         if race.traffic.simulated + race.traffic.requests > limit:
@@ -39,14 +39,14 @@ def preferred(race: Race, candidates: Sequence[Candidate], fastest: Candidate, r
     chosen = min(tied, key=lambda each: (each.servers, *each.preference))
     for each in tied:
         if each is not chosen:
-            same = f"{race.latency(each)}, no clear difference from {phrases.setting(chosen.knobs)}"
+            same = f"{race.latency(each)}, statistically the same as {phrases.setting(chosen.knobs)}"
             each.eliminate(Outcome.TIED, f"{same}, which has {_advantage(chosen, each)}")
     return chosen, tied[chosen]
 
 
 def _may_tie(candidate: Candidate) -> bool:
     open_ = candidate.outcome in (None, Outcome.BEHIND) and math.isfinite(candidate.first_ms)
-    return open_ and not can_lose(candidate.point)
+    return open_ and not can_lose(candidate.scenario)
 
 
 def _in_turn(
@@ -97,7 +97,7 @@ def _tie(race: Race, rival: Candidate, fastest: Candidate, leading: dict[int, Re
         if rival.outcome is not None:
             return None
         if requests not in leading:
-            leading[requests] = race.traffic.run(fastest.point, requests)
+            leading[requests] = race.traffic.run(fastest.scenario, requests)
         slower = slower_by(run, leading[requests], race.slo.latency[0], level)
         if slower.low > 0:
             by = phrases.difference(race.slo.latency[0], slower)
@@ -107,6 +107,12 @@ def _tie(race: Race, rival: Candidate, fastest: Candidate, leading: dict[int, Re
         rival.eliminate(Outcome.SLOWER, f"{race.latency(rival)}, {race.latency(fastest)} at best")
         return None
     return run
+
+
+def ties(best: Candidate, candidates: Sequence[Candidate]) -> tuple[Tie, ...]:
+    """Return the settings that tie with the recommended one, the fastest first."""
+    tied = [each for each in candidates if each.outcome is Outcome.TIED]
+    return tuple(Tie(each.knobs, _advantage(best, each)) for each in sorted(tied, key=lambda each: each.rank))
 
 
 def _advantage(chosen: Candidate, other: Candidate) -> str:

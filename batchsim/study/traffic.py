@@ -2,25 +2,26 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from batchsim import _check
 from batchsim.engines.plan import Streams
 from batchsim.result import Result
-from batchsim.scenario import Diurnal, OpenLoop, Scenario, Trace
+from batchsim.scenario import ClosedLoop, Diurnal, OpenLoop, Scenario, Trace
 from batchsim.simulate import DEFAULT_REQUESTS, simulate
 
-WINDOWS = 16  # a short run is made of: as many as the sections of an interval
-WARMUP = 0.1  # of each run; none of a trace or a day, whose start is part of what is asked
+WINDOWS = 16  # in a short run: as many as the sections of an interval
+WARMUP = 0.1  # of each run; none of a trace or a day, whose start is part of the question
 
 
 @dataclass
 class Traffic:
     """The first `requests` of a scenario's workload under one seed; it counts what it simulates.
 
-    A short run that were the beginning of the long one would be all burst, or all night. So it is made
-    of 16 windows, spread evenly over the whole, one behind the other, at the whole's mean rate. Of
+    A short run that was the beginning of the long one could be all burst, or all night. So it consists of 16
+    windows, spread evenly over the whole, one after the other, at the whole's mean rate. Of
     independent gaps these are as good as any; of bursts and days they are a fair sample. A closed
     loop has no arrivals to sample: its short run is the beginning.
 
@@ -37,15 +38,12 @@ class Traffic:
     seed: int = 0
     simulated: int = 0
     _samples: dict[int, Trace] = field(default_factory=dict, repr=False)
-    _gaps_s: np.ndarray | None = field(default=None, repr=False)
 
-    @property
+    @cached_property
     def gaps_s(self) -> np.ndarray:
         """The seconds before each arrival of the whole, shape (requests,)."""
-        if self._gaps_s is None:
-            chunks = list(Streams(self.scenario, self.seed).arrivals_s(self.requests))
-            self._gaps_s = np.diff(np.concatenate(chunks), prepend=0.0)
-        return self._gaps_s
+        chunks = list(Streams(self.scenario, self.seed).arrivals_s(self.requests))
+        return np.diff(np.concatenate(chunks), prepend=0.0)
 
     @property
     def rate_per_s(self) -> float:
@@ -53,7 +51,7 @@ class Traffic:
         return float(1 / self.gaps_s.mean())
 
     def run(self, scenario: Scenario, requests: int | None = None) -> Result:
-        """Run a scenario with this traffic: all of it, or so many requests that stand for it."""
+        """Run a scenario with this traffic: all of it, or fewer requests that stand for it."""
         requests = self.requests if requests is None else requests
         recorded = isinstance(self.scenario.workload, (Trace, Diurnal))
         if requests < self.requests and isinstance(scenario.workload, OpenLoop):
@@ -65,19 +63,19 @@ class Traffic:
         if requests not in self._samples:
             cuts = np.linspace(0, requests, WINDOWS + 1).astype(int)
             starts = np.linspace(0, self.requests, WINDOWS, endpoint=False).astype(int)
-            places = np.concatenate(
-                [np.arange(start, start + size) for start, size in zip(starts, np.diff(cuts), strict=True)]
-            )
-            gaps_s = self.gaps_s[places]
+            windows = zip(starts, np.diff(cuts), strict=True)
+            gaps_s = self.gaps_s[np.concatenate([np.arange(start, start + size) for start, size in windows])]
+            # At the mean rate of the whole, or the sample would be of another load. The first gap precedes
+            # the first arrival, where a trace begins, and so takes no time in it.
             if 0 < gaps_s[1:].mean() < math.inf:
                 gaps_s = gaps_s * (self.gaps_s.mean() / gaps_s[1:].mean())
             self._samples[requests] = Trace(np.cumsum(gaps_s))
         return self._samples[requests]
 
 
-def how_many(scenario: Scenario, requests: int | None) -> int:
-    """Return the checked number of requests: by default a whole trace, else 100,000."""
-    most = scenario.workload.max_requests if isinstance(scenario.workload, OpenLoop) else None
+def check_requests(workload: OpenLoop | ClosedLoop, requests: int | None) -> int:
+    """Return the checked number of requests (default: the whole trace, or 100,000)."""
+    most = workload.max_requests if isinstance(workload, OpenLoop) else None
     if requests is None:
         return DEFAULT_REQUESTS if most is None else most
     count = _check.whole("requests", requests)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from batchsim import _check, _format
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, Poisson, Scenario
-from batchsim.study import phrases
+from batchsim.study import phrases, tiebreak
 from batchsim.study.candidate import Candidate, Outcome
 from batchsim.study.capacity import check, check_loss
 from batchsim.study.explain import effects_of
@@ -18,8 +18,7 @@ from batchsim.study.race import NUMBERS, Race, Run
 from batchsim.study.recommendation import Recommendation
 from batchsim.study.remedies import Remedy, longer, remedies, scaled
 from batchsim.study.slo import SLO, Objective, key_of
-from batchsim.study.tiebreak import preferred
-from batchsim.study.traffic import Traffic, how_many
+from batchsim.study.traffic import Traffic, check_requests
 
 if TYPE_CHECKING:
     import pandas
@@ -44,15 +43,18 @@ def tune(
 
     `over` is {knob: values}, as for `sweep`: knobs of the rule, the service and the servers. `prefer`:
     "cheapest" takes the fewest servers that meet the objective, and of their settings the one with the lowest
-    latency: the highest percentile of `slo`, or its mean. "fastest" takes the lowest latency of all.
-    `requests`: the length of a full run, a whole trace or 100,000; that is the precision of the answer.
+    latency: the highest percentile of `slo`, or its mean. "fastest" takes the lowest latency of all. Among
+    settings whose latency no full run tells from the lowest, the one with the most headroom is taken, the
+    highest saturation rate; then that with the lower mean latency, then the shorter wait
+    (`batchsim.study.choice`; "fastest" looks for fewer servers first).
+    `requests`: the length of a full run (default: the whole trace, or 100,000); the precision of the answer.
 
     Settings race, in runs that grow (`batchsim.study.race`); they share the traffic of one seed. One is
     recommended only if the 95 % interval of a full run is within the objective. Where there is none,
     `met` is False, and the nearest setting comes with what would meet the objective, each checked by runs.
 
     An unknown knob, an empty axis, a NaN or a value of the wrong type raise, naming the place; so does a
-    knob of the workload. A combination that the scenario refuses is a candidate with that fate.
+    knob of the workload. A combination that the scenario refuses is a candidate with that outcome.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=2000), SizeOrWait(), Affine(fixed_ms=5, per_item_ms=0.25))
@@ -65,38 +67,32 @@ def tune(
     """
     check(scenario, slo)
     if not isinstance(prefer, str) or prefer not in PREFER:
-        raise ValueError(
-            f"prefer must be one of {', '.join(PREFER)}, got {prefer!r}"
-            + _check.nearest(prefer, PREFER, listed=True)
-        )
-    count = how_many(scenario, requests)
+        hint = _check.nearest(prefer, PREFER, listed=True)
+        raise ValueError(f"prefer must be one of {', '.join(PREFER)}, got {prefer!r}{hint}")
+    count = check_requests(scenario.workload, requests)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     grid = Grid.of(scenario, over)
-    candidates = _candidates(scenario, slo, grid)
+    entries = _entries(scenario, slo, grid)
     _check_throughput(scenario, slo)
+    candidates = [entry for entry in entries if isinstance(entry, Candidate)]
     race = Race(slo, Traffic(scenario, count, seed), candidates)
     race.first_round()
     best, result = _search(race, prefer)
-    met = best.verdict is Verdict.MEETS
-    judgement = judge(result, slo)
+    met, judgement = best.verdict is Verdict.MEETS, judge(result, slo)
     best.outcome, best.why = (Outcome.CHOSEN if met else Outcome.NEAREST), phrases.findings(judgement)
     simulated = race.traffic.simulated
-    front = frontier(race, best, result)
-    assert best.scenario is not None
-    expected = _expected(result, slo)
+    front = [entries.index(each) for each in frontier(race, best, result)]
     effects = effects_of(result, slo, race.traffic) if best.scenario.stable else ()
-    if met:
-        helps: tuple[Remedy, ...] = ()
-    elif judgement.too_short:
-        workload = scenario.workload
-        most = math.inf if isinstance(workload, ClosedLoop) else workload.max_requests or math.inf
+    helps: tuple[Remedy, ...] = ()
+    if judgement.too_short:
+        most = getattr(scenario.workload, "max_requests", None) or math.inf
         helps = longer(judgement, count, most)
-    else:
-        near = sorted((e for e in candidates if e.stable and e is not best), key=lambda e: e.rank)[:NEAR]
-        others = [(e.knobs, e.scenario) for e in near if e.scenario is not None]
+    elif not met:
+        near = [each for each in sorted(candidates, key=lambda each: each.rank) if each.scenario.stable]
+        others = [(each.knobs, each.scenario) for each in near if each is not best][:NEAR]
         helps = remedies(best.scenario, slo, race.traffic, others)
-    optimum, no_optimum = _optimum(best, candidates)
-    table = _table(grid, candidates, slo)
+    optimum, no_optimum = _optimum(best.scenario, candidates)
+    table = _table(grid, entries, slo)
     return Recommendation(
         scenario=best.scenario,
         slo=slo,
@@ -104,44 +100,42 @@ def tune(
         knobs=best.knobs,
         met=met,
         judgement=judgement,
-        expected=expected,
+        expected=_expected(result, slo),
         result=result,
         candidates=table,
         frontier=table.loc[front].reset_index(drop=True),
+        ties=tiebreak.ties(best, candidates),
         optimum=optimum,
         no_optimum=no_optimum,
         effects=effects,
         remedies=helps,
         requests_simulated=simulated,
-        grid_requests=count * sum(candidate.stable for candidate in candidates),
+        grid_requests=count * sum(each.scenario.stable for each in candidates),
         requests_explaining=race.traffic.simulated - simulated,
     )
 
 
-# Who runs.
-
-
-def _candidates(scenario: Scenario, slo: SLO, grid: Grid) -> list[Candidate]:
-    """Return the grid's settings; raise where none can run, or the objective cannot be judged."""
-    candidates, refusals = [], []
+def _entries(scenario: Scenario, slo: SLO, grid: Grid) -> list[Candidate | ValueError]:
+    """Return the grid's settings, or why the scenario refuses one; raise where none can run or be judged."""
+    entries: list[Candidate | ValueError] = []
     for knobs in map(grid.knobs, range(len(grid))):
         try:
             point = scenario.replace(knobs)
         except ValueError as refusal:
-            refusals.append(refusal)
-            candidates.append(Candidate(knobs, None, Outcome.REFUSED, str(refusal)))
+            entries.append(refusal)
             continue
         if point.workload is not scenario.workload:
             names = ", ".join(axis.name for axis in grid.axes)
             raise ValueError(
-                f"over must leave the workload as it is, got {names}: capacity() finds the highest rate, "
+                f"over must not change the workload, got {names}: capacity() finds the highest rate, "
                 "and sweep() varies anything"
             )
         check_loss(point, slo)
-        candidates.append(Candidate(knobs, point))
-    if len(refusals) == len(candidates):
+        entries.append(Candidate(knobs, point))
+    refusals = [entry for entry in entries if isinstance(entry, ValueError)]
+    if len(refusals) == len(entries):
         raise refusals[0]
-    return candidates
+    return entries
 
 
 def _check_throughput(scenario: Scenario, slo: SLO) -> None:
@@ -156,59 +150,47 @@ def _check_throughput(scenario: Scenario, slo: SLO) -> None:
 
 
 def _search(race: Race, prefer: str) -> Run:
-    """Return the recommended setting, or the nearest, with its full run; all have outcomes then."""
-    for group in _groups(race.candidates, prefer):
+    """Return the recommended setting, or the nearest, with its full run; then all have outcomes."""
+    groups = {0: race.candidates}
+    if prefer == "cheapest":  # the first group with an answer has the best
+        counts = sorted({each.servers for each in race.candidates})
+        groups = {count: [each for each in race.candidates if each.servers == count] for count in counts}
+    for group in groups.values():
         fastest = race.fastest(group)
         if fastest is None:
             continue
-        best, result = preferred(race, group, *fastest)
-        for candidate in group:
-            if candidate is not best:
-                reason = f"{race.latency(candidate)}, {race.latency(best)} recommended"
-                candidate.eliminate(Outcome.SLOWER, reason)
-        servers = _format.counted(best.servers, "server")
-        for candidate in race.candidates:
-            if candidate is not best:
-                reason = f"{servers} meet{'s' if best.servers == 1 else ''} the objective"
-                candidate.eliminate(Outcome.DEARER, reason)
+        best, result = tiebreak.preferred(race, group, *fastest)
+        best.outcome = Outcome.CHOSEN
+        for each in group:
+            each.eliminate(Outcome.SLOWER, f"{race.latency(each)}, {race.latency(best)} recommended")
+        servers = f"{_format.counted(best.servers, 'server')} meet{'s' if best.servers == 1 else ''}"
+        for each in race.candidates:
+            each.eliminate(Outcome.DEARER, f"{servers} the objective")
         return best, result
     return race.nearest()
-
-
-def _groups(candidates: Sequence[Candidate], prefer: str) -> list[list[Candidate]]:
-    """Return the settings in groups, of which the first that has an answer has the best."""
-    able = [candidate for candidate in candidates if candidate.scenario is not None]
-    if prefer == "fastest":
-        return [able]
-    return [
-        [candidate for candidate in able if candidate.servers == servers]
-        for servers in sorted({candidate.servers for candidate in able})
-    ]
 
 
 # What is said of them.
 
 
-def _table(grid: Grid, candidates: Sequence[Candidate], slo: SLO) -> "pandas.DataFrame":
+def _table(grid: Grid, entries: Sequence[Candidate | ValueError], slo: SLO) -> "pandas.DataFrame":
     import pandas
 
-    key = slo.latency[0]
-    columns: dict[str, Any] = dict(grid.columns())
-    others = {
-        "servers": [candidate.servers for candidate in candidates],
-        "load": [candidate.load for candidate in candidates],
-        "saturation_per_s": [candidate.saturation_per_s for candidate in candidates],
-        "requests": [candidate.requests for candidate in candidates],
-        key: [candidate.latency.value for candidate in candidates],
-        f"{key}_low": [candidate.latency.low for candidate in candidates],
-        f"{key}_high": [candidate.latency.high for candidate in candidates],
-        **{name: [candidate.numbers.get(name, math.nan) for candidate in candidates] for name in NUMBERS},
-        "outcome": [str(candidate.outcome) for candidate in candidates],
-        "why": [candidate.why for candidate in candidates],
-    }
-    return pandas.DataFrame({**others, **columns})[
-        [*columns, *(name for name in others if name not in columns)]
-    ]
+    key, rows = slo.latency[0], []
+    for entry in entries:
+        if isinstance(entry, ValueError):
+            rows.append({"servers": 0, "requests": 0, "outcome": str(Outcome.REFUSED), "why": str(entry)})
+            continue
+        latency = zip((key, f"{key}_low", f"{key}_high"), entry.latency, strict=True)
+        rows.append({
+            "servers": entry.servers, "load": entry.scenario.load, "saturation_per_s": entry.saturation_per_s,
+            "requests": entry.requests, **dict(latency), **dict.fromkeys(NUMBERS, math.nan), **entry.numbers,
+            "outcome": str(entry.outcome), "why": entry.why,
+        })  # fmt: skip
+    frame, knobs = pandas.DataFrame(rows), grid.columns()
+    return pandas.concat(
+        [pandas.DataFrame(knobs), frame[[name for name in frame if name not in knobs]]], axis=1
+    )
 
 
 def _expected(result: Result, slo: SLO) -> dict[str, Estimate]:
@@ -223,16 +205,13 @@ def _expected(result: Result, slo: SLO) -> dict[str, Estimate]:
     return expected
 
 
-def _optimum(best: Candidate, candidates: Sequence[Candidate]) -> "tuple[Optimum | None, str]":
+def _optimum(scenario: Scenario, candidates: Sequence[Candidate]) -> "tuple[Optimum | None, str]":
     """Return the best policy for the mean latency, up to the grid's largest batch, or why there is none."""
     from batchsim.theory import optimum
 
-    scenario = best.scenario
-    assert scenario is not None
-    alike = [
-        e.scenario for e in candidates if e.scenario is not None and e.scenario.service == scenario.service
-    ]
-    size = max(each.rule.max_batch_size for each in alike)
+    service = scenario.service
+    alike = [each.scenario.rule for each in candidates if each.scenario.service == service]
+    size = max(rule.max_batch_size for rule in alike)
     if not isinstance(scenario.workload, Poisson):
         return None, f"the best policy is known for Poisson arrivals, got {scenario.workload!r}"
     if scenario.servers > 1:
@@ -243,7 +222,6 @@ def _optimum(best: Candidate, candidates: Sequence[Candidate]) -> "tuple[Optimum
         return None, f"an overloaded setting has no mean latency: {phrases.overload(scenario)}"
     if size > LARGEST:
         return None, f"the best policy is computed for batches of at most {LARGEST:,}, got {size:,}"
-    service = scenario.service
     if scenario.slowdown is not None:
         service = scaled(service, scenario.slowdown[1], size)
     return optimum(scenario.workload.rate_per_s, service, size), ""
