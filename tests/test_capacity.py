@@ -87,7 +87,8 @@ def test_full_batches_of_clockwork_need_a_rate_at_which_they_fill():
     scenario = bs.Scenario(bs.Constant(1), bs.SizeOrWait(4, math.inf), bs.Affine(5, 0.25))
     found = capacity(scenario, SLO(p99_ms=36), requests=20_000)
     assert found.lowest_per_s == pytest.approx(100, rel=0.02)
-    assert found.limited_by == "the servers' capacity, 666.7/s"
+    assert "saturation" in found.limited_by
+    assert "666.7/s" in found.limited_by
     assert 0.98 * 4 / 0.006 < found.rate_per_s < 4 / 0.006
     assert "missed below 100" in repr(found)
 
@@ -254,7 +255,7 @@ CLOSED = bs.Scenario(bs.ClosedLoop(4), ONE_BY_ONE, ONE_MS)
             SLO(p99_ms=5),
             {},
             ValueError,
-            "an open workload, whose rate can be changed, got ClosedLoop",
+            "an open workload, .*, got ClosedLoop",
         ),
         (MD1, 50, {}, TypeError, r"slo must be an SLO, as SLO\(p99_ms=50\), got 50"),
         ("MD1", SLO(p99_ms=5), {}, TypeError, "scenario must be a Scenario, got 'MD1'"),

@@ -121,7 +121,7 @@ def _load(found: "Recommendation") -> Iterator[str]:
     if isinstance(scenario.workload, ClosedLoop):
         clients = _format.counted(scenario.workload.clients, "client")
         answers = _format.rate(expected["throughput_per_s"].value)
-        yield f"With {clients} it answers {answers} in batches of {size} on average, and saturates at {saturation}."
+        yield f"With {clients} it answers {answers} of at most {saturation}, in batches of {size} on average."
     elif not scenario.stable:
         yield f"It is overloaded ({phrases.overload(scenario)}): its queue grows without end."
     else:

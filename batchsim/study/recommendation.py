@@ -71,7 +71,7 @@ class Recommendation:
 
     @property
     def saved(self) -> str:
-        """The cost of the search as a fraction of the whole grid's, as "1/12"; "" where it is more than half."""
+        """The cost of the search as a fraction of the whole grid's, as "1/12"; "" above a half."""
         part = self.grid_requests / max(self.requests_simulated, 1)
         return f"1/{part:.0f}" if part >= 2 else ""
 
