@@ -155,7 +155,7 @@ def tune(
     else:
         show.print_text(found.explain() + "\n")
         key = slo.latency[0]
-        columns = [*found.knobs, "servers", key, f"{key}_low", f"{key}_high", "saturation_per_s", "fate"]
+        columns = [*found.knobs, "servers", key, f"{key}_low", f"{key}_high", "saturation_per_s", "outcome"]
         title = "Settings of which none other is better in latency, capacity and servers alike:"
         show.print_frame(title, found.frontier[list(dict.fromkeys(columns))])
     if not found.met:
