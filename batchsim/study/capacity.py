@@ -138,7 +138,7 @@ def capacity(
         raise ValueError(f"capacity needs a latency or a loss that limits the rate, got {slo!r}")
     if not isinstance(scenario.workload, OpenLoop):
         raise ValueError(f"capacity needs an open workload, whose rate can change, got {scenario.workload!r}")
-    count = check_requests(scenario.workload, requests)
+    count = check_requests(scenario, requests)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     tolerance = _check.real("tolerance", tolerance, at_least=1e-4, at_most=0.5)
     return _Search(scenario, slo, seed, count, tolerance).capacity()
@@ -178,33 +178,27 @@ class _Search:
             self._narrow()
             scanned = self._in_order()
         holding = [place for place, probe in enumerate(scanned) if probe.holds]
+        rate, low, high, lowest, lowest_by = 0.0, math.nan, math.nan, 0.0, ""
         if not holding:
-            best = min(scanned, key=lambda probe: probe.excess)
-            return self._answer(f"at best {best}")
-        last = first = holding[-1]
-        while first > 0 and scanned[first - 1].holds:
-            first -= 1
-        outside = scanned[last + 1].rate_per_s if last + 1 < len(scanned) else top
-        rate, missed = self._edge(scanned[last].rate_per_s, outside, lambda probe: probe.holds)
-        lowest, lowest_by = 0.0, ""
-        if first > 0:
-            below = scanned[first - 1].rate_per_s
-            lowest, below = self._edge(scanned[first].rate_per_s, below, lambda probe: probe.holds)
-            lowest_by = _too_few(self.at(below))
-        beyond = self.at(missed)
-        saturated = beyond.judgement is None
-        limited_by = f"the saturation rate, {_format.rate(top, 4)}" if saturated else str(beyond)
-        low, high = self._clearly_met(rate, lowest), self._clearly_missed(missed)
-        return self._answer(limited_by, rate, low, high, lowest, lowest_by)
-
-    def _answer(
-        self, limited_by: str, rate: float = 0.0, low: float = math.nan, high: float = math.nan,
-        lowest: float = 0.0, lowest_by: str = "",
-    ) -> Capacity:  # fmt: skip
-        probes = tuple(self._in_order())
+            limited_by = f"at best {min(scanned, key=lambda probe: probe.excess)}"
+        else:
+            last = first = holding[-1]
+            while first > 0 and scanned[first - 1].holds:
+                first -= 1
+            outside = scanned[last + 1].rate_per_s if last + 1 < len(scanned) else top
+            rate, missed = self._edge(scanned[last].rate_per_s, outside, lambda probe: probe.holds)
+            if first > 0:
+                below = scanned[first - 1].rate_per_s
+                lowest, below = self._edge(scanned[first].rate_per_s, below, lambda probe: probe.holds)
+                lowest_by = _too_few(self.at(below))
+            beyond = self.at(missed)
+            saturated = beyond.judgement is None
+            limited_by = f"the saturation rate, {_format.rate(top, 4)}" if saturated else str(beyond)
+            low, high = self._clearly_met(rate, lowest), self._clearly_missed(missed)
         return Capacity(
-            self.scenario, self.slo, rate, low, high, lowest, limited_by, probes, self.simulated, lowest_by
-        )
+            self.scenario, self.slo, rate, low, high, lowest, limited_by, tuple(self._in_order()),
+            self.simulated, lowest_by,
+        )  # fmt: skip
 
     def at(self, rate_per_s: float) -> Probe:
         """Return what runs at a rate say: a short one if that is clear, else a full one."""

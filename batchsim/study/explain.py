@@ -2,8 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from batchsim import _format
 from batchsim.result import Result
@@ -12,32 +10,16 @@ from batchsim.scenario.rules import Rule, Trigger
 from batchsim.study import phrases
 from batchsim.study.choice import slower_by
 from batchsim.study.judgement import Estimate, can_lose, estimate
+from batchsim.study.recommendation import Effect, Recommendation
 from batchsim.study.slo import SLO, Objective
 from batchsim.study.traffic import Traffic
-
-if TYPE_CHECKING:
-    from batchsim.study.recommendation import Recommendation
 
 SEEN = 0.005  # the share of batches from which a reason is given
 MATTERS = 0.02  # a change of the latency by less than this part of it does not
 
 
-@dataclass(frozen=True)
-class Effect:
-    """What another value of the rule's second knob does to the latency, in ms, in the same traffic.
-
-    `text` is the value in words, as "a max wait of 4 ms".
-    """
-
-    knob: str
-    value: float
-    text: str
-    key: str
-    difference: Estimate
-
-
 def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]:
-    """Return what doubling and halving the knob that the rule's heat map has as its y would change."""
+    """Return what doubling and halving the knob on the y axis of the rule's heat map would change."""
     scenario, (key, q) = result.scenario, slo.latency
     _, knob = scenario.rule.map_knobs
     label, unit, _ = phrases.metric(knob)
@@ -62,7 +44,7 @@ def _other_values(rule: Rule, knob: str, alone_ms: float) -> list[float]:
     return [value * 2, value / 2]
 
 
-def explain(found: "Recommendation") -> str:
+def explain(found: Recommendation) -> str:
     """Return a paragraph about a recommendation."""
     sentences = [
         *_setting(found), *_ties(found), *_cheaper(found), *_load(found), *_batches(found), *_optimum(found),
@@ -71,7 +53,7 @@ def explain(found: "Recommendation") -> str:
     return " ".join(sentences)
 
 
-def _setting(found: "Recommendation") -> Iterator[str]:
+def _setting(found: Recommendation) -> Iterator[str]:
     setting = phrases.setting(found.knobs)
     where = "" if "servers" in found.knobs else f" on {_format.counted(found.scenario.servers, 'server')}"
     numbers = "; ".join(_against_limit(*each) for each in found.judgement.estimates.items())
@@ -92,17 +74,14 @@ def _against_limit(objective: Objective, found: Estimate) -> str:
     return f"{phrases.estimated(objective.key, found)}, {side} the {phrases.limit(objective)} asked for"
 
 
-def _ties(found: "Recommendation") -> Iterator[str]:
-    if found.ties:
+def _ties(found: Recommendation) -> Iterator[str]:
+    for knobs, advantage in found.ties[:1]:
         label, _, _ = phrases.metric(found.slo.latency[0])
-        other = found.ties[0]
-        yield (
-            f"Its {label} is statistically the same as with {phrases.setting(other.knobs)}, "
-            f"but it has {other.advantage}."
-        )
+        same = f"statistically the same as with {phrases.setting(knobs)}"
+        yield f"Its {label} is {same}, but it has {advantage}."
 
 
-def _cheaper(found: "Recommendation") -> Iterator[str]:
+def _cheaper(found: Recommendation) -> Iterator[str]:
     """Say that fewer servers might do, where a full run of them could not tell."""
     frame = found.candidates
     if not found.met or found.prefer != "cheapest" or "servers" not in frame:
@@ -114,7 +93,7 @@ def _cheaper(found: "Recommendation") -> Iterator[str]:
         yield f"{servers} might do: {best['why']}; a longer run would tell."
 
 
-def _load(found: "Recommendation") -> Iterator[str]:
+def _load(found: Recommendation) -> Iterator[str]:
     scenario, expected = found.scenario, found.expected
     size = _format.number(expected["mean_batch_size"].value)
     saturation = _format.rate(scenario.saturation_per_s)
@@ -126,14 +105,14 @@ def _load(found: "Recommendation") -> Iterator[str]:
         yield f"It is overloaded ({phrases.overload(scenario)}): its queue grows without end."
     else:
         who = "The server is" if scenario.servers == 1 else "The servers are"
-        busy = _format.percent(expected["utilisation"].value)
-        yield (
-            f"{who} busy {busy} of the time with batches of {size} on average; "
-            f"full ones would carry {saturation}, so the load is {_format.percent(scenario.load)}."
+        busy = (
+            f"{_format.percent(expected['utilisation'].value)} of the time with batches of {size} on average"
         )
+        load = f"full ones would carry {saturation}, so the load is {_format.percent(scenario.load)}"
+        yield f"{who} busy {busy}; {load}."
 
 
-def _batches(found: "Recommendation") -> Iterator[str]:
+def _batches(found: Recommendation) -> Iterator[str]:
     shares = sorted(found.result.metrics.shares().items(), key=lambda item: -item[1])
     first, *others = [
         f"{_format.percent(share)}{{}} leave because {_because(found.rule, name)}"
@@ -172,36 +151,32 @@ def _change(effect: Effect) -> str:
     return f"{value} ms ({low} to {high})"
 
 
-def _optimum(found: "Recommendation") -> Iterator[str]:
+def _optimum(found: Recommendation) -> Iterator[str]:
     gap = found.optimum_gap
     _, low, high = found.expected["mean_latency_ms"]
     if gap is None or found.optimum is None or math.isnan(low):
         return  # without an interval there is no saying how far it is
     best, most = found.optimum.mean_latency_ms, found.optimum.max_batch_size
+    above = f"; this one's is {_format.number(gap, 2)} % above it"
+    if low <= best <= high or gap <= 0:
+        above = ", and this one's cannot be told from it"
     bound = (
         f"No policy with batches of at most {most} has a lower mean latency than {_format.number(best)} ms"
     )
-    if low <= best <= high or gap <= 0:
-        yield f"{bound}, and this one's cannot be told from it."
-    else:
-        yield f"{bound}; this one's is {_format.number(gap, 2)} % above it."
+    yield f"{bound}{above}."
 
 
-def _servers(found: "Recommendation") -> Iterator[str]:
+def _servers(found: Recommendation) -> Iterator[str]:
     servers, slowdown = found.scenario.servers, found.scenario.slowdown
-    if servers == 1:
-        return
-    if slowdown is None:
-        yield (
-            f"The {servers} servers were taken to have a device each: "
-            "on one device they would slow each other down, which `slowdown` describes."
-        )
-    else:
+    if servers > 1 and slowdown is None:
+        slower = "on one device they would slow each other down, which `slowdown` describes"
+        yield f"The {servers} servers were taken to have a device each: {slower}."
+    elif servers > 1 and slowdown is not None:
         times = f"{_format.number(slowdown[servers] / slowdown[1])} times as long as alone"
         yield f"The {servers} servers share a device: when all compute, each takes {times}."
 
 
-def _remedies(found: "Recommendation") -> Iterator[str]:
+def _remedies(found: Recommendation) -> Iterator[str]:
     if found.judgement.too_short:
         yield from (f"{_sentence(remedy.text)[:-1]} might settle it." for remedy in found.remedies)
         return
@@ -221,7 +196,7 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _doubts(found: "Recommendation") -> Iterator[str]:
+def _doubts(found: Recommendation) -> Iterator[str]:
     drift = found.result.rate_range_per_s
     if drift is not None:
         low, high = (_format.rate(rate) for rate in drift)
@@ -232,7 +207,7 @@ def _doubts(found: "Recommendation") -> Iterator[str]:
         yield lost if loss else "All requests are served."
 
 
-def _search(found: "Recommendation") -> Iterator[str]:
+def _search(found: Recommendation) -> Iterator[str]:
     settings = _format.counted(len(found.candidates), "setting")
     less = f", {found.saved} of what full runs of all would take" if found.saved else ""
     yield f"The search among {settings} simulated {found.requests_simulated:,} requests{less}."

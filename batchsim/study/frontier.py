@@ -1,6 +1,7 @@
 """The trade-off among settings: which ones no other beats in latency, saturation rate and servers alike."""
 
 import math
+import operator
 
 from batchsim.result import Result
 from batchsim.study.candidate import Candidate
@@ -56,14 +57,13 @@ def _costs(candidate: Candidate, latency_ms: float) -> Costs:
 
 
 def _leading(costs: dict[Candidate, Costs]) -> list[Candidate]:
-    """Return those that none other beats, by latency; of equals the first listed."""
+    """Return those that no other beats, by latency; of equals the first listed."""
     unique = {cost: candidate for candidate, cost in reversed(costs.items())}
-    front = [cost for cost in unique if not any(_better(other, cost) for other in unique)]
-    return [unique[cost] for cost in sorted(front)]
 
+    def beaten(cost: Costs) -> bool:
+        return any(other != cost and all(map(operator.le, other, cost)) for other in unique)
 
-def _better(a: Costs, b: Costs) -> bool:
-    return a != b and all(mine <= other for mine, other in zip(a, b, strict=True))
+    return [unique[cost] for cost in sorted(unique) if not beaten(cost)]
 
 
 def _stands_for(one: Candidate, other: Candidate, recommended: bool) -> bool:

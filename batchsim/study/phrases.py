@@ -71,7 +71,7 @@ def overload(scenario: Scenario) -> str:
     """Return a load that is too high, and the two rates behind it."""
     assert not isinstance(scenario.workload, ClosedLoop)
     offered, saturation = scenario.workload.offered_per_s, scenario.saturation_per_s
-    return f"load {number(scenario.load)}: {rate(offered)}, saturates at {rate(saturation)}"
+    return f"load {number(scenario.load, 4)}: {rate(offered, 4)}, saturation at {rate(saturation, 4)}"
 
 
 def setting(knobs: Mapping[str, Any]) -> str:

@@ -9,7 +9,6 @@ from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule
 from batchsim.study import phrases
 from batchsim.study.choice import Tie
-from batchsim.study.explain import Effect, explain
 from batchsim.study.judgement import Estimate, Judgement
 from batchsim.study.remedies import Remedy
 from batchsim.study.slo import SLO
@@ -17,6 +16,20 @@ from batchsim.theory import Optimum
 
 if TYPE_CHECKING:
     import pandas
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What another value of the rule's second knob does to the latency, in ms, in the same traffic.
+
+    `text` is the value in words, as "a max wait of 4 ms".
+    """
+
+    knob: str
+    value: float
+    text: str
+    key: str
+    difference: Estimate
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,6 +72,7 @@ class Recommendation:
     requests_simulated: int
     grid_requests: int
     requests_explaining: int
+    explanation: str = ""
 
     @property
     def rule(self) -> Rule:
@@ -77,7 +91,7 @@ class Recommendation:
 
     def explain(self) -> str:
         """Return a paragraph to act on: what to set, what it gives and why, and what would change it."""
-        return explain(self)
+        return self.explanation
 
     def __repr__(self) -> str:
         title = "Recommendation" if self.met else "No setting is shown to meet the objective; nearest"
@@ -88,7 +102,7 @@ class Recommendation:
             f"{title}: {phrases.setting(self.knobs)}",
             f"  rule        {self.rule!r} on {_format.counted(self.scenario.servers, 'server')}",
             f"  objective   {self.slo}: {judged}, {_format.listed(estimates)}",
-            f"  throughput  {throughput}, saturates at {_format.rate(self.scenario.saturation_per_s)}",
+            f"  throughput  {throughput}, saturation at {_format.rate(self.scenario.saturation_per_s)}",
             *(f"  {remedy.kind:<11} {remedy.text}" for remedy in self.remedies),
             f"  search      {_format.counted(self.requests_simulated, 'request')} simulated"
             + (f", {self.saved} of the grid's" if self.saved else ""),

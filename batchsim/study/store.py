@@ -49,12 +49,9 @@ class Store:
     """
 
     def __init__(
-        self,
-        out: str | os.PathLike[str],
-        scenario: Scenario,
-        settings: Mapping[str, Any],
+        self, out: str | os.PathLike[str], scenario: Scenario, settings: Mapping[str, Any],
         columns: Mapping[str, str],
-    ) -> None:
+    ) -> None:  # fmt: skip
         from batchsim import __version__  # the package is whole by now
 
         self.folder, self.points = Path(out), Path(out) / "points"

@@ -36,19 +36,11 @@ POINT_S, REQUEST_S, BYTE_S = 4e-3, {"simpy": 2e-5, "auto": 1e-7, "compiled": 1e-
 
 
 def sweep(
-    scenario: Scenario,
-    over: Mapping[str, Any],
-    requests: int | None = None,
-    seed: int = 0,
-    replications: int = 1,
-    warmup: float | str = 0.0,
-    engine: str = "auto",
-    *,
-    executor: Executor | None = None,
-    out: str | PathLike[str] | None = None,
-    progress: bool = True,
+    scenario: Scenario, over: Mapping[str, Any], requests: int | None = None, seed: int = 0,
+    replications: int = 1, warmup: float | str = 0.0, engine: str = "auto", *,
+    executor: Executor | None = None, out: str | PathLike[str] | None = None, progress: bool = True,
     workers: int | None = None,
-) -> "pandas.DataFrame":
+) -> "pandas.DataFrame":  # fmt: skip
     """Simulate a scenario at every point of a grid of knobs, and return a DataFrame with a row a point.
 
     `over` is {knob: values}, with knobs named as in `Scenario.replace`, whole parts included; or
@@ -145,11 +137,9 @@ def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
 
 
 def _work(
-    submit: Callable[[Sequence[int]], "Future[Rows]"],
-    tasks: Iterator[Sequence[int]],
-    ahead: int,
+    submit: Callable[[Sequence[int]], "Future[Rows]"], tasks: Iterator[Sequence[int]], ahead: int,
     keep: Callable[[Sequence[int], Rows], None],
-) -> Generator[None]:
+) -> Generator[None]:  # fmt: skip
     """Have tasks computed and keep their rows as they finish; yield after each, and every `SAVE_S`.
 
     At most `ahead` are submitted and unfinished. When closed, those not started are cancelled.

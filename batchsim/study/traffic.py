@@ -9,7 +9,7 @@ import numpy as np
 from batchsim import _check
 from batchsim.engines.plan import Streams
 from batchsim.result import Result
-from batchsim.scenario import ClosedLoop, Diurnal, OpenLoop, Scenario, Trace
+from batchsim.scenario import Diurnal, OpenLoop, Scenario, Trace
 from batchsim.simulate import DEFAULT_REQUESTS, simulate
 
 WINDOWS = 16  # in a short run: as many as the sections of an interval
@@ -73,9 +73,9 @@ class Traffic:
         return self._samples[requests]
 
 
-def check_requests(workload: OpenLoop | ClosedLoop, requests: int | None) -> int:
+def check_requests(scenario: Scenario, requests: int | None) -> int:
     """Return the checked number of requests (default: the whole trace, or 100,000)."""
-    most = workload.max_requests if isinstance(workload, OpenLoop) else None
+    most = scenario.workload.max_requests if isinstance(scenario.workload, OpenLoop) else None
     if requests is None:
         return DEFAULT_REQUESTS if most is None else most
     count = _check.whole("requests", requests)

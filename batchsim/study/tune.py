@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
@@ -10,7 +11,7 @@ from batchsim.scenario import ClosedLoop, Poisson, Scenario
 from batchsim.study import phrases, tiebreak
 from batchsim.study.candidate import Candidate, Outcome
 from batchsim.study.capacity import check, check_loss
-from batchsim.study.explain import effects_of
+from batchsim.study.explain import effects_of, explain
 from batchsim.study.frontier import frontier
 from batchsim.study.grid import Grid
 from batchsim.study.judgement import Estimate, Verdict, can_lose, estimate, judge, number
@@ -32,13 +33,9 @@ LARGEST = 1024  # batches, of which theory finds the best policy in seconds
 
 
 def tune(
-    scenario: Scenario,
-    slo: SLO,
-    over: Mapping[str, Any],
-    requests: int | None = None,
-    seed: int = 0,
+    scenario: Scenario, slo: SLO, over: Mapping[str, Any], requests: int | None = None, seed: int = 0,
     prefer: str = "cheapest",
-) -> Recommendation:
+) -> Recommendation:  # fmt: skip
     """Return the setting that meets an objective, out of a grid of knobs.
 
     `over` is {knob: values}, as for `sweep`: knobs of the rule, the service and the servers. `prefer`:
@@ -69,7 +66,7 @@ def tune(
     if not isinstance(prefer, str) or prefer not in PREFER:
         hint = _check.nearest(prefer, PREFER, listed=True)
         raise ValueError(f"prefer must be one of {', '.join(PREFER)}, got {prefer!r}{hint}")
-    count = check_requests(scenario.workload, requests)
+    count = check_requests(scenario, requests)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     grid = Grid.of(scenario, over)
     entries = _entries(scenario, slo, grid)
@@ -93,26 +90,15 @@ def tune(
         helps = remedies(best.scenario, slo, race.traffic, others)
     optimum, no_optimum = _optimum(best.scenario, candidates)
     table = _table(grid, entries, slo)
-    return Recommendation(
-        scenario=best.scenario,
-        slo=slo,
-        prefer=prefer,
-        knobs=best.knobs,
-        met=met,
-        judgement=judgement,
-        expected=_expected(result, slo),
-        result=result,
-        candidates=table,
-        frontier=table.loc[front].reset_index(drop=True),
-        ties=tiebreak.ties(best, candidates),
-        optimum=optimum,
-        no_optimum=no_optimum,
-        effects=effects,
-        remedies=helps,
-        requests_simulated=simulated,
+    found = Recommendation(
+        best.scenario, slo, prefer, best.knobs, met, judgement, _expected(result, slo), result,
+        candidates=table, frontier=table.loc[front].reset_index(drop=True),
+        ties=tiebreak.ties(best, candidates), optimum=optimum, no_optimum=no_optimum,
+        effects=effects, remedies=helps, requests_simulated=simulated,
         grid_requests=count * sum(each.scenario.stable for each in candidates),
         requests_explaining=race.traffic.simulated - simulated,
-    )
+    )  # fmt: skip
+    return replace(found, explanation=explain(found))
 
 
 def _entries(scenario: Scenario, slo: SLO, grid: Grid) -> list[Candidate | ValueError]:
