@@ -121,7 +121,7 @@ class SLO:
         if self.within_ms is not None:
             return
         if len(given) != 1:
-            raise ValueError(f"an attainment without within_ms needs exactly one percentile, got {self!r}")
+            raise ValueError(f"an attainment needs within_ms, or exactly one percentile, got {self!r}")
         already = PERCENTILES[given[0]] / 100
         if self.attainment < already:
             raise ValueError(
