@@ -45,7 +45,7 @@ def test_the_explanation_says_that_the_wait_matters_where_it_does():
         f"{_format.percent(shares['wait_share'])} of the batches leave because the oldest has waited 4 ms"
     )
     assert f"The max wait matters at 5,000/s: {waited}" in text
-    assert f"{_format.percent(shares['full_share'])} leave because 24 requests wait, a full batch" in text
+    assert f"{_format.percent(shares['full_share'])} because 24 requests wait, a full batch" in text
     twice, half = found.effects
     assert (twice.value, half.value) == (8, 2)
     assert twice.difference.low > 1
@@ -57,7 +57,7 @@ def test_the_explanation_s_load_is_the_run_s():
     found = tune(scenario, SLO(p99_ms=50), {"max_batch_size": [8], "max_wait_ms": [0]}, requests=20_000)
     text, shares = found.explain(), found.result.metrics.shares()
     assert f"busy {_format.percent(found.result.utilisation)} of the time" in text
-    assert "full ones would carry 1,143/s, so the load is 8.8%" in text
+    assert "Full batches would carry 1,143/s, so the load is 8.8%" in text
     at_once = f"{_format.percent(shares['wait_share'])} of the batches leave because a request came"
     assert f"{at_once} and a server is idle" in text
     assert "A max wait of 5.2 ms would change p99 by +" in text
@@ -113,7 +113,7 @@ def test_an_at_least_rule_is_explained_by_its_least_size():
     text = tune(scenario, SLO(p99_ms=50), {"min_batch_size": [4]}, requests=20_000).explain()
     assert "The min batch size" in text
     assert "A min batch size of 8 would change p99 by " in text
-    assert "leave because the 4th request came" in text
+    assert "because the 4th request came" in text
 
 
 def test_lost_requests_are_told():
@@ -143,7 +143,7 @@ def test_a_rule_of_another_kind_is_explained_in_its_own_words():
     reasons = {f"{step.trigger.name.lower()}_share": step.because for step in rules[1].steps}
     for name, share in found.result.metrics.shares().items():
         if name in reasons and share > 0.005:
-            why = f"{_format.percent(share)}( of the batches)? leave because {re.escape(reasons[name])}"
+            why = f"{_format.percent(share)}( of the batches leave)? because {re.escape(reasons[name])}"
             assert re.search(why, text)
     assert [effect.value for effect in found.effects] == [8, 2]
     assert "A max wait of 8 ms would change p99 by " in text

@@ -148,7 +148,7 @@ def test_the_folder_says_what_it_is_of(tmp_path):
     assert scenario == noisy
     about = extra["sweep"]
     assert {name: about[name] for name in ("format", "batchsim", "seed", "requests", "warmup")} == {
-        "format": 2,
+        "format": 3,
         "batchsim": bs.__version__,
         "seed": 3,
         "requests": 50,
@@ -231,7 +231,7 @@ def test_a_folder_of_another_batchsim_is_refused(tmp_path):
     with pytest.raises(ValueError, match=f"of this batchsim, {bs.__version__}, got .* of 0.0.9"):
         sweep(over={"servers": [1]}, out=tmp_path)
     change_description(tmp_path, "format", "1")
-    with pytest.raises(ValueError, match=r"sweep.toml must describe a sweep, got format must be 2, got 1"):
+    with pytest.raises(ValueError, match=r"sweep.toml must describe a sweep, got format must be 3, got 1"):
         sweep(over={"servers": [1]}, out=tmp_path)
 
 

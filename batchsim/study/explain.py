@@ -105,21 +105,18 @@ def _load(found: Recommendation) -> Iterator[str]:
         yield f"It is overloaded ({phrases.overload(scenario)}): its queue grows without end."
     else:
         who = "The server is" if scenario.servers == 1 else "The servers are"
-        busy = (
-            f"{_format.percent(expected['utilisation'].value)} of the time with batches of {size} on average"
-        )
-        load = f"full ones would carry {saturation}, so the load is {_format.percent(scenario.load)}"
-        yield f"{who} busy {busy}; {load}."
+        busy, load = (_format.percent(share) for share in (expected["utilisation"].value, scenario.load))
+        yield f"{who} busy {busy} of the time with batches of {size} on average."
+        yield f"Full batches would carry {saturation}, so the load is {load}."
 
 
 def _batches(found: Recommendation) -> Iterator[str]:
     shares = sorted(found.result.metrics.shares().items(), key=lambda item: -item[1])
-    first, *others = [
-        f"{_format.percent(share)}{{}} leave because {_because(found.rule, name)}"
-        for name, share in shares
-        if share >= SEEN
-    ]
-    why = "; ".join([first.format(" of the batches"), *(other.format("") for other in others)])
+    shares = [(name, share) for name, share in shares if share >= SEEN]
+    why = "; ".join(
+        f"{_format.percent(share)} because {_because(found.rule, name)}" for name, share in shares
+    )
+    why = why.replace(" because ", " of the batches leave because ", 1)
     effects = [effect for effect in found.effects if not any(map(math.isnan, effect.difference))]
     if not effects:
         yield f"{why}."

@@ -35,7 +35,9 @@ from batchsim.scenario import Scenario, Trace
 from batchsim.scenario.toml import document, from_tables
 from batchsim.study.grid import canonical
 
-FORMAT = 2  # 1 had neither loss nor p99_all_ms
+FORMAT = (
+    3  # in 2 the columns saturation_per_s and wait_share had other names; 1 had neither loss nor p99_all_ms
+)
 DESCRIPTION, DAMAGED = "sweep.toml", "damaged"
 MARK = b"batchsim sweep"  # the sweep that a file belongs to, in its metadata
 MERGE = 64  # files of one process: about a minute's

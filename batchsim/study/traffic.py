@@ -29,7 +29,7 @@ class Traffic:
     >>> bursts = Scenario(OnOff(2000, 200, 10, 30), SizeOrWait(32, 0), Affine(5, 0.25))
     >>> traffic = Traffic(bursts, 100_000)
     >>> short = traffic.run(bursts, 1600)
-    >>> round(short.scenario.workload.offered_per_s / traffic.rate_per_s, 2)
+    >>> round(float(short.scenario.workload.offered_per_s * traffic.gaps_s.mean()), 2)
     1.0
     """
 
@@ -44,11 +44,6 @@ class Traffic:
         """The seconds before each arrival of the whole, shape (requests,)."""
         chunks = list(Streams(self.scenario, self.seed).arrivals_s(self.requests))
         return np.diff(np.concatenate(chunks), prepend=0.0)
-
-    @property
-    def rate_per_s(self) -> float:
-        """The mean arrival rate of the whole."""
-        return float(1 / self.gaps_s.mean())
 
     def run(self, scenario: Scenario, requests: int | None = None) -> Result:
         """Run a scenario with this traffic: all of it, or fewer requests that stand for it."""
