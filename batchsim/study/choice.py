@@ -11,6 +11,11 @@ from batchsim.study.evaluate import quiet
 from batchsim.study.judgement import LEVEL, Estimate, can_lose
 
 Order = tuple[float, float, float]
+ADVANTAGES = (
+    "more headroom (saturation {}/s, not {}/s)",
+    "a lower mean latency ({} ms, not {})",
+    "a shorter wait ({} ms, not {})",
+)
 
 
 class Tie(NamedTuple):
@@ -41,16 +46,9 @@ def advantage(chosen: Order, other: Order) -> str:
     >>> advantage(preference(1421, 6.9, 0), preference(753, 6.4, 5))
     'more headroom (saturation 1,421/s, not 753/s)'
     """
-    (rate, mean_ms, wait_ms), (other_rate, other_mean_ms, other_wait_ms) = chosen, other
-    if rate != other_rate:
-        rates = f"{_format.rate(-rate, 4)}, not {_format.rate(-other_rate, 4)}"
-        return f"more headroom (saturation {rates})"
-    if mean_ms != other_mean_ms:
-        return (
-            f"a lower mean latency ({_format.number(mean_ms, 4)} ms, not {_format.number(other_mean_ms, 4)})"
-        )
-    if wait_ms != other_wait_ms:
-        return f"a shorter wait ({_format.number(wait_ms)} ms, not {_format.number(other_wait_ms)})"
+    for text, mine, others in zip(ADVANTAGES, chosen, other, strict=True):
+        if mine != others:
+            return text.format(_format.number(abs(mine), 4), _format.number(abs(others), 4))
     return ""
 
 

@@ -56,7 +56,7 @@ def explain(found: Recommendation) -> str:
 def _setting(found: Recommendation) -> Iterator[str]:
     setting = phrases.setting(found.knobs)
     where = "" if "servers" in found.knobs else f" on {_format.counted(found.scenario.servers, 'server')}"
-    numbers = "; ".join(_against_limit(*each) for each in found.judgement.estimates.items())
+    numbers = "; ".join(phrases.against_limit(*each) for each in found.judgement.estimates.items())
     if found.met:
         yield f"Take {setting}{where}: {numbers}."
         return
@@ -65,13 +65,6 @@ def _setting(found: Recommendation) -> Iterator[str]:
     if found.judgement.too_short:
         requests = _format.counted(found.result.arrival_s.size, "request")
         yield f"A run of {requests} is too short to be sure."
-
-
-def _against_limit(objective: Objective, found: Estimate) -> str:
-    side = "within" if objective.at_most else "at least"
-    if objective.excess(found.value) > 1:
-        side = "above" if objective.at_most else "below"
-    return f"{phrases.estimated(objective.key, found)}, {side} the {phrases.limit(objective)} asked for"
 
 
 def _ties(found: Recommendation) -> Iterator[str]:

@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from batchsim._format import listed, number, rate
+from batchsim._format import number, rate
 from batchsim.scenario import ClosedLoop, Scenario
-from batchsim.study.judgement import Estimate, Judgement, Verdict
+from batchsim.study.judgement import Estimate, Verdict
 from batchsim.study.slo import Objective
 
 
@@ -58,13 +58,12 @@ def finding(objective: Objective, estimate: Estimate, verdict: Verdict) -> str:
     return f"{estimated(objective.key, estimate)}, {clearly}{side[verdict]} {limit(objective)}"
 
 
-def findings(judgement: Judgement) -> str:
-    """Return every estimate of a judgement, without intervals, and its side of the limit."""
-    parts = []
-    for objective, estimate in judgement.estimates.items():
-        verdict = Verdict.MEETS if objective.excess(estimate.value) <= 1 else Verdict.FAILS
-        parts.append(finding(objective, estimate._replace(low=estimate.value, high=estimate.value), verdict))
-    return listed(parts)
+def against_limit(objective: Objective, estimate: Estimate) -> str:
+    """Return an estimate and its side of the limit, whatever its interval."""
+    side = "within" if objective.at_most else "at least"
+    if objective.excess(estimate.value) > 1:
+        side = "above" if objective.at_most else "below"
+    return f"{estimated(objective.key, estimate)}, {side} the {limit(objective)} asked for"
 
 
 def overload(scenario: Scenario) -> str:

@@ -76,7 +76,8 @@ def tune(
     race.first_round()
     best, result = _search(race, prefer)
     met, judgement = best.verdict is Verdict.MEETS, judge(result, slo)
-    best.outcome, best.why = (Outcome.CHOSEN if met else Outcome.NEAREST), phrases.findings(judgement)
+    best.outcome = Outcome.CHOSEN if met else Outcome.NEAREST
+    best.why = "; ".join(phrases.against_limit(*each) for each in judgement.estimates.items())
     simulated = race.traffic.simulated
     front = [entries.index(each) for each in frontier(race, best, result)]
     effects = effects_of(result, slo, race.traffic) if best.scenario.stable else ()
