@@ -10,7 +10,6 @@ from scipy.optimize import brentq
 
 import batchsim as bs
 from batchsim import theory
-from batchsim.study.bisection import edge, last_whole
 from batchsim.study.capacity import capacity
 from batchsim.study.slo import SLO
 
@@ -87,7 +86,8 @@ def test_full_batches_of_clockwork_need_a_rate_at_which_they_fill():
     scenario = bs.Scenario(bs.Constant(1), bs.SizeOrWait(4, math.inf), bs.Affine(5, 0.25))
     found = capacity(scenario, SLO(p99_ms=36), requests=20_000)
     assert found.lowest_per_s == pytest.approx(100, rel=0.02)
-    assert found.limited_by == "the servers' capacity, 666.7/s"
+    assert "saturation" in found.limited_by
+    assert "666.7/s" in found.limited_by
     assert 0.98 * 4 / 0.006 < found.rate_per_s < 4 / 0.006
     assert "missed below 100" in repr(found)
 
@@ -223,23 +223,6 @@ def test_a_trace_is_taken_as_it_is():
     assert found.probes[0].requests == 20_000
 
 
-# The searches.
-
-
-@given(inside=st.floats(1e-3, 1e3), truth=st.floats(1, 100), tolerance=st.floats(1e-3, 0.5))
-def test_an_edge_is_found_within_the_tolerance(inside, truth, tolerance):
-    at = inside * truth
-    left, right = edge(inside, inside * 100.001, lambda value: value <= at, tolerance)
-    assert left <= at <= right <= left * (1 + tolerance) * (1 + 1e-12)
-    right, left = edge(inside * 100.001, inside * 0.99, lambda value: value > at, tolerance)
-    assert left <= at <= right <= left * (1 + tolerance) * (1 + 1e-12)
-
-
-@given(truth=st.integers(0, 999))
-def test_the_last_whole_number_is_found(truth):
-    assert last_whole(0, 1000, lambda value: value <= truth) == truth
-
-
 # Bad input.
 
 
@@ -254,7 +237,7 @@ CLOSED = bs.Scenario(bs.ClosedLoop(4), ONE_BY_ONE, ONE_MS)
             SLO(p99_ms=5),
             {},
             ValueError,
-            "an open workload, whose rate can be changed, got ClosedLoop",
+            "an open workload, .*, got ClosedLoop",
         ),
         (MD1, 50, {}, TypeError, r"slo must be an SLO, as SLO\(p99_ms=50\), got 50"),
         ("MD1", SLO(p99_ms=5), {}, TypeError, "scenario must be a Scenario, got 'MD1'"),

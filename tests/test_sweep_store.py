@@ -148,7 +148,7 @@ def test_the_folder_says_what_it_is_of(tmp_path):
     assert scenario == noisy
     about = extra["sweep"]
     assert {name: about[name] for name in ("format", "batchsim", "seed", "requests", "warmup")} == {
-        "format": 2,
+        "format": 3,
         "batchsim": bs.__version__,
         "seed": 3,
         "requests": 50,
@@ -180,7 +180,7 @@ def test_a_folder_of_another_sweep_is_refused_with_what_differs(tmp_path, comput
     sweep(over={"servers": [1]}, out=tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     computed.clear()
-    with pytest.raises(ValueError, match="must be a folder of this very sweep") as refusal:
+    with pytest.raises(ValueError, match="must be this sweep's folder") as refusal:
         sweep(over={"servers": [1, 2]}, out=tmp_path, **change)
     assert f": {what}; take another folder" in str(refusal.value)
     assert computed == []
@@ -231,7 +231,7 @@ def test_a_folder_of_another_batchsim_is_refused(tmp_path):
     with pytest.raises(ValueError, match=f"of this batchsim, {bs.__version__}, got .* of 0.0.9"):
         sweep(over={"servers": [1]}, out=tmp_path)
     change_description(tmp_path, "format", "1")
-    with pytest.raises(ValueError, match=r"sweep.toml must describe a sweep, got format must be 2, got 1"):
+    with pytest.raises(ValueError, match=r"sweep.toml must describe a sweep, got format must be 3, got 1"):
         sweep(over={"servers": [1]}, out=tmp_path)
 
 
@@ -317,7 +317,7 @@ def test_a_file_of_another_sweep_is_refused(tmp_path):
     sweep(out=tmp_path / "other", seed=1)
     (stray,) = files(tmp_path / "other")
     stray.rename(tmp_path / "one" / "points" / stray.name)
-    with pytest.raises(ValueError, match=r"must hold points of the sweep in .*sweep.toml, got another's"):
+    with pytest.raises(ValueError, match=r"must hold points of .*sweep.toml, got another"):
         sweep(out=tmp_path / "one")
 
 

@@ -287,7 +287,7 @@ def test_the_frontier_of_a_recommendation_is_its_own_with_a_line_for_each_number
     chart = frontier(found)
     ax = chart.axes[0]
     (star,) = lines(ax, "*")
-    best = found.candidates[found.candidates.fate == "recommended"].iloc[0]
+    best = found.candidates[found.candidates.outcome == "recommended"].iloc[0]
     assert (star.get_xdata()[0], star.get_ydata()[0]) == (best.saturation_per_s, best.p99_ms)
     assert {"recommended", "objective: p99 (ms) = 20"} <= set(named(chart))
     for servers, marker in zip(sorted(found.frontier.servers.unique()), "os", strict=False):
@@ -300,7 +300,7 @@ def test_the_frontier_of_a_recommendation_is_its_own_with_a_line_for_each_number
 def test_grey_dots_of_a_recommendation_are_of_runs_as_long_as_the_recommended_ones():
     over = {"max_batch_size": [8, 16, 32], "max_wait_ms": [0, 5, 10, 40]}
     found = tune(SCENARIO, SLO(p99_ms=20), over, 20_000)
-    best = found.candidates[found.candidates.fate == "recommended"].iloc[0]
+    best = found.candidates[found.candidates.outcome == "recommended"].iloc[0]
     shorter = found.candidates[found.candidates.requests < best.requests]
     assert np.isfinite(shorter.p99_ms).any()
     whole = found.candidates[

@@ -63,7 +63,15 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         else:
             output.print_text(best.explain() + "\n")
             key = slo.latency[0]
-            columns = [*best.knobs, "servers", key, f"{key}_low", f"{key}_high", "saturation_per_s", "fate"]
+            columns = [
+                *best.knobs,
+                "servers",
+                key,
+                f"{key}_low",
+                f"{key}_high",
+                "saturation_per_s",
+                "outcome",
+            ]
             title = "Settings that no other beats in latency, saturation rate and servers alike:"
             output.print_frame(title, best.frontier[list(dict.fromkeys(columns))])
         if not best.met:

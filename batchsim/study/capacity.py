@@ -1,7 +1,7 @@
 """The highest rate that a setting sustains within an objective."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 from batchsim import _check, _format
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import check_requests
-from batchsim.study import words
+from batchsim.study import phrases
 from batchsim.study.bisection import edge
-from batchsim.study.judgement import STRICT, Judgement, Verdict, can_lose, judge, recorded
+from batchsim.study.judgement import STRICT, Judgement, Verdict, can_lose, judge
 from batchsim.study.race import SHORTEST
-from batchsim.study.slo import SLO, Objective
+from batchsim.study.slo import SLO
 from batchsim.study.traffic import Traffic
 
 if TYPE_CHECKING:
     import pandas
 
-# Where the search begins, as parts of the highest rate that can be: also low, where waits show.
+# Where the search begins, as fractions of a rate that is too high: also low, where waits show.
 SCAN = (0.001, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
-SHORT = 1 / 20  # of the requests: enough for rates that surely fail
+SHORT = 1 / 20  # of the requests: enough for rates that clearly fail
 NARROWING = 6  # steps towards the rate that misses the objective by least, where all of the above miss it
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What a run at one rate says; none where the rate is above the servers' capacity."""
+    """What a run at one rate says; there is no run above the saturation rate."""
 
     rate_per_s: float
     requests: int
@@ -43,8 +43,14 @@ class Probe:
 
     @property
     def holds(self) -> bool:
-        """Whether the objective is met by the estimate, sure or not."""
+        """Whether the estimate meets the objective, whatever its interval."""
         return self.verdict is not Verdict.FAILS and self.excess <= 1
+
+    def __str__(self) -> str:
+        assert self.judgement is not None
+        worst = self.judgement.worst
+        estimate = phrases.estimated(worst.key, self.judgement.estimates[worst])
+        return f"{estimate} at {_format.rate(self.rate_per_s, 4)}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,12 +58,12 @@ class Capacity:
     """The highest rate within an objective, requests per second.
 
     At `rate_per_s` the estimate crosses the limit; it is 0 where no rate meets the objective. At
-    `low_per_s` the objective is surely met (95 %), at `high_per_s` surely missed; NaN where the runs are
-    too short to be sure. Where a trace or a day drifts, and so has no interval, its estimates decide.
-    Below `lowest_per_s` it is missed as well, because requests wait for company that does not come, or are
-    fewer than the throughput asked for; `lowest_by` says which. It is 0 where the smallest rate looked at, a
-    thousandth of the capacity, meets it.
-    `limited_by` is what stops a higher rate. `probes` are the runs, by rate.
+    `low_per_s` the interval (95 %) is within the limit, at `high_per_s` beyond it; NaN where the runs are
+    too short to tell. A trace or a day that drifts has no interval, and its estimates decide.
+    `limited_by` says what stops a higher rate. Below `lowest_per_s` the objective is missed as well, because
+    requests wait for company, or are fewer than the throughput asked for: `lowest_by` says which. It is 0
+    where the smallest rate tried, a thousandth of the saturation rate, meets the objective.
+    `probes` are the runs, by rate.
     """
 
     scenario: Scenario
@@ -77,31 +83,27 @@ class Capacity:
         return self.rate_per_s > 0
 
     def to_frame(self) -> "pandas.DataFrame":
-        """Return a DataFrame with a row a rate: what each objective's number is there."""
+        """Return a DataFrame with a row a rate: the estimate for each objective there."""
         import pandas
 
         rows = []
         for probe in self.probes:
             row = {"rate_per_s": probe.rate_per_s, "requests": probe.requests, "verdict": probe.verdict.value}
             if probe.judgement is not None:
-                for objective, found in probe.judgement.estimates.items():
-                    row |= {objective.key: found.value}
-                    row |= {f"{objective.key}_{end}": getattr(found, end) for end in ("low", "high")}
+                for objective, estimate in probe.judgement.estimates.items():
+                    row |= {objective.key: estimate.value}
+                    row |= {f"{objective.key}_{end}": getattr(estimate, end) for end in ("low", "high")}
             rows.append(row)
         return pandas.DataFrame(rows)
 
     def __repr__(self) -> str:
         if not self.met:
             return f"Capacity: no rate has {self.slo}; {self.limited_by}"
-        known = [
-            f"{side} at {_format.rate(rate, 4)}"
-            for side, rate in (("met", self.low_per_s), ("missed", self.high_per_s))
-            if not math.isnan(rate)
-        ]
-        sure = "as it is" if recorded(self.scenario) else "surely"
+        sides = ("met", self.low_per_s), ("missed", self.high_per_s)
+        bracket = [f"{side} at {_format.rate(rate, 4)}" for side, rate in sides if not math.isnan(rate)]
         lines = [
             f"Capacity: {_format.number(self.rate_per_s, 4)} requests a second with {self.slo}",
-            f"  {sure:<9} {', '.join(known) or 'neither met nor missed: the runs are too short'}",
+            f"  bracket   {', '.join(bracket) or 'none: the runs are too short'}",
             f"  limit     {self.limited_by}",
         ]
         if self.lowest_per_s:
@@ -115,12 +117,11 @@ def capacity(
 ) -> Capacity:
     """Return the highest rate at which a setting meets an objective, and how sure that is.
 
-    The workload is scaled to rates from a thousandth of the highest that can be up to that, and each
-    edge between a rate that meets the objective and one that does not is narrowed by bisection
-    to the fraction `tolerance`. So there is taken to be one edge between neighbouring rates of the scan; a
-    wait that breaks the objective at low rates is found, as `lowest_per_s`. All rates share one
-    seed, hence one traffic, stretched. `requests`: the length of a run, a whole trace or 100,000; rates that
-    surely fail in a twentieth of that get no longer run.
+    The workload is scaled to rates from a thousandth of the highest possible one upwards, and each edge
+    between a rate that meets the objective and one that does not is narrowed by bisection to the
+    fraction `tolerance`; neighbouring rates of the scan are taken to have one edge between them at most.
+    All rates share one seed, hence one traffic, stretched. `requests`: the length of a run (default: the
+    whole trace, or 100,000); rates that clearly fail in a twentieth of that get no longer run.
 
     Raises ValueError for a closed loop, which has no rate, and where nothing limits the rate.
 
@@ -137,22 +138,15 @@ def capacity(
     if all(objective.key == "throughput_per_s" for objective in slo.objectives):
         raise ValueError(f"capacity needs a latency or a loss that limits the rate, got {slo!r}")
     if not isinstance(scenario.workload, OpenLoop):
-        raise ValueError(
-            f"capacity needs an open workload, whose rate can be changed, got {scenario.workload!r}"
-        )
+        raise ValueError(f"capacity needs an open workload, whose rate can change, got {scenario.workload!r}")
     count = check_requests(scenario, requests)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     tolerance = _check.real("tolerance", tolerance, at_least=1e-4, at_most=0.5)
     return _Search(scenario, slo, seed, count, tolerance).capacity()
 
 
-def sees_loss(objective: Objective) -> bool:
-    """Return whether an objective is missed when many requests are lost."""
-    return objective.q is not None or objective.key == "loss"
-
-
 def check(scenario: Scenario, slo: SLO) -> None:
-    """Refuse what is no scenario, no SLO, or an SLO that does not see a request that is lost."""
+    """Raise TypeError unless these are a scenario and an SLO."""
     if not isinstance(scenario, Scenario):
         raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
     if not isinstance(slo, SLO):
@@ -161,14 +155,14 @@ def check(scenario: Scenario, slo: SLO) -> None:
 
 def check_loss(scenario: Scenario, slo: SLO) -> None:
     """Refuse objectives that do not see lost requests, where they can be lost: a mean gets better by them."""
-    if can_lose(scenario) and not any(map(sees_loss, slo.objectives)):
-        what = "queue_limit" if scenario.queue_limit is not None else "timeout_ms"
-        raise ValueError(f"a scenario with a {what} needs max_loss or a percentile too, got {slo!r}")
+    if can_lose(scenario) and not any(objective.sees_loss for objective in slo.objectives):
+        knob = "queue_limit" if scenario.queue_limit is not None else "timeout_ms"
+        raise ValueError(f"a scenario with a {knob} needs max_loss or a percentile too, got {slo!r}")
 
 
 @dataclass(eq=False)
 class _Search:
-    """The rates looked at so far."""
+    """The rates tried so far."""
 
     scenario: Scenario
     slo: SLO
@@ -182,45 +176,33 @@ class _Search:
         top = self._top_per_s()
         scanned = [self.at(part * top) for part in SCAN]
         if not any(probe.holds for probe in scanned):
-            self._narrow(scanned)
+            self._narrow()
             scanned = self._in_order()
         holding = [place for place, probe in enumerate(scanned) if probe.holds]
+        rate, low, high, lowest, lowest_by = 0.0, math.nan, math.nan, 0.0, ""
         if not holding:
-            best = min(scanned, key=lambda probe: probe.excess)
-            return self._answer(0.0, math.nan, math.nan, 0.0, f"at best {_finding(best)}")
-        last = first = holding[-1]
-        while first > 0 and scanned[first - 1].holds:
-            first -= 1
-        outside = scanned[last + 1].rate_per_s if last + 1 < len(scanned) else top
-        rate, missed = self._edge(scanned[last].rate_per_s, outside, lambda probe: probe.holds)
-        lowest, lowest_by = 0.0, ""
-        if first > 0:
-            below = scanned[first - 1].rate_per_s
-            lowest, below = self._edge(scanned[first].rate_per_s, below, lambda probe: probe.holds)
-            lowest_by = _too_few(self.at(below))
-        beyond = self.at(missed)
-        limited_by = (
-            f"the servers' capacity, {_format.rate(top, 4)}" if beyond.judgement is None else _finding(beyond)
-        )
-        return self._answer(
-            rate,
-            self._surely_met(rate, lowest),
-            self._surely_missed(missed),
-            lowest,
-            limited_by,
-            lowest_by,
-        )
-
-    def _answer(
-        self, rate: float, low: float, high: float, lowest: float, limited_by: str, lowest_by: str = ""
-    ) -> Capacity:
-        probes, slo = tuple(self._in_order()), self.slo
+            limited_by = f"at best {min(scanned, key=lambda probe: probe.excess)}"
+        else:
+            last = first = holding[-1]
+            while first > 0 and scanned[first - 1].holds:
+                first -= 1
+            outside = scanned[last + 1].rate_per_s if last + 1 < len(scanned) else top
+            rate, missed = self._edge(scanned[last].rate_per_s, outside, lambda probe: probe.holds)
+            if first > 0:
+                below = scanned[first - 1].rate_per_s
+                lowest, below = self._edge(scanned[first].rate_per_s, below, lambda probe: probe.holds)
+                lowest_by = _too_few(self.at(below))
+            beyond = self.at(missed)
+            saturated = beyond.judgement is None
+            limited_by = f"the saturation rate, {_format.rate(top, 4)}" if saturated else str(beyond)
+            low, high = self._clearly_met(rate, lowest), self._clearly_missed(missed)
         return Capacity(
-            self.scenario, slo, rate, low, high, lowest, limited_by, probes, self.simulated, lowest_by
-        )
+            self.scenario, self.slo, rate, low, high, lowest, limited_by, tuple(self._in_order()),
+            self.simulated, lowest_by,
+        )  # fmt: skip
 
     def at(self, rate_per_s: float) -> Probe:
-        """Return what runs at a rate say: a short one if that is clear, else a whole one."""
+        """Return what runs at a rate say: a short one if that is clear, else a full one."""
         if rate_per_s not in self.probes:
             self.probes[rate_per_s] = self._probe(rate_per_s)
         return self.probes[rate_per_s]
@@ -230,22 +212,21 @@ class _Search:
         if not scenario.stable:
             return Probe(rate_per_s, 0, None)
         traffic, short = Traffic(scenario, self.requests, self.seed), round(self.requests * SHORT)
+        probe = None
         if short >= SHORTEST:
-            judgement = judge(traffic.run(scenario, short), self.slo, scenario, STRICT)
-            if judgement.verdict is Verdict.FAILS:
-                self.simulated += traffic.simulated
-                return Probe(rate_per_s, short, judgement)
-        judgement = judge(traffic.run(scenario), self.slo)
+            probe = Probe(rate_per_s, short, judge(traffic.run(scenario, short), self.slo, scenario, STRICT))
+        if probe is None or probe.verdict is not Verdict.FAILS:
+            probe = Probe(rate_per_s, self.requests, judge(traffic.run(scenario), self.slo))
         self.simulated += traffic.simulated
-        return Probe(rate_per_s, self.requests, judgement)
+        return probe
 
     def _top_per_s(self) -> float:
-        """Return a rate that surely misses the objective: of all requests only so many can be served."""
+        """Return a rate that is too high: the saturation rate, or one at which too many requests are lost."""
         saturation_per_s = self.scenario.saturation_per_s
         if not can_lose(self.scenario):
             return saturation_per_s
-        shares = [o.q / 100 if o.q is not None else 1 - o.limit for o in self.slo.objectives if sees_loss(o)]
-        return saturation_per_s / max(shares) * 1.1
+        served = [o.q / 100 if o.q is not None else 1 - o.limit for o in self.slo.objectives if o.sees_loss]
+        return saturation_per_s / max(served) * 1.1
 
     def _in_order(self) -> list[Probe]:
         return [self.probes[rate] for rate in sorted(self.probes)]
@@ -253,9 +234,9 @@ class _Search:
     def _edge(self, inside: float, outside: float, holds: Callable[[Probe], bool]) -> tuple[float, float]:
         return edge(inside, outside, lambda rate: holds(self.at(rate)), self.tolerance)
 
-    def _narrow(self, scanned: Sequence[Probe]) -> None:
+    def _narrow(self) -> None:
         """Look between the rates that miss the objective by least, where no rate of the scan meets it."""
-        rates = [probe.rate_per_s for probe in scanned]
+        rates = sorted(self.probes)
         for _ in range(NARROWING):
             place = min(range(len(rates)), key=lambda place: self.at(rates[place]).excess)
             around = rates[max(place - 1, 0) : place + 2]
@@ -263,20 +244,14 @@ class _Search:
             if any(self.at(rate).holds for rate in rates):
                 return
 
-    def _surely_met(self, rate: float, lowest: float) -> float:
-        met = [
-            probe.rate_per_s
-            for probe in self.probes.values()
-            if probe.verdict is Verdict.MEETS and lowest <= probe.rate_per_s <= rate
-        ]
-        if not met:
-            return math.nan
-        inside, outside = max(met), rate
-        if inside == outside:
-            return rate
-        return self._edge(inside, outside, lambda probe: probe.verdict is Verdict.MEETS)[0]
+    def _clearly_met(self, rate: float, lowest: float) -> float:
+        tried = (probe for probe in self._in_order() if lowest <= probe.rate_per_s <= rate)
+        met = [probe.rate_per_s for probe in tried if probe.verdict is Verdict.MEETS]
+        if not met or met[-1] == rate:
+            return rate if met else math.nan
+        return self._edge(met[-1], rate, lambda probe: probe.verdict is Verdict.MEETS)[0]
 
-    def _surely_missed(self, missed: float) -> float:
+    def _clearly_missed(self, missed: float) -> float:
         if self.at(missed).verdict is Verdict.FAILS:
             return missed
         above = (probe.rate_per_s for probe in self._in_order() if probe.rate_per_s > missed)
@@ -288,13 +263,5 @@ def _too_few(probe: Probe) -> str:
     """Return why a rate is too low."""
     assert probe.judgement is not None
     worst = probe.judgement.worst
-    return (
-        "requests wait for company" if worst.at_most else f"fewer than {_format.rate(worst.limit, 4)} arrive"
-    )
-
-
-def _finding(probe: Probe) -> str:
-    judgement = probe.judgement
-    assert judgement is not None
-    found = words.estimated(judgement.worst.key, judgement.estimates[judgement.worst])
-    return f"{found} at {_format.rate(probe.rate_per_s, 4)}"
+    fewer = f"fewer than {_format.rate(worst.limit, 4)} arrive"
+    return "requests wait for company" if worst.at_most else fewer

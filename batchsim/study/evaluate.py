@@ -68,5 +68,5 @@ def _unstable(point: Scenario) -> str:
     offered = rate(point.workload.offered_per_s, 4)  # type: ignore[union-attr]  # a closed loop is stable
     if point.load < 1:  # a table in which larger batches are slower than several small ones
         carried = rate(point.full_batches_per_s, 4)
-        return f"full batches of {point.rule.max_batch_size} carry {carried}, and {offered} arrive"
+        return f"full batches of {point.rule.largest_batch} carry {carried}, and {offered} arrive"
     return f"load {point.load:.4g}: {offered}, saturation at {rate(point.saturation_per_s, 4)}"

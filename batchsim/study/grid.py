@@ -15,12 +15,13 @@ import numpy as np
 from batchsim.scenario import Scenario
 from batchsim.scenario.scenario import find_knob
 
-PARTS = ("workload", "rule", "service")  # other knobs may be inside them
+NESTING = ("workload", "rule", "service")  # parts of a scenario with knobs inside
+LABEL = "; name them apart, as in {'label': value}"
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A knob's values, with a label for each in tables, and a key that only equal values share.
+    """A knob's values, each with a label for tables and a key that only equal values share.
 
     Labels are numbers where all values are, else text.
     """
@@ -35,12 +36,11 @@ class Axis:
         """Check a list of values, or {label: value}."""
         if isinstance(given, (str, bytes, Set)) or not isinstance(given, Iterable):
             raise TypeError(f"{name} must be a list of values, or {{label: value}}, got {given!r}")
-        labels, values = None, [_plain(value) for value in given]
+        values = labels = [_plain(value) for value in given]
         if isinstance(given, Mapping):
-            labels, values = values, [_plain(value) for value in given.values()]
+            values = [_plain(value) for value in given.values()]
         if not values:
             raise ValueError(f"{name} must have at least one value, got {given!r}")
-        labels = values if labels is None else labels
         if any(isinstance(value, float) and math.isnan(value) for value in (*values, *labels)):
             raise ValueError(f"{name} must have no NaN among its values, got {values}")
         if not all(type(label) is float or (type(label) is int and abs(label) < 2**63) for label in labels):
@@ -49,11 +49,10 @@ class Axis:
             keys = [json.dumps(canonical(value), sort_keys=True) for value in values]
         except TypeError as error:
             raise TypeError(f"a value of {name} {error}") from None
-        for what, each in (("values", keys), ("labels", labels)):
-            place = _first_repeated(each)
-            if place is not None:
-                hint = "; name them apart, as in {'label': value}" if what == "labels" else ""
-                raise ValueError(f"{what} of {name} must differ, got {labels[place]!r} twice{hint}")
+        for plural, each, hint in (("values", keys, ""), ("labels", labels, LABEL)):
+            if len(set(each)) < len(each):
+                twice = next(place for place, value in enumerate(each) if value in each[:place])
+                raise ValueError(f"{plural} of {name} must differ, got {labels[twice]!r} twice{hint}")
         return cls(name, tuple(values), tuple(labels), tuple(keys))
 
     def column(self, places: np.ndarray) -> np.ndarray:
@@ -71,9 +70,9 @@ class Grid:
 
     @classmethod
     def of(cls, scenario: Scenario, over: Any) -> Self:
-        """Check {knob: values}; a name that no combination of parts has is refused.
+        """Check {knob: values}: refuse a name that no combination has, and a value of the wrong type.
 
-        So is a value of the wrong type. One that is out of bounds is not: only a whole combination can tell.
+        One out of bounds is not refused, because another combination may take it.
         """
         if not isinstance(over, Mapping):
             raise TypeError(f"over must be {{knob: values}}, got {over!r}")
@@ -143,51 +142,35 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _first_repeated(values: list[Any]) -> int | None:
-    seen = set()
-    for place, value in enumerate(values):
-        if value in seen:
-            return place
-        seen.add(value)
-    return None
-
-
 def _check_knobs(scenario: Scenario, axes: tuple[Axis, ...]) -> None:
-    whole = {f.name: getattr(scenario, f.name) for f in dataclasses.fields(scenario)}
-    for axis in axes:
-        if axis.name in whole:
-            _check_types(scenario, {}, axis)
-    parts = [axis for axis in axes if axis.name in PARTS]
+    parts = {f.name: getattr(scenario, f.name) for f in dataclasses.fields(scenario)}
+    nesting = [axis for axis in axes if axis.name in NESTING]
     combinations = [
-        dict(zip([axis.name for axis in parts], values, strict=True))
-        for values in itertools.product(*(axis.values for axis in parts))
+        dict(zip([axis.name for axis in nesting], values, strict=True))
+        for values in itertools.product(*(axis.values for axis in nesting))
     ]
     named: dict[tuple[str, ...], str] = {}
-    for axis in axes:
-        if axis.name in whole:
-            continue
-        combination, path = _first_with(axis.name, whole, combinations)
-        if path in named:
-            raise ValueError(f"a knob must be given once, got {named[path]!r} and {axis.name!r}")
-        named[path] = axis.name
-        _check_types(scenario, combination, axis)
+    for axis in sorted(axes, key=lambda axis: axis.name not in parts):  # parts first, then knobs inside them
+        combination: dict[str, Any] = {}
+        if axis.name not in parts:
+            combination, path = _first_with(axis.name, parts, combinations)
+            if path in named:
+                raise ValueError(f"a knob must be given once, got {named[path]!r} and {axis.name!r}")
+            named[path] = axis.name
+        for value in axis.values:
+            # Out of bounds here, it may fit another combination; where it fits none, its row says why.
+            with contextlib.suppress(ValueError):
+                scenario.replace({**combination, axis.name: value})
 
 
 def _first_with(
-    name: str, whole: Mapping[str, Any], combinations: list[dict[str, Any]]
+    name: str, parts: Mapping[str, Any], combinations: list[dict[str, Any]]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the first combination of parts that has the knob, and the path to it there, or raise."""
     refusals = []
     for combination in combinations:
         try:
-            return combination, find_knob(name, {**whole, **combination})
+            return combination, find_knob(name, {**parts, **combination})
         except ValueError as error:
             refusals.append(error)
     raise refusals[0]
-
-
-def _check_types(scenario: Scenario, others: Mapping[str, Any], axis: Axis) -> None:
-    for value in axis.values:
-        # Out of bounds here, it may fit another combination; where not, its row says why.
-        with contextlib.suppress(ValueError):
-            scenario.replace({**others, axis.name: value})

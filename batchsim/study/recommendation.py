@@ -7,8 +7,8 @@ from batchsim import _format
 from batchsim.result import Result
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule
-from batchsim.study import words
-from batchsim.study.explain import Effect, explain
+from batchsim.study import phrases
+from batchsim.study.choice import Tie
 from batchsim.study.judgement import Estimate, Judgement
 from batchsim.study.remedies import Remedy
 from batchsim.study.slo import SLO
@@ -16,6 +16,20 @@ from batchsim.theory import Optimum
 
 if TYPE_CHECKING:
     import pandas
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What another value of the rule's second knob does to the latency, in ms, in the same traffic.
+
+    `text` is the value in words, as "a max wait of 4 ms".
+    """
+
+    knob: str
+    value: float
+    text: str
+    key: str
+    difference: Estimate
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,9 +41,10 @@ class Recommendation:
     infinitely late, as objectives do. `result` is the run itself.
 
     `candidates`: a DataFrame with a row a setting, in the grid's order: its knobs, its latency with its
-    interval and other numbers from its longest run, of so many `requests`, and its `fate` with the reason.
-    `frontier`: those of which none other is better in latency, capacity and servers alike, all in full runs
+    interval and other numbers from its longest run, that run's `requests`, and its `outcome` with the reason.
+    `frontier`: those that no other beats in latency, saturation rate and servers alike, all in full runs
     (the best of at most 24 that ran in full for it); settings that cannot be told apart are there once.
+    `ties`: the settings whose latency no full run tells from this one's, and why it was preferred.
 
     `optimum` is the best that any policy could do for the mean latency, where theory knows it; else
     `no_optimum` says why not. `effects` are what another wait would change; `remedies`, where the
@@ -49,6 +64,7 @@ class Recommendation:
     result: Result
     candidates: "pandas.DataFrame"
     frontier: "pandas.DataFrame"
+    ties: tuple[Tie, ...]
     optimum: Optimum | None
     no_optimum: str
     effects: tuple[Effect, ...]
@@ -56,6 +72,7 @@ class Recommendation:
     requests_simulated: int
     grid_requests: int
     requests_explaining: int
+    explanation: str = ""
 
     @property
     def rule(self) -> Rule:
@@ -66,31 +83,28 @@ class Recommendation:
         """How far its mean latency is above the best possible, in percent; None where that is unknown."""
         return None if self.optimum is None else self.optimum.gap(self.expected["mean_latency_ms"].value)
 
+    @property
+    def saved(self) -> str:
+        """The cost of the search as a fraction of the whole grid's, as "1/12"; "" above a half."""
+        part = self.grid_requests / max(self.requests_simulated, 1)
+        return f"1/{part:.0f}" if part >= 2 else ""
+
     def explain(self) -> str:
         """Return a paragraph to act on: what to set, what it gives and why, and what would change it."""
-        return explain(self)
+        return self.explanation
 
     def __repr__(self) -> str:
-        what = "Recommendation" if self.met else "No setting is shown to meet the objective; nearest"
-        judged = "met" if self.met else "not met" if self.judgement.excess > 1 else "not surely met"
-        found = [words.estimated(o.key, estimate) for o, estimate in self.judgement.estimates.items()]
-        part = self.grid_requests / max(self.requests_simulated, 1)
-        less = f", 1/{part:.0f} of the grid's" if part >= 2 else ""
+        title = "Recommendation" if self.met else "No setting is shown to meet the objective; nearest"
+        judged = "met" if self.met else "not met" if self.judgement.excess > 1 else "not clearly met"
+        estimates = [phrases.estimated(o.key, each) for o, each in self.judgement.estimates.items()]
+        throughput = _format.rate(self.expected["throughput_per_s"].value)
         lines = [
-            f"{what}: {words.setting(self.knobs)}",
+            f"{title}: {phrases.setting(self.knobs)}",
             f"  rule        {self.rule!r} on {_format.counted(self.scenario.servers, 'server')}",
-            f"  objective   {self.slo}: {judged}, {_format.listed(found)}",
-            f"  throughput  {_format.rate(self.expected['throughput_per_s'].value)} of a capacity of "
-            f"{_format.rate(self.scenario.saturation_per_s)}",
-            *(f"  {_kind(remedy):<11} {remedy.text}" for remedy in self.remedies),
-            f"  search      {_format.counted(self.requests_simulated, 'request')} simulated{less}",
+            f"  objective   {self.slo}: {judged}, {_format.listed(estimates)}",
+            f"  throughput  {throughput}, saturation at {_format.rate(self.scenario.saturation_per_s)}",
+            *(f"  {remedy.kind:<11} {remedy.text}" for remedy in self.remedies),
+            f"  search      {_format.counted(self.requests_simulated, 'request')} simulated"
+            + (f", {self.saved} of the grid's" if self.saved else ""),
         ]
         return "\n".join(lines)
-
-
-def _kind(remedy: Remedy) -> str:
-    if remedy.knob == "requests":
-        return "to tell"
-    if remedy.value is not None:
-        return "would do"
-    return "unknown" if "cannot be told" in remedy.text else "would not"

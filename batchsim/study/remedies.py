@@ -6,21 +6,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchsim import _format
-from batchsim.scenario import ClosedLoop, Scenario, Service, SizeOrWait, Table
-from batchsim.study import words
+from batchsim.scenario import ClosedLoop, Scenario
+from batchsim.study import phrases
 from batchsim.study.bisection import edge, last_whole
-from batchsim.study.capacity import capacity, sees_loss
+from batchsim.study.capacity import capacity
 from batchsim.study.judgement import Judgement, Verdict, judge
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import Traffic
 
-SERVERS = 8  # so many more are tried
-FASTEST = 128  # times as fast as the model is
+SERVERS = 8  # more of them are tried
+FASTEST = 128  # times the speed of the model
 TOLERANCE = 0.02  # of a rate, and of a factor
 HALVINGS = 6  # of a wait, before none is tried
 WAIT_TOLERANCE = 0.1  # of a wait
 LONGEST_MS = 1024  # the wait that is halved first, where a rule waits for ever
 LONGER = (2, 10, 1000)  # times as long a run: at least, where there is no interval, and at most
+
+Setting = tuple[Mapping[str, Any], Scenario]  # knobs, and what they make of the scenario
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Remedy:
     """One change with which a run shows that the objective is met; `value` is None if none was found.
 
     `knob` is "max_wait_ms", "rate_per_s" or "clients", "servers", or "service", whose value is how many times
-    as fast the model must be. `text` says it, with the numbers that the run gives. `knobs` are those of
+    as fast the model must be. `text` says it, with the numbers of that run. `knobs` are those of
     another setting of the grid, where the change helps that one. Where a run was too short to tell, `knob`
     is "requests": how many might tell.
     """
@@ -38,93 +40,85 @@ class Remedy:
     text: str
     knobs: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def kind(self) -> str:
+        """What the change would do, in a word or two."""
+        if self.knob == "requests":
+            return "to tell"
+        if self.value is not None:
+            return "would do"
+        return "unknown" if "cannot tell" in self.text else "would not"
+
 
 def remedies(
-    scenario: Scenario,
-    slo: SLO,
-    traffic: Traffic,
-    others: Sequence[tuple[Mapping[str, Any], Scenario]] = (),
+    scenario: Scenario, slo: SLO, traffic: Traffic, others: Sequence[Setting] = ()
 ) -> tuple[Remedy, ...]:
     """Return what would meet the objective with this setting, each change alone, checked by full runs.
 
-    `others` are the knobs and scenarios of settings that miss it by little more, of which each is tried with
-    one more server.
+    `others` are settings that miss it by little more, each of which is tried with one more server.
     """
-    found = [*_wait(scenario, slo, traffic), *_traffic(scenario, slo, traffic)]
-    servers = list(_servers(scenario, slo, traffic))
+
+    def trials() -> _Trials:
+        return _Trials(scenario, slo, traffic)
+
+    found = [*_shorter_wait(trials()), *_less_traffic(trials())]
+    servers = list(_more_servers(trials()))
     most = next((remedy.value for remedy in servers if remedy.value is not None), math.inf)
-    return (*found, *servers, *_other(others, slo, traffic, most), *_service(scenario, slo, traffic))
+    return (*found, *servers, *_other_setting(trials(), others, most), _faster_model(trials()))
 
 
 def longer(judgement: Judgement, requests: int, most: float) -> tuple[Remedy, ...]:
-    """Return how long a run might be sure of what one of so many requests estimates; none above `most`.
-
-    An interval is as wide as one over the root of the length.
-    """
+    """Return how long a run might settle what one of this length only estimates; nothing above `most`."""
     least, unknown, at_most = LONGER
     times = float(unknown)
     value, low, high = judgement.estimates[judgement.worst]
     width = high - value if judgement.worst.at_most else value - low
     if 0 < width < math.inf:
         room = abs(judgement.worst.limit - value)
+        # An interval is as wide as one over the root of the length; a fifth more, as its width varies too.
         times = min(max(1.2 * (width / room) ** 2, least), at_most) if room else at_most
     scale = 10 ** (len(str(round(requests * times))) - 1)
     count = math.ceil(requests * times / scale) * scale
-    if count > most:
-        return ()
-    return (Remedy("requests", count, f"run longer: requests={count}"),)
-
-
-def scaled(service: Service, factor: float, max_batch_size: int) -> Service:
-    """Return a service time with every batch's time multiplied by a factor.
-
-    >>> from batchsim import Affine
-    >>> scaled(Affine(5, 0.25), 0.5, max_batch_size=2)
-    Table({1: 2.625, 2: 2.75})
-    """
-    sizes = range(1, max_batch_size + 1)
-    return Table({size: service(size) * 1000 * factor for size in sizes}, noise=service.noise)
-
-
-def _run(scenario: Scenario, slo: SLO, traffic: Traffic) -> Judgement:
-    return judge(traffic.run(scenario), slo)
-
-
-def _numbers(judgement: Judgement) -> str:
-    return _format.listed([words.estimated(o.key, found) for o, found in judgement.estimates.items()])
+    return () if count > most else (Remedy("requests", count, f"run longer: requests={count}"),)
 
 
 @dataclass
-class _Tries:
-    """Runs of changes, which may show that the objective is met, or be too short to tell."""
+class _Trials:
+    """Full runs of changes, any of which may be too short to show that the objective is met."""
 
+    scenario: Scenario
     slo: SLO
     traffic: Traffic
     too_short: bool = False
 
-    def meets(self, scenario: Scenario) -> bool:
-        if not scenario.stable:
-            return False
-        judgement = _run(scenario, self.slo, self.traffic)
+    def judge(self, scenario: Scenario) -> Judgement:
+        judgement = judge(self.traffic.run(scenario), self.slo)
         self.too_short |= judgement.too_short
-        return judgement.verdict is Verdict.MEETS
+        return judgement
 
-    def none(self, knob: str, surely: str, what: str) -> Remedy:
-        """Return that no change was found: that there is none, or that this cannot be told."""
-        unknown = f"whether {what} would do with this setting cannot be told from runs of "
+    def meets(self, scenario: Scenario) -> bool:
+        return scenario.stable and self.judge(scenario).verdict is Verdict.MEETS
+
+    def none(self, knob: str, surely: str, change: str) -> Remedy:
+        """Return that no change was found: that there is none, or that the runs cannot tell."""
         length = _format.counted(self.traffic.requests, "request")
-        return Remedy(knob, None, f"{unknown}{length}" if self.too_short else surely)
+        unknown = f"runs of {length} cannot tell whether {change} would do with this setting"
+        return Remedy(knob, None, unknown if self.too_short else surely)
 
 
-def _wait(scenario: Scenario, slo: SLO, traffic: Traffic) -> Iterator[Remedy]:
-    rule, tries = scenario.rule, _Tries(slo, traffic)
-    if type(rule) is not SizeOrWait or rule.max_batch_size == 1 or rule.max_wait_ms == 0:
+def _numbers(judgement: Judgement) -> str:
+    return _format.listed([phrases.estimated(o.key, each) for o, each in judgement.estimates.items()])
+
+
+def _shorter_wait(trials: _Trials) -> Iterator[Remedy]:
+    scenario, rule = trials.scenario, trials.scenario.rule
+    if "max_wait_ms" not in rule.parameters() or rule.max_batch_size == 1 or rule.max_wait_ms == 0:
         return
-    if all(objective.key == "loss" for objective in slo.objectives):
+    if all(objective.key == "loss" for objective in trials.slo.objectives):
         return
 
     def meets(wait_ms: float) -> bool:
-        return tries.meets(scenario.replace(max_wait_ms=wait_ms))
+        return trials.meets(scenario.replace(max_wait_ms=wait_ms))
 
     outside = rule.max_wait_ms if rule.max_wait_ms < math.inf else float(2 * LONGEST_MS)
     inside = outside / 2
@@ -136,54 +130,47 @@ def _wait(scenario: Scenario, slo: SLO, traffic: Traffic) -> Iterator[Remedy]:
     else:
         inside = 0.0
     digits = 1 - math.floor(math.log10(inside)) if inside else 0
-    wait_ms = math.floor(inside * 10**digits) / 10**digits  # as it is said
-    judgement = _run(scenario.replace(max_wait_ms=wait_ms), slo, traffic)
+    wait_ms = math.floor(inside * 10**digits) / 10**digits  # as the text says it
+    judgement = trials.judge(scenario.replace(max_wait_ms=wait_ms))
     if judgement.verdict is Verdict.MEETS:
         instead = "an infinite one" if rule.max_wait_ms == math.inf else _format.number(rule.max_wait_ms)
         text = f"a wait of {_format.number(wait_ms)} ms instead of {instead}"
         yield Remedy("max_wait_ms", wait_ms, f"{text}, with {_numbers(judgement)}")
 
 
-def _traffic(scenario: Scenario, slo: SLO, traffic: Traffic) -> Iterator[Remedy]:
-    workload = scenario.workload
-    if isinstance(workload, ClosedLoop):
-        yield _clients(scenario, workload.clients, slo, traffic)
+def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
+    scenario, slo, traffic = trials.scenario, trials.slo, trials.traffic
+    if isinstance(scenario.workload, ClosedLoop):
+        yield _fewer_clients(trials, scenario.workload.clients)
         return
-    if not any(objective.key == "mean_latency_ms" or sees_loss(objective) for objective in slo.objectives):
-        return  # a throughput alone is no reason for fewer requests
-    offered = workload.offered_per_s
-    if not 0 < offered < math.inf:
+    offered = scenario.workload.offered_per_s
+    limits = any(o.key == "mean_latency_ms" or o.sees_loss for o in slo.objectives)
+    if not limits or not 0 < offered < math.inf:  # a throughput alone is no reason for fewer requests
         return
     found = capacity(scenario, slo, traffic.seed, traffic.requests, TOLERANCE)
     traffic.simulated += found.requests_simulated
-    if not found.met:
-        yield Remedy("rate_per_s", None, f"no rate meets it with this setting: {found.limited_by}")
-        return
-    if math.isnan(found.low_per_s):
-        text = f"runs of {traffic.requests:,} requests are too short to say at which rate it is met"
-        yield Remedy("rate_per_s", None, text)
-        return
+    value: float | None = None
     most = _format.rate(found.low_per_s)
-    if offered < found.lowest_per_s:
-        least = found.lowest_per_s * (1 + TOLERANCE)
+    if not found.met:
+        text = f"no rate meets it with this setting: {found.limited_by}"
+    elif math.isnan(found.low_per_s):
+        text = f"runs of {traffic.requests:,} requests are too short to say at which rate it is met"
+    elif offered < found.lowest_per_s:
+        value = found.lowest_per_s * (1 + TOLERANCE)
         few = f"at {_format.rate(offered)} {found.lowest_by}"
-        yield Remedy("rate_per_s", least, f"more requests, from {_format.rate(least)} to {most} ({few})")
-        return
-    part = 1 - found.low_per_s / offered
-    yield Remedy(
-        "rate_per_s",
-        found.low_per_s,
-        f"{_format.percent(part)} fewer requests, {most} instead of {_format.rate(offered)}",
-    )
+        text = f"more requests, from {_format.rate(value)} to {most} ({few})"
+    else:
+        value = found.low_per_s
+        fewer = _format.percent(1 - value / offered)
+        text = f"{fewer} fewer requests, {most} instead of {_format.rate(offered)}"
+    yield Remedy("rate_per_s", value, text)
 
 
-def _clients(scenario: Scenario, clients: int, slo: SLO, traffic: Traffic) -> Remedy:
-    tries = _Tries(slo, traffic)
-
+def _fewer_clients(trials: _Trials, clients: int) -> Remedy:
     def meets(fewer: int) -> bool:
         try:
-            return tries.meets(scenario.replace(clients=fewer))
-        except ValueError:  # too few for a batch ever to gather
+            return trials.meets(trials.scenario.replace(clients=fewer))
+        except ValueError:  # too few for a batch ever to fill
             return False
 
     fewer = 2 ** max(clients.bit_length() - 1, 0)
@@ -192,17 +179,18 @@ def _clients(scenario: Scenario, clients: int, slo: SLO, traffic: Traffic) -> Re
     while fewer and not meets(fewer):
         outside, fewer = fewer, fewer // 2
     if not fewer:
-        surely = "no smaller number of clients meets it with this setting"
-        return tries.none("clients", surely, "fewer clients")
+        return trials.none(
+            "clients", "no smaller number of clients meets it with this setting", "fewer clients"
+        )
     fewer = last_whole(fewer, outside, meets)
     return Remedy("clients", fewer, f"{_format.counted(fewer, 'client')} instead of {clients:,}")
 
 
-def _servers(scenario: Scenario, slo: SLO, traffic: Traffic) -> Iterator[Remedy]:
+def _more_servers(trials: _Trials) -> Iterator[Remedy]:
+    scenario, judgement = trials.scenario, None
     least = scenario.servers + 1
     if not scenario.stable:
         least = max(least, math.floor(scenario.servers * scenario.load) + 1)
-    tries, judgement = _Tries(slo, traffic), None
     for servers in range(least, least + SERVERS):
         try:
             more = scenario.replace(servers=servers)
@@ -212,61 +200,58 @@ def _servers(scenario: Scenario, slo: SLO, traffic: Traffic) -> Iterator[Remedy]
             return
         if not more.stable:
             continue
-        judgement = _run(more, slo, traffic)
-        tries.too_short |= judgement.too_short
+        judgement = trials.judge(more)
         if judgement.verdict is Verdict.MEETS:
-            yield Remedy("servers", servers, f"{_more(scenario, servers)}, with {_numbers(judgement)}")
+            yield Remedy("servers", servers, f"{_instead(scenario, servers)}, with {_numbers(judgement)}")
             return
     if judgement is not None:
         surely = f"no more servers, up to {servers}, would do with this setting: {_numbers(judgement)}"
-        yield tries.none("servers", surely, f"more servers, up to {servers},")
+        yield trials.none("servers", surely, f"more servers, up to {servers},")
 
 
-def _more(scenario: Scenario, servers: int) -> str:
+def _instead(scenario: Scenario, servers: int) -> str:
     where = ", taken to have a device each" if scenario.slowdown is None else ""
     return f"{_format.counted(servers, 'server')} instead of {scenario.servers}{where}"
 
 
-def _other(
-    others: Sequence[tuple[Mapping[str, Any], Scenario]], slo: SLO, traffic: Traffic, below: float
-) -> Iterator[Remedy]:
+def _other_setting(trials: _Trials, others: Sequence[Setting], below: float) -> Iterator[Remedy]:
     """Return the first other setting that meets the objective with one more server, if those are fewer."""
     for knobs, scenario in others:
         servers = scenario.servers + 1
-        if servers >= below:
-            continue
         try:
             more = scenario.replace(servers=servers)
-        except ValueError:  # its slowdown is not known of so many
+        except ValueError:  # its slowdown is not given for as many
             continue
-        judgement = _run(more, slo, traffic) if more.stable else None
-        if judgement is not None and judgement.verdict is Verdict.MEETS:
+        if servers >= below or not more.stable:
+            continue
+        judgement = trials.judge(more)
+        if judgement.verdict is Verdict.MEETS:
             rest = {name: value for name, value in knobs.items() if name != "servers"}
-            text = f"{_more(scenario, servers)}, with {words.setting(rest)}: {_numbers(judgement)}"
+            text = f"{_instead(scenario, servers)}, with {phrases.setting(rest)}: {_numbers(judgement)}"
             yield Remedy("servers", servers, text, rest)
             return
 
 
-def _service(scenario: Scenario, slo: SLO, traffic: Traffic) -> Iterator[Remedy]:
-    def faster(times: float) -> Scenario:
-        return scenario.replace(service=scaled(scenario.service, 1 / times, scenario.rule.max_batch_size))
+def _faster_model(trials: _Trials) -> Remedy:
+    scenario = trials.scenario
 
-    tries = _Tries(slo, traffic)
+    def faster(times: float) -> Scenario:
+        return scenario.replace(service=scenario.service.scaled(1 / times, scenario.rule.max_batch_size))
 
     def meets(times: float) -> bool:
-        return tries.meets(faster(times))
+        return trials.meets(faster(times))
 
     times = 2.0
     while not meets(times):
         times *= 2
         if times > FASTEST:
             surely = f"no faster model would do with this setting, not even {FASTEST} times as fast"
-            yield tries.none("service", surely, "a faster model")
-            return
+            return trials.none("service", surely, "a faster model")
     times, _ = edge(times, times / 2, meets, TOLERANCE)
-    hundredths = math.ceil(times * 100)  # as it is said
+    hundredths = math.ceil(times * 100)  # as the text says it
     while not meets(hundredths / 100):  # a little faster may by chance be a little worse
         hundredths += 1
     times = hundredths / 100
-    judgement = _run(faster(times), slo, traffic)
-    yield Remedy("service", times, f"a model {times:g} times as fast, with {_numbers(judgement)}")
+    return Remedy(
+        "service", times, f"a model {times:g} times as fast, with {_numbers(trials.judge(faster(times)))}"
+    )

@@ -1,4 +1,4 @@
-"""What is asked of a setting: the objectives of a service level."""
+"""Service-level objectives: the numbers that a setting must keep within limits."""
 
 import math
 from dataclasses import dataclass, fields
@@ -7,6 +7,7 @@ from typing import NamedTuple
 from batchsim import _check
 
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p99_9_ms": 99.9}
+OTHERS = {"mean_ms": "mean_latency_ms", "max_loss": "loss", "min_throughput_per_s": "throughput_per_s"}
 
 # A wait of 10 ms and a batch of 6 ms are 16 ms, give or take a float's rounding, and within 16 ms.
 ROUNDING = 1e-9
@@ -36,6 +37,11 @@ class Objective(NamedTuple):
         return self.key != "throughput_per_s"
 
     @property
+    def sees_loss(self) -> bool:
+        """Whether it is missed when many requests are lost."""
+        return self.q is not None or self.key == "loss"
+
+    @property
     def reach(self) -> float:
         """The limit, and what rounding may add to it."""
         return self.limit * (1 + ROUNDING if self.at_most else 1 - ROUNDING)
@@ -48,30 +54,27 @@ class Objective(NamedTuple):
         return above / below if below > 0 else math.inf if above > 0 else 0.0
 
     def __str__(self) -> str:
-        name, limit = (
-            self.key.removesuffix("_ms").removesuffix("_per_s").replace("_", " "),
-            f"{self.limit:,g}",
-        )
+        name = self.key.removesuffix("_ms").removesuffix("_per_s").replace("_", " ")
         if self.key == "loss":
             return f"{name} at most {self.limit * 100:g} %"
-        return f"{name} at most {limit} ms" if self.at_most else f"{name} at least {limit}/s"
+        return f"{name} at most {self.limit:,g} ms" if self.at_most else f"{name} at least {self.limit:,g}/s"
 
 
 @dataclass(frozen=True, repr=False)
 class SLO:
-    """A service-level objective: what must hold of a setting, all of it.
+    """A service-level objective: limits that a setting must keep, all of them.
 
-    - `p50_ms`, `p90_ms`, `p95_ms`, `p99_ms`, `p99_9_ms`: so many percent of all requests are answered
-      within so many ms. A request that is rejected or times out counts as infinitely late.
+    - `p50_ms`, `p90_ms`, `p95_ms`, `p99_ms`, `p99_9_ms`: this percentage of all requests is answered
+      within the limit. A request that is rejected or times out counts as infinitely late.
     - `attainment` with `within_ms`: the same for any fraction of the requests, as 0.995 within 50 ms. Without
       `within_ms` it is the fraction within the one percentile that is given.
     - `mean_ms`: the mean latency of the requests that are served. It does not see the others, so a
       scenario that can lose requests needs `max_loss`, or a percentile, beside it.
     - `max_loss`: at most this fraction of the requests is not served.
-    - `min_throughput_per_s`: at least so many answers a second. An open loop that serves everybody
-      answers what it is offered.
+    - `min_throughput_per_s`: at least this many answers a second. An open loop that serves every request
+      answers at the rate it is offered.
 
-    What is tested is the 95 % interval of each number: an objective is met once all of the interval is
+    The 95 % interval of each number is tested: an objective is met once all of the interval is
     within the limit, and missed once none of it is (`batchsim.study.judgement`).
 
     Raises ValueError where there is no objective, or one contradicts another.
@@ -94,12 +97,9 @@ class SLO:
     min_throughput_per_s: float | None = None
 
     def __post_init__(self) -> None:
-        least = {"max_loss": 0, "attainment": 0.001}
-        for f in fields(self):
-            if getattr(self, f.name) is not None:
-                _check.fix_real(
-                    self, f.name, **({"at_least": least[f.name]} if f.name in least else {"above": 0})
-                )
+        bounds = {"max_loss": {"at_least": 0}, "attainment": {"at_least": 0.001}}
+        for name in self._given():
+            _check.fix_real(self, name, **bounds.get(name, {"above": 0}))  # type: ignore[arg-type]
         for name in ("attainment", "max_loss"):
             if (share := getattr(self, name)) is not None and share >= 1:
                 why = ": no run can prove all" if name == "attainment" else ""
@@ -107,6 +107,10 @@ class SLO:
         self._check_attainment()
         if not self.objectives:
             raise ValueError(f"an SLO must have an objective, as in SLO(p99_ms=50), got {self!r}")
+
+    def _given(self) -> dict[str, float]:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
     def _check_attainment(self) -> None:
         if self.attainment is None:
@@ -117,7 +121,7 @@ class SLO:
         if self.within_ms is not None:
             return
         if len(given) != 1:
-            raise ValueError(f"an attainment needs within_ms where there is not one percentile, got {self!r}")
+            raise ValueError(f"an attainment needs within_ms, or exactly one percentile, got {self!r}")
         already = PERCENTILES[given[0]] / 100
         if self.attainment < already:
             raise ValueError(
@@ -128,22 +132,15 @@ class SLO:
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """Each number with its limit; an attainment is the percentile of that name."""
-        limits_ms = {
-            q: getattr(self, name) for name, q in PERCENTILES.items() if getattr(self, name) is not None
-        }
+        given = self._given()
+        limits_ms = {q: given[name] for name, q in PERCENTILES.items() if name in given}
         if self.attainment is not None:
             q = round(100 * self.attainment, 9)  # 100 * 0.995 is 99.5 only after rounding
             ms = next(iter(limits_ms.values())) if self.within_ms is None else self.within_ms
             limits_ms[q] = min(ms, limits_ms.get(q, ms))
-        found = [Objective(key_of(q), ms, q) for q, ms in sorted(limits_ms.items())]
-        for name, key in (
-            ("mean_ms", "mean_latency_ms"),
-            ("max_loss", "loss"),
-            ("min_throughput_per_s", "throughput_per_s"),
-        ):
-            if getattr(self, name) is not None:
-                found.append(Objective(key, getattr(self, name)))
-        return tuple(found)
+        percentiles = [Objective(key_of(q), ms, q) for q, ms in sorted(limits_ms.items())]
+        others = [Objective(key, given[name]) for name, key in OTHERS.items() if name in given]
+        return (*percentiles, *others)
 
     @property
     def latency(self) -> tuple[str, float | None]:
@@ -160,7 +157,4 @@ class SLO:
         return ", ".join(str(objective) for objective in self.objectives)
 
     def __repr__(self) -> str:
-        given = (
-            f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) is not None
-        )
-        return f"SLO({', '.join(given)})"
+        return f"SLO({', '.join(f'{name}={value!r}' for name, value in self._given().items())})"

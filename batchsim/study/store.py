@@ -1,11 +1,11 @@
-"""A folder of finished points: a sweep that is killed goes on where it was.
+"""A folder of finished points, so that a sweep that is killed resumes where it stopped.
 
     sweep.toml       the scenario, and in the table [sweep] the seed, the settings and the versions
     arrivals-*.csv   the trace of the scenario's workload, if it has one
     points/          Parquet files; `pandas.read_parquet` reads them as one table
-    damaged/         what was in points/ and is not whole any more
+    damaged/         files of points/ that are no longer whole
 
-A file is written beside, synced, and renamed: it is whole or not there, and nobody writes to it again.
+A file is written under another name, synced, and renamed: it is whole or not there, and never changes.
 Files are merged now and then, and one is deleted only once all of it is in another, so that several
 processes may sweep into one folder. A file's name ends in the checksum of its content: a damaged one is set
 aside, and its points are computed again.
@@ -35,26 +35,25 @@ from batchsim.scenario import Scenario, Trace
 from batchsim.scenario.toml import document, from_tables
 from batchsim.study.grid import canonical
 
-FORMAT = 2  # 1 was without loss and p99_all_ms
+FORMAT = (
+    3  # in 2 the columns saturation_per_s and wait_share had other names; 1 had neither loss nor p99_all_ms
+)
 DESCRIPTION, DAMAGED = "sweep.toml", "damaged"
-MARK = b"batchsim sweep"  # what sweep a file belongs to, in its metadata
-MERGE = 64  # files of one process, a minute's or so
+MARK = b"batchsim sweep"  # the sweep that a file belongs to, in its metadata
+MERGE = 64  # files of one process: about a minute's
 
 
 class Store:
     """The finished points of one sweep in its folder, each with a row of numbers and a text.
 
-    `settings` are what the numbers depend on besides the scenario; `columns` names the numbers,
-    with their dtypes. A folder of another sweep, or of something else, is refused with ValueError.
+    The numbers depend on `settings` besides the scenario; `columns` are their names and dtypes.
+    A folder of another sweep, or of something else, is refused with ValueError.
     """
 
     def __init__(
-        self,
-        out: str | os.PathLike[str],
-        scenario: Scenario,
-        settings: Mapping[str, Any],
+        self, out: str | os.PathLike[str], scenario: Scenario, settings: Mapping[str, Any],
         columns: Mapping[str, str],
-    ) -> None:
+    ) -> None:  # fmt: skip
         from batchsim import __version__  # the package is whole by now
 
         self.folder, self.points = Path(out), Path(out) / "points"
@@ -62,32 +61,29 @@ class Store:
         self.about = {"scenario": scenario, **settings, "batchsim": __version__}
         self.mark = hashlib.sha256(json.dumps(canonical(self.about), sort_keys=True).encode()).hexdigest()
         self.recent: list[Path] = []
-        self.kept = 0
+        self.count = 0
         if self.folder.exists() and not self.folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "out must be a folder, got a file", str(out))
         if not (self.folder / DESCRIPTION).exists():
             self._describe()
-        self._compare()  # also with what was just written: another sweep may have been quicker
+        self._compare()  # even if just written: another process may have written another sweep first
         with self._writing("a folder for points"):
             self.points.mkdir(exist_ok=True)
 
-    # What the folder is of.
+    # The description.
 
     def _describe(self) -> None:
         scenario: Scenario = self.about["scenario"]
         content = _document(scenario)
-        if self.folder.exists():
-            strangers = [path.name for path in self.folder.iterdir() if not _ours(path.name)]
-            if strangers:
-                raise ValueError(
-                    f"out must be a new folder, or a sweep's, got {self.folder} with {min(strangers)!r} in it"
-                )
+        others = [path.name for path in self.folder.glob("*") if not _ours(path.name)]
+        if others:
+            raise ValueError(
+                f"out must be a new folder, or a sweep's, got {self.folder} with {min(others)!r} in it"
+            )
         table = tomlkit.table()
-        for name, value in self.about.items():
+        for name, value in {**self.about, "format": FORMAT, **_versions()}.items():
             if name != "scenario" and value is not None:
                 table.add(name, value)
-        for name, value in {"format": FORMAT, **_surroundings()}.items():
-            table.add(name, value)
         content.add("sweep", table)
         with self._writing("the description"):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -119,13 +115,13 @@ class Store:
         one, other = _leaves({name: there.get(name) for name in self.about}), _leaves(self.about)
         differing = [name for name in {**one, **other} if one.get(name) != other.get(name)]
         if differing:
-            what = ", ".join(f"{name} is {one.get(name)} there, {other.get(name)} here" for name in differing)
+            each = ", ".join(f"{name} is {one.get(name)} there, {other.get(name)} here" for name in differing)
             raise ValueError(
-                f"out must be a folder of this very sweep, got {self.folder}: {what}; take another folder"
+                f"out must be this sweep's folder, got {self.folder}: {each}; take another folder"
             )
         changed = [
             f"{name} {there.get(name)} there, {here} here"
-            for name, here in _surroundings().items()
+            for name, here in _versions().items()
             if there.get(name) != here
         ]
         if changed:
@@ -134,15 +130,15 @@ class Store:
                 "new ones may differ in the last digits"
             )
 
-    # Its points.
+    # The points.
 
     def read(self) -> tuple[list[str], np.ndarray, list[str]]:
-        """Return the keys of the points that are there, their numbers (a row each), and their texts."""
+        """Return the keys of the points in the folder, their numbers (a row each), and their texts."""
         tables = list(self._files().values())
         if not tables:
             return [], np.empty((0, len(self.columns))), []
-        table = _once(pyarrow.concat_tables(tables))
-        self.kept = table.num_rows
+        table = _unique(pyarrow.concat_tables(tables))
+        self.count = table.num_rows
         numbers = np.empty((table.num_rows, len(self.columns)))
         for place, name in enumerate(self.columns):
             numbers[:, place] = table[name].to_numpy()
@@ -156,17 +152,17 @@ class Store:
         values["infeasible"] = pyarrow.array(texts, pyarrow.string())
         with self._writing("finished points"):
             self.recent.append(self._add(pyarrow.table(values, metadata={MARK: self.mark})))
-        self.kept += len(keys)
+        self.count += len(keys)
         if len(self.recent) >= MERGE:
             self.merge(self.recent)
             self.recent = []
 
     def merge(self, paths: Iterable[Path] | None = None) -> None:
-        """Make one file of several, by default of all; what cannot be merged stays as it is."""
-        with contextlib.suppress(OSError):  # the files themselves hold everything
+        """Make one file of several (default: of all), where that succeeds."""
+        with contextlib.suppress(OSError):  # the separate files still hold everything
             files = self._files(paths)
             if len(files) > 1:
-                self._add(_once(pyarrow.concat_tables(files.values())))
+                self._add(_unique(pyarrow.concat_tables(files.values())))
                 for path in files:
                     path.unlink(missing_ok=True)
 
@@ -181,10 +177,10 @@ class Store:
         return path
 
     def _files(self, paths: Iterable[Path] | None = None) -> dict[Path, pyarrow.Table]:
-        """Return the tables of the files, all that are there by default; damaged ones are set aside."""
+        """Return the tables of the files (default: of all); damaged ones are set aside."""
         tables: dict[Path, pyarrow.Table] = {}
         gone = True
-        while gone:  # merged by another process: what was in it is in a newer file
+        while gone:  # another process merged it: its points are in a newer file
             gone = False
             for path in sorted(self.points.glob("*.parquet")) if paths is None else paths:
                 if path in tables:
@@ -201,7 +197,7 @@ class Store:
     def _load(self, path: Path) -> pyarrow.Table | None:
         content = path.read_bytes()
         if not path.stem.endswith(_checksum(content)):
-            aside = self.folder / DAMAGED / path.name  # beside: who reads points/ reads all that is in it
+            aside = self.folder / DAMAGED / path.name  # elsewhere: readers of points/ read every file in it
             aside.parent.mkdir(exist_ok=True)
             path.replace(aside)
             _check.warn(f"{path} is damaged, and now in {aside.parent}: its points are computed again")
@@ -209,25 +205,23 @@ class Store:
         table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content)).read()
         mark = (table.schema.metadata or {}).get(MARK, b"none").decode()
         if mark != self.mark:
-            raise ValueError(
-                f"{path} must hold points of the sweep in {self.folder / DESCRIPTION}, got another's"
-            )
+            raise ValueError(f"{path} must hold points of {self.folder / DESCRIPTION}, got another sweep's")
         return table
 
     @contextlib.contextmanager
-    def _writing(self, what: str) -> Any:
+    def _writing(self, content: str) -> Any:
         try:
             yield
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"{what} could not be written to {self.folder} ({error.strerror or error}); "
-                f"the {self.kept:,} points there are kept, and the same call goes on from them",
+                f"{content} could not be written to {self.folder} ({error.strerror or error}); "
+                f"the {self.count:,} points there are kept, and the same call goes on from them",
             ) from error
 
 
-def _surroundings() -> dict[str, str]:
-    """Return the versions of what the numbers come from; they are recorded, and a change is warned of."""
+def _versions() -> dict[str, str]:
+    """Return the versions that the last digits may depend on; a change gives a warning."""
     return {"python": platform.python_version(), **{name: version(name) for name in ("numpy", "numba")}}
 
 
@@ -240,7 +234,7 @@ def _arrivals(trace: Trace) -> str:
 
 
 def _document(scenario: Scenario) -> tomlkit.TOMLDocument:
-    """Return the scenario as TOML; a trace, which takes tomlkit half a minute, as the path of its file."""
+    """Return the scenario as TOML, a trace as its file's path, as tomlkit takes half a minute for one."""
     if not isinstance(scenario.workload, Trace):
         return document(scenario)
     content = document(scenario.replace(workload=Trace(np.zeros(1))))
@@ -250,7 +244,7 @@ def _document(scenario: Scenario) -> tomlkit.TOMLDocument:
 
 
 def _ours(name: str) -> bool:
-    """Return whether a file may be of a sweep that is being described by another process."""
+    """Return whether a file may belong to a sweep that another process is describing."""
     return name.startswith((".", "arrivals-")) or name in (DESCRIPTION, DAMAGED, "points")
 
 
@@ -266,8 +260,8 @@ def _leaves(value: Any, place: str = "") -> dict[str, Any]:
     }
 
 
-def _once(table: pyarrow.Table) -> pyarrow.Table:
-    """Return a table without the points that two processes computed both."""
+def _unique(table: pyarrow.Table) -> pyarrow.Table:
+    """Return a table with each point once, where two processes computed it."""
     first: dict[str, int] = {}
     for place, key in enumerate(table["point"].to_pylist()):
         first.setdefault(key, place)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -10,16 +11,16 @@ from batchsim.result import Result
 from batchsim.scenario import Diurnal, OpenLoop, Scenario, Trace
 from batchsim.simulate import simulate
 
-WINDOWS = 16  # a short run is made of: as many as the sections of an interval
-WARMUP = 0.1  # of each run; none of a trace or a day, whose start is part of what is asked
+WINDOWS = 16  # in a short run: as many as the sections of an interval
+WARMUP = 0.1  # of each run; none of a trace or a day, whose start is part of the question
 
 
 @dataclass
 class Traffic:
     """The first `requests` of a scenario's workload under one seed; it counts what it simulates.
 
-    A short run that were the beginning of the long one would be all burst, or all night. So it is made
-    of 16 windows, spread evenly over the whole, one behind the other, at the whole's mean rate. Of
+    A short run that was the beginning of the long one could be all burst, or all night. So it consists of 16
+    windows, spread evenly over the whole, one after the other, at the whole's mean rate. Of
     independent gaps these are as good as any; of bursts and days they are a fair sample. A closed
     loop has no arrivals to sample: its short run is the beginning.
 
@@ -27,7 +28,7 @@ class Traffic:
     >>> bursts = Scenario(OnOff(2000, 200, 10, 30), SizeOrWait(32, 0), Affine(5, 0.25))
     >>> traffic = Traffic(bursts, 100_000)
     >>> short = traffic.run(bursts, 1600)
-    >>> round(short.scenario.workload.offered_per_s / traffic.rate_per_s, 2)
+    >>> round(float(short.scenario.workload.offered_per_s * traffic.gaps_s.mean()), 2)
     1.0
     """
 
@@ -36,23 +37,15 @@ class Traffic:
     seed: int = 0
     simulated: int = 0
     _samples: dict[int, Trace] = field(default_factory=dict, repr=False)
-    _gaps_s: np.ndarray | None = field(default=None, repr=False)
 
-    @property
+    @cached_property
     def gaps_s(self) -> np.ndarray:
         """The seconds before each arrival of the whole, shape (requests,)."""
-        if self._gaps_s is None:
-            chunks = list(Streams(self.scenario, self.seed).arrivals_s(self.requests))
-            self._gaps_s = np.diff(np.concatenate(chunks), prepend=0.0)
-        return self._gaps_s
-
-    @property
-    def rate_per_s(self) -> float:
-        """The mean arrival rate of the whole."""
-        return float(1 / self.gaps_s.mean())
+        chunks = list(Streams(self.scenario, self.seed).arrivals_s(self.requests))
+        return np.diff(np.concatenate(chunks), prepend=0.0)
 
     def run(self, scenario: Scenario, requests: int | None = None) -> Result:
-        """Run a scenario with this traffic: all of it, or so many requests that stand for it."""
+        """Run a scenario with this traffic: all of it, or fewer requests that stand for it."""
         requests = self.requests if requests is None else requests
         recorded = isinstance(self.scenario.workload, (Trace, Diurnal))
         if requests < self.requests and isinstance(scenario.workload, OpenLoop):
@@ -64,10 +57,10 @@ class Traffic:
         if requests not in self._samples:
             cuts = np.linspace(0, requests, WINDOWS + 1).astype(int)
             starts = np.linspace(0, self.requests, WINDOWS, endpoint=False).astype(int)
-            places = np.concatenate(
-                [np.arange(start, start + size) for start, size in zip(starts, np.diff(cuts), strict=True)]
-            )
-            gaps_s = self.gaps_s[places]
+            windows = zip(starts, np.diff(cuts), strict=True)
+            gaps_s = self.gaps_s[np.concatenate([np.arange(start, start + size) for start, size in windows])]
+            # At the mean rate of the whole, or the sample would be of another load. The first gap precedes
+            # the first arrival, where a trace begins, and so takes no time in it.
             if 0 < gaps_s[1:].mean() < math.inf:
                 gaps_s = gaps_s * (self.gaps_s.mean() / gaps_s[1:].mean())
             self._samples[requests] = Trace(np.cumsum(gaps_s))

@@ -66,7 +66,7 @@ def frontier(
         value = p99_of_all(found) if value is None else value
     elif hasattr(found, "candidates"):
         frame, front, knobs, value = found.candidates, found.frontier, list(found.knobs), found.slo.latency[0]
-        star = frame[frame["fate"].isin(["recommended", "nearest"])].iloc[0]
+        star = frame[frame["outcome"].isin(["recommended", "nearest"])].iloc[0]
         objective = next((o.limit for o in found.slo.objectives if o.key == value), None)
     else:
         raise TypeError(f"found must be a Recommendation, or a DataFrame of a sweep, got {found!r}")
@@ -96,7 +96,7 @@ def frontier(
             text = ", ".join(texts(row[knob] for knob in shown))
             ax.annotate(text, at, xytext=(6, 6), textcoords="offset points", fontsize=8)
     if star is not None and math.isfinite(star[value]):
-        at, label = (star["saturation_per_s"], star[value]), star["fate"]
+        at, label = (star["saturation_per_s"], star[value]), star["outcome"]
         handles += ax.plot(*at, "*", markersize=17, color=ORANGE, label=label, **LATEST)
     handles += _show_objective(ax, value, objective)
     scale(ax, [*ran[value], *front[value]], objective)

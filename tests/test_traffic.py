@@ -1,0 +1,29 @@
+"""Short runs that stand for long ones."""
+
+import numpy as np
+import pytest
+
+import batchsim as bs
+from batchsim.study.traffic import WINDOWS, Traffic
+
+POISSON = bs.Scenario(bs.Poisson(1400), bs.SizeOrWait(), bs.Affine(5, 0.25))
+
+
+@pytest.mark.parametrize(
+    "workload", [bs.Poisson(900), bs.OnOff(2000, 200, 5, 5), bs.Diurnal(900, 1.8, 60)], ids=repr
+)
+def test_a_short_run_is_windows_of_the_long_one_at_its_mean_rate(workload):
+    scenario = POISSON.replace(workload=workload)
+    traffic = Traffic(scenario, 50_000, seed=3)
+    whole = bs.simulate(scenario, 50_000, seed=3).arrival_s
+    short = traffic.run(scenario, 1_600)
+    assert short.scenario.workload.offered_per_s == pytest.approx(50_000 / whole[-1])
+    gaps_s, scale = np.diff(short.arrival_s), None
+    for window in range(WINDOWS):
+        begin = window * 50_000 // WINDOWS
+        there = np.diff(whole)[begin : begin + 99]
+        ratio = gaps_s[window * 100 : window * 100 + 99] / there
+        scale = ratio[0] if scale is None else scale
+        assert ratio == pytest.approx(scale, rel=1e-6)
+    assert traffic.simulated == 1_600
+    assert np.array_equal(traffic.run(scenario).arrival_s, whole)
