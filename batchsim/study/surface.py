@@ -56,6 +56,13 @@ class Surface:
         row, column = np.unravel_index(int(np.argmin(p99_ms)), p99_ms.shape)
         return (int(row), int(column)) if math.isfinite(p99_ms[row, column]) else None
 
+    def ties(self) -> np.ndarray:
+        """Return which cells cannot be told from the best; a stub for the views, of the best alone."""
+        tied, best = np.zeros(self.p99_ms.shape, dtype=bool), self.best()
+        if best is not None:
+            tied[best] = True
+        return tied
+
     def __repr__(self) -> str:
         shape = f"{len(self.x_values)} {self.x} x {len(self.y_values)} {self.y}"
         return f"Surface({shape}, {self.requests:,} requests each)"

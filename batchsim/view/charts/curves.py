@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from batchsim._format import number as plain
-from batchsim.view.canvas.view import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from batchsim.view.canvas.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from batchsim.view.charts.chart import (
     Chart,
     axis_label,

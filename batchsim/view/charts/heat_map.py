@@ -11,7 +11,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from batchsim.view.canvas.view import BLACK, GREY, ORANGE, VERMILION
+from batchsim.view.canvas.theme import BLACK, GREY, ORANGE, VERMILION
 from batchsim.view.charts.chart import (
     Chart,
     axis_label,
