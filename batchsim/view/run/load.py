@@ -37,7 +37,7 @@ class LoadView(View):
         lower_top = whole.top + UPPER * whole.height + gap
         lower = Box(whole.left, lower_top, whole.width, whole.bottom - lower_top)
         top = self.top = self.add_plot(upper, "", "latency (ms)", numbers="y")
-        low = self.low = self.add_plot(lower, LABELS["rate_per_s"], "throughput (/s)")
+        low = self.low = self.add_plot(lower, LABELS["rate_per_s"], "throughput (per s)")
         top.set_yscale("log")
         low.yaxis.get_major_locator().set_params(nbins=3)  # type: ignore[call-arg]
 
