@@ -205,10 +205,10 @@ def test_the_tiles_cover_the_picture_and_not_each_other():
 def test_whatever_was_shown_before_the_pixels_are_those_of_a_fresh_animation(shows):
     animation = Animation(860)
     for name, part in shows:
-        animation.show(FILMS[name], part * FILMS[name].end_s)
+        animation.show(FILMS[name], part * FILMS[name].instants()[-1])
         pixels = animation.pixels().copy()
     fresh = Animation(860)
-    fresh.show(FILMS[name], part * FILMS[name].end_s)
+    fresh.show(FILMS[name], part * FILMS[name].instants()[-1])
     assert np.array_equal(pixels, fresh.pixels())
 
 

@@ -7,7 +7,6 @@ from io import BytesIO
 import numpy as np
 import pandas
 import pytest
-from batchsim.view.canvas.theme import VERMILION
 from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.colors import LogNorm, to_rgba
 from matplotlib.patches import Rectangle
@@ -18,6 +17,7 @@ from batchsim.study.capacity import capacity
 from batchsim.study.slo import SLO
 from batchsim.study.sweep import sweep
 from batchsim.study.tune import tune
+from batchsim.view.canvas.theme import VERMILION
 from batchsim.view.charts.curves import capacity_curves, frontier
 from batchsim.view.charts.heat_map import heat_map
 

@@ -61,13 +61,17 @@ def heat_map(
             f"a heat map must have one row for each {x} and {y}, got {len(frame)} rows for "
             f"{len(frame[[x, y]].drop_duplicates())}: choose among the other knobs"
         )
-    numbers = np.full((len(rows), len(columns)), math.nan)
-    unstable, partial = (np.zeros(numbers.shape, dtype=bool) for _ in range(2))
-    for (_, point), part in zip(frame.iterrows(), charts.of_served_alone(frame, value), strict=True):
-        cell = rows.index(point[y]), columns.index(point[x])
-        numbers[cell] = math.nan if point["infeasible"] else point[value]
-        unstable[cell] = point["infeasible"] and not math.isnan(point["requests"])  # it ran all the same
-        partial[cell] = part and not point["infeasible"]
+    infeasible = (frame["infeasible"] != "").to_numpy()
+
+    def on_grid(column: Any, missing: Any) -> np.ndarray:
+        """Return a column, a row a point, as an array of shape (rows, columns)."""
+        cells = np.full((len(rows), len(columns)), missing)
+        cells[list(map(rows.index, frame[y])), list(map(columns.index, frame[x]))] = column
+        return cells
+
+    numbers = on_grid(np.where(infeasible, math.nan, frame[value].to_numpy(float)), math.nan)
+    unstable = on_grid(infeasible & frame["requests"].notna().to_numpy(), False)  # these ran all the same
+    partial = on_grid(charts.of_served_alone(frame, value) & ~infeasible, False)
     losing = np.isinf(numbers)
     rated = np.where(partial | losing, math.nan, numbers)  # what can be best, or within the objective
     finite = numbers[np.isfinite(numbers)]

@@ -67,11 +67,6 @@ class Snapshot:
         return None in self.computing
 
     @property
-    def deadline_s(self) -> float | None:
-        """When the oldest waiting request has waited long enough; inf for never, None if none waits."""
-        return None if self.oldest_s is None else self.oldest_s + self.rule.max_wait_ms / 1000
-
-    @property
     def waited_ms(self) -> float | None:
         """How long the oldest has waited; None if none waits."""
         return None if self.oldest_s is None else (self.time_s - self.oldest_s) * 1000
@@ -114,34 +109,22 @@ class Film:
             raise TypeError(f"result must be a Result, got {result!r}")
         if len(result.replications) > 1:
             raise ValueError(f"a film must be of one run, got {len(result.replications)} replications")
-        scenario, batches, status = result.scenario, result.batches, result.status
+        scenario, status, arrival_s = result.scenario, result.status, result.arrival_s
         self.rule, self.servers = scenario.rule, scenario.servers
-        self._result, self._batches, self._arrival_s = result, batches, result.arrival_s
-        # Requests enter the queue in the order of their arrival. Those before the first place at which
-        # the latest departure so far is after t have all left by t: only the others need a look.
-        self._entered = np.flatnonzero(status != Status.REJECTED)
-        self._entered_s = result.arrival_s[self._entered]
-        timed_out = status[self._entered] == Status.TIMED_OUT
-        self._left_s = result.start_s[self._entered]
-        self._left_s[timed_out] = self._entered_s[timed_out] + scenario.timeout_s
+        self._batches, self._arrival_s = result.batches, arrival_s
+        # When each request leaves the queue, a rejected one as it comes, and when the system.
+        self._left_s = np.where(status == Status.REJECTED, arrival_s, result.start_s)
+        timed_out = status == Status.TIMED_OUT
+        self._left_s[timed_out] = arrival_s[timed_out] + scenario.timeout_s
+        self._done_s = np.where(status == Status.SERVED, result.finish_s, self._left_s)
+        self._done_by_status = [np.sort(self._done_s[status == each]) for each in Status]
+        # Those before the first one at which the latest departure so far is after t have all left the queue
+        # by t: only the others need a look. Likewise for the batches, which are in order of their starts.
         self._latest_left_s = np.maximum.accumulate(self._left_s)
-        self._timed_out_s = np.sort(self._left_s[timed_out])
-        self._rejected_s = result.arrival_s[status == Status.REJECTED]
+        self._latest_finish_s = np.maximum.accumulate(self._batches.finish_s)
         # The served requests, batch by batch, in each the oldest first.
-        served = np.flatnonzero(result.batch_index >= 0)
-        self._served = served[np.argsort(result.batch_index[served], kind="stable")]
-        self._first = np.concatenate([[0], np.cumsum(batches.batch_size)])
-        # Likewise for the batches, which are in the order of their starts.
-        self._latest_finish_s = np.maximum.accumulate(batches.finish_s)
-        order = np.argsort(batches.finish_s, kind="stable")
-        self._finish_s = batches.finish_s[order]
-        self._finished = np.concatenate([[0], np.cumsum(batches.batch_size[order])])
-
-    @property
-    def end_s(self) -> float:
-        """When the last thing happens."""
-        last_s = (column.max(initial=0.0) for column in (self._arrival_s, self._left_s, self._finish_s))
-        return float(max(last_s))
+        self._requests = np.argsort(result.batch_index, kind="stable")[np.sum(result.batch_index < 0) :]
+        self._ends = np.cumsum(self._batches.batch_size)
 
     @cached_property
     def decimals(self) -> int:
@@ -152,26 +135,21 @@ class Film:
 
     @cached_property
     def _instants(self) -> np.ndarray:
-        return np.unique(np.concatenate([self._arrival_s, self._left_s, self._finish_s]))
+        return np.unique(np.concatenate([self._arrival_s, self._left_s, self._done_s]))
 
     def instants(self, requests: int | None = None) -> np.ndarray:
         """Return when anything happens, ascending, until the first `requests` (all) have left the system."""
         if requests is None:
             return self._instants
-        first = slice(_check.whole("requests", requests))
-        last_s = [
-            self._arrival_s[first][-1],  # when it may be rejected
-            self._left_s[: np.searchsorted(self._entered, first.stop)].max(initial=0.0),
-            np.nan_to_num(self._result.finish_s[first]).max(),  # NaN of the lost
-        ]
-        return self._instants[: np.searchsorted(self._instants, max(last_s), side="right")]
+        last_s = self._done_s[: _check.whole("requests", requests)].max()
+        return self._instants[: np.searchsorted(self._instants, last_s, side="right")]
 
     def batch(self, number: int) -> Batch:
         """Return the batch of that number."""
         batches = self._batches
         return Batch(
             number=number,
-            requests=self._served[self._first[number] : self._first[number + 1]],
+            requests=self._requests[self._ends[number] - batches.batch_size[number] : self._ends[number]],
             start_s=float(batches.start_s[number]),
             finish_s=float(batches.finish_s[number]),
             server=int(batches.server[number]),
@@ -185,8 +163,8 @@ class Film:
         def until(times_s: np.ndarray) -> int:
             return int(times_s.searchsorted(time_s, side="right"))
 
-        left, entered = until(self._latest_left_s), until(self._entered_s)
-        waiting = self._entered[left:entered][self._left_s[left:entered] > time_s]
+        left, arrived = until(self._latest_left_s), until(self._arrival_s)
+        waiting = left + np.flatnonzero(self._left_s[left:arrived] > time_s)
         finished, started = until(self._latest_finish_s), until(self._batches.start_s)
         computing: list[Batch | None] = [None] * self.servers
         for number in finished + np.flatnonzero(self._batches.finish_s[finished:started] > time_s):
@@ -199,8 +177,6 @@ class Film:
             oldest_s=float(self._arrival_s[waiting[0]]) if waiting.size else None,
             computing=tuple(computing),
             last=self.batch(started - 1) if started else None,
-            arrived=until(self._arrival_s),
-            served=int(self._finished[until(self._finish_s)]),
-            rejected=until(self._rejected_s),
-            timed_out=until(self._timed_out_s),
+            arrived=arrived,
+            **{each.name.lower(): until(self._done_by_status[each]) for each in Status},
         )

@@ -68,26 +68,24 @@ class HeatMapView(View):
         self.styles[TIED] = frame | {"edgecolor": theme.ink, "linestyle": (0, (2, 1.5))}
         for artist in (*self.cells.values(), *self.border, *self.ties):
             ax.add_artist(artist)
-        self.now = self._ring("o", VERMILION, 5.5, 6)
-        self.a = self._ring("s", BLACK, 7.5, 5)  # larger, to be seen round the other at the same place
-        self.star_style: Style = {
-            "linestyle": "none", "marker": "*", "color": ORANGE, "markeredgecolor": BLACK,
-        }  # fmt: skip
-        (self.star,) = ax.plot([], [], markersize=8 * width, zorder=5, **self.star_style)
+        # Rings, through which their cells are seen; A's is larger, to be seen round the other.
+        ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.4 * width}
+        self.now_style = ring | {"marker": "o", "markersize": 5.5 * width, "markeredgecolor": VERMILION}
+        self.a_ring_style = ring | {"marker": "s", "markersize": 7.5 * width, "markeredgecolor": BLACK}
+        self.now, self.a = self._ring(self.now_style, zorder=6), self._ring(self.a_ring_style, zorder=5)
+        self.star_style: Style = {"linestyle": "none", "marker": "*", "markersize": 8 * width}
+        self.star_style |= {"color": ORANGE, "markeredgecolor": BLACK}
+        (self.star,) = ax.plot([], [], zorder=5, **self.star_style)
         self.set_moving(
             self.image, *self.cells.values(), *self.border, *self.ties, *self.now, *self.a, self.star
         )
         self.shape = (0, 0)
         self._add_colour_bar(Box(plot.right + 0.7 * self.em, plot.top, BAR * self.em, plot.height))
 
-    def _ring(self, marker: str, colour: str, size: float, zorder: float) -> list[Line2D]:
-        """Return a mark through which its cell is seen."""
-        style: Style = {"marker": marker, "markersize": size * self.line_px, "markerfacecolor": "none"}
-        return [
-            self.ax.plot([], [], linestyle="none", markeredgecolor=edge, zorder=zorder + above,
-                         markeredgewidth=thick * self.line_px, **style)[0]
-            for edge, thick, above in (("white", 2.6, 0), (colour, 1.4, 0.1))
-        ]  # fmt: skip
+    def _ring(self, style: Style, zorder: float) -> list[Line2D]:
+        white = style | {"markeredgecolor": "white", "markeredgewidth": 2.6 * self.line_px}
+        pair = ((white, zorder), (style, zorder + 0.1))
+        return [self.ax.plot([], [], zorder=above, **each)[0] for each, above in pair]
 
     def _add_colour_bar(self, box: Box) -> None:
         bar = self.bar = self.add_plot(box, "", "", grid="", numbers="y", right=True)
@@ -118,9 +116,8 @@ class HeatMapView(View):
         }
         for name, cells in kinds.items():
             self.cells[name].set_path(squares(cells))
-        edges = (
-            [] if data.objective_ms is None else border(np.isfinite(p99_ms) & (p99_ms <= data.objective_ms))
-        )
+        limit_ms = math.nan if data.objective_ms is None else data.objective_ms
+        edges = border(np.isfinite(p99_ms) & (p99_ms <= limit_ms))
         for lines in self.border:
             lines.set_segments(edges)
         best, ties = surface.best(), surface.ties()
@@ -162,19 +159,13 @@ class HeatMapView(View):
 
     def _marks(self, surface: "Surface", best: tuple[int, int] | None, pinned: bool) -> list[Entry | None]:
         """Return the legend of the present setting, A and the best."""
-        width = self.line_px
-        ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.4 * width}
-        now = ring | {"marker": "o", "markersize": 5.5 * width, "markeredgecolor": VERMILION}
-        a = ring | {"marker": "s", "markersize": 6 * width, "markeredgecolor": self.theme.ink}
-        entries: list[Entry | None] = [Entry("B" if pinned else "now", now)]
-        entries += [Entry("A", a)] if pinned else []
+        entries: list[Entry | None] = [Entry("B" if pinned else "now", self.now_style)]
+        if pinned:
+            entries.append(Entry("A", self.a_ring_style | {"markeredgecolor": self.theme.ink}))
         if best is not None:
-            (row, column), style = best, self.star_style | {"markersize": 7 * width}
-            unit, levels = in_unit(surface.y, surface.y_values)
-            y = levels[row] + (f" {unit}" if unit and math.isfinite(surface.y_values[row]) else "")
-            x = in_unit(surface.x, surface.x_values)[1][column]
-            value = f"best {duration(float(surface.p99_ms[best]))} at {x}, {y}"
-            entries.append(Entry("best 00.0 ms at 00, 00.0 ms", style, value))
+            at = ", ".join(values_of(surface, best).values())
+            value = f"best {duration(float(surface.p99_ms[best]))} at {at}"
+            entries.append(Entry("best 00.0 ms at 00, 00.0 ms", self.star_style, value))
         return entries
 
     def describe(self, data: ViewData) -> list[str]:
@@ -183,10 +174,7 @@ class HeatMapView(View):
         scope = f"Of {int((~surface.refused).sum())} settings, each run with {surface.requests:,} requests,"
         best = surface.best()
         if best is not None:
-            values = {surface.x: surface.x_values[best[1]], surface.y: surface.y_values[best[0]]}
-            setting = ", ".join(
-                f"{label_of(surface, name)} {value_of(name, at)}" for name, at in values.items()
-            )
+            setting = ", ".join(map(" ".join, values_of(surface, best).items()))
             text = f"{scope} the best is {setting}: p99 {number(surface.p99_ms[best])} ms"
             if tied := int(surface.ties().sum()) - 1:
                 text += f"; {counted(tied, 'other')} cannot be told from it"
@@ -217,15 +205,20 @@ def label_of(surface: "Surface", name: str) -> str:
     return label[0].lower() + label[1:]
 
 
-def value_of(name: str, value: float) -> str:
-    """Return a parameter's value in words; an infinite wait is ∞: only full batches leave.
+def values_of(surface: "Surface", cell: tuple[int, int]) -> dict[str, str]:
+    """Return the setting of a cell in words: the value of each parameter by its label."""
+    setting = {surface.x: surface.x_values[cell[1]], surface.y: surface.y_values[cell[0]]}
+    return {
+        label_of(surface, name): typed_duration(value)
+        if name.endswith("_ms") and value < math.inf
+        else level(value)
+        for name, value in setting.items()
+    }
 
-    >>> value_of("max_wait_ms", 2500), value_of("max_batch_size", 8)
-    ('2.5 s', '8')
-    """
-    if math.isinf(value):
-        return "∞"
-    return typed_duration(value) if name.endswith("_ms") else f"{value:,}"
+
+def level(value: float) -> str:
+    """Return a parameter's value; an infinite wait is ∞: only full batches leave."""
+    return "∞" if math.isinf(value) else typed(float(f"{value:.10g}"))
 
 
 def in_unit(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
@@ -237,7 +230,7 @@ def in_unit(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
     unit, ms = "", 1.0
     if name.endswith("_ms"):
         unit, ms = unit_of(max((value for value in values if math.isfinite(value)), default=1.0))
-    return unit, ["∞" if math.isinf(value) else typed(float(f"{value / ms:.10g}")) for value in values]
+    return unit, [level(value / ms) for value in values]
 
 
 def _label_cells(axis: Any, texts: list[str], crowd: float) -> None:
