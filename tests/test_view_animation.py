@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
+from oracles.by_rule import run_by_rule
 from oracles.plans import scenarios_at_random
 from PIL import Image
 
@@ -29,7 +30,10 @@ SCENARIOS = {
     "losing": PLAIN.replace(max_wait_ms=math.inf, queue_limit=20, timeout_ms=4),
     "tiny": PLAIN.replace(service=bs.Affine(0.02, 0.001), max_wait_ms=0.123456, rate_per_s=90_000),
 }
-FILMS = {name: Film(bs.simulate(scenario, 20_000)) for name, scenario in SCENARIOS.items()}
+PREFERRED = run_by_rule(bs.PreferredSizes([4, 8, 24], 24, 10))
+SCENARIOS["preferred sizes"] = PREFERRED.scenario
+FILMS = {name: Film(bs.simulate(scenario, 10_000)) for name, scenario in SCENARIOS.items()}
+FILMS["preferred sizes"] = Film(PREFERRED)
 LOOKS = [
     {"width_px": 860},
     {"width_px": 1200, "theme": "dark"},
@@ -120,10 +124,10 @@ def test_the_gauges_fill_with_the_requests_and_with_the_oldests_wait():
     assert texts_of(animation.queue.texts)[1] == "oldest: none, max wait 8 ms"
 
 
-def test_how_many_are_enough_is_marked_on_the_gauge():
-    scenario = PLAIN.replace(rule=bs.AtLeast(8, 32))
+@pytest.mark.parametrize("rule", [bs.AtLeast(8, 32), bs.PreferredSizes([8, 32], 64, 10)], ids=repr)
+def test_how_many_are_enough_is_marked_on_the_gauge(rule):
     animation = Animation(860)
-    animation.show(bs.simulate(scenario, 100), 0.01)
+    animation.show(bs.simulate(PLAIN.replace(rule=rule), 100), 0.01)
     gauge, mark = animation.queue.size_gauge.box, animation.queue.enough
     assert (mark.get_x() + mark.get_width() / 2 - gauge.left) / gauge.width == pytest.approx(8 / 32)
     assert mark.get_width() > 1

@@ -314,7 +314,9 @@ def test_grey_dots_of_a_recommendation_are_of_runs_as_long_as_the_recommended_on
 
 
 def test_a_frontier_of_something_else_is_refused(frame):
-    with pytest.raises(TypeError, match="found must be a Recommendation, or a DataFrame of a sweep, got 5"):
+    with pytest.raises(
+        TypeError, match="settings must be a Recommendation, or a DataFrame of a sweep, got 5"
+    ):
         frontier(5)
     with pytest.raises(ValueError, match="got 'mean_ms'"):
         frontier(frame, "mean_ms")

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from oracles.by_rule import run_by_rule
 
 import batchsim as bs
 from batchsim._format import number
@@ -215,10 +216,10 @@ def test_what_is_pinned_is_said_too():
 
 
 @pytest.mark.parametrize(
-    "rule", [bs.SizeOrWait(16, 5), bs.SizeOrWait(16, 0), bs.AtLeast(2, 8), bs.SizeOrWait(1, 0)]
+    "rule", [bs.SizeOrWait(16, 5), bs.SizeOrWait(16, 0), bs.AtLeast(2, 8), bs.PreferredSizes([2, 6], 6, 5)]
 )
 def test_why_batches_left_is_said_in_the_words_of_the_rule(rule):
-    result = bs.simulate(bs.Scenario(bs.Poisson(150), rule, bs.Affine(5, 0.25)), 2000)
+    result = run_by_rule(rule)
     picture = bs.plot(result)
     words, legend = (
         picture.describe(ViewData(result)),

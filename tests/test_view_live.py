@@ -21,7 +21,7 @@ from batchsim.view.canvas.lettering import Lettering, width_em
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.heat_map import TIED, HeatMapView, colours, place
+from batchsim.view.run.heat_map import TIED, HeatMapView, colours, position
 from batchsim.view.run.latency import LatencyView, queue_length
 from batchsim.view.run.live import LivePicture
 from batchsim.view.run.load import LoadView
@@ -408,11 +408,11 @@ def test_a_frame_marks_each_setting_that_cannot_be_told_from_the_best(cases, the
     ],
 )
 def test_todays_place_is_also_between_the_grids_values(cases, knobs, where):
-    assert place(cases["plain"].surface, BASE.replace(knobs).rule) == pytest.approx(where)
+    assert position(cases["plain"].surface, BASE.replace(knobs).rule) == pytest.approx(where)
 
 
 def test_a_rule_of_another_kind_has_no_place_on_the_map(cases):
-    assert place(cases["plain"].surface, bs.AtLeast(2, 8)) is None
+    assert position(cases["plain"].surface, bs.AtLeast(2, 8)) is None
 
 
 @pytest.mark.parametrize("link", ["max_batch_size=4", "rate_per_s=3000", "service=published&rate_per_s=1500"])

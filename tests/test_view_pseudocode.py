@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from oracles.by_rule import run_by_rule
 from oracles.naive import Naive
 from oracles.plans import plans_with_ties, scenarios_at_random
 
@@ -241,6 +242,21 @@ def test_the_shares_sum_to_1(rule, keep):
     scenario = bs.Scenario(bs.Poisson(2000), rule, bs.Affine(1, 0.1))
     result = bs.simulate(scenario, 2000, warmup=0.2, keep=keep)
     assert sum(share for share in shares(result) if share is not None) == pytest.approx(1)
+
+
+def test_each_batch_of_preferred_sizes_leaves_by_its_own_line():
+    rule = PREFERRED[0]
+    result = run_by_rule(rule)
+    film, lines, left_by = Film(result), pseudocode(rule), []
+    for number, start_s in enumerate(result.batches.start_s.tolist()):
+        now = film.snapshot(start_s)
+        left_by.append(acting(now))
+        condition, action = re.fullmatch(r"el\w+ (.+?): +(.+)", lines[left_by[-1]].text).groups()
+        waiting = now.waiting.size + now.last.requests.size
+        assert sent(action, condition, waiting) == result.batches.batch_size[number]
+    assert len(set(left_by)) == len(rule.steps)
+    counts = [left_by.count(number) / len(left_by) for number in range(len(lines))]
+    assert [share or 0 for share in shares(result)] == pytest.approx(counts)
 
 
 # Words and HTML.

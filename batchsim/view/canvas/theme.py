@@ -13,11 +13,11 @@ BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#999999"
 
 EM_PER_VIEW = 22  # the least width of a view, in ems: its legend has to fit
 COLUMNS = (3, 2, 1)
-Known = TypeVar("Known")
+Choice = TypeVar("Choice")
 
 
 @dataclass(frozen=True)
-class Look:
+class ComponentStyle:
     """How one component of the latency is drawn: a colour of the theme, a hatch, and the width of a line."""
 
     colour: str
@@ -27,9 +27,9 @@ class Look:
 
 # The three components of a request's latency, everywhere in the same colour and hatch.
 COMPONENTS = {
-    "forming": Look("orange", "//", 2.0),
-    "queueing": Look("purple", "\\\\", 4.0),
-    "computing": Look("blue", "", 5.0),
+    "forming": ComponentStyle("orange", "//", 2.0),
+    "queueing": ComponentStyle("purple", "\\\\", 4.0),
+    "computing": ComponentStyle("blue", "", 5.0),
 }
 
 
@@ -126,8 +126,8 @@ def size_of(name: str) -> Size:
     return _named("size", name, SIZES)
 
 
-def _named(parameter: str, name: str, known: dict[str, Known]) -> Known:
-    if name in known:
-        return known[name]
-    names = " or ".join(map(repr, known))
-    raise ValueError(f"{parameter} must be {names}, got {name!r}{_check.nearest(name, known, True)}")
+def _named(parameter: str, name: str, choices: dict[str, Choice]) -> Choice:
+    if name in choices:
+        return choices[name]
+    names = " or ".join(map(repr, choices))
+    raise ValueError(f"{parameter} must be {names}, got {name!r}{_check.nearest(name, choices, True)}")

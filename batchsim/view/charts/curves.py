@@ -31,11 +31,11 @@ ON_TOP: dict[str, Any] = {"zorder": 5, "linestyle": "none", "markeredgecolor": B
 
 
 def frontier(
-    found: "Recommendation | pandas.DataFrame", value: str | None = None, objective: float | None = None
+    settings: "Recommendation | pandas.DataFrame", value: str | None = None, objective: float | None = None
 ) -> Chart:
     """Return a picture of the trade-off: latency against the saturation rate, for each number of servers.
 
-    `found` is what `tune` or `sweep` returned. Lines join the settings that no other beats in latency,
+    `settings` is what `tune` or `sweep` returned. Lines join the settings that no other beats in latency,
     saturation rate and servers alike; the others are grey, except those that `tune` ran shorter than the
     recommended one, which a star marks. Of a sweep `value` is the latency, by default the p99 of all
     requests, in which a lost request counts as infinitely late; a recommendation has both it and the
@@ -48,16 +48,17 @@ def frontier(
     <Chart size 760x520 with 1 Axes>
     """
     best, front, x = None, None, "saturation_per_s"
-    if isinstance(found, pandas.DataFrame):
-        charts.check_columns(found, "requests")
-        frame, knobs = found, list(found.columns[: list(found.columns).index("requests")])
-        value = charts.p99_of_all(found) if value is None else value
-    elif hasattr(found, "candidates"):
-        frame, front, knobs, value = found.candidates, found.frontier, list(found.knobs), found.slo.latency[0]
+    if isinstance(settings, pandas.DataFrame):
+        charts.check_columns(settings, "requests")
+        frame, knobs = settings, list(settings.columns[: list(settings.columns).index("requests")])
+        value = charts.p99_of_all(settings) if value is None else value
+    elif hasattr(settings, "candidates"):
+        frame, front = settings.candidates, settings.frontier
+        knobs, value = list(settings.knobs), settings.slo.latency[0]
         best = frame[frame[OUTCOME].isin(["recommended", "nearest"])].iloc[0]
-        objective = next((o.limit for o in found.slo.objectives if o.key == value), None)
+        objective = next((o.limit for o in settings.slo.objectives if o.key == value), None)
     else:
-        raise TypeError(f"found must be a Recommendation, or a DataFrame of a sweep, got {found!r}")
+        raise TypeError(f"settings must be a Recommendation, or a DataFrame of a sweep, got {settings!r}")
     charts.check_columns(frame, value, x)
     others = frame[_feasible(frame, value)]
     if front is None:
@@ -68,11 +69,19 @@ def frontier(
     chart = Chart()
     ax = chart.add_subplot()
     handles: list[Any] = ax.plot(others[x], others[value], ".", color=GREY, label="other settings")
-    for number, (label, rows) in enumerate(_by_servers(front)):
+    for number, (servers, rows) in enumerate(
+        front.groupby("servers") if "servers" in front else [(0, front)]
+    ):
         colour, style, marker = STYLES[number % len(STYLES)]
-        look: dict[str, Any] = {"marker": marker, "color": colour, "label": label, "drawstyle": "steps-pre"}
+        label = counted(servers, "server") if servers else "Pareto frontier"
+        options: dict[str, Any] = {
+            "marker": marker,
+            "color": colour,
+            "label": label,
+            "drawstyle": "steps-pre",
+        }
         rows = rows.sort_values(x)
-        handles += ax.plot(rows[x], rows[value], style, **look)
+        handles += ax.plot(rows[x], rows[value], style, **options)
     title = "The trade-off between latency and saturation rate"
     varied = [knob for knob in knobs if knob != "servers" and front[knob].nunique() > 1]
     if varied and len(front) <= LABELLED:
@@ -151,8 +160,8 @@ def capacity_curves(
         at, numbers, label = place[there], frame[value].to_numpy(float)[there], name or axis_label(value)
         partial = charts.of_served_alone(frame, value)[there]
         if name in capacities and x == "rate_per_s":
-            found = capacities[name]
-            edges = [edge for edge in (found.lowest_per_s, found.rate_per_s) if edge > 0]
+            capacity = capacities[name]
+            edges = [edge for edge in (capacity.lowest_per_s, capacity.rate_per_s) if edge > 0]
             label += f"; capacity {' to '.join(plain(edge, 4) for edge in edges)}/s" if edges else ""
             ax.plot(edges, np.interp(edges, at, numbers), "D", color=colour, **ON_TOP)
         elif numeric and objective is not None and (crossings := _crossings(at, numbers, objective, partial)):
@@ -213,15 +222,6 @@ def _undominated(frame: pandas.DataFrame, value: str) -> np.ndarray:
     costs = np.stack([frame[value], -frame["saturation_per_s"], frame.get("servers", frame[value])], axis=-1)
     better = [((costs <= row).all(axis=1) & (costs < row).any(axis=1)).any() for row in costs]
     return ~np.array(better, dtype=bool)
-
-
-def _by_servers(front: pandas.DataFrame) -> "list[tuple[str, pandas.DataFrame]]":
-    if "servers" not in front:
-        return [("Pareto frontier", front)]
-    return [
-        (counted(count, "server"), front[front["servers"] == count])
-        for count in charts.distinct(front["servers"])
-    ]
 
 
 def _crossings(x: np.ndarray, numbers: np.ndarray, objective: float, partial: np.ndarray) -> list[float]:

@@ -18,9 +18,9 @@ CORNERS = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
 
 def fill_style(tile: Tile, component: str) -> dict[str, str]:
     """Return how a component of the latency fills a small shape: its hatch is twice as dense."""
-    look = COMPONENTS[component]
-    colour, background = getattr(tile.theme, look.colour), tile.theme.background
-    return {"facecolor": colour, "edgecolor": background, "hatch": 2 * look.hatch}
+    style = COMPONENTS[component]
+    colour, background = getattr(tile.theme, style.colour), tile.theme.background
+    return {"facecolor": colour, "edgecolor": background, "hatch": 2 * style.hatch}
 
 
 class RequestBoxes:

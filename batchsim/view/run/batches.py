@@ -8,7 +8,6 @@ import numpy as np
 from batchsim._format import fixed, number, percent
 from batchsim.result import Result
 from batchsim.scenario.rules import Rule, Trigger
-from batchsim.view.canvas.picture import Box, Picture
 from batchsim.view.canvas.scales import nice
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.view import Entry, View
@@ -32,11 +31,10 @@ class BatchView(View):
 
     NAME = "Batch sizes, by why they left"
 
-    def __init__(self, picture: Picture, box: Box, line_px: float = 1.6) -> None:
-        super().__init__(picture, box, line_px)
+    def add_artists(self) -> None:
         ax = self.ax = self.add_plot(self.axes_box(), "batch size (requests)", "batches (%)")
         ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
-        self.styles = {trigger: self.bar_style(*look) for trigger, look in TRIGGERS.items()}
+        self.styles = {trigger: self.bar_style(*colours) for trigger, colours in TRIGGERS.items()}
         self.bars = {
             trigger: ax.stairs([0], [0, 1], baseline=[0], fill=True, zorder=2, **style)
             for trigger, style in self.styles.items()

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 import numpy as np
 
 from batchsim._format import duration, fixed, number, unit_of
-from batchsim.view.canvas.picture import Box, Picture
 from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import COMPONENTS
 from batchsim.view.run.data import ViewData
@@ -20,12 +19,11 @@ class BreakdownView(View):
 
     NAME = "Where a request's time goes"
 
-    def __init__(self, picture: Picture, box: Box, line_px: float = 1.6) -> None:
-        super().__init__(picture, box, line_px)
+    def add_artists(self) -> None:
         across = "requests, from fastest to slowest (%)"
         ax = self.ax = self.add_plot(self.axes_box(), across, "mean of the group (ms)")
         edges, zeros = np.linspace(0, 100, GROUPS + 1), np.zeros(GROUPS)
-        self.styles = {name: self.bar_style(look.colour, look.hatch) for name, look in COMPONENTS.items()}
+        self.styles = {name: self.bar_style(style.colour, style.hatch) for name, style in COMPONENTS.items()}
         self.bars = {  # from the bottom up: computing below, forming on top
             name: ax.stairs(zeros, edges, baseline=zeros, fill=True, zorder=2, **style)
             for name, style in reversed(self.styles.items())
@@ -64,10 +62,10 @@ class BreakdownView(View):
         if data.overloaded:
             return [Entry("overloaded: it grows with the run")]
         mean = mean_ms(data) / ms
-        places = len(fixed(mean).partition(".")[2])  # the sum's, so that it can be checked by eye
-        parts = [f"{data.summary[f'mean_{name}_ms'] / ms:,.{places}f}" for name in COMPONENTS]
+        decimals = len(fixed(mean).partition(".")[2])  # the sum's, so that it can be checked by eye
+        parts = [f"{data.summary[f'mean_{name}_ms'] / ms:,.{decimals}f}" for name in COMPONENTS]
         widest = f"mean {' + '.join([WIDEST] * len(parts))} = {WIDEST} {unit}"
-        return [Entry(widest, value=f"mean {' + '.join(parts)} = {mean:,.{places}f} {unit}")]
+        return [Entry(widest, value=f"mean {' + '.join(parts)} = {mean:,.{decimals}f} {unit}")]
 
     def describe(self, data: ViewData) -> list[str]:
         if not data.summary["served"]:

@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator
 from batchsim._format import counted, duration, number, tick_in, typed, typed_duration, unit_of
 from batchsim.scenario import Rule
 from batchsim.view.canvas.cells import NOWHERE, border, squares
-from batchsim.view.canvas.picture import Box, Picture
+from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.scales import FINE, log_ticks, nice_span
 from batchsim.view.canvas.theme import BLACK, ORANGE, VERMILION
 from batchsim.view.run.data import ViewData
@@ -39,9 +39,8 @@ class HeatMapView(View):
 
     NAME = "p99 of every setting at this load"
 
-    def __init__(self, picture: Picture, box: Box, line_px: float = 1.6) -> None:
-        super().__init__(picture, box, line_px)
-        theme, width = self.theme, line_px
+    def add_artists(self) -> None:
+        theme, width = self.theme, self.line_px
         plot = self.plot_box = self.axes_box(right=BESIDE)
         ax = self.ax = self.add_plot(plot, "", "", grid="", ticks=False)
         ax.spines[:].set_visible(False)
@@ -126,7 +125,7 @@ class HeatMapView(View):
             frames.set_path(squares(kinds[TIED], INSET))
         self.star.set_data(*(([], []) if best is None else ([best[1] + 0.5], [best[0] + 0.5])))
         for marks, each in ((self.now, data), (self.a, data.pinned)):
-            at = None if each is None else place(surface, each.result.scenario.rule)
+            at = None if each is None else position(surface, each.result.scenario.rule)
             for mark in marks:
                 mark.set_data(*(([], []) if at is None else ([at[0]], [at[1]])))
         self._scale(surface, span)
@@ -161,11 +160,13 @@ class HeatMapView(View):
         """Return the legend of the present setting, A and the best."""
         entries: list[Entry | None] = [Entry("B" if pinned else "now", self.now_style)]
         if pinned:
-            entries.append(Entry("A", self.a_ring_style | {"markeredgecolor": self.theme.ink}))
+            smaller = {"markersize": 6 * self.line_px, "markeredgecolor": self.theme.ink}
+            entries.append(Entry("A", self.a_ring_style | smaller))
         if best is not None:
             at = ", ".join(values_of(surface, best).values())
             value = f"best {duration(float(surface.p99_ms[best]))} at {at}"
-            entries.append(Entry("best 00.0 ms at 00, 00.0 ms", self.star_style, value))
+            style = self.star_style | {"markersize": 7 * self.line_px}
+            entries.append(Entry("best 00.0 ms at 00, 00.0 ms", style, value))
         return entries
 
     def describe(self, data: ViewData) -> list[str]:
@@ -254,7 +255,7 @@ def colours(p99_ms: np.ndarray, low_ms: float, high_ms: float) -> np.ndarray:
     return rgba
 
 
-def place(surface: "Surface", rule: Rule) -> tuple[float, float] | None:
+def position(surface: "Surface", rule: Rule) -> tuple[float, float] | None:
     """Return where a rule is on the map, in cells, also between two values of the grid; None for another."""
     if not {surface.x, surface.y} <= rule.parameters().keys():
         return None

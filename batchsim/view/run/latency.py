@@ -12,7 +12,6 @@ from batchsim.result import Result
 from batchsim.result.comparison import Comparison, Difference
 from batchsim.view.canvas.lettering import Label, width_em
 from batchsim.view.canvas.marks import SMALL
-from batchsim.view.canvas.picture import Box, Picture
 from batchsim.view.canvas.scales import nice
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.view import NEW_ROW, Entry, Style, View
@@ -33,8 +32,7 @@ class LatencyView(View):
 
     NAME, OVERLOADED = "Latency distribution", "Overloaded: the queue grows"
 
-    def __init__(self, picture: Picture, box: Box, line_px: float = 1.6) -> None:
-        super().__init__(picture, box, line_px)
+    def add_artists(self) -> None:
         theme = self.theme
         self.plot_box = self.axes_box()
         ax = self.ax = self.add_plot(self.plot_box, "latency (ms)", "requests (%)")
@@ -45,19 +43,21 @@ class LatencyView(View):
         self.a_bars = ax.stairs(zeros, edges, zorder=3, **self.a_style)
         (self.objective,) = ax.plot([0, 0], [0, 1], transform=across, zorder=2.5, **self.objective_style)
         self.styles: dict[int, Style] = {
-            q: {"color": getattr(theme, colour), "linestyle": style, "linewidth": line_px}
+            q: {"color": getattr(theme, colour), "linestyle": style, "linewidth": self.line_px}
             for q, (colour, style) in PERCENTILES.items()
         }
         self.lines = {q: ax.axvline(0, zorder=4, **style) for q, style in self.styles.items()}
-        self.queue_style: Style = {"color": theme.purple, "linestyle": "-", "linewidth": 1.5 * line_px}
-        self.growth_style: Style = {"color": theme.soft, "linestyle": "-.", "linewidth": line_px}
+        self.queue_style: Style = {"color": theme.purple, "linestyle": "-", "linewidth": 1.5 * self.line_px}
+        self.growth_style: Style = {"color": theme.soft, "linestyle": "-.", "linewidth": self.line_px}
         self.queue, self.growth, self.a_queue = (
             ax.plot([], [], zorder=3, **style)[0]
             for style in (self.queue_style, self.growth_style, self.a_style)
         )
         paper: Style = {"facecolor": theme.background, "alpha": 0.85, "lw": 0, "zorder": 6}
-        self.paper = Rectangle((0, 0), 0, 0, transform=picture.px_transform, **paper)  # below the difference
-        picture.add_artist(self.paper)
+        self.paper = Rectangle(
+            (0, 0), 0, 0, transform=self.picture.px_transform, **paper
+        )  # below the difference
+        self.picture.add_artist(self.paper)
         self.set_moving(
             self.late, self.bars, self.a_bars, self.objective, *self.lines.values(), self.queue, self.growth,
             self.a_queue, self.paper,
@@ -103,11 +103,11 @@ class LatencyView(View):
             self.objective.set_xdata([objective_ms] * 2)
             self.late.set_bounds(objective_ms, 0, max(right_ms - objective_ms, 0), 1)
         lines = [] if a is None or data.comparison is None else difference(data.comparison)
-        besides = self._corner(lines)
+        extra = self._corner(lines)
         beyond = 100 * (1 - data.ranked.below(right_ms) / data.ranked.count) if data.ranked.count else 0.0
         if beyond >= 0.005:
             at = self.plot_box.right, self.plot_box.bottom - self.em
-            besides.append(Label(f"{beyond:.2g}% slower \N{RIGHTWARDS ARROW}", *at, "right"))
+            extra.append(Label(f"{beyond:.2g}% slower \N{RIGHTWARDS ARROW}", *at, "right"))
         self.set_label(self.ax.xaxis, "latency", right_ms)
         self.set_label(self.ax.yaxis, "requests (%)")
         room = WRITTEN if lines else HEADROOM
@@ -116,7 +116,7 @@ class LatencyView(View):
         entries: list[Entry | None] = [
             Entry(f"p{q} 00.00", style, f"p{q} {fixed(values[q] / ms)}") for q, style in self.styles.items()
         ]
-        self.show_legend([*entries, NEW_ROW, *self._second_row(data, a is not None)], besides)
+        self.show_legend([*entries, NEW_ROW, *self._second_row(data, a is not None)], extra)
 
     def _second_row(self, data: ViewData, pinned: bool) -> list[Entry]:
         entries = []
@@ -192,7 +192,7 @@ class LatencyView(View):
             )
         return [*sentences, *_describe_difference(data)]
 
-    # What a still picture has besides.
+    # What a still picture shows in addition.
 
     def show_intervals(self, intervals: dict[int, tuple[float, float]]) -> None:
         """Draw a band round each percentile: its interval, where there is one."""

@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from batchsim._format import counted, number, percent
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
-from batchsim.view.canvas.picture import Box, Picture
+from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.scales import log_ticks, nice, nice_span
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.view import Entry, Style, View
@@ -30,9 +30,8 @@ class LoadView(View):
 
     NAME = "Latency and throughput by load"
 
-    def __init__(self, picture: Picture, box: Box, line_px: float = 1.6) -> None:
-        super().__init__(picture, box, line_px)
-        theme, width, whole, gap = self.theme, line_px, self.axes_box(), 0.6 * self.em
+    def add_artists(self) -> None:
+        theme, width, whole, gap = self.theme, self.line_px, self.axes_box(), 0.6 * self.em
         upper = Box(whole.left, whole.top, whole.width, UPPER * whole.height - gap)
         lower_top = whole.top + UPPER * whole.height + gap
         lower = Box(whole.left, lower_top, whole.width, whole.bottom - lower_top)
@@ -99,9 +98,9 @@ class LoadView(View):
             heights = [np.concatenate(both) for both in zip(heights, of_a, strict=True)]
             right = max(right, float(a.curve.x_values[-1]))
         right = nice(right)
-        known = theory is not None and bool(np.isfinite(theory.mean_ms).any())
-        self.theory.set_visible(known)
-        if theory is not None and known:
+        expected = theory is not None and bool(np.isfinite(theory.mean_ms).any())
+        self.theory.set_visible(expected)
+        if theory is not None and expected:
             at = np.isfinite(theory.mean_ms)  # it is worked out at some of the rates only
             self.theory.set_data(theory.rate_per_s[at], theory.mean_ms[at])
         self._show_saturation(curve.saturation, right)
@@ -110,7 +109,7 @@ class LoadView(View):
         self.objective.set_data([0, right], [data.objective_ms or np.nan] * 2)
         self._scale(curve.x, right, np.concatenate(heights[:2]), float(np.nanmax(heights[2])))
         names = {"mean": "mean", "p99": "p99", "now": "B now" if pair else "now"}
-        names |= {"theory": "theory"} if known else {}
+        names |= {"theory": "theory"} if expected else {}
         names |= {"saturation": "saturation"} if np.isfinite(curve.saturation) else {}
         names |= {"objective": "objective"} if data.objective_ms is not None else {}
         names |= {"A": "A"} if pair else {}
@@ -185,10 +184,10 @@ def _observed(result: Result, offered: float) -> str:
 
 def _describe_curve(curve: "LoadCurve") -> list[str]:
     """Return the latencies at both ends of the load curve, as far as it is steady."""
-    known = np.flatnonzero(~curve.overloaded & np.isfinite(curve.p99_ms))
-    if not known.size:
+    steady_at = np.flatnonzero(~curve.overloaded & np.isfinite(curve.p99_ms))
+    if not steady_at.size:
         return []
-    first, last = known[0], known[-1]
+    first, last = steady_at[0], steady_at[-1]
     unit = " clients" if curve.x == "clients" else "/s"
     ends = (
         f"{name} {number(values[first])} to {number(values[last])} ms"

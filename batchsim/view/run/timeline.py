@@ -10,7 +10,6 @@ from batchsim._format import counted, number
 from batchsim.engines.plan import Status
 from batchsim.result import Result
 from batchsim.view.canvas.cells import NOWHERE, RECTANGLE
-from batchsim.view.canvas.picture import Box, Picture
 from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import COMPONENTS
 from batchsim.view.run.data import ViewData
@@ -25,9 +24,8 @@ class TimelineView(View):
 
     NAME, SHORT = f"The first {REQUESTS} requests", "The requests"  # of a run that has fewer
 
-    def __init__(self, picture: Picture, box: Box, line_px: float = 1.6) -> None:
-        super().__init__(picture, box, line_px)
-        theme, thin = self.theme, 0.6 * line_px
+    def add_artists(self) -> None:
+        theme, thin = self.theme, 0.6 * self.line_px
         label = "time since the first arrival (ms)"
         ax = self.ax = self.add_plot(self.axes_box(), label, "request", grid="x")
         self.bars = LineCollection([], capstyle="butt", zorder=2)
@@ -46,7 +44,7 @@ class TimelineView(View):
             for status, style in self.styles.items()
         }
         self.set_moving(self.bars, self.batches, self.waits, *self.lost.values())
-        self.height_px = ax.bbox.height / picture.ratio
+        self.height_px = ax.bbox.height / self.picture.ratio
 
     def update(self, data: ViewData) -> None:
         result = data.result
@@ -62,8 +60,8 @@ class TimelineView(View):
         ]
         thick = min(0.9 * self.height_px / shown, 7 * self.line_px) / COMPONENTS["computing"].width
         self.bars.set_segments([[(begin, row), (end, row)] for begin, end, row, _ in stretches])
-        self.bars.set_color([getattr(self.theme, look.colour) for *_, look in stretches])
-        self.bars.set_linewidth([thick * look.width for *_, look in stretches])
+        self.bars.set_color([getattr(self.theme, style.colour) for *_, style in stretches])
+        self.bars.set_linewidth([thick * style.width for *_, style in stretches])
         last_ms = max([end for _, end, *_ in stretches], default=0.0)
         gone = {status: np.flatnonzero(result.status[:shown] == status) for status in LOST}
         for status, rows in gone.items():
@@ -78,9 +76,9 @@ class TimelineView(View):
         self.batches.set_path(batch_frames(result, shown, first_s))
         self._scale(shown, nice(1.02 * last_ms))
         entries: list[Entry | None] = [
-            Entry(name, {"color": getattr(self.theme, look.colour), "linestyle": "-",
-                         "linewidth": look.width * self.line_px})
-            for name, look in COMPONENTS.items()
+            Entry(name, {"color": getattr(self.theme, style.colour), "linestyle": "-",
+                         "linewidth": style.width * self.line_px})
+            for name, style in COMPONENTS.items()
         ]  # fmt: skip
         entries += [NEW_ROW, Entry("a batch", self.frame_style)]
         for status, rows in gone.items():

@@ -47,7 +47,7 @@ class View(Tile):
 
     NAME: ClassVar[str]
 
-    def __init__(self, picture: Picture, box: Box, line_px: float = 1.6) -> None:
+    def __init__(self, picture: Picture, box: Box, line_px: float) -> None:
         super().__init__(picture, box)
         self.em, self.line_px = picture.font_px, line_px
         left, top = box.left + self.em, box.top + TITLE * self.em
@@ -65,6 +65,11 @@ class View(Tile):
         self.objective_style: Style = {
             "color": self.theme.orange, "linestyle": "-", "linewidth": 1.4 * line_px,
         }  # fmt: skip
+        self.add_artists()
+
+    def add_artists(self) -> None:
+        """Make the axes and all artists, empty."""
+        raise NotImplementedError
 
     def update(self, data: ViewData) -> None:
         """Draw the data."""
@@ -123,8 +128,8 @@ class View(Tile):
 
     # The legend: names are written once, values have a fixed place.
 
-    def show_legend(self, entries: Sequence[Entry | None], besides: Sequence[Label] = ()) -> None:
-        """Show the entries in two rows; `besides` are moving labels at other places."""
+    def show_legend(self, entries: Sequence[Entry | None], extra: Sequence[Label] = ()) -> None:
+        """Show the entries in two rows; `extra` are moving labels elsewhere."""
         self.entries = tuple(entries)
         if self.hold("legend", self.entries):
             self.remove(self.swatches)
@@ -133,7 +138,7 @@ class View(Tile):
                 self._lay_out(self.entries)
         values = [entry.value for entry in self.entries if entry is not None and entry.value is not None]
         labels = [Label(value, *slot) for value, slot in zip(values, self.slots, strict=True)]
-        self.values.show([*labels, *besides])
+        self.values.show([*labels, *extra])
 
     def _lay_out(self, entries: Sequence[Entry | None]) -> None:
         rows = self._rows(entries)
