@@ -105,8 +105,9 @@ def sent(action, condition, waiting):
         return 1
     if action == "send the most of these":
         return max(size for size in sizes(condition) if size <= waiting)
-    (number,) = re.fullmatch(r"send the oldest(?: ([\d,]+))?", action).groups()
-    return whole(number or "1")
+    (numbers,) = re.fullmatch(r"send the oldest(?: (.+))?", action).groups()
+    choices = [whole(number) for number in (numbers or "1").split(", else ")]
+    return max(size for size in choices if size <= waiting)
 
 
 def whole(text):
