@@ -378,6 +378,15 @@ class Tied(Surface):
         return tied
 
 
+class Alone(Tied):
+    """A surface whose best setting has no equal."""
+
+    def ties(self):
+        tied = np.zeros(self.p99_ms.shape, dtype=bool)
+        tied[self.best()] = True
+        return tied
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_frame_marks_each_setting_that_cannot_be_told_from_the_best(cases, theme):
     plain = cases["plain"]
@@ -394,7 +403,7 @@ def test_a_frame_marks_each_setting_that_cannot_be_told_from_the_best(cases, the
     assert (view.star.get_xdata()[0], view.star.get_ydata()[0]) == (3.5, 1.5)
     assert TIED in names_of(view)
     assert "3 others cannot be told from it" in picture.describe(data)
-    picture.show(plain)  # its best has no equal
+    picture.show(dataclasses.replace(plain, surface=Alone(**grid)))
     assert TIED not in names_of(view)
     assert all(len(frames.get_path().vertices) == 1 for frames in view.ties)
 

@@ -15,6 +15,7 @@ from batchsim import _check
 
 ROOM = 0.1  # of the height, for marks at the upper edge
 WIDE = 20  # largest over smallest, from which a scale is logarithmic
+UNITS = {"_per_s": " (per s)", "_ms": " (ms)", "_s": " (s)", "": ""}  # by the end of a key
 HIGHER_IS_BETTER = ("throughput_per_s", "saturation_per_s")
 
 
@@ -79,11 +80,11 @@ def axis_label(name: str) -> str:
     >>> axis_label("p99_ms"), axis_label("p99_all_ms"), axis_label("workload.cv")
     ('p99 (ms)', 'p99 of all requests (ms)', 'workload.cv')
     """
-    labels = {"p99_all_ms": "p99 of all requests (ms)", "saturation_per_s": "saturation rate (per s)"}
-    for suffix, unit in (("_per_s", " (per s)"), ("_ms", " (ms)"), ("_s", " (s)"), ("", "")):
-        if name.endswith(suffix):
-            return labels.get(name, name.removesuffix(suffix).replace("_", " ") + unit)
-    raise AssertionError("every name ends with nothing")
+    label = {"p99_all_ms": "p99_of_all_requests_ms", "saturation_per_s": "saturation_rate_per_s"}.get(
+        name, name
+    )
+    suffix, unit = next((suffix, unit) for suffix, unit in UNITS.items() if name.endswith(suffix))
+    return label.removesuffix(suffix).replace("_", " ") + unit
 
 
 def better(name: str) -> str | None:
