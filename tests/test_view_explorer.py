@@ -18,7 +18,6 @@ from batchsim.view.explorer.observe import sizes, waits
 from batchsim.view.explorer.predict import FALLS, RISES, SAME, outcome
 from batchsim.view.explorer.share import seed_of
 from batchsim.view.explorer.state import DEFAULT, State
-from batchsim.view.explorer.words import describe
 from batchsim.view.run.live import LivePicture
 
 PAGES = {"A and B": 3, "Predict": 4, "Play": 5, "Class": 6}
@@ -39,7 +38,7 @@ def text(widget):
 
 def test_it_opens_with_a_picture_and_words_that_say_its_numbers(panel):
     assert panel.screen.frame.startswith(b"\x89PNG")
-    assert panel.screen.alt == describe(panel.scene) == text(panel.readout)
+    assert panel.screen.alt == panel.picture.describe(panel.scene) == text(panel.readout)
     assert f"p99 {panel.result.percentile(99):.4g} ms" in panel.readout.value
     assert panel.status.value == ""
 
@@ -295,7 +294,7 @@ def test_the_picture_is_covered_until_all_three_are_predicted_and_revealed(panel
     assert panel.screen.number > frame
     assert "p99: you said it rises. Right" in page.verdict.value
     assert "throughput: you said it rises. Not this time: it " in page.verdict.value
-    assert describe(panel.scene) == text(panel.readout)
+    assert panel.picture.describe(panel.scene) == text(panel.readout)
 
 
 def test_a_hidden_picture_gives_nothing_away(panel):
@@ -317,7 +316,7 @@ def test_whoever_stops_predicting_sees_the_picture(panel):
     panel.controls["max_wait_ms"].value = 50
     panel.predict.asking.value = False
     assert panel.screen.cover == ""
-    assert describe(panel.scene) == text(panel.readout)
+    assert panel.picture.describe(panel.scene) == text(panel.readout)
 
 
 def test_a_move_back_to_where_one_was_needs_no_prediction_before_another(panel):

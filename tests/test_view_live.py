@@ -1,5 +1,6 @@
 """The live picture: what it shows is right, and drawing it by parts is drawing it whole."""
 
+import dataclasses
 import math
 import warnings
 from io import BytesIO
@@ -13,23 +14,25 @@ from matplotlib.text import Text
 from PIL import Image
 
 import batchsim as bs
-from batchsim.result import Result, Run
-from batchsim.study.surface import load_curve, surface
+from batchsim._format import percent
+from batchsim.study.surface import Surface, load_curve, surface
 from batchsim.theory.curve import theory_curve
 from batchsim.view.canvas.lettering import Lettering, width_em
-from batchsim.view.canvas.picture import packed
-from batchsim.view.canvas.view import log_ticks, nice_span
-from batchsim.view.run.heat_map import border, colours, place, squares
-from batchsim.view.run.latency import queue_length
+from batchsim.view.run.batches import BatchView
+from batchsim.view.run.breakdown import BreakdownView
+from batchsim.view.run.data import ViewData
+from batchsim.view.run.heat_map import TIED, HeatMapView, colours, position
+from batchsim.view.run.latency import LatencyView, queue_length
 from batchsim.view.run.live import LivePicture
+from batchsim.view.run.load import LoadView
 from batchsim.view.run.ranked import Ranked
-from batchsim.view.run.scene import Scene
+from batchsim.view.run.timeline import TimelineView
 
 BASE = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(16, 5), bs.Affine(5, 0.25))
 SIZES, WAITS = (1, 4, 16, 32), (0, 5, 20, math.inf)
 
 
-def scene(scenario, objective_ms=20.0, pinned=None, requests=3000, compared=True):
+def data_of(scenario, objective_ms=20.0, pinned=None, requests=3000, compared=True):
     result = bs.simulate(scenario, requests)
     closed = isinstance(scenario.workload, bs.ClosedLoop)
     y_values = SIZES if isinstance(scenario.rule, bs.AtLeast) else WAITS
@@ -37,7 +40,7 @@ def scene(scenario, objective_ms=20.0, pinned=None, requests=3000, compared=True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so short a run has no interval for some numbers
         both = bs.compare(pinned.result, result) if pinned is not None and compared else None
-    return Scene(
+    return ViewData(
         result=result,
         surface=surface(scenario, SIZES, y_values, 500),
         curve=curve,
@@ -49,25 +52,27 @@ def scene(scenario, objective_ms=20.0, pinned=None, requests=3000, compared=True
 
 
 @pytest.fixture(scope="module")
-def scenes():
-    plain = scene(BASE)
+def cases():
+    plain = data_of(BASE)
     return {
         "plain": plain,
-        "slower": scene(BASE.replace(rate_per_s=300, max_wait_ms=60, max_batch_size=32), objective_ms=None),
-        "overloaded": scene(BASE.replace(rate_per_s=3000)),
-        "pinned": scene(BASE.replace(max_wait_ms=0), pinned=plain),
-        "both overloaded": scene(BASE.replace(rate_per_s=3000), pinned=scene(BASE.replace(rate_per_s=3500))),
-        "at least": scene(BASE.replace(rule=bs.AtLeast(4, 16))),
-        "closed": scene(BASE.replace(workload=bs.ClosedLoop(40, 0.005))),
-        "losing": scene(BASE.replace(rate_per_s=3000, queue_limit=20)),
-        "late": scene(BASE.replace(rate_per_s=3000, timeout_ms=8)),
-        "nobody": scene(BASE.replace(timeout_ms=0)),
+        "slower": data_of(BASE.replace(rate_per_s=300, max_wait_ms=60, max_batch_size=32), objective_ms=None),
+        "overloaded": data_of(BASE.replace(rate_per_s=3000)),
+        "pinned": data_of(BASE.replace(max_wait_ms=0), pinned=plain),
+        "both overloaded": data_of(
+            BASE.replace(rate_per_s=3000), pinned=data_of(BASE.replace(rate_per_s=3500))
+        ),
+        "at least": data_of(BASE.replace(rule=bs.AtLeast(4, 16))),
+        "closed": data_of(BASE.replace(workload=bs.ClosedLoop(40, 0.005))),
+        "losing": data_of(BASE.replace(rate_per_s=3000, queue_limit=20)),
+        "late": data_of(BASE.replace(rate_per_s=3000, timeout_ms=8)),
+        "nobody": data_of(BASE.replace(timeout_ms=0)),
     }
 
 
-def shown(scene, width_px=860, **look):
+def shown(data, width_px=860, **look):
     picture = LivePicture(width_px, **look)
-    picture.show(scene)
+    picture.show(data)
     return picture
 
 
@@ -79,19 +84,19 @@ def pixels(picture):
 
 
 @settings(max_examples=6, deadline=None)
-@given(data=st.data())
-def test_after_any_moves_the_picture_is_the_one_drawn_afresh(scenes, data):
-    names = data.draw(st.lists(st.sampled_from(sorted(scenes)), min_size=2, max_size=4))
+@given(draws=st.data())
+def test_after_any_moves_the_picture_is_the_one_drawn_afresh(cases, draws):
+    names = draws.draw(st.lists(st.sampled_from(sorted(cases)), min_size=2, max_size=4))
     moved = LivePicture(860)
     for name in names:
-        moved.show(scenes[name])
+        moved.show(cases[name])
         drawn = pixels(moved)
-    np.testing.assert_array_equal(drawn, pixels(shown(scenes[names[-1]])))
+    np.testing.assert_array_equal(drawn, pixels(shown(cases[names[-1]])))
 
 
 @pytest.mark.parametrize("name", ["plain", "overloaded", "pinned", "losing"])
-def test_the_picture_is_what_matplotlib_draws_on_its_own(scenes, name):
-    picture = shown(scenes[name], theme="dark")
+def test_the_picture_is_what_matplotlib_draws_on_its_own(cases, name):
+    picture = shown(cases[name], theme="dark")
     by_parts = pixels(picture)
     for tile in picture.tiles:
         for artist in tile.moving:
@@ -102,15 +107,15 @@ def test_the_picture_is_what_matplotlib_draws_on_its_own(scenes, name):
 
 @pytest.mark.parametrize("name", ["pinned", "nobody", "both overloaded", "at least"])
 @pytest.mark.parametrize("look", [{}, {"size": "projector"}, {"width_px": 600, "ratio": 1.5}])
-def test_every_view_stays_within_its_place(scenes, name, look):
-    picture = shown(scenes[name], **look)
+def test_every_view_stays_within_its_place(cases, name, look):
+    picture = shown(cases[name], **look)
     picture.pixels()
     frame, renderer = picture._frame(), picture.agg.get_renderer()
     for tile in picture.tiles:
         frame[:] = 255
-        tile.draw(renderer)
+        tile.draw_fixed(renderer)
         tile.draw_moving(renderer)
-        frame[tile.place] = 255
+        frame[tile.region] = 255
         assert (frame[..., :3] == 255).all()
 
 
@@ -119,10 +124,10 @@ def places_of(tile, picture):
     renderer, ratio = picture.agg.get_renderer(), picture.ratio
     for artist in (*tile.fixed, *tile.moving):
         if isinstance(artist, Lettering):
-            for words in artist.texts:
-                width = artist.font_px * width_em(words.text)
-                left = words.x - width * {"left": 0, "center": 0.5, "right": 1}[words.align]
-                yield words.text, left, words.y - 0.76 * artist.font_px, left + width, words.y
+            for label in artist.labels:
+                width = artist.font_px * width_em(label.text)
+                left = label.x - width * {"left": 0, "center": 0.5, "right": 1}[label.align]
+                yield label.text, left, label.y - 0.76 * artist.font_px, left + width, label.y
         elif isinstance(artist, Text) and artist.get_text():
             box = artist.get_window_extent(renderer)
             top, bottom = picture.height_px - box.y1 / ratio, picture.height_px - box.y0 / ratio
@@ -130,10 +135,10 @@ def places_of(tile, picture):
 
 
 @pytest.mark.parametrize("look", [{}, {"size": "projector"}, {"width_px": 1500}, {"width_px": 620}], ids=repr)
-def test_no_text_is_over_another(scenes, look):
+def test_no_text_is_over_another(cases, look):
     picture = LivePicture(**{"width_px": 860} | look)
-    for name, shown_scene in scenes.items():
-        picture.show(shown_scene)
+    for name, case in cases.items():
+        picture.show(case)
         picture.pixels()
         for tile in picture.tiles:
             for one, other in combinations(list(places_of(tile, picture)), 2):
@@ -146,40 +151,34 @@ def test_the_views_places_are_the_picture_and_do_not_overlap(look):
     picture = LivePicture(**look)
     covered = np.zeros(picture._frame().shape[:2], dtype=int)
     for tile in picture.tiles:
-        covered[tile.place] += 1
+        covered[tile.region] += 1
     assert (covered == 1).all()
 
 
-def test_a_move_that_changes_no_scale_draws_nothing_still_anew(scenes):
-    picture = shown(scenes["plain"])
+def test_a_move_that_changes_no_scale_draws_nothing_still_anew(cases):
+    picture = shown(cases["plain"])
     picture.pixels()
-    picture.show(scenes["plain"])
+    picture.show(cases["plain"])
     assert not any(tile.stale for tile in picture.tiles)
 
 
-def test_a_users_settings_of_matplotlib_change_nothing(scenes):
+def test_a_users_settings_of_matplotlib_change_nothing(cases):
     import matplotlib
 
-    plain = pixels(shown(scenes["plain"]))
+    plain = pixels(shown(cases["plain"]))
     with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9}):
-        np.testing.assert_array_equal(pixels(shown(scenes["plain"])), plain)
+        np.testing.assert_array_equal(pixels(shown(cases["plain"])), plain)
 
 
-def test_the_png_holds_the_pixels_of_the_screen(scenes):
-    picture = shown(scenes["plain"], ratio=1.5)
+def test_the_png_holds_the_pixels_of_the_screen(cases):
+    picture = shown(cases["plain"], ratio=1.5)
     image = Image.open(BytesIO(picture.png()))
     assert image.size == (1290, 1.5 * picture.height_px)
     np.testing.assert_array_equal(np.asarray(image), picture.pixels()[..., :3])
 
 
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32 - 1))
-def test_any_pixels_can_be_packed(rows, columns, seed):
-    drawn = np.random.default_rng(seed).integers(0, 256, (rows, columns, 4), dtype=np.uint8)
-    np.testing.assert_array_equal(np.asarray(Image.open(BytesIO(packed(drawn)))), drawn[..., :3])
-
-
-def test_a_saved_picture_has_all_and_the_live_one_goes_on(scenes, tmp_path):
-    picture = shown(scenes["plain"])
+def test_a_saved_picture_has_all_and_the_live_one_goes_on(cases, tmp_path):
+    picture = shown(cases["plain"])
     before = pixels(picture)
     picture.savefig(tmp_path / "saved.svg")
     picture.savefig(tmp_path / "saved.png", dpi=72)
@@ -217,126 +216,114 @@ def test_a_look_that_makes_no_sense_is_refused(look, message):
         LivePicture(**look)
 
 
-# Latencies in order.
-
-
-@given(
-    st.lists(st.sampled_from([0.0, 1.0, 1.0 + 1e-12, 2.5, 1e6]) | st.floats(0, 100), min_size=1, max_size=60),
-    st.integers(1, 8),
-)
-def test_ranked_latencies_are_numpys(latencies_s, groups):
-    count = len(latencies_s)
-    log = bs.engines.log.Log(
-        arrival_s=np.zeros(count),
-        batch_index=np.arange(count),
-        status=np.zeros(count, np.uint8),
-        batch_start_s=np.zeros(count),
-        batch_finish_s=np.array(latencies_s),
-        batch_size=np.ones(count, int),
-        batch_server=np.zeros(count, int),
-    )
-    result = Result((Run(BASE, log),), 0, "simpy")
-    latency_ms = result.latency_ms
-    column = np.arange(count, dtype=float)
-    sorted_groups = np.array_split(np.argsort(latency_ms, kind="stable"), groups)
-    means = Ranked(result).group_means([column], groups)[0]
-    np.testing.assert_allclose(means, [column[g].mean() if g.size else 0 for g in sorted_groups])
-    edges = np.linspace(0, 1.1 * latency_ms.max() + 1e-9, 8)
-    np.testing.assert_allclose(
-        Ranked(result).shares(edges), 100 * np.histogram(latency_ms, edges)[0] / count, atol=1e-9
-    )
-
-
 # What each view shows.
 
 
-def test_the_distributions_last_bar_holds_the_tail(scenes):
-    values = shown(scenes["plain"]).latency.bars.get_data().values
+def values_of(view):
+    """The values in a view's legend."""
+    return [entry.value for entry in view.entries if entry is not None and entry.value is not None]
+
+
+def names_of(view):
+    return [entry.text for entry in view.entries if entry is not None and entry.value is None]
+
+
+def test_the_distributions_last_bar_holds_the_tail(cases):
+    values = shown(cases["plain"]).view(LatencyView).bars.get_data().values
     assert values.sum() == pytest.approx(100)
 
 
-def test_the_share_within_the_objective_counts_those_who_were_lost(scenes):
-    result = scenes["losing"].result
-    told = shown(scenes["losing"]).latency.told
-    share = np.count_nonzero(result.latency_ms <= 20) * 10_000 // 3000 / 100  # per cent, rounded down
-    assert f"within 20 ms: {share:.2f} %" in told
-    assert f"lost {100 * np.isnan(result.latency_ms).mean():.2f} %" in told
+def test_the_share_within_the_objective_counts_those_who_were_lost(cases):
+    result = cases["losing"].result
+    values = values_of(shown(cases["losing"]).view(LatencyView))
+    within = np.count_nonzero(result.latency_ms <= 20) / 3000
+    assert f"within 20 ms: {percent(within)}" in values
+    assert f"lost {percent(np.isnan(result.latency_ms).mean())}" in values
 
 
-def test_an_overloaded_run_shows_its_queue_and_no_percentile(scenes):
-    result, view = scenes["overloaded"].result, shown(scenes["overloaded"]).latency
+def test_an_overloaded_run_shows_its_queue_and_no_percentile(cases):
+    result, view = cases["overloaded"].result, shown(cases["overloaded"]).view(LatencyView)
     assert "Overloaded" in view.title.get_text()
     assert not any(line.get_visible() for line in view.lines.values())
-    times_s, waiting = view.waiting.get_data()
+    times_s, waiting = view.queue.get_data()
     counted = [np.sum((result.arrival_s <= t) & (result.start_s > t)) for t in times_s]
     np.testing.assert_array_equal(waiting, counted)
-    assert view.told == [f"+{3000 - 16 / 0.009:,.0f} every second"]
+    assert values_of(view) == [f"+{3000 - 16 / 0.009:,.0f} every second"]
 
 
-def test_a_queue_is_counted_over_the_whole_run(scenes):
-    waiting, end_s = queue_length(scenes["overloaded"].result)
-    assert end_s == scenes["overloaded"].result.arrival_s[-1]
+def test_a_queue_is_counted_over_the_whole_run(cases):
+    waiting, end_s = queue_length(cases["overloaded"].result)
+    assert end_s == cases["overloaded"].result.arrival_s[-1]
     assert waiting[-1] > 100
 
 
-def test_beyond_saturation_no_latency_is_drawn(scenes):
-    view, curve = shown(scenes["overloaded"]).load, scenes["overloaded"].curve
+def test_beyond_saturation_no_latency_is_drawn(cases):
+    view, curve = shown(cases["overloaded"]).view(LoadView), cases["overloaded"].curve
     for line in (view.mean, view.p99):
         drawn = np.isfinite(line.get_ydata())
         np.testing.assert_array_equal(drawn, curve.x_values < curve.saturation)
-    p99, mean, throughput = (marker.get_ydata()[0] for marker in view.today)
+    p99, mean, throughput = (marker.get_ydata()[0] for marker in view.points)
     assert math.isnan(p99)
     assert math.isnan(mean)
-    assert throughput == scenes["overloaded"].result.throughput_per_s
+    assert throughput == cases["overloaded"].result.throughput_per_s
 
 
-def test_todays_point_is_where_the_result_is(scenes):
-    view, result = shown(scenes["plain"]).load, scenes["plain"].result
-    points = [(m.get_xdata()[0], m.get_ydata()[0]) for m in view.today]
+def test_todays_point_is_where_the_result_is(cases):
+    view, result = shown(cases["plain"]).view(LoadView), cases["plain"].result
+    points = [(m.get_xdata()[0], m.get_ydata()[0]) for m in view.points]
     heights = (result.percentile(99), result.mean_latency_ms, result.throughput_per_s)
     assert points == [(1500, height) for height in heights]
 
 
-def test_theorys_curve_has_the_points_that_theory_knows(scenes):
-    drawn = shown(scenes["plain"]).load.theory.get_ydata()
+def test_theorys_curve_has_the_points_that_theory_knows(cases):
+    drawn = shown(cases["plain"]).view(LoadView).theory.get_ydata()
     assert len(drawn) > 3
     assert np.isfinite(drawn).all()
 
 
-def test_a_closed_loop_is_drawn_against_its_clients(scenes):
-    view = shown(scenes["closed"]).load
+def test_a_closed_loop_is_drawn_against_its_clients(cases):
+    view = shown(cases["closed"]).view(LoadView)
     assert view.low.get_xlabel() == "clients"
-    assert view.today[0].get_xdata()[0] == 40
-    assert not view.limits[0].get_visible()
+    assert view.points[0].get_xdata()[0] == 40
+    assert not view.saturation[0].get_visible()
 
 
-def test_what_is_pinned_is_drawn_beside_what_is_now(scenes):
-    picture, pinned = shown(scenes["pinned"]), scenes["plain"].result
-    assert picture.latency.a_bars.get_data().values.sum() == pytest.approx(100)
-    edges = picture.latency.a_bars.get_data().edges
+def test_what_is_pinned_is_drawn_beside_what_is_now(cases):
+    picture, pinned = shown(cases["pinned"]), cases["plain"].result
+    assert picture.view(LatencyView).a_bars.get_data().values.sum() == pytest.approx(100)
+    edges = picture.view(LatencyView).a_bars.get_data().edges
     np.testing.assert_allclose(
-        picture.latency.a_bars.get_data().values, Ranked(pinned).shares(edges), atol=1e-12
+        picture.view(LatencyView).a_bars.get_data().values,
+        Ranked(pinned.latency_ms).shares(edges),
+        atol=1e-12,
     )
     groups = np.array_split(np.sort(pinned.latency_ms), 20)
-    np.testing.assert_allclose(picture.parts.a_total.get_data().values, [group.mean() for group in groups])
-    assert picture.load.a_today[0].get_ydata()[0] == pinned.percentile(99)
-    assert picture.batches.a_total.get_data().values.sum() == pytest.approx(100)
-    row, column = picture.field.a[0].get_ydata()[0], picture.field.a[0].get_xdata()[0]
+    np.testing.assert_allclose(
+        picture.view(BreakdownView).a_total.get_data().values, [group.mean() for group in groups]
+    )
+    assert picture.view(LoadView).a_points[0].get_ydata()[0] == pinned.percentile(99)
+    assert picture.view(BatchView).a_total.get_data().values.sum() == pytest.approx(100)
+    row, column = picture.view(HeatMapView).a[0].get_ydata()[0], picture.view(HeatMapView).a[0].get_xdata()[0]
     assert (row, column) == (1.5, 2.5)  # 5 ms, 16
 
 
-def test_without_a_pinned_scene_nothing_of_one_is_seen(scenes):
-    picture = shown(scenes["pinned"])
-    picture.show(scenes["plain"])
-    seen = [picture.latency.a_bars, picture.parts.a_total, picture.batches.a_total, *picture.load.a_curves]
+def test_without_a_pinned_setting_nothing_of_one_is_seen(cases):
+    picture = shown(cases["pinned"])
+    picture.show(cases["plain"])
+    seen = [
+        picture.view(LatencyView).a_bars,
+        picture.view(BreakdownView).a_total,
+        picture.view(BatchView).a_total,
+        *picture.view(LoadView).a_curves,
+    ]
     assert not any(artist.get_visible() for artist in seen)
-    assert len(picture.field.a[0].get_xdata()) == 0
+    assert len(picture.view(HeatMapView).a[0].get_xdata()) == 0
 
 
-def test_requests_that_are_lost_are_marked_on_the_timeline(scenes):
+def test_requests_that_are_lost_are_marked_on_the_timeline(cases):
     for name, state in (("losing", bs.Status.REJECTED), ("late", bs.Status.TIMED_OUT)):
-        times_ms, rows = shown(scenes[name]).timeline.lost[state].get_data()
-        result = scenes[name].result
+        times_ms, rows = shown(cases[name]).view(TimelineView).lost[state].get_data()
+        result = cases[name].result
         np.testing.assert_array_equal(rows, np.flatnonzero(result.status[:30] == state))
         waited_s = 0.008 if state == bs.Status.TIMED_OUT else 0
         left_s = result.arrival_s[rows] + waited_s - result.arrival_s[0]
@@ -347,10 +334,10 @@ def test_requests_that_are_lost_are_marked_on_the_timeline(scenes):
 
 
 @pytest.mark.parametrize("look", [{}, {"width_px": 700}, {"size": "projector", "ratio": 2}])
-def test_a_click_in_the_middle_of_a_cell_finds_it(scenes, look):
-    picture = shown(scenes["plain"], **look)
+def test_a_click_in_the_middle_of_a_cell_finds_it(cases, look):
+    picture = shown(cases["plain"], **look)
     picture.pixels()
-    ax, height = picture.field.ax, picture.bbox.height
+    ax, height = picture.view(HeatMapView).ax, picture.bbox.height
     for row in range(4):
         for column in range(4):
             x, y = ax.transData.transform((column + 0.5, row + 0.5))
@@ -359,9 +346,9 @@ def test_a_click_in_the_middle_of_a_cell_finds_it(scenes, look):
     assert LivePicture(860).cell_at(0.8, 0.8) is None  # nothing is shown yet
 
 
-def test_a_cell_without_a_steady_state_has_no_colour(scenes):
-    found = scenes["at least"].surface
-    drawn = np.asarray(shown(scenes["at least"]).field.image.get_array())
+def test_a_cell_without_a_steady_state_has_no_colour(cases):
+    found = cases["at least"].surface
+    drawn = np.asarray(shown(cases["at least"]).view(HeatMapView).image.get_array())
     void = found.overloaded | found.refused | np.isinf(found.p99_ms)
     assert void.any()
     np.testing.assert_array_equal(drawn[..., 3] == 0, void)
@@ -372,10 +359,53 @@ def test_slower_cells_are_darker():
     assert (np.diff(grey) < 0).all()
 
 
-def test_the_star_is_at_the_landscapes_best(scenes):
-    row, column = scenes["plain"].surface.best()
-    star = shown(scenes["plain"]).field.star
+def test_the_star_is_on_the_surfaces_best(cases):
+    row, column = cases["plain"].surface.best()
+    star = shown(cases["plain"]).view(HeatMapView).star
     assert (star.get_xdata()[0], star.get_ydata()[0]) == (column + 0.5, row + 0.5)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tied(Surface):
+    """A surface whose best setting is not the one with the lowest p99, but tied with it."""
+
+    def best(self):
+        return (1, 3)
+
+    def ties(self):
+        tied = np.zeros(self.p99_ms.shape, dtype=bool)
+        tied[:2, 2:] = True
+        return tied
+
+
+class Alone(Tied):
+    """A surface whose best setting has no equal."""
+
+    def ties(self):
+        tied = np.zeros(self.p99_ms.shape, dtype=bool)
+        tied[self.best()] = True
+        return tied
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_frame_marks_each_setting_that_cannot_be_told_from_the_best(cases, theme):
+    plain = cases["plain"]
+    grid = {f.name: getattr(plain.surface, f.name) for f in dataclasses.fields(plain.surface)}
+    data = dataclasses.replace(plain, surface=Tied(**grid))
+    picture = shown(data, theme=theme)
+    view = picture.view(HeatMapView)
+    for frames in view.ties:
+        corners = frames.get_path().vertices.reshape(-1, 5, 2)
+        assert {(math.floor(x), math.floor(y)) for x, y in corners[:, 0]} == {(2, 0), (3, 0), (2, 1), (3, 1)}
+        assert (
+            (corners > np.floor(corners)) & (corners < np.ceil(corners))
+        ).all()  # inside, beside the border
+    assert (view.star.get_xdata()[0], view.star.get_ydata()[0]) == (3.5, 1.5)
+    assert TIED in names_of(view)
+    assert "3 others cannot be told from it" in picture.describe(data)
+    picture.show(dataclasses.replace(plain, surface=Alone(**grid)))
+    assert TIED not in names_of(view)
+    assert all(len(frames.get_path().vertices) == 1 for frames in view.ties)
 
 
 @pytest.mark.parametrize(
@@ -386,52 +416,16 @@ def test_the_star_is_at_the_landscapes_best(scenes):
         ({"max_wait_ms": math.inf}, (2.5, 3.5)),
     ],
 )
-def test_todays_place_is_also_between_the_grids_values(scenes, knobs, where):
-    assert place(scenes["plain"].surface, BASE.replace(knobs)) == pytest.approx(where)
+def test_todays_place_is_also_between_the_grids_values(cases, knobs, where):
+    assert position(cases["plain"].surface, BASE.replace(knobs).rule) == pytest.approx(where)
 
 
-def test_a_rule_of_another_kind_has_no_place_on_the_map(scenes):
-    assert place(scenes["plain"].surface, BASE.replace(rule=bs.AtLeast(2, 8))) is None
-
-
-@given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=4))
-def test_the_border_has_an_edge_for_each_pair_of_neighbours_that_differ(rows):
-    within = np.array(rows)
-    pairs = np.sum(within[1:] != within[:-1]) + np.sum(within[:, 1:] != within[:, :-1])
-    edges = border(within)
-    assert len(edges) == pairs
-    assert all(math.dist(*edge) == 1 for edge in edges)
-    corners = squares(within).vertices
-    assert len(corners) == max(5 * within.sum(), 1)
-
-
-# Scales.
-
-
-@given(st.floats(1e-6, 1e9), st.floats(1, 1e6))
-def test_a_logarithmic_scale_holds_its_numbers_and_ends_on_a_tick(low, ratio):
-    from matplotlib.figure import Figure
-
-    begin, end = nice_span(low, low * ratio)
-    assert begin <= low * (1 + 1e-9)
-    assert end >= low * ratio * (1 - 1e-9)
-    assert begin < end
-    axis = Figure().add_subplot().yaxis
-    log_ticks(axis, begin, end)
-    assert 1 <= len(axis.get_majorticklocs()) <= 7
-
-
-def test_latencies_of_one_value_have_one_bar():
-    link = "workload=closed&rule=full_only&clients=64&max_batch_size=48"
-    result = bs.explore(requests=2000, link=link).result
-    values = set(result.latency_ms.round(6))
-    assert values >= {17, 34}  # at which the axis has edges
-    shares = Ranked(result).shares(np.linspace(0, 40, 61))
-    assert np.count_nonzero(shares) == len(values)
+def test_a_rule_of_another_kind_has_no_place_on_the_map(cases):
+    assert position(cases["plain"].surface, bs.AtLeast(2, 8)) is None
 
 
 @pytest.mark.parametrize("link", ["max_batch_size=4", "rate_per_s=3000", "service=published&rate_per_s=1500"])
 def test_the_present_load_stands_within_the_axes(link):
     panel = bs.explore(requests=2000, link=link)
-    right = panel.picture.load.top.get_xlim()[1]
+    right = panel.picture.view(LoadView).top.get_xlim()[1]
     assert panel.scenario.workload.rate_per_s <= right / 1.02

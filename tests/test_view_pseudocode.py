@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from oracles.by_rule import run_by_rule
 from oracles.naive import Naive
 from oracles.plans import plans_with_ties, scenarios_at_random
 
@@ -16,8 +17,9 @@ import batchsim as bs
 from batchsim.engines import reference
 from batchsim.engines.draws import draw
 from batchsim.result import Result, Run
+from batchsim.scenario.rules.rule import START, Waiting
 from batchsim.view.film.pseudocode import MOST_LINES, Line, acting, pseudocode, sentence, shares, to_html
-from batchsim.view.film.snapshot import Doing, Film
+from batchsim.view.film.snapshot import Activity, Film
 
 RULES = [
     bs.SizeOrWait(32, 10),
@@ -45,49 +47,65 @@ class Reader(Naive):
             if size is None:
                 return
             self.left_by.append(number)
-            sent, rest = self.waiting[:size], self.waiting[size:]
-            self.waiting, self.max_batch_size = sent, len(sent)  # `take` takes them all
-            self.take(now, why=-1)
-            self.waiting = rest
+            taken, self.waiting = self.waiting[:size], self.waiting[size:]
+            self.take(now, taken, why=-1)
 
     def first_that_acts(self, now):
-        for number, line in enumerate(self.lines[1:], 1):
-            condition, action = re.fullmatch(r"(.+?): +(.+)", line.text).groups()
-            if self.holds(condition.removeprefix("if ").removeprefix("elif "), now):
-                return number, self.sent(action)
-        raise AssertionError("no line acts, although requests wait")
-
-    def holds(self, condition, now):
         arrivals_s = [self.arrival[request] for request in self.waiting]
-        if condition == "else":
-            return True
-        if condition == "every server is busy":
-            return None not in self.computing
-        if condition == "no more will come":
-            return not self.someone_may_come()
-        if condition == "the oldest comes now":
-            return arrivals_s[0] == now
-        if condition == "it has waited longer":
-            return now > arrivals_s[0] + self.read_wait_ms / 1000
-        if found := re.fullmatch(r"the oldest has waited (\S+) ms", condition):
-            # To the digits that are shown, and then exactly.
-            assert float(found[1]) == pytest.approx(self.max_wait_ms, rel=1e-11)
-            self.read_wait_ms = self.max_wait_ms
-            return now == arrivals_s[0] + self.read_wait_ms / 1000
-        if found := re.fullmatch(r"the ([\d,]+)(?:st|nd|rd|th) comes now", condition):
-            number = whole(found[1])
-            return len(arrivals_s) >= number and arrivals_s[number - 1] == now
-        (number,) = re.fullmatch(r"([\d,]+) or more wait", condition).groups()
-        return len(arrivals_s) >= whole(number)
+        busy, ended = None not in self.computing, not self.someone_may_come()
+        return first_that_acts(self.lines, now, arrivals_s, self.max_wait_ms, busy, ended)
 
-    def sent(self, action):
-        """Return how many are sent, at most; None for none."""
-        if action in ("wait for a server", "wait for company"):
-            return None
-        if action == "send all":
-            return len(self.waiting)
-        (number,) = re.fullmatch(r"send the oldest(?: ([\d,]+))?", action).groups()
-        return whole(number or "1")
+
+def first_that_acts(lines, now, arrivals_s, max_wait_ms, busy, ended):
+    """Return the first line whose condition holds, by its own words, and how many it sends (None: none)."""
+    for number, line in enumerate(lines[1:], 1):
+        condition, action = re.fullmatch(r"(.+?): +(.+)", line.text).groups()
+        condition = condition.removeprefix("if ").removeprefix("elif ")
+        if holds(condition, now, arrivals_s, max_wait_ms, busy, ended):
+            return number, sent(action, condition, len(arrivals_s))
+    raise AssertionError("no line acts, although requests wait")
+
+
+def holds(condition, now, arrivals_s, max_wait_ms, busy, ended):
+    if condition in ("else", "a request waits"):
+        return True
+    if condition == "every server is busy":
+        return busy
+    if condition == "no more will come":
+        return ended
+    if condition == "the oldest comes now":
+        return arrivals_s[0] == now
+    if condition == "it has waited longer":
+        return now > arrivals_s[0] + max_wait_ms / 1000
+    if found := re.fullmatch(r"the oldest has waited (\S+) ms", condition):
+        # To the digits that are shown, and then exactly.
+        assert float(found[1]) == pytest.approx(max_wait_ms, rel=1e-11)
+        return now == arrivals_s[0] + max_wait_ms / 1000
+    if found := re.fullmatch(r"the ([\d,]+)(?:st|nd|rd|th) comes now", condition):
+        number = whole(found[1])
+        return len(arrivals_s) >= number and arrivals_s[number - 1] == now
+    return len(arrivals_s) >= min(sizes(condition))
+
+
+def sizes(condition):
+    """The numbers of "4, 8 or 16 or more wait"."""
+    (numbers,) = re.fullmatch(r"(.+) or more wait", condition).groups()
+    return [whole(number) for number in re.split(", | or ", numbers)]
+
+
+def sent(action, condition, waiting):
+    """Return how many are sent, at most; None for none."""
+    if action in ("wait for a server", "wait for company"):
+        return None
+    if action == "send all":
+        return waiting
+    if action == "send it":
+        return 1
+    if action == "send the most of these":
+        return max(size for size in sizes(condition) if size <= waiting)
+    (numbers,) = re.fullmatch(r"send the oldest(?: (.+))?", action).groups()
+    choices = [whole(number) for number in (numbers or "1").split(", else ")]
+    return max(size for size in choices if size <= waiting)
 
 
 def whole(text):
@@ -126,7 +144,7 @@ def assert_read_literally_it_is_the_engine(plan):
     assert np.array_equal(result.batches.server, reader.server)
     for trigger, number in zip(result.batches.trigger, reader.left_by, strict=True):
         event(f"{bs.Trigger(trigger).name} by {reader.lines[number].text}")
-        assert trigger in reader.lines[number].triggers
+        assert trigger == reader.lines[number].trigger
 
 
 @settings(max_examples=500)
@@ -148,29 +166,54 @@ def test_the_words_of_another_rule_do_not_decide_as_the_engine(rule):
     assert not np.array_equal(reference.run(plan).batch_index, reader.batch)
 
 
+PREFERRED = [
+    bs.PreferredSizes([4, 8], 8, 5),
+    bs.PreferredSizes([2, 3, 7], 7, 0),
+    bs.PreferredSizes([8], 8, math.inf),
+    bs.PreferredSizes([1, 4], 4, 0),
+]
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from([*RULES, *PREFERRED]),
+    st.lists(st.sampled_from([0.0, 0.001, 0.005, 0.01]), min_size=1, max_size=12),
+    st.sampled_from([0.01, 0.015, 0.02]),
+    st.booleans(),
+)
+def test_read_literally_it_decides_as_the_rule_itself(rule, arrivals_s, now, ended):
+    arrivals_s.sort()
+    waiting = Waiting(np.array(arrivals_s), np.arange(len(arrivals_s)), 0, len(arrivals_s), 0, ended)
+    action, size, trigger = rule.decide(now, waiting, 1, np.zeros(rule.state_size), rule.params)
+    lines = pseudocode(rule)
+    number, most = first_that_acts(lines, now, arrivals_s, rule.max_wait_ms, False, ended)
+    event(f"{type(rule).__name__}: {lines[number].text}")
+    assert (most, lines[number].trigger) == ((size, trigger) if action == START else (None, None))
+
+
 @settings(max_examples=150)
 @given(plans_with_ties())
 def test_the_acting_line_is_the_one_that_the_reader_stops_at(plan):
     result, reader = Result((Run(plan.scenario, reference.run(plan)),), 0, ""), read(plan)
     film, lines = Film(result), pseudocode(plan.scenario.rule)
     for time_s in film.instants().tolist():
-        now = film.moment(time_s)
+        now = film.snapshot(time_s)
         line = acting(now)
-        if now.doing() is Doing.LEAVING:
+        if now.activity() is Activity.LEAVING:
             assert line == reader.left_by[now.last.number]
         else:
             event(lines[line].text)
             words = {
-                Doing.NOTHING: "while requests wait:",
-                Doing.SERVER: "wait for a server",
-                Doing.COMPANY: "wait for company",
+                Activity.IDLE: "while requests wait:",
+                Activity.QUEUEING: "wait for a server",
+                Activity.FORMING: "wait for company",
             }
-            assert lines[line].text.endswith(words[now.doing()])
+            assert lines[line].text.endswith(words[now.activity()])
 
 
 def test_a_batch_that_left_a_while_ago_still_has_its_line():
     scenario = bs.Scenario(bs.Trace([0.0, 0.001, 0.003]), bs.SizeOrWait(2, 5), bs.Affine(9, 1))
-    now = Film(bs.simulate(scenario)).moment(0.004)
+    now = Film(bs.simulate(scenario)).snapshot(0.004)
     lines = pseudocode(scenario.rule)
     assert lines[acting(now)].text.endswith("wait for a server")
     assert lines[acting(now, within_s=0.0031)].text.endswith("send the oldest 2")
@@ -184,7 +227,7 @@ def test_a_batch_that_left_a_while_ago_still_has_its_line():
 def test_the_shares_are_those_of_the_batches_that_left_by_a_line(plan):
     result, reader = Result((Run(plan.scenario, reference.run(plan)),), 0, ""), read(plan)
     for number, (line, share) in enumerate(zip(reader.lines, shares(result), strict=True)):
-        if not line.triggers:
+        if line.trigger is None:
             assert share is None
         elif not reader.left_by:
             assert math.isnan(share)
@@ -200,10 +243,25 @@ def test_the_shares_sum_to_1(rule, keep):
     assert sum(share for share in shares(result) if share is not None) == pytest.approx(1)
 
 
+def test_each_batch_of_preferred_sizes_leaves_by_its_own_line():
+    rule = PREFERRED[0]
+    result = run_by_rule(rule)
+    film, lines, left_by = Film(result), pseudocode(rule), []
+    for number, start_s in enumerate(result.batches.start_s.tolist()):
+        now = film.snapshot(start_s)
+        left_by.append(acting(now))
+        condition, action = re.fullmatch(r"el\w+ (.+?): +(.+)", lines[left_by[-1]].text).groups()
+        waiting = now.waiting.size + now.last.requests.size
+        assert sent(action, condition, waiting) == result.batches.batch_size[number]
+    assert len(set(left_by)) == len(rule.steps)
+    counts = [left_by.count(number) / len(left_by) for number in range(len(lines))]
+    assert [share or 0 for share in shares(result)] == pytest.approx(counts)
+
+
 # Words and HTML.
 
 
-@pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.parametrize("rule", [*RULES, *PREFERRED], ids=repr)
 def test_a_rule_is_short_and_each_of_its_numbers_is_in_it(rule):
     text = "\n".join(line.text for line in pseudocode(rule))
     assert 3 <= len(pseudocode(rule)) <= MOST_LINES
@@ -211,10 +269,10 @@ def test_a_rule_is_short_and_each_of_its_numbers_is_in_it(rule):
     if rule.max_batch_size > 1:
         assert f"{rule.max_batch_size} or more wait" in text
         assert rule.max_wait_ms in (0, math.inf) or f"waited {rule.max_wait_ms:g} ms" in text
-        assert rule.enough in (1, rule.max_batch_size) or f"{rule.enough} or more wait" in text
-    triggers = [trigger for line in pseudocode(rule) for trigger in line.triggers]
-    assert len(triggers) == len(set(triggers))
-    assert all(bool(line.triggers) == bool(line.because) for line in pseudocode(rule))
+        assert rule.enough in (1, rule.max_batch_size) or re.search(rf"\b{rule.enough} or .*more wait", text)
+    triggers = [line.trigger for line in pseudocode(rule) if line.trigger is not None]
+    assert len(triggers) == len(set(triggers))  # or a share would stand beside two lines
+    assert all((line.trigger is not None) == bool(line.because) for line in pseudocode(rule))
 
 
 def test_large_numbers_and_small_waits_are_legible():
@@ -227,16 +285,16 @@ def test_large_numbers_and_small_waits_are_legible():
 def test_the_sentence_names_the_line_of_most_batches():
     lines = pseudocode(bs.SizeOrWait(32, 10))
     assert sentence(lines, (None, None, 0.1, 0.5, 0.4, None)) == (
-        "Batches leave most often (50 %) because the oldest has waited 10 ms."
+        "Batches leave most often (50%) because the oldest has waited 10 ms."
     )
     assert sentence(lines, (None, None, 0.0, 1.0, 0.0, None)) == (
         "All batches leave because the oldest has waited 10 ms."
     )
-    assert sentence(lines, (None, None, 0.001, 0.999, 0.0, None)).startswith("Most batches (>99 %)")
+    assert sentence(lines, (None, None, 0.001, 0.999, 0.0, None)).startswith("Most batches (99.90%)")
     assert sentence(lines) == sentence(lines, (None, None, *[math.nan] * 3, None)) == ""
 
 
-@pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.parametrize("rule", [*RULES, *PREFERRED], ids=repr)
 def test_the_block_has_a_row_a_line_and_always_as_many(rule):
     page = to_html(pseudocode(rule), theme="dark")
     assert page.count("height:1.5em") == MOST_LINES
@@ -261,8 +319,8 @@ def test_shares_stand_beside_their_lines():
     rows = re.findall(r'<div style="display:flex.*?</div>', page)
     found = [re.sub("<[^>]*>", "", row) for row in rows]
     assert ["%" in row for row in found] == [False, False, True, True, True, False, False]
-    assert found[2] == "62 %" + "  " + lines[2].text
-    assert "Most batches (62 %) leave because 32 requests wait, a full batch." in page
+    assert found[2] == "62%" + "  " + lines[2].text
+    assert "Most batches (62%) leave because 32 requests wait, a full batch." in page
 
 
 def test_what_is_in_a_line_is_escaped():

@@ -142,11 +142,17 @@ def heading(name: str) -> str:
     return f"{label(name)} ({unit(name)})" if unit(name) else label(name)
 
 
+def better(name: str) -> str | None:
+    """Return which values of a metric or another column are better: "lower", "higher" or None."""
+    return _described(name).better
+
+
 def _described(name: str) -> Metric:
     if name in METRICS or _PERCENTILE.fullmatch(name):
         return metric(name)
     suffix = next((suffix for suffix in UNITS if name.endswith(suffix)), "")
-    return Metric(name, name.removesuffix(suffix).replace("_", " "), UNITS.get(suffix, ""))
+    lower = "lower" if suffix == "_ms" else None
+    return Metric(name, name.removesuffix(suffix).replace("_", " "), UNITS.get(suffix, ""), lower)
 
 
 class OrderStatistics:

@@ -104,11 +104,11 @@ class PreferredSizes(Rule):
 
     @property
     def steps(self) -> tuple[Step, ...]:
+        # A trigger has one step: sizes below max_batch_size leave by the same.
         *smaller, largest = self.preferred
-        full = largest == self.max_batch_size
-        steps = [seam.send_full(largest) if full else _send(self.preferred[-1:])]
-        if smaller:
-            steps.append(_send(smaller))
+        steps = [_send(self.preferred)]
+        if largest == self.max_batch_size:
+            steps = [seam.send_full(largest), *([_send(smaller)] if smaller else [])]
         if self.enough == 1:
             return tuple(steps)  # a request alone is a preferred size: nobody waits for company
         if self.max_wait_ms == 0:

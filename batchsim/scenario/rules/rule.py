@@ -196,7 +196,7 @@ class Rule:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The rule in words: of the lines in order, the first whose condition holds acts."""
+        """The rule in words, one step a trigger: the first whose condition holds acts."""
         raise NotImplementedError
 
     @property

@@ -19,8 +19,8 @@ STARTS = {"left": 0.0, "center": 0.5, "right": 1.0}
 
 
 @dataclass(frozen=True)
-class Words:
-    """A text, in one line: its baseline is at `y`, and `align` of it is at `x`, in CSS pixels."""
+class Label:
+    """One line of text: its baseline is at `y`, its left end, center or right end at `x`, in CSS pixels."""
 
     text: str
     x: float
@@ -29,7 +29,7 @@ class Words:
 
 
 class Glyph(NamedTuple):
-    """A letter one pixel high: its outline, and how far the next one stands from it."""
+    """A letter of size 1 px: its outline, and the distance to the next letter."""
 
     path: Path
     advance: float
@@ -42,7 +42,7 @@ def glyph(letter: str, weight: str = "normal") -> Glyph:
     face = font_manager.get_font(font_manager.findfont(font))
     face.set_size(100, 72)  # points at 72 an inch: pixels
     advance = face.load_char(ord(letter)).linearHoriAdvance / 65536 / 100
-    # Of a space matplotlib makes no path.
+    # A space has no outline, and TextPath fails on it.
     blank = letter.isspace()
     return Glyph(Path(np.empty((0, 2))) if blank else TextPath((0, 0), letter, size=1, prop=font), advance)
 
@@ -57,7 +57,7 @@ def width_em(text: str, weight: str = "normal") -> float:
 
 
 class Lettering(PathCollection):
-    """Texts of one size, weight and colour, made of cached outlines and drawn all at once."""
+    """Labels of one size, weight and colour, made of cached outlines and drawn all at once."""
 
     def __init__(
         self, picture: Picture, font_px: float, color: str, weight: str = "normal", zorder: float = 5
@@ -67,29 +67,29 @@ class Lettering(PathCollection):
         )
         self.picture, self.weight = picture, weight
         self.set_size(font_px)
-        self.set_snap(False)  # to whole pixels: an i would lose its dot
-        self.texts: tuple[Words, ...] = ()
+        self.set_snap(False)  # snapped to whole pixels, an i would lose its dot
+        self.labels: tuple[Label, ...] = ()
         picture.add_artist(self)
 
     def set_size(self, font_px: float) -> None:
-        """Give all of them another size."""
+        """Change the size of all labels."""
         self.set_transform(Affine2D().scale(font_px / PX_PER_INCH) + self.picture.dpi_scale_trans)
         self.font_px = font_px
 
-    def show(self, texts: Iterable[Words]) -> None:
-        """Show these texts, and no other."""
-        self.texts = tuple(texts)
+    def show(self, labels: Iterable[Label]) -> None:
+        """Show these labels instead of the previous ones."""
+        self.labels = tuple(labels)
         paths: list[Path] = []
         offsets: list[tuple[float, float]] = []
-        for words in self.texts:
-            x = words.x
-            if words.align != "left":
-                x -= STARTS[words.align] * self.font_px * width_em(words.text, self.weight)
-            for letter in words.text:
+        for label in self.labels:
+            x = label.x
+            if label.align != "left":
+                x -= STARTS[label.align] * self.font_px * width_em(label.text, self.weight)
+            for letter in label.text:
                 path, advance = glyph(letter, self.weight)
                 if len(path):
                     paths.append(path)
-                    offsets.append((x, words.y))
+                    offsets.append((x, label.y))
                 x += self.font_px * advance
         self.set_paths(paths)
         self.set_offsets(np.array(offsets).reshape(-1, 2))

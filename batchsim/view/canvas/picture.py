@@ -1,4 +1,22 @@
-"""A figure that is drawn fast: what stands still is kept, and what moves is drawn over it."""
+"""A figure that is redrawn fast: what stands still is kept as pixels, and what moves is drawn over it.
+
+The explorer redraws its picture at every move of a slider. Drawn whole by matplotlib, axes, grids, labels
+and legends included, it would take longer than a frame may. So the picture is blitted:
+
+- It is divided into *tiles*, rectangles that do not overlap and together cover it. A tile knows which of its
+  artists stand still (`fixed`, and its axes) and which move (`moving`).
+- The pixels of what stands still are kept in one buffer for all tiles. A redraw copies that buffer and draws
+  the moving artists over it, by their zorder.
+- A tile is *stale* when something that stands still has changed: a limit of an axis, a unit, the names in
+  a legend. Only then are its fixed artists drawn anew, and only within its own rectangle: that is what
+  tiles are for. A move that changes one view's scale costs one tile.
+- `Tile.hold(what, value)` is how a tile becomes stale: a view calls it with each value on which its fixed
+  artists depend, and changes them only if it returns True. To change a fixed artist without it leaves old
+  pixels on the screen; to mark as fixed what changes at every move makes every redraw slow.
+
+For the same reason nothing fixed may be above something that moves, and nothing may be drawn outside its
+tile: the tests compare the picture, after any sequence of moves, with one that was drawn afresh.
+"""
 
 import struct
 import zlib
@@ -19,7 +37,7 @@ from matplotlib.transforms import Affine2D
 
 from batchsim.view.canvas.theme import LIGHT, Theme
 
-Anything = TypeVar("Anything", bound=Artist)
+AnyArtist = TypeVar("AnyArtist", bound=Artist)
 PX_PER_INCH = 72  # so that matplotlib's points are CSS pixels
 PRINT_DPI = 200
 
@@ -45,9 +63,9 @@ class Box:
 class Picture(Figure):
     """A figure without pyplot, made of tiles, that shows itself in a notebook.
 
-    `width_px` and `height_px` are CSS pixels, as are the points of fonts and lines; `ratio` is how many
-    pixels of the screen each of them has. Make artists inside `with picture.look():`, so that no setting
-    of matplotlib's that a notebook has made changes them.
+    `width_px` and `height_px` are CSS pixels, as are the points of fonts and lines; each is `ratio` pixels of
+    the screen. Make artists inside `with picture.styled():`, so that a notebook's own settings of matplotlib
+    do not change them.
     """
 
     def __init__(
@@ -57,25 +75,24 @@ class Picture(Figure):
         self.theme, self.font_px = theme, font_px
         self.tiles: list[Tile] = []
         self.agg: FigureCanvasAgg
-        inches = (
-            (width_px + 1e-6) / PX_PER_INCH,
-            (height_px + 1e-6) / PX_PER_INCH,
-        )  # so that none is cut off
-        with self.look():
+        # A little more than the pixels, or matplotlib rounds the last one off.
+        inches = ((width_px + 1e-6) / PX_PER_INCH, (height_px + 1e-6) / PX_PER_INCH)
+        with self.styled():
             super().__init__(figsize=inches, dpi=PX_PER_INCH * ratio, facecolor=theme.background)
             self.agg = FigureCanvasAgg(self)
         self.px = Affine2D().scale(1 / PX_PER_INCH, -1 / PX_PER_INCH).translate(0, inches[1])
         self.px_transform = self.px + self.dpi_scale_trans  # CSS pixels from the top left
-        self._still = np.empty((*self._frame().shape[:2], 4), dtype=np.uint8)
+        # The pixels of all that stands still, tile by tile: what a redraw begins with.
+        self._fixed_pixels = np.empty((*self._frame().shape[:2], 4), dtype=np.uint8)
 
     @contextmanager
-    def look(self) -> Iterator[None]:
-        """Let artists have the theme's colours, whatever the user's settings are."""
+    def styled(self) -> Iterator[None]:
+        """Give artists the theme's colours, whatever the user's settings are."""
         with matplotlib.style.context(["default", self.theme.rc(self.font_px)]):
             yield
 
     def add_tile(self, tile: "Tile") -> None:
-        """Take a rectangle that no other tile covers."""
+        """Add a rectangle that no other tile covers."""
         self.tiles.append(tile)
 
     def _frame(self) -> np.ndarray:
@@ -86,30 +103,30 @@ class Picture(Figure):
         frame, renderer = self._frame(), self.agg.get_renderer()
         for tile in self.tiles:
             if tile.stale:
-                place = tile.place
+                region = tile.region
                 tile.refresh()
-                frame[place] = np.multiply(to_rgba(self.theme.background), 255).round()
-                tile.draw(renderer)
-                self._still[place] = frame[place]
+                frame[region] = np.multiply(to_rgba(self.theme.background), 255).round()
+                tile.draw_fixed(renderer)
+                self._fixed_pixels[region] = frame[region]
                 tile.stale = False
-        frame[:] = self._still
+        frame[:] = self._fixed_pixels
         for tile in self.tiles:
             tile.draw_moving(renderer)
         return frame
 
     def png(self) -> bytes:
-        """Return the picture as PNG, as it is on the screen."""
-        return packed(self.pixels())
+        """Return the picture as PNG, pixel by pixel as on the screen."""
+        return to_png(self.pixels())
 
     def savefig(self, fname: Any, **options: Any) -> None:
-        """Write the picture to a file, a PNG, SVG or PDF by its ending; PNG with dpi=200 unless told."""
+        """Write the picture to a file, a PNG, SVG or PDF by its ending; `dpi` is 200 by default."""
         moving = [artist for tile in self.tiles for artist in tile.moving]
         for tile in self.tiles:
             tile.refresh()
         for artist in moving:
-            artist.set_animated(False)  # matplotlib leaves out of its own drawing what is
+            artist.set_animated(False)  # matplotlib's own drawing leaves animated artists out
         try:
-            with self.look():
+            with self.styled():
                 super().savefig(fname, **{"dpi": PRINT_DPI} | options)
         finally:
             for artist in moving:
@@ -119,26 +136,26 @@ class Picture(Figure):
         return self.png()
 
 
-def packed(pixels: np.ndarray) -> bytes:
+def to_png(pixels: np.ndarray) -> bytes:
     """Return pixels, uint8 of shape (rows, columns, at least 3), as PNG of their first three channels.
 
-    Without filters and packed lightly: of a drawing with flat colours that is as small as with them, and
-    three times as fast as Pillow, which tries all five for each row.
+    Unfiltered and lightly compressed: for a drawing with flat colours that is as small as with filters, and
+    three times as fast as Pillow, which tries all five on each row.
     """
     height, width = pixels.shape[:2]
     rows = np.zeros((height, 1 + 3 * width), dtype=np.uint8)  # each begins with its filter: 0, none
     for channel in range(3):
         rows[:, 1 + channel :: 3] = pixels[..., channel]
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits a channel, RGB
-    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.data, level=1)), (b"IEND", b""))
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.data, level=1)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in parts
+        for kind, data in chunks
     )
 
 
 class Tile:
-    """A rectangle of a picture: what stands still in it, and what moves over it."""
+    """A rectangle of a picture: the artists that stand still in it, and those that move over them."""
 
     def __init__(self, picture: Picture, box: Box) -> None:
         self.picture, self.box, self.theme = picture, box, picture.theme
@@ -150,52 +167,53 @@ class Tile:
         picture.add_tile(self)
 
     @property
-    def place(self) -> tuple[slice, slice]:
-        """Where it is in the picture's pixels."""
+    def region(self) -> tuple[slice, slice]:
+        """Its rows and columns of the picture's pixels."""
         ratio, box = self.picture.ratio, self.box
         edges = [round(ratio * edge) for edge in (box.top, box.bottom, box.left, box.right)]
         return slice(*edges[:2]), slice(*edges[2:])
 
     def add_axes(self, box: Box) -> Axes:
-        """Return axes whose frame is there in the picture; nothing in them scales itself."""
+        """Return axes with this frame; they never scale themselves."""
         width, height = self.picture.width_px, self.picture.height_px
-        place = (box.left / width, 1 - box.bottom / height, box.width / width, box.height / height)
-        ax = self.picture.add_axes(place)
+        ax = self.picture.add_axes(
+            (box.left / width, 1 - box.bottom / height, box.width / width, box.height / height)
+        )
         ax.set_autoscale_on(False)
         ax.set_axisbelow(True)
-        ax.spines[:].set_zorder(0.6)  # below all that moves, wherever it is drawn
+        ax.spines[:].set_zorder(0.6)  # below all that moves
         self.axes.append(ax)
         return ax
 
-    def add_text(self, x: float, y: float, text: str = "", **look: Any) -> Text:
-        """Return a text that stands still, its left end and its baseline there in the picture."""
-        artist = self.picture.text(x, y, text, transform=self.picture.px_transform, **look)
+    def add_text(self, x: float, y: float, text: str = "", **style: Any) -> Text:
+        """Return a text that stands still, with its left end and baseline at these CSS pixels."""
+        artist = self.picture.text(x, y, text, transform=self.picture.px_transform, **style)
         self.fixed.append(artist)
         return artist
 
-    def add(self, artist: Anything) -> Anything:
-        """Add an artist that stands still, in CSS pixels of the picture."""
+    def add(self, artist: AnyArtist) -> AnyArtist:
+        """Add an artist that stands still, its coordinates in CSS pixels of the picture."""
         artist.set_transform(self.picture.px_transform)
         self.picture.add_artist(artist)
         self.fixed.append(artist)
         return artist
 
     def remove(self, artists: Iterable[Artist]) -> None:
-        """Take artists of the picture itself away."""
+        """Remove artists that `add` added."""
         for artist in artists:
             (self.moving if artist in self.moving else self.fixed).remove(artist)
             artist.remove()
         self.stale = True
 
-    def moves(self, *artists: Artist) -> None:
-        """Say which artists move: they are drawn over all that stands still, by their zorder."""
+    def set_moving(self, *artists: Artist) -> None:
+        """Let these artists move: each redraw draws them over all that stands still, by their zorder."""
         for artist in artists:
             artist.set_animated(True)
         self.fixed = [artist for artist in self.fixed if artist not in artists]
         self.moving = sorted([*self.moving, *artists], key=Artist.get_zorder)
 
     def hold(self, what: str, value: Any) -> bool:
-        """Return whether what stands still has to change, having been otherwise: it is then drawn anew."""
+        """Return whether a value on which fixed artists depend is new: the tile is then stale."""
         if what in self._held and self._held[what] == value:
             return False
         self._held[what] = value
@@ -203,9 +221,9 @@ class Tile:
         return True
 
     def refresh(self) -> None:
-        """Prepare what stands still for being drawn anew."""
+        """Prepare the fixed artists of a stale tile for drawing."""
 
-    def draw(self, renderer: Any) -> None:
+    def draw_fixed(self, renderer: Any) -> None:
         """Draw what stands still."""
         for artist in sorted((*self.axes, *self.fixed), key=Artist.get_zorder):
             artist.draw(renderer)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from batchsim import _check
 
@@ -11,13 +11,31 @@ from batchsim import _check
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#999999"
 
-EM_PER_VIEW = 22  # the least width of a view, in letters' heights: its legend has to fit
+EM_PER_VIEW = 22  # the least width of a view, in ems: its legend has to fit
 COLUMNS = (3, 2, 1)
+Choice = TypeVar("Choice")
+
+
+@dataclass(frozen=True)
+class ComponentStyle:
+    """How one component of the latency is drawn: a colour of the theme, a hatch, and the width of a line."""
+
+    colour: str
+    hatch: str
+    width: float
+
+
+# The three components of a request's latency, everywhere in the same colour and hatch.
+COMPONENTS = {
+    "forming": ComponentStyle("orange", "//", 2.0),
+    "queueing": ComponentStyle("purple", "\\\\", 4.0),
+    "computing": ComponentStyle("blue", "", 5.0),
+}
 
 
 @dataclass(frozen=True)
 class Theme:
-    """A set of colours by what they are for; those that have a name are Okabe and Ito's."""
+    """A set of colours by what they are for; those named after a colour are Okabe and Ito's."""
 
     name: str
     background: str
@@ -33,7 +51,7 @@ class Theme:
     grey: str = GREY
 
     def rc(self, font_px: float) -> dict[str, Any]:
-        """Return the look as matplotlib's parameters, for `matplotlib.style.context`."""
+        """Return the theme as matplotlib's parameters, for `matplotlib.style.context`."""
         return {
             "font.size": font_px,
             "text.color": self.ink,
@@ -68,7 +86,7 @@ class Size:
     gain: float
 
     def em_px(self, width_px: float) -> float:
-        """Return the size of the letters in a picture so wide: a little more where there is room.
+        """Return the size of the letters in a picture of this width: a little more where there is room.
 
         >>> PAGE.em_px(860), PAGE.em_px(1500)
         (11.25, 12.85)
@@ -76,7 +94,7 @@ class Size:
         return min(max(self.font_px + (width_px - 760) / 400, self.font_px), self.font_px + 2)
 
     def columns(self, width_px: float) -> int:
-        """Return how many views fit beside each other.
+        """Return how many views fit side by side.
 
         >>> PAGE.columns(860), PAGE.columns(700), PROJECTOR.columns(860)
         (3, 2, 2)
@@ -100,15 +118,16 @@ SIZES = {size.name: size for size in (PAGE, PROJECTOR)}
 
 def theme_of(name: str) -> Theme:
     """Return the theme of that name, or raise, naming the nearest."""
-    if name not in THEMES:
-        raise ValueError(f"theme must be 'light' or 'dark', got {name!r}{_check.nearest(name, THEMES, True)}")
-    return THEMES[name]
+    return _named("theme", name, THEMES)
 
 
 def size_of(name: str) -> Size:
     """Return the size of that name, or raise, naming the nearest."""
-    if name not in SIZES:
-        raise ValueError(
-            f"size must be 'page' or 'projector', got {name!r}{_check.nearest(name, SIZES, True)}"
-        )
-    return SIZES[name]
+    return _named("size", name, SIZES)
+
+
+def _named(parameter: str, name: str, choices: dict[str, Choice]) -> Choice:
+    if name in choices:
+        return choices[name]
+    names = " or ".join(map(repr, choices))
+    raise ValueError(f"{parameter} must be {names}, got {name!r}{_check.nearest(name, choices, True)}")

@@ -1,4 +1,4 @@
-"""What pictures of many scenarios share: a figure, the names on its axes, and its scale."""
+"""What pictures of many scenarios share: a figure, labels of its axes, its scale and its legend."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -25,13 +25,13 @@ class Chart(Figure):
         FigureCanvasAgg(self)
 
     def _repr_png_(self) -> bytes:
-        packed = BytesIO()
-        self.savefig(packed, format="png")
-        return packed.getvalue()
+        png = BytesIO()
+        self.savefig(png, format="png")
+        return png.getvalue()
 
 
 def check_columns(frame: Any, *names: str) -> None:
-    """Refuse what is no DataFrame, or has no such columns."""
+    """Refuse anything but a DataFrame with these columns."""
     if not hasattr(frame, "columns"):
         raise TypeError(f"frame must be a DataFrame, as of a sweep, got {frame!r}")
     for name in names:
@@ -41,30 +41,30 @@ def check_columns(frame: Any, *names: str) -> None:
 
 
 def p99_of_all(*frames: Any) -> str:
-    """Return what the p99 that counts requests not served is called in frames, of `sweep` or of others."""
+    """Return the key of the p99 of all requests, or of the p99 if some of the frames do not have that."""
     every = all("p99_all_ms" in getattr(frame, "columns", ()) for frame in frames)
     return "p99_all_ms" if every else "p99_ms"
 
 
 def of_served_alone(frame: Any, value: str) -> Any:
-    """Return the rows, shape (rows,), whose latency is of a part of the requests: others are not served."""
+    """Return which rows, shape (rows,), have a latency of the served requests alone, others being lost."""
     if not value.endswith("_ms") or value == "p99_all_ms" or "loss" not in frame:
         return np.zeros(len(frame), dtype=bool)
     return (frame["loss"] > 0).to_numpy()
 
 
-def different(values: Iterable[Any]) -> list[Any]:
-    """Return the different values: numbers in order, others as they come.
+def distinct(values: Iterable[Any]) -> list[Any]:
+    """Return the distinct values: numbers in order, others as they come.
 
-    >>> different([8, 2, 8]), different(["b", "a", "b"])
+    >>> distinct([8, 2, 8]), distinct(["b", "a", "b"])
     ([2, 8], ['b', 'a'])
     """
-    found = list(dict.fromkeys(values))
-    return sorted(found) if all(isinstance(value, (int, float)) for value in found) else found
+    once = list(dict.fromkeys(values))
+    return sorted(once) if all(isinstance(value, (int, float)) for value in once) else once
 
 
 def texts(values: Iterable[Any]) -> list[str]:
-    """Return values as an axis says them.
+    """Return values as the labels of an axis.
 
     >>> texts([8, 0.5, "a table"])
     ['8', '0.5', 'a table']
@@ -72,33 +72,19 @@ def texts(values: Iterable[Any]) -> list[str]:
     return [f"{value:g}" if isinstance(value, (int, float)) else str(value) for value in values]
 
 
-def axis_label(name: str) -> str:
-    """Return a column's name as an axis says it.
-
-    >>> axis_label("p99_ms"), axis_label("p99_all_ms"), axis_label("workload.cv")
-    ('p99 (ms)', 'p99 of all requests (ms)', 'workload.cv')
-    """
-    if name == "p99_all_ms":
-        return "p99 of all requests (ms)"
-    for suffix, unit in (("_per_s", " (per s)"), ("_ms", " (ms)"), ("_s", " (s)")):
-        if name.endswith(suffix):
-            return name.removesuffix(suffix).replace("_", " ") + unit
-    return name.replace("_", " ")
-
-
 def is_wide(numbers: Sequence[float]) -> bool:
-    """Return whether numbers need a logarithmic scale."""
+    """Return whether numbers span so much that they need a logarithmic scale."""
     return bool(len(numbers)) and 0 < min(numbers) < max(numbers) / WIDE
 
 
 def plain_log(axis: Any) -> None:
-    """Write the numbers of a logarithmic axis out."""
+    """Write the numbers of a logarithmic axis out, as 1000 instead of a power of ten."""
     axis.set_major_formatter(LogFormatter(labelOnlyBase=False))
     axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(3, 1)))
 
 
 def scale(ax: Axes, numbers: Iterable[float], objective: float | None) -> None:
-    """Give an axes the height that the numbers and the objective need."""
+    """Give axes a linear or a logarithmic height that holds the numbers and the objective."""
     drawn = [float(number) for number in numbers if math.isfinite(number)]
     drawn += [] if objective is None else [objective]
     if is_wide(drawn):
@@ -109,7 +95,7 @@ def scale(ax: Axes, numbers: Iterable[float], objective: float | None) -> None:
 
 
 def room_above(ax: Axes, highest: float) -> None:
-    """Raise the upper edge of an axes, so that a tenth of its height is above a number."""
+    """Raise the upper limit of axes, so that a tenth of the height is above a number."""
     scale = ax.yaxis.get_transform()
     low, high = scale.transform(np.array([ax.get_ylim()[0], highest]))
     if high > low:
@@ -119,9 +105,9 @@ def room_above(ax: Axes, highest: float) -> None:
 
 def show_legend(chart: Figure, handles: Sequence[Any]) -> None:
     """Put a legend below, in as many columns as there is room for, at most 3."""
-    look: dict[str, Any] = {"loc": "outside lower center", "fontsize": "small", "frameon": False}
+    options: dict[str, Any] = {"loc": "outside lower center", "fontsize": "small", "frameon": False}
     for columns in range(min(max(len(handles), 1), 3), 0, -1):
-        legend = chart.legend(handles=handles, ncols=columns, **look)
+        legend = chart.legend(handles=handles, ncols=columns, **options)
         if columns == 1 or legend.get_window_extent().width <= chart.bbox.width:
             break
         legend.remove()

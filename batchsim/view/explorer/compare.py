@@ -10,7 +10,7 @@ import ipywidgets as widgets
 from batchsim._format import MINUS, number, signed
 from batchsim.view.explorer.knob import flow
 from batchsim.view.explorer.state import State, as_text
-from batchsim.view.run.scene import Scene
+from batchsim.view.run.data import ViewData as Scene
 
 if TYPE_CHECKING:
     from batchsim.view.explorer.explorer import Explorer

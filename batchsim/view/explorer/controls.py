@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 from batchsim.scenario import OpenLoop, Scenario, Service, published_names
-from batchsim.view.canvas.view import nice
+from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer.fields import RULES, WORKLOADS
 from batchsim.view.explorer.knob import Choice, Knob
 from batchsim.view.explorer.knobs import KNOBS, LARGEST_SLID

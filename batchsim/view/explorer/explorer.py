@@ -21,10 +21,10 @@ from batchsim.view.explorer.predict import PredictPage
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.explorer.share import SharePage
 from batchsim.view.explorer.state import State, service_values, workload_values
-from batchsim.view.explorer.words import describe, line
+from batchsim.view.explorer.words import line
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
+from batchsim.view.run.data import ViewData as Scene
 from batchsim.view.run.live import LivePicture
-from batchsim.view.run.scene import Scene
 
 MAIN = ("rate_per_s", "clients", "max_batch_size", "min_batch_size", "max_wait_ms", "servers", "objective_ms")
 PAGES = {
@@ -154,7 +154,7 @@ class Explorer(widgets.VBox):
         if scene is None or not self.shown:
             return
         self.picture.show(scene)
-        words = describe(scene)
+        words = self.picture.describe(scene)
         self.screen.show(self.picture.png(), words)
         self.readout.value = line(words)
         self.compare.show(scene)

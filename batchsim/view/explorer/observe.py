@@ -12,9 +12,9 @@ from batchsim.scenario import AtLeast, ClosedLoop, Constant, Gamma, OpenLoop, Po
 from batchsim.simulate import simulate
 from batchsim.study.surface import LoadCurve, Surface, load_curve, surface
 from batchsim.theory.curve import TheoryCurve, theory_curve
-from batchsim.view.canvas.view import nice
+from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer.state import State
-from batchsim.view.run.scene import Scene
+from batchsim.view.run.data import ViewData as Scene
 
 # Requests of each of the heat map's settings. Traffic that drifts needs all: its beginning is not the rest.
 MAP_REQUESTS = {Poisson: 20_000, Constant: 20_000, Gamma: 20_000, ClosedLoop: 5_000}

@@ -10,7 +10,7 @@ from batchsim.result import Result
 from batchsim.view.explorer.knob import flow
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.explorer.words import line
-from batchsim.view.film.animation import Stage, describe
+from batchsim.view.film.animation import Animation, describe
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
 from batchsim.view.film.snapshot import Film
 
@@ -34,7 +34,7 @@ class PlayPage(widgets.VBox):
         self.panel = panel
         self.film: Film | None = None
         self.result: Result | None = None
-        self.stage: Stage | None = None
+        self.stage: Animation | None = None
         self.style: tuple[Any, ...] = ()
         self.time_s = self.until_s = 0.0
         self.play = widgets.Play(interval=round(1000 * FRAME_S), max=100, tooltip="Play the first requests")
@@ -139,7 +139,7 @@ class PlayPage(widgets.VBox):
                 self.panel.size,
             )
             if self.stage is None or style != self.style:
-                self.stage, self.style = Stage(*style), style
+                self.stage, self.style = Animation(*style), style
             # A batch that left since the last frame is shown to leave: no frame hits the very instant.
             moment = self.stage.show(self.film, self.time_s, self.frame_s)
             words = describe(moment, self.frame_s)

@@ -9,7 +9,7 @@ import ipywidgets as widgets
 from batchsim._format import number
 from batchsim.result import Result
 from batchsim.view.explorer.words import line
-from batchsim.view.run.scene import Scene
+from batchsim.view.run.data import ViewData as Scene
 
 if TYPE_CHECKING:
     from batchsim.view.explorer.explorer import Explorer

@@ -1,111 +1,88 @@
 """Where a request's time goes: forming, queueing and computing, for ever slower requests."""
 
-import math
+from collections.abc import Iterable
 
 import numpy as np
 
-from batchsim._format import duration, fixed, unit_of
-from batchsim.result import Result
-from batchsim.view.canvas.picture import Box, Picture
-from batchsim.view.canvas.view import Name, View, nice, overloaded
-from batchsim.view.run.ranked import Ranked
+from batchsim._format import duration, fixed, number, unit_of
+from batchsim.view.canvas.scales import nice
+from batchsim.view.canvas.theme import COMPONENTS
+from batchsim.view.run.data import ViewData
+from batchsim.view.run.view import NEW_ROW, Entry, View
 
-PARTS = {
-    "forming": ("orange", "//", 2.0),
-    "queueing": ("purple", "\\\\", 4.0),
-    "computing": ("blue", "", 5.0),
-}
+GROUPS = 20
+WIDEST = "00.0"  # a mean in the legend
 
 
-class PartsView(View):
-    """Where the time goes: the mean parts of the latency, for ever slower requests."""
+class BreakdownView(View):
+    """The mean components of the latency, for groups of ever slower requests."""
 
-    GROUPS = 20
+    NAME = "Where a request's time goes"
 
-    def __init__(self, picture: Picture, box: Box, line_px: float = 1.6) -> None:
-        super().__init__(picture, box, "Where a request's time goes", line_px)
-        theme = self.theme
+    def add_artists(self) -> None:
         across = "requests, from fastest to slowest (%)"
-        ax = self.ax = self.add_frame(self.frame(), across, "mean of the group (ms)")
-        edges, none = np.linspace(0, 100, self.GROUPS + 1), np.zeros(self.GROUPS)
-        self.bars = {
-            name: ax.stairs(
-                none, edges, baseline=none, fill=True, facecolor=getattr(theme, colour),
-                edgecolor=theme.background, linewidth=0, hatch=hatch, zorder=2,
-            )
-            for name, (colour, hatch, _) in reversed(PARTS.items())
-        }  # fmt: skip
-        self.a_total = ax.stairs(
-            none,
-            edges,
-            baseline=None,
-            color=theme.ink,
-            linestyle="--",
-            linewidth=0.8 * line_px,
-            zorder=3,
-        )
-        self.moves(*self.bars.values(), self.a_total)
-        self.limit(ax, x=(0, 100))
+        ax = self.ax = self.add_plot(self.axes_box(), across, "mean of the group (ms)")
+        edges, zeros = np.linspace(0, 100, GROUPS + 1), np.zeros(GROUPS)
+        self.styles = {name: self.bar_style(style.colour, style.hatch) for name, style in COMPONENTS.items()}
+        self.bars = {  # from the bottom up: computing below, forming on top
+            name: ax.stairs(zeros, edges, baseline=zeros, fill=True, zorder=2, **style)
+            for name, style in reversed(self.styles.items())
+        }
+        self.a_total = ax.stairs(zeros, edges, baseline=None, zorder=3, **self.a_style)
+        self.set_moving(*self.bars.values(), self.a_total)
+        self.set_limits(ax, x=(0, 100))
 
-    def update(
-        self,
-        result: Result,
-        ranked: Ranked | None = None,
-        pinned: Result | None = None,
-        a_ranked: Ranked | None = None,
-    ) -> None:
-        """Show a result; `pinned` is A, held against it."""
-        ranked = ranked or Ranked(result)
-        groups = min(max(ranked.count, 1), self.GROUPS)
-        means = ranked.group_means([getattr(result, f"{name}_ms") for name in self.bars], groups)
-        edges, base = np.linspace(0, 100, groups + 1), np.zeros(groups)
+    def update(self, data: ViewData) -> None:
+        means, edges = _group_means(data, (f"{name}_ms" for name in self.bars))
+        base = np.zeros(len(edges) - 1)
         for bars, mean in zip(self.bars.values(), means, strict=True):
-            top = base + mean
-            bars.set_data(top, edges, baseline=base)  # type: ignore[arg-type]
-            base = top
+            bars.set_data(base + mean, edges, baseline=base)  # type: ignore[arg-type]
+            base = base + mean
         highest = float(base.max())
-        self.a_total.set_visible(pinned is not None)
-        if pinned is not None:
-            a_ranked = a_ranked or Ranked(pinned)
-            groups = min(max(a_ranked.count, 1), self.GROUPS)
-            (total,) = a_ranked.group_means([pinned.latency_ms], groups)
-            self.a_total.set_data(total, np.linspace(0, 100, groups + 1))
+        self.a_total.set_visible(data.pinned is not None)
+        if data.pinned is not None:
+            (total,), edges = _group_means(data.pinned, ["latency_ms"])
+            self.a_total.set_data(total, edges)
             highest = max(highest, float(total.max()))
-        self.in_time(self.ax.yaxis, "mean of the group", highest or 1.0, "y")
-        self.limit(self.ax, y=(0, nice(1.05 * highest)))
-        self._name(result, pinned, *unit_of(highest or 1.0))
+        self.set_label(self.ax.yaxis, "mean of the group", highest or 1.0)
+        self.set_limits(self.ax, y=(0, nice(1.05 * highest)))
+        names = [Entry(name, style) for name, style in self.styles.items()]
+        self.show_legend([*names, NEW_ROW, *self._means(data, *unit_of(highest or 1.0))])
 
-    def _name(self, result: Result, pinned: Result | None, unit: str, ms: float) -> None:
-        theme = self.theme
-        names: list[Name | None] = [
-            Name.of(name, facecolor=getattr(theme, colour), edgecolor=theme.background, lw=0, hatch=hatch)
-            for name, (colour, hatch, _) in PARTS.items()
-        ]
-        names.append(None)
-        means = _means(result, ms)
-        wide = "00.0"
-        if pinned is not None:
-            mark = {"color": theme.ink, "linestyle": "--", "linewidth": 0.8 * self.line_px}
-            names += [Name.of(f"A mean {wide} ms", True, **mark), Name.of(f"B mean {wide} ms", True)]
-            # Each in its own unit: an overloaded one may be a thousand times the other.
-            told = [
-                f"{name} mean {duration(run.mean_latency_ms)}" for name, run in (("A", pinned), ("B", result))
+    def _means(self, data: ViewData, unit: str, ms: float) -> list[Entry]:
+        """Return the entries of the means; those of A and B each in a unit of its own."""
+        if data.pinned is not None:
+            a, b = (duration(mean_ms(each)) for each in (data.pinned, data))
+            return [
+                Entry(f"A mean {WIDEST} ms", self.a_style, f"A mean {a}"),
+                Entry(f"B mean {WIDEST} ms", value=f"B mean {b}"),
             ]
-        elif not result.metrics.served:
-            names.append(Name.of("none was served"))
-            told = []
-        elif overloaded(result):
-            names.append(Name.of("overloaded: it grows with the run"))
-            told = []
-        else:
-            names.append(Name.of(f"mean {' + '.join([wide] * len(PARTS))} = {wide} {unit}", True))
-            told = [f"mean {' + '.join(means[:-1])} = {means[-1]} {unit}"]
-        self.name(names, told)
+        if not data.summary["served"]:
+            return [Entry("no request was served")]
+        if data.overloaded:
+            return [Entry("overloaded: it grows with the run")]
+        mean = mean_ms(data) / ms
+        decimals = len(fixed(mean).partition(".")[2])  # the sum's, so that it can be checked by eye
+        parts = [f"{data.summary[f'mean_{name}_ms'] / ms:,.{decimals}f}" for name in COMPONENTS]
+        widest = f"mean {' + '.join([WIDEST] * len(parts))} = {WIDEST} {unit}"
+        return [Entry(widest, value=f"mean {' + '.join(parts)} = {mean:,.{decimals}f} {unit}")]
+
+    def describe(self, data: ViewData) -> list[str]:
+        if not data.summary["served"]:
+            return []
+        run = " of this run, which is overloaded" if data.overloaded else ""
+        # Rounded to a nanosecond: what differences of times leave below it is rounding.
+        parts = (f"{name} {number(round(data.summary[f'mean_{name}_ms'], 6))}" for name in COMPONENTS)
+        return [f"Mean latency{run}: {number(mean_ms(data))} ms ({', '.join(parts)})."]
 
 
-def _means(result: Result, ms: float) -> list[str]:
-    """Return the mean parts and the mean latency, with as many places as the latter needs."""
-    latency = result.mean_latency_ms / ms
-    places = len(fixed(latency).partition(".")[2])
-    parts = [result.metrics.numbers[f"mean_{part}_ms"] / ms for part in PARTS]
-    return [fixed(value) if math.isnan(value) else f"{value:,.{places}f}" for value in (*parts, latency)]
+def mean_ms(data: ViewData) -> float:
+    """Return the mean latency."""
+    return float(data.summary["mean_latency_ms"])
+
+
+def _group_means(data: ViewData, columns: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the means of columns, shape (columns, groups), over groups of equal size, and their edges."""
+    groups = min(max(data.ranked.count, 1), GROUPS)
+    means = data.ranked.group_means([getattr(data.result, column) for column in columns], groups)
+    return means, np.linspace(0, 100, groups + 1)

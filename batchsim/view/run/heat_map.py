@@ -1,7 +1,7 @@
 """The p99 of a whole grid of settings, as colours: the live heat map."""
 
 import math
-from dataclasses import fields
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
@@ -10,136 +10,145 @@ from matplotlib.collections import LineCollection
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
-from matplotlib.path import Path
 from matplotlib.ticker import FixedFormatter, FixedLocator
 
-from batchsim._format import duration, tick_in, typed_duration, unit_of
-from batchsim.scenario import Scenario
-from batchsim.view.canvas.picture import Box, Picture
+from batchsim._format import counted, duration, number, tick_in, typed, typed_duration, unit_of
+from batchsim.scenario import Rule
+from batchsim.view.canvas.cells import NOWHERE, border, squares
+from batchsim.view.canvas.picture import Box
+from batchsim.view.canvas.scales import FINE, log_ticks, nice_span
 from batchsim.view.canvas.theme import BLACK, ORANGE, VERMILION
-from batchsim.view.canvas.view import FINE, Name, View, log_ticks, nice_span
+from batchsim.view.run.data import ViewData
+from batchsim.view.run.view import NEW_ROW, Entry, Style, View
 
 if TYPE_CHECKING:
     from batchsim.study.surface import Surface
 
-OVERLOADED, REFUSED, LOSING = "overloaded", "refused", "too many lost"
-BAR, BESIDE = 0.8, 4.6  # the bar of colours: its width, and the room right of the axes, in ems
+OVERLOADED, REFUSED, LOSING, TIED = "overloaded", "not possible", "too many lost", "tied with the best"
+BAR, BESIDE = 0.8, 4.6  # the colour bar: its width, and the room right of the axes, in ems
+INSET = 0.12  # of a cell: how far inside it the frame of a tied one is
 COLOURS = matplotlib.colormaps["cividis"].reversed()(np.arange(256), bytes=True)  # dark is slow
-LABELS = {"max_wait_ms": "longest wait", "min_batch_size": "smallest batch"}
 
 
-class FieldView(View):
-    """The p99 of all requests by batch size and wait, with the objective's border, today and the best."""
+class HeatMapView(View):
+    """The p99 of all requests over two parameters of the rule.
 
-    def __init__(self, picture: Picture, box: Box, line_px: float = 1.6) -> None:
-        super().__init__(picture, box, "p99 of every setting at this load", line_px)
-        theme, width = self.theme, line_px
-        place = self.place_px = self.frame(right=BESIDE)
-        ax = self.ax = self.add_frame(place, "largest batch", "longest wait (ms)", grid="", ticks=False)
+    A bold line surrounds the cells within the objective, a dashed frame marks each that cannot be told from
+    the best, and a star the best itself: the one that `tune` would take among them.
+    """
+
+    NAME = "p99 of every setting at this load"
+
+    def add_artists(self) -> None:
+        theme, width = self.theme, self.line_px
+        plot = self.plot_box = self.axes_box(right=BESIDE)
+        ax = self.ax = self.add_plot(plot, "", "", grid="", ticks=False)
         ax.spines[:].set_visible(False)
         self.image = AxesImage(ax, interpolation="nearest", origin="lower", extent=(0, 1, 0, 1), zorder=1)
         self.image.set_data(np.zeros((1, 1, 4), dtype=np.uint8))
         ax.add_image(self.image)
-        self.cells = {
-            name: PathPatch(NOWHERE, facecolor=face, edgecolor=theme.grey, lw=0, hatch=hatch, zorder=2)
-            for name, face, hatch in (
-                (OVERLOADED, theme.faint, "////"), (REFUSED, "none", "xx"), (LOSING, "none", ".."),
-            )
-        }  # fmt: skip
-        for cells in self.cells.values():
-            ax.add_patch(cells)
+        # Cells without a number, by why they have none.
+        faces = {OVERLOADED: (theme.faint, "////"), REFUSED: ("none", "xx"), LOSING: ("none", "..")}
+        self.styles: dict[str, Style] = {
+            name: {"facecolor": face, "edgecolor": theme.grey, "linewidth": 0, "hatch": hatch}
+            for name, (face, hatch) in faces.items()
+        }
+        self.cells = {name: PathPatch(NOWHERE, zorder=2, **style) for name, style in self.styles.items()}
+        # All marks are white and a colour, to be seen on dark cells and on bright ones.
         self.border = [
             LineCollection([], colors=colour, linewidths=thick * width, capstyle="projecting", zorder=3)
-            for colour, thick in (("white", 3.0), (BLACK, 1.4))  # seen on dark cells and on bright ones
+            for colour, thick in (("white", 3.0), (BLACK, 1.4))
         ]
-        for lines in self.border:
-            ax.add_collection(lines, autolim=False)
-        self.now = self._ring("o", VERMILION, 5.5, 6)
-        self.a = self._ring("s", BLACK, 7.5, 5)  # round it, where both are at one place
-        (self.star,) = ax.plot(
-            [], [], "*", markersize=8 * width, color=ORANGE, markeredgecolor=BLACK, zorder=5
+        frame: Style = {"facecolor": "none", "linewidth": 0.8 * width}
+        self.ties = [
+            PathPatch(NOWHERE, zorder=4, edgecolor=colour, linestyle=dashes, **frame)
+            for colour, dashes in (("white", "-"), (BLACK, (0, (2, 1.5))))
+        ]
+        self.styles[TIED] = frame | {"edgecolor": theme.ink, "linestyle": (0, (2, 1.5))}
+        for artist in (*self.cells.values(), *self.border, *self.ties):
+            ax.add_artist(artist)
+        # Rings, through which their cells are seen; A's is larger, to be seen round the other.
+        ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.4 * width}
+        self.now_style = ring | {"marker": "o", "markersize": 5.5 * width, "markeredgecolor": VERMILION}
+        self.a_ring_style = ring | {"marker": "s", "markersize": 7.5 * width, "markeredgecolor": BLACK}
+        self.now, self.a = self._ring(self.now_style, zorder=6), self._ring(self.a_ring_style, zorder=5)
+        self.star_style: Style = {"linestyle": "none", "marker": "*", "markersize": 8 * width}
+        self.star_style |= {"color": ORANGE, "markeredgecolor": BLACK}
+        (self.star,) = ax.plot([], [], zorder=5, **self.star_style)
+        self.set_moving(
+            self.image, *self.cells.values(), *self.border, *self.ties, *self.now, *self.a, self.star
         )
-        self.moves(self.image, *self.cells.values(), *self.border, *self.now, *self.a, self.star)
         self.shape = (0, 0)
-        self._add_bar(Box(place.right + 0.7 * self.em, place.top, BAR * self.em, place.height))
+        self._add_colour_bar(Box(plot.right + 0.7 * self.em, plot.top, BAR * self.em, plot.height))
 
-    def _ring(self, marker: str, colour: str, size: float, above: float) -> list[Line2D]:
-        """Return a mark through which its cell is seen, on dark and on bright ones."""
-        scale = self.line_px
-        look: dict[str, Any] = {"marker": marker, "markerfacecolor": "none", "linestyle": "none"}
-        return [
-            self.ax.plot(
-                [],
-                [],
-                markersize=size * scale,
-                markeredgecolor=edge,
-                markeredgewidth=thick * scale,
-                zorder=z,
-                **look,
-            )[0]
-            for edge, thick, z in (("white", 2.6, above), (colour, 1.4, above + 0.1))
-        ]
+    def _ring(self, style: Style, zorder: float) -> list[Line2D]:
+        white = style | {"markeredgecolor": "white", "markeredgewidth": 2.6 * self.line_px}
+        pair = ((white, zorder), (style, zorder + 0.1))
+        return [self.ax.plot([], [], zorder=above, **each)[0] for each, above in pair]
 
-    def _add_bar(self, box: Box) -> None:
-        bar = self.bar = self.add_frame(box, "", "", grid="", numbers="y", right=True)
+    def _add_colour_bar(self, box: Box) -> None:
+        bar = self.bar = self.add_plot(box, "", "", grid="", numbers="y", right=True)
         bar.spines[:].set_visible(False)
         bar.set_yscale("log")
         bar.xaxis.set_major_locator(FixedLocator([]))
         bar.set_xlim(0, 1)
-        # As an image of the axes' whole place: a logarithmic axis would bend one of data.
-        picture = AxesImage(bar, extent=(0, 1, 0, 1), origin="lower", interpolation="nearest", zorder=0.5)
-        picture.set_data(COLOURS[:, None])
-        picture.set_transform(bar.transAxes)
-        bar.add_image(picture)
-        self.unit = self.add_text(
-            box.left, box.bottom + 1.35 * self.em, "ms", fontsize=0.9 * self.em, color=self.theme.soft
-        )
+        # An image in axes coordinates: the logarithmic scale would distort one in data coordinates.
+        image = AxesImage(bar, extent=(0, 1, 0, 1), origin="lower", interpolation="nearest", zorder=0.5)
+        image.set_data(COLOURS[:, None])
+        image.set_transform(bar.transAxes)
+        bar.add_image(image)
+        below = box.left, box.bottom + 1.35 * self.em
+        self.unit = self.add_text(*below, "ms", fontsize=0.9 * self.em, color=self.theme.soft)
 
-    def update(
-        self,
-        surface: "Surface",
-        scenario: Scenario,
-        objective_ms: float | None = None,
-        pinned: Scenario | None = None,
-    ) -> None:
-        """Show the surface and where the scenario is in it; `pinned` is A, held against it."""
+    def update(self, data: ViewData) -> None:
+        surface = data.surface
         rows, columns = self.shape = surface.p99_ms.shape
-        void = surface.overloaded | surface.refused
-        p99_ms = np.where(void, np.nan, surface.p99_ms)
-        lost = np.isinf(p99_ms)
-        known = p99_ms[np.isfinite(p99_ms)]
-        span = nice_span(float(known.min()), float(known.max()), FINE) if known.size else (1.0, 100.0)
+        p99_ms = np.where(surface.overloaded | surface.refused, np.nan, surface.p99_ms)
+        finite = p99_ms[np.isfinite(p99_ms)]
+        span = nice_span(float(finite.min()), float(finite.max()), FINE) if finite.size else (1.0, 100.0)
         self.image.set_data(colours(p99_ms, *span))
         self.image.set_extent((0, columns, 0, rows))
-        overloaded = surface.overloaded & ~surface.refused
-        of_kind = {OVERLOADED: overloaded, REFUSED: surface.refused, LOSING: lost}
-        for name, cells in of_kind.items():
+        kinds = {
+            OVERLOADED: surface.overloaded & ~surface.refused,
+            REFUSED: surface.refused,
+            LOSING: np.isinf(p99_ms),
+        }
+        for name, cells in kinds.items():
             self.cells[name].set_path(squares(cells))
-        within = p99_ms <= (math.inf if objective_ms is None else objective_ms)
-        edges = [] if objective_ms is None else border(within & ~lost)
+        limit_ms = math.nan if data.objective_ms is None else data.objective_ms
+        edges = border(np.isfinite(p99_ms) & (p99_ms <= limit_ms))
         for lines in self.border:
             lines.set_segments(edges)
-        best = surface.best()
+        best, ties = surface.best(), surface.ties()
+        kinds[TIED] = ties if ties.sum() > 1 else np.zeros_like(ties)
+        for frames in self.ties:
+            frames.set_path(squares(kinds[TIED], INSET))
         self.star.set_data(*(([], []) if best is None else ([best[1] + 0.5], [best[0] + 0.5])))
-        for marks, at in ((self.now, scenario), (self.a, pinned)):
-            where = None if at is None else place(surface, at)
+        for marks, each in ((self.now, data), (self.a, data.pinned)):
+            at = None if each is None else position(surface, each.result.scenario.rule)
             for mark in marks:
-                mark.set_data(*(([], []) if where is None else ([where[0]], [where[1]])))
+                mark.set_data(*(([], []) if at is None else ([at[0]], [at[1]])))
         self._scale(surface, span)
-        present = [name for name, cells in of_kind.items() if cells.any()]
-        self._name(surface, best, present, objective_ms if edges else None, pinned is not None)
+        entries = [*self._marks(surface, best, data.pinned is not None), NEW_ROW]
+        if edges and data.objective_ms is not None:
+            style: Style = {"color": self.theme.ink, "linestyle": "-", "linewidth": 1.4 * self.line_px}
+            entries.append(Entry(f"≤ {typed_duration(data.objective_ms)}", style))
+        entries += [Entry(name, self.styles[name]) for name, cells in kinds.items() if cells.any()]
+        self.show_legend(entries)
 
     def _scale(self, surface: "Surface", span: tuple[float, float]) -> None:
-        if self.hold("grid", (surface.y, surface.x_values, surface.y_values)):
+        if self.hold("grid", (surface.x, surface.y, surface.x_values, surface.y_values)):
             rows, columns = self.shape
-            ax = self.ax
-            ax.set(xlim=(0, columns), ylim=(0, rows))
-            across, up = self.place_px.width / columns / self.em, self.place_px.height / rows / self.em
-            texts = [str(value) for value in surface.x_values]
-            self._ticks(ax.xaxis, texts, max(0.62 * len(text) + 0.4 for text in texts) / across)
-            unit, ms = self._unit(surface)
-            ax.yaxis.set_label_text(LABELS[surface.y] + (f" ({unit})" if unit else ""))
-            self._ticks(ax.yaxis, [level(value / ms) for value in surface.y_values], 1.05 / up)
+            self.ax.set(xlim=(0, columns), ylim=(0, rows))
+            across, up = (size / count / self.em for size, count in
+                          ((self.plot_box.width, columns), (self.plot_box.height, rows)))  # fmt: skip
+            for axis, name, values in (
+                (self.ax.xaxis, surface.x, surface.x_values), (self.ax.yaxis, surface.y, surface.y_values),
+            ):  # fmt: skip
+                unit, texts = in_unit(name, values)
+                axis.set_label_text(label_of(surface, name) + (f" ({unit})" if unit else ""))
+                wide = max(0.62 * len(text) + 0.4 for text in texts) / across
+                _label_cells(axis, texts, wide if axis is self.ax.xaxis else 1.05 / up)
         if self.hold("colours", span):
             unit, ms = unit_of(span[1])
             self.bar.set_ylim(*span)
@@ -147,136 +156,117 @@ class FieldView(View):
             self.bar.yaxis.set_major_formatter(tick_in(ms))
             self.unit.set_text(unit)
 
-    def _unit(self, surface: "Surface") -> tuple[str, float]:
-        """Return the unit of the vertical axis, and how many of its values make one."""
-        if not surface.y.endswith("_ms"):
-            return "", 1.0
-        return unit_of(max((value for value in surface.y_values if math.isfinite(value)), default=1.0))
-
-    def _ticks(self, axis: Any, texts: list[str], crowd: float) -> None:
-        """Label the cells, or every second or third: `crowd` is the room that a label needs, in cells."""
-        shown = range((len(texts) - 1) % max(1, math.ceil(crowd)), len(texts), max(1, math.ceil(crowd)))
-        axis.set_major_locator(FixedLocator([i + 0.5 for i in shown]))
-        axis.set_major_formatter(FixedFormatter([texts[i] for i in shown]))
-
-    def _name(
-        self,
-        surface: "Surface",
-        best: tuple[int, int] | None,
-        present: list[str],
-        objective_ms: float | None,
-        pinned: bool,
-    ) -> None:
-        theme, scale = self.theme, self.line_px
-        ring: dict[str, Any] = {
-            "linestyle": "none",
-            "markerfacecolor": "none",
-            "markeredgewidth": 1.4 * scale,
-        }
-        names: list[Name | None] = [
-            Name.of(
-                "B" if pinned else "now",
-                marker="o",
-                markersize=5.5 * scale,
-                markeredgecolor=VERMILION,
-                **ring,
-            )
-        ]
-        told = []
+    def _marks(self, surface: "Surface", best: tuple[int, int] | None, pinned: bool) -> list[Entry | None]:
+        """Return the legend of the present setting, A and the best."""
+        entries: list[Entry | None] = [Entry("B" if pinned else "now", self.now_style)]
         if pinned:
-            look = ring | {"markeredgecolor": BLACK if theme.name == "light" else "white"}
-            names.append(Name.of("A", marker="s", markersize=6 * scale, **look))
-        star: dict[str, Any] = {"marker": "*", "markersize": 7 * scale, "markeredgecolor": BLACK}
+            smaller = {"markersize": 6 * self.line_px, "markeredgecolor": self.theme.ink}
+            entries.append(Entry("A", self.a_ring_style | smaller))
         if best is not None:
-            row, column = best
-            names.append(Name.of("best 00.0 ms at 00, 00.0 ms", True, linestyle="none", color=ORANGE, **star))
-            value, (unit, ms) = surface.y_values[row], self._unit(surface)
-            y = level(value / ms) + (f" {unit}" if unit and math.isfinite(value) else "")
-            told.append(f"best {duration(float(surface.p99_ms[best]))} at {surface.x_values[column]}, {y}")
-        names.append(None)
-        if objective_ms is not None:
-            names.append(
-                Name.of(
-                    f"≤ {typed_duration(objective_ms)}", color=theme.ink, linestyle="-", linewidth=1.4 * scale
-                )
-            )
-        for name in present:
-            patch = self.cells[name]
-            mark: dict[str, Any] = {
-                "facecolor": patch.get_facecolor(),
-                "edgecolor": theme.grey,
-                "lw": 0,
-                "hatch": patch.get_hatch(),
-            }
-            names.append(Name.of(name, **mark))
-        self.name(names, told)
+            at = ", ".join(values_of(surface, best).values())
+            value = f"best {duration(float(surface.p99_ms[best]))} at {at}"
+            style = self.star_style | {"markersize": 7 * self.line_px}
+            entries.append(Entry("best 00.0 ms at 00, 00.0 ms", style, value))
+        return entries
+
+    def describe(self, data: ViewData) -> list[str]:
+        surface = data.surface
+        steady = ~(surface.overloaded | surface.refused)
+        scope = f"Of {int((~surface.refused).sum())} settings, each run with {surface.requests:,} requests,"
+        best = surface.best()
+        if best is not None:
+            setting = ", ".join(map(" ".join, values_of(surface, best).items()))
+            text = f"{scope} the best is {setting}: p99 {number(surface.p99_ms[best])} ms"
+            if tied := int(surface.ties().sum()) - 1:
+                text += f"; {counted(tied, 'other')} cannot be told from it"
+            if data.objective_ms is not None:
+                within = int((steady & (surface.p99_ms <= data.objective_ms)).sum())
+                text += f"; {within} meet the objective"
+        elif steady.any():
+            text = f"{scope} none serves 99 of 100 requests"
+        else:
+            text = f"{scope} none keeps up"
+        if surface.overloaded.any() and steady.any():
+            text += f"; {int(surface.overloaded.sum())} are overloaded"
+        return [f"{text}."]
 
     def cell_at(self, x_px: float, y_px: float) -> tuple[int, int] | None:
-        """Return the (row, column) of the cell there in the picture, in CSS pixels from the top left."""
+        """Return the (row, column) of the cell at these CSS pixels of the picture, None beside the map."""
         rows, columns = self.shape
-        across = (x_px - self.place_px.left) / self.place_px.width
-        up = (self.place_px.bottom - y_px) / self.place_px.height
+        across = (x_px - self.plot_box.left) / self.plot_box.width
+        up = (self.plot_box.bottom - y_px) / self.plot_box.height
         if not (rows and 0 <= across < 1 and 0 <= up < 1):
             return None
         return int(up * rows), int(across * columns)
 
 
-NOWHERE = Path(np.zeros((1, 2)))
+def label_of(surface: "Surface", name: str) -> str:
+    """Return what the rule calls one of its parameters, without the unit."""
+    label = surface.scenario.rule.parameters()[name].label.removesuffix(" (ms)")
+    return label[0].lower() + label[1:]
+
+
+def values_of(surface: "Surface", cell: tuple[int, int]) -> dict[str, str]:
+    """Return the setting of a cell in words: the value of each parameter by its label."""
+    setting = {surface.x: surface.x_values[cell[1]], surface.y: surface.y_values[cell[0]]}
+    return {
+        label_of(surface, name): typed_duration(value)
+        if name.endswith("_ms") and value < math.inf
+        else level(value)
+        for name, value in setting.items()
+    }
 
 
 def level(value: float) -> str:
-    """Write a value of the vertical axis; an endless wait is ∞: full batches only."""
-    return "∞" if math.isinf(value) else f"{float(f'{value:.10g}'):.10g}"
+    """Return a parameter's value; an infinite wait is ∞: only full batches leave."""
+    return "∞" if math.isinf(value) else typed(float(f"{value:.10g}"))
+
+
+def in_unit(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
+    """Return the unit of a parameter's axis, "" for none, and the texts of the values in it.
+
+    >>> in_unit("max_wait_ms", (0.0, 500.0, 2000.0, math.inf)), in_unit("max_batch_size", (8, 16))
+    (('s', ['0', '0.5', '2', '∞']), ('', ['8', '16']))
+    """
+    unit, ms = "", 1.0
+    if name.endswith("_ms"):
+        unit, ms = unit_of(max((value for value in values if math.isfinite(value)), default=1.0))
+    return unit, [level(value / ms) for value in values]
+
+
+def _label_cells(axis: Any, texts: list[str], crowd: float) -> None:
+    """Label the cells, or every second or third: `crowd` is the room that a label needs, in cells."""
+    step = max(1, math.ceil(crowd))
+    shown = range((len(texts) - 1) % step, len(texts), step)
+    axis.set_major_locator(FixedLocator([i + 0.5 for i in shown]))
+    axis.set_major_formatter(FixedFormatter([texts[i] for i in shown]))
 
 
 def colours(p99_ms: np.ndarray, low_ms: float, high_ms: float) -> np.ndarray:
-    """Return the colours of latencies on a logarithmic scale, uint8 RGBA; of no number, none.
+    """Return the colours of latencies on a logarithmic scale, uint8 RGBA; transparent for NaN and infinity.
 
     >>> colours(np.array([[1.0, np.nan]]), 1, 100)[0].tolist()
     [[253, 231, 55, 255], [0, 0, 0, 0]]
     """
-    seen = np.isfinite(p99_ms)
-    part = np.log(np.where(seen, p99_ms, low_ms) / low_ms) / math.log(high_ms / low_ms)
-    found = COLOURS[np.clip(part * 255, 0, 255).round().astype(int)]
-    found[~seen] = 0
-    return found
+    finite = np.isfinite(p99_ms)
+    share = np.log(np.where(finite, p99_ms, low_ms) / low_ms) / math.log(high_ms / low_ms)
+    rgba = COLOURS[np.clip(share * 255, 0, 255).round().astype(int)]
+    rgba[~finite] = 0
+    return rgba
 
 
-def squares(cells: np.ndarray) -> Path:
-    """Return the outlines of cells, bool of shape (rows, columns), as one path."""
-    where = np.argwhere(cells)[:, ::-1]
-    if not where.size:
-        return NOWHERE
-    corners = where[:, None] + np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]])
-    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
-    return Path(corners.reshape(-1, 2).astype(float), codes * len(where))
-
-
-def border(within: np.ndarray) -> list[list[tuple[int, int]]]:
-    """Return the edges between cells that are within and others: bool, shape (rows, columns).
-
-    Along the cells' edges: nothing says what a value between two of the grid's would give.
-
-    >>> border(np.array([[True, False]]))
-    [[(1, 0), (1, 1)]]
-    """
-    edges = [[(c + 1, r), (c + 1, r + 1)] for r, c in np.argwhere(within[:, 1:] != within[:, :-1]).tolist()]
-    edges += [[(c, r + 1), (c + 1, r + 1)] for r, c in np.argwhere(within[1:] != within[:-1]).tolist()]
-    return edges
-
-
-def place(surface: "Surface", scenario: Scenario) -> tuple[float, float] | None:
-    """Return where a scenario's setting is on the map, in cells, also between two values of the grid."""
-    rule = scenario.rule
-    if not {surface.x, surface.y} <= {field.name for field in fields(rule)}:  # type: ignore[arg-type]
+def position(surface: "Surface", rule: Rule) -> tuple[float, float] | None:
+    """Return where a rule is on the map, in cells, also between two values of the grid; None for another."""
+    if not {surface.x, surface.y} <= rule.parameters().keys():
         return None
-    return tuple(
+    x, y = (
         _between(getattr(rule, name), values)
         for name, values in ((surface.x, surface.x_values), (surface.y, surface.y_values))
-    )  # type: ignore[return-value]
+    )
+    return x, y
 
 
-def _between(value: float, values: tuple[float, ...]) -> float:
+def _between(value: float, values: Sequence[float]) -> float:
     if math.isinf(value):
         return len(values) - 0.5
     finite = [each for each in values if math.isfinite(each)]

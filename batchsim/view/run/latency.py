@@ -5,284 +5,278 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.patches import Rectangle
 
-from batchsim._format import MINUS, fixed, percent, signed, tick, typed_duration, unit_of
+from batchsim._format import MINUS, fixed, number, percent, signed, typed_duration, unit_of
 from batchsim.result import Result
-from batchsim.result.comparison import Comparison
-from batchsim.view.canvas.lettering import Words, width_em
+from batchsim.result.comparison import Comparison, Difference
+from batchsim.view.canvas.lettering import Label, width_em
 from batchsim.view.canvas.marks import SMALL
-from batchsim.view.canvas.picture import Box, Picture
-from batchsim.view.canvas.view import Name, View, interval, nice, overloaded
-from batchsim.view.run.ranked import Ranked
+from batchsim.view.canvas.scales import nice
+from batchsim.view.run.data import ViewData
+from batchsim.view.run.view import NEW_ROW, Entry, Style, View
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
 
 PERCENTILES = {50: ("blue", "-"), 95: ("vermilion", "--"), 99: ("vermilion", ":")}
-ROOM, WRITTEN = 1.12, 1.45  # above the highest bar, and where something is written there
-TAIL = 2.0  # p99s that are shown of a long tail; the last bar holds the rest
-NEAR = 1.6  # widths of the distribution, up to which the objective has a place in it
-CURVE = 201  # points of the queue's curve
+BINS = 60
+HEADROOM, WRITTEN = 1.12, 1.45  # above the highest bar, and where something is written there
+TAIL = 2.0  # a long tail is shown up to this many p99s; the last bar holds the rest
+NEAR = 1.6  # the objective is shown if it is within this many widths of the distribution
+POINTS = 201  # of the queue's curve
 
 
 class LatencyView(View):
     """The distribution of latency with its percentiles; of an overloaded run, the growing queue."""
 
-    BINS = 60
-    TITLE, GROWING = "Latency distribution", "Overloaded: the queue grows"
+    NAME, OVERLOADED = "Latency distribution", "Overloaded: the queue grows"
 
-    def __init__(self, picture: Picture, box: Box, line_px: float = 1.6) -> None:
-        super().__init__(picture, box, self.TITLE, line_px)
-        theme, width = self.theme, line_px
-        self.place_px = self.frame()
-        ax = self.ax = self.add_frame(self.place_px, "latency (ms)", "requests (%)")
-        edges = np.arange(self.BINS + 1)
-        across = ax.get_xaxis_transform()
+    def add_artists(self) -> None:
+        theme = self.theme
+        self.plot_box = self.axes_box()
+        ax = self.ax = self.add_plot(self.plot_box, "latency (ms)", "requests (%)")
+        across, zeros, edges = ax.get_xaxis_transform(), np.zeros(BINS), np.arange(BINS + 1)
         self.late = Rectangle((0, 0), 0, 1, transform=across, color=theme.orange, alpha=0.2, lw=0)
         ax.add_patch(self.late)
-        self.bars = ax.stairs(np.zeros(self.BINS), edges, fill=True, color=theme.sky, zorder=2)
-        self.a_bars = ax.stairs(
-            np.zeros(self.BINS), edges, color=theme.ink, linestyle="--", linewidth=0.8 * width, zorder=3
-        )
-        (self.objective,) = ax.plot(
-            [0, 0],
-            [0, 1],
-            transform=ax.get_xaxis_transform(),
-            color=theme.orange,
-            linewidth=1.4 * width,
-            zorder=2.5,
-        )
-        self.lines = {
-            q: ax.axvline(0, color=getattr(theme, colour), linestyle=style, linewidth=width, zorder=4)
+        self.bars = ax.stairs(zeros, edges, fill=True, color=theme.sky, zorder=2)
+        self.a_bars = ax.stairs(zeros, edges, zorder=3, **self.a_style)
+        (self.objective,) = ax.plot([0, 0], [0, 1], transform=across, zorder=2.5, **self.objective_style)
+        self.styles: dict[int, Style] = {
+            q: {"color": getattr(theme, colour), "linestyle": style, "linewidth": self.line_px}
             for q, (colour, style) in PERCENTILES.items()
         }
-        self.waiting, self.growth, self.a_waiting = (
-            ax.plot([], [], color=colour, linestyle=style, linewidth=thick, zorder=3)[0]
-            for colour, style, thick in (
-                (theme.purple, "-", 1.5 * width), (theme.soft, "-.", width), (theme.ink, "--", 0.8 * width),
-            )
-        )  # fmt: skip
-        paper: dict[str, Any] = {"facecolor": theme.background, "alpha": 0.85, "lw": 0, "zorder": 6}
-        self.paper = Rectangle((0, 0), 0, 0, transform=picture.px_transform, **paper)  # below words
-        picture.add_artist(self.paper)
-        self.steady: list[Artist] = [self.bars, *self.lines.values()]
-        self.growing: list[Artist] = [self.waiting, self.growth]
-        self.moves(
-            self.late, self.a_bars, self.objective, self.paper, self.a_waiting, *self.steady, *self.growing
+        self.lines = {q: ax.axvline(0, zorder=4, **style) for q, style in self.styles.items()}
+        self.queue_style: Style = {"color": theme.purple, "linestyle": "-", "linewidth": 1.5 * self.line_px}
+        self.growth_style: Style = {"color": theme.soft, "linestyle": "-.", "linewidth": self.line_px}
+        self.queue, self.growth, self.a_queue = (
+            ax.plot([], [], zorder=3, **style)[0]
+            for style in (self.queue_style, self.growth_style, self.a_style)
         )
+        paper: Style = {"facecolor": theme.background, "alpha": 0.85, "lw": 0, "zorder": 6}
+        self.paper = Rectangle(
+            (0, 0), 0, 0, transform=self.picture.px_transform, **paper
+        )  # below the difference
+        self.picture.add_artist(self.paper)
+        self.set_moving(
+            self.late, self.bars, self.a_bars, self.objective, *self.lines.values(), self.queue, self.growth,
+            self.a_queue, self.paper,
+        )  # fmt: skip
 
-    def update(
-        self,
-        result: Result,
-        ranked: Ranked | None = None,
-        objective_ms: float | None = None,
-        pinned: Result | None = None,
-        comparison: Comparison | None = None,
-        a_ranked: Ranked | None = None,
-    ) -> None:
-        """Show a result; `pinned` is A, held against it."""
-        grows, a_grows = overloaded(result), pinned is not None and overloaded(pinned)
-        for artists, seen in ((self.steady, not grows), (self.growing, grows)):
-            for artist in artists:
-                artist.set_visible(seen)
-        self.a_bars.set_visible(pinned is not None and not grows and not a_grows)
-        self.a_waiting.set_visible(a_grows and grows)
+    def update(self, data: ViewData) -> None:
+        grows = data.overloaded
+        # A is drawn where it shows the same thing as B: a distribution, or a growing queue.
+        a = data.pinned if data.pinned is not None and data.pinned.overloaded == grows else None
+        for artist in (self.bars, *self.lines.values()):
+            artist.set_visible(not grows)
         for artist in (self.late, self.objective):
-            artist.set_visible(objective_ms is not None and not grows)
+            artist.set_visible(not grows and data.objective_ms is not None)
+        self.queue.set_visible(grows)
+        self.growth.set_visible(grows)
+        self.a_bars.set_visible(not grows and a is not None)
+        self.a_queue.set_visible(grows and a is not None)
         if self.hold("title", grows):
-            self.title.set_text(self.GROWING if grows else self.TITLE)
+            self.title.set_text(self.OVERLOADED if grows else self.NAME)
         if grows:
             self.paper.set_visible(False)
-            self._show_queue(result, pinned if a_grows else None)
-            return
-        ranked = ranked or Ranked(result)
-        if pinned is not None and not a_grows:
-            a_ranked = a_ranked or Ranked(pinned)
+            self._show_queue(data.result, None if a is None else a.result)
         else:
-            pinned = a_ranked = None
-        told = [] if comparison is None or pinned is None else difference(comparison)
-        self._show_latency(result, ranked, objective_ms, pinned, a_ranked, told)
+            self._show_distribution(data, a)
 
-    def _show_latency(
-        self,
-        result: Result,
-        ranked: Ranked,
-        objective_ms: float | None,
-        a: Result | None,
-        a_ranked: Ranked | None,
-        told: Sequence[str],
-    ) -> None:
-        values = {q: result.percentile(q) for q in PERCENTILES}
-        right_ms = upper_ms(ranked, values[99])
-        if a is not None and a_ranked is not None:
-            right_ms = max(right_ms, upper_ms(a_ranked, a.percentile(99)))
+    def _show_distribution(self, data: ViewData, a: ViewData | None) -> None:
+        values = {q: data.result.percentile(q) for q in PERCENTILES}
+        objective_ms = data.objective_ms
+        right_ms = max(upper_ms(each) for each in (data, a) if each is not None)
         if objective_ms is not None and objective_ms <= NEAR * right_ms:
             right_ms = max(right_ms, nice(1.05 * objective_ms))
-        edges = np.linspace(0, right_ms, self.BINS + 1)
-        share = ranked.shares(edges)
+        edges = np.linspace(0, right_ms, BINS + 1)
+        share = data.ranked.shares(edges)
         self.bars.set_data(share, edges)
         highest = float(share.max())
-        if a_ranked is not None:
-            a_share = a_ranked.shares(edges)
+        if a is not None:
+            a_share = a.ranked.shares(edges)
             self.a_bars.set_data(a_share, edges)
             highest = max(highest, float(a_share.max()))
         for q, line in self.lines.items():
             line.set_xdata([values[q]] * 2)
-        slower = 100 * (1 - ranked.below(right_ms) / ranked.count) if ranked.count else 0.0
-        besides = self._corner(told)
-        if slower >= 0.005:
-            x, y = self.place_px.right, self.place_px.bottom - self.em
-            besides.append(Words(f"{slower:.2g} % slower \N{RIGHTWARDS ARROW}", x, y, "right"))
-        room = WRITTEN if told else ROOM
-        self.in_time(self.ax.xaxis, "latency", right_ms, "x")
-        if self.hold("y label", "requests (%)"):
-            self.ax.yaxis.set_label_text("requests (%)")
-        self.limit(self.ax, x=(0, right_ms), y=(0, nice(room * highest)))
         if objective_ms is not None:
             self.objective.set_xdata([objective_ms] * 2)
             self.late.set_bounds(objective_ms, 0, max(right_ms - objective_ms, 0), 1)
-        self._name_latency(result, values, right_ms, objective_ms, a is not None, besides)
-
-    def _name_latency(
-        self,
-        result: Result,
-        values: dict[int, float],
-        right_ms: float,
-        objective_ms: float | None,
-        pinned: bool,
-        besides: Sequence[Words],
-    ) -> None:
-        theme, (_, ms) = self.theme, unit_of(right_ms)
-        names: list[Name | None] = [
-            Name.of(
-                f"p{q} 00.00", True, color=getattr(theme, colour), linestyle=style, linewidth=self.line_px
-            )
-            for q, (colour, style) in PERCENTILES.items()
+        lines = [] if a is None or data.comparison is None else difference(data.comparison)
+        extra = self._corner(lines)
+        beyond = 100 * (1 - data.ranked.below(right_ms) / data.ranked.count) if data.ranked.count else 0.0
+        if beyond >= 0.005:
+            at = self.plot_box.right, self.plot_box.bottom - self.em
+            extra.append(Label(f"{beyond:.2g}% slower \N{RIGHTWARDS ARROW}", *at, "right"))
+        self.set_label(self.ax.xaxis, "latency", right_ms)
+        self.set_label(self.ax.yaxis, "requests (%)")
+        room = WRITTEN if lines else HEADROOM
+        self.set_limits(self.ax, x=(0, right_ms), y=(0, nice(room * highest)))
+        ms = unit_of(right_ms)[1]
+        entries: list[Entry | None] = [
+            Entry(f"p{q} 00.00", style, f"p{q} {fixed(values[q] / ms)}") for q, style in self.styles.items()
         ]
-        told = [f"p{q} {fixed(value / ms)}" for q, value in values.items()]
-        names.append(None)
-        lost = 1 - result.metrics.served / int(result.metrics.totals.requests)
-        if pinned:
-            names.append(Name.of("B" if lost else "B now", facecolor=theme.sky, lw=0))
-            names.append(
-                Name.of(
-                    "A" if lost else "A pinned", color=theme.ink, linestyle="--", linewidth=0.8 * self.line_px
-                )
-            )
-        if objective_ms is not None:
-            mark = {"color": theme.orange, "linestyle": "-", "linewidth": 1.4 * self.line_px}
-            limit = f"{'≤' if pinned else 'within'} {typed_duration(objective_ms)}"
-            told.append(f"{limit}: {percent(result.attainment(objective_ms))}")
-            names.append(Name.of(f"{limit}: 00.00 %", True, **mark))
-        if lost:
-            names.append(Name.of("lost 00.00 %", True))
-            told.append(f"lost {percent(lost)}")
-        self.name(names, told, besides)
+        self.show_legend([*entries, NEW_ROW, *self._second_row(data, a is not None)], extra)
 
-    def _corner(self, lines: Sequence[str]) -> list[Words]:
-        """Return lines of words for the upper right corner of the axes, with paper below them."""
-        em, place = SMALL * self.em, self.place_px
+    def _second_row(self, data: ViewData, pinned: bool) -> list[Entry]:
+        entries = []
+        if pinned:
+            now, then = ("B", "A") if data.loss else ("B now", "A pinned")  # where there is room for it
+            entries += [Entry(now, {"facecolor": self.theme.sky, "lw": 0}), Entry(then, self.a_style)]
+        if data.objective_ms is not None:
+            limit = f"{'≤' if pinned else 'within'} {typed_duration(data.objective_ms)}"
+            share = percent(data.result.attainment(data.objective_ms))
+            entries.append(Entry(f"{limit}: 00.00%", self.objective_style, f"{limit}: {share}"))
+        if data.loss:
+            entries.append(Entry("lost 00.00%", value=f"lost {percent(data.loss)}"))
+        return entries
+
+    def _corner(self, lines: Sequence[str]) -> list[Label]:
+        """Return labels for lines in the upper right corner of the axes, and put paper below them."""
+        em, box = SMALL * self.em, self.plot_box
         self.paper.set_visible(bool(lines))
         if not lines:
             return []
         wide, high = em * (max(map(width_em, lines)) + 0.6), em * (1.25 * len(lines) + 0.4)
-        self.paper.set_bounds(place.right - wide, place.top, wide, high)
+        self.paper.set_bounds(box.right - wide, box.top, wide, high)
         return [
-            Words(line, place.right - 0.3 * em, place.top + (1.25 * number + 1.1) * em, "right")
-            for number, line in enumerate(lines)
+            Label(line, box.right - 0.3 * em, box.top + (1.25 * row + 1.1) * em, "right")
+            for row, line in enumerate(lines)
         ]
 
     def _show_queue(self, result: Result, a: Result | None) -> None:
-        """Draw how many wait along the run, and how fast that grows by the rates alone."""
-        theme = self.theme
+        """Draw how many requests wait along the run, and how fast that grows by the rates alone."""
         waiting, end_s = queue_length(result)
         per_s = growth_per_s(result)
-        times_s = np.linspace(0, end_s, CURVE)
-        self.waiting.set_data(times_s, waiting)
-        last_s = float(result.arrival_s[-1])
-        self.growth.set_data([0, last_s], [0, per_s * last_s])
-        highest, right_s = max(float(waiting.max()), per_s * last_s), nice(end_s)
-        names: list[Name | None] = [
-            Name.of("waiting", color=theme.purple, linestyle="-", linewidth=1.5 * self.line_px),
-            Name.of("+000,000 every second", True, color=theme.soft, linestyle="-.", linewidth=self.line_px),
-        ]
+        self.queue.set_data(np.linspace(0, end_s, POINTS), waiting)
+        self.growth.set_data([0, end_s], [0, per_s * end_s])
+        highest, right_s = max(float(waiting.max()), per_s * end_s), nice(end_s)
+        growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
+        entries: list[Entry | None] = [
+            Entry("waiting", self.queue_style), Entry("+000,000 every second", self.growth_style, growth),
+        ]  # fmt: skip
         if a is not None:
             a_waiting, a_end_s = queue_length(a)
-            self.a_waiting.set_data(np.linspace(0, a_end_s, CURVE), a_waiting)
+            self.a_queue.set_data(np.linspace(0, a_end_s, POINTS), a_waiting)
             highest, right_s = max(highest, float(a_waiting.max())), max(right_s, nice(a_end_s))
-            names += [
-                None,
-                Name.of("A pinned", color=theme.ink, linestyle="--", linewidth=0.8 * self.line_px),
-            ]
-        if self.hold("unit of x", ("time",)):
-            self.ax.xaxis.set_major_formatter(tick)
-            self.ax.xaxis.set_label_text("time (s)")
-        if self.hold("y label", "requests waiting"):
-            self.ax.yaxis.set_label_text("requests waiting")
-        self.limit(self.ax, x=(0, right_s), y=(0, nice(ROOM * highest)))
-        self.name(names, [f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"])
+            entries += [NEW_ROW, Entry("A pinned", self.a_style)]
+        self.set_label(self.ax.xaxis, "time (s)")
+        self.set_label(self.ax.yaxis, "requests waiting")
+        self.set_limits(self.ax, x=(0, right_s), y=(0, nice(HEADROOM * highest)))
+        self.show_legend(entries)
 
-    # What a still picture has besides.
+    def describe(self, data: ViewData) -> list[str]:
+        s, objective_ms = data.summary, data.objective_ms
+        if data.overloaded:
+            arriving, possible = s["offered_per_s"], data.result.scenario.full_batches_per_s
+            return [
+                f"Overloaded: {number(arriving, 5)} requests arrive per second, full batches carry "
+                f"{number(possible, 5)}: the queue grows by {number(arriving - possible)} per second, and "
+                "latency has no steady state.",
+                *_describe_difference(data),
+            ]  # fmt: skip
+        if not s["served"]:
+            return [f"None of {s['requests']:,} requests is served.", *_describe_difference(data)]
+        text = ", ".join(f"p{q} {number(s[f'p{q}_ms'])} ms" for q in PERCENTILES)
+        if data.loss:
+            text += f" of the served requests; {percent(data.loss)} are lost"
+        sentences = [f"{text}."]
+        if objective_ms is not None:
+            verdict = "met" if data.result.percentile(99, unserved="inf") <= objective_ms else "missed"
+            share = percent(data.result.attainment(objective_ms))
+            limit = f"The objective, p99 of all requests within {typed_duration(objective_ms)},"
+            sentences.append(f"{limit} is {verdict}: {share} of requests are within it.")
+        if s["drifting"]:
+            sentences.append(
+                "The run drifts: its arrival rate changes, so these numbers hold for this run only."
+            )
+        return [*sentences, *_describe_difference(data)]
 
-    def show_intervals(self, result: Result) -> None:
-        """Put each percentile's 95 % interval round it as a band, where there is one."""
-        for q, (colour, _) in PERCENTILES.items():
-            low, high = interval(result, f"p{q}_ms")
+    # What a still picture shows in addition.
+
+    def show_intervals(self, intervals: Mapping[str, tuple[float, float]]) -> None:
+        """Draw a band round each percentile: its interval, where there is one."""
+        for q, (low, high) in zip(PERCENTILES, intervals.values(), strict=True):
             if low < high:
-                look: dict[str, Any] = {"color": getattr(self.theme, colour), "alpha": 0.18, "linewidth": 0}
-                self.moves(self.ax.axvspan(low, high, zorder=3.5, **look))
+                colour = self.styles[q]["color"]
+                self.set_moving(self.ax.axvspan(low, high, color=colour, alpha=0.18, linewidth=0, zorder=3.5))
 
     def show_theory(self, answer: "Answer") -> None:
         """Draw the distribution that theory expects, or its mean where it knows no more."""
-        look: dict[str, Any] = {"color": self.theme.green, "linestyle": "-.", "zorder": 5}
+        style: dict[str, Any] = {"color": self.theme.green, "linestyle": "-.", "linewidth": self.line_px}
         edges = np.asarray(self.bars.get_data()[1])
         below = answer.below(edges)
         if below is None:
             name = f"{answer.model}: mean" + ("" if answer.exact else ", approximately")
-            self.moves(self.ax.axvline(answer.mean_latency_ms, linewidth=self.line_px, **look))
+            self.set_moving(self.ax.axvline(answer.mean_latency_ms, zorder=5, **style))
         else:
-            share = 100 * np.diff(np.append(below[:-1], 1.0))  # the last bar has all above, as the run's
-            self.moves(self.ax.stairs(share, edges, linewidth=self.line_px, **look))
             name = f"{answer.model}: theory"
-            if share.max() > self.ax.get_ylim()[1] / ROOM:
-                self.limit(self.ax, y=(0, nice(ROOM * float(share.max()))))
-        names = [*self._held["names"], Name.of(name, color=self.theme.green, linestyle="-.", linewidth=1.5)]
-        self.name(names, self.told)
+            share = 100 * np.diff(np.append(below[:-1], 1.0))  # the last bar has the tail, as the run's
+            self.set_moving(self.ax.stairs(share, edges, zorder=5, **style))
+            if share.max() > self.ax.get_ylim()[1] / HEADROOM:
+                self.set_limits(self.ax, y=(0, nice(HEADROOM * float(share.max()))))
+        self.show_legend([*self.entries, Entry(name, style)])
 
 
-def upper_ms(ranked: Ranked, p99_ms: float) -> float:
+def upper_ms(data: ViewData) -> float:
     """Return where a distribution's axis ends: at its slowest, or where a long tail has become thin."""
-    if not ranked.count:
+    if not data.ranked.count:
         return 1.0
-    return nice(min(1.02 * ranked.slowest_ms, TAIL * p99_ms))
+    return nice(min(1.02 * data.ranked.slowest_ms, TAIL * data.result.percentile(99)))
 
 
 def difference(comparison: Comparison) -> list[str]:
-    """Return how far B's p99 is above A's, and how sure that is, as lines; none if it was not compared."""
+    """Return how far B's p99 is above A's, and its interval, as lines; none if it was not compared."""
     row = comparison.rows.get("p99_ms")
     if row is None or math.isnan(row.difference):
         return []
     lines = [f"p99, B {MINUS} A: {signed(row.difference)} ms"]
     if not math.isnan(row.low):
-        lines.append(f"{signed(row.low)} to {signed(row.high)} ({100 * comparison.level:g} %)")
+        lines.append(f"{signed(row.low)} to {signed(row.high)} ({100 * comparison.level:g}%)")
     return lines
 
 
+def _describe_difference(data: ViewData) -> list[str]:
+    """Return the sentences about A, the pinned setting."""
+    if data.pinned is None:
+        return []
+    a = data.pinned.summary
+    if not (data.summary["served"] and a["served"]):
+        return ["A and B cannot be compared: one of them serves no request."]
+    if data.comparison is None:
+        return ["A and B cannot be compared: one is overloaded, or their traffic differs."]
+    latencies = (
+        f"p50 {number(a['p50_ms'])} ms, p99 {number(a['p99_ms'])} ms, mean {number(a['mean_latency_ms'])} ms"
+    )
+    return [
+        f"A has {latencies}, and batches of {number(a['mean_batch_size'])} requests on average.",
+        f"The p99 of B is {_relative(data.comparison['p99_ms'], ' ms')}.",
+        f"The throughput of B is {_relative(data.comparison['throughput_per_s'], '/s')}.",
+    ]
+
+
+def _relative(row: Difference, unit: str) -> str:
+    """Return how much higher or lower a number of B is than A's."""
+    size = f"{number(abs(row.difference))}{unit} {'lower' if row.difference < 0 else 'higher'} than A's"
+    text = size if row.difference else "the same as A's"
+    if math.isnan(row.low):
+        return f"{text} (no interval: the run is too short, drifts, or loses too many requests)"
+    return f"{text} (95% interval of the difference: {signed(row.low)} to {signed(row.high)})"
+
+
 def growth_per_s(result: Result) -> float:
-    """Return by how much more requests arrive in a second than full batches can take."""
+    """Return how many more requests arrive per second than full batches carry."""
     workload = result.scenario.workload
     return float(workload.offered_per_s) - result.scenario.full_batches_per_s  # type: ignore[union-attr]
 
 
 def queue_length(result: Result) -> tuple[np.ndarray, float]:
-    """Return how many wait at equally spaced times from 0 to the last arrival, and that time.
+    """Return how many requests wait at equally spaced times from 0 to the last arrival, and that time.
 
-    Of a run in which nobody is lost: shape (CURVE,).
+    For a run that serves all requests, as an overloaded one does: shape (POINTS,).
     """
-    log, end_s = result.log, float(result.arrival_s[-1])
-    times_s = np.linspace(0, end_s, CURVE)
-    left = np.concatenate([[0], np.cumsum(log.batch_size)])
-    started = left[np.searchsorted(log.batch_start_s, times_s, side="right")]
-    return np.searchsorted(log.arrival_s, times_s, side="right") - started, end_s
+    end_s = float(result.arrival_s[-1])
+    times_s = np.linspace(0, end_s, POINTS)
+    left = np.concatenate([[0], np.cumsum(result.batches.batch_size)])
+    started = left[np.searchsorted(result.batches.start_s, times_s, side="right")]
+    return np.searchsorted(result.arrival_s, times_s, side="right") - started, end_s

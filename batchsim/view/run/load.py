@@ -1,4 +1,4 @@
-"""Latency and throughput against load, with today's point on the curves."""
+"""Latency and throughput against load, with the present setting's point on the curves."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,192 +7,194 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from batchsim._format import tick_in, unit_of
+from batchsim._format import counted, number, percent
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
-from batchsim.view.canvas.picture import Box, Picture
-from batchsim.view.canvas.view import Name, View, log_ticks, nice, nice_span, overloaded
+from batchsim.view.canvas.picture import Box
+from batchsim.view.canvas.scales import log_ticks, nice, nice_span
+from batchsim.view.run.data import ViewData
+from batchsim.view.run.view import Entry, Style, View
 
 if TYPE_CHECKING:
     from batchsim.study.surface import LoadCurve
-    from batchsim.theory.curve import TheoryCurve
 
 UPPER = 0.58  # of the height: the latencies
+LABELS = {"rate_per_s": "arrival rate (per s)", "clients": "clients"}
 
 
 class LoadView(View):
-    """Mean and p99 of the latency above, throughput below, against the arrival rate or the clients.
+    """Mean and p99 latency above, throughput below, against the arrival rate or the number of clients.
 
-    Beyond saturation there is no steady latency, and none is drawn.
+    Beyond saturation latency has no steady state, and none is drawn.
     """
 
-    def __init__(self, picture: Picture, box: Box, line_px: float = 1.6) -> None:
-        super().__init__(picture, box, "Latency and throughput by load", line_px)
-        theme, width, whole = self.theme, line_px, self.frame()
-        high = UPPER * whole.height - 0.6 * self.em
-        top = self.top = self.add_frame(
-            Box(whole.left, whole.top, whole.width, high), "", "latency (ms)", numbers="y"
-        )
-        low = self.low = self.add_frame(
-            Box(whole.left, whole.top + UPPER * whole.height + 0.6 * self.em, whole.width,
-                (1 - UPPER) * whole.height - 0.6 * self.em), "arrival rate (per s)", "finished/s",
-        )  # fmt: skip
+    NAME = "Latency and throughput by load"
+
+    def add_artists(self) -> None:
+        theme, width, whole, gap = self.theme, self.line_px, self.axes_box(), 0.6 * self.em
+        upper = Box(whole.left, whole.top, whole.width, UPPER * whole.height - gap)
+        lower_top = whole.top + UPPER * whole.height + gap
+        lower = Box(whole.left, lower_top, whole.width, whole.bottom - lower_top)
+        top = self.top = self.add_plot(upper, "", "latency (ms)", numbers="y")
+        low = self.low = self.add_plot(lower, LABELS["rate_per_s"], "throughput (per s)")
         top.set_yscale("log")
         low.yaxis.get_major_locator().set_params(nbins=3)  # type: ignore[call-arg]
 
-        def line(ax: Axes, colour: str, **look: Any) -> Line2D:
-            return ax.plot([], [], color=colour, **{"linewidth": width, "zorder": 3} | look)[0]
+        def line(ax: Axes, zorder: float, style: Style, **more: Any) -> Line2D:
+            return ax.plot([], [], zorder=zorder, **style | more)[0]
 
-        dashes = {"linestyle": "--", "linewidth": 0.8 * width, "zorder": 2.5}
-        dots = {"marker": ".", "markersize": 3 * width}
-        self.mean = line(top, theme.blue, **dots)
-        self.p99 = line(top, theme.vermilion, linestyle=":", **dots)
-        self.theory = line(top, theme.green, linestyle="-.", zorder=3.5, marker="x", markersize=3 * width)
-        self.done = line(low, theme.blue, **dots)
-        self.a_curves = [line(ax, theme.ink, **dashes) for ax in (top, top, low)]
-        self.objective = line(top, theme.orange, linewidth=1.4 * width, zorder=2.2)
-        self.limits = [line(ax, theme.soft, linestyle=(0, (4, 1, 1, 1))) for ax in (top, low)]
+        dots: Style = {"linewidth": width, "marker": ".", "markersize": 3 * width}
+        diamond: Style = {"linestyle": "none", "marker": "D", "markersize": 4.5 * width}
+        hollow: Style = diamond | {"color": theme.ink, "markersize": 4 * width, "markerfacecolor": "none"}
+        self.styles: dict[str, Style] = {
+            "mean": {"color": theme.blue, "linestyle": "-"} | dots,
+            "p99": {"color": theme.vermilion, "linestyle": ":"} | dots,
+            "theory": {"color": theme.green, "linestyle": "-."} | dots | {"marker": "x"},
+            "now": {"color": theme.blue, "markeredgecolor": theme.background} | diamond,
+            "saturation": {"color": theme.soft, "linestyle": (0, (4, 1, 1, 1)), "linewidth": width},
+            "objective": self.objective_style,
+            "A": self.a_style | {"marker": "D", "markersize": 3.5 * width, "markerfacecolor": "none"},
+        }
+        self.p99, self.mean = line(top, 3, self.styles["p99"]), line(top, 3, self.styles["mean"])
+        self.throughput = line(low, 3, self.styles["mean"])
+        self.theory = line(top, 3.5, self.styles["theory"])
+        self.objective = line(top, 2.2, self.objective_style)
+        # p99, mean and throughput of A, and the points of both settings.
+        self.a_curves = [line(ax, 2.5, self.a_style) for ax in (top, top, low)]
+        self.a_points = [line(ax, 4, hollow) for ax in (top, top, low)]
+        self.points = [
+            line(ax, 5, self.styles["now"], color=colour)
+            for ax, colour in ((top, theme.vermilion), (top, theme.blue), (low, theme.blue))
+        ]
+        # Across the whole height, whatever the scale: 0 has no place on a logarithmic one.
+        self.saturation = [
+            line(ax, 3, self.styles["saturation"], transform=ax.get_xaxis_transform()) for ax in (top, low)
+        ]
         self.beyond = [
             Rectangle((0, 0), 0, 1, color=theme.faint, lw=0, transform=ax.get_xaxis_transform())
             for ax in (top, low)
         ]
         for ax, area in zip((top, low), self.beyond, strict=True):
             ax.add_patch(area)
-        diamond = {"marker": "D", "markersize": 4.5 * width, "markeredgecolor": theme.background, "zorder": 5}
-        self.today = [
-            line(ax, colour, **diamond)
-            for ax, colour in ((top, theme.vermilion), (top, theme.blue), (low, theme.blue))
-        ]
-        self.a_today = [
-            line(ax, theme.ink, marker="D", markersize=4 * width, markerfacecolor="none", zorder=4)
-            for ax in (top, top, low)
-        ]
-        self.word = top.text(
+        self.overloaded = top.text(
             0, 0.5, "overloaded", transform=top.get_xaxis_transform(), color=theme.soft, rotation=90,
             fontsize=0.9 * self.em, ha="center", va="center", zorder=4,
             bbox={"facecolor": theme.faint, "linewidth": 0, "pad": 1},
         )  # fmt: skip
-        self.moves(
-            self.mean, self.p99, self.theory, self.done, self.objective, self.word,
-            *self.a_curves, *self.limits, *self.beyond, *self.today, *self.a_today,
+        self.set_moving(
+            self.p99, self.mean, self.throughput, self.theory, self.objective, self.overloaded,
+            *self.a_curves, *self.a_points, *self.points, *self.saturation, *self.beyond,
         )  # fmt: skip
 
-    def update(
-        self,
-        result: Result,
-        curve: "LoadCurve",
-        theory: "TheoryCurve | None" = None,
-        objective_ms: float | None = None,
-        pinned: "tuple[Result, LoadCurve] | None" = None,
-    ) -> None:
-        """Show a result on its curve; `pinned` is A and its curve, held against it."""
-        seen = [curve] if pinned is None or pinned[1].x != curve.x else [curve, pinned[1]]
-        x, y = load_of(result), result.throughput_per_s
-        right = nice(max(1.03 * x, *(float(each.x_values[-1]) for each in seen)))
-        mean_ms, p99_ms = steady(curve, "mean_ms"), steady(curve, "p99_ms")
-        self.mean.set_data(curve.x_values, mean_ms)
-        self.p99.set_data(curve.x_values, p99_ms)
-        self.done.set_data(curve.x_values, curve.throughput_per_s)
-        grows = overloaded(result)
-        points = (result.percentile(99), result.mean_latency_ms, y)
-        for marker, height in zip(self.today, points, strict=True):
-            marker.set_data([x], [np.nan if grows and marker.axes is self.top else height])
-        heights = [mean_ms, p99_ms, *(() if grows else points[:2])]
-        known = theory is not None and bool(np.isfinite(theory.mean_ms).any())
-        self.theory.set_visible(known)
-        if theory is not None and known:
+    def update(self, data: ViewData) -> None:
+        curve, theory, a = data.curve, data.theory, data.pinned
+        x, pair = load_of(data.result), a is not None and a.curve.x == curve.x
+        heights = _show(data, [self.p99, self.mean, self.throughput], self.points)
+        right = max(1.03 * x, float(curve.x_values[-1]))
+        for artist in (*self.a_curves, *self.a_points):
+            artist.set_visible(pair)
+        if pair and a is not None:
+            of_a = _show(a, self.a_curves, self.a_points)
+            heights = [np.concatenate(both) for both in zip(heights, of_a, strict=True)]
+            right = max(right, float(a.curve.x_values[-1]))
+        right = nice(right)
+        expected = theory is not None and bool(np.isfinite(theory.mean_ms).any())
+        self.theory.set_visible(expected)
+        if theory is not None and expected:
             at = np.isfinite(theory.mean_ms)  # it is worked out at some of the rates only
             self.theory.set_data(theory.rate_per_s[at], theory.mean_ms[at])
-        most = max(y, float(np.nanmax(curve.throughput_per_s)))
-        for artist in (*self.a_curves, *self.a_today):
-            artist.set_visible(len(seen) == 2)
-        if pinned is not None and len(seen) == 2:
-            a_most, a_heights = self._show_a(*pinned)
-            most, heights = max(most, a_most), heights + a_heights
-        self._show_limits(curve.saturation, right)
+        self._show_saturation(curve.saturation, right)
         # With a queue limit or a timeout curves go on there, and A's may: a word would be in their way.
-        alone = bool(curve.overloaded.any()) and len(seen) == 1
-        self.word.set_visible(self.word.get_visible() and alone)
-        self.objective.set_data([0, right], [objective_ms or np.nan] * 2)
-        self._scale(curve.x, right, np.concatenate([np.ravel(h) for h in heights]), most)
-        self._name(curve, known, len(seen) == 2, objective_ms)
+        self.overloaded.set_visible(curve.saturation < right and bool(curve.overloaded.any()) and not pair)
+        self.objective.set_data([0, right], [data.objective_ms or np.nan] * 2)
+        self._scale(curve.x, right, np.concatenate(heights[:2]), float(np.nanmax(heights[2])))
+        names = {"mean": "mean", "p99": "p99", "now": "B now" if pair else "now"}
+        names |= {"theory": "theory"} if expected else {}
+        names |= {"saturation": "saturation"} if np.isfinite(curve.saturation) else {}
+        names |= {"objective": "objective"} if data.objective_ms is not None else {}
+        names |= {"A": "A"} if pair else {}
+        self.show_legend([Entry(names[key], style) for key, style in self.styles.items() if key in names])
 
-    def _show_a(self, result: Result, curve: "LoadCurve") -> tuple[float, list[Any]]:
-        """Draw A's curves and point, and return their highest throughput and their latencies."""
-        columns = (steady(curve, "p99_ms"), steady(curve, "mean_ms"), curve.throughput_per_s)
-        points = [result.percentile(99), result.mean_latency_ms, result.throughput_per_s]
-        if overloaded(result):
-            points[:2] = [np.nan] * 2
-        for line, column in zip(self.a_curves, columns, strict=True):
-            line.set_data(curve.x_values, column)
-        for marker, height in zip(self.a_today, points, strict=True):
-            marker.set_data([load_of(result)], [height])
-        most = max(float(np.nanmax(curve.throughput_per_s)), result.throughput_per_s)
-        return most, [*columns[:2], *points[:2]]
-
-    def _show_limits(self, saturation: float, right: float) -> None:
+    def _show_saturation(self, saturation: float, right: float) -> None:
         inside = saturation < right
-        for artist in (*self.limits, *self.beyond, self.word):
+        for artist in (*self.saturation, *self.beyond):
             artist.set_visible(inside)
         if inside:
-            for line, area in zip(self.limits, self.beyond, strict=True):
-                # A data y of the lower edge would be no number on a logarithmic scale.
-                line.set_transform(line.axes.get_xaxis_transform())  # type: ignore[union-attr]
+            for line, area in zip(self.saturation, self.beyond, strict=True):
                 line.set_data([saturation] * 2, [0, 1])
                 area.set_bounds(saturation, 0, right - saturation, 1)
-            self.word.set_position(((saturation + right) / 2, 0.5))
+            self.overloaded.set_position(((saturation + right) / 2, 0.5))
 
-    def _scale(self, x: str, right: float, latencies_ms: np.ndarray, most: float) -> None:
-        known = latencies_ms[np.isfinite(latencies_ms) & (latencies_ms > 0)]
-        span = nice_span(float(known.min()), float(known.max())) if known.size else (1.0, 100.0)
-        if self.hold("latency", span):
-            unit, ms = unit_of(span[1])
+    def _scale(self, x: str, right: float, latencies_ms: np.ndarray, highest: float) -> None:
+        positive = latencies_ms[np.isfinite(latencies_ms) & (latencies_ms > 0)]
+        span = nice_span(float(positive.min()), float(positive.max())) if positive.size else (1.0, 100.0)
+        if self.hold("latencies", span):
             self.top.set_ylim(*span)
             log_ticks(self.top.yaxis, *span, most=6)
-            self.top.yaxis.set_major_formatter(tick_in(ms))
-            self.top.yaxis.set_label_text(f"latency ({unit})")
-        if self.hold("load", x):
-            self.low.xaxis.set_label_text("clients" if x == "clients" else "arrival rate (per s)")
-        self.limit(self.top, x=(0, right))
-        self.limit(self.low, x=(0, right), y=(0, nice(1.08 * most)))
+        self.set_label(self.top.yaxis, "latency", span[1])
+        self.set_label(self.low.xaxis, LABELS[x])
+        self.set_limits(self.top, x=(0, right))
+        self.set_limits(self.low, x=(0, right), y=(0, nice(1.08 * highest)))
 
-    def _name(self, curve: "LoadCurve", theory: bool, pinned: bool, objective_ms: float | None) -> None:
-        theme, width = self.theme, self.line_px
-        dots: dict[str, Any] = {"linewidth": width, "marker": ".", "markersize": 3 * width}
-        names: list[Name | None] = [
-            Name.of("mean", color=theme.blue, linestyle="-", **dots),
-            Name.of("p99", color=theme.vermilion, linestyle=":", **dots),
-        ]
-        if theory:
-            names.append(
-                Name.of(
-                    "theory",
-                    color=theme.green,
-                    linestyle="-.",
-                    linewidth=width,
-                    marker="x",
-                    markersize=3 * width,
-                )
-            )
-        names.append(
-            Name.of(
-                "B now" if pinned else "now",
-                color=theme.blue,
-                marker="D",
-                markersize=4 * width,
-                linestyle="none",
-            )
-        )
-        if np.isfinite(curve.saturation):
-            names.append(
-                Name.of("saturation", color=theme.soft, linestyle=(0, (4, 1, 1, 1)), linewidth=width)
-            )
-        if objective_ms is not None:
-            names.append(Name.of("objective", color=theme.orange, linestyle="-", linewidth=1.4 * width))
-        if pinned:
-            look: dict[str, Any] = {"marker": "D", "markersize": 3.5 * width, "markerfacecolor": "none"}
-            names.append(Name.of("A", color=theme.ink, linestyle="--", linewidth=0.8 * width, **look))
-        self.name(names)
+    def describe(self, data: ViewData) -> list[str]:
+        return [*_describe_point(data), *_describe_curve(data.curve)]
+
+
+def _show(data: ViewData, lines: list[Line2D], points: list[Line2D]) -> list[np.ndarray]:
+    """Draw curves of p99, mean and throughput, and the setting's point on each; return all their heights."""
+    curve, result = data.curve, data.result
+    curves = [steady(curve, "p99_ms"), steady(curve, "mean_ms"), curve.throughput_per_s]
+    heights = [result.percentile(99), result.mean_latency_ms, result.throughput_per_s]
+    if data.overloaded:
+        heights[:2] = [np.nan] * 2
+    for line, point, column, height in zip(lines, points, curves, heights, strict=True):
+        line.set_data(curve.x_values, column)
+        point.set_data([load_of(result)], [height])
+    return [np.append(column, height) for column, height in zip(curves, heights, strict=True)]
+
+
+def _describe_point(data: ViewData) -> list[str]:
+    result, s, theory = data.result, data.summary, data.theory
+    if not s["served"]:
+        return []
+    workload, offered = result.scenario.workload, s["offered_per_s"]
+    output = f"throughput {number(s['throughput_per_s'])}/s, utilisation {percent(s['utilisation'])}"
+    if isinstance(workload, ClosedLoop):
+        return [f"{counted(workload.clients, 'client')}: {output}."]
+    saturation = result.scenario.full_batches_per_s
+    load = f"{number(100 * offered / saturation)}% of the saturation rate, {number(saturation)}/s"
+    sentences = [f"Arrival rate {number(offered)}/s{_observed(result, offered)}, {load}: {output}."]
+    if theory is not None and theory.reason:
+        sentences.append(f"No theory applies: {theory.reason.rstrip('.')}.")
+    elif theory is not None:
+        mean_ms = theory.mean_ms[np.asarray(theory.rate_per_s) == offered]
+        if np.isfinite(mean_ms).any():
+            sentences.append(f"Theory ({theory.model}) expects a mean latency of {number(mean_ms[0])} ms.")
+    return sentences
+
+
+def _observed(result: Result, offered: float) -> str:
+    """Return the run's own arrival rate, where it differs from the long-run rate by a tenth or more."""
+    spanned_s = float(result.arrival_s[-1] - result.arrival_s[0])
+    if result.arrival_s.size < 2 or not spanned_s:
+        return ""
+    observed = (result.arrival_s.size - 1) / spanned_s
+    return "" if abs(observed / offered - 1) < 0.1 else f" on average, {number(observed)}/s in this run"
+
+
+def _describe_curve(curve: "LoadCurve") -> list[str]:
+    """Return the latencies at both ends of the load curve, as far as it is steady."""
+    steady_at = np.flatnonzero(~curve.overloaded & np.isfinite(curve.p99_ms))
+    if not steady_at.size:
+        return []
+    first, last = steady_at[0], steady_at[-1]
+    unit = " clients" if curve.x == "clients" else "/s"
+    ends = (
+        f"{name} {number(values[first])} to {number(values[last])} ms"
+        for name, values in (("mean", curve.mean_ms), ("p99", curve.p99_ms))
+    )
+    span = f"{number(curve.x_values[first])} to {number(curve.x_values[last])}{unit}"
+    return [f"From {span}: {', '.join(ends)}."]
 
 
 def load_of(result: Result) -> float:
@@ -202,5 +204,5 @@ def load_of(result: Result) -> float:
 
 
 def steady(curve: "LoadCurve", column: str) -> np.ndarray:
-    """Return a latency of a curve, NaN where there is no steady state."""
+    """Return a latency of a curve, NaN where it has no steady state."""
     return np.where(curve.overloaded, np.nan, getattr(curve, column))

@@ -2,73 +2,67 @@
 
 import math
 
+from batchsim._format import fixed
 from batchsim.result import Result
-from batchsim.view.canvas.picture import Box, Picture, Tile
+from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PAGE
-from batchsim.view.canvas.view import interval, overloaded
-from batchsim.view.run.batches import BatchView, TimelineView
-from batchsim.view.run.breakdown import PartsView
-from batchsim.view.run.latency import LatencyView
-from batchsim.view.run.ranked import Ranked
+from batchsim.view.run.batches import BatchView
+from batchsim.view.run.breakdown import BreakdownView
+from batchsim.view.run.data import ViewData
+from batchsim.view.run.latency import PERCENTILES, LatencyView
+from batchsim.view.run.timeline import TimelineView
+from batchsim.view.run.view import RunPicture
 
-WIDTH_PX, HEIGHT_PX, LINE_PX = 1000, 640, 26  # the line is what stands below of theory
+WIDTH_PX, HEIGHT_PX, LINE_PX = 1000, 640, 26  # the line is what theory says, below the views
+VIEWS = (LatencyView, BreakdownView, BatchView, TimelineView)
 
 
-class Plot(Picture):
+class Plot(RunPicture):
     """Latency, where the time goes, batches and a timeline of one result."""
 
     def __init__(self, result: Result, theory: bool = False) -> None:
         super().__init__(WIDTH_PX, HEIGHT_PX, font_px=PAGE.font_px)
-        width, height = WIDTH_PX // 2, (HEIGHT_PX - LINE_PX * theory) // 2
-        boxes = [Box(x, y, width, height) for y in (0, height) for x in (0, width)]
-        with self.look():
-            self.latency = LatencyView(self, boxes[0])
-            self.parts = PartsView(self, boxes[1])
-            self.batches = BatchView(self, boxes[2])
-            self.timeline = TimelineView(self, boxes[3])
-            ranked = Ranked(result)
-            self.latency.update(result, ranked)
-            self.parts.update(result, ranked)
-            self.batches.update(result)
-            self.timeline.update(result)
-            if not overloaded(result):
-                self.latency.show_intervals(result)
+        row_px, data = (HEIGHT_PX - LINE_PX * theory) // 2, ViewData(result)
+        self.add_views(VIEWS, columns=2, row_px=row_px, line_px=PAGE.line_px)
+        with self.styled():
+            self.show(data)
+            if not data.overloaded:  # without an interval a percentile has no band
+                intervals = result.intervals([f"p{q}_ms" for q in PERCENTILES])
+                self.view(LatencyView).show_intervals(intervals)
             if theory:
-                below, em_px = Box(0, 2 * height, WIDTH_PX, LINE_PX), self.font_px
-                words = self._show_theory(result)
-                self.told = Tile(self, below).add_text(
-                    em_px, below.bottom - 0.8 * em_px, words, color=self.theme.green
-                )
+                below, em_px = Box(0, 2 * row_px, WIDTH_PX, LINE_PX), self.font_px
+                at, text = (em_px, below.bottom - 0.8 * em_px), self._show_theory(data)
+                self.theory = Tile(self, below).add_text(*at, text, color=self.theme.green)
 
-    def _show_theory(self, result: Result) -> str:
+    def _show_theory(self, data: ViewData) -> str:
         """Draw what theory expects of a result's scenario, and return what there is to say of it."""
         from batchsim.theory import Answer, expected
 
         try:
-            answer = expected(result.scenario)
+            answer = expected(data.result.scenario)
         except ValueError as unstable:
             return f"no steady state: {unstable}"
         if not answer:
             return repr(answer)
         assert isinstance(answer, Answer)
-        if not overloaded(result):
-            self.latency.show_theory(answer)
-        self.batches.show_theory(answer)
-        low, high = interval(result, "mean_latency_ms")
+        if not data.overloaded:
+            self.view(LatencyView).show_theory(answer)
+        self.view(BatchView).show_theory(answer)
+        low, high = data.result.intervals(["mean_latency_ms"])["mean_latency_ms"]
         kind = "theory" if answer.exact else "approximately"
-        sure = "" if math.isnan(low) else f", 95 % interval {low:.4g} to {high:.4g} ms"
+        surely = "" if math.isnan(low) else f", 95% interval {fixed(low, 4)} to {fixed(high, 4)} ms"
         return (
-            f"{kind}, {answer.model}: mean latency {answer.mean_latency_ms:.4g} ms; "
-            f"this run: {result.mean_latency_ms:.4g} ms{sure}"
+            f"{kind}, {answer.model}: mean latency {fixed(answer.mean_latency_ms, 4)} ms; "
+            f"this run: {fixed(data.result.mean_latency_ms, 4)} ms{surely}"
         )
 
 
 def plot(result: Result, theory: bool = False) -> Plot:
     """Return a figure of a result: latency, where the time goes, batches, and a timeline.
 
-    Bands round the percentiles are their 95 % intervals. `theory=True` draws what queueing theory
-    expects over it, in green, or says below why it expects nothing. Of an overloaded run the growing queue
-    stands in the place of the latencies.
+    Bands round the percentiles are their 95 % intervals. `theory=True` adds in green what queueing theory
+    expects, or says below why it expects nothing. Of an overloaded run the growing queue is drawn instead of
+    the latencies.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
     >>> result = simulate(Scenario(Poisson(800), SizeOrWait(32, 0), Affine(5, 0.25)), requests=5000)

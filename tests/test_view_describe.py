@@ -1,13 +1,16 @@
-"""The explorer's words: every sentence is true of the setting that the controls say."""
+"""The picture in words: every sentence is true of the setting that the controls have."""
 
 import re
 
 import numpy as np
 import pytest
+from oracles.by_rule import run_by_rule
 
 import batchsim as bs
 from batchsim._format import number
 from batchsim.theory import expected
+from batchsim.view.run.batches import BatchView, label_of
+from batchsim.view.run.data import ViewData
 
 
 @pytest.fixture
@@ -15,15 +18,21 @@ def panel():
     return bs.explore(requests=300)
 
 
-def said(link, requests=300):
+def described(link, requests=300):
     return bs.explore(requests=requests, link=link).screen.alt
+
+
+def assert_says(words, *parts):
+    """The parts are in the words, in this order."""
+    at = [words.index(part) for part in parts]
+    assert at == sorted(at)
 
 
 def test_an_overloaded_setting_says_so_instead_of_a_p99(panel):
     panel.controls["max_batch_size"].value = 1
-    assert "Overloaded: 1,000 arrive per s and 190.48 can be computed" in panel.readout.value
-    assert "grows by 810 requests a second" in panel.readout.value
-    assert "p99 " not in panel.readout.value.split("Along the load")[0]
+    words = panel.screen.alt
+    assert_says(words, "Overloaded", "1,000 requests", "190.48", "810 per second", "no steady state")
+    assert not re.search(r"p99 \d+(\.\d+)? ms", words.partition("settings")[0])
 
 
 @pytest.mark.parametrize(
@@ -38,8 +47,8 @@ def test_an_overloaded_setting_says_so_instead_of_a_p99(panel):
 )
 def test_theory_is_of_the_very_rate(link):
     panel = bs.explore(requests=300, link=link)
-    mean_ms = re.search(r"expects a mean of (\S+) ms", panel.screen.alt)[1]
-    assert mean_ms == f"{expected(panel.scenario).mean_latency_ms:.4g}"
+    mean_ms = re.search(r"Theory .* expects .*?(\S+) ms", panel.screen.alt)[1]
+    assert mean_ms == number(expected(panel.scenario).mean_latency_ms)
 
 
 @pytest.mark.parametrize(
@@ -65,34 +74,36 @@ def test_theory_says_why_it_has_nothing_to_say_of_the_present_setting(start):
     ]:
         panel.controls[name].value = value
         answer = expected(panel.scenario)
-        wanted = f"expects a mean of {answer.mean_latency_ms:.4g} ms" if answer else answer.why
-        assert wanted in panel.screen.alt
+        if answer:
+            assert_says(panel.screen.alt, "Theory", "expects", f"{number(answer.mean_latency_ms)} ms")
+        else:
+            assert answer.why in panel.screen.alt
 
 
 @pytest.mark.parametrize(
     ("link", "reason"),
     [
-        ("queue_limit=1", "none serves 99 of 100 requests."),
-        ("timeout_ms=0", "none serves 99 of 100 requests."),
-        ("rate_per_s=100000", "none keeps up."),
-        ("rule=at_least&rate_per_s=100000", "none keeps up."),
+        ("queue_limit=1", "none serves 99 of 100"),
+        ("timeout_ms=0", "none serves 99 of 100"),
+        ("rate_per_s=100000", "none keeps up"),
+        ("rule=at_least&rate_per_s=100000", "none keeps up"),
     ],
 )
 def test_a_map_without_a_best_setting_says_why(link, reason):
-    assert f"requests of this traffic {reason}" in said(link)
+    assert_says(described(link), "settings", reason)
 
 
 def test_settings_that_make_no_sense_are_not_counted():
     panel = bs.explore(requests=300, link="rule=at_least")
     kept = int((~panel.scene.surface.refused).sum())
     assert kept < panel.scene.surface.refused.size
-    assert f"Of {kept} settings under" in panel.screen.alt
+    assert f"{kept} settings" in panel.screen.alt
 
 
 @pytest.mark.parametrize("link", ["timeout_ms=0", "timeout_ms=0.1&rate_per_s=100", "timeout_ms=3&servers=2"])
 def test_a_setting_that_serves_nobody_says_so_and_no_nan(link):
-    words = said(link)
-    assert words.startswith("None of 300 requests is served.")
+    words = described(link)
+    assert words.startswith("None of 300 requests")
     assert not re.search(r"\bnan\b", words)
 
 
@@ -109,22 +120,22 @@ def test_who_serves_nobody_is_not_compared_in_nan(panel, a, b):
 @pytest.mark.parametrize(
     ("link", "share"),
     [
-        ("queue_limit=1&rate_per_s=50000", ">99 %"),  # 299 of 300
-        ("queue_limit=17", "<1 %"),
-        ("queue_limit=1", "91 %"),
+        ("queue_limit=1&rate_per_s=50000", "99.66%"),  # 299 of 300
+        ("queue_limit=17", "0.67%"),
+        ("queue_limit=1", "91.0%"),
     ],
 )
 def test_some_or_nearly_all_lost_does_not_read_as_none_or_all(link, share):
     result = bs.explore(requests=300, link=link).result
     assert 0 < result.metrics.served < 300
-    assert f"of those served; {share} are not" in said(link)
+    assert_says(described(link), "p99", f"{share} are lost")
 
 
-def test_of_the_first_requests_only_those_that_are_served_ride():
+def test_of_the_first_requests_only_those_that_are_served_are_computed():
     panel = bs.explore(requests=300, link="queue_limit=1")
     served = int((panel.result.batch_index[:30] >= 0).sum())
     assert 0 < served < 30
-    assert f"{served} of the first 30 requests ride in" in panel.screen.alt
+    assert_says(panel.screen.alt, f"{served} of the first 30 requests", "batches")
 
 
 @pytest.mark.parametrize(
@@ -138,8 +149,8 @@ def test_of_the_first_requests_only_those_that_are_served_ride():
     ],
 )
 def test_traffic_that_drifts_is_said_to(link, drifts):
-    words = said(link, requests=20_000)
-    assert ("The arrival rate drifts: these numbers are of this run" in words) == drifts
+    words = described(link, requests=20_000)
+    assert ("The run drifts" in words) == drifts
 
 
 @pytest.mark.parametrize(("a", "b"), [(None, 0), (0, None)])
@@ -147,23 +158,22 @@ def test_the_words_say_why_who_serves_nobody_is_not_compared(panel, a, b):
     panel.controls["timeout_ms"].value = a
     panel.compare.pin.click()
     panel.controls["timeout_ms"].value = b
-    assert panel.screen.alt.endswith("A and B cannot be compared: one serves nobody.")
+    assert "A and B cannot be compared" in panel.screen.alt
 
 
 def test_a_great_rate_reads_as_a_number(panel):
     panel.controls["rate_per_s"].value = 100_000
-    assert "Overloaded: 100,000 arrive per s" in panel.screen.alt
-    assert "the queue grows by 97,538 requests a second" in panel.screen.alt
+    assert_says(panel.screen.alt, "Overloaded: 100,000 requests", "97,538 per second")
     assert "e+" not in panel.screen.alt
 
 
 def test_a_run_that_sees_a_part_of_its_traffic_only_says_at_which_rate_it_came():
     panel = bs.explore(requests=300, link="workload=diurnal&rate_per_s=1000&period_s=20")
     arrival_s = panel.result.arrival_s
-    came = f"{299 / (arrival_s[-1] - arrival_s[0]):.4g}"
-    assert float(came) < 500
-    assert f"1,000 arrive per s on average and {came} in this run" in panel.screen.alt
-    assert "in this run" not in said("workload=poisson", requests=10_000)
+    observed = 299 / (arrival_s[-1] - arrival_s[0])
+    assert observed < 500
+    assert_says(panel.screen.alt, "Arrival rate 1,000/s", f"{number(observed)}/s in this run")
+    assert "in this run" not in described("workload=poisson", requests=10_000)
 
 
 @pytest.mark.parametrize(
@@ -176,18 +186,21 @@ def test_a_run_that_sees_a_part_of_its_traffic_only_says_at_which_rate_it_came()
     ],
 )
 def test_what_differences_of_times_leave_is_no_waiting(link):
-    words = said(link, requests=2000)
+    words = described(link, requests=2000)
     assert not re.search(r"\de-\d", words)
     assert "1 clients" not in words
 
 
 @pytest.mark.parametrize("link", ["", "workload=closed&clients=20", "rate_per_s=4000"])
-def test_the_ends_of_the_load_curve_are_said(link):
+def test_the_ends_of_the_load_curve_are_described(link):
     panel = bs.explore(requests=2000, link=link)
     curve = panel.scene.curve
     first, last = np.flatnonzero(~curve.overloaded)[[0, -1]]
-    assert f"p99 {number(curve.p99_ms[first])} to {number(curve.p99_ms[last])} ms." in panel.screen.alt
-    assert f"from {number(curve.x_values[first])} to {number(curve.x_values[last])} " in panel.screen.alt
+    ends = (
+        (number(curve.x_values[at]) for at in (first, last)),
+        (number(curve.p99_ms[at]) for at in (first, last)),
+    )
+    assert_says(panel.screen.alt, *(" to ".join(pair) for pair in ends))
 
 
 def test_what_is_pinned_is_said_too():
@@ -195,4 +208,32 @@ def test_what_is_pinned_is_said_too():
     a = panel.result
     panel.compare.pin.click()
     panel.controls["max_wait_ms"].value = 0
-    assert f"A has p50 {number(a.percentile(50))} ms, p99 {number(a.percentile(99))} ms" in panel.screen.alt
+    assert_says(
+        panel.screen.alt, "A has", f"p50 {number(a.percentile(50))} ms", f"p99 {number(a.percentile(99))} ms"
+    )
+    difference_ms = panel.result.percentile(99) - a.percentile(99)
+    assert_says(panel.screen.alt, "p99 of B", f"{number(abs(difference_ms))} ms lower", "95% interval")
+
+
+@pytest.mark.parametrize(
+    "rule", [bs.SizeOrWait(16, 5), bs.SizeOrWait(16, 0), bs.AtLeast(2, 8), bs.PreferredSizes([2, 6], 6, 5)]
+)
+def test_why_batches_left_is_said_in_the_words_of_the_rule(rule):
+    result = run_by_rule(rule)
+    picture = bs.plot(result)
+    words, legend = (
+        picture.describe(ViewData(result)),
+        [entry.text for entry in picture.view(BatchView).entries],
+    )
+    for step in rule.steps:
+        left = bool((result.batches.trigger == step.trigger).any())
+        assert (f"because {step.because}" in words) == left
+        assert (step.label in legend) == left
+
+
+def test_each_rule_names_its_own_triggers():
+    rule = bs.PreferredSizes([4, 8], 8, 5)
+    labels = {label_of(rule, step.trigger) for step in rule.steps}
+    assert labels == {step.label for step in rule.steps}
+    assert label_of(rule, bs.Trigger.ENOUGH) == "preferred size"
+    assert label_of(rule, bs.Trigger.DRAIN) == "drain"  # by which no batch of this rule leaves

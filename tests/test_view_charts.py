@@ -17,7 +17,7 @@ from batchsim.study.capacity import capacity
 from batchsim.study.slo import SLO
 from batchsim.study.sweep import sweep
 from batchsim.study.tune import tune
-from batchsim.view.canvas.view import VERMILION
+from batchsim.view.canvas.theme import VERMILION
 from batchsim.view.charts.curves import capacity_curves, frontier
 from batchsim.view.charts.heat_map import heat_map
 
@@ -77,7 +77,7 @@ def test_cells_without_a_steady_state_are_hatched_and_said_so(frame):
     hatched = [patch.get_xy() for patch in kinds(ax, Rectangle) if patch.get_hatch() == "///"]
     assert hatched == [(0, 0), (0, 1), (0, 2)]
     assert "overloaded: no steady state" in named(chart)
-    assert "refused, or no number" not in named(chart)
+    assert "not possible, or no number" not in named(chart)
 
 
 def test_cells_that_the_scenario_refuses_are_hatched_otherwise():
@@ -85,7 +85,7 @@ def test_cells_that_the_scenario_refuses_are_hatched_otherwise():
     chart, ax = drawn(swept({"max_batch_size": [16, 32], "max_wait_ms": [0, 10]}, small))
     hatched = [patch.get_xy() for patch in kinds(ax, Rectangle) if patch.get_hatch() == "xxx"]
     assert hatched == [(1, 0), (1, 1)]
-    assert "refused, or no number" in named(chart)
+    assert "not possible, or no number" in named(chart)
 
 
 def test_a_border_parts_the_cells_within_the_objective_from_the_others(frame):
@@ -224,7 +224,7 @@ def test_a_latency_of_the_served_alone_is_hatched_and_never_within_or_best(dropp
     assert len(ax.texts) == 4
     hatched = [patch.get_xy() for patch in kinds(ax, Rectangle) if patch.get_hatch()]
     assert hatched == [(0, 0), (0, 1)]
-    assert "some requests are not served: p95 (ms) of the others" in named(chart)
+    assert "some requests are lost: p95 (ms) of the others" in named(chart)
     assert {text.get_position()[0] for text in ax.texts if text.get_weight() == "bold"} == {1.5}
     (star,) = lines(ax, "*")
     assert star.get_xdata()[0] > 1
@@ -250,7 +250,7 @@ def test_a_curve_of_a_lossy_sweep_counts_all_requests_or_has_hollow_points(dropp
     _, hollow = lines(chart.axes[0], "o")
     assert hollow.get_xdata().tolist() == [5]
     assert lines(chart.axes[0], "D") == []  # the line is no latency of all
-    assert "of the served alone: others are lost" in named(chart)
+    assert "of the served requests alone: others are lost" in named(chart)
 
 
 def test_the_frontier_of_a_sweep_has_no_setting_that_loses_too_many_requests(dropping):
@@ -314,7 +314,9 @@ def test_grey_dots_of_a_recommendation_are_of_runs_as_long_as_the_recommended_on
 
 
 def test_a_frontier_of_something_else_is_refused(frame):
-    with pytest.raises(TypeError, match="found must be a Recommendation, or a DataFrame of a sweep, got 5"):
+    with pytest.raises(
+        TypeError, match="settings must be a Recommendation, or a DataFrame of a sweep, got 5"
+    ):
         frontier(5)
     with pytest.raises(ValueError, match="got 'mean_ms'"):
         frontier(frame, "mean_ms")

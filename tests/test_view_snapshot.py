@@ -1,4 +1,4 @@
-"""A moment is what a naive replay of the columns says, in every scenario."""
+"""A snapshot is what a naive replay of the columns says, in every scenario."""
 
 import math
 from itertools import pairwise
@@ -11,8 +11,9 @@ from oracles.plans import plans_with_ties, scenarios_at_random
 
 import batchsim as bs
 from batchsim.engines import compiled
+from batchsim.engines.log import Log
 from batchsim.result import Result, Run
-from batchsim.view.film.snapshot import Doing, Film, moment
+from batchsim.view.film.snapshot import Activity, Film
 
 
 def result_of(plan):
@@ -42,11 +43,11 @@ def replay(result, time_s):
 
 
 def assert_is_the_replay(result, film, time_s):
-    now, expected = film.moment(time_s), replay(result, time_s)
+    now, expected = film.snapshot(time_s), replay(result, time_s)
     assert now.waiting.tolist() == expected["waiting"]
-    busy = {job.server: job.requests.tolist() for job in now.computing if job is not None}
+    busy = {batch.server: batch.requests.tolist() for batch in now.computing if batch is not None}
     assert busy == expected["computing"]
-    assert all(job is None or job.server == server for server, job in enumerate(now.computing))
+    assert all(batch is None or batch.server == server for server, batch in enumerate(now.computing))
     for count in ("arrived", "served", "rejected", "timed_out"):
         assert getattr(now, count) == expected[count], count
     assert now.forming == (len(busy) < result.scenario.servers)
@@ -61,6 +62,10 @@ def assert_is_the_replay(result, film, time_s):
     assert now.oldest_s == (result.arrival_s[expected["waiting"][0]] if expected["waiting"] else None)
 
 
+def deadline_s(snapshot):
+    return snapshot.oldest_s + snapshot.rule.max_wait_ms / 1000
+
+
 def times_around(result, film):
     """Return every instant, the floats beside it, and what lies between."""
     instants = film.instants()
@@ -71,7 +76,7 @@ def times_around(result, film):
 
 @settings(max_examples=120)
 @given(plans_with_ties())
-def test_a_moment_is_the_naive_replay_when_everything_is_tied(plan):
+def test_a_snapshot_is_the_naive_replay_when_everything_is_tied(plan):
     result = result_of(plan)
     film = Film(result)
     for time_s in times_around(result, film):
@@ -80,10 +85,44 @@ def test_a_moment_is_the_naive_replay_when_everything_is_tied(plan):
 
 @settings(max_examples=60)
 @given(scenarios_at_random(), st.integers(0, 99), st.lists(st.floats(0, 0.3), min_size=12, max_size=12))
-def test_a_moment_is_the_naive_replay_on_random_traffic(scenario, seed, times_s):
+def test_a_snapshot_is_the_naive_replay_on_random_traffic(scenario, seed, times_s):
     result = bs.simulate(scenario, 150, seed=seed)
     film = Film(result)
     for time_s in times_s:
+        assert_is_the_replay(result, film, time_s)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3))
+def test_a_snapshot_is_the_naive_replay_when_requests_overtake(seed, servers):
+    """Each batch takes any of those that wait, as under a rule with priorities; some time out."""
+    rng = np.random.default_rng(seed)
+    arrival_s = np.cumsum(rng.integers(0, 3, 30) / 1024)
+    batch_index, status = np.full(30, -1), np.full(30, bs.Status.TIMED_OUT, np.uint8)
+    free_s, start_s, finish_s, size, server, timeout_s = np.zeros(servers), [], [], [], [], 8 / 1024
+    while free_s.min() < arrival_s[-1] + timeout_s:
+        now, idle = free_s.min(), int(free_s.argmin())
+        waiting = np.flatnonzero((batch_index < 0) & (arrival_s <= now) & (now <= arrival_s + timeout_s))
+        free_s[idle] += rng.integers(1, 5) / 1024
+        if not waiting.size:
+            continue
+        taken = rng.choice(waiting, rng.integers(1, waiting.size + 1), replace=False)
+        batch_index[taken], status[taken] = len(start_s), bs.Status.SERVED
+        for column, value in ((start_s, now), (finish_s, free_s[idle]), (size, taken.size), (server, idle)):
+            column.append(value)
+    times_s, counts = (np.array(start_s), np.array(finish_s)), (np.array(size), np.array(server))
+    trigger = np.full(len(start_s), bs.Trigger.ENOUGH, np.uint8)
+    log = Log(arrival_s, batch_index, status, *times_s, *counts, trigger)
+    scenario = bs.Scenario(
+        bs.Trace(arrival_s),
+        bs.SizeOrWait(30, 0),
+        bs.Affine(1, 0),
+        servers=servers,
+        timeout_ms=1000 * timeout_s,
+    )
+    result = Result(scenario, 0, "", 0.0, log)
+    film = Film(result)
+    for time_s in times_around(result, film):
         assert_is_the_replay(result, film, time_s)
 
 
@@ -93,8 +132,8 @@ def test_each_request_so_far_waits_is_computed_or_is_done_with(plan):
     result = result_of(plan)
     film = Film(result)
     for time_s in times_around(result, film):
-        now = film.moment(time_s)
-        computed = sum(job.requests.size for job in now.computing if job is not None)
+        now = film.snapshot(time_s)
+        computed = sum(batch.requests.size for batch in now.computing if batch is not None)
         assert now.arrived == now.waiting.size + computed + now.served + now.lost
     assert (now.waiting.size, computed, now.arrived) == (0, 0, result.arrival_s.size)
 
@@ -106,14 +145,13 @@ def test_between_two_instants_nothing_changes(plan):
     film = Film(result)
 
     def state(time_s):
-        now = film.moment(time_s)
-        computing = [None if job is None else job.number for job in now.computing]
+        now = film.snapshot(time_s)
+        computing = [None if batch is None else batch.number for batch in now.computing]
         return now.waiting.tolist(), computing, now.arrived, now.served, now.rejected, now.timed_out
 
     instants = film.instants().tolist()
     for begin_s, end_s in pairwise(instants):
         assert state(begin_s) == state(math.nextafter(end_s, 0))
-    assert film.end_s == instants[-1]
 
 
 @settings(max_examples=120)
@@ -123,18 +161,18 @@ def test_the_rule_does_what_the_columns_say_next(plan):
     film = Film(result)
     starts_s = set(result.batches.start_s.tolist())
     for time_s in times_around(result, film):
-        now = film.moment(time_s)
-        doing = now.doing()
-        assert (doing is Doing.LEAVING) == (time_s in starts_s)
-        if doing is not Doing.LEAVING:
-            assert (doing is Doing.NOTHING) == (now.waiting.size == 0)
-        if doing is Doing.SERVER:
+        now = film.snapshot(time_s)
+        activity = now.activity()
+        assert (activity is Activity.LEAVING) == (time_s in starts_s)
+        if activity is not Activity.LEAVING:
+            assert (activity is Activity.IDLE) == (now.waiting.size == 0)
+        if activity is Activity.QUEUEING:
             assert None not in now.computing
-        if doing is Doing.COMPANY:
+        if activity is Activity.FORMING:
             # Its wait is not over, or the batch would have left, and there are not yet enough.
             assert None in now.computing
             assert now.waiting.size < result.scenario.rule.enough
-            assert time_s < now.deadline_s
+            assert time_s < deadline_s(now)
 
 
 def test_forming_and_queueing_add_up_to_what_the_result_says():
@@ -144,7 +182,7 @@ def test_forming_and_queueing_add_up_to_what_the_result_says():
     instants = film.instants()
     waits_ms = {True: np.zeros(400), False: np.zeros(400)}
     for begin_s, end_s in pairwise(instants.tolist()):
-        now = film.moment(begin_s)
+        now = film.snapshot(begin_s)
         waits_ms[now.forming][now.waiting] += (end_s - begin_s) * 1000
     assert waits_ms[True] == pytest.approx(result.forming_ms, abs=1e-6)
     assert waits_ms[False] == pytest.approx(result.queueing_ms, abs=1e-6)
@@ -156,31 +194,25 @@ def test_a_run_by_hand():
     # Two of three make a full batch at 4 ms; the third waits 5 ms, to 17 ms.
     scenario = bs.Scenario(bs.Trace([0.000, 0.004, 0.012]), bs.SizeOrWait(2, 5), bs.Affine(9, 1))
     film = Film(bs.simulate(scenario))
-    first, busy, forming = (film.moment(time_s) for time_s in (0.002, 0.013, 0.016))
+    first, busy, forming = (film.snapshot(time_s) for time_s in (0.002, 0.013, 0.016))
     assert first.waited_ms == pytest.approx(2)
-    assert first.deadline_s == 0.005
-    assert first.doing() is Doing.COMPANY
-    assert busy.doing() is Doing.SERVER
+    assert deadline_s(first) == 0.005
+    assert first.activity() is Activity.FORMING
+    assert busy.activity() is Activity.QUEUEING
     assert busy.computing[0].requests.tolist() == [0, 1]
-    assert forming.doing() is Doing.COMPANY
-    assert film.moment(0.017).last.trigger is bs.Trigger.WAIT
-    assert film.moment(0.020).doing() is Doing.NOTHING
-    assert (
-        film.moment(0.020).oldest_s is film.moment(0.020).deadline_s is film.moment(0.020).waited_ms is None
-    )
+    assert forming.activity() is Activity.FORMING
+    assert film.snapshot(0.017).last.trigger is bs.Trigger.WAIT
+    assert film.snapshot(0.020).activity() is Activity.IDLE
+    last = film.snapshot(0.020)
+    assert last.oldest_s is last.waited_ms is None
 
 
 def test_a_batch_that_left_a_while_ago_leaves_for_those_who_look_seldom():
     scenario = bs.Scenario(bs.Trace([0.0, 0.001, 0.003]), bs.SizeOrWait(2, 5), bs.Affine(9, 1))
-    now = Film(bs.simulate(scenario)).moment(0.004)
-    assert now.doing() is Doing.SERVER
-    assert now.doing(within_s=0.0031) is Doing.LEAVING
-    assert now.doing(within_s=0.0029) is Doing.SERVER
-
-
-def test_infinite_waits_have_no_deadline():
-    scenario = bs.Scenario(bs.Constant(100), bs.AtLeast(2, 4), bs.Affine(1, 0))
-    assert Film(bs.simulate(scenario, 3)).moment(0.011).deadline_s == math.inf
+    now = Film(bs.simulate(scenario)).snapshot(0.004)
+    assert now.activity() is Activity.QUEUEING
+    assert now.activity(within_s=0.0031) is Activity.LEAVING
+    assert now.activity(within_s=0.0029) is Activity.QUEUEING
 
 
 @settings(max_examples=60)
@@ -202,19 +234,13 @@ def test_the_first_requests_instants_reach_until_the_last_of_them_is_done_with(p
     assert np.array_equal(instants, film.instants()[: instants.size])
 
 
-def test_a_moment_of_a_result_is_that_of_its_film():
-    result = bs.simulate(bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25)), 100)
-    assert repr(moment(result, 0.05)) == repr(Film(result).moment(0.05))
-    assert "waiting=" in repr(moment(result, 0.05))
-
-
 def test_a_film_refuses():
     scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25))
     film = Film(bs.simulate(scenario, 10))
     with pytest.raises(ValueError, match="time_s must be at least 0, got -1"):
-        film.moment(-1)
+        film.snapshot(-1)
     with pytest.raises(ValueError, match="time_s must be a number, got nan"):
-        film.moment(math.nan)
+        film.snapshot(math.nan)
     with pytest.raises(ValueError, match="requests must be at least 1, got 0"):
         film.instants(0)
     with pytest.raises(TypeError, match="result must be a Result, got 5"):

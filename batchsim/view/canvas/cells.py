@@ -1,0 +1,33 @@
+"""Outlines on a grid of cells, and rectangles, as paths."""
+
+import numpy as np
+from matplotlib.path import Path
+
+NOWHERE = Path(np.zeros((1, 2)))
+RECTANGLE = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
+
+
+def squares(cells: np.ndarray, inset: float = 0.0) -> Path:
+    """Return a square in each of these cells, bool of shape (rows, columns), as one path.
+
+    `inset` is the distance from the cell's edges, as a fraction of the cell.
+    """
+    corners = np.argwhere(cells)[:, ::-1]
+    if not corners.size:
+        return NOWHERE
+    unit = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]])
+    vertices = corners[:, None] + inset + (1 - 2 * inset) * unit
+    return Path(vertices.reshape(-1, 2), RECTANGLE * len(corners))
+
+
+def border(within: np.ndarray) -> list[list[tuple[int, int]]]:
+    """Return the edges between cells that are within and others: bool, shape (rows, columns).
+
+    Along the cells' edges: nothing says what a value between two of the grid's would give.
+
+    >>> border(np.array([[True, False]]))
+    [[(1, 0), (1, 1)]]
+    """
+    edges = [[(c + 1, r), (c + 1, r + 1)] for r, c in np.argwhere(within[:, 1:] != within[:, :-1]).tolist()]
+    edges += [[(c, r + 1), (c + 1, r + 1)] for r, c in np.argwhere(within[1:] != within[:-1]).tolist()]
+    return edges
