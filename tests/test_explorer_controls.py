@@ -7,7 +7,7 @@ import re
 import pytest
 
 import batchsim as bs
-from batchsim.view.explorer.controls import AFFINE, MEASURE_HERE, PUBLISHED
+from batchsim.view.explorer.services import AFFINE, MEASURE_HERE, PUBLISHED
 from batchsim.view.explorer.state import DEFAULT, State
 
 TABLE = bs.Table({1: 2.0, 8: 4.0, 16: 7.0})
@@ -81,13 +81,13 @@ def test_controls_that_matter_to_some_settings_only_are_seen_there_and_move_the_
 def test_a_slider_moves_its_value_and_its_field(panel):
     knob = panel.controls["max_wait_ms"]
     knob.slider.value = 12.5
-    assert (knob.value, knob.typed.value) == (12.5, "12.5")
+    assert (knob.value, knob.field.value) == (12.5, "12.5")
     assert panel.result.scenario.rule.max_wait_ms == 12.5
 
 
 def test_what_is_typed_moves_the_value_and_the_slider_even_beyond_its_range(panel):
     knob = panel.controls["max_wait_ms"]
-    knob.typed.value = "250"
+    knob.field.value = "250"
     assert (knob.value, knob.slider.value, knob.slider.max) == (250, 250, 250)
     assert panel.result.scenario.rule.max_wait_ms == 250
 
@@ -96,7 +96,7 @@ def test_a_page_that_rounds_the_slider_does_not_move_the_value(panel):
     knob = panel.controls["objective_ms"]
     assert knob.value == 25
     knob.slider.value = 10**1.40  # the slider's step that is nearest to 25
-    assert (knob.value, knob.typed.value) == (25, "25")
+    assert (knob.value, knob.field.value) == (25, "25")
     knob.slider.value = 10**1.41
     assert knob.value == 25.7
 
@@ -104,37 +104,37 @@ def test_a_page_that_rounds_the_slider_does_not_move_the_value(panel):
 @pytest.mark.parametrize(
     ("name", "typed", "message"),
     [
-        ("max_batch_size", "0", "max_batch_size must be at least 1, got 0"),
-        ("max_batch_size", "2.5", "max_batch_size must be a whole number, got '2.5'"),
-        ("max_wait_ms", "-3", "max_wait_ms must be at least 0, got -3"),
-        ("max_wait_ms", "", "max_wait_ms must be a number, got ''"),
-        ("max_wait_ms", "nan", "max_wait_ms must be a number, got nan"),
-        ("rate_per_s", "<b>", "rate_per_s must be a number, got '<b>'"),
-        ("rate_per_s", "1e99", "rate_per_s must be at most 1e+12, got 1e+99"),
-        ("servers", "100", "servers must be at most 64, got 100"),
-        ("objective_ms", "0", "objective_ms must be greater than 0, got 0"),
-        ("queue_limit", "0", "queue_limit must be at least 1, got 0"),
+        ("max_batch_size", "0", "Max batch size must be at least 1, got 0"),
+        ("max_batch_size", "2.5", "Max batch size must be a whole number, got '2.5'"),
+        ("max_wait_ms", "-3", "Max wait (ms) must be at least 0, got -3"),
+        ("max_wait_ms", "", "Max wait (ms) must be a number, got ''"),
+        ("max_wait_ms", "nan", "Max wait (ms) must be a number, got nan"),
+        ("rate_per_s", "<b>", "Arrival rate (per s) must be a number, got '<b>'"),
+        ("rate_per_s", "1e99", "Arrival rate (per s) must be at most 1e+12, got 1e+99"),
+        ("servers", "100", "Servers must be at most 64, got 100"),
+        ("objective_ms", "0", "p99 objective (ms) must be greater than 0, got 0"),
+        ("queue_limit", "0", "Queue limit must be at least 1, got 0"),
         ("padding", "8, 16", "batch_size must be at most the largest padded size, 16, got 17"),
-        ("seed", "-1", "seed must be at least 0, got -1"),
+        ("seed", "-1", "Seed must be at least 0, got -1"),
     ],
 )
 def test_nonsense_is_refused_where_it_is_typed_and_the_value_stays(panel, name, typed, message):
     knob, frame = panel.controls[name], panel.screen.frame
     value = knob.value
-    knob.typed.value = typed
+    knob.field.value = typed
     assert message in html.unescape(knob.refusal.value)
     assert "<b>" not in knob.refusal.value
     assert 'role="alert"' in knob.refusal.value
     assert knob.value == value
     assert panel.screen.frame == frame
-    knob.typed.value = {"padding": "8, 64", "queue_limit": "2"}.get(name, "31")
+    knob.field.value = {"padding": "8, 64", "queue_limit": "2"}.get(name, "31")
     assert knob.refusal.value == ""
 
 
 def test_a_value_that_the_others_make_senseless_is_refused_where_it_is_typed():
     panel = bs.explore(TABLE, requests=300)
     size = panel.controls["max_batch_size"]
-    size.typed.value = "17"
+    size.field.value = "17"
     assert "at most the Table&#x27;s largest size, 16, got 17" in size.refusal.value
     assert size.value == 16
 
@@ -177,7 +177,7 @@ def test_published_tables_are_offered_and_say_their_source(panel, name):
     panel.controls["service"].value = PUBLISHED + name
     assert panel.status.value == ""
     assert panel.result.scenario.service == bs.published(name)
-    assert "Not measured on this machine" in panel.whose.value
+    assert "Not measured on this machine" in panel.origin.value
 
 
 def test_every_published_table_can_be_chosen(panel):
@@ -189,14 +189,14 @@ def test_a_model_measured_from_the_panel_gives_its_service_time(panel):
     panel.controls["service"].value = next(name for name in MEASURE_HERE if "mlp" in name)
     assert panel.status.value == ""
     assert isinstance(panel.result.scenario.service, bs.Table)
-    assert "this machine" in panel.whose.value
+    assert "this machine" in panel.origin.value
 
 
 def test_a_curve_of_another_machine_says_whose_it_is():
     state = DEFAULT.replace(service="curve", curve=((1, 2.0), (32, 5.0)), curve_of="mlp on NVIDIA H100")
     panel = bs.explore(requests=300, link=state.to_link())
     assert "mlp on NVIDIA H100" in panel.controls["service"].value
-    assert "That is another machine&#x27;s curve" in panel.whose.value
+    assert "That is another machine&#x27;s curve" in panel.origin.value
 
 
 def test_a_trace_can_be_explored_at_any_rate():
@@ -215,7 +215,7 @@ def test_a_smallest_batch_size_that_did_not_matter_is_never_above_the_largest(pa
     assert panel.status.value == ""
     assert panel.result.scenario.rule == bs.AtLeast(4, 4)
     knob = panel.controls["min_batch_size"]
-    assert (knob.value, knob.slider.value, knob.slider.max, knob.typed.value) == (4, 4, 4, "4")
+    assert (knob.value, knob.slider.value, knob.slider.max, knob.field.value) == (4, 4, 4, "4")
 
 
 def test_a_smallest_batch_size_is_kept_while_it_does_not_matter(panel):
@@ -227,13 +227,13 @@ def test_a_smallest_batch_size_is_kept_while_it_does_not_matter(panel):
 
 def test_a_largest_batch_size_below_the_smallest_takes_it_along():
     panel = bs.explore(bs.Scenario(bs.Poisson(300), bs.AtLeast(4, 4), bs.Affine(5, 1)), requests=300)
-    panel.controls["max_batch_size"].typed.value = "3"
+    panel.controls["max_batch_size"].field.value = "3"
     assert panel.controls["max_batch_size"].refusal.value == ""
     assert panel.result.scenario.rule == bs.AtLeast(3, 3)
     smallest = panel.controls["min_batch_size"]
-    assert (smallest.value, smallest.slider.value, smallest.typed.value) == (3, 3, "3")
-    smallest.typed.value = "4"
-    assert "min_batch_size must be at most max_batch_size, 3, got 4" in smallest.refusal.value
+    assert (smallest.value, smallest.slider.value, smallest.field.value) == (3, 3, "3")
+    smallest.field.value = "4"
+    assert "Min batch size must be at most Max batch size, 3, got 4" in smallest.refusal.value
 
 
 def test_a_service_time_that_cannot_be_had_leaves_the_choice_and_the_picture_as_they_were(panel):
@@ -287,7 +287,7 @@ def test_bursts_that_cannot_come_at_the_rate_of_full_batches_have_a_load_curve_a
     link = "workload=onoff&mean_burst_s=0.0003&rate_per_s=2000&fixed_ms=50000&per_item_ms=5"
     panel = bs.explore(requests=300, link=link)
     assert panel.status.value == ""
-    curve = panel.scene.curve
+    curve = panel.data.curve
     assert curve.saturation < curve.x_values[0]
     with pytest.raises(ValueError, match=re.escape("must see at least 0.001 arrivals")):
         panel.scenario.workload.with_rate(curve.saturation)
@@ -360,9 +360,9 @@ def test_a_page_is_told_of_a_slider_once_and_of_its_range_first(name, monkeypatc
 
 def test_reset_and_links_take_away_what_was_refused(panel):
     size, rate = panel.controls["max_batch_size"], panel.controls["rate_per_s"]
-    size.typed.value, rate.typed.value = "0", "abc"
+    size.field.value, rate.field.value = "0", "abc"
     assert size.refusal.value
     assert rate.refusal.value
     panel.share.buttons["Reset"].click()
-    assert (size.typed.value, size.refusal.value) == ("32", "")
-    assert (rate.typed.value, rate.refusal.value) == ("1000", "")
+    assert (size.field.value, size.refusal.value) == ("32", "")
+    assert (rate.field.value, rate.refusal.value) == ("1000", "")

@@ -84,8 +84,8 @@ def test_a_map_without_a_best_setting_says_why(link, reason):
 
 def test_settings_that_make_no_sense_are_not_counted():
     panel = bs.explore(requests=300, link="rule=at_least")
-    kept = int((~panel.scene.surface.refused).sum())
-    assert kept < panel.scene.surface.refused.size
+    kept = int((~panel.data.surface.refused).sum())
+    assert kept < panel.data.surface.refused.size
     assert f"Of {kept} settings under" in panel.screen.alt
 
 
@@ -184,7 +184,7 @@ def test_what_differences_of_times_leave_is_no_waiting(link):
 @pytest.mark.parametrize("link", ["", "workload=closed&clients=20", "rate_per_s=4000"])
 def test_the_ends_of_the_load_curve_are_said(link):
     panel = bs.explore(requests=2000, link=link)
-    curve = panel.scene.curve
+    curve = panel.data.curve
     first, last = np.flatnonzero(~curve.overloaded)[[0, -1]]
     assert f"p99 {number(curve.p99_ms[first])} to {number(curve.p99_ms[last])} ms." in panel.screen.alt
     assert f"from {number(curve.x_values[first])} to {number(curve.x_values[last])} " in panel.screen.alt

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim._format import signed
-from batchsim.view.explorer.controls import PUBLISHED
-from batchsim.view.explorer.observe import sizes, waits
-from batchsim.view.explorer.predict import FALLS, RISES, SAME, outcome
-from batchsim.view.explorer.share import seed_of
+from batchsim._format import number, signed
+from batchsim.view.explorer.pages.predict import FALLS, RISES, STAYS, outcome
+from batchsim.view.explorer.pages.share import seed_of
+from batchsim.view.explorer.runner import sizes, waits
+from batchsim.view.explorer.services import PUBLISHED
 from batchsim.view.explorer.state import DEFAULT, State
 from batchsim.view.explorer.words import describe
 from batchsim.view.run.live import LivePicture
@@ -39,8 +39,8 @@ def text(widget):
 
 def test_it_opens_with_a_picture_and_words_that_say_its_numbers(panel):
     assert panel.screen.frame.startswith(b"\x89PNG")
-    assert panel.screen.alt == describe(panel.scene) == text(panel.readout)
-    assert f"p99 {panel.result.percentile(99):.4g} ms" in panel.readout.value
+    assert panel.screen.alt == describe(panel.data) == text(panel.readout)
+    assert f"p99 {number(panel.result.percentile(99))} ms" in panel.readout.value
     assert panel.status.value == ""
 
 
@@ -53,7 +53,7 @@ def test_the_picture_is_of_the_scenario_that_the_controls_say(panel):
         bs.Poisson(321), bs.SizeOrWait(4, 7), bs.Affine(5, 0.25), servers=2
     )
     fresh = LivePicture(panel.picture.width_px)
-    fresh.show(panel.scene)
+    fresh.show(panel.data)
     assert np.array_equal(fresh.pixels(), panel.picture.pixels())
 
 
@@ -79,9 +79,9 @@ def test_when_a_run_fails_the_last_picture_stays_and_the_reason_stands_below(pan
     def fail(*_, **__):
         raise ValueError("the moon must be full, got <half>")
 
-    monkeypatch.setattr("batchsim.view.explorer.observe.simulate", fail)
+    monkeypatch.setattr("batchsim.view.explorer.runner.simulate", fail)
     panel.controls["max_wait_ms"].value = 33
-    assert "ValueError: the moon must be full, got &lt;half&gt;" in panel.status.value
+    assert "the moon must be full, got &lt;half&gt;" in panel.status.value
     assert 'role="alert"' in panel.status.value
     assert (panel.screen.frame, panel.readout.value, panel.result) == (frame, words, result)
     monkeypatch.undo()
@@ -91,23 +91,23 @@ def test_when_a_run_fails_the_last_picture_stays_and_the_reason_stands_below(pan
 
 def test_moves_that_come_while_one_is_drawn_are_drawn_once_at_the_end(panel, monkeypatch):
     drawn, threads = [], []
-    draw = panel.refresh
+    draw = panel.session.refresh
 
     def slow():
         drawn.append(panel.controls["max_wait_ms"].value)
         if len(drawn) == 1:  # two more moves arrive on other threads while this one is drawn
             for wait_ms in (21.0, 22.0):
-                moves = panel.moves
+                moves = panel.session.moves
                 thread = threading.Thread(
                     target=setattr, args=(panel.controls["max_wait_ms"], "value", wait_ms)
                 )
                 thread.start()
-                while panel.moves == moves:
+                while panel.session.moves == moves:
                     pass
                 threads.append(thread)
         draw()
 
-    monkeypatch.setattr(panel, "refresh", slow)
+    monkeypatch.setattr(panel.session, "refresh", slow)
     panel.controls["max_wait_ms"].value = 20.0
     for thread in threads:
         thread.join()
@@ -124,7 +124,7 @@ def test_moving_does_not_pile_up_artists_pictures_or_curves(panel):
     artists, pictures = len(panel.picture.findobj()), count(LivePicture)
     for wait_ms in range(12, 52):
         panel.controls["max_wait_ms"].value = wait_ms
-    assert len(panel.observer.kept) <= 32
+    assert len(panel.session.runner.stored) <= 32
     assert abs(len(panel.picture.findobj()) - artists) < 40  # ticks and legend entries come and go
     assert count(LivePicture) == pictures
 
@@ -133,7 +133,7 @@ def test_moving_does_not_pile_up_artists_pictures_or_curves(panel):
 
 
 def test_a_click_on_a_cell_moves_the_sliders_there(panel, monkeypatch):
-    grid = panel.scene.surface
+    grid = panel.data.surface
     row, column = grid.y_values.index(2.0), grid.x_values.index(16)
     monkeypatch.setattr(panel.picture, "cell_at", lambda across, down: (row, column))
     panel.screen._handle_custom_msg({"click": [0.9, 0.9]}, [])
@@ -204,7 +204,7 @@ def test_arrows_lead_out_of_a_choice_that_makes_no_sense(clients, rule, arrow, w
 
 
 def test_the_map_is_of_the_same_traffic_as_the_run(panel):
-    grid = panel.scene.surface
+    grid = panel.data.surface
     row, column = grid.y_values.index(10.0), grid.x_values.index(32)
     assert grid.p99_ms[row, column] == panel.result.percentile(99)
 
@@ -231,31 +231,31 @@ def test_a_pinned_setting_is_compared_pair_by_pair():
     assert f"{signed(row.low)} to {signed(row.high)}" in panel.compare.table.value
     assert "differs" in panel.compare.table.value
     assert "p99 of B is" in panel.readout.value
-    assert panel.scene.pinned.result is a
+    assert panel.data.pinned.result is a
 
 
 def test_a_and_b_exchange_and_a_is_forgotten_when_it_is_unpinned(panel):
     panel.compare.pin.click()
     panel.controls["max_wait_ms"].value = 0
-    panel.compare.back.click()
+    panel.compare.swap.click()
     assert panel.state == DEFAULT
-    assert panel.scene.pinned.result.scenario.rule.max_wait_ms == 0
+    assert panel.data.pinned.result.scenario.rule.max_wait_ms == 0
     panel.compare.unpin.click()
-    assert panel.scene.pinned is None
+    assert panel.data.pinned is None
     assert "B is" not in panel.readout.value
 
 
 def test_a_and_b_do_not_exchange_before_a_prediction_is_revealed(panel):
     panel.compare.pin.click()
-    a = panel.compare.pinned
+    a = panel.session.pinned
     panel.controls["max_wait_ms"].value = 0
-    panel.predict.asking.value = True
+    panel.predict.predicting.value = True
     panel.controls["max_wait_ms"].value = 50
-    panel.compare.back.click()
+    panel.compare.swap.click()
     assert panel.state.max_wait_ms == 50
-    assert panel.compare.pinned is a
-    panel.predict.asking.value = False
-    panel.compare.back.click()
+    assert panel.session.pinned is a
+    panel.predict.predicting.value = False
+    panel.compare.swap.click()
     assert panel.state == DEFAULT
 
 
@@ -263,7 +263,7 @@ def test_settings_of_different_traffic_are_shown_together_but_not_paired(panel):
     panel.compare.pin.click()
     panel.controls["seed"].value = 3
     assert panel.status.value == ""
-    assert panel.scene.comparison is None
+    assert panel.data.comparison is None
     assert "got seeds 0 and 3" in panel.compare.table.value
 
 
@@ -271,7 +271,7 @@ def test_an_overloaded_b_has_no_lasting_numbers_to_compare(panel):
     panel.compare.pin.click()
     panel.controls["max_batch_size"].value = 1
     assert panel.status.value == ""
-    assert "no lasting numbers" in panel.compare.table.value
+    assert "no steady state" in panel.compare.table.value
 
 
 # Predict, then reveal.
@@ -279,7 +279,7 @@ def test_an_overloaded_b_has_no_lasting_numbers_to_compare(panel):
 
 def test_the_picture_is_covered_until_all_three_are_predicted_and_revealed(panel):
     page, frame = panel.predict, panel.screen.number
-    page.asking.value = True
+    page.predicting.value = True
     panel.controls["max_wait_ms"].value = 50
     assert panel.screen.cover
     assert panel.screen.number == frame
@@ -295,33 +295,33 @@ def test_the_picture_is_covered_until_all_three_are_predicted_and_revealed(panel
     assert panel.screen.number > frame
     assert "p99: you said it rises. Right" in page.verdict.value
     assert "throughput: you said it rises. Not this time: it " in page.verdict.value
-    assert describe(panel.scene) == text(panel.readout)
+    assert describe(panel.data) == text(panel.readout)
 
 
 def test_a_hidden_picture_gives_nothing_away(panel):
-    panel.predict.asking.value = True
+    panel.predict.predicting.value = True
     panel.controls["max_wait_ms"].value = 50
     for page in PAGES:
         turn(panel, page)
         assert panel.readout.value == panel.pseudocode.value == ""
     panel.compare.pin.click()
-    assert panel.compare.pinned is None
+    assert panel.session.pinned is None
     panel.share.buttons["Save CSV"].click()
-    assert "must be revealed before it is saved" in panel.status.value
+    assert "Reveal the picture" in panel.status.value
     panel.screen._handle_custom_msg({"click": [0.9, 0.7]}, [])
     assert panel.state.max_wait_ms == 50
 
 
 def test_whoever_stops_predicting_sees_the_picture(panel):
-    panel.predict.asking.value = True
+    panel.predict.predicting.value = True
     panel.controls["max_wait_ms"].value = 50
-    panel.predict.asking.value = False
+    panel.predict.predicting.value = False
     assert panel.screen.cover == ""
-    assert describe(panel.scene) == text(panel.readout)
+    assert describe(panel.data) == text(panel.readout)
 
 
 def test_a_move_back_to_where_one_was_needs_no_prediction_before_another(panel):
-    panel.predict.asking.value = True
+    panel.predict.predicting.value = True
     panel.controls["objective_ms"].value = 30  # changes no run
     assert panel.screen.cover == ""
 
@@ -331,7 +331,7 @@ def test_a_move_back_to_where_one_was_needs_no_prediction_before_another(panel):
     [
         ({"max_wait_ms": 0}, {"max_wait_ms": 40}, RISES),
         ({"max_wait_ms": 40}, {"max_wait_ms": 0}, FALLS),
-        ({"max_batch_size": 64}, {"max_batch_size": 63}, SAME),
+        ({"max_batch_size": 64}, {"max_batch_size": 63}, STAYS),
         ({}, {"max_batch_size": 1}, RISES),
         ({"max_batch_size": 1}, {}, FALLS),
         ({"max_batch_size": 1}, {"max_batch_size": 2}, None),
@@ -347,7 +347,7 @@ def test_what_happened_to_p99(before, after, way):
     [
         ({"timeout_ms": 0}, {}, (None, None, RISES)),
         ({}, {"timeout_ms": 0}, (None, None, FALLS)),
-        ({"timeout_ms": 0}, {"timeout_ms": 0.1}, (None, None, SAME)),
+        ({"timeout_ms": 0}, {"timeout_ms": 0.1}, (None, None, STAYS)),
     ],
 )
 def test_latencies_go_no_way_where_nobody_is_served_and_throughput_does(before, after, ways):
@@ -413,7 +413,7 @@ def test_a_link_may_be_pasted_before_the_page_was_ever_open(panel):
 
 
 def test_the_link_and_the_python_follow_while_the_picture_is_hidden(panel):
-    panel.predict.asking.value = True
+    panel.predict.predicting.value = True
     turn(panel, "Class")
     for wait_ms in (50, 60):
         panel.controls["max_wait_ms"].value = wait_ms
@@ -507,7 +507,9 @@ def test_the_picture_is_as_wide_as_the_page(panel):
 
 
 def test_it_prints_as_one_short_line(panel):
-    assert repr(panel) == "Explorer(poisson arrivals, size_or_wait rule)"
+    assert re.search("Poisson arrivals.*Size or wait", repr(panel))
+    assert "\n" not in repr(panel)
+    assert len(repr(panel)) < 100
 
 
 @pytest.mark.parametrize(
@@ -544,13 +546,13 @@ def test_the_students_name_goes_where_the_seed_is_anothers(panel):
 def test_nothing_is_played_before_a_prediction_is_revealed(panel):
     turn(panel, "Play")
     frame = panel.play.screen.frame
-    panel.predict.asking.value = True
+    panel.predict.predicting.value = True
     panel.controls["max_batch_size"].value = 4
     assert panel.play.screen.cover == "Predict first, then play."
     panel.play.next.click()
     assert panel.play.screen.frame == frame
     assert (panel.pseudocode.value, panel.play.words.value) == ("", "")
-    panel.predict.asking.value = False
+    panel.predict.predicting.value = False
     assert panel.play.screen.cover == ""
     assert "next batch" not in panel.play.words.value
     assert "of 4" in panel.pseudocode.value or "oldest 4" in panel.pseudocode.value
@@ -569,10 +571,10 @@ def test_a_and_b_are_named_by_what_differs():
 
 def test_a_prediction_that_has_no_answer_does_not_count(panel):
     panel.controls["rate_per_s"].value = 5000
-    panel.predict.asking.value = True
+    panel.predict.predicting.value = True
     panel.controls["rate_per_s"].value = 6000
     for answer in panel.predict.answers.values():
-        answer.value = SAME
+        answer.value = STAYS
     panel.predict.reveal.click()
     assert "that does not count" in panel.predict.verdict.value
     assert "So far 1 of 1 are right." in text(panel.predict.verdict)

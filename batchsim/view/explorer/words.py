@@ -1,6 +1,5 @@
 """The picture in words: a line of text that says everything it shows, for eyes and for ears."""
 
-import html
 import math
 
 import numpy as np
@@ -19,11 +18,6 @@ WHY = {
     Trigger.BACKLOG: "a server became free",
     Trigger.DRAIN: "the run ended",
 }
-
-
-def line(text: str, role: str = "status") -> str:
-    """Return text as HTML that a screen reader says when it changes; role "alert" at once."""
-    return f'<div role="{role}">{html.escape(text)}</div>'
 
 
 def describe(scene: Scene) -> str:
