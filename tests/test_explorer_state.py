@@ -29,6 +29,7 @@ states = st.builds(
     max_batch_size=st.integers(8, 16),
     max_wait_ms=times_ms,
     min_batch_size=st.integers(1, 8),
+    preferred=st.sampled_from([(8,), (2, 8), (1, 4, 8)]),
     service=st.sampled_from(["affine", "published", "curve"]),
     fixed_ms=st.floats(0.01, 100),
     per_item_ms=st.floats(0, 10),
@@ -63,6 +64,25 @@ def test_a_link_says_only_what_differs_and_is_one_line_without_spaces(state):
     assert not re.search(r"\s", link)
     said = {pair.split("=")[0] for pair in link.split("&") if pair}
     assert said == {name for name in CONTROLS if getattr(state, name) != getattr(DEFAULT, name)}
+
+
+@pytest.mark.parametrize("name", ["llama-3.0", "1.0", "none", ".0"])
+def test_a_link_keeps_text_that_looks_like_a_number(name):
+    assert State.from_link(State(curve_of=name).to_link()).curve_of == name
+
+
+@pytest.mark.parametrize(
+    ("link", "rule"),
+    [
+        ("rule=size_or_wait&max_wait_ms=5", bs.SizeOrWait(32, 5)),
+        ("rule=full_only&max_batch_size=8", bs.SizeOrWait(8, math.inf)),
+        ("rule=at_least&min_batch_size=4", bs.AtLeast(4, 32)),
+        ("rule=preferred_sizes&preferred=4,8&max_batch_size=8", bs.PreferredSizes([4, 8], 8, 10)),
+        ("max_wait_ms=inf", bs.SizeOrWait(32, math.inf)),
+    ],
+)
+def test_a_link_names_a_rule_and_its_parameters(link, rule):
+    assert State.from_link(link).scenario().rule == rule
 
 
 def test_the_state_of_the_start_has_an_empty_link():
@@ -162,3 +182,27 @@ def test_a_scenario_that_the_controls_cannot_say_is_refused(changes, message):
     scenario = State().scenario()
     with pytest.raises(ValueError, match=message):
         State.of(dataclasses.replace(scenario, **changes))
+
+
+def test_a_rule_that_is_not_registered_is_refused():
+    class Mine(bs.SizeOrWait):
+        pass
+
+    with pytest.raises(ValueError, match="must be registered to be explored"):
+        State.of(dataclasses.replace(State().scenario(), rule=Mine(8, 5)))
+
+
+def test_a_state_names_the_parameter_and_cannot_be_changed():
+    with pytest.raises(ValueError, match="max_batch_size must be at least 1, got 0"):
+        State(max_batch_size=0)
+    with pytest.raises(TypeError, match="max_batch"):
+        State(max_batch=1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        State().servers = 2
+
+
+def test_the_batch_sizes_of_a_rule_are_fitted_to_the_largest():
+    assert State(rule="preferred_sizes", preferred=[4, 8, 32], max_batch_size=16).fitted().preferred == (4, 8)
+    assert State(rule="preferred_sizes", preferred=[8, 32], max_batch_size=6).fitted().preferred == (6,)
+    assert State(rule="at_least", min_batch_size=8, max_batch_size=6).fitted().min_batch_size == 6
+    assert State(rule="size_or_wait", min_batch_size=8, max_batch_size=6).fitted().min_batch_size == 8

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from batchsim.scenario import published_names
 from batchsim.view.canvas.view import nice
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.controls_table import CONTROLS
@@ -129,7 +130,8 @@ class Controls:
             self._show_relevant()
 
     def _service_options(self) -> list[tuple[str, str]]:
-        return [(label, label) for label in offer.labels(self.services)]
+        published = [offer.PUBLISHED + name for name in published_names()]
+        return [(label, label) for label in dict.fromkeys([*self.services, *offer.MEASURE_HERE, *published])]
 
     def _follow_service(self) -> None:
         """Choose the state's service time, after adding it to the list where it is missing."""

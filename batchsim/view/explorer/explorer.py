@@ -29,11 +29,13 @@ class Explorer(widgets.VBox):
     """Controls by name, a picture, its words, and a status line.
 
     It works without a browser: set `controls["max_wait_ms"].value` and read `readout.value`. `data` is what
-    the picture shows and `result` its run: the last that worked.
+    the picture shows and `result` its run: the last that worked. `move_to(state)` moves every control at
+    once, and `say(text)` puts a line below the picture.
     """
 
     def __init__(self, session: Session, services: dict[str, offer.Values]) -> None:
         self.session = session
+        self.move_to, self.say = session.move_to, session.say
         self.status, self.readout, self.pseudocode = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.status.add_class("batchsim-status")
         self.readout.add_class("batchsim-readout")
@@ -67,17 +69,14 @@ class Explorer(widgets.VBox):
 
     @property
     def data(self) -> ViewData | None:
-        """What the picture shows: the last run that worked, its heat map and its load curve."""
         return self.session.data
 
     @property
     def result(self) -> Result | None:
-        """The last run that worked."""
         return None if self.data is None else self.data.result
 
     @property
     def state(self) -> State:
-        """What the controls say."""
         return self.session.state
 
     @property
@@ -87,16 +86,7 @@ class Explorer(widgets.VBox):
 
     @property
     def picture(self) -> LivePicture:
-        """The picture, as a matplotlib Figure."""
         return self.screen.picture
-
-    def move_to(self, state: State) -> None:
-        """Move every control at once; ValueError, and nothing moves, where the state makes no sense."""
-        self.session.move_to(state)
-
-    def say(self, text: str, alert: bool = False) -> None:
-        """Put a line below the picture; an alert is read out at once."""
-        self.session.say(text, alert)
 
     def _show_status(self) -> None:
         text, alert = self.session.status
@@ -127,7 +117,7 @@ class Explorer(widgets.VBox):
                 left = shares(result)
                 most = max(range(len(left)), key=lambda i: left[i] or 0)
                 lines = pseudocode(result.scenario.rule)
-                self.pseudocode.value = to_html(lines, left, most, session.style.colours)
+                self.pseudocode.value = to_html(lines, left, most, session.style.theme)
             self.origin.value = offer.origin(session.data_state)
 
 

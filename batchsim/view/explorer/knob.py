@@ -28,10 +28,6 @@ class RangeFirst(widgets.Widget):
         super().send_state(key)
 
 
-class Linear(RangeFirst, widgets.FloatSlider):
-    """A slider of evenly spaced values."""
-
-
 class Log(RangeFirst, widgets.FloatLogSlider):
     """A slider of powers of ten."""
 
@@ -40,14 +36,15 @@ class Whole(RangeFirst, widgets.IntSlider):
     """A slider of whole numbers."""
 
 
+class Linear(RangeFirst, widgets.FloatSlider):
+    """A slider of evenly spaced numbers."""
+
+
 def slider_of(slider: Slider) -> Any:
     """Return a new slider widget."""
-    low, high = slider.low, slider.high
-    if slider.scale == "log":
-        low, high = math.log10(low), math.log10(high)
-    widget = {"linear": Linear, "log": Log, "whole": Whole}[slider.scale]
-    look = {"readout": False, "continuous_update": True, "layout": {"width": SLIDER}}
-    return widget(min=low, max=high, step=slider.step, **look)
+    kind = {"linear": Linear, "log": Log, "whole": Whole}[slider.scale]
+    low, high = (math.log10(end) if slider.scale == "log" else end for end in (slider.low, slider.high))
+    return kind(min=low, max=high, step=slider.step, readout=False, layout={"width": SLIDER})
 
 
 class Shown(widgets.Widget):
@@ -76,11 +73,7 @@ class Knob(Shown, widgets.VBox):
         self.guard: Callable[[Any], None] = lambda value: None  # refuses what contradicts other controls
         self.busy = False  # whether this code moves the widgets, and not a hand
         self.sent: deque[tuple[float, float, float]] = deque(maxlen=8)  # positions, steps, when
-        title = widgets.HTML(
-            f'<span title="{html.escape(spec.about)}">{html.escape(spec.label)}</span>',
-            layout={"width": LABEL},
-        )
-        title.add_class("batchsim-label")
+        title = label(f'<span title="{html.escape(spec.about)}">{html.escape(spec.label)}</span>')
         self.slider = None if spec.slider is None else slider_of(spec.slider)
         self.is_log, self.is_whole = isinstance(self.slider, Log), isinstance(self.slider, Whole)
         self.field = widgets.Text(
@@ -90,9 +83,8 @@ class Knob(Shown, widgets.VBox):
             layout={"width": "7em" if self.slider is None else FIELD},
         )
         self.refusal = widgets.HTML(layout={"display": "none"})
-        row = [title, self.field]
+        row = [title, self.slider, self.field] if self.slider is not None else [title, self.field]
         if self.slider is not None:
-            row.insert(1, self.slider)
             self.slider.tooltip = spec.about
             self.slider.observe(self._slid, names="value")
         super().__init__([widgets.HBox(row), self.refusal], value=value)
@@ -245,6 +237,13 @@ def flow(children: Iterable[widgets.Widget]) -> widgets.Box:
     box = widgets.Box(list(children))
     box.add_class("batchsim-page")
     return box
+
+
+def label(text: str, width: str = LABEL) -> widgets.HTML:
+    """Return the name that stands before a control."""
+    name = widgets.HTML(text, layout={"width": width})
+    name.add_class("batchsim-label")
+    return name
 
 
 def as_typed(value: Any) -> str:

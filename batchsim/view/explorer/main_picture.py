@@ -2,15 +2,12 @@
 
 import io
 import math
+from dataclasses import replace
 from typing import Any
 
-from batchsim.scenario import SizeOrWait
-from batchsim.study.surface import Surface
-from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.kinds import values_of
 from batchsim.view.explorer.screen import Screen
-from batchsim.view.explorer.session import UNSEEN_PX, Session
-from batchsim.view.explorer.state import State
+from batchsim.view.explorer.session import UNSEEN_PX, Session, Style
 from batchsim.view.explorer.words import describe
 from batchsim.view.run.live import LivePicture
 
@@ -24,26 +21,32 @@ class MainPicture(Screen):
         super().__init__(clickable=True)
         self.add_class("batchsim-main")
         self.session = session
-        self.drawing = session.style.drawing
-        self.picture = LivePicture(*self.drawing)
-        self.observe(self._resized, names=["width_px", "ratio", "dark"])
+        self.style = session.style
+        self.picture = LivePicture(*self.style)
+        self.observe(lambda _: self.restyle(), names=["width_px", "ratio", "dark"])
         session.subscribe("change", self.draw)
 
-    def _resized(self, _: Any) -> None:
-        width_px = self.width_px or UNSEEN_PX
-        self.session.restyle(width_px=width_px, ratio=self.ratio, page_is_dark=self.dark)
+    def restyle(self, size: str | None = None) -> None:
+        """Draw for the page's present width and colours, and the reader's choices."""
+        session, page = self.session, "dark" if self.dark else "light"
+        theme = page if session.theme == "auto" else session.theme
+        session.restyle(Style(self.width_px or UNSEEN_PX, self.ratio, theme, size or session.style.size))
 
     def draw(self) -> None:
         """Show the session's data, or its cover."""
         session = self.session
         self.cover = session.cover
-        if session.data is None or not session.visible:
+        if session.data is None or session.cover:
             return
-        if session.style.drawing != self.drawing:
-            self.drawing = session.style.drawing
-            self.picture = LivePicture(*self.drawing)
+        if session.style != self.style:
+            self.style = session.style
+            self.picture = LivePicture(*self.style)
         self.picture.show(session.data)
-        self.show(self.picture.png(), describe(session.data))
+        self.show(self.picture.png(), self.words())
+
+    def words(self) -> str:
+        """Return what the picture shows as sentences."""
+        return "" if self.session.data is None else describe(self.session.data)
 
     def saved(self, kind: str) -> bytes:
         """Return the picture as a file of a kind, "png" or "svg"."""
@@ -65,7 +68,9 @@ class MainPicture(Screen):
         session = self.session
         if session.data is None or not session.visible or arrow not in ARROWS:
             return
-        surface, values = session.data.surface, shown_values(session.state)
+        surface, values = session.data.surface, dict(vars(session.state))
+        if session.state.rule == "full_only":
+            values["max_wait_ms"] = math.inf
         up, right = ARROWS[arrow]
         row = _nearest(surface.y_values, values[surface.y]) + up
         column = _nearest(surface.x_values, values[surface.x]) + right
@@ -79,26 +84,11 @@ class MainPicture(Screen):
         if surface.refused[row, column]:
             session.say("This setting makes no sense here: its cell is crossed out.", alert=True)
             return
+        # The map's rule, not the state's, which may be another whose run was refused.
+        cell: dict[str, Any] = {surface.x: surface.x_values[column], surface.y: surface.y_values[row]}
+        rule = replace(surface.scenario.rule, **cell)  # type: ignore[type-var]  # rules are dataclasses
         with session.reporting():
-            session.move_to(session.state.replace(**cell_values(surface, row, column)))
-
-
-def shown_values(state: State) -> dict[str, Any]:
-    """Return the values that place a state on a heat map: full batches only is an infinite wait."""
-    return vars(state) | ({"max_wait_ms": math.inf} if state.rule == "full_only" else {})
-
-
-def cell_values(surface: Surface, row: int, column: int) -> dict[str, Any]:
-    """Return what the controls say of a cell: its two values, and the map's rule.
-
-    The state's rule may be another one, whose run was refused: the map is that of the last run.
-    """
-    cell = {surface.x: surface.x_values[column], surface.y: surface.y_values[row]}
-    values: dict[str, Any] = {n: int(v) if CONTROLS[n].kind == "whole" else v for n, v in cell.items()}
-    rule = surface.scenario.rule
-    if isinstance(rule, SizeOrWait):  # whose last row has a name of its own
-        return values_of("rule", SizeOrWait(**values)) or {}
-    return values | {"rule": (values_of("rule", rule) or {})["rule"]}
+            session.move_to(session.state.replace(**(values_of("rule", rule) or {})))
 
 
 def _nearest(values: tuple[float, ...], value: float) -> int:

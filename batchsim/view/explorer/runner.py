@@ -24,7 +24,11 @@ MAP_REQUESTS = {Poisson: 20_000, Constant: 20_000, Gamma: 20_000, ClosedLoop: 5_
 STORED = 32  # heat maps and curves of the last settings: a slider goes back and forth
 POINTS = 12  # the most columns of the heat map, where the batch sizes are not more than powers of two
 WAITS = (0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5)  # rows, as parts of the longest wait
-COMPARED = ("mean_latency_ms", "p50_ms", "p99_ms", "throughput_per_s", "utilisation", "mean_batch_size")
+COMPARED = {
+    "p50_ms": "p50 (ms)", "p99_ms": "p99 (ms)", "mean_latency_ms": "mean latency (ms)",
+    "throughput_per_s": "throughput (per s)", "utilisation": "utilisation",
+    "mean_batch_size": "mean batch size",
+}  # fmt: skip
 Stored = TypeVar("Stored")
 
 
@@ -91,7 +95,7 @@ def beside(data: ViewData, pinned: ViewData) -> ViewData:
     if a.seed == b.seed and a.arrival_s.size == b.arrival_s.size and comparable(a) and comparable(b):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a run that is too short for an interval: the table says so
-            comparison = compare(a, b, COMPARED)
+            comparison = compare(a, b, tuple(COMPARED))
     return replace(data, pinned=pinned, comparison=comparison)
 
 

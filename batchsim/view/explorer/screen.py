@@ -32,7 +32,7 @@ class Screen(anywidget.AnyWidget):
         self.on_msg(self._receive)
 
     def show(self, frame: bytes, alt: str) -> None:
-        """Replace the picture, and the text that stands for it."""
+        """Replace the picture and its text alternative."""
         with self.hold_sync():
             self.frame, self.alt, self.number = frame, alt, self.number + 1
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from batchsim.scenario import Service, published_names, published_source
+from batchsim.scenario import Service, published_source
 from batchsim.view.canvas.view import nice
 from batchsim.view.explorer.kinds import SERVICES
 from batchsim.view.explorer.state import State, service_values
@@ -17,12 +17,6 @@ PUBLISHED = "Published: "
 LARGEST_SLID = 64  # larger batch sizes can be typed
 
 Values = dict[str, Any]  # what a state says of a service time
-
-
-def labels(services: Mapping[str, Values]) -> list[str]:
-    """Return every label of the list: the given and measured services, those to measure, the published."""
-    published = [PUBLISHED + name for name in published_names()]
-    return list(dict.fromkeys([*services, *MEASURE_HERE, *published]))
 
 
 def given(service: Any) -> tuple[str, Values]:

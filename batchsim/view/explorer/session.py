@@ -19,25 +19,12 @@ Event = Literal["state", "run", "change", "status"]
 
 
 class Style(NamedTuple):
-    """How pictures are drawn; `theme` is "auto", as the page's own colours are, or the reader's choice."""
+    """What a picture is drawn with: its width in CSS pixels, device pixels per CSS pixel, theme and size."""
 
     width_px: int = UNSEEN_PX
     ratio: float = 1.0
-    page_is_dark: bool = False
-    theme: str = "auto"
+    theme: str = "light"
     size: str = "page"
-
-    @property
-    def colours(self) -> str:
-        """The theme to draw: "light" or "dark"."""
-        if self.theme != "auto":
-            return self.theme
-        return "dark" if self.page_is_dark else "light"
-
-    @property
-    def drawing(self) -> tuple[int, float, str, str]:
-        """What a picture is made with: its width, pixel ratio, theme and size."""
-        return self.width_px, self.ratio, self.colours, self.size
 
 
 class Session:
@@ -60,6 +47,7 @@ class Session:
         self.pinned: ViewData | None = None  # A, and its state
         self.pinned_state: State | None = None
         self.style, self.cover, self.status = Style(), "", ("", False)
+        self.theme = "auto"  # the reader's choice: the page's own colours, "light" or "dark"
         # One move at a time: callbacks may come on several threads, and matplotlib is for one.
         self.lock = threading.RLock()
         self.moves = 0
@@ -83,9 +71,8 @@ class Session:
         """Whether there is data, and no cover on it."""
         return self.data is not None and not self.cover
 
-    @property
     def python(self) -> str:
-        """Python that runs the state."""
+        """Return Python that runs the state."""
         return self.state.python(self.runner.requests, self.traffic)
 
     # Moves.
@@ -129,10 +116,9 @@ class Session:
 
     # How they are shown.
 
-    def restyle(self, **changes: object) -> None:
-        """Change some of the style, and draw anew if that makes a difference."""
+    def restyle(self, style: Style) -> None:
+        """Draw with another style, if it is another."""
         with self.lock, self.reporting():
-            style = self.style._replace(**changes)  # type: ignore[arg-type]  # names of its fields
             if style != self.style:
                 self.style = style
                 self._notify("change")

@@ -11,18 +11,11 @@ from batchsim._format import MINUS, number, signed
 from batchsim.view.explorer.knob import flow
 from batchsim.view.explorer.markup import table
 from batchsim.view.explorer.pages.page import Page
+from batchsim.view.explorer.runner import COMPARED
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State, as_text
 from batchsim.view.run.scene import Scene as ViewData
 
-ROWS = {
-    "p50_ms": "p50 (ms)",
-    "p99_ms": "p99 (ms)",
-    "mean_latency_ms": "mean latency (ms)",
-    "throughput_per_s": "throughput (per s)",
-    "utilisation": "utilisation",
-    "mean_batch_size": "mean batch size",
-}
 HELP = "Pin the present setting as A, then move on: B is wherever you are, with the same seed."
 
 
@@ -104,7 +97,7 @@ def comparison(data: ViewData) -> str:
     """Return the differences as an HTML table."""
     assert data.comparison is not None
     rows = []
-    for key, label in ROWS.items():
+    for key, label in COMPARED.items():
         row = data.comparison[key]
         interval, verdict = f"{signed(row.low)} to {signed(row.high)}", "differs"
         if math.isnan(row.low):

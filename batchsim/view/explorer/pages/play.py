@@ -10,7 +10,7 @@ from batchsim.view.explorer.knob import flow
 from batchsim.view.explorer.markup import line
 from batchsim.view.explorer.pages.page import Page
 from batchsim.view.explorer.screen import Screen
-from batchsim.view.explorer.session import Session
+from batchsim.view.explorer.session import Session, Style
 from batchsim.view.film.animation import Stage, describe
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
 from batchsim.view.film.snapshot import Film
@@ -36,7 +36,7 @@ class PlayPage(Page):
         self.film: Film | None = None
         self.result: Result | None = None
         self.stage: Stage | None = None
-        self.drawing: tuple[int, float, str, str] | None = None  # what the stage was made with
+        self.style: Style | None = None  # what the stage was made with
         self.time_s = self.until_s = 0.0
         self.play = widgets.Play(interval=round(1000 * FRAME_S), max=100, tooltip="Play the first requests")
         self.place = widgets.IntSlider(
@@ -129,15 +129,15 @@ class PlayPage(Page):
             style = session.style._replace(
                 width_px=self.screen.width_px or session.style.width_px, ratio=self.screen.ratio
             )
-            if self.stage is None or style.drawing != self.drawing:
-                self.stage, self.drawing = Stage(*style.drawing), style.drawing
+            if self.stage is None or style != self.style:
+                self.stage, self.style = Stage(*style), style
             # A batch that left since the last frame is shown to leave: no frame hits the very instant.
             moment = self.stage.show(self.film, self.time_s, self.frame_s)
             words = describe(moment, self.frame_s)
             self.screen.show(self.stage.png(), words)
             self.words.value = line(words, "note")  # not said at once: it changes twelve times a second
             lines = pseudocode(self.result.scenario.rule)
-            self.code.value = to_html(lines, acting=acting(moment, self.frame_s), theme=style.colours)
+            self.code.value = to_html(lines, acting=acting(moment, self.frame_s), theme=style.theme)
 
 
 def comfortable(arrivals_per_s: float) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import ipywidgets as widgets
 
 from batchsim.view.explorer.controls_table import CLASS
-from batchsim.view.explorer.knob import LABEL, flow
+from batchsim.view.explorer.knob import LABEL, flow, label
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.markup import refusal
 from batchsim.view.explorer.pages.page import Page
@@ -52,11 +52,11 @@ class SharePage(Page):
         }
         self.student.observe(lambda change: self._seed(change["new"]), names="value")
         self.link.observe(lambda change: self._paste(change["new"]), names="value")
-        self.theme.observe(lambda change: session.restyle(theme=change["new"]), names="value")
-        self.size.observe(lambda change: session.restyle(size=change["new"]), names="value")
+        for choice in (self.theme, self.size):
+            choice.observe(lambda _: self._restyle(), names="value")
         children = [
             flow([seed, self.student]),
-            flow([labelled("Colours", self.theme), labelled("Size", self.size, "3em")]),
+            flow([label("Colours"), self.theme, label("Size", "3em"), self.size]),
             flow(self.buttons.values()),
             self.link,
             self.refusal,
@@ -81,7 +81,7 @@ class SharePage(Page):
     def update(self) -> None:
         """Bring the link and the Python up to date."""
         self.link.value, self.refusal.value = self.text, ""
-        self.python.value = self.session.python
+        self.python.value = self.session.python()
         if self.student.value.strip() and seed_of(self.student.value) != self.session.state.seed:
             self.student.value = ""  # the seed is another's now
 
@@ -89,6 +89,10 @@ class SharePage(Page):
         if student.strip():
             with self.session.reporting():
                 self.session.move_to(self.session.state.replace(seed=seed_of(student)))
+
+    def _restyle(self) -> None:
+        self.session.theme = self.theme.value
+        self.picture.restyle(self.size.value)
 
     def _paste(self, text: str) -> None:
         if text == self.text:
@@ -103,7 +107,7 @@ class SharePage(Page):
         self.session.say("The link is on the clipboard.")
 
     def _copy_python(self) -> None:
-        self.picture.copy_text(self.session.python)
+        self.picture.copy_text(self.session.python())
         self.session.say("The Python is on the clipboard.")
 
     def _save(self, kind: str, media_type: str) -> None:
@@ -124,13 +128,6 @@ def toggle(options: list[str], tip: str) -> widgets.ToggleButtons:
     """Return buttons, one of them pressed."""
     tips = [f"{tip}: {option}" for option in options]
     return widgets.ToggleButtons(options=options, tooltips=tips, style={"button_width": "auto"})
-
-
-def labelled(label: str, widget: widgets.Widget, width: str = LABEL) -> widgets.Widget:
-    """Return a widget behind its label."""
-    name = widgets.HTML(label, layout={"width": width})
-    name.add_class("batchsim-label")
-    return widgets.HBox([name, widget])
 
 
 def seed_of(student: str) -> int:
