@@ -83,8 +83,9 @@ class Knob(Shown, widgets.VBox):
             layout={"width": "7em" if self.slider is None else FIELD},
         )
         self.refusal = widgets.HTML(layout={"display": "none"})
-        row = [title, self.slider, self.field] if self.slider is not None else [title, self.field]
+        row = [title, self.field]
         if self.slider is not None:
+            row.insert(1, self.slider)
             self.slider.tooltip = spec.about
             self.slider.observe(self._slid, names="value")
         super().__init__([widgets.HBox(row), self.refusal], value=value)

@@ -92,16 +92,25 @@ def beside(data: ViewData, pinned: ViewData) -> ViewData:
     """Return the data as B beside A, with their differences where both are of the same traffic."""
     a, b = pinned.result, data.result
     comparison = None
-    if a.seed == b.seed and a.arrival_s.size == b.arrival_s.size and comparable(a) and comparable(b):
+    if not incomparable(a, b):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a run that is too short for an interval: the table says so
             comparison = compare(a, b, tuple(COMPARED))
     return replace(data, pinned=pinned, comparison=comparison)
 
 
-def comparable(result: Result) -> bool:
-    """Return whether a run has a steady state and served somebody."""
-    return bool(result.scenario.stable and result.metrics.served)
+def incomparable(a: Result, b: Result) -> str:
+    """Return why two runs have no differences to speak of, "" where they do."""
+    if not (a.metrics.served and b.metrics.served):
+        return "A setting that serves no requests has no latency to compare."
+    if not (a.scenario.stable and b.scenario.stable):
+        return "An overloaded setting has no steady state to compare."
+    if a.seed != b.seed:
+        return f"Compared settings must share their traffic, got seeds {a.seed} and {b.seed}."
+    if a.arrival_s.size != b.arrival_s.size:
+        requests = f"{a.arrival_s.size:,} and {b.arrival_s.size:,}"
+        return f"Compared settings must share their traffic, got {requests} requests."
+    return ""
 
 
 # The heat map's axes.

@@ -175,7 +175,8 @@ def workload_values(workload: OpenLoop | ClosedLoop) -> dict[str, Any]:
     values = values_of("workload", workload)
     if values is not None:
         return values
-    assert isinstance(workload, OpenLoop)
+    if not isinstance(workload, OpenLoop):
+        raise TypeError(f"a workload must be one of batchsim's to be explored, got {workload!r}")
     offered = workload.offered_per_s
     return {"workload": "given"} | ({"rate_per_s": offered} if 0 < offered < float("inf") else {})
 

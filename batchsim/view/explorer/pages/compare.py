@@ -11,7 +11,7 @@ from batchsim._format import MINUS, number, signed
 from batchsim.view.explorer.knob import flow
 from batchsim.view.explorer.markup import table
 from batchsim.view.explorer.pages.page import Page
-from batchsim.view.explorer.runner import COMPARED
+from batchsim.view.explorer.runner import COMPARED, incomparable
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State, as_text
 from batchsim.view.run.scene import Scene as ViewData
@@ -50,12 +50,11 @@ class ComparePage(Page):
         self.unpin.disabled = self.swap.disabled = session.pinned is None
         if session.pinned_state is None:
             self.table.value = HELP
-        elif session.visible and session.data is not None and session.data.pinned is not None:
+        elif (data := session.data) is not None and data.pinned is not None and session.visible:
             a, b = (html.escape(text) for text in settings(session.pinned_state, session.data_state))
             heads = f"A: <code>{a}</code><br>B: <code>{b}</code>" if a else "A and B are one setting."
-            data = session.data
-            differences = comparison(data) if data.comparison else f"<p>{why_not(data)}</p>"
-            self.table.value = f"<p>{heads}</p>{differences}"
+            why_not = incomparable(data.pinned.result, data.result)
+            self.table.value = f"<p>{heads}</p>" + (f"<p>{why_not}</p>" if why_not else comparison(data))
 
 
 def settings(a: State, b: State) -> tuple[str, str]:
@@ -77,20 +76,6 @@ def settings(a: State, b: State) -> tuple[str, str]:
 
 def _short(value: Any) -> str:
     return textwrap.shorten(as_text(value).replace(",", ", "), 60) or "none"
-
-
-def why_not(data: ViewData) -> str:
-    """Return why there are no differences from A."""
-    assert data.pinned is not None
-    a, b = data.pinned.result, data.result
-    if not (a.metrics.served and b.metrics.served):
-        return "A setting that serves no requests has no latency to compare."
-    if not (a.scenario.stable and b.scenario.stable):
-        return "An overloaded setting has no steady state to compare."
-    if a.seed != b.seed:
-        return f"Compared settings must share their traffic, got seeds {a.seed} and {b.seed}."
-    sizes = f"{a.arrival_s.size:,} and {b.arrival_s.size:,}"
-    return f"Compared settings must share their traffic, got {sizes} requests."
 
 
 def comparison(data: ViewData) -> str:
