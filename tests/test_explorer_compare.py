@@ -1,5 +1,7 @@
 """A against B."""
 
+import re
+
 import pytest
 
 import batchsim as bs
@@ -74,3 +76,13 @@ def test_a_and_b_are_named_by_what_differs():
     panel.move_to(DEFAULT)
     assert "rate_per_s=500" in panel.compare.table.value
     assert "rate_per_s=1000" in panel.compare.table.value
+
+
+@pytest.mark.parametrize(("a", "b"), [(None, 0), (0, None), (0, 0.1)])
+def test_a_setting_that_serves_no_requests_is_not_compared_in_nan(panel, a, b):
+    panel.controls["timeout_ms"].value = a
+    panel.compare.pin.click()
+    panel.controls["timeout_ms"].value = b
+    assert panel.status.value == ""
+    assert "no latency to compare" in panel.compare.table.value
+    assert not re.search(r"\bnan\b", panel.screen.alt + panel.compare.table.value)
