@@ -60,7 +60,7 @@ def test_settings_of_different_traffic_are_shown_together_but_not_paired(panel):
     assert "got seeds 0 and 3" in panel.compare.table.value
 
 
-def test_an_overloaded_b_has_no_lasting_numbers_to_compare(panel):
+def test_an_overloaded_b_has_no_steady_state_to_compare(panel):
     panel.compare.pin.click()
     panel.controls["max_batch_size"].value = 1
     assert panel.status.value == ""

@@ -96,7 +96,7 @@ def test_a_trace_can_be_explored_at_any_rate():
     assert panel.status.value == ""
 
 
-def test_a_smallest_batch_size_that_did_not_matter_is_never_above_the_largest(panel):
+def test_a_min_batch_size_that_did_not_matter_is_never_above_the_max(panel):
     assert panel.state.min_batch_size > 4
     panel.controls["max_batch_size"].value = 4
     panel.controls["rule"].value = "at_least"
@@ -106,14 +106,14 @@ def test_a_smallest_batch_size_that_did_not_matter_is_never_above_the_largest(pa
     assert (knob.value, knob.slider.value, knob.slider.max, knob.field.value) == (4, 4, 4, "4")
 
 
-def test_a_smallest_batch_size_is_kept_while_it_does_not_matter(panel):
+def test_a_min_batch_size_is_kept_while_it_does_not_matter(panel):
     panel.controls["max_batch_size"].value = 4
     panel.controls["max_batch_size"].value = 32
     panel.controls["rule"].value = "at_least"
     assert panel.result.scenario.rule == bs.AtLeast(8, 32)
 
 
-def test_a_largest_batch_size_below_the_smallest_takes_it_along():
+def test_a_max_batch_size_below_the_min_lowers_the_min():
     panel = bs.explore(bs.Scenario(bs.Poisson(300), bs.AtLeast(4, 4), bs.Affine(5, 1)), requests=300)
     panel.controls["max_batch_size"].field.value = "3"
     assert panel.controls["max_batch_size"].refusal.value == ""
@@ -130,7 +130,7 @@ def test_a_trace_without_a_rate_is_refused(times_s):
         bs.explore(workload=bs.Trace(times_s), requests=300)
 
 
-def test_bursts_that_are_sharper_than_the_control_says_can_be_explored_as_given():
+def test_bursts_sharper_than_the_control_allows_are_explored_as_given():
     traffic = bs.OnOff(on_rate_per_s=1e6, off_rate_per_s=0, mean_on_s=1e-3, mean_off_s=10)
     panel = bs.explore(workload=traffic, requests=300)
     assert panel.status.value == ""
@@ -138,7 +138,7 @@ def test_bursts_that_are_sharper_than_the_control_says_can_be_explored_as_given(
     assert panel.result.scenario.workload == traffic
 
 
-def test_the_preferred_sizes_follow_a_smaller_largest_size(panel):
+def test_preferred_sizes_follow_a_smaller_max_batch_size(panel):
     panel.controls["rule"].value = "preferred_sizes"
     preferred = panel.controls["preferred"]
     assert preferred.shown

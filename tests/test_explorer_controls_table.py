@@ -1,5 +1,9 @@
 """The table of controls: every value is described once, and a registered rule brings its controls along."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from batchsim.scenario import RULES
@@ -14,6 +18,33 @@ def test_every_default_is_a_value_that_the_control_takes(name):
     assert control.check(name, control.default) == control.default
     if control.slider and control.default is not None:
         assert control.slider.low <= control.default <= control.slider.high
+
+
+NEW_RULE = """
+import dataclasses
+from batchsim import scenario
+from batchsim.scenario.rules import rule as seam
+
+@dataclasses.dataclass(frozen=True)
+class NewRule(scenario.SizeOrWait):
+    level: float = seam.parameter("Level", "A level", kind="real", at_least=2, slider=(2, 8, 0.5), default=3)
+
+scenario.RULES += (NewRule,)
+
+from batchsim.view.explorer.controls_table import CONTROLS
+from batchsim.view.explorer.state import State
+
+state = State.from_link("rule=new_rule&level=4&max_batch_size=8")
+assert state.scenario().rule == NewRule(8, 10, 4)
+assert State.of(state.scenario()) == state
+assert (CONTROLS["level"].label, CONTROLS["level"].default) == ("Level", 2)
+assert CONTROLS["level"].slider[1:] == (2, 8, 0.5)
+assert CONTROLS["rule"].bounds["options"]["new_rule"] == NewRule.title
+"""
+
+
+def test_a_rule_appears_by_being_registered():
+    subprocess.run([sys.executable, "-c", NEW_RULE], check=True, cwd=Path(__file__).parents[1])
 
 
 def test_labels_and_pages_are_those_of_one_control_each():

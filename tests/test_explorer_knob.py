@@ -56,7 +56,7 @@ def test_a_page_that_rounds_the_slider_does_not_move_the_value(panel):
         ("seed", "-1", "Seed must be at least 0, got -1"),
     ],
 )
-def test_nonsense_is_refused_where_it_is_typed_and_the_value_stays(panel, name, typed, message):
+def test_bad_values_are_refused_where_they_are_typed_and_the_value_stays(panel, name, typed, message):
     knob, frame = panel.controls[name], panel.screen.frame
     value = knob.value
     knob.field.value = typed
@@ -69,7 +69,7 @@ def test_nonsense_is_refused_where_it_is_typed_and_the_value_stays(panel, name, 
     assert knob.refusal.value == ""
 
 
-def test_a_value_that_the_others_make_senseless_is_refused_where_it_is_typed():
+def test_a_value_that_contradicts_the_others_is_refused_where_it_is_typed():
     panel = bs.explore(TABLE, requests=300)
     size = panel.controls["max_batch_size"]
     size.field.value = "17"
@@ -77,7 +77,7 @@ def test_a_value_that_the_others_make_senseless_is_refused_where_it_is_typed():
     assert size.value == 16
 
 
-def test_an_echo_of_what_a_slider_was_told_before_is_no_move():
+def test_an_echo_of_an_earlier_value_is_no_move():
     panel = bs.explore(requests=300)
     knob = panel.controls["rate_per_s"]
     panel.move_to(panel.state.replace(rate_per_s=500))
@@ -107,14 +107,14 @@ def test_a_hand_may_go_back_at_once():
 
 
 @pytest.mark.parametrize("name", ["rate_per_s", "max_wait_ms", "max_batch_size"])
-def test_a_page_is_told_of_a_slider_once_and_of_its_range_first(name, monkeypatch):
+def test_a_page_is_sent_a_slider_once_and_its_range_first(name, monkeypatch):
     panel = bs.explore(requests=300)
-    slider, told = panel.controls[name].slider, []
-    monkeypatch.setattr(slider, "_send", lambda message, buffers=None: told.append(list(message["state"])))
+    slider, sent = panel.controls[name].slider, []
+    monkeypatch.setattr(slider, "_send", lambda message, buffers=None: sent.append(list(message["state"])))
     panel.move_to(
         State.from_link("service=curve&curve=1:900,24:9000&rate_per_s=0.5&max_wait_ms=700&max_batch_size=24")
     )
-    (keys,) = told
+    (keys,) = sent
     assert {"max", "value"} <= set(keys)
     assert keys[-1] == "value"
 

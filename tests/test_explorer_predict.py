@@ -59,7 +59,7 @@ def test_a_hidden_picture_gives_nothing_away(panel):
     assert panel.state.max_wait_ms == 50
 
 
-def test_whoever_stops_predicting_sees_the_picture(panel):
+def test_the_picture_is_shown_when_predicting_stops(panel):
     panel.predict.predicting.value = True
     panel.controls["max_wait_ms"].value = 50
     panel.predict.predicting.value = False
@@ -67,7 +67,7 @@ def test_whoever_stops_predicting_sees_the_picture(panel):
     assert panel.screen.words() == text(panel.readout)
 
 
-def test_a_move_back_to_where_one_was_needs_no_prediction_before_another(panel):
+def test_a_move_that_changes_no_run_needs_no_prediction(panel):
     panel.predict.predicting.value = True
     panel.controls["objective_ms"].value = 30  # changes no run
     assert panel.screen.cover == ""

@@ -80,7 +80,7 @@ def test_a_name_has_one_seed_however_its_accents_are_encoded(name):
     assert seed_of(composed) == seed_of(decomposed)
 
 
-def test_the_students_name_goes_where_the_seed_is_anothers(panel):
+def test_the_students_name_is_removed_when_the_seed_is_another(panel):
     turn(panel, "Class")
     panel.share.student.value = "Ada"
     assert panel.state.seed == seed_of("Ada")

@@ -45,7 +45,7 @@ states = st.builds(
 )
 
 
-def senseful(state):
+def makes_sense(state):
     try:
         state.scenario()
     except ValueError:
@@ -97,7 +97,7 @@ def test_a_link_may_be_a_whole_address():
 
 
 @settings(max_examples=60)
-@given(states.filter(senseful))
+@given(states.filter(makes_sense))
 def test_its_python_makes_the_same_scenario(state):
     names = {}
     code = state.python(requests=50).replace("print(result)", "")
@@ -108,7 +108,7 @@ def test_its_python_makes_the_same_scenario(state):
     )
 
 
-@given(states.filter(senseful))
+@given(states.filter(makes_sense))
 def test_a_scenario_that_the_controls_can_say_comes_back_from_them(state):
     scenario = state.scenario()
     again = State.of(scenario).scenario()

@@ -127,7 +127,8 @@ def _of_parameter(it: Parameter) -> Control:
         bounds |= {"at_least": int(it.at_least)} if it.kind == "whole" else {}
     slider = it.slider and Slider("whole" if it.kind == "whole" else "linear", *it.slider)
     about = it.about + ("; inf: no limit" if it.may_be_inf else "")
-    return Control(it.label, about, it.kind, it.usual, MAIN, slider, bounds)
+    least: Any = (1,) if it.kind == "sizes" else it.at_least
+    return Control(it.label, about, it.kind, least if it.usual is None else it.usual, MAIN, slider, bounds)
 
 
 def _of_rules() -> dict[str, Control]:

@@ -139,7 +139,7 @@ class Session:
         """Report below the picture why something failed: a callback's exception would be seen nowhere."""
         try:
             yield
-        except (TypeError, ValueError) as error:  # a refusal, whose sentence suffices
+        except ValueError as error:  # a refusal, whose sentence suffices
             self.say(in_labels(str(error)), alert=True)
         except Exception as error:
             self.say(f"{type(error).__name__}: {error}", alert=True)

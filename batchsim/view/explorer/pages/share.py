@@ -43,13 +43,14 @@ class SharePage(Page):
             name: self._button(name, tip, act)
             for name, tip, act in [
                 ("Reset", "Every control as it was at the start", lambda: session.move_to(session.initial)),
-                ("Copy link", "Copy the link to the clipboard", self._copy_link),
-                ("Copy as Python", "Copy the Python to the clipboard", self._copy_python),
+                ("Copy link", "Copy the link to the clipboard", lambda: self._copy("link", self.text)),
+                ("Copy as Python", "Copy the Python to the clipboard",
+                 lambda: self._copy("Python", self.session.python())),
                 ("Save PNG", "The picture, for a page", lambda: self._save("png", "image/png")),
                 ("Save SVG", "The picture, to print at any size", lambda: self._save("svg", "image/svg+xml")),
                 ("Save CSV", "The run, one row per request", lambda: self._save("csv", "text/csv")),
             ]
-        }
+        }  # fmt: skip
         self.student.observe(lambda change: self._seed(change["new"]), names="value")
         self.link.observe(lambda change: self._paste(change["new"]), names="value")
         for choice in (self.theme, self.size):
@@ -102,13 +103,9 @@ class SharePage(Page):
         except (TypeError, ValueError) as error:
             self.refusal.value = refusal(str(error))
 
-    def _copy_link(self) -> None:
-        self.picture.copy_text(self.text)
-        self.session.say("The link is on the clipboard.")
-
-    def _copy_python(self) -> None:
-        self.picture.copy_text(self.session.python())
-        self.session.say("The Python is on the clipboard.")
+    def _copy(self, name: str, text: str) -> None:
+        self.picture.copy_text(text)
+        self.session.say(f"The {name} is on the clipboard.")
 
     def _save(self, kind: str, media_type: str) -> None:
         data = self.session.data
