@@ -9,14 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.view.explorer.fields import CHECKS, RULES, WORKLOADS, read
+from batchsim.view.explorer.controls_table import CONTROLS
+from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.state import DEFAULT, State
 
 rates = st.floats(1, 1e5)
 times_ms = st.floats(0, 1e4)
 states = st.builds(
     State,
-    workload=st.sampled_from([kind for kind in WORKLOADS if kind != "given"]),
+    workload=st.sampled_from([kind for kind in KINDS["workload"] if kind != "given"]),
     rate_per_s=rates,
     cv=st.floats(0.1, 10),
     burst_factor=st.floats(1.5, 100),
@@ -24,10 +25,11 @@ states = st.builds(
     peak_to_mean=st.floats(1, 2),
     clients=st.integers(1, 1000),
     think_ms=st.floats(0.1, 1e4),
-    rule=st.sampled_from(list(RULES)),
+    rule=st.sampled_from(list(KINDS["rule"])),
     max_batch_size=st.integers(8, 16),
     max_wait_ms=times_ms,
     min_batch_size=st.integers(1, 8),
+    preferred=st.sampled_from([(8,), (2, 8), (1, 4, 8)]),
     service=st.sampled_from(["affine", "published", "curve"]),
     fixed_ms=st.floats(0.01, 100),
     per_item_ms=st.floats(0, 10),
@@ -43,7 +45,7 @@ states = st.builds(
 )
 
 
-def senseful(state):
+def makes_sense(state):
     try:
         state.scenario()
     except ValueError:
@@ -61,9 +63,26 @@ def test_a_link_says_only_what_differs_and_is_one_line_without_spaces(state):
     link = state.to_link()
     assert not re.search(r"\s", link)
     said = {pair.split("=")[0] for pair in link.split("&") if pair}
-    assert said == {
-        f.name for f in dataclasses.fields(State) if getattr(state, f.name) != getattr(DEFAULT, f.name)
-    }
+    assert said == {name for name in CONTROLS if getattr(state, name) != getattr(DEFAULT, name)}
+
+
+@pytest.mark.parametrize("name", ["llama-3.0", "1.0", "none", ".0"])
+def test_a_link_keeps_text_that_looks_like_a_number(name):
+    assert State.from_link(State(curve_of=name).to_link()).curve_of == name
+
+
+@pytest.mark.parametrize(
+    ("link", "rule"),
+    [
+        ("rule=size_or_wait&max_wait_ms=5", bs.SizeOrWait(32, 5)),
+        ("rule=full_only&max_batch_size=8", bs.SizeOrWait(8, math.inf)),
+        ("rule=at_least&min_batch_size=4", bs.AtLeast(4, 32)),
+        ("rule=preferred_sizes&preferred=4,8&max_batch_size=8", bs.PreferredSizes([4, 8], 8, 10)),
+        ("max_wait_ms=inf", bs.SizeOrWait(32, math.inf)),
+    ],
+)
+def test_a_link_names_a_rule_and_its_parameters(link, rule):
+    assert State.from_link(link).scenario().rule == rule
 
 
 def test_the_state_of_the_start_has_an_empty_link():
@@ -78,7 +97,7 @@ def test_a_link_may_be_a_whole_address():
 
 
 @settings(max_examples=60)
-@given(states.filter(senseful))
+@given(states.filter(makes_sense))
 def test_its_python_makes_the_same_scenario(state):
     names = {}
     code = state.python(requests=50).replace("print(result)", "")
@@ -89,7 +108,7 @@ def test_its_python_makes_the_same_scenario(state):
     )
 
 
-@given(states.filter(senseful))
+@given(states.filter(makes_sense))
 def test_a_scenario_that_the_controls_can_say_comes_back_from_them(state):
     scenario = state.scenario()
     again = State.of(scenario).scenario()
@@ -115,15 +134,15 @@ def test_a_scenario_that_the_controls_can_say_comes_back_from_them(state):
         ("max_batch_size=0", "max_batch_size must be at least 1, got 0"),
         ("max_batch_size=2.5", "max_batch_size must be a whole number, got '2.5'"),
         ("max_wait_ms=-1", "max_wait_ms must be at least 0, got -1"),
-        ("max_wait_ms=inf", "max_wait_ms must be finite, got inf"),
+        ("objective_ms=inf", "objective_ms must be finite, got inf"),
         ("max_wait=3", "a link must name the explorer's controls, got 'max_wait'; did you mean"),
         ("workload=poison", "workload must be one of poisson, constant, gamma, onoff,"),
         ("published=resnet50/t4", "published must be a known one, got 'resnet50/t4'; did you mean"),
         ("curve=1:2,8", "a curve must be like 1:2.1,8:3.3 (batch size:ms), got '8'"),
-        ("padding=4,2", "padded sizes must increase, got [4, 2]"),
+        ("padding=4,2", "padding must increase, got [4, 2]"),
         ("hello", "a link must be like rate_per_s=900&servers=2, got 'hello'"),
         ("seed=-1", "seed must be at least 0, got -1"),
-        ("servers=1&servers=2", "a link must say each control once, got servers twice"),
+        ("servers=1&servers=2", "a link must set each control once, got servers twice"),
     ],
 )  # fmt: skip
 def test_a_link_that_makes_no_sense_is_refused_with_the_rule(link, message):
@@ -131,13 +150,9 @@ def test_a_link_that_makes_no_sense_is_refused_with_the_rule(link, message):
         State.from_link(link)
 
 
-def test_every_field_is_checked():
-    assert set(CHECKS) == {f.name for f in dataclasses.fields(State)}
-
-
 @pytest.mark.parametrize("name", ["queue_limit", "timeout_ms", "objective_ms"])
 def test_an_empty_field_means_no_limit(name):
-    assert read(name, "") is None
+    assert CONTROLS[name].read(name, "") is None
 
 
 def test_given_traffic_is_slid_to_the_rate():
@@ -167,3 +182,27 @@ def test_a_scenario_that_the_controls_cannot_say_is_refused(changes, message):
     scenario = State().scenario()
     with pytest.raises(ValueError, match=message):
         State.of(dataclasses.replace(scenario, **changes))
+
+
+def test_a_rule_that_is_not_registered_is_refused():
+    class Mine(bs.SizeOrWait):
+        pass
+
+    with pytest.raises(ValueError, match="must be registered to be explored"):
+        State.of(dataclasses.replace(State().scenario(), rule=Mine(8, 5)))
+
+
+def test_a_state_names_the_parameter_and_cannot_be_changed():
+    with pytest.raises(ValueError, match="max_batch_size must be at least 1, got 0"):
+        State(max_batch_size=0)
+    with pytest.raises(TypeError, match="max_batch"):
+        State(max_batch=1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        State().servers = 2
+
+
+def test_the_batch_sizes_of_a_rule_are_fitted_to_the_largest():
+    assert State(rule="preferred_sizes", preferred=[4, 8, 32], max_batch_size=16).fitted().preferred == (4, 8)
+    assert State(rule="preferred_sizes", preferred=[8, 32], max_batch_size=6).fitted().preferred == (6,)
+    assert State(rule="at_least", min_batch_size=8, max_batch_size=6).fitted().min_batch_size == 6
+    assert State(rule="size_or_wait", min_batch_size=8, max_batch_size=6).fitted().min_batch_size == 8

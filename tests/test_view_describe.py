@@ -95,8 +95,8 @@ def test_a_map_without_a_best_setting_says_why(link, reason):
 
 def test_settings_that_make_no_sense_are_not_counted():
     panel = bs.explore(requests=300, link="rule=at_least")
-    kept = int((~panel.scene.surface.refused).sum())
-    assert kept < panel.scene.surface.refused.size
+    kept = int((~panel.data.surface.refused).sum())
+    assert kept < panel.data.surface.refused.size
     assert f"{kept} settings" in panel.screen.alt
 
 
@@ -113,7 +113,7 @@ def test_who_serves_nobody_is_not_compared_in_nan(panel, a, b):
     panel.compare.pin.click()
     panel.controls["timeout_ms"].value = b
     assert panel.status.value == ""
-    assert "A setting that serves nobody has no latency to compare." in panel.compare.table.value
+    assert "no latency to compare" in panel.compare.table.value
     assert not re.search(r"\bnan\b", panel.screen.alt + panel.compare.table.value)
 
 
@@ -194,7 +194,7 @@ def test_what_differences_of_times_leave_is_no_waiting(link):
 @pytest.mark.parametrize("link", ["", "workload=closed&clients=20", "rate_per_s=4000"])
 def test_the_ends_of_the_load_curve_are_described(link):
     panel = bs.explore(requests=2000, link=link)
-    curve = panel.scene.curve
+    curve = panel.data.curve
     first, last = np.flatnonzero(~curve.overloaded)[[0, -1]]
     ends = (
         (number(curve.x_values[at]) for at in (first, last)),

@@ -13,10 +13,11 @@ PANEL = """import batchsim as bs
 from batchsim.view.explorer.state import State
 panel = bs.explore(requests=500)
 panel"""
-# States in which the controls are to be seen that the first state has no use for.
+# States that show the controls for which the first state has no use.
 STATES = (
     "State()",
     "State(workload='gamma', rule='at_least', servers=2)",
+    "State(rule='preferred_sizes')",
     "State(workload='onoff')",
     "State(workload='diurnal')",
     "State(workload='closed')",
@@ -27,6 +28,7 @@ TYPED = {
     "max_batch_size": "20",
     "min_batch_size": "4",
     "max_wait_ms": "7",
+    "preferred": "4, 32",
     "objective_ms": "30",
     "cv": "2",
     "burst_factor": "4",
@@ -161,9 +163,9 @@ def centre_of(panel, row, column):
 
 def test_a_click_on_the_heat_map_moves_the_sliders_there(panel):
     go_to(panel, STATES[0])
-    row, column = panel.kernel.ask("[int(n) for n in panel.scene.surface.best()]")
-    size = panel.kernel.ask(f"panel.scene.surface.x_values[{column}]")
-    wait_ms = panel.kernel.ask(f"panel.scene.surface.y_values[{row}]")
+    row, column = panel.kernel.ask("[int(n) for n in panel.data.surface.best()]")
+    size = panel.kernel.ask(f"panel.data.surface.x_values[{column}]")
+    wait_ms = panel.kernel.ask(f"panel.data.surface.y_values[{row}]")
     panel.page.locator(panel.picture).click(position=centre_of(panel, row, column))
     assert eventually(lambda: panel.typed("max_batch_size").input_value() == str(size))
     assert eventually(lambda: float(panel.typed("max_wait_ms").input_value()) == wait_ms)
@@ -187,7 +189,7 @@ def test_what_makes_no_sense_is_refused_where_it_is_typed(panel):
     field.press("Enter")
     refusal = panel.page.locator(panel.knob.format(name="max_batch_size")).get_by_role("alert")
     refusal.wait_for()
-    assert refusal.inner_text() == "max_batch_size must be at least 1, got 0"
+    assert refusal.inner_text() == "Max batch size must be at least 1, got 0"
     assert field.input_value() == "0"
     panel.quiet()
     assert panel.kernel.ask("panel.state.max_batch_size") == 32
@@ -218,16 +220,16 @@ def test_a_link_is_the_state_and_no_slider_rounds_it(panel):
     for link in LINKS:
         field.fill(link)
         field.press("Enter")
-        said = f"panel.state == State.from_link('{link}')"
-        assert eventually(lambda said=said: panel.kernel.ask(said)), link
-        panel.page.wait_for_timeout(500)  # for what a page says after it was told
-        assert panel.kernel.ask(said), (link, panel.kernel.ask("panel.state.to_link()"))
+        reached = f"panel.state == State.from_link('{link}')"
+        assert eventually(lambda reached=reached: panel.kernel.ask(reached)), link
+        panel.page.wait_for_timeout(500)  # for the page's echoes
+        assert panel.kernel.ask(reached), (link, panel.kernel.ask("panel.state.to_link()"))
 
 
 def test_a_service_time_of_another_scale_brings_values_that_no_slider_rounds(panel):
     go_to(panel, STATES[0])
     for name in ("nnunet/t4/fp16", "gpunet-085ms/v100-32gb/fp16", "resnet50/a40/fp16", "nnunet/t4/fp16"):
-        panel.kernel.run(f"panel.controls['service'].value = 'published: {name}'")
+        panel.kernel.run(f"panel.controls['service'].value = 'Published: {name}'")
         brought = panel.kernel.ask("panel.state.to_link()")
         panel.page.wait_for_timeout(500)
         assert panel.kernel.ask("panel.state.to_link()") == brought

@@ -23,8 +23,8 @@ MOVES = (
     ("max_wait_ms", "PageUp"),
 )
 LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.axes]"
-# What the explorer would draw now, were it to begin again.
-DRAWN_AFRESH = "(panel.draw(), hashlib.sha256(panel.screen.frame).hexdigest())[1]"
+# The picture as a new drawing would have it.
+DRAWN_AFRESH = "(panel.screen.draw(), hashlib.sha256(panel.screen.frame).hexdigest())[1]"
 
 
 def late(times_ms):
@@ -76,6 +76,6 @@ def test_a_drag_through_50_values_in_a_second_ends_with_the_last_one_drawn(explo
     rate_per_s = explorer.kernel.ask("panel.state.rate_per_s")
     assert rate_per_s == float(f"{10 ** explorer.slid('rate_per_s'):.3g}")
     assert f"{rate_per_s:.10g}" == explorer.typed("rate_per_s").input_value()
-    assert explorer.kernel.ask("panel.scene.result.scenario.workload.rate_per_s") == rate_per_s
+    assert explorer.kernel.ask("panel.data.result.scenario.workload.rate_per_s") == rate_per_s
     assert explorer.words() == explorer.page.locator(explorer.picture).get_attribute("alt")
     assert explorer.picture_bytes() == explorer.kernel.run("import hashlib", DRAWN_AFRESH)

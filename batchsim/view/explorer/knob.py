@@ -1,4 +1,4 @@
-"""A knob: a slider to feel a value, a field to type it, and what is wrong with what was typed."""
+"""A knob: a slider to feel a value, a field to type it, and why what was typed is refused."""
 
 import html
 import math
@@ -11,195 +11,219 @@ from typing import Any
 import ipywidgets as widgets
 import traitlets
 
-from batchsim.view.explorer.fields import checked, read
+from batchsim.view.explorer.controls_table import Control, Slider, in_labels
+from batchsim.view.explorer.markup import refusal
 
-ECHO_S = 3  # after which a page has said again what it was told
-LABEL, SLIDER, TYPED = "10.5em", "10em", "5.2em"
+ECHO_S = 3  # after which a page has echoed what was sent to it
+LABEL, SLIDER, FIELD = "10.5em", "10em", "5.2em"
 
 
-class Knob(widgets.VBox):
-    """One of the explorer's values by its name; `value` is the last one that made sense.
+class RangeFirst(widgets.Widget):
+    """A slider that sends a page its range before its value, which the page would fit into the old range."""
 
-    A value that the rule refuses is refused in place: the field keeps what was typed, with the reason
-    below it, and `value` stays. A value beyond the slider widens the slider.
-    """
+    def send_state(self, key: str | Iterable[str] | None = None) -> None:
+        """Send what has changed, the value as the last."""
+        if key is not None and not isinstance(key, str):
+            key = sorted(key, key=lambda name: (name == "value", name))
+        super().send_state(key)
 
-    value = traitlets.Any()
 
-    def __init__(
-        self,
-        name: str,
-        label: str,
-        tip: str,
-        value: Any,
-        slider: widgets.Widget | None = None,
-    ) -> None:
-        self.name, self.slider = name, slider
-        self.is_log = isinstance(slider, widgets.FloatLogSlider)
-        self.whole = isinstance(slider, widgets.IntSlider)
-        self.busy = False
-        self.told: deque[tuple[float, float, float]] = deque(maxlen=8)  # places, steps, when
-        self.guard: Callable[[Any], None] = lambda value: None  # refuses what others make senseless
-        title = widgets.HTML(
-            f'<span title="{html.escape(tip)}">{html.escape(label)}</span>', layout={"width": LABEL}
-        )
-        title.add_class("batchsim-label")
-        self.typed = widgets.Text(
-            value=shown(value),
-            continuous_update=False,
-            tooltip=f"{label}: {tip}",
-            layout={"width": TYPED if slider is not None else "7em"},
-        )
-        self.refusal = widgets.HTML(layout={"display": "none"})
-        row = [title, *([slider] if slider is not None else []), self.typed]
-        if slider is not None:
-            slider.layout = {"width": SLIDER}
-            slider.readout = False
-            slider.continuous_update = True
-            slider.tooltip = tip
-            slider.observe(self._slid, names="value")
-        super().__init__([widgets.HBox(row), self.refusal], value=value)
-        self.add_class(f"batchsim-knob-{name}")
-        self.typed.observe(self._typed, names="value")
-        self.observe(self.settle, names="value")
-        self.settle()
+class Log(RangeFirst, widgets.FloatLogSlider):
+    """A slider of powers of ten."""
 
-    @traitlets.validate("value")
-    def _check(self, proposal: dict[str, Any]) -> Any:
-        value = checked(self.name, proposal["value"])
-        self.guard(value)
-        return value
+
+class Whole(RangeFirst, widgets.IntSlider):
+    """A slider of whole numbers."""
+
+
+class Linear(RangeFirst, widgets.FloatSlider):
+    """A slider of evenly spaced numbers."""
+
+
+def slider_of(slider: Slider) -> Any:
+    """Return a new slider widget."""
+    kind = {"linear": Linear, "log": Log, "whole": Whole}[slider.scale]
+    low, high = (math.log10(end) if slider.scale == "log" else end for end in (slider.low, slider.high))
+    return kind(min=low, max=high, step=slider.step, readout=False, layout={"width": SLIDER})
+
+
+class Shown(widgets.Widget):
+    """A control that is hidden while it does not matter."""
 
     @property
     def shown(self) -> bool:
         return self.layout.display != "none"
 
-    def show(self, shown: bool) -> None:
-        """Let the knob be seen where it matters."""
+    @shown.setter
+    def shown(self, shown: bool) -> None:
         self.layout.display = None if shown else "none"
+
+
+class Knob(Shown, widgets.VBox):
+    """One of the explorer's values; `value` is the last one that was accepted.
+
+    What is refused stays in the field, with the reason below it, and `value` is as before. A value beyond
+    the slider widens the slider.
+    """
+
+    value = traitlets.Any()
+
+    def __init__(self, name: str, spec: Control, value: Any) -> None:
+        self.name, self.spec = name, spec
+        self.guard: Callable[[Any], None] = lambda value: None  # refuses what contradicts other controls
+        self.busy = False  # whether this code moves the widgets, and not a hand
+        self.sent: deque[tuple[float, float, float]] = deque(maxlen=8)  # positions, steps, when
+        title = label(f'<span title="{html.escape(spec.about)}">{html.escape(spec.label)}</span>')
+        self.slider = None if spec.slider is None else slider_of(spec.slider)
+        self.is_log, self.is_whole = isinstance(self.slider, Log), isinstance(self.slider, Whole)
+        self.field = widgets.Text(
+            value=as_typed(value),
+            continuous_update=False,
+            tooltip=f"{spec.label}: {spec.about}",
+            layout={"width": "7em" if self.slider is None else FIELD},
+        )
+        self.refusal = widgets.HTML(layout={"display": "none"})
+        row = [title, self.field]
+        if self.slider is not None:
+            row.insert(1, self.slider)
+            self.slider.tooltip = spec.about
+            self.slider.observe(self._slid, names="value")
+        super().__init__([widgets.HBox(row), self.refusal], value=value)
+        self.add_class(f"batchsim-knob-{name}")
+        self.field.observe(self._typed, names="value")
+        self.observe(self.settle, names="value")
+        self.settle()
+
+    @traitlets.validate("value")
+    def _check(self, proposal: dict[str, Any]) -> Any:
+        value = self.spec.check(self.spec.label, proposal["value"])
+        self.guard(value)
+        return value
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Change slider and field without that being a hand's move, and tell the page once."""
+        """Change slider and field without that being a hand's move, and send it to the page once."""
         before, self.busy = self.busy, True
-        told = (self.slider.value, self.slider.step) if self.slider is not None else None
+        slider = self.slider
+        position = slider and (slider.value, slider.step)
         try:
-            with self.slider.hold_sync() if self.slider is not None else nullcontext():
+            with nullcontext() if slider is None else slider.hold_sync():
                 yield
         finally:
             self.busy = before
-            if not before and self.slider is not None and told != (self.slider.value, self.slider.step):
-                self.told.append((self.slider.value, self.slider.step, time.monotonic()))
+            if not before and slider is not None and position != (slider.value, slider.step):
+                self.sent.append((slider.value, slider.step, time.monotonic()))
 
     def fit(self, low: float, high: float, step: float | None = None) -> None:
         """Give the slider a range, widened to the present value."""
-        if self.slider is None:
+        slider = self.slider
+        if slider is None:
             return
         with self.still():
-            place = self._place(self.value)
+            value = self.value
             if self.is_log:
                 low, high = math.log10(low), math.log10(high)
-                place = math.log10(place) if place else low
-            low, high = min(low, place), max(high, place)
+                value = math.log10(value) if value else low
+            if value not in (None, math.inf):
+                low, high = min(low, value), max(high, value)
             # A value must be within the range at every step: widen, move, narrow.
-            self.slider.min, self.slider.max = min(self.slider.min, low), max(self.slider.max, high)
-            self.slider.value = self._place(self.value)
-            self.slider.min, self.slider.max = low, high
+            slider.min, slider.max = min(slider.min, low), max(slider.max, high)
+            slider.value = self._position(self.value)
+            slider.min, slider.max = low, high
             if step is not None:
-                self.slider.step = step
+                slider.step = step
 
-    def _place(self, value: Any) -> Any:
+    def _position(self, value: Any) -> Any:
+        """Return where the slider is for a value; one without a value is at 0, an infinite one at its end."""
+        if value == math.inf:
+            assert self.slider is not None
+            return 10**self.slider.max if self.is_log else self.slider.max
         return 0 if value is None else value
 
     def _slid(self, change: dict[str, Any]) -> None:
         """Take the slider's value, but not its echo."""
         if self.busy:
             return
-        if self._is_echo(change["new"]):
+        value = change["new"]
+        if self._is_echo(value):
             self._follow()
             return
-        value = change["new"]
         try:
-            self.value = value if self.whole else float(f"{value:.3g}" if self.is_log else f"{value:.6g}")
+            self.value = value if self.is_whole else float(f"{value:.3g}" if self.is_log else f"{value:.6g}")
         except (TypeError, ValueError) as error:
-            self._refuse(str(error))
+            self._refuse(error)
 
-    def _is_echo(self, place: float) -> bool:
-        """Return whether a page says again what it was told, rounded to the slider's step.
+    def _is_echo(self, position: float) -> bool:
+        """Return whether a page repeats what was sent to it, rounded to the slider's step.
 
-        It says so once or not at all, in the order in which it was told, and perhaps after it was told
-        something else. Of whole numbers there is nothing to round.
+        It does so once or not at all, in the order in which it was sent, and perhaps after something else was
+        sent. Whole numbers are not rounded.
         """
         assert self.slider is not None
-        while self.told and time.monotonic() - self.told[0][2] > ECHO_S:
-            self.told.popleft()
+        while self.sent and time.monotonic() - self.sent[0][2] > ECHO_S:
+            self.sent.popleft()
         low, high = self.slider.min, self.slider.max
         if self.is_log:
             low, high = 10**low, 10**high
-        for number, (said, step, _) in enumerate(self.told if not self.whole else ()):
-            if self._near(place, min(max(said, low), high), step):
+        for number, (sent, step, _) in enumerate(self.sent if not self.is_whole else ()):
+            if self._near(position, min(max(sent, low), high), step):
                 for _ in range(number + 1):
-                    self.told.popleft()
+                    self.sent.popleft()
                 return True
-        return self._near(place, self._place(self.value), self.slider.step)
+        return self._near(position, self._position(self.value), self.slider.step)
 
-    def _near(self, place: float, there: float, step: float) -> bool:
-        """Return whether two places are one, to half a step of the slider."""
+    def _near(self, position: float, other: float, step: float) -> bool:
+        """Return whether two positions are one, to half a step of the slider."""
         if self.is_log:
-            if there <= 0:
+            if other <= 0:
                 return False
-            place, there = math.log10(place), math.log10(there)
-        return abs(there - place) <= 0.51 * step
+            position, other = math.log10(position), math.log10(other)
+        return abs(other - position) <= 0.51 * step
 
     def _typed(self, change: dict[str, Any]) -> None:
         if self.busy:
             return
         try:
-            value = read(self.name, change["new"])
+            value = self.spec.read(self.spec.label, change["new"])
             if value == self.value:
                 self.settle()
             self.value = value
         except (TypeError, ValueError) as error:
-            self._refuse(str(error))
+            self._refuse(error)
 
-    def _refuse(self, reason: str) -> None:
-        self.refusal.value = f'<span role="alert" class="batchsim-refusal">{html.escape(reason)}</span>'
+    def _refuse(self, error: Exception) -> None:
+        self.refusal.value = refusal(in_labels(str(error)))
         self.refusal.layout.display = None
 
     def settle(self, _: Any = None) -> None:
         """Let the slider, the field and the reason follow the value."""
         with self.still():
-            self.typed.value = shown(self.value)
+            self.field.value = as_typed(self.value)
             if self.refusal.value:
                 self.refusal.value, self.refusal.layout.display = "", "none"
         self._follow()
 
     def _follow(self) -> None:
         """Let the slider follow the value, unless it is there to half a step."""
-        if self.slider is None or self.value is None:
+        slider = self.slider
+        if slider is None or self.value is None:
             return
-        place = self._place(self.value)
-        if not self._near(self.slider.value, place, self.slider.step):
-            with self.still():
-                self._reach(place)
-                self.slider.value = place
-
-    def _reach(self, place: float) -> None:
-        assert self.slider is not None
-        at = math.log10(place) if self.is_log else place
-        if at < self.slider.min:
-            self.slider.min = at
-        if at > self.slider.max:
-            self.slider.max = at
+        position = self._position(self.value)
+        if self._near(slider.value, position, slider.step):
+            return
+        with self.still():
+            end = math.log10(position) if self.is_log else position
+            slider.min, slider.max = min(slider.min, end), max(slider.max, end)
+            slider.value = position
 
 
-class Choice(widgets.Dropdown):
-    """A value that is one of several, by its name; `value` is the state's word for it."""
+class Choice(Shown, widgets.Dropdown):
+    """A value that is one of several; the options are (label, value)."""
 
-    def __init__(self, name: str, label: str, tip: str, options: list[tuple[str, Any]], value: Any) -> None:
+    def __init__(self, name: str, spec: Control, options: list[tuple[str, str]], value: Any) -> None:
         super().__init__(
-            description=label,
-            tooltip=f"{label}: {tip}",
+            description=spec.label,
+            tooltip=f"{spec.label}: {spec.about}",
             options=options,
             value=value,
             style={"description_width": LABEL},
@@ -208,23 +232,26 @@ class Choice(widgets.Dropdown):
         self.name = name
         self.add_class(f"batchsim-knob-{name}")
 
-    def show(self, shown: bool) -> None:
-        """Let the choice be seen where it matters."""
-        self.layout.display = None if shown else "none"
-
 
 def flow(children: Iterable[widgets.Widget]) -> widgets.Box:
-    """Return a row of widgets that goes on in the next line where the page is narrow."""
+    """Return a row of widgets that continues on the next line where the page is narrow."""
     box = widgets.Box(list(children))
     box.add_class("batchsim-page")
     return box
 
 
-def shown(value: Any) -> str:
+def label(text: str, width: str = LABEL) -> widgets.HTML:
+    """Return the name that stands before a control."""
+    name = widgets.HTML(text, layout={"width": width})
+    name.add_class("batchsim-label")
+    return name
+
+
+def as_typed(value: Any) -> str:
     """Return a value as its field shows it.
 
-    >>> shown(None), shown(10.0), shown(0.125), shown(31)
-    ('', '10', '0.125', '31')
+    >>> as_typed(None), as_typed(10.0), as_typed(0.125), as_typed(31), as_typed((2, 4))
+    ('', '10', '0.125', '31', '2, 4')
     """
     if value is None:
         return ""

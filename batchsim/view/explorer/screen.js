@@ -1,7 +1,8 @@
 // The explorer's picture: PNG frames in, clicks, keys and the width out.
 
-function backdrop(el) {
-  // The page's own colour says whether it is dark, whatever the front end calls its themes.
+// The brightness of the page behind an element, 0 to 255: it says whether the page is dark, whatever the
+// front end calls its themes.
+function backgroundBrightness(el) {
   for (let node = el; node; node = node.parentElement ?? node.getRootNode().host) {
     const parts = getComputedStyle(node).backgroundColor.match(/[\d.]+/g)?.map(Number);
     if (parts && (parts.length < 4 || parts[3] > 0.5)) {
@@ -15,7 +16,7 @@ async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // No permission: a selection can be copied without one.
+    // Without permission for the clipboard: a selection can be copied all the same.
     const area = document.createElement("textarea");
     area.value = text;
     document.body.append(area);
@@ -41,7 +42,7 @@ function render({ model, el }) {
   cover.className = "batchsim-cover";
   el.classList.add("batchsim-screen-box");
   el.append(img, cover);
-  let shown = -1;
+  let shownNumber = -1;
 
   async function draw() {
     const number = model.get("number");
@@ -57,18 +58,18 @@ function render({ model, el }) {
       URL.revokeObjectURL(url);
       return;
     }
-    if (number <= shown) {
+    if (number <= shownNumber) {
       URL.revokeObjectURL(url); // a later frame was decoded sooner
       return;
     }
-    shown = number;
+    shownNumber = number;
     const old = img.src;
     img.src = url;
     img.dataset.frame = number;
     if (old) URL.revokeObjectURL(old);
   }
-  const name = () => { img.alt = model.get("alt"); };
-  const hide = () => {
+  const updateAlt = () => { img.alt = model.get("alt"); };
+  const updateCover = () => {
     cover.textContent = model.get("cover");
     el.classList.toggle("batchsim-covered", Boolean(model.get("cover")));
   };
@@ -83,7 +84,7 @@ function render({ model, el }) {
     if (event.key.startsWith("Arrow")) {
       model.send({ key: event.key.slice(5).toLowerCase() });
       event.preventDefault();
-      event.stopPropagation(); // else a notebook moves to another cell
+      event.stopPropagation(); // or a notebook would move to another cell
     }
   };
   if (model.get("clickable")) {
@@ -96,15 +97,15 @@ function render({ model, el }) {
     clearTimeout(measuring);
     measuring = setTimeout(() => {
       const width = Math.round(el.getBoundingClientRect().width);
-      if (width < 50) return; // not to be seen now
+      if (width < 50) return; // hidden, as on a tab that is closed
       model.set("width_px", width);
       model.set("ratio", Math.min(window.devicePixelRatio || 1, 2));
-      model.set("dark", backdrop(el) < 128);
+      model.set("dark", backgroundBrightness(el) < 128);
       model.save_changes();
     }, 120);
   };
-  // What has the focus in the panel keeps its keys: notebooks have shortcuts on arrows and letters.
-  // And a slider's handle gets the name that stands beside it, which ipywidgets does not give it.
+  // A focused control keeps its keys, as notebooks have shortcuts on arrows and letters; and a slider's
+  // handle gets the label beside it as its accessible name, which ipywidgets does not give it.
   const focus = (event) => {
     event.target.dataset.lmSuppressShortcuts = "true";
     const label = event.target.closest('[class*="batchsim-knob-"]')?.querySelector(".batchsim-label");
@@ -113,37 +114,37 @@ function render({ model, el }) {
     }
   };
   let panel;
-  const size = new ResizeObserver(() => {
+  const resizes = new ResizeObserver(() => {
     if (!panel) {
       panel = el.closest(".batchsim"); // there is none before the element is in the page
       panel?.addEventListener("focusin", focus);
     }
     measure();
   });
-  size.observe(el);
-  const theme = new MutationObserver(measure);
-  theme.observe(document.body, { attributes: true });
+  resizes.observe(el);
+  const themeChanges = new MutationObserver(measure);
+  themeChanges.observe(document.body, { attributes: true });
 
-  const order = (content, buffers) => {
+  const receive = (content, buffers) => {
     if (content.copy !== undefined) copy(content.copy);
     if (content.download) download(content.download, content.type, buffers[0]);
   };
   model.on("change:number", draw);
-  model.on("change:alt", name);
-  model.on("change:cover", hide);
-  model.on("msg:custom", order);
-  name();
-  hide();
+  model.on("change:alt", updateAlt);
+  model.on("change:cover", updateCover);
+  model.on("msg:custom", receive);
+  updateAlt();
+  updateCover();
   draw();
   return () => {
-    size.disconnect();
-    theme.disconnect();
+    resizes.disconnect();
+    themeChanges.disconnect();
     clearTimeout(measuring);
     panel?.removeEventListener("focusin", focus);
     model.off("change:number", draw);
-    model.off("change:alt", name);
-    model.off("change:cover", hide);
-    model.off("msg:custom", order);
+    model.off("change:alt", updateAlt);
+    model.off("change:cover", updateCover);
+    model.off("msg:custom", receive);
     if (img.src) URL.revokeObjectURL(img.src);
   };
 }

@@ -1,6 +1,5 @@
-"""The explorer's picture in the page: it shows frames, and tells of clicks, keys and its width."""
+"""A picture in the page: it shows frames, and reports clicks, keys and its width."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,10 @@ class Screen(anywidget.AnyWidget):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.clicked: Callable[[float, float], None] = lambda across, down: None
-        self.pressed: Callable[[str], None] = lambda arrow: None
-        self.on_msg(self._hear)
+        self.on_msg(self._receive)
 
     def show(self, frame: bytes, alt: str) -> None:
-        """Replace the picture, and the text that stands for it."""
+        """Replace the picture and its text alternative."""
         with self.hold_sync():
             self.frame, self.alt, self.number = frame, alt, self.number + 1
 
@@ -47,7 +44,13 @@ class Screen(anywidget.AnyWidget):
         """Let the reader's browser keep a file."""
         self.send({"download": name, "type": media_type}, buffers=[content])
 
-    def _hear(self, _: Any, content: dict[str, Any], __: Any) -> None:
+    def clicked(self, across: float, down: float) -> None:
+        """Respond to a click: where it was, as fractions of the width and the height from the top left."""
+
+    def pressed(self, arrow: str) -> None:
+        """Respond to an arrow key: "left", "right", "up" or "down"."""
+
+    def _receive(self, _: Any, content: dict[str, Any], __: Any) -> None:
         if "click" in content:
             across, down = content["click"]
             self.clicked(float(across), float(down))

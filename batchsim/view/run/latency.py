@@ -1,7 +1,7 @@
 """How long requests take: the distribution of latency, or the queue that grows without end."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np

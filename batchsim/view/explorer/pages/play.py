@@ -1,59 +1,54 @@
-"""Play: the first requests of the run as a film, at a chosen slowness, or from event to event."""
+"""Play: the first requests of the run as a film, slowed down, or from event to event."""
 
 import math
-from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 import numpy as np
 
 from batchsim.result import Result
 from batchsim.view.explorer.knob import flow
+from batchsim.view.explorer.markup import line
+from batchsim.view.explorer.pages.page import Page
 from batchsim.view.explorer.screen import Screen
-from batchsim.view.explorer.words import line
+from batchsim.view.explorer.session import Session, Style
 from batchsim.view.film.animation import Animation, describe
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
 from batchsim.view.film.snapshot import Film
 
-if TYPE_CHECKING:
-    from batchsim.view.explorer.explorer import Explorer
-
-REQUESTS = 200  # of the run that are played
+REQUESTS = 200  # how many requests of the run are played
 FRAME_S = 0.08  # a frame's time on the screen
 SLOWNESS = tuple(n * 10**power for power in range(6) for n in (1, 3))
-COMFORTABLE_PER_S = 8  # arrivals in a second of the film, from which the eye loses them
+COMFORTABLE_PER_S = 8  # arrivals in a second of the film that the eye can still follow
 MOST_FRAMES = 20_000
 
 
-class PlayPage(widgets.VBox):
+class PlayPage(Page):
     """A player, and the queue and the servers at one moment of the run.
 
     It works without a browser: set `place.value`, the number of the frame, or click `next` and `previous`.
+    `code` is the explorer's pseudo-code, in which the page marks the line that acts.
     """
 
-    def __init__(self, panel: "Explorer") -> None:
-        self.panel = panel
+    title = "Play"
+
+    def __init__(self, session: Session, code: widgets.HTML) -> None:
+        self.code = code
         self.film: Film | None = None
         self.result: Result | None = None
         self.stage: Animation | None = None
-        self.style: tuple[Any, ...] = ()
+        self.style: Style | None = None  # what the stage was made with
         self.time_s = self.until_s = 0.0
         self.play = widgets.Play(interval=round(1000 * FRAME_S), max=100, tooltip="Play the first requests")
         self.place = widgets.IntSlider(
-            description="Frame",
-            max=100,
-            readout=False,
-            layout={"width": "20em"},
-            style={"description_width": "4em"},
-        )
+            description="Frame", max=100, readout=False,
+            layout={"width": "20em"}, style={"description_width": "4em"},
+        )  # fmt: skip
         widgets.jslink((self.play, "value"), (self.place, "value"))
         self.slowness = widgets.Dropdown(
-            description="Slower than life",
-            options=[(f"{times:,} times", times) for times in SLOWNESS],
-            value=100,
-            tooltip="A second of the run lasts so many on the screen",
-            style={"description_width": "9em"},
-            layout={"width": "19em"},
-        )
+            description="Slowed down", options=[(f"{times:,} times", times) for times in SLOWNESS], value=100,
+            tooltip="How many seconds on the screen a second of the run takes",
+            layout={"width": "19em"}, style={"description_width": "9em"},
+        )  # fmt: skip
         self.previous = widgets.Button(
             description="Previous event", tooltip="Back to when something last happened"
         )
@@ -68,34 +63,32 @@ class PlayPage(widgets.VBox):
         self.next.on_click(lambda _: self._step(1))
         self.screen.observe(lambda _: self._draw(), names=["width_px", "ratio", "dark"])
         row = [self.play, self.place, self.slowness, self.previous, self.next]
-        super().__init__([flow(row), self.screen, self.words])
+        super().__init__(session, [flow(row), self.screen, self.words])
 
-    @property
-    def on_top(self) -> bool:
-        """Whether the page is seen."""
-        tabs = self.panel.tabs
-        return tabs.selected_index is not None and tabs.children[tabs.selected_index] is self
-
-    def turn(self) -> None:
-        """Play the panel's run: from its beginning, if it is another."""
-        result = self.panel.result
+    def update(self) -> None:
+        """Play the session's run: from its beginning, if it is another."""
+        visible = self.session.visible
         for control in (self.play, self.place, self.previous, self.next):
-            control.disabled = not self.panel.shown
-        if not self.panel.shown:
-            self.screen.cover, self.words.value = "Predict first, then play.", ""
-        if result is None or not self.panel.shown:
+            control.disabled = not visible
+        self.screen.cover = "Predict first, then play." if self.session.cover else ""
+        if self.session.cover:
+            self.words.value = ""
+        if self.session.data is None or not visible:
             return
-        self.screen.cover = ""
-        if result is not self.result:
-            self.film, self.result = Film(result), result
-            self.instants = self.film.instants(min(REQUESTS, result.arrival_s.size))
-            self.until_s, self.time_s = float(self.instants[-1]), 0.0
-            self.slowness.unobserve_all("value")
-            self.slowness.value = comfortable(min(REQUESTS, result.arrival_s.size) / max(self.until_s, 1e-12))
-            self.slowness.observe(lambda _: self._refit(), names="value")
-            self._refit()
+        if self.session.data.result is not self.result:
+            self._load(self.session.data.result)
         else:
             self._draw()
+
+    def _load(self, result: Result) -> None:
+        requests = min(REQUESTS, result.arrival_s.size)
+        self.film, self.result = Film(result), result
+        self.instants = self.film.instants(requests)
+        self.until_s, self.time_s = float(self.instants[-1]), 0.0
+        self.slowness.unobserve_all("value")
+        self.slowness.value = comfortable(requests / max(self.until_s, 1e-12))
+        self.slowness.observe(lambda _: self._refit(), names="value")
+        self._refit()
 
     @property
     def frame_s(self) -> float:
@@ -105,9 +98,9 @@ class PlayPage(widgets.VBox):
     def _refit(self) -> None:
         """Count the frames anew, and stay at the same moment of the run."""
         frames = min(max(math.ceil(self.until_s / self.frame_s), 1), MOST_FRAMES)
-        at_s = self.time_s
+        time_s = self.time_s
         self.play.max = self.place.max = frames
-        self._put(at_s)
+        self._put(time_s)
 
     def _put(self, time_s: float) -> None:
         """Go to a moment, exactly, whatever frame is nearest."""
@@ -123,20 +116,18 @@ class PlayPage(widgets.VBox):
     def _step(self, way: int) -> None:
         if self.film is None:
             return
-        side = "right" if way > 0 else "left"
-        at = int(np.searchsorted(self.instants, self.time_s, side=side)) - (way < 0)  # type: ignore[call-overload]
-        self._put(float(self.instants[min(max(at, 0), self.instants.size - 1)]))
+        before = np.searchsorted(self.instants, self.time_s, side="left")
+        after = np.searchsorted(self.instants, self.time_s, side="right")
+        event = int(after) if way > 0 else int(before) - 1
+        self._put(float(self.instants[min(max(event, 0), self.instants.size - 1)]))
 
     def _draw(self) -> None:
-        with self.panel.lock, self.panel.telling():
-            if self.film is None or self.result is None or not self.on_top or not self.panel.shown:
+        session = self.session
+        with session.lock, session.reporting():
+            if self.film is None or self.result is None or not self.is_open or not session.visible:
                 return
-            theme = "dark" if self.panel.dark else "light"
-            style = (
-                self.screen.width_px or self.panel.picture.width_px,
-                self.screen.ratio,
-                theme,
-                self.panel.size,
+            style = session.style._replace(
+                width_px=self.screen.width_px or session.style.width_px, ratio=self.screen.ratio
             )
             if self.stage is None or style != self.style:
                 self.stage, self.style = Animation(*style), style
@@ -146,11 +137,11 @@ class PlayPage(widgets.VBox):
             self.screen.show(self.stage.png(), words)
             self.words.value = line(words, "note")  # not said at once: it changes twelve times a second
             lines = pseudocode(self.result.scenario.rule)
-            self.panel.pseudocode.value = to_html(lines, acting=acting(moment, self.frame_s), theme=theme)
+            self.code.value = to_html(lines, acting=acting(moment, self.frame_s), theme=style.theme)
 
 
 def comfortable(arrivals_per_s: float) -> int:
-    """Return how many times slower than life the eye can follow.
+    """Return how many times slower the film must be for the eye to follow.
 
     >>> comfortable(1000), comfortable(5)
     (100, 1)

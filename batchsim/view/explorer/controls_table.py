@@ -1,0 +1,213 @@
+"""Every control of the explorer, described once: its words, default, bounds, slider, and the page it is on.
+
+The state, its links, the widgets and the refusals are all made from this table. The parameters of rules
+describe themselves, so that a new rule brings its controls along.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from batchsim import _check
+from batchsim.scenario import RULES, Table, published_names
+from batchsim.scenario.rules.rule import Parameter
+from batchsim.scenario.service import SHAPES
+from batchsim.view.explorer.kinds import KINDS, MOST_BURSTY
+
+LARGEST_BATCH = 4096  # a heat map's column of it is still computed while a slider moves
+MAIN, ARRIVALS, RULE, COMPUTING, CLASS = "Main", "Arrivals", "Rule, limits", "Computing", "Class"
+
+
+class Slider(NamedTuple):
+    """A slider's scale, "linear", "log" or "whole", and its range; a log slider's step is of the exponent."""
+
+    scale: str
+    low: float
+    high: float
+    step: float = 1
+
+
+def _one_of(name: str, value: Any, options: Iterable[str]) -> str:
+    words = list(options)
+    if value not in words:
+        few = len(words) < 10
+        rule = f"one of {', '.join(words)}" if few else "a known one"
+        raise ValueError(f"{name} must be {rule}, got {value!r}{_check.nearest(value, words, listed=few)}")
+    return str(value)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 200:
+        raise ValueError(f"{name} must be text of at most 200 characters, got {value!r:.60}")
+    return " ".join(value.split())
+
+
+CHECKS: Mapping[str, Callable[..., Any]] = {
+    "whole": _check.whole,
+    "real": _check.real,
+    "sizes": _check.sizes,  # 1, 2, 4
+    "points": lambda name, value: Table(value).points_ms,  # of a service time: 1:2.1, 8:3.3
+    "text": _text,
+    "choice": _one_of,
+}
+
+
+@dataclass(frozen=True)
+class Control:
+    """One value of the state, and the control that moves it.
+
+    `kind` is one of `CHECKS`, which takes the `bounds`: the options of a choice, by their labels, are such.
+    `page` None: the value has no control of its own. `optional`: it may be empty.
+    """
+
+    label: str
+    about: str
+    kind: str
+    default: Any
+    page: str | None
+    slider: Slider | None = None
+    bounds: Mapping[str, Any] = field(default_factory=dict)
+    optional: bool = False
+
+    def check(self, name: str, value: Any) -> Any:
+        """Return the value as it is kept, or raise; `name` is what the message calls it."""
+        if self.optional and value in (None, (), []):
+            return () if self.kind in ("sizes", "points") else None
+        return CHECKS[self.kind](name, value, **self.bounds)
+
+    def read(self, name: str, text: str) -> Any:
+        """Return the value that a person typed, or raise with the rule and what was typed.
+
+        >>> CONTROLS["max_batch_size"].read("", " 16 "), CONTROLS["queue_limit"].read("", "")
+        (16, None)
+        >>> CONTROLS["servers"].read("Servers", "two")
+        Traceback (most recent call last):
+        ValueError: Servers must be a whole number, got 'two'
+        """
+        value: Any = text.strip()
+        if self.optional and value in ("", "none"):
+            value = None
+        elif self.kind == "points":
+            value = [_point(pair) for pair in text.split(",") if pair]
+        elif self.kind == "sizes":
+            value = [_number(name, size, whole=True) for size in text.split(",") if size]
+        elif self.kind in ("whole", "real"):
+            value = _number(name, value, whole=self.kind == "whole")
+        return self.check(name, value)
+
+
+def _number(name: str, text: str, whole: bool) -> float:
+    try:
+        if "_" in text:  # 1_000 is a number in Python only
+            raise ValueError
+        try:
+            return int(text)
+        except ValueError:
+            if whole:
+                raise
+            return float(text)
+    except ValueError:
+        raise ValueError(f"{name} must be a {'whole ' if whole else ''}number, got {text!r}") from None
+
+
+def _point(pair: str) -> tuple[int, float]:
+    size, colon, ms = pair.partition(":")
+    if not colon:
+        raise ValueError(f"a curve must be like 1:2.1,8:3.3 (batch size:ms), got {pair!r}")
+    return int(_number("a batch size", size, whole=True)), _number("a time", ms, whole=False)
+
+
+def _of_parameter(it: Parameter) -> Control:
+    """Return the control of a rule's parameter."""
+    if it.kind == "real":
+        bounds: dict[str, Any] = {"at_least": it.at_least, "finite": not it.may_be_inf}
+    else:
+        bounds = {"at_most": min(int(it.at_most), LARGEST_BATCH)}
+        bounds |= {"at_least": int(it.at_least)} if it.kind == "whole" else {}
+    slider = it.slider and Slider("whole" if it.kind == "whole" else "linear", *it.slider)
+    about = it.about + ("; inf: no limit" if it.may_be_inf else "")
+    least: Any = (1,) if it.kind == "sizes" else it.at_least
+    return Control(it.label, about, it.kind, least if it.usual is None else it.usual, MAIN, slider, bounds)
+
+
+def _of_rules() -> dict[str, Control]:
+    """Return the controls of all rules' parameters; rules share the control of a name."""
+    controls: dict[str, Control] = {}
+    for rule in RULES:
+        for name, parameter in rule.parameters().items():
+            controls.setdefault(name, _of_parameter(parameter))
+    return controls
+
+
+def _choice(label: str, about: str, default: str, page: str | None, options: Mapping[str, str]) -> Control:
+    return Control(label, about, "choice", default, page, bounds={"options": options})
+
+
+def _labels(choice: str) -> dict[str, str]:
+    return {name: kind.label for name, kind in KINDS[choice].items()}
+
+
+CONTROLS: Mapping[str, Control] = {
+    "workload": _choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, _labels("workload")),
+    "rate_per_s": Control("Arrival rate (per s)", "Mean number of requests per second",
+        "real", 1000, MAIN, Slider("log", 1, 10_000, 0.01), {"above": 0}),
+    "cv": Control("Burstiness (CV)", "Standard deviation over mean of the gaps between arrivals; Poisson: 1",
+        "real", 3, ARRIVALS, Slider("log", 0.1, 10, 0.01), {"at_least": 1e-3, "at_most": 1e3}),
+    "burst_factor": Control("Burst rate (x mean)", "Arrival rate in a burst; between bursts nothing arrives",
+        "real", 5, ARRIVALS, Slider("linear", 1.1, 20, 0.1), {"above": 1, "at_most": MOST_BURSTY}),
+    "mean_burst_s": Control("Mean burst (s)", "Mean duration of a burst",
+        "real", 0.1, ARRIVALS, Slider("log", 0.001, 100, 0.01), {"above": 0}),
+    "peak_to_mean": Control("Peak over mean", "1: the same all day; 2: no arrivals at night",
+        "real", 1.8, ARRIVALS, Slider("linear", 1, 2, 0.05), {"at_least": 1, "at_most": 2}),
+    "period_s": Control("Length of a day (s)", "Duration of the compressed day",
+        "real", 20, ARRIVALS, Slider("log", 1, 1000, 0.01), {"above": 0}),
+    "clients": Control("Clients", "Each sends a request, waits for the answer, thinks, and sends the next",
+        "whole", 64, MAIN, Slider("whole", 1, 256), {"at_most": 100_000}),
+    "think_ms": Control("Think time (ms)", "Mean time between an answer and the client's next request",
+        "real", 0, ARRIVALS, Slider("linear", 0, 1000), {"at_least": 0}),
+    "rule": _choice("Rule", "When a batch leaves", "size_or_wait", RULE, _labels("rule")),
+    **_of_rules(),
+    "service": _choice("Service time", "How long a batch computes", "affine", COMPUTING, _labels("service")),
+    "fixed_ms": Control("Fixed cost (ms)", "Time that every batch takes, whatever its size",
+        "real", 5, COMPUTING, Slider("linear", 0, 50, 0.5), {"at_least": 0}),
+    "per_item_ms": Control("Cost per item (ms)", "Time that each request adds to its batch",
+        "real", 0.25, COMPUTING, Slider("linear", 0, 5, 0.01), {"at_least": 0}),
+    "published": _choice("Published table", "A published service time", "resnet50/t4/fp16", None,
+        dict.fromkeys(published_names(), "")),
+    "curve": Control("Curve", "A measured service time", "points", (), None, optional=True),
+    "curve_of": Control("Curve of", "The model and the device of the curve", "text", "", None),
+    "noise_cv": Control("Noise (CV)", "Standard deviation over mean of equal batches' computing times",
+        "real", 0, COMPUTING, Slider("linear", 0, 2, 0.05), {"at_least": 0, "at_most": 1e3}),
+    "noise": _choice("Noise shape", "Its distribution", "lognormal", None, dict.fromkeys(SHAPES, "")),
+    "padding": Control("Padded sizes", "Pad batches to the next of these sizes, as 1, 2, 4, 8; empty: do not",
+        "sizes", (), COMPUTING, optional=True),
+    "servers": Control("Servers", "Model instances; each computes one batch at a time",
+        "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
+    "sharing": Control("Slowdown by sharing", "How much each further busy server slows all; 0: a device each",
+        "real", 0, COMPUTING, Slider("linear", 0, 1, 0.05), {"at_least": 0, "at_most": 100}),
+    "queue_limit": Control("Queue limit", "Reject arrivals when this many are waiting; empty: no limit",
+        "whole", None, RULE, optional=True),
+    "timeout_ms": Control("Timeout (ms)", "Requests that have waited this long give up; empty: never",
+        "real", None, RULE, None, {"at_least": 0}, optional=True),
+    "objective_ms": Control("p99 objective (ms)", "99% of requests are answered within this; empty: none",
+        "real", 25, MAIN, Slider("log", 0.1, 10_000, 0.01), {"above": 0}, optional=True),
+    "seed": Control("Seed", "The same seed gives the same traffic",
+        "whole", 0, CLASS, None, {"at_least": 0, "at_most": 2**63 - 1}),
+}  # fmt: skip
+
+
+def on_page(page: str) -> list[str]:
+    """Return the names of the controls on a page."""
+    return [name for name, control in CONTROLS.items() if control.page == page]
+
+
+def in_labels(message: str) -> str:
+    """Return a message about parameters as one about controls, for a person who sees only these.
+
+    >>> in_labels("min_batch_size must be at most max_batch_size, 3, got 4")
+    'Min batch size must be at most Max batch size, 3, got 4'
+    """
+    # Only names with an underscore: "servers" or "rule" may be the sentence's own words.
+    labels = {name: control.label for name, control in CONTROLS.items() if "_" in name}
+    return re.sub(r"\b[a-z]+(_[a-z0-9]+)+\b", lambda name: labels.get(name[0], name[0]), message)

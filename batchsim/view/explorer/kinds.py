@@ -1,0 +1,130 @@
+"""What the explorer's lists offer: kinds of traffic, rules and service times, with the controls each uses."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from batchsim.scenario import (
+    RULES,
+    Affine,
+    ClosedLoop,
+    Constant,
+    Diurnal,
+    Gamma,
+    OnOff,
+    OpenLoop,
+    Poisson,
+    SizeOrWait,
+    Table,
+    published,
+)
+
+MOST_BURSTY = 1000  # the largest burst rate, in mean rates, that the control takes
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One item of a list: its label, the class it stands for, and the controls that give its arguments.
+
+    `make` takes the controls' values in order, `read` returns them for an instance, None where the controls
+    cannot express it. Without these two, the values are the arguments of the class.
+    """
+
+    label: str
+    part: type
+    controls: tuple[str, ...]
+    make: Callable[..., Any] | None = None
+    read: Callable[[Any], Sequence[Any] | None] | None = None
+
+    def build(self, values: Iterable[Any]) -> Any:
+        """Return the part of a scenario that the controls' values give."""
+        return (self.make or self.part)(*values)
+
+    def values(self, part: Any) -> dict[str, Any] | None:
+        """Return the controls' values for a part, None where it is of another kind."""
+        if type(part) is not self.part:
+            return None
+        values = (self.read or _arguments)(part)
+        return None if values is None else dict(zip(self.controls, values, strict=True))
+
+
+def _arguments(part: Any) -> list[Any]:
+    return [getattr(part, f.name) for f in dataclasses.fields(part) if not f.kw_only]
+
+
+def _bursts(rate_per_s: float, factor: float, mean_burst_s: float) -> OnOff:
+    return OnOff(rate_per_s * factor, 0, mean_burst_s, mean_burst_s * (factor - 1))
+
+
+def _burst_values(traffic: OnOff) -> Sequence[Any] | None:
+    mean, burst = traffic.offered_per_s, traffic.on_rate_per_s
+    if traffic.off_rate_per_s != 0 or burst >= MOST_BURSTY * mean:
+        return None
+    return mean, burst / mean, traffic.mean_on_s
+
+
+WORKLOADS: Mapping[str, Kind] = {
+    "poisson": Kind("Poisson: random arrivals", Poisson, ("rate_per_s",)),
+    "constant": Kind("Constant: evenly spaced", Constant, ("rate_per_s",)),
+    "gamma": Kind("Gamma: smoother or burstier", Gamma, ("rate_per_s", "cv")),
+    "onoff": Kind(
+        "On-off: bursts", OnOff, ("rate_per_s", "burst_factor", "mean_burst_s"), _bursts, _burst_values
+    ),
+    "diurnal": Kind("Diurnal: a day, compressed", Diurnal, ("rate_per_s", "peak_to_mean", "period_s")),
+    "closed": Kind(
+        "Closed loop: clients wait for answers", ClosedLoop, ("clients", "think_ms"),
+        make=lambda clients, think_ms: ClosedLoop(clients, think_ms / 1000),
+        read=lambda loop: (loop.clients, loop.think_s * 1000),
+    ),
+    "given": Kind("Given: the traffic of this page", OpenLoop, ("rate_per_s",)),  # made by the state
+}  # fmt: skip
+
+
+# Every registered rule, by its name in snake case; full batches only is one of its own.
+RULE_KINDS: Mapping[str, Kind] = {
+    re.sub(r"(?<!^)(?=[A-Z])", "_", rule.__name__).lower(): Kind(rule.title, rule, tuple(rule.parameters()))
+    for rule in RULES
+} | {
+    "full_only": Kind(
+        "Full batches only", SizeOrWait, ("max_batch_size",),
+        make=lambda size: SizeOrWait(size, math.inf),
+        read=lambda rule: (rule.max_batch_size,) if math.isinf(rule.max_wait_ms) else None,
+    ),
+}  # fmt: skip
+SERVICES: Mapping[str, Kind] = {
+    "affine": Kind("Affine: fixed cost + cost per item", Affine, ("fixed_ms", "per_item_ms")),
+    "published": Kind("Published", Table, ("published",), published, read=lambda table: None),
+    "curve": Kind("Curve", Table, ("curve",)),
+}
+KINDS: Mapping[str, Mapping[str, Kind]] = {"workload": WORKLOADS, "rule": RULE_KINDS, "service": SERVICES}
+
+
+def values_of(choice: str, part: Any) -> dict[str, Any] | None:
+    """Return what the controls say of a part, the list's own value included; None where they cannot.
+
+    >>> values_of("rule", SizeOrWait(8, math.inf))
+    {'rule': 'full_only', 'max_batch_size': 8}
+    """
+    kinds = {name: kind.values(part) for name, kind in KINDS[choice].items()}
+    found = [{choice: name, **values} for name, values in kinds.items() if values is not None]
+    # Where two kinds can express it, the narrower one is meant: full batches only, not an infinite wait.
+    return min(found, key=len, default=None)
+
+
+def relevant(control: str, values: Mapping[str, Any]) -> bool:
+    """Return whether a control makes a difference beside the other controls' values.
+
+    >>> values = {"workload": "gamma", "rule": "full_only", "service": "curve"}
+    >>> [relevant(name, values) for name in ("cv", "max_wait_ms", "seed")]
+    [True, False, True]
+    """
+    if control == "sharing":
+        return bool(values["servers"] > 1)
+    for choice, kinds in KINDS.items():
+        users = [name for name, kind in kinds.items() if control in kind.controls]
+        if users:
+            return values[choice] in users
+    return True

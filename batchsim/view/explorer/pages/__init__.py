@@ -1,0 +1,1 @@
+"""The explorer's pages: what can be done with a run beside looking at it."""

@@ -1,0 +1,94 @@
+"""A against B: a setting is pinned, and what is moved to later is compared with it, pair by pair."""
+
+import html
+import math
+import textwrap
+from typing import Any
+
+import ipywidgets as widgets
+
+from batchsim._format import MINUS, number, signed
+from batchsim.result.metrics import heading
+from batchsim.view.explorer.knob import flow
+from batchsim.view.explorer.markup import table
+from batchsim.view.explorer.pages.page import Page
+from batchsim.view.explorer.runner import COMPARED, incomparable
+from batchsim.view.explorer.session import Session
+from batchsim.view.explorer.state import State, as_text
+from batchsim.view.run.data import ViewData
+
+HELP = "Pin the present setting as A, then move on: B is wherever you are, with the same seed."
+
+
+class ComparePage(Page):
+    """Buttons that pin A, and a table of the differences of B from A, each with its interval."""
+
+    title = "A and B"
+
+    def __init__(self, session: Session) -> None:
+        self.pin = widgets.Button(description="Pin as A", tooltip="Keep the present setting to compare with")
+        self.unpin = widgets.Button(description="Unpin", tooltip="Forget A")
+        self.swap = widgets.Button(
+            description="Swap A and B", tooltip="Move to A, and pin the present setting"
+        )
+        self.table = widgets.HTML(HELP)
+        self.pin.on_click(lambda _: session.pin())
+        self.unpin.on_click(lambda _: session.unpin())
+        self.swap.on_click(lambda _: self._swap())
+        super().__init__(session, [flow([self.pin, self.unpin, self.swap]), self.table])
+        session.subscribe("change", self.update)
+        self.update()
+
+    def _swap(self) -> None:
+        state = self.session.pinned_state
+        if state is not None and self.session.visible:
+            self.session.pin(refresh=False)
+            self.session.move_to(state)
+
+    def update(self) -> None:
+        """Show how far B is from A; this page is up to date even while it is closed."""
+        session = self.session
+        self.unpin.disabled = self.swap.disabled = session.pinned is None
+        if session.pinned_state is None:
+            self.table.value = HELP
+        elif (data := session.data) is not None and data.pinned is not None and session.visible:
+            a, b = (html.escape(text) for text in settings(session.pinned_state, session.data_state))
+            heads = f"A: <code>{a}</code><br>B: <code>{b}</code>" if a else "A and B are one setting."
+            why_not = incomparable(data.pinned.result, data.result)
+            self.table.value = f"<p>{heads}</p>" + (f"<p>{why_not}</p>" if why_not else comparison(data))
+
+
+def settings(a: State, b: State) -> tuple[str, str]:
+    """Return the values of two states where they differ.
+
+    >>> settings(State(servers=2), State(max_wait_ms=5))
+    ('max_wait_ms=10, servers=2', 'max_wait_ms=5, servers=1')
+    """
+    differ, others = a.differences(b), b.differences(a)
+    hidden = (
+        {"curve"} if {"curve_of", "service"} & differ.keys() else set()
+    )  # its name says it in fewer words
+
+    def text(values: dict[str, Any]) -> str:
+        return ", ".join(f"{name}={_short(value)}" for name, value in values.items() if name not in hidden)
+
+    return text(differ), text(others)
+
+
+def _short(value: Any) -> str:
+    return textwrap.shorten(as_text(value).replace(",", ", "), 60) or "none"
+
+
+def comparison(data: ViewData) -> str:
+    """Return the differences as an HTML table."""
+    assert data.comparison is not None
+    rows = []
+    for key in COMPARED:
+        row = data.comparison[key]
+        interval, verdict = f"{signed(row.low)} to {signed(row.high)}", "differs"
+        if math.isnan(row.low):
+            interval, verdict = "none: too short a run, or its traffic drifts", ""
+        elif row.low <= 0 <= row.high:
+            verdict = "may be chance" if row.difference else ""
+        rows.append([heading(key), number(row.a), number(row.b), signed(row.difference), interval, verdict])
+    return table(["", "A", "B", f"B {MINUS} A", "95 % interval", ""], rows)

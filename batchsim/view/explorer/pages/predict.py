@@ -1,0 +1,146 @@
+"""Predict, then reveal: the picture is covered until the learner has said what will happen to it."""
+
+import html
+import math
+
+import ipywidgets as widgets
+
+from batchsim._format import number
+from batchsim.result import Result
+from batchsim.view.explorer.markup import line
+from batchsim.view.explorer.pages.page import Page
+from batchsim.view.explorer.session import Session
+from batchsim.view.run.data import ViewData
+
+TOLERANCE = 0.02  # a smaller change counts as none
+FALLS, STAYS, RISES = "falls", "stays", "rises"
+QUESTIONS = {
+    "p50": "p50, the middle latency",
+    "p99": "p99, the slowest in a hundred",
+    "throughput": "throughput",
+}
+HELP = (
+    "Tick the box, move a control, and say what will happen before you see it. "
+    f"“Stays” is a change of less than {100 * TOLERANCE:.0f} %."
+)
+COVER = "Predict first: what happens to p50, p99 and throughput?\nThen choose Reveal."
+
+
+class PredictPage(Page):
+    """Questions about p50, p99 and throughput after each move, and a button that reveals the picture.
+
+    It works without a browser: set `predicting.value`, move a control, set the answers' values, call
+    `reveal.click()`, read `verdict.value`.
+    """
+
+    title = "Predict"
+
+    def __init__(self, session: Session) -> None:
+        self.seen: ViewData | None = None  # what the learner saw last
+        self.correct = self.answered = 0
+        self.predicting = widgets.Checkbox(description="Predict before seeing", indent=False)
+        self.answers = {key: _answer(name) for key, name in QUESTIONS.items()}
+        rows = [
+            widgets.HBox([widgets.HTML(f"{html.escape(name)}:", layout={"width": "16em"}), self.answers[key]])
+            for key, name in QUESTIONS.items()
+        ]
+        self.reveal = widgets.Button(
+            description="Reveal", tooltip="Commit to the three answers, and see", disabled=True
+        )
+        self.verdict = widgets.HTML(HELP)
+        self.predicting.observe(lambda _: self._begin(), names="value")
+        for answer in self.answers.values():
+            answer.observe(lambda _: self._enable(), names="value")
+        self.reveal.on_click(lambda _: self._reveal())
+        super().__init__(session, [self.predicting, *rows, self.reveal, self.verdict])
+        session.subscribe("run", self._ran)
+
+    @property
+    def pending(self) -> bool:
+        """Whether a prediction is open."""
+        return bool(self.session.cover)
+
+    def _begin(self) -> None:
+        """Ask from the next move on, or stop asking and show what there is."""
+        self.verdict.value = HELP
+        if not self.predicting.value and self.pending:
+            self._uncover()
+
+    def _ran(self) -> None:
+        """Cover a new run, if it is to be predicted."""
+        data = self.session.data
+        assert data is not None
+        if not self.predicting.value:
+            self.seen = data
+        elif not self.pending and (self.seen is None or not same(self.seen.result, data.result)):
+            for answer in self.answers.values():
+                answer.disabled = False
+            self.verdict.value = "Move on if you like, then say what has happened to all three."
+            self.session.cover = COVER  # before anything is drawn: the change is announced after this
+
+    def _enable(self) -> None:
+        self.reveal.disabled = any(answer.value is None for answer in self.answers.values())
+
+    def _reveal(self) -> None:
+        data, before = self.session.data, self.seen
+        if not self.pending or self.reveal.disabled or data is None or before is None:
+            return
+        sentences = []
+        for key, answer in self.answers.items():
+            way, words = outcome(key, before.result, data.result)
+            if way is None:
+                sentences.append(f"{key}: {words}; that does not count.")
+                continue
+            correct = answer.value == way
+            self.correct, self.answered = self.correct + correct, self.answered + 1
+            verdict = "Right" if correct else "Not this time"
+            sentences.append(f"{key}: you said it {answer.value}. {verdict}: {words}.")
+        if self.answered:
+            sentences.append(f"So far {self.correct} of {self.answered} are right.")
+        self._uncover()
+        self.verdict.value = line(" ".join(sentences))
+
+    def _uncover(self) -> None:
+        self.seen = self.session.data
+        for answer in self.answers.values():
+            answer.value, answer.disabled = None, True
+        self.reveal.disabled = True
+        self.session.set_cover("")
+
+
+def _answer(name: str) -> widgets.ToggleButtons:
+    ways = [FALLS, STAYS, RISES]
+    tips = [f"{name} {way}" for way in ways]
+    return widgets.ToggleButtons(
+        options=ways, value=None, tooltips=tips, style={"button_width": "5em"}, disabled=True
+    )
+
+
+def same(a: Result, b: Result) -> bool:
+    """Return whether two runs are of one scenario and one traffic."""
+    return a.scenario == b.scenario and a.seed == b.seed
+
+
+def outcome(key: str, before: Result, after: Result) -> tuple[str | None, str]:
+    """Return which way a number went, None if there is no telling, and the same in words."""
+    old, new = _value(key, before), _value(key, after)
+    unit = "per s" if key == "throughput" else "ms"
+    if math.isinf(old) and math.isinf(new):
+        return None, "it has no steady state, before and after: both settings are overloaded"
+    if math.isinf(new):
+        return RISES, f"from {number(old)} {unit} it grows without end: the setting is overloaded"
+    if math.isinf(old):
+        return FALLS, f"it grew without end, and is {number(new)} {unit} now"
+    if math.isnan(old) or math.isnan(new):
+        return None, "it has no value where no requests are served"
+    if old == 0:
+        return (RISES if new > 0 else STAYS), f"it was 0 and is {number(new)} {unit}"
+    change = new / old - 1
+    way = STAYS if abs(change) < TOLERANCE else RISES if change > 0 else FALLS
+    return way, f"it {way}, from {number(old)} to {number(new)} {unit}"
+
+
+def _value(key: str, result: Result) -> float:
+    if key == "throughput":
+        return result.throughput_per_s
+    return result.percentile(int(key[1:])) if result.scenario.stable else math.inf

@@ -1,0 +1,137 @@
+"""For the class: a seed for each student, a link and Python to hand on, files to save, and the colours."""
+
+import unicodedata
+import zlib
+from collections.abc import Callable
+
+import ipywidgets as widgets
+
+from batchsim.view.explorer.controls_table import CLASS
+from batchsim.view.explorer.knob import LABEL, flow, label
+from batchsim.view.explorer.main_picture import MainPicture
+from batchsim.view.explorer.markup import refusal
+from batchsim.view.explorer.pages.page import Page
+from batchsim.view.explorer.session import Session
+from batchsim.view.explorer.state import State
+
+WIDE = {"layout": {"width": "auto", "max_width": "60em"}, "style": {"description_width": LABEL}}
+
+
+class SharePage(Page):
+    """The seed, the colours, the state as a link and as Python, and the files."""
+
+    title = CLASS
+
+    def __init__(self, session: Session, picture: MainPicture, seed: widgets.Widget) -> None:
+        self.picture = picture
+        self.student = widgets.Text(
+            description="Student", placeholder="name or number", continuous_update=False,
+            tooltip="Each name has a seed of its own, and so its own traffic",
+            style={"description_width": LABEL}, layout={"width": "22em"},
+        )  # fmt: skip
+        self.theme = toggle(["auto", "light", "dark"], "Colours: as the page, or as you choose")
+        self.size = toggle(["page", "projector"], "Size: larger letters and lines for the class")
+        self.link = widgets.Text(
+            description="Link", placeholder="paste a link here", continuous_update=False,
+            tooltip="The state in a line of text: copy it, or paste another here", **WIDE,
+        )  # fmt: skip
+        self.refusal = widgets.HTML()
+        self.python = widgets.Textarea(
+            description="Python", disabled=True, rows=9, tooltip="The same, without sliders", **WIDE
+        )
+        self.buttons = {
+            name: self._button(name, tip, act)
+            for name, tip, act in [
+                ("Reset", "Every control as it was at the start", lambda: session.move_to(session.initial)),
+                ("Copy link", "Copy the link to the clipboard", lambda: self._copy("link", self.text)),
+                ("Copy as Python", "Copy the Python to the clipboard",
+                 lambda: self._copy("Python", self.session.python())),
+                ("Save PNG", "The picture, for a page", lambda: self._save("png", "image/png")),
+                ("Save SVG", "The picture, to print at any size", lambda: self._save("svg", "image/svg+xml")),
+                ("Save CSV", "The run, one row per request", lambda: self._save("csv", "text/csv")),
+            ]
+        }  # fmt: skip
+        self.student.observe(lambda change: self._seed(change["new"]), names="value")
+        self.link.observe(lambda change: self._paste(change["new"]), names="value")
+        for choice in (self.theme, self.size):
+            choice.observe(lambda _: self._restyle(), names="value")
+        children = [
+            flow([seed, self.student]),
+            flow([label("Colours"), self.theme, label("Size", "3em"), self.size]),
+            flow(self.buttons.values()),
+            self.link,
+            self.refusal,
+            self.python,
+        ]
+        super().__init__(session, children)
+
+    def _button(self, name: str, tip: str, act: Callable[[], None]) -> widgets.Button:
+        def click(_: widgets.Button) -> None:
+            with self.session.reporting():
+                act()
+
+        button = widgets.Button(description=name, tooltip=tip)
+        button.on_click(click)
+        return button
+
+    @property
+    def text(self) -> str:
+        """The link, which for the defaults must be something that can be pasted."""
+        return self.session.state.to_link() or "seed=0"
+
+    def update(self) -> None:
+        """Bring the link and the Python up to date."""
+        self.link.value, self.refusal.value = self.text, ""
+        self.python.value = self.session.python()
+        if self.student.value.strip() and seed_of(self.student.value) != self.session.state.seed:
+            self.student.value = ""  # the seed is another's now
+
+    def _seed(self, student: str) -> None:
+        if student.strip():
+            with self.session.reporting():
+                self.session.move_to(self.session.state.replace(seed=seed_of(student)))
+
+    def _restyle(self) -> None:
+        self.session.theme = self.theme.value
+        self.picture.restyle(self.size.value)
+
+    def _paste(self, text: str) -> None:
+        if text == self.text:
+            return
+        try:
+            self.session.move_to(State.from_link(text))
+        except (TypeError, ValueError) as error:
+            self.refusal.value = refusal(str(error))
+
+    def _copy(self, name: str, text: str) -> None:
+        self.picture.copy_text(text)
+        self.session.say(f"The {name} is on the clipboard.")
+
+    def _save(self, kind: str, media_type: str) -> None:
+        data = self.session.data
+        if self.session.cover:
+            raise ValueError("Reveal the picture before you save it.")
+        if data is None:
+            return
+        if kind == "csv":
+            content = data.result.to_frame().to_csv(index_label="request").encode()
+        else:
+            content = self.picture.saved(kind)
+        self.picture.download(f"batchsim.{kind}", media_type, content)
+        self.session.say(f"batchsim.{kind} is in your browser's downloads.")
+
+
+def toggle(options: list[str], tip: str) -> widgets.ToggleButtons:
+    """Return buttons, one of them pressed."""
+    tips = [f"{tip}: {option}" for option in options]
+    return widgets.ToggleButtons(options=options, tooltips=tips, style={"button_width": "auto"})
+
+
+def seed_of(student: str) -> int:
+    """Return the seed of a student: the same on every machine, whatever the case and the spaces.
+
+    >>> seed_of("Ada Lovelace") == seed_of(" ada  lovelace ")
+    True
+    """
+    name = unicodedata.normalize("NFKC", " ".join(student.split())).casefold()
+    return zlib.crc32(name.encode())

@@ -1,0 +1,146 @@
+"""From what the controls say to all that the picture shows: a run, its heat map, its load curve."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from batchsim.result import Result
+from batchsim.result.comparison import compare
+from batchsim.scenario import ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Rule, Scenario
+from batchsim.simulate import simulate
+from batchsim.study.surface import LoadCurve, Surface, load_curve, surface
+from batchsim.theory.curve import TheoryCurve, theory_curve
+from batchsim.view.canvas.scales import nice
+from batchsim.view.explorer.controls_table import CONTROLS
+from batchsim.view.explorer.kinds import KINDS
+from batchsim.view.explorer.state import State
+from batchsim.view.run.data import ViewData
+
+# Requests of each setting of the heat map. Traffic that drifts needs all: its beginning is not like the rest.
+MAP_REQUESTS = {Poisson: 20_000, Constant: 20_000, Gamma: 20_000, ClosedLoop: 5_000}
+STORED = 32  # heat maps and curves of the last settings: a slider goes back and forth
+POINTS = 12  # the most columns of the heat map, where the batch sizes are not more than powers of two
+WAITS = (0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5)  # rows, as parts of the longest wait
+COMPARED = ("p50_ms", "p99_ms", "mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
+Stored = TypeVar("Stored")
+
+
+class Runner:
+    """Runs the scenarios of an explorer, and stores what a move leaves as it was."""
+
+    def __init__(self, requests: int, traffic: OpenLoop | None) -> None:
+        self.requests, self.traffic = requests, traffic
+        self.stored: dict[Hashable, Any] = {}
+
+    def run(self, state: State, pinned: ViewData | None = None) -> ViewData:
+        """Run a state and return what there is to see of it. ValueError where it makes no sense."""
+        scenario = state.scenario(self.traffic)
+        most = scenario.workload.max_requests if isinstance(scenario.workload, OpenLoop) else None
+        requests = self.requests if most is None else min(self.requests, most)
+        curve = self._curve(state, scenario, requests)
+        data = ViewData(
+            result=simulate(scenario, requests, state.seed),
+            surface=self._surface(state, scenario, requests),
+            curve=curve,
+            theory=theory(scenario, curve),
+            objective_ms=state.objective_ms,
+        )
+        return data if pinned is None else beside(data, pinned)
+
+    def _get(self, key: Hashable, make: Callable[[], Stored]) -> Stored:
+        if key not in self.stored:
+            while len(self.stored) >= STORED:
+                self.stored.pop(next(iter(self.stored)))
+            self.stored[key] = make()
+        return self.stored[key]
+
+    def _surface(self, state: State, scenario: Scenario, requests: int) -> Surface:
+        """Return the p99 of every setting: it is the same wherever in it the present setting is."""
+        rule, workload = type(scenario.rule), scenario.workload
+        largest = int(min(scenario.service.largest_batch, max(64, state.max_batch_size)))
+        longest_ms = nice(4000 * scenario.service(min(largest, 64)))
+        x, y = (axis(rule, name, largest, longest_ms) for name in rule.map_knobs)
+        # What the map does not depend on: its own two knobs, and the parameters of other rules.
+        own = set(rule.parameters()) - set(rule.map_knobs)
+        rules = {name for kind in KINDS["rule"].values() for name in kind.controls}
+        free = {name: CONTROLS[name].default for name in rules - own}
+        key = state.replace(rule="size_or_wait", objective_ms=None, **free)
+        requests = min(requests, MAP_REQUESTS.get(type(workload), requests))
+        return self._get(("surface", rule, x, y, key), lambda: surface(scenario, x, y, requests, state.seed))
+
+    def _curve(self, state: State, scenario: Scenario, requests: int) -> LoadCurve:
+        """Return the setting's load curve: it is the same whatever the rate."""
+        key = state.replace(rate_per_s=1, clients=1, objective_ms=None)
+        return self._get(("curve", key), lambda: load_curve(scenario, requests, state.seed))
+
+
+def theory(scenario: Scenario, curve: LoadCurve) -> TheoryCurve | None:
+    """Return what theory expects at the rates of a load curve, and at the scenario's own."""
+    if isinstance(scenario.workload, ClosedLoop):
+        return None
+    return theory_curve(scenario, np.union1d(curve.x_values, scenario.workload.offered_per_s))
+
+
+def beside(data: ViewData, pinned: ViewData) -> ViewData:
+    """Return the data as B beside A, with their differences where both are of the same traffic."""
+    a, b = pinned.result, data.result
+    comparison = None
+    if not incomparable(a, b):
+        comparison = compare(a, b, COMPARED, silent=True)  # the table says where a run is too short
+    return replace(data, pinned=pinned, comparison=comparison)
+
+
+def incomparable(a: Result, b: Result) -> str:
+    """Return why two runs have no differences to speak of, "" where they do."""
+    if not (a.metrics.served and b.metrics.served):
+        return "A setting that serves no requests has no latency to compare."
+    if not (a.scenario.stable and b.scenario.stable):
+        return "An overloaded setting has no steady state to compare."
+    if a.seed != b.seed:
+        return f"Compared settings must share their traffic, got seeds {a.seed} and {b.seed}."
+    if a.arrival_s.size != b.arrival_s.size:
+        requests = f"{a.arrival_s.size:,} and {b.arrival_s.size:,}"
+        return f"Compared settings must share their traffic, got {requests} requests."
+    return ""
+
+
+# The heat map's axes.
+
+
+def axis(rule: type[Rule], name: str, largest: int, longest_ms: float) -> tuple[Any, ...]:
+    """Return the heat map's values of a rule's parameter, rising."""
+    parameter = rule.parameters()[name]
+    if name.endswith("batch_size"):
+        return sizes(largest)
+    if name.endswith("_ms"):
+        return waits(longest_ms)[: None if parameter.may_be_inf else -1]
+    if parameter.slider is None:
+        raise ValueError(f"a parameter on a heat map must have a slider, got {name}")
+    low, high, step = parameter.slider
+    values = {low + round(part * (high - low) / step) * step for part in np.linspace(0, 1, POINTS)}
+    return tuple(int(value) if parameter.kind == "whole" else float(value) for value in sorted(values))
+
+
+def sizes(largest: int) -> tuple[int, ...]:
+    """Return the heat map's batch sizes: powers of two, and values between them where there is room.
+
+    >>> sizes(64)
+    (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+    >>> sizes(100)
+    (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100)
+    """
+    powers = [1 << n for n in range(largest.bit_length())]
+    between = [3 << n for n in range(largest.bit_length()) if 1.25 * (3 << n) <= largest]
+    room = max(POINTS - len({*powers, largest}), 0)
+    return tuple(sorted({*powers, *between[-room:], largest} if room else {*powers, largest}))
+
+
+def waits(longest_ms: float) -> tuple[float, ...]:
+    """Return the heat map's waits in ms, the last for full batches only.
+
+    >>> waits(100)
+    (0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 30.0, 50.0, inf)
+    """
+    return (*(float(f"{part * longest_ms:.6g}") for part in WAITS), float("inf"))

@@ -1,0 +1,108 @@
+"""The service times that the explorer offers: where each comes from, and what moves with it."""
+
+import functools
+import html
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from batchsim.scenario import Service, published_source
+from batchsim.view.canvas.scales import nice
+from batchsim.view.explorer.kinds import SERVICES
+from batchsim.view.explorer.state import State, service_values
+
+AFFINE = SERVICES["affine"].label
+MEASURE_HERE = {f"Measure here: {name}": name for name in ("mlp", "convnet", "transformer")}
+PUBLISHED = "Published: "
+LARGEST_SLID = 64  # larger batch sizes can be typed
+
+Values = dict[str, Any]  # what a state says of a service time
+
+
+def given(service: Any) -> tuple[str, Values]:
+    """Return the label and the values of a service time or a Measurement that `explore` was given."""
+    if isinstance(service, Service):
+        return f"Given: {service!r}", service_values(service)
+    if isinstance(getattr(service, "service", None), Service):  # a Measurement, without loading JAX
+        of = f"{service.model} on {service.device}"
+        return f"Measured: {of}", service_values(service.service, curve_of=of)
+    raise TypeError(f"service must be a Measurement, a service time or a Scenario, got {service!r}")
+
+
+def measure(model: str) -> Values:
+    """Return a model's service time, measured on this machine: JAX loads with the first one."""
+    from batchsim import device
+
+    measured = device.measure(device.load_model(model))
+    return service_values(measured.service, curve_of=f"{model} on {measured.device}")
+
+
+def label_of(state: State, services: Mapping[str, Values]) -> str | None:
+    """Return the label of a state's service time, None where none of them is it."""
+    if state.service == "published":
+        return PUBLISHED + state.published
+    names = ("service", "curve", "curve_of") if state.service == "curve" else ("service",)
+    for label, values in services.items():
+        # A formula that was given is another one as soon as its costs are moved.
+        compared = names if "fixed_ms" not in values else ("service", "fixed_ms", "per_item_ms")
+        if all(values.get(name) == getattr(state, name) for name in compared):
+            return label
+    return None
+
+
+def largest_slid(service: Service) -> int:
+    """Return the largest batch size that a slider reaches."""
+    return int(min(service.largest_batch, LARGEST_SLID))
+
+
+def rescaled(state: State, values: Values, keep_rate: bool = False) -> State:
+    """Return the state with another service time, its rate, sizes and times brought to that scale."""
+    # The last one's padding may reach beyond this one's sizes.
+    state = state.replace(**{"padding": (), **values})
+    service = state.service_time()
+    size = min(state.max_batch_size, largest_slid(service))
+    state = state.replace(max_batch_size=size).fitted()
+    full_ms = 1000 * service(size)
+    saturation_per_s = size / full_ms * 1000 * state.servers
+    if not keep_rate and not 0.25 * saturation_per_s < state.rate_per_s < saturation_per_s:
+        state = state.replace(rate_per_s=float(f"{0.4 * saturation_per_s:.2g}"))
+    suits = full_ms / 50 <= state.max_wait_ms <= 5 * full_ms
+    if not suits and state.max_wait_ms not in (0, math.inf):
+        state = state.replace(max_wait_ms=nice(0.5 * full_ms))
+    if state.objective_ms is not None and not full_ms < state.objective_ms < 20 * full_ms:
+        state = state.replace(objective_ms=nice(2 * full_ms))
+    return state
+
+
+def origin(state: State) -> str:
+    """Return where a state's service time comes from, as HTML.
+
+    A curve says on which device it was measured, and whether that is this machine's.
+    """
+    if state.service == "published":
+        source = published_source(state.published)
+        text = f"Published: {source.stat} latency with {source.backend}. Not measured on this machine."
+        link = html.escape(source.source_url, quote=True)
+        return f'{html.escape(text)} <a href="{link}" target="_blank" rel="noopener">Source</a>'
+    if state.service != "curve":
+        return "A formula: fixed cost + cost per item x batch size."
+    of = state.curve_of
+    if not of:
+        return "A curve without the name of its model and device."
+    devices = devices_here()
+    if of.partition(" on ")[2] in devices:
+        return html.escape(f"Measured: {of}, a device like this machine's.")
+    return html.escape(
+        f"Measured: {of}. That is another machine's curve: this one has {' and '.join(devices)}. "
+        "Choose “Measure here” for its own."
+    )
+
+
+@functools.cache
+def devices_here() -> tuple[str, ...]:
+    """Return this machine's devices as measurements name them."""
+    import jax  # only for a measured curve, so that mostly it is loaded
+
+    from batchsim.device.models import describe
+
+    return tuple(dict.fromkeys([*(describe(device) for device in jax.devices()), describe(None)]))

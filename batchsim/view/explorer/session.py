@@ -1,0 +1,145 @@
+"""An explorer's session: the state, the data that is shown of it, how they are drawn, and what is covered."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+from batchsim.engines import compiled
+from batchsim.scenario import OpenLoop, Scenario
+from batchsim.view.explorer.controls_table import in_labels
+from batchsim.view.explorer.runner import Runner
+from batchsim.view.explorer.state import State
+from batchsim.view.run.data import ViewData
+
+UNSEEN_PX = 1000  # the picture's width until a page reports its own
+Event = Literal["state", "run", "change", "status"]
+
+
+class Style(NamedTuple):
+    """What a picture is drawn with: its width in CSS pixels, device pixels per CSS pixel, theme and size."""
+
+    width_px: int = UNSEEN_PX
+    ratio: float = 1.0
+    theme: str = "light"
+    size: str = "page"
+
+
+class Session:
+    """What the controls, the picture and the pages share: they subscribe to it and need not know each other.
+
+    The events, in the order in which a move brings them:
+
+    - "state": every control is to follow `state`, set elsewhere (by a link, on the heat map);
+    - "run": `data` is new, and nobody has seen it: a prediction may cover it now;
+    - "change": data, style or cover is another: draw, if `visible`;
+    - "status": there is another `status`, (text, whether it is an alert).
+    """
+
+    def __init__(self, state: State, requests: int, traffic: OpenLoop | None) -> None:
+        state.scenario(traffic)  # refused here, before any widget is made
+        self.state = self.initial = state
+        self.traffic, self.runner = traffic, Runner(requests, traffic)
+        self.data: ViewData | None = None  # of the last run that worked
+        self.data_state = state  # the state that `data` is of
+        self.pinned: ViewData | None = None  # A, and its state
+        self.pinned_state: State | None = None
+        self.style, self.cover, self.status = Style(), "", ("", False)
+        self.theme = "auto"  # the reader's choice: the page's own colours, "light" or "dark"
+        # One move at a time: callbacks may come on several threads, and matplotlib is for one.
+        self.lock = threading.RLock()
+        self.moves = 0
+        self._subscribers: dict[Event, list[Callable[[], None]]] = defaultdict(list)
+
+    def subscribe(self, event: Event, callback: Callable[[], None]) -> None:
+        """Call back at each such event, after those that subscribed before."""
+        self._subscribers[event].append(callback)
+
+    def _notify(self, event: Event) -> None:
+        for callback in self._subscribers[event]:
+            callback()
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario of the state; ValueError where there is none."""
+        return self.state.scenario(self.traffic)
+
+    @property
+    def visible(self) -> bool:
+        """Whether there is data, and no cover on it."""
+        return self.data is not None and not self.cover
+
+    def python(self) -> str:
+        """Return Python that runs the state."""
+        return self.state.python(self.runner.requests, self.traffic)
+
+    # Moves.
+
+    def move_to(self, state: State) -> None:
+        """Set the state and every control; ValueError, and nothing moves, where the state makes no sense."""
+        state.scenario(self.traffic)
+        self.state = state
+        self._notify("state")
+        self.move()
+
+    def move(self) -> None:
+        """Run the state, which has changed: of moves that come while one is drawn, the last one only."""
+        self.moves += 1
+        move = self.moves
+        with self.lock:
+            if move == self.moves:  # else a later move is waiting, and draws for both
+                self.refresh()
+
+    def refresh(self) -> None:
+        """Run and show the state; on failure keep what is shown, and report why."""
+        with self.lock, self.reporting(), compiled.announcing(self.say):
+            state = self.state
+            self.data, self.data_state = self.runner.run(state, self.pinned), state
+            self.say("")
+            self._notify("run")
+            self._notify("change")
+
+    def pin(self, refresh: bool = True) -> None:
+        """Put the data aside as A, with which every later run is compared."""
+        if self.data is None or not self.visible:
+            return
+        self.pinned, self.pinned_state = replace(self.data, pinned=None, comparison=None), self.data_state
+        if refresh:
+            self.refresh()
+
+    def unpin(self) -> None:
+        """Forget A."""
+        self.pinned = self.pinned_state = None
+        self.refresh()
+
+    # How they are shown.
+
+    def restyle(self, style: Style) -> None:
+        """Draw with another style, if it is another."""
+        with self.lock, self.reporting():
+            if style != self.style:
+                self.style = style
+                self._notify("change")
+
+    def set_cover(self, text: str) -> None:
+        """Cover the data with a text, or uncover it with ""."""
+        with self.lock, self.reporting():
+            self.cover = text
+            self._notify("change")
+
+    def say(self, text: str, alert: bool = False) -> None:
+        """Put a line below the picture; an alert is read out at once."""
+        self.status = text, alert
+        self._notify("status")
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Report below the picture why something failed: a callback's exception would be seen nowhere."""
+        try:
+            yield
+        except ValueError as error:  # a refusal, whose sentence suffices
+            self.say(in_labels(str(error)), alert=True)
+        except Exception as error:
+            self.say(f"{type(error).__name__}: {error}", alert=True)

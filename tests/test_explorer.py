@@ -1,0 +1,59 @@
+"""The explorer works without a browser: move a control, read the text."""
+
+import re
+
+import pytest
+
+import batchsim as bs
+from batchsim._format import number
+from batchsim.view.explorer.state import State
+
+
+@pytest.fixture
+def panel():
+    return bs.explore(requests=300)
+
+
+def text(widget):
+    return re.sub(r"<[^>]*>", "", widget.value)
+
+
+def test_it_opens_with_a_picture_and_words_that_say_its_numbers(panel):
+    assert panel.screen.frame.startswith(b"\x89PNG")
+    assert panel.screen.alt == panel.screen.words() == text(panel.readout)
+    assert f"p99 {number(panel.result.percentile(99))} ms" in panel.readout.value
+    assert panel.status.value == ""
+
+
+def test_a_whole_scenario_can_be_explored():
+    scenario = bs.Scenario(
+        bs.Gamma(300, 2), bs.AtLeast(2, 8), bs.Affine(3, 1).padded_to([2, 8]), servers=2, timeout_ms=90
+    )
+    panel = bs.explore(scenario, requests=300, seed=5)
+    assert panel.result.scenario == scenario
+    assert panel.result.seed == 5
+
+
+def test_it_prints_as_one_short_line(panel):
+    assert re.search("Poisson arrivals.*Size or wait", repr(panel))
+    assert "\n" not in repr(panel)
+    assert len(repr(panel)) < 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"service": 3}, "service must be a Measurement, a service time or a Scenario, got 3"),
+        ({"workload": 3}, "workload must be one of batchsim's, got 3"),
+        ({"requests": 0}, "requests must be at least 1, got 0"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"link": "servers=0"}, "servers must be at least 1, got 0"),
+        (
+            {"service": State().scenario(), "workload": bs.Poisson(3)},
+            "a Scenario must come without a workload",
+        ),
+    ],
+)
+def test_bad_input_is_refused(arguments, message):
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+        bs.explore(**arguments)

@@ -1,0 +1,96 @@
+"""The table of controls: every value is described once, and a registered rule brings its controls along."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from batchsim.scenario import RULES
+from batchsim.view.explorer.controls_table import CONTROLS, in_labels, on_page
+from batchsim.view.explorer.kinds import KINDS, relevant, values_of
+from batchsim.view.explorer.state import DEFAULT, State
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_every_default_is_a_value_that_the_control_takes(name):
+    control = CONTROLS[name]
+    assert control.check(name, control.default) == control.default
+    if control.slider and control.default is not None:
+        assert control.slider.low <= control.default <= control.slider.high
+
+
+NEW_RULE = """
+import dataclasses
+from batchsim import scenario
+from batchsim.scenario.rules import rule as seam
+
+@dataclasses.dataclass(frozen=True)
+class NewRule(scenario.SizeOrWait):
+    level: float = seam.parameter("Level", "A level", kind="real", at_least=2, slider=(2, 8, 0.5), default=3)
+
+scenario.RULES += (NewRule,)
+
+from batchsim.view.explorer.controls_table import CONTROLS
+from batchsim.view.explorer.state import State
+
+state = State.from_link("rule=new_rule&level=4&max_batch_size=8")
+assert state.scenario().rule == NewRule(8, 10, 4)
+assert State.of(state.scenario()) == state
+assert (CONTROLS["level"].label, CONTROLS["level"].default) == ("Level", 2)
+assert CONTROLS["level"].slider[1:] == (2, 8, 0.5)
+assert CONTROLS["rule"].bounds["options"]["new_rule"] == NewRule.title
+"""
+
+
+def test_a_rule_appears_by_being_registered():
+    subprocess.run([sys.executable, "-c", NEW_RULE], check=True, cwd=Path(__file__).parents[1])
+
+
+def test_labels_and_pages_are_those_of_one_control_each():
+    labels = [control.label for control in CONTROLS.values()]
+    assert len(set(labels)) == len(labels)
+    pages = {control.page for control in CONTROLS.values()} - {None}
+    assert sorted(name for page in pages for name in on_page(page)) == sorted(
+        name for name, control in CONTROLS.items() if control.page is not None
+    )
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_registered_rule_is_offered_with_a_control_for_each_parameter(rule):
+    (kind,) = (kind for kind in KINDS["rule"].values() if kind.part is rule and kind.make is None)
+    assert kind.label == rule.title
+    for name, parameter in rule.parameters().items():
+        assert CONTROLS[name].label == parameter.label
+    assert set(rule.map_knobs) <= set(kind.controls)
+
+
+@pytest.mark.parametrize(
+    ("choice", "name"),
+    [(choice, name) for choice, kinds in KINDS.items() for name in kinds if name != "given"],
+)
+def test_a_kind_is_read_back_from_what_it_makes(choice, name):
+    state = State(**{choice: name}, curve=[(1, 2.0), (32, 5.0)])
+    part = getattr(state.scenario(), choice)
+    values = values_of(choice, part)
+    if name == "published":  # a table like any other
+        assert values == {"service": "curve", "curve": part.points_ms}
+        return
+    assert values[choice] == name
+    assert getattr(DEFAULT.replace(**values).scenario(), choice) == part
+
+
+def test_a_control_matters_to_the_kinds_that_use_it():
+    def seen(**changes):
+        values = vars(DEFAULT.replace(**changes))
+        return {name for name in CONTROLS if relevant(name, values)}
+
+    assert {"max_wait_ms"} == seen() - seen(rule="full_only")
+    assert {"preferred"} == seen(rule="preferred_sizes") - seen()
+    assert {"cv"} == seen(workload="gamma") - seen()
+    assert {"sharing"} == seen(servers=2) - seen()
+
+
+def test_a_message_about_parameters_becomes_one_about_controls():
+    assert in_labels("max_wait_ms + fixed_ms of 2 servers") == "Max wait (ms) + Fixed cost (ms) of 2 servers"
+    assert in_labels("no_control is left") == "no_control is left"

@@ -1,0 +1,115 @@
+"""Predict, then reveal."""
+
+import re
+
+import pytest
+
+import batchsim as bs
+from batchsim.view.explorer.pages.predict import FALLS, RISES, STAYS, outcome
+from batchsim.view.explorer.state import DEFAULT
+
+PAGES = ["A and B", "Predict", "Play", "Class"]
+
+
+@pytest.fixture
+def panel():
+    return bs.explore(requests=300)
+
+
+def turn(panel, page):
+    panel.tabs.selected_index = panel.tabs.titles.index(page)
+
+
+def text(widget):
+    return re.sub(r"<[^>]*>", "", widget.value)
+
+
+def test_the_picture_is_covered_until_all_three_are_predicted_and_revealed(panel):
+    page, frame = panel.predict, panel.screen.number
+    page.predicting.value = True
+    panel.controls["max_wait_ms"].value = 50
+    assert panel.screen.cover
+    assert panel.screen.number == frame
+    assert panel.readout.value == panel.pseudocode.value == ""
+    assert page.reveal.disabled
+    page.reveal.click()
+    assert panel.screen.cover
+    for answer in page.answers.values():
+        answer.value = RISES
+    assert not page.reveal.disabled
+    page.reveal.click()
+    assert panel.screen.cover == ""
+    assert panel.screen.number > frame
+    assert "p99: you said it rises. Right" in page.verdict.value
+    assert "throughput: you said it rises. Not this time: it " in page.verdict.value
+    assert panel.screen.words() == text(panel.readout)
+
+
+def test_a_hidden_picture_gives_nothing_away(panel):
+    panel.predict.predicting.value = True
+    panel.controls["max_wait_ms"].value = 50
+    for page in PAGES:
+        turn(panel, page)
+        assert panel.readout.value == panel.pseudocode.value == ""
+    panel.compare.pin.click()
+    assert panel.session.pinned is None
+    panel.share.buttons["Save CSV"].click()
+    assert "Reveal the picture" in panel.status.value
+    panel.screen._handle_custom_msg({"click": [0.9, 0.7]}, [])
+    assert panel.state.max_wait_ms == 50
+
+
+def test_the_picture_is_shown_when_predicting_stops(panel):
+    panel.predict.predicting.value = True
+    panel.controls["max_wait_ms"].value = 50
+    panel.predict.predicting.value = False
+    assert panel.screen.cover == ""
+    assert panel.screen.words() == text(panel.readout)
+
+
+def test_a_move_that_changes_no_run_needs_no_prediction(panel):
+    panel.predict.predicting.value = True
+    panel.controls["objective_ms"].value = 30  # changes no run
+    assert panel.screen.cover == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "way"),
+    [
+        ({"max_wait_ms": 0}, {"max_wait_ms": 40}, RISES),
+        ({"max_wait_ms": 40}, {"max_wait_ms": 0}, FALLS),
+        ({"max_batch_size": 64}, {"max_batch_size": 63}, STAYS),
+        ({}, {"max_batch_size": 1}, RISES),
+        ({"max_batch_size": 1}, {}, FALLS),
+        ({"max_batch_size": 1}, {"max_batch_size": 2}, None),
+    ],
+)
+def test_what_happened_to_p99(before, after, way):
+    a, b = (bs.simulate(DEFAULT.replace(**changes).scenario(), 2000) for changes in (before, after))
+    assert outcome("p99", a, b)[0] == way
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ways"),
+    [
+        ({"timeout_ms": 0}, {}, (None, None, RISES)),
+        ({}, {"timeout_ms": 0}, (None, None, FALLS)),
+        ({"timeout_ms": 0}, {"timeout_ms": 0.1}, (None, None, STAYS)),
+    ],
+)
+def test_latencies_go_no_way_where_nobody_is_served_and_throughput_does(before, after, ways):
+    a, b = (bs.simulate(DEFAULT.replace(**changes).scenario(), 300) for changes in (before, after))
+    told = [outcome(key, a, b) for key in ("p50", "p99", "throughput")]
+    assert tuple(way for way, _ in told) == ways
+    assert not any("nan" in words for _, words in told)
+
+
+def test_a_prediction_that_has_no_answer_does_not_count(panel):
+    panel.controls["rate_per_s"].value = 5000
+    panel.predict.predicting.value = True
+    panel.controls["rate_per_s"].value = 6000
+    for answer in panel.predict.answers.values():
+        answer.value = STAYS
+    panel.predict.reveal.click()
+    assert "that does not count" in panel.predict.verdict.value
+    assert "So far 1 of 1 are right." in text(panel.predict.verdict)

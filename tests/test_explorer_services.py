@@ -1,0 +1,107 @@
+"""The service times on offer: given, measured here, published; and what moves with their scale."""
+
+import pytest
+
+import batchsim as bs
+from batchsim.view.explorer.services import AFFINE, MEASURE_HERE, PUBLISHED
+from batchsim.view.explorer.state import DEFAULT
+
+TABLE = bs.Table({1: 2.0, 8: 4.0, 16: 7.0})
+
+
+@pytest.fixture
+def panel():
+    return bs.explore(requests=300)
+
+
+def test_a_service_time_that_is_given_is_offered_first_and_bounds_the_batch():
+    panel = bs.explore(TABLE, requests=300)
+    assert panel.result.scenario.service == TABLE
+    assert panel.controls["max_batch_size"].slider.max == 16
+    assert not panel.controls["fixed_ms"].shown
+    panel.controls["service"].value = AFFINE
+    assert panel.controls["max_batch_size"].slider.max == 64
+    assert panel.controls["fixed_ms"].shown
+
+
+def test_the_other_controls_follow_a_service_time_of_another_scale():
+    panel = bs.explore(bs.Table({1: 0.01, 64: 0.02}), requests=300)
+    assert 0.1 < panel.scenario.load < 1
+    assert panel.state.max_wait_ms < 1
+    assert panel.controls["max_wait_ms"].slider.max < 1
+    panel.controls["service"].value = AFFINE
+    assert 0.1 < panel.scenario.load < 1
+    assert panel.state.max_wait_ms > 1
+
+
+@pytest.mark.parametrize("name", bs.published_names()[::12])
+def test_published_tables_are_offered_and_say_their_source(panel, name):
+    panel.controls["service"].value = PUBLISHED + name
+    assert panel.status.value == ""
+    assert panel.result.scenario.service == bs.published(name)
+    assert "Not measured on this machine" in panel.origin.value
+
+
+def test_every_published_table_can_be_chosen(panel):
+    offered = {value.removeprefix(PUBLISHED) for _, value in panel.controls["service"].options}
+    assert set(bs.published_names()) <= offered
+
+
+def test_a_model_measured_from_the_panel_gives_its_service_time(panel):
+    panel.controls["service"].value = next(name for name in MEASURE_HERE if "mlp" in name)
+    assert panel.status.value == ""
+    assert isinstance(panel.result.scenario.service, bs.Table)
+    assert "this machine" in panel.origin.value
+
+
+def test_a_curve_of_another_machine_says_whose_it_is():
+    state = DEFAULT.replace(service="curve", curve=((1, 2.0), (32, 5.0)), curve_of="mlp on NVIDIA H100")
+    panel = bs.explore(requests=300, link=state.to_link())
+    assert "mlp on NVIDIA H100" in panel.controls["service"].value
+    assert "That is another machine&#x27;s curve" in panel.origin.value
+
+
+def test_a_service_time_that_cannot_be_had_leaves_the_choice_and_the_picture_as_they_were(panel):
+    def fail(model):
+        raise RuntimeError("there is no <compiler> here")
+
+    panel.controls.measure = fail
+    state, frame, number = panel.state, panel.screen.frame, panel.screen.number
+    panel.controls["service"].value = next(iter(MEASURE_HERE))
+    assert panel.controls["service"].value == AFFINE
+    assert (panel.state, panel.screen.frame, panel.screen.number) == (state, frame, number)
+    assert "RuntimeError: there is no &lt;compiler&gt; here" in panel.status.value
+    assert 'role="alert"' in panel.status.value
+    panel.controls["max_wait_ms"].value = 3
+    assert panel.status.value == ""
+    assert panel.result.scenario.service == bs.Affine(5, 0.25)
+
+
+def test_another_formula_is_not_offered_as_the_one_that_was_given():
+    panel = bs.explore(bs.Affine(3, 1), requests=300)
+    given = panel.controls["service"].value
+    assert "Affine(fixed_ms=3, per_item_ms=1)" in given
+    panel.move_to(panel.state.replace(fixed_ms=9))
+    assert panel.controls["service"].value == AFFINE
+    panel.move_to(panel.state.replace(fixed_ms=3))
+    assert panel.controls["service"].value == given
+    panel.share.link.value = "fixed_ms=3&per_item_ms=0.5"
+    assert panel.controls["service"].value == AFFINE
+    panel.controls["per_item_ms"].value = 1
+    assert panel.controls["service"].value == given
+    panel.controls["fixed_ms"].value = 9
+    assert panel.controls["service"].value == AFFINE
+
+
+@pytest.mark.parametrize("service", [bs.Affine(5, 0.25), bs.Table({1: 0.01, 64: 0.02})], ids=repr)
+@pytest.mark.parametrize("traffic", [bs.Poisson(100), bs.Trace([0.0, 0.1, 0.2, 0.5, 0.6])], ids=repr)
+def test_given_traffic_keeps_its_rate_beside_a_given_service_time(service, traffic):
+    panel = bs.explore(service, traffic, requests=300)
+    assert panel.scenario.workload == traffic.with_rate(traffic.offered_per_s)
+    assert panel.scenario.service == service
+
+
+@pytest.mark.parametrize("scale", [0.01, 1, 100])
+def test_without_traffic_the_rate_is_brought_to_the_scale_of_the_service_time(scale):
+    panel = bs.explore(bs.Affine(5 * scale, 0.25 * scale), requests=300)
+    assert 0.25 < panel.scenario.load < 1
