@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
-from oracles.by_rule import run_by_rule
 from oracles.plans import scenarios_at_random
 from PIL import Image
 
@@ -30,10 +29,9 @@ SCENARIOS = {
     "losing": PLAIN.replace(max_wait_ms=math.inf, queue_limit=20, timeout_ms=4),
     "tiny": PLAIN.replace(service=bs.Affine(0.02, 0.001), max_wait_ms=0.123456, rate_per_s=90_000),
 }
-PREFERRED = run_by_rule(bs.PreferredSizes([4, 8, 24], 24, 10))
-SCENARIOS["preferred sizes"] = PREFERRED.scenario
+PREFERRED = bs.Scenario(bs.Poisson(900), bs.PreferredSizes([4, 8, 24], 24, 10), bs.Affine(3, 0.25))
+SCENARIOS["preferred sizes"] = PREFERRED
 FILMS = {name: Film(bs.simulate(scenario, 10_000)) for name, scenario in SCENARIOS.items()}
-FILMS["preferred sizes"] = Film(PREFERRED)
 LOOKS = [
     {"width_px": 860},
     {"width_px": 1200, "theme": "dark"},

@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 import pytest
-from oracles.by_rule import run_by_rule
 
 import batchsim as bs
 from batchsim._format import number
@@ -219,7 +218,7 @@ def test_what_is_pinned_is_said_too():
     "rule", [bs.SizeOrWait(16, 5), bs.SizeOrWait(16, 0), bs.AtLeast(2, 8), bs.PreferredSizes([2, 6], 6, 5)]
 )
 def test_why_batches_left_is_said_in_the_words_of_the_rule(rule):
-    result = run_by_rule(rule)
+    result = bs.simulate(bs.Scenario(bs.Poisson(900), rule, bs.Affine(3, 0.25)), 1000)
     picture = bs.plot(result)
     words, legend = (
         picture.describe(ViewData(result)),

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from oracles.by_rule import run_by_rule
 from oracles.naive import Naive
 from oracles.plans import plans_with_ties, scenarios_at_random
 
@@ -245,7 +244,7 @@ def test_the_shares_sum_to_1(rule, keep):
 
 def test_each_batch_of_preferred_sizes_leaves_by_its_own_line():
     rule = PREFERRED[0]
-    result = run_by_rule(rule)
+    result = bs.simulate(bs.Scenario(bs.Poisson(900), rule, bs.Affine(3, 0.25)), 1000)
     film, lines, left_by = Film(result), pseudocode(rule), []
     for number, start_s in enumerate(result.batches.start_s.tolist()):
         now = film.snapshot(start_s)

@@ -120,7 +120,7 @@ def test_a_snapshot_is_the_naive_replay_when_requests_overtake(seed, servers):
         servers=servers,
         timeout_ms=1000 * timeout_s,
     )
-    result = Result(scenario, 0, "", 0.0, log)
+    result = Result((Run(scenario, log),), 0, "")
     film = Film(result)
     for time_s in times_around(result, film):
         assert_is_the_replay(result, film, time_s)
