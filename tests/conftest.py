@@ -1,18 +1,36 @@
+import importlib
 import os
+import pkgutil
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # before anything imports jax
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that a test can import from oracles/
 
-settings.register_profile("fixed", derandomize=True, deadline=None)
-settings.load_profile("fixed")
+import examples
+
+import batchsim
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--examples", type=int, default=1, help="multiply the number of examples of each property test"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    examples.multiply({getattr(item, "obj", None) for item in items}, config.getoption("--examples"))
+    if config.getoption("--hypothesis-profile") == "fuzz":
+        # Hypothesis draws constants of the modules that are loaded, see examples.py: load all of them, so that
+        # a test alone draws again what it drew in the whole suite.
+        for module in pkgutil.walk_packages(batchsim.__path__, "batchsim."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
 
 
 @pytest.fixture(scope="session")
