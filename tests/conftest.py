@@ -26,8 +26,8 @@ def pytest_addoption(parser):
 def pytest_collection_modifyitems(config, items):
     examples.multiply({getattr(item, "obj", None) for item in items}, config.getoption("--examples"))
     if config.getoption("--hypothesis-profile") == "fuzz":
-        # Hypothesis draws constants of the modules that are loaded, see examples.py: load all of them, so that
-        # a test alone draws again what it drew in the whole suite.
+        # Hypothesis draws constants of the modules that are loaded, see examples.py: load all of them, so
+        # that a test alone draws again what it drew in the whole suite.
         for module in pkgutil.walk_packages(batchsim.__path__, "batchsim."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
