@@ -18,6 +18,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._files import replacing
+from batchsim._version import __version__
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.plan import Log, Totals
 from batchsim.result import Result
@@ -37,8 +38,6 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
     A model's outputs, which may be anything, are left out with a warning. What no file can hold, such as a
     rule of one's own, is refused with TypeError.
     """
-    from batchsim import __version__  # the package is whole by now
-
     scenario: dict[str, Any] = to_tables(result.scenario)
     arrays: dict[str, Any] = {}
     if "times_s" in scenario["workload"]:

@@ -31,6 +31,7 @@ import tomlkit
 
 from batchsim import _check
 from batchsim._files import replacing
+from batchsim._version import __version__
 from batchsim.scenario import Scenario, Trace
 from batchsim.scenario.toml import document, from_tables
 from batchsim.study.grid import canonical
@@ -55,8 +56,6 @@ class Store:
         settings: Mapping[str, Any],
         columns: Mapping[str, str],
     ) -> None:
-        from batchsim import __version__  # the package is whole by now
-
         self.folder, self.points = Path(out), Path(out) / "points"
         self.columns = columns
         self.about = {"scenario": scenario, **settings, "batchsim": __version__}
