@@ -13,7 +13,7 @@ from batchsim import _check
 from batchsim.engines.plan import Streams, draw, warmup_requests
 from batchsim.result import Result
 from batchsim.result import warmup as warmup_
-from batchsim.scenario import AtLeast, OpenLoop, Scenario, SizeOrWait
+from batchsim.scenario import OpenLoop, Scenario
 
 DEFAULT_REQUESTS = 100_000
 KEEP = ("all", "summary")
@@ -101,10 +101,10 @@ def simulate(
 
             columns = compiled.run(draw(scenario, count, seed, replication, halt), halt)
         else:
-            from batchsim.engines import compiled
+            from batchsim.engines import summaries
 
             streams = Streams(scenario, seed, replication)
-            sums = compiled.summarise(scenario, count, streams, warmup_requests(fraction, count), halt=halt)
+            sums = summaries.summarise(scenario, count, streams, warmup_requests(fraction, count), halt=halt)
         return Result(scenario, seed, engine, fraction, columns, sums)
 
     if replications == 1:
@@ -156,7 +156,7 @@ def _not_compiled(scenario: Scenario, model_fn: Callable[[Any], Any] | None) -> 
     """Return what of a run the compiled engine does not cover, or None."""
     if model_fn is not None:
         return "a model_fn"
-    if type(scenario.rule) not in (SizeOrWait, AtLeast):
+    if not scenario.rule.compiled:
         return f"the rule {scenario.rule!r}"
     return None
 

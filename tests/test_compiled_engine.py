@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
-from batchsim.engines import compiled, reference
+from batchsim.engines import compiled, reference, summaries
 from batchsim.engines.histogram import BINS, Histogram, middles_s
 from batchsim.engines.plan import Streams, draw, warmup_requests
 from batchsim.result import Result
@@ -135,7 +135,7 @@ class Replay:
 @given(plans_with_ties(), st.sampled_from([1, 2, 3, 7, 64]), st.sampled_from([0, 0.2, 0.7]))
 def test_a_summary_is_the_sum_of_the_columns_whatever_the_chunks(plan, chunk, warmup):
     columns = Result(plan.scenario, 0, "", warmup, compiled.run(plan))
-    sums = compiled.summarise(
+    sums = summaries.summarise(
         plan.scenario, plan.requests, Replay(plan), warmup_requests(warmup, plan.requests), chunk
     )
     summary = Result(plan.scenario, 0, "", warmup, None, sums)
@@ -152,7 +152,7 @@ def test_a_summary_does_not_depend_on_the_chunks_at_all(workload):
         workload=workload, service=bs.Affine(2, 0.7).with_noise(0.5), timeout_ms=30, max_batch_size=7
     )
     one, other = (
-        compiled.summarise(scenario, 20_000, Streams(scenario, 3), 500, chunk) for chunk in (20_000, 333)
+        summaries.summarise(scenario, 20_000, Streams(scenario, 3), 500, chunk) for chunk in (20_000, 333)
     )
     for field in dataclasses.fields(one[0]):
         assert np.array_equal(getattr(one[0], field.name), getattr(other[0], field.name)), field.name
@@ -194,8 +194,8 @@ def test_the_histograms_bins_are_a_thousandth_wide():
 def test_overload_does_not_use_up_memory():
     overloaded = SCENARIO.replace(rate_per_s=50_000)
     waiting = [
-        window.arrival_s.size - window.settled
-        for window in compiled._served_windows(overloaded, 400_000, Streams(overloaded, 0), 10_000)
+        window.numbers.size - window.settled
+        for window in summaries._fast_windows(overloaded, 400_000, Streams(overloaded, 0), 10_000)
     ]
     assert len(waiting) == 40
     assert max(waiting) < 32
@@ -249,7 +249,7 @@ def test_a_replication_that_is_halted_stops_at_its_next_slice():
         compiled.run(draw(SCENARIO, 1000, 0), halt)
     for skip in (0, 900):
         with pytest.raises(InterruptedError):
-            compiled.summarise(SCENARIO, 1000, Streams(SCENARIO, 0), skip, halt=halt)
+            summaries.summarise(SCENARIO, 1000, Streams(SCENARIO, 0), skip, halt=halt)
     with pytest.raises(InterruptedError):
         draw(SCENARIO, 1000, 0, halt=halt)
 

@@ -3,10 +3,14 @@
 import ast
 import importlib
 import sys
+from pathlib import Path
 
 import pytest
 
+import batchsim as bs
 from batchsim.engines import kernels_jit
+
+PACKAGE = Path(bs.__file__).parent
 
 LOOP = """
 from batchsim.engines.kernels_jit import compiled
@@ -59,15 +63,18 @@ def test_the_digest_is_of_every_file_of_which_a_loop_can_contain_code_or_constan
         if isinstance(node, ast.ImportFrom) and node.module.startswith("batchsim")
     }
     assert "batchsim.engines.kernels" in imported
-    assert imported <= {f"batchsim.engines.{file.stem}" for file in files}
+    modules = {".".join(("batchsim", *file.relative_to(PACKAGE).with_suffix("").parts)) for file in files}
+    assert imported <= modules
+    rules = {f"batchsim.scenario.rules.{rule.__module__.rpartition('.')[2]}" for rule in bs.scenario.RULES}
+    assert rules <= modules
 
 
 def test_the_digest_is_of_what_the_files_say(tmp_path):
     for folder in ("here", "there"):
-        (tmp_path / folder).mkdir()
-        for name in ("histogram", "kernels", "plan"):
-            (tmp_path / folder / f"{name}.py").write_text(name)
-    here, there = (kernels_jit.sources(tmp_path / folder) for folder in ("here", "there"))
+        (tmp_path / folder / "engines").mkdir(parents=True)
+        for name in ("columns", "histogram", "kernels", "plan"):
+            (tmp_path / folder / "engines" / f"{name}.py").write_text(name)
+    here, there = (kernels_jit.sources(tmp_path / folder / "engines") for folder in ("here", "there"))
     assert kernels_jit.digest(here) == kernels_jit.digest(there)
-    (tmp_path / "there" / "plan.py").write_text("another")
+    (tmp_path / "there" / "engines" / "plan.py").write_text("another")
     assert kernels_jit.digest(here) != kernels_jit.digest(there)

@@ -17,7 +17,7 @@ from batchsim.result import Result
 NAN = math.nan
 SECOND = 1000.0  # ms: whole seconds keep the hand-computed times exact
 SERVED, REJECTED, TIMED_OUT = bs.Status.SERVED, bs.Status.REJECTED, bs.Status.TIMED_OUT
-FULL, TIMEOUT, BACKLOG = bs.Trigger.FULL, bs.Trigger.WAIT, bs.Trigger.BACKLOG
+FULL, WAIT, BACKLOG = bs.Trigger.FULL, bs.Trigger.WAIT, bs.Trigger.BACKLOG
 DRAIN, ENOUGH = bs.Trigger.DRAIN, bs.Trigger.ENOUGH
 
 
@@ -68,13 +68,13 @@ def run_planned(scenario, requests, **drawn):
 def test_a_lone_request_waits_out_its_timer():
     result = run_trace([0], rule(4, wait_s=2), seconds(1))
     assert requests_of(result) == [(0, 2, 3, 0, SERVED)]
-    assert batches_of(result) == [(2, 3, 1, 0, TIMEOUT)]
+    assert batches_of(result) == [(2, 3, 1, 0, WAIT)]
 
 
 def test_a_full_batch_leaves_before_its_timer():
     result = run_trace([0, 1, 3], rule(2, wait_s=5), seconds(1))
     assert requests_of(result) == [(0, 1, 2, 0, SERVED), (1, 1, 2, 0, SERVED), (3, 8, 9, 1, SERVED)]
-    assert batches_of(result) == [(1, 2, 2, 0, FULL), (8, 9, 1, 0, TIMEOUT)]
+    assert batches_of(result) == [(1, 2, 2, 0, FULL), (8, 9, 1, 0, WAIT)]
 
 
 def test_a_request_that_arrives_as_the_batch_starts_joins_it():
@@ -84,7 +84,7 @@ def test_a_request_that_arrives_as_the_batch_starts_joins_it():
         (2, 2, 3, 0, SERVED),
         (2.5, 4.5, 5.5, 1, SERVED),
     ]
-    assert batches_of(result) == [(2, 3, 2, 0, TIMEOUT), (4.5, 5.5, 1, 0, TIMEOUT)]
+    assert batches_of(result) == [(2, 3, 2, 0, WAIT), (4.5, 5.5, 1, 0, WAIT)]
 
 
 def test_a_request_that_arrives_as_a_batch_starts_stays_behind_if_there_is_no_room():
@@ -101,7 +101,7 @@ def test_a_request_that_arrives_as_a_batch_starts_stays_behind_if_there_is_no_ro
 def test_a_request_that_arrives_as_the_server_is_released_is_in_the_next_batch():
     result = run_trace([0, 1, 2], rule(4), seconds(2))
     assert requests_of(result) == [(0, 0, 2, 0, SERVED), (1, 2, 4, 1, SERVED), (2, 2, 4, 1, SERVED)]
-    assert batches_of(result) == [(0, 2, 1, 0, TIMEOUT), (2, 4, 2, 0, BACKLOG)]
+    assert batches_of(result) == [(0, 2, 1, 0, WAIT), (2, 4, 2, 0, BACKLOG)]
 
 
 def test_simultaneous_arrivals_without_a_wait_are_one_batch_not_many():
@@ -111,18 +111,18 @@ def test_simultaneous_arrivals_without_a_wait_are_one_batch_not_many():
 
 def test_the_timer_that_ends_while_the_server_computes_acts_at_the_release():
     result = run_trace([0, 1, 1], rule(2, wait_s=0.5), seconds(3))
-    assert batches_of(result) == [(0.5, 3.5, 1, 0, TIMEOUT), (3.5, 6.5, 2, 0, FULL)]
+    assert batches_of(result) == [(0.5, 3.5, 1, 0, WAIT), (3.5, 6.5, 2, 0, FULL)]
     result = run_trace([0, 1, 6], rule(2, wait_s=0.5), seconds(3))
     assert batches_of(result) == [
-        (0.5, 3.5, 1, 0, TIMEOUT),
+        (0.5, 3.5, 1, 0, WAIT),
         (3.5, 6.5, 1, 0, BACKLOG),
-        (6.5, 9.5, 1, 0, TIMEOUT),
+        (6.5, 9.5, 1, 0, WAIT),
     ]
 
 
 def test_the_timer_that_ends_as_the_server_is_released_is_a_timeout():
     result = run_trace([0, 1], rule(2, wait_s=0.5), seconds(1))
-    assert batches_of(result) == [(0.5, 1.5, 1, 0, TIMEOUT), (1.5, 2.5, 1, 0, TIMEOUT)]
+    assert batches_of(result) == [(0.5, 1.5, 1, 0, WAIT), (1.5, 2.5, 1, 0, WAIT)]
 
 
 def test_after_a_full_batch_the_timer_is_the_next_oldest_requests():
@@ -132,13 +132,13 @@ def test_after_a_full_batch_the_timer_is_the_next_oldest_requests():
 
 def test_several_full_batches_leave_one_look():
     result = run_trace([0] * 5, rule(2, wait_s=1), seconds(3), servers=3)
-    assert batches_of(result) == [(0, 3, 2, 0, FULL), (0, 3, 2, 1, FULL), (1, 4, 1, 2, TIMEOUT)]
+    assert batches_of(result) == [(0, 3, 2, 0, FULL), (0, 3, 2, 1, FULL), (1, 4, 1, 2, WAIT)]
 
 
 def test_a_batch_takes_the_oldest_and_the_rest_in_arrival_order():
     result = run_trace([0, 0.25, 0.5, 0.75, 1], rule(2), seconds(1))
     assert result.batch_index.tolist() == [0, 1, 1, 2, 2]
-    assert batches_of(result) == [(0, 1, 1, 0, TIMEOUT), (1, 2, 2, 0, FULL), (2, 3, 2, 0, FULL)]
+    assert batches_of(result) == [(0, 1, 1, 0, WAIT), (1, 2, 2, 0, FULL), (2, 3, 2, 0, FULL)]
 
 
 @pytest.mark.parametrize("wait_ms", [0.1, 0.3, 0.7, 1.1, 3.3])
@@ -146,7 +146,7 @@ def test_the_start_at_a_deadline_is_exactly_arrival_plus_wait(wait_ms):
     times_s = np.arange(500) * 0.0123
     result = run_trace(times_s, bs.SizeOrWait(4, wait_ms), bs.Affine(0.05, 0))
     assert np.array_equal(result.start_s, times_s + wait_ms / 1000)
-    assert set(result.batches.trigger) == {TIMEOUT}
+    assert set(result.batches.trigger) == {WAIT}
 
 
 # The end.
@@ -154,7 +154,7 @@ def test_the_start_at_a_deadline_is_exactly_arrival_plus_wait(wait_ms):
 
 def test_the_last_partial_batch_waits_out_its_timer():
     result = run_trace([0, 0, 0], rule(2, wait_s=7), seconds(1))
-    assert batches_of(result) == [(0, 1, 2, 0, FULL), (7, 8, 1, 0, TIMEOUT)]
+    assert batches_of(result) == [(0, 1, 2, 0, FULL), (7, 8, 1, 0, WAIT)]
 
 
 def test_an_infinite_wait_drains_at_the_last_arrival_if_a_server_is_idle():
@@ -191,9 +191,9 @@ def test_the_lowest_numbered_idle_server_takes_the_batch():
     result = run_trace([0, 0, 0, 2.5, 5], rule(2), service, servers=2)
     assert batches_of(result) == [
         (0, 5, 2, 0, FULL),
-        (0, 2, 1, 1, TIMEOUT),
-        (2.5, 4.5, 1, 1, TIMEOUT),
-        (5, 7, 1, 0, TIMEOUT),
+        (0, 2, 1, 1, WAIT),
+        (2.5, 4.5, 1, 1, WAIT),
+        (5, 7, 1, 0, WAIT),
     ]
 
 
@@ -294,7 +294,7 @@ def test_who_times_out_leaves_and_the_others_timer_counts_from_their_own_arrival
         (2, None, None, -1, TIMED_OUT),
         (3, 5, 9, 1, SERVED),
     ]
-    assert batches_of(result) == [(1, 5, 1, 0, TIMEOUT), (5, 9, 1, 0, BACKLOG)]
+    assert batches_of(result) == [(1, 5, 1, 0, WAIT), (5, 9, 1, 0, BACKLOG)]
 
 
 def test_a_release_at_the_very_timeout_still_serves():
@@ -354,7 +354,7 @@ def test_answered_clients_send_after_the_next_batch_is_taken():
     # Four clients in lockstep: the batch of three leaves before the answered one sends again.
     result = run_clients(4, 12, rule(4), seconds(1, per_item=1))
     assert batches_of(result) == [
-        (0, 2, 1, 0, TIMEOUT),
+        (0, 2, 1, 0, WAIT),
         (2, 6, 3, 0, BACKLOG),
         (6, 8, 1, 0, BACKLOG),
         (8, 12, 3, 0, BACKLOG),
@@ -396,7 +396,7 @@ def test_clients_of_all_servers_send_in_client_order():
 
 def test_an_idle_server_with_no_wait_takes_the_first_client_alone():
     result = run_clients(2, 2, rule(8), seconds(1))
-    assert batches_of(result) == [(0, 1, 1, 0, TIMEOUT), (1, 2, 1, 0, BACKLOG)]
+    assert batches_of(result) == [(0, 1, 1, 0, WAIT), (1, 2, 1, 0, BACKLOG)]
 
 
 def test_with_a_wait_clients_in_lockstep_stay_one_batch():
@@ -513,6 +513,7 @@ def naive_of(plan: Plan) -> Naive:
         max_batch_size=rule.max_batch_size,
         max_wait_ms=math.inf if at_least else rule.max_wait_ms,
         enough=rule.min_batch_size if at_least else None,
+        preferred=rule.preferred if isinstance(rule, bs.PreferredSizes) else None,
         arrivals_s=None if closed else plan.arrival_s.tolist(),
         clients=workload.clients if closed else 0,
         think_s=plan.think_s.tolist() if closed else None,

@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
-from batchsim.engines import compiled, drawn
-from batchsim.engines import kernels_many as kernels_survey
-from batchsim.engines import many as survey
+from batchsim.engines import compiled, drawn, kernels_many, many
 from batchsim.engines.plan import draw
 from batchsim.result import Result
 from batchsim.study import surface as module
@@ -86,14 +84,10 @@ def test_each_cell_is_a_run_of_its_own_on_long_runs(workload, knobs):
 
 @settings(max_examples=400)
 @given(plans_with_ties(), st.sampled_from([0, 37.5, 50, 99, 100]), st.sampled_from(["ignore", "inf"]))
-def test_a_survey_is_the_columns_figures_when_everything_is_tied(plan, q, unserved):
-    rule = plan.scenario.rule
-    columns = (rule.max_wait_ms / 1000, rule.enough, rule.max_batch_size)
-    setting = survey.Settings(*(np.array([column]) for column in columns))
-    plan = dataclasses.replace(
-        plan, arrival_s=None if plan.arrival_s is None else plan.arrival_s.copy()
-    )  # a trace's cannot be written to
-    found = survey.survey(plan, setting, (q,), unserved, sections=64)
+def test_many_settings_have_the_metrics_of_the_columns_when_everything_is_tied(plan, q, unserved):
+    if plan.arrival_s is not None:  # a trace's cannot be written to
+        plan = dataclasses.replace(plan, arrival_s=plan.arrival_s.copy())
+    found = many.run_many(plan, [plan.scenario.rule], (q,), unserved, sections=64)
     result = Result(plan.scenario, 0, "", 0.0, compiled.run(plan))
     assert found.served[0] == (result.status == bs.Status.SERVED).sum()
     assert np.array_equal(found.percentiles_ms[0, 0], result.percentile(q, unserved=unserved), equal_nan=True)
@@ -120,21 +114,46 @@ def test_all_may_be_refused():
 def test_it_does_not_depend_on_the_threads(monkeypatch):
     alone = ThreadPoolExecutor(1)
     one = surface(SCENARIO, SIZES, WAITS_MS, 2000)
-    monkeypatch.setattr(survey, "_threads", lambda _: alone)
+    monkeypatch.setattr(many, "_threads", lambda _: alone)
     monkeypatch.setattr(module, "SHARES", 3)
     assert np.array_equal(one.p99_ms, surface(SCENARIO, SIZES, WAITS_MS, 2000).p99_ms)
 
 
-def test_the_best_is_the_lowest_of_the_steady():
+def test_the_lowest_is_of_the_steady():
     found = surface(SCENARIO, SIZES, WAITS_MS, 2000)
     assert found.overloaded.tolist() == [[True, True, False, False]] * 4
     steady = found.p99_ms[:, 2:]
-    assert found.p99_ms[found.best()] == steady.min()
+    assert found.p99_ms[found.lowest()] == steady.min()
     late = dataclasses.replace(found, p99_ms=np.full((4, 4), math.inf))
-    assert late.best() is None
+    assert late.lowest() is late.best() is None
+    assert not late.ties().any()
     fast = found.p99_ms.copy()
     fast[0, 0] = 0.1  # but overloaded
-    assert dataclasses.replace(found, p99_ms=fast).best() == found.best()
+    assert dataclasses.replace(found, p99_ms=fast).lowest() == found.lowest()
+
+
+def test_settings_that_never_differ_are_ties_and_the_best_has_the_most_headroom():
+    sizes = [16, 24, 32, 48]  # so large that no batch of this traffic is full
+    found = surface(SCENARIO.replace(rate_per_s=300), sizes, [0, 40], 5000)
+    assert found.p99_ms[0].tolist() == [found.p99_ms[0, 0]] * 4
+    assert found.lowest() == (0, 0)
+    assert found.ties()[0].all()
+    assert not found.ties()[1].any()  # a wait of 40 ms is told apart
+    assert found.best() == (0, 3)
+
+
+def test_what_is_told_apart_is_told_apart_by_paired_runs_too():
+    found = surface(SCENARIO, [8, 12, 16, 24, 32, 48], [0, 0.2, 0.5, 1, 2, 5, 20], 20_000)
+    lowest = found.lowest()
+    runs = {}
+    for row, wait_ms in enumerate(found.y_values):
+        for column, size in enumerate(found.x_values):
+            setting = SCENARIO.replace(max_batch_size=size, max_wait_ms=wait_ms)
+            runs[row, column] = bs.simulate(setting, 20_000)
+    agree = 0
+    for cell, run in runs.items():
+        agree += found.ties()[cell] == (not bs.compare(runs[lowest], run, "p99")["p99"].low > 0)
+    assert agree >= 0.9 * len(runs)
 
 
 def test_those_who_are_turned_away_count_as_infinitely_late():
@@ -158,16 +177,16 @@ def test_of_a_shorter_trace_it_takes_all():
     assert_each_is_a_run(found)
 
 
-class Fair(bs.SizeOrWait):
-    pass
+class OnlySimPy(bs.SizeOrWait):
+    compiled = False
 
 
-@pytest.mark.parametrize("survey_of", [lambda s: surface(s, [1], [0]), lambda s: load_curve(s, 10)])
-def test_a_rule_that_the_engine_does_not_cover_is_refused(survey_of):
-    with pytest.raises(ValueError, match=r"the rule must be SizeOrWait or AtLeast, got Fair\("):
-        survey_of(SCENARIO.replace(rule=Fair(4, 1)))
+@pytest.mark.parametrize("ask", [lambda s: surface(s, [1], [0]), lambda s: load_curve(s, 10)])
+def test_a_rule_that_the_engine_does_not_cover_is_refused(ask):
+    with pytest.raises(ValueError, match=r"compiled engine.*got OnlySimPy\("):
+        ask(SCENARIO.replace(rule=OnlySimPy(4, 1)))
     with pytest.raises(TypeError, match="scenario must be a Scenario, got 3"):
-        survey_of(3)
+        ask(3)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +289,7 @@ def test_a_plan_from_kept_draws_is_the_plan(workload, most, monkeypatch):
             assert a is None or np.array_equal(a, b, equal_nan=True), name
 
 
-def test_surveys_leave_what_is_kept_as_it_was():
+def test_surfaces_leave_what_is_kept_as_it_was():
     scenario = SCENARIO.replace(workload=bs.OnOff(2000, 100, 0.05, 0.05), timeout_ms=20)
     before = drawn.drawn(scenario, 1000, 0, 32).arrival_s.copy()
     surface(scenario, SIZES, WAITS_MS, 1000)
@@ -282,9 +301,9 @@ def test_surveys_leave_what_is_kept_as_it_was():
 def test_selection_is_sorting(values, data):
     keys = np.array(values).view(np.int64)
     rank = data.draw(st.integers(0, len(values) - 1))
-    kept, bins = np.empty(keys.size, int), np.empty(kernels_survey.BINS, np.int32)
+    kept, bins = np.empty(keys.size, int), np.empty(kernels_many.BINS, np.int32)
     before = keys.copy()
-    found = kernels_survey.select(keys, keys.size, rank, kept, bins)
+    found = kernels_many.select(keys, keys.size, rank, kept, bins)
     assert found == tuple(np.sort(keys)[[rank, min(rank + 1, keys.size - 1)]])
     assert np.array_equal(keys, before)
 
@@ -307,7 +326,7 @@ def test_who_listens_is_told_of_compiling_in_the_calling_thread_and_stderr_is_qu
             print(text, thread)
     """
     said = (
-        "batchsim is compiling its engine (survey_served), once on this machine: about 2 s. MainThread\n",
+        "batchsim is compiling its engine (run_thresholds), once on this machine: about 2 s. MainThread\n",
         "",
     )
     for expected in said:  # the second time it is found on disk

@@ -15,14 +15,16 @@ from numba.core.options import DefaultOptions
 
 # No loop makes an array, so none needs to count references: that took up to ten times as long as what
 # a loop does, wherever one part of it calls another.
-UNCOUNTED = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+UNCOUNTED: Any = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 # To compile, on a processor of 2.5 GHz; the other loops take about 1.
-SECONDS = {"pass_instants": 2, "survey_served": 2, "survey_instants": 3}
+SECONDS = {"_pass_instants": 2, "run_thresholds": 2}
 
 
 def sources(folder: Path = Path(__file__).parent) -> list[Path]:
     """Return the files whose code and constants the loops contain."""
-    return sorted([*folder.glob("kernels*.py"), folder / "histogram.py", folder / "plan.py"])
+    others = [folder / "columns.py", folder / "histogram.py", folder / "plan.py"]
+    rules = (folder.parent / "scenario" / "rules").glob("*.py")
+    return sorted([*folder.glob("kernels*.py"), *others, *rules])
 
 
 def digest(files: Iterable[Path]) -> str:
@@ -46,6 +48,11 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
         kept._source_stamp = (kept._source_stamp, SOURCES)
         return loop
     return numba.njit(**options)(function)
+
+
+def compiled_anew(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile on first use of each process, and keep nothing on disk."""
+    return numba.njit(nogil=True, **UNCOUNTED)(function)
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:

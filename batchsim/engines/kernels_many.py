@@ -1,18 +1,56 @@
-"""The compiled engine's loops for many settings under one traffic, of which only figures are kept.
+"""The compiled engine's loops for many settings under one traffic, of which only a few numbers are kept.
 
-The batches are formed by `kernels`, so they are those of a single run.
+The batches are formed by the same loops as a single run's.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.kernels import next_batch, pass_instants
+from batchsim.engines.kernels import next_batch
 from batchsim.engines.kernels_jit import compiled, inlined
+from batchsim.scenario.rules.rule import Threshold
 
 BINS = 4096  # counters of 16 KiB: half the nearest cache
 # Latencies are ordered as the whole numbers that have the same bits, as none is negative.
 NONE, LATE = (int(np.float64(value).view(np.int64)) for value in (math.nan, math.inf))
+
+
+class Numbers(NamedTuple):
+    """What is kept of each setting: rows, one a setting."""
+
+    served: Any  # requests
+    last_s: Any  # the last finish
+    ranked: Any  # the latencies on both sides of each percentile, as `select`'s keys, shape (settings, q, 2)
+    sums_s: Any  # latencies summed from each cut to the next, shape (settings, parts)
+    edges_s: Any  # arrival times at the cuts, shape (settings, cuts)
+    above: Any  # requests that took longer than `above_s`, or were not served; shape (settings, parts)
+
+
+class Wanted(NamedTuple):
+    """What is asked of each setting."""
+
+    per_cent: Any  # percentiles
+    unserved: bool  # whether requests that are not served count as infinitely late
+    cuts: Any  # request numbers between which latencies are summed; empty: no sums
+    above_s: float  # the latency beyond which requests are counted, in the parts between the cuts
+
+
+class Scratch(NamedTuple):
+    """Arrays to work in."""
+
+    latency_s: Any  # a row a request
+    keys: Any  # the same memory as whole numbers
+    kept: Any  # as long
+    bins: Any  # BINS counters
+
+    @classmethod
+    def of(cls, requests: int) -> "Scratch":
+        """Return arrays for so many requests."""
+        latency_s = np.empty(requests)
+        keys, kept = latency_s.view(np.int64), np.empty(requests, np.int64)
+        return cls(latency_s, keys, kept, np.empty(BINS, np.int32))
 
 
 @inlined
@@ -60,100 +98,73 @@ def select(keys, count, rank, kept, bins):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _note(  # type: ignore[no-untyped-def]
-    keys, served, requests, per_cent, unserved_count, kept, bins, row, ranked
-):
-    """Write the keys on both sides of each percentile: none of nothing, LATE among the unserved."""
-    count = requests if unserved_count else served
-    for place in range(per_cent.size):
+def _note(count, requests, wanted, scratch, row, numbers):  # type: ignore[no-untyped-def]
+    """Write the keys on both sides of each percentile: NONE of nothing, LATE among the unserved."""
+    counted = requests if wanted.unserved else count
+    for place in range(wanted.per_cent.size):
         below = above = NONE
-        if count > 0:
-            rank = per_cent[place] / 100 * (count - 1)
+        if counted > 0:
+            rank = wanted.per_cent[place] / 100 * (counted - 1)
             low = math.floor(rank)
             below = above = LATE
-            if math.ceil(rank) < served:
-                below, above = select(keys, served, low, kept, bins)
-        ranked[row, place, 0], ranked[row, place, 1] = below, above
+            if math.ceil(rank) < count:
+                below, above = select(scratch.keys, count, low, scratch.kept, scratch.bins)
+        numbers.ranked[row, place, 0], numbers.ranked[row, place, 1] = below, above
 
 
 @compiled
-def survey_served(  # type: ignore[no-untyped-def]
-    arrival_s, wait_s, enough, largest, service, noise, slowdown, free_s, per_cent, unserved_count, cuts,
-    latency_s, keys, kept, bins, served, last_s, ranked, sums_s, edges_s,
-):  # fmt: skip
-    """Run each setting of an open loop in which every request is served; see `survey.survey`.
-
-    A setting is a row of `wait_s`, `enough`, `largest`, and of what is written: `served` requests;
-    the `last_s` finish; both neighbours of each of `per_cent`, `ranked`; the sum of the latencies
-    from each of `cuts` to the next, added to `sums_s`; the arrivals at the cuts, `edges_s`. `keys` are
-    the bits of `latency_s`, which is to work in, as `kept` and `bins` are.
-    """
-    requests = arrival_s.size
+def run_thresholds(  # type: ignore[no-untyped-def]
+    arrival_s, wait_s, enough, largest, costs, free_s, wanted, scratch, numbers
+):
+    """Run each setting of a threshold rule in an open loop in which every request is served."""
+    requests, cuts, latency_s = arrival_s.size, wanted.cuts, scratch.latency_s
     for row in range(wait_s.size):
         free_s[:] = 0.0
+        threshold = Threshold(wait_s[row], enough[row], largest[row])
         head, batch, latest_s = 0, 0, 0.0
         while head < requests:
-            end, _, _, done_s = next_batch(
-                arrival_s, head, wait_s[row], enough[row], largest[row],
-                service, noise, slowdown, free_s, batch,
-            )  # fmt: skip
+            end, _, _, done_s = next_batch(arrival_s, head, threshold, costs, free_s, batch)
             for request in range(head, end):
                 latency_s[request] = done_s - arrival_s[request]
             latest_s = max(latest_s, done_s)
             head = end
             batch += 1
-        served[row], last_s[row] = requests, latest_s
+        numbers.served[row], numbers.last_s[row] = requests, latest_s
         for cut in range(cuts.size):
-            edges_s[row, cut] = arrival_s[min(cuts[cut], requests - 1)]
+            numbers.edges_s[row, cut] = arrival_s[min(cuts[cut], requests - 1)]
         for part in range(cuts.size - 1):
-            total_s = 0.0
+            total_s, above = 0.0, 0
             for request in range(cuts[part], cuts[part + 1]):
                 total_s += latency_s[request]
-            sums_s[row, part] = total_s
-        _note(keys, requests, requests, per_cent, unserved_count, kept, bins, row, ranked)
+                above += latency_s[request] > wanted.above_s
+            numbers.sums_s[row, part], numbers.above[row, part] = total_s, above
+        _note(requests, requests, wanted, scratch, row, numbers)
 
 
 @compiled
-def survey_instants(  # type: ignore[no-untyped-def]
-    arrival_s, think_s, closed, wait_s, timeout_s, limit, enough, largest, service, noise, slowdown,
-    queue, client_of, due_s, due_client, sending, busy_until_s, state,
-    batch_index, status, start_s, finish_s, batch_size, batch_server, per_cent, unserved_count, cuts,
-    latency_s, keys, kept, bins, served, last_s, ranked, sums_s, edges_s,
-):  # fmt: skip
-    """Run each setting of a closed loop, or of an open one with a queue limit or a timeout.
-
-    The second and third line are to work in. What is written is as in `survey_served`.
-    """
-    requests, clients = arrival_s.size, due_s.size
-    for row in range(wait_s.size):
-        due_s[:] = 0.0
-        busy_until_s[:] = math.inf
-        state[:] = 0
-        state[4] = clients
-        for client in range(clients):
-            due_client[client] = client
-        pass_instants(
-            arrival_s, think_s, closed, requests, requests, wait_s[row], timeout_s, limit,
-            enough[row], largest[row], service, noise, slowdown, queue, client_of, due_s, due_client,
-            sending, busy_until_s, state, requests + 1,
-            batch_index, status, start_s, finish_s, batch_size, batch_server,
-        )  # fmt: skip
-        last_s[row] = 0.0
-        for batch in range(state[3]):
-            last_s[row] = max(last_s[row], finish_s[batch])
-        for cut in range(cuts.size):
-            edges_s[row, cut] = arrival_s[min(cuts[cut], requests - 1)]
-        part, count = 0, 0
-        for request in range(requests):
-            batch = batch_index[request]
-            if batch < 0:
-                continue
-            taken_s = finish_s[batch] - arrival_s[request]
-            if cuts.size:
-                while request >= cuts[part + 1]:
-                    part += 1
-                sums_s[row, part] += taken_s
-            latency_s[count] = taken_s
-            count += 1
-        served[row] = count
-        _note(keys, count, requests, per_cent, unserved_count, kept, bins, row, ranked)
+def note_run(requests, batches, batch_count, wanted, scratch, row, numbers):  # type: ignore[no-untyped-def]
+    """Keep the numbers of a setting that ran from instant to instant."""
+    arrival_s, cuts = requests.arrival_s, wanted.cuts
+    size = arrival_s.size
+    numbers.last_s[row] = 0.0
+    for batch in range(batch_count):
+        numbers.last_s[row] = max(numbers.last_s[row], batches.finish_s[batch])
+    for cut in range(cuts.size):
+        numbers.edges_s[row, cut] = arrival_s[min(cuts[cut], size - 1)]
+    part, count = 0, 0
+    for request in range(size):
+        batch = requests.batch_index[request]
+        if cuts.size:
+            while request >= cuts[part + 1]:
+                part += 1
+        if batch < 0:
+            numbers.above[row, part] += 1
+            continue
+        taken_s = batches.finish_s[batch] - arrival_s[request]
+        if cuts.size:
+            numbers.sums_s[row, part] += taken_s
+            numbers.above[row, part] += taken_s > wanted.above_s
+        scratch.latency_s[count] = taken_s
+        count += 1
+    numbers.served[row] = count
+    _note(count, size, wanted, scratch, row, numbers)

@@ -4,7 +4,7 @@ import functools
 import math
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import partial
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, Trace
-from batchsim.scenario.rules import Rule, Trigger
 from batchsim.scenario.workload import CHUNK, filled
 
 
@@ -213,25 +212,3 @@ def draw(
         noise=whole(noise) if noise else None,  # there are at most as many batches as requests
         slowdown=streams.slowdown,
     )
-
-
-def with_triggers(log: Log, rule: Rule) -> Log:
-    """Return why each batch left, as uint8 of `Trigger`, shape (batches,)."""
-    served = np.flatnonzero(log.batch_index >= 0)
-    order = log.batch_index[served]
-    in_batches = served if (order[1:] >= order[:-1]).all() else served[np.argsort(order, kind="stable")]
-    first = np.concatenate([[0], np.cumsum(log.batch_size)[:-1]]) if log.batch_size.size else np.empty(0)
-    oldest_s = log.arrival_s[in_batches[first.astype(int)]]
-    start_s, size = log.batch_start_s, log.batch_size
-    trigger = np.full(size.shape, Trigger.DRAIN, dtype=np.uint8)
-    if math.isinf(rule.max_wait_ms) and rule.enough < rule.max_batch_size:
-        many = size >= rule.enough
-        last_needed = np.where(many, first + rule.enough - 1, first).astype(int)
-        due_s = np.where(many, log.arrival_s[in_batches[last_needed]], math.inf)
-        trigger[start_s == due_s] = Trigger.ENOUGH
-    else:
-        due_s = oldest_s + rule.max_wait_ms / 1000
-        trigger[start_s == due_s] = Trigger.WAIT
-    trigger[start_s > due_s] = Trigger.BACKLOG
-    trigger[size == rule.max_batch_size] = Trigger.FULL
-    return replace(log, batch_trigger=trigger)

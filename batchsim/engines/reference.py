@@ -1,19 +1,23 @@
 """The reference engine: SimPy processes that drive arrivals into the very InferenceBatcher.
 
 A source (or clients) sends requests, a collector puts them into batches, servers compute them.
-Whatever is due at one instant is gathered first; then the collector takes the instant's four
-steps, in `Collector.act`.
+SimPy handles what is due at one instant in the order in which it was scheduled, which means nothing here: so
+all of it is gathered first, and then the collector takes the instant's four steps, in `Collector.act`.
+The textbook's rule is the batcher's own; any other is asked what to do, as in the compiled engine.
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 import numpy as np
 import simpy
 
-from batchsim.batcher import InferenceBatcher
-from batchsim.engines.plan import Log, Plan, Status, with_triggers
+from batchsim.batcher import InferenceBatcher, batch_inference
+from batchsim.engines.plan import Log, Plan, Status
+from batchsim.scenario.rules import SizeOrWait, Trigger
+from batchsim.scenario.rules.rule import FREEZE, START, Decision, Waiting
 
 Story = Generator[simpy.Event, Any, None]
 
@@ -26,6 +30,16 @@ class At(float):
 
     def __radd__(self, now: float) -> float:
         return float(self)
+
+
+class Numbers:
+    """The request numbers of the batcher's queue, as a rule reads them; 0 is the oldest."""
+
+    def __init__(self, queue: deque[dict[str, Any]]) -> None:
+        self.queue = queue
+
+    def __getitem__(self, place: int) -> int:
+        return cast(int, self.queue[place]["id"])
 
 
 class Collector:
@@ -46,6 +60,10 @@ class Collector:
             self.rule.max_wait_ms,
             clock=lambda: self.env.now,
         )
+        self.textbook = type(self.rule) is SizeOrWait  # the batcher decides by itself
+        self.params, self.memory = self.rule.params, np.zeros(self.rule.state_size)
+        self.numbers = Numbers(self.batcher.queue)
+        self.frozen: deque[tuple[list[int], int]] = deque()  # and why
         self.inputs = inputs
         self.outputs: list[Any] | None = None if inputs is None else [None] * plan.requests
         # What is due at this instant, gathered by the processes and emptied by the collector.
@@ -59,12 +77,13 @@ class Collector:
         self.idle = list(range(plan.scenario.servers))
         self.handed = [self.env.event() for _ in self.idle]
         self.in_service: list[list[int]] = [[] for _ in self.idle]
+        self.computing = [-1 for _ in self.idle]  # the number of each server's batch
         # The log, a row a request and a row a batch.
         self.arrival_s: list[float] = []
         self.client: list[int] = []
         self.batch_index: list[int] = []
         self.status: list[int] = []
-        self.batches: list[tuple[float, float, int, int]] = []
+        self.batches: list[tuple[float, float, int, int, int]] = []
 
     # The processes: who sends, who computes, who collects.
 
@@ -132,7 +151,7 @@ class Collector:
 
         ending, self.ending = self.ending, []
         done = [request for server in ending for request in self.release(server)]
-        self.look()
+        self.dispatch()
 
         done += self.expire()
 
@@ -151,39 +170,82 @@ class Collector:
         self.client.append(client)
         self.batch_index.append(-1)
         limit = self.plan.scenario.queue_limit
-        if limit is not None and len(self.batcher.queue) >= limit:
+        if limit is not None and self.waiting >= limit:
             self.status.append(Status.REJECTED)
             return False
         self.status.append(Status.SERVED)
         self.batcher.add_request(None if self.inputs is None else self.inputs[request], request)
         return True
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait, in the queue and in frozen batches."""
+        return len(self.batcher.queue) + sum(len(requests) for requests, _ in self.frozen)
+
     def release(self, server: int) -> list[int]:
         """Let a server whose batch ends be idle; return the requests that it computed."""
         self.idle.append(server)
         self.idle.sort()
+        if self.rule.finished is not None:
+            start_s, finish_s, size, *_ = self.batches[self.computing[server]]
+            self.rule.finished(self.env.now, size, finish_s - start_s, self.memory, self.params)
         return self.in_service[server]
 
-    def look(self) -> None:
-        """While a server is idle and a batch is ready, the lowest-numbered one takes it."""
-        while self.idle and self.batcher.queue and self.ready():
-            self.start(self.idle.pop(0))
+    def dispatch(self) -> None:
+        """Start batches, each on the lowest-numbered idle server, until the rule has nothing to do."""
+        while self.waiting and (self.idle or self.rule.freezes):
+            action, size, trigger = self.decide()
+            if action == START and self.idle:
+                if self.frozen:
+                    requests, trigger = self.frozen.popleft()
+                else:
+                    requests = self.take(size)
+                self.start(self.idle.pop(0), requests, trigger)
+            elif action == FREEZE and self.rule.freezes:
+                self.frozen.append((self.take(size), trigger))
+            else:
+                return
 
-    def ready(self) -> bool:
-        if len(self.batcher.queue) >= self.rule.enough or self.batcher.should_process():
-            return True
-        # Nobody comes any more, and no timer would ever release the remainder.
-        return self.ended and math.isinf(self.rule.max_wait_ms)
+    def decide(self) -> Decision:
+        """Return what the rule does now."""
+        if not self.textbook:
+            view = self.view()
+            return self.rule.decide(self.env.now, view, len(self.idle), self.memory, self.params)
+        queue, largest = self.batcher.queue, self.rule.max_batch_size
+        if self.batcher.should_process():
+            deadline_s = self.batcher.next_deadline()
+            late = deadline_s is not None and self.env.now > deadline_s
+            trigger = Trigger.FULL if len(queue) >= largest else Trigger.BACKLOG if late else Trigger.WAIT
+            return START, min(len(queue), largest), trigger
+        # No more requests will come, and no timer would ever release the remainder.
+        drains = self.ended and math.isinf(self.rule.max_wait_ms)
+        return (START, len(queue), Trigger.DRAIN) if drains else (0, 0, 0)
 
-    def start(self, server: int) -> None:
-        """Hand the next batch to an idle server."""
-        if self.outputs is None:
-            requests = [request["id"] for request in self.batcher.take_batch()]
+    def view(self) -> Waiting:
+        """Return the queue as a rule sees it."""
+        return Waiting(
+            self.arrival_s, self.numbers, 0, len(self.batcher.queue), len(self.frozen), self.ended
+        )  # fmt: skip
+
+    def take(self, size: int) -> list[int]:
+        """Remove the oldest requests from the queue, computed if there is a model; return their numbers."""
+        batcher, queue = self.batcher, self.batcher.queue
+        if not 1 <= size <= min(len(queue), self.plan.service_s.size - 1):
+            raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {self.rule!r}")
+        if self.textbook and self.outputs is not None:
+            answers = batcher.process_batch()
         else:
-            answers = self.batcher.process_batch()
-            requests = [answer["id"] for answer in answers]
-            for answer in answers:
-                self.outputs[answer["id"]] = answer["output"]
+            taken = batcher.take_batch() if self.textbook else [queue.popleft() for _ in range(size)]
+            if self.outputs is None:
+                return [request["id"] for request in taken]
+            outputs = batch_inference(batcher.model_fn, [request["input"] for request in taken], size)
+            answers = [{"id": r["id"], "output": o} for r, o in zip(taken, outputs, strict=True)]
+        for answer in answers:
+            self.outputs[answer["id"]] = answer["output"]
+        return [answer["id"] for answer in answers]
+
+    def start(self, server: int, requests: list[int], trigger: int) -> None:
+        """Let an idle server compute a batch."""
         batch = len(self.batches)
         for request in requests:
             self.batch_index[request] = batch
@@ -192,10 +254,10 @@ class Collector:
             seconds *= float(self.plan.noise[batch])
         if self.plan.slowdown is not None:
             seconds *= float(self.plan.slowdown[self.plan.scenario.servers - len(self.idle)])
-        # However short, it takes a tick of the clock: a batch never ends in the instant it starts.
+        # However short, it takes a tick of the clock: a batch never ends at the instant at which it starts.
         finish_s = max(self.env.now + seconds, math.nextafter(self.env.now, math.inf))
-        self.batches.append((self.env.now, finish_s, len(requests), server))
-        self.in_service[server] = requests
+        self.batches.append((self.env.now, finish_s, len(requests), server, int(trigger)))
+        self.in_service[server], self.computing[server] = requests, batch
         self.handed[server].succeed(finish_s)
 
     def expire(self) -> list[int]:
@@ -213,23 +275,30 @@ class Collector:
             self.answered[self.client[request]].succeed(request)
 
     def send(self, client: int) -> None:
-        """Let one client's request in, and look whether a server takes it."""
+        """Let one client's request in, and dispatch."""
         request = len(self.arrival_s)
         self.ended = request + 1 == self.plan.requests
         if not self.enter(client):
             self.answer([request])
-        self.look()
+        self.dispatch()
 
     def set_alarm(self) -> None:
         """Make sure that an instant comes when waiting alone would change something.
 
         An alarm that is no longer needed does no harm: it only makes the collector look.
         """
-        if not self.batcher.queue:
+        if not self.waiting:
             return
-        deadline_s = self.batcher.next_deadline() if self.idle else None
-        expiry_s = self.batcher.queue[0]["timestamp"] + self.plan.scenario.timeout_s
-        alarm_s = expiry_s if deadline_s is None else min(deadline_s, expiry_s)
+        alarm_s = math.inf
+        if self.idle or self.rule.freezes:
+            alarm_s = self.rule.wake_s(
+                self.env.now, self.view(), len(self.idle), self.memory, self.params
+            )  # fmt: skip
+            if alarm_s <= self.env.now:  # what was due has been asked already
+                alarm_s = math.inf
+        if self.batcher.queue:
+            expiry_s = self.batcher.queue[0]["timestamp"] + self.plan.scenario.timeout_s
+            alarm_s = min(alarm_s, expiry_s)
         # Due at this very instant: a client's send with a timeout of zero leaves before time goes on.
         if alarm_s < math.inf and (alarm_s != self.alarm_s or alarm_s <= self.env.now):
             self.alarm_s = alarm_s
@@ -251,8 +320,10 @@ class Collector:
                 raise
         if collecting.triggered:  # it never ends, so it has failed: a model's own error, not SimPy's copy
             raise cast(BaseException, collecting.value)
-        start_s, finish_s, size, server = zip(*self.batches, strict=True) if self.batches else ((),) * 4
-        log = Log(
+        start_s, finish_s, size, server, trigger = (
+            zip(*self.batches, strict=True) if self.batches else ((),) * 5
+        )
+        return Log(
             arrival_s=np.array(self.arrival_s, dtype=float),
             batch_index=np.array(self.batch_index, dtype=np.int64),
             status=np.array(self.status, dtype=np.uint8),
@@ -260,10 +331,9 @@ class Collector:
             batch_finish_s=np.array(finish_s, dtype=float),
             batch_size=np.array(size, dtype=np.int64),
             batch_server=np.array(server, dtype=np.int64),
-            batch_trigger=np.empty(0, np.uint8),
+            batch_trigger=np.array(trigger, dtype=np.uint8),
             outputs=self.outputs,
         )
-        return with_triggers(log, self.rule)
 
 
 def run(plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None) -> Log:

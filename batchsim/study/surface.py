@@ -3,39 +3,35 @@
 Every number is that of `simulate` under the same traffic, bit for bit.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from batchsim import _check
 from batchsim.engines.drawn import drawn
-from batchsim.engines.plan import Plan
-from batchsim.result.intervals import FINE
-from batchsim.scenario import AtLeast, ClosedLoop, OpenLoop, Scenario, SizeOrWait
-from batchsim.scenario.rules import Rule
+from batchsim.result.intervals import FINE, students_t
+from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 
-if TYPE_CHECKING:
-    from batchsim.engines.many import Settings
-
-Value = TypeVar("Value", int, float)
 # The loads at which a curve has its points: the last three are beyond saturation.
 LOADS = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.03, 1.1, 1.2)
 CLIENTS = 13  # the most points of a closed loop's curve,
-FILLED = 4  # which ends at so many times the clients that fill the servers' batches
+FILLED = 4  # which ends at this many times the clients that fill the servers' batches
 SHARES = 16  # of a surface: a thread takes one after the other
+SECTIONS, LEVEL = 16, 0.95  # of the test by which two settings are told apart
+NEAR = 1.2  # times the lowest p99: settings above it are not tested
 
 
 @dataclass(frozen=True, eq=False)
 class Surface:
     """The p99 of every pair of settings under one traffic; arrays of shape (len(y_values), len(x_values)).
 
-    `p99_ms` is of all requests, those that were not served being infinitely late; NaN where the
-    pair is `refused`, as a scenario refuses it. Where it is `overloaded` there is no steady state: the
+    `p99_ms` is of all requests, those that were not served being infinitely late; NaN where the pair is
+    `refused`, as the rule or the scenario refuses it. Where it is `overloaded` there is no steady state: the
     p99 only says how long the run was.
     """
 
@@ -44,17 +40,71 @@ class Surface:
     seed: int
     x: str
     y: str
-    x_values: tuple[int, ...]
-    y_values: tuple[float, ...]
+    x_values: tuple[Any, ...]
+    y_values: tuple[Any, ...]
     p99_ms: np.ndarray
     overloaded: np.ndarray
     refused: np.ndarray
+    rules: tuple[Rule | None, ...] = field(repr=False)  # of the cells, row by row; None for one refused
 
-    def best(self) -> tuple[int, int] | None:
+    def lowest(self) -> tuple[int, int] | None:
         """Return (row, column) of the lowest steady p99, the first of equals; None if none is finite."""
         p99_ms = np.where(self.overloaded | self.refused, math.inf, self.p99_ms)
         row, column = np.unravel_index(int(np.argmin(p99_ms)), p99_ms.shape)
         return (int(row), int(column)) if math.isfinite(p99_ms[row, column]) else None
+
+    def best(self) -> tuple[int, int] | None:
+        """Return (row, column) of the setting to take, as `tune` would: one of the `ties`.
+
+        The one with the most headroom, that is the highest saturation rate; of equals the one with the lower
+        mean latency, then with the shorter wait.
+        """
+        return self._told_apart[1]
+
+    def ties(self) -> np.ndarray:
+        """Return which settings cannot be told from the one with the lowest p99, itself included; bool.
+
+        Each pair has met the same requests. In each of 16 sections of the run it is counted how many
+        requests took longer than the lowest p99 under either setting; two settings are told apart where the
+        95 % interval of the mean difference does not contain 0.
+        """
+        return self._told_apart[0]
+
+    @functools.cached_property
+    def _told_apart(self) -> tuple[np.ndarray, tuple[int, int] | None]:
+        from batchsim.engines.many import in_threads, run_many  # Numba loads on first use
+
+        tied, lowest = np.zeros(self.p99_ms.shape, dtype=bool), self.lowest()
+        if lowest is None:
+            return tied, None
+        limit_ms = float(self.p99_ms[lowest])
+        with np.errstate(invalid="ignore"):  # NaN is not near
+            near = ~(self.overloaded | self.refused) & (self.p99_ms <= NEAR * limit_ms)
+        cells = np.argwhere(near)
+        rules = [rule for row, column in cells if (rule := self.rules[row * len(self.x_values) + column])]
+        largest = max(rule.max_batch_size for rule in rules)
+        plan = drawn(self.scenario, self.requests, self.seed, largest)
+        shares = min(SHARES, len(rules))
+        above, mean_ms = np.empty((len(rules), SECTIONS)), np.empty(len(rules))
+
+        def run(first: int) -> None:
+            many = run_many(plan, rules[first::shares], (), "inf", SECTIONS, above_ms=limit_ms)
+            above[first::shares], mean_ms[first::shares] = many.above, many.mean_ms
+
+        in_threads(self.scenario, run, range(shares))
+        at = int(np.flatnonzero((cells == lowest).all(axis=1))[0])
+        difference = above - above[at]
+        half = students_t(LEVEL, SECTIONS) * difference.std(axis=1, ddof=1) / math.sqrt(SECTIONS)
+        same = np.abs(difference.mean(axis=1)) <= half
+        tied[tuple(cells[same].T)] = True
+
+        def order(place: Any) -> tuple[float, float, float]:
+            rule = rules[place]
+            saturation = replace(self.scenario, rule=rule).saturation_per_s
+            return -saturation, float(mean_ms[place]), rule.max_wait_ms
+
+        row, column = cells[min(np.flatnonzero(same), key=order)]
+        return tied, (int(row), int(column))
 
     def __repr__(self) -> str:
         shape = f"{len(self.x_values)} {self.x} x {len(self.y_values)} {self.y}"
@@ -63,17 +113,17 @@ class Surface:
 
 def surface(
     scenario: Scenario,
-    x_values: Sequence[int],
-    y_values: Sequence[float],
+    x_values: Sequence[Any],
+    y_values: Sequence[Any],
     requests: int = 20_000,
     seed: int = 0,
 ) -> Surface:
-    """Return the p99 over batch sizes x waits; largest x smallest batch sizes where the rule is AtLeast.
+    """Return the p99 over two parameters of the scenario's rule, its `map_knobs`.
 
-    Both must rise; the last wait may be infinite. Of a trace shorter than `requests`, all is taken.
-    Raises ValueError for a rule that the compiled engine does not cover.
+    Such as batch sizes x waits. Both must rise; the last wait may be infinite. Of a trace shorter than
+    `requests`, all is taken. Raises ValueError for a rule that the compiled engine does not cover.
 
-    >>> from batchsim import Affine, Poisson
+    >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25))
     >>> found = surface(scenario, x_values=[4, 8, 32], y_values=[0, 10], requests=2000)
     >>> found.p99_ms.round(1)
@@ -82,50 +132,53 @@ def surface(
     >>> found.overloaded[0].tolist(), found.best()
     ([True, False, False], (0, 2))
     """
-    from batchsim.engines.many import Settings  # Numba loads on first use
-
-    requests, seed = _asked(scenario, requests, seed)
-    waits = type(scenario.rule) is SizeOrWait
-    x, y = "max_batch_size", "max_wait_ms" if waits else "min_batch_size"
-    sizes = _rising(x, [_check.whole(x, size) for size in x_values])
-    rules: list[Rule] = [SizeOrWait(1, value) if waits else AtLeast(value, value) for value in y_values]  # type: ignore[arg-type]
-    ys = _rising(y, [getattr(rule, y) for rule in rules])
-
-    # What a scenario refuses, and whether it keeps up, is settled by column and by row, then by pair.
-    columns = [_accepted(partial(_of_size, scenario, size)) for size in sizes]
-    wait_s = np.array([rule.max_wait_ms / 1000 for rule in rules])[:, None]
-    largest = np.array(sizes)
-    enough = largest if waits else np.array(ys)[:, None]
-    refused = (enough > largest) | np.array([column is None for column in columns])
-    if isinstance(scenario.workload, ClosedLoop):
-        refused = refused | (np.isinf(wait_s) & (enough > scenario.workload.clients))
-    wait_s, enough, largest, refused = np.broadcast_arrays(wait_s, enough, largest, refused)
-    unstable = np.array([column is not None and not column.stable for column in columns])
-
-    p99_ms, kept = np.full(refused.shape, math.nan), ~refused
-    if kept.any():
-        settings = Settings(wait_s[kept], enough[kept], largest[kept])
-        plan = drawn(scenario, requests, seed, int(settings.largest.max()))
-        p99_ms[kept] = _p99_ms(plan, settings)
-    return Surface(scenario, requests, seed, x, y, sizes, ys, p99_ms, unstable & kept, refused.copy())
-
-
-def _of_size(scenario: Scenario, largest: int) -> Scenario:
-    return replace(scenario, rule=SizeOrWait(largest, 0))
+    requests, seed = _checked(scenario, requests, seed)
+    (x, y), described = scenario.rule.map_knobs, scenario.rule.parameters()
+    xs, ys = (
+        _rising(name, [described[name].check(name, value) for value in values])
+        for name, values in ((x, x_values), (y, y_values))
+    )
+    rules = _rules(scenario.rule, xs, ys)
+    # Whether a scenario has a service time for a rule, and keeps up, is the same for many cells.
+    cells: dict[tuple[int, int], Scenario | None] = {}
+    clients = scenario.workload.clients if isinstance(scenario.workload, ClosedLoop) else math.inf
+    refused, unstable = np.ones(len(rules), dtype=bool), np.zeros(len(rules), dtype=bool)
+    for place, rule in enumerate(rules):
+        if rule is None or rule.fewest_clients > clients:
+            continue
+        sizes = rule.max_batch_size, rule.largest_batch
+        if sizes not in cells:
+            cells[sizes] = _accepted(lambda: replace(scenario, rule=rule))  # noqa: B023
+        cell = cells[sizes]
+        refused[place] = cell is None
+        unstable[place] = cell is not None and not cell.stable
+    p99_ms = np.full(len(rules), math.nan)
+    if not refused.all():
+        kept = [rule for rule, no in zip(rules, refused, strict=True) if rule is not None and not no]
+        p99_ms[~refused] = _p99_ms(scenario, kept, requests, seed)
+    shape = len(ys), len(xs)
+    grids = (p99_ms.reshape(shape), unstable.reshape(shape), refused.reshape(shape))
+    return Surface(scenario, requests, seed, x, y, xs, ys, *grids, rules)
 
 
-def _p99_ms(plan: Plan, settings: "Settings") -> np.ndarray:
+@functools.lru_cache(maxsize=8)  # a slider that moves the traffic asks for the same rules again and again
+def _rules(rule: Rule, xs: tuple[Any, ...], ys: tuple[Any, ...]) -> tuple[Rule | None, ...]:
+    """Return the rule of each cell, row by row; None where the rule refuses the pair."""
+    x, y = rule.map_knobs
+    return tuple(_accepted(functools.partial(replace, rule, **{x: a, y: b})) for b in ys for a in xs)  # type: ignore[type-var]
+
+
+def _p99_ms(scenario: Scenario, rules: Sequence[Rule], requests: int, seed: int) -> np.ndarray:
     """Return the p99 of each setting, all cores at work."""
-    from batchsim.engines.many import in_threads, survey
+    from batchsim.engines.many import in_threads, run_many  # Numba loads on first use
 
-    p99_ms = np.empty(settings.wait_s.size)
-    shares = min(SHARES, p99_ms.size)
+    plan = drawn(scenario, requests, seed, max(rule.max_batch_size for rule in rules))
+    p99_ms, shares = np.empty(len(rules)), min(SHARES, len(rules))
 
     def run(first: int) -> None:
-        figures = survey(plan, settings.share(first, shares), unserved="inf")
-        p99_ms[first::shares] = figures.percentiles_ms[:, 0]
+        p99_ms[first::shares] = run_many(plan, rules[first::shares], unserved="inf").percentiles_ms[:, 0]
 
-    in_threads(plan.scenario, run, range(shares))
+    in_threads(scenario, run, range(shares))
     return p99_ms
 
 
@@ -153,16 +206,16 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
     Of a trace shorter than `requests`, all is taken; a load that the workload refuses is left out.
     Raises ValueError for a rule that the compiled engine does not cover, and for a trace without a rate.
 
-    >>> from batchsim import Affine, Poisson
+    >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> curve = load_curve(Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25)), requests=2000)
     >>> round(curve.saturation), curve.x_values[[0, -1]].round().tolist()
     (2462, [49.0, 2954.0])
     >>> curve.p99_ms[[0, 5, -1]].round(1).tolist()
     [15.8, 19.9, 155.1]
     """
-    from batchsim.engines.many import Metrics, Settings, in_threads, survey  # Numba loads on first use
+    from batchsim.engines.many import in_threads, run_many  # Numba loads on first use
 
-    requests, seed = _asked(scenario, requests, seed)
+    requests, seed = _checked(scenario, requests, seed)
     workload, rule = scenario.workload, scenario.rule
     values: Sequence[float]
     if isinstance(workload, ClosedLoop):
@@ -170,28 +223,27 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
     else:
         x, saturation = "rate_per_s", scenario.full_batches_per_s
         values = [load * saturation for load in LOADS]
-    columns = (rule.max_wait_ms / 1000, rule.enough, rule.max_batch_size)
-    setting = Settings(*(np.array([column]) for column in columns))
+    rules = [rule]
 
-    def run(value: float) -> tuple[float, bool, Metrics] | None:
+    def run(value: float) -> tuple[float, bool, Any] | None:
         point = _accepted(lambda: replace(scenario, workload=_at(workload, value)))
         if point is None:
             return None
         plan = drawn(point, requests, seed, rule.max_batch_size)
-        return value, not point.stable, survey(plan, setting, (50, 99), sections=FINE)
+        return value, not point.stable, run_many(plan, rules, (50, 99), sections=FINE)
 
     points = [point for point in in_threads(scenario, run, values) if point is not None]
     if not points:
         _at(workload, values[0])  # which says why: a trace without a rate has no load at all
-    x_values, overloaded, figures = zip(*points, strict=True)
-    p50_ms, p99_ms = np.concatenate([one.percentiles_ms for one in figures]).T
+    x_values, overloaded, numbers = zip(*points, strict=True)
+    p50_ms, p99_ms = np.concatenate([one.percentiles_ms for one in numbers]).T
     return LoadCurve(
         x=x,
         x_values=np.array(x_values),
-        mean_ms=np.concatenate([one.mean_ms for one in figures]),
+        mean_ms=np.concatenate([one.mean_ms for one in numbers]),
         p50_ms=p50_ms,
         p99_ms=p99_ms,
-        throughput_per_s=np.concatenate([one.throughput_per_s for one in figures]),
+        throughput_per_s=np.concatenate([one.throughput_per_s for one in numbers]),
         overloaded=np.array(overloaded),
         saturation=saturation,
     )
@@ -206,12 +258,12 @@ def _at(workload: OpenLoop | ClosedLoop, value: float) -> OpenLoop | ClosedLoop:
 def _clients(scenario: Scenario, requests: int) -> list[int]:
     """Return how many clients, evenly by ratio; as few as ever fill a batch, no more than may send."""
     rule = scenario.rule
-    fewest = rule.enough if math.isinf(rule.max_wait_ms) else 1
+    fewest = rule.fewest_clients
     most = max(min(FILLED * scenario.servers * rule.max_batch_size, requests), fewest)
     return sorted({round(clients) for clients in np.geomspace(fewest, most, CLIENTS)})
 
 
-def _accepted(make: Callable[[], Scenario]) -> Scenario | None:
+def _accepted(make: Callable[[], Any]) -> Any:
     """Return what is made, None where it is refused."""
     try:
         return make()
@@ -219,19 +271,19 @@ def _accepted(make: Callable[[], Scenario]) -> Scenario | None:
         return None
 
 
-def _asked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
+def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
     """Return the requests, as many as there are, and the seed, or raise."""
     if not isinstance(scenario, Scenario):
         raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
-    if type(scenario.rule) not in (SizeOrWait, AtLeast):
-        raise ValueError(f"the rule must be SizeOrWait or AtLeast, got {scenario.rule!r}")
+    if not scenario.rule.compiled:
+        raise ValueError(f"the rule must be one that the compiled engine covers, got {scenario.rule!r}")
     requests = _check.whole("requests", requests)
     if isinstance(scenario.workload, OpenLoop) and scenario.workload.max_requests is not None:
         requests = min(requests, scenario.workload.max_requests)
     return requests, _check.whole("seed", seed, at_least=0, at_most=None)
 
 
-def _rising(name: str, values: list[Value]) -> tuple[Value, ...]:
+def _rising(name: str, values: list[Any]) -> tuple[Any, ...]:
     if not values or any(a >= b for a, b in itertools.pairwise(values)):
         raise ValueError(f"values of {name} must rise, got {values}")
     return tuple(values)

@@ -18,6 +18,8 @@ class Naive:
     max_batch_size: int
     max_wait_ms: float = math.inf
     enough: int | None = None  # the (a, b) rule's a; None: the textbook rule
+    preferred: tuple | None = None  # sizes that leave at once: PreferredSizes
+    freezes: bool = False  # the textbook rule, whose batches form whether or not a server is idle
     arrivals_s: list | None = None  # open loop
     clients: int = 0  # closed loop
     think_s: list | None = None
@@ -45,6 +47,7 @@ class Naive:
         self.coming = list(self.arrivals_s or [])
         self.thinking = [(0.0, client) for client in range(self.clients)]
         self.waiting: list[int] = []
+        self.frozen: list[tuple[list[int], int]] = []
         self.computing: list = [None] * self.servers
         while True:
             now = min(self.possible_instants(), default=math.inf)
@@ -59,7 +62,7 @@ class Naive:
         yield from (self.batch_finish[job] for job in self.computing if job is not None)
         for request in self.waiting:
             yield self.expiry(request)
-        if self.waiting and None in self.computing:
+        if self.waiting and (None in self.computing or self.freezes):
             yield self.deadline(self.waiting[0])
 
     def someone_may_come(self) -> bool:
@@ -106,7 +109,7 @@ class Naive:
 
     def enter(self, now: float, sender: int | None) -> int:
         request = len(self.arrival)
-        full_up = self.queue_limit is not None and len(self.waiting) >= self.queue_limit
+        full_up = self.queue_limit is not None and self.all_waiting() >= self.queue_limit
         self.arrival.append(now)
         self.start.append(math.nan)
         self.finish.append(math.nan)
@@ -117,16 +120,35 @@ class Naive:
             self.waiting.append(request)
         return request
 
+    def all_waiting(self) -> int:
+        return len(self.waiting) + sum(len(batch) for batch, _ in self.frozen)
+
     def look(self, now: float) -> None:
+        if self.freezes:
+            while self.waiting and (why := self.why_now(now)) is not None:
+                size = self.size_of_next()
+                self.frozen.append((self.waiting[:size], why))
+                self.waiting = self.waiting[size:]
+            while self.frozen and None in self.computing:
+                self.take(now, *self.frozen.pop(0))
+            return
         while self.waiting and None in self.computing:
             why = self.why_now(now)
             if why is None:
                 return
-            self.take(now, why)
+            size = self.size_of_next()
+            taken, self.waiting = self.waiting[:size], self.waiting[size:]
+            self.take(now, taken, why)
+
+    def size_of_next(self) -> int:
+        fitting = [size for size in self.preferred or () if size <= len(self.waiting)]
+        return max(fitting) if fitting else min(len(self.waiting), self.max_batch_size)
 
     def why_now(self, now: float) -> int | None:
         """Why a batch leaves now; None if none does."""
         oldest = self.waiting[0]
+        if self.preferred is not None and len(self.waiting) >= min(self.preferred):
+            return FULL if self.size_of_next() == self.max_batch_size else ENOUGH
         if len(self.waiting) >= self.max_batch_size:
             return FULL
         if self.enough is not None and len(self.waiting) >= self.enough:
@@ -140,8 +162,7 @@ class Naive:
             return DRAIN
         return None
 
-    def take(self, now: float, why: int) -> None:
-        taken, self.waiting = self.waiting[: self.max_batch_size], self.waiting[self.max_batch_size :]
+    def take(self, now: float, taken: list[int], why: int) -> None:
         server = self.computing.index(None)
         number = len(self.size)
         self.computing[server] = number

@@ -20,6 +20,16 @@ WORKLOADS = [
 ]
 
 
+RULES = [
+    bs.SizeOrWait(4, 3.3),
+    bs.SizeOrWait(8, 0),
+    bs.SizeOrWait(6, math.inf),
+    bs.AtLeast(2, 5),
+    bs.PreferredSizes([2, 4], 8, 3.3),
+    bs.PreferredSizes([3, 8], 8, 0),
+]
+
+
 @st.composite
 def plans_with_ties(draw_):
     """Scenarios whose times are all multiples of one unit, so that everything collides."""
@@ -31,10 +41,15 @@ def plans_with_ties(draw_):
     size = draw_(st.integers(1, 5))
     servers = draw_(st.integers(1, 3))
     requests = draw_(st.integers(1, 40))
-    if draw_(st.booleans()):
+    kind = draw_(st.sampled_from([bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes]))
+    wait_ms = draw_(st.sampled_from([0, 0, 1, 2, 3, 5, math.inf])) * unit_s * 1000
+    if kind is bs.AtLeast:
         the_rule = bs.AtLeast(draw_(st.integers(1, size)), size)
+    elif kind is bs.PreferredSizes:
+        preferred = draw_(st.lists(st.integers(1, size), min_size=1, max_size=3, unique=True).map(sorted))
+        the_rule = bs.PreferredSizes(preferred, size, wait_ms)
     else:
-        the_rule = bs.SizeOrWait(size, draw_(st.sampled_from([0, 0, 1, 2, 3, 5, math.inf])) * unit_s * 1000)
+        the_rule = bs.SizeOrWait(size, wait_ms)
     if draw_(st.booleans()):
         service = bs.Affine(times_ms(1, 4), times_ms(0, 2))
     else:
@@ -51,8 +66,8 @@ def plans_with_ties(draw_):
         gaps = draw_(st.lists(st.integers(0, 3), min_size=requests, max_size=requests))
         workload = bs.Trace(np.cumsum(gaps) * unit_s)
     else:
-        at_least = the_rule.enough if math.isinf(the_rule.max_wait_ms) else 1
-        workload = bs.ClosedLoop(draw_(st.integers(at_least, at_least + 5)), think_s=1.0)
+        fewest = the_rule.fewest_clients
+        workload = bs.ClosedLoop(draw_(st.integers(fewest, fewest + 5)), think_s=1.0)
     scenario = bs.Scenario(
         workload,
         the_rule,
@@ -77,11 +92,7 @@ def plans_with_ties(draw_):
 def scenarios_at_random(draw_):
     """Scenarios of every workload, rule and service time, with traffic that does not collide."""
     workload = draw_(st.sampled_from(WORKLOADS))
-    the_rule = draw_(
-        st.sampled_from(
-            [bs.SizeOrWait(4, 3.3), bs.SizeOrWait(8, 0), bs.SizeOrWait(6, math.inf), bs.AtLeast(2, 5)]
-        )
-    )
+    the_rule = draw_(st.sampled_from(RULES))
     service = draw_(
         st.sampled_from(
             [

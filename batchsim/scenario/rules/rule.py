@@ -163,8 +163,13 @@ class Rule:
     max_wait_ms: ClassVar[float] = math.inf  # how long the oldest request waits for company; inf: for ever
 
     def __init_subclass__(cls) -> None:
-        if "Params" in vars(cls):
+        own = vars(cls)
+        if "Params" in own:
             Rule.by_params[cls.Params] = cls
+        elif "decide" in own or "wake_s" in own:
+            raise TypeError(f"a rule with its own decide must have its own Params, got {cls.__name__}")
+        if "decide" in own and "threshold" not in own:
+            cls.threshold = Rule.threshold  # type: ignore[method-assign]  # not its parent's fast loop
 
     def __post_init__(self) -> None:
         for name, described in self.parameters().items():

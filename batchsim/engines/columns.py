@@ -1,0 +1,128 @@
+"""What the compiled loops are given: columns and numbers under their names.
+
+The loops take these tuples in place of dozens of arguments by position. Arrays are written to in place;
+an empty array stands for "there is none", so that a loop has one type whether there is one or not.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchsim.scenario import ClosedLoop, Scenario
+
+NONE = np.empty(0)
+
+
+class Costs(NamedTuple):
+    """How long batches compute: finish = start + service_s[size] * noise[batch] * slowdown[busy]."""
+
+    service_s: Any  # mean seconds by batch size; [0] is NaN
+    noise: Any  # factor by batch number; empty: none
+    slowdown: Any  # factor by the number of busy servers, this one included; empty: none
+
+    @classmethod
+    def of(cls, service_s: Any, noise: Any, slowdown: Any) -> "Costs":
+        """Return the costs, None for what there is not."""
+        return cls(service_s, NONE if noise is None else noise, NONE if slowdown is None else slowdown)
+
+
+class Requests(NamedTuple):
+    """A row a request of the window, in arrival order."""
+
+    arrival_s: Any  # seconds; a closed loop writes its sends here
+    think_s: Any  # seconds of thought that follow each send; empty in an open loop
+    client: Any  # which client sent it; empty in an open loop
+    batch_index: Any  # the batch that took it, -1 for none
+    status: Any  # uint8 of `Status`
+
+
+class Batches(NamedTuple):
+    """A row a batch, in order of start."""
+
+    start_s: Any
+    finish_s: Any
+    size: Any  # requests
+    server: Any  # number of the server
+    trigger: Any  # uint8 of `Trigger`: why it left
+
+    @classmethod
+    def room_for(cls, count: int) -> "Batches":
+        """Return columns of that length, to be written to."""
+        times_s = np.empty(count), np.empty(count)
+        return cls(*times_s, np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.uint8))
+
+    def first(self, count: int) -> "Batches":
+        """Return a copy of the first rows."""
+        return Batches(*(column[:count].copy() for column in self))
+
+
+class Queue(NamedTuple):
+    """Who waits, oldest first: `requests[head:tail]`, those before `mid` in frozen batches."""
+
+    requests: Any  # request numbers of the window
+    frozen_size: Any  # of frozen batches, in the order in which they were frozen
+    frozen_trigger: Any  # why each was frozen
+
+    @classmethod
+    def room_for(cls, count: int, freezes: bool) -> "Queue":
+        """Return columns of that length, to be written to."""
+        frozen = count if freezes else 0
+        return cls(np.empty(count, np.int64), np.empty(frozen, np.int64), np.empty(frozen, np.uint8))
+
+
+class Clients(NamedTuple):
+    """The clients of a closed loop that think: a heap by the time at which each will send."""
+
+    due_s: Any
+    client: Any
+    sending: Any  # to work in: the clients that send at one instant
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "Clients":
+        """Return the clients at the start: all send at time 0, in their order, which is a heap already."""
+        workload = scenario.workload
+        count = workload.clients if isinstance(workload, ClosedLoop) else 0
+        return cls(np.zeros(count), np.arange(count), np.zeros(count, np.int64))
+
+
+class Servers(NamedTuple):
+    """What each server computes."""
+
+    busy_until_s: Any  # inf for an idle one
+    since_s: Any  # when its batch started
+    size: Any  # of its batch
+    clock_s: Any  # shape (1,): the last instant that was handled
+
+    @classmethod
+    def idle(cls, count: int) -> "Servers":
+        """Return servers that compute nothing, before the first instant."""
+        zeros = np.zeros(count), np.zeros(count, np.int64)
+        return cls(np.full(count, math.inf), *zeros, np.full(1, -math.inf))
+
+
+class Horizon(NamedTuple):
+    """How far a window reaches."""
+
+    known: int  # requests in the window: arrivals that are known, or room for sends
+    total: int  # requests that come in all; more than `known` where another window follows
+    stop: int  # return once so many have come
+    closed: bool  # whether this is a closed loop
+
+
+class Limits(NamedTuple):
+    """When requests are turned away, or give up."""
+
+    queue: int  # an arrival that finds this many waiting is rejected
+    timeout_s: float  # a request leaves after waiting this long; inf: never
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "Limits":
+        """Return a scenario's limits: without one, more than ever come."""
+        limit = scenario.queue_limit
+        return cls(np.iinfo(np.int64).max if limit is None else limit, scenario.timeout_s)
+
+
+# Places in the array of whole numbers that the instants' loop carries from call to call.
+PLACES = 8
+SENT, HEAD, MID, TAIL, BATCH, THINKING, FROZEN_HEAD, FROZEN_TAIL = range(PLACES)

@@ -1,0 +1,51 @@
+"""The seam's other side: how a loop calls the `decide` and `wake_s` of whichever rule it runs.
+
+A rule's functions are plain Python. Here Numba learns to compile them: the type of `params`, a NamedTuple of
+the rule's own, says which rule is meant, so that each rule has a copy of the loop in which its functions are
+inlined. That type is in the signature by which a compiled loop is found on disk, and the rules' files
+are in the digest that tells when one is stale (`kernels_jit.sources`).
+"""
+
+from typing import Any
+
+from numba import types
+from numba.extending import overload, register_jitable
+
+from batchsim.engines.kernels_jit import UNCOUNTED
+from batchsim.scenario.rules.rule import Rule, oldest_s
+
+register_jitable(oldest_s)
+
+
+def decide(now_s: Any, waiting: Any, idle: Any, state: Any, params: Any) -> Any:
+    """Return what the rule of `params` does now: an action, how many requests, and the trigger."""
+    raise NotImplementedError("only compiled loops call this")
+
+
+def wake_s(now_s: Any, waiting: Any, idle: Any, state: Any, params: Any) -> Any:
+    """Return the next instant at which time alone changes the answer of the rule of `params`."""
+    raise NotImplementedError("only compiled loops call this")
+
+
+def finished(now_s: Any, size: Any, seconds: Any, state: Any, params: Any) -> Any:
+    """Tell the rule of `params` that a batch of `size` has ended after so many seconds."""
+    raise NotImplementedError("only compiled loops call this")
+
+
+def _rule_of(params: types.NamedTuple) -> Any:
+    return Rule.by_params[params.instance_class]
+
+
+@overload(decide, jit_options=UNCOUNTED, strict=False)
+def _decide(now_s, waiting, idle, state, params):  # type: ignore[no-untyped-def]
+    return _rule_of(params).decide
+
+
+@overload(wake_s, jit_options=UNCOUNTED, strict=False)
+def _wake_s(now_s, waiting, idle, state, params):  # type: ignore[no-untyped-def]
+    return _rule_of(params).wake_s
+
+
+@overload(finished, jit_options=UNCOUNTED, strict=False)
+def _finished(now_s, size, seconds, state, params):  # type: ignore[no-untyped-def]
+    return _rule_of(params).finished or (lambda now_s, size, seconds, state, params: None)

@@ -1,0 +1,115 @@
+"""The loops that add up: a window's requests and batches, and a whole run's latency components."""
+
+import math
+
+from batchsim.engines.histogram import BINS, BINS_AN_OCTAVE, LOWEST
+from batchsim.engines.kernels import soonest
+from batchsim.engines.kernels_jit import compiled
+from batchsim.engines.plan import Status
+from batchsim.scenario.rules.rule import Trigger
+
+SERVED, REJECTED, TIMED_OUT = int(Status.SERVED), int(Status.REJECTED), int(Status.TIMED_OUT)
+# What `account` adds up, by place in its array of floats.
+SUMS = 7
+LATENCY, FORMING, QUEUEING, COMPUTING, BUSY, LAST_FINISH, ALL_BUSY = range(SUMS)
+# ... and in its array of counts, the statuses and the triggers a place each.
+FINISHED, BATCHES, ITEMS, STATUSES = 0, 1, 2, 3
+TRIGGERS = STATUSES + len(Status)
+COUNTS = TRIGGERS + len(Trigger)
+
+
+@compiled
+def _bin(seconds):  # type: ignore[no-untyped-def]
+    """Return the histogram's bin of a latency."""
+    mantissa, exponent = math.frexp(seconds)  # mantissa in [0.5, 1)
+    place = (exponent - 1 - LOWEST) * BINS_AN_OCTAVE + int((mantissa - 0.5) * 2 * BINS_AN_OCTAVE)
+    return min(max(place, 0), BINS - 1)
+
+
+@compiled
+def account(  # type: ignore[no-untyped-def]
+    requests, settled, skip, begin_s, batches, count, until_s, spans, span_count, sums, counts, histogram
+):
+    """Add a window's settled requests and its `count` batches to the sums; return how many spans there are.
+
+    The first `settled` requests have come (those that still wait are passed over), the first `skip` of them
+    belong to the warm-up, and the summary's window begins at `begin_s`. `spans` are the times at which every
+    server computes, as rows [from, to, total before]: waiting meanwhile is queueing, not forming.
+    """
+    arrival_s, batch_index, status = requests.arrival_s, requests.batch_index, requests.status
+    request, span = 0, 0
+    for batch in range(count):
+        now_s, done_s, size = batches.start_s[batch], batches.finish_s[batch], batches.size[batch]
+        all_busy_s = sums[ALL_BUSY]  # every span that is known ended by now
+        taken = 0
+        while taken < size:
+            if batch_index[request] == batch:
+                at_s = arrival_s[request]
+                taken += 1
+                if done_s >= begin_s:
+                    counts[FINISHED] += 1
+                if request >= skip:
+                    counts[STATUSES + SERVED] += 1
+                    while span + 1 < span_count and spans[span + 1, 0] <= at_s:
+                        span += 1
+                    before_s = 0.0
+                    if span < span_count and spans[span, 0] <= at_s:
+                        before_s = spans[span, 2] + min(at_s, spans[span, 1]) - spans[span, 0]
+                    elif span < span_count:
+                        before_s = spans[span, 2]
+                    queueing_s = min(max(all_busy_s - before_s, 0.0), now_s - at_s)
+                    sums[LATENCY] += done_s - at_s
+                    sums[QUEUEING] += queueing_s
+                    sums[FORMING] += now_s - at_s - queueing_s
+                    sums[COMPUTING] += done_s - now_s
+                    histogram[_bin(done_s - at_s)] += 1
+            request += 1
+        if now_s >= begin_s:
+            counts[BATCHES] += 1
+            counts[ITEMS] += size
+            counts[TRIGGERS + batches.trigger[batch]] += 1
+        sums[BUSY] += max(done_s - max(now_s, begin_s), 0.0)
+        sums[LAST_FINISH] = max(sums[LAST_FINISH], done_s)
+        # Is every server computing now? Until the first of them is released, or on from before.
+        until_s[batches.server[batch]] = done_s
+        free_s = soonest(until_s)
+        if free_s > now_s:
+            if span_count and spans[span_count - 1, 1] == now_s:
+                spans[span_count - 1, 1] = free_s
+            else:
+                spans[span_count, 0], spans[span_count, 1], spans[span_count, 2] = now_s, free_s, all_busy_s
+                span_count += 1
+            sums[ALL_BUSY] = all_busy_s + (free_s - now_s)
+    for request in range(skip, settled):
+        if status[request] == REJECTED or status[request] == TIMED_OUT:
+            counts[STATUSES + status[request]] += 1
+    return span_count
+
+
+@compiled
+def sum_parts(  # type: ignore[no-untyped-def]
+    arrival_s, batch_index, start_s, finish_s, idle_until_start_s, times_s, idle_s, slope, cuts, sums
+):
+    """Put into `sums[p]` the components of the latency of the requests from cuts[p] to cuts[p + 1].
+
+    `idle_s` is, at each of `times_s`, how long a server had been idle by then, and rises from there
+    with `slope`.
+    """
+    corner = 0
+    for part in range(cuts.size - 1):
+        latency_s = forming_s = queueing_s = computing_s = 0.0
+        for request in range(cuts[part], cuts[part + 1]):
+            batch = batch_index[request]
+            if batch < 0:
+                continue
+            at_s, now_s, done_s = arrival_s[request], start_s[batch], finish_s[batch]
+            while corner + 1 < times_s.size and times_s[corner + 1] <= at_s:
+                corner += 1
+            idle_until_s = idle_s[corner] + (at_s - times_s[corner]) * slope[corner]
+            formed_s = min(max(idle_until_start_s[batch] - idle_until_s, 0.0), now_s - at_s)
+            latency_s += done_s - at_s
+            forming_s += formed_s
+            queueing_s += now_s - at_s - formed_s
+            computing_s += done_s - now_s
+        sums[part, LATENCY], sums[part, FORMING] = latency_s, forming_s
+        sums[part, QUEUEING], sums[part, COMPUTING] = queueing_s, computing_s

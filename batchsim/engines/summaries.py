@@ -1,0 +1,201 @@
+"""Runs of any length in little memory: the compiled loops over windows of requests, added up."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsim.engines import kernels, kernels_sums
+from batchsim.engines.columns import (
+    BATCH,
+    FROZEN_HEAD,
+    FROZEN_TAIL,
+    HEAD,
+    MID,
+    NONE,
+    SENT,
+    TAIL,
+    Batches,
+    Costs,
+    Horizon,
+    Queue,
+    Requests,
+)  # fmt: skip
+from batchsim.engines.compiled import Instants, is_fast, of_requests
+from batchsim.engines.histogram import BINS, Histogram
+from batchsim.engines.plan import Streams, Totals, heed
+from batchsim.scenario import Scenario
+
+
+@dataclass
+class _Window:
+    """What has become of some requests: those that were settled, and the batches that took them."""
+
+    numbers: np.ndarray  # of the requests, in the whole run
+    requests: Requests
+    settled: int  # this many have come; those in the queue still wait
+    batches: Batches
+    count: int
+    oldest_s: float  # when the first arrived of the requests that wait, or will come
+
+
+class _Draws:
+    """A stream of random numbers, as many ahead as a window may need."""
+
+    def __init__(self, draw: Callable[[int], np.ndarray] | None) -> None:
+        self.draw, self.ahead = draw, NONE
+
+    def fill(self, count: int) -> np.ndarray:
+        if self.draw is not None and count > self.ahead.size:
+            self.ahead = np.append(self.ahead, self.draw(count - self.ahead.size))
+        return self.ahead
+
+    def use(self, count: int) -> None:
+        self.ahead = self.ahead[count:].copy()
+
+
+def _fast_windows(scenario: Scenario, requests: int, streams: Streams, chunk: int) -> Iterator[_Window]:
+    """Run an open loop in which every request is served, under a threshold rule."""
+    threshold, noise = scenario.rule.threshold, _Draws(streams.noise())
+    free_s, state = np.zeros(scenario.servers), np.zeros(2, np.int64)
+    waiting_s, passed = NONE, 0
+    for new_s in streams.arrivals_s(requests, chunk):
+        base, passed = passed - waiting_s.size, passed + new_s.size
+        arrival_s = np.concatenate([waiting_s, new_s])
+        size = arrival_s.size
+        batch_index, batches = np.full(size, -1, np.int64), Batches.room_for(size)
+        state[:] = 0
+        costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown)
+        more = passed < requests
+        kernels.form_batches(arrival_s, more, threshold, costs, free_s, state, size, batch_index, batches)
+        head, count = (int(value) for value in state)
+        noise.use(count)
+        columns = of_requests(arrival_s, None, batch_index, np.zeros(size, np.uint8))
+        oldest_s = float(arrival_s[min(head, size - 1)])
+        yield _Window(np.arange(base, passed), columns, head, batches, count, oldest_s)
+        waiting_s = arrival_s[head:]
+
+
+def _instant_windows(scenario: Scenario, requests: int, streams: Streams, chunk: int) -> Iterator[_Window]:
+    """Run anything else from instant to instant.
+
+    A window begins with the requests that wait; behind them stand the next arrivals, as far as they are
+    known, or in a closed loop room for the next sends. Numbers of requests are those of the window, so
+    between two windows all that is kept moves to the front.
+    """
+    noise, think = _Draws(streams.noise()), _Draws(streams.think())
+    instants = Instants(scenario, 0)
+    at, closed, clients = instants.at, instants.closed, instants.clients.client.size
+    chunks = iter(()) if closed else streams.arrivals_s(requests, chunk)
+    numbers, arrival_s, think_s, sent_by = np.empty(0, np.int64), NONE, NONE, np.empty(0, np.int64)
+    frozen = (np.empty(0, np.int64), np.empty(0, np.uint8), 0)
+    waiting, passed, over = 0, 0, False
+    while not over:
+        new_s = np.empty(chunk + 2 * clients) if closed else next(chunks)
+        arrival_s = np.append(arrival_s, new_s)
+        size = arrival_s.size
+        numbers = np.append(numbers, np.arange(passed, passed + new_s.size))
+        if closed:
+            think_s = np.append(think_s, think.fill(new_s.size)[: new_s.size])
+            total = waiting + requests - passed
+            # An instant sends at most once a client: that much room must be left.
+            stop = total + 1 if total < size - clients else size - clients
+        else:
+            passed += new_s.size
+            total = size + (passed < requests)  # more than is known
+            stop = total + 1
+        columns = Requests(
+            arrival_s, think_s, np.append(sent_by, np.empty(new_s.size if closed else 0, np.int64)),
+            np.full(size, -1, np.int64), np.zeros(size, np.uint8),
+        )  # fmt: skip
+        instants.queue = Queue.room_for(size, scenario.rule.freezes)
+        instants.queue.requests[:waiting] = np.arange(waiting)
+        sizes, triggers, members = frozen
+        instants.queue.frozen_size[: sizes.size], instants.queue.frozen_trigger[: sizes.size] = (
+            sizes,
+            triggers,
+        )
+        at[[SENT, HEAD, MID, TAIL, BATCH]] = waiting, 0, members, waiting, 0
+        at[[FROZEN_HEAD, FROZEN_TAIL]] = 0, sizes.size
+        batches = Batches.room_for(size)
+        costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown)
+        over = instants.pass_(Horizon(size, total, stop, closed), columns, costs, batches)
+        sent, head, mid, tail, count = (int(at[place]) for place in (SENT, HEAD, MID, TAIL, BATCH))
+        noise.use(count)
+        if closed:
+            think.use(sent - waiting)
+            passed += sent - waiting
+        left = instants.queue.requests[head:tail]
+        oldest_s = arrival_s[left[0]] if left.size else arrival_s[max(sent - 1, 0)]
+        yield _Window(numbers, columns, sent, batches, count, float(oldest_s))
+        kept = left if closed else np.append(left, np.arange(sent, size))
+        stand = slice(int(at[FROZEN_HEAD]), int(at[FROZEN_TAIL]))
+        frozen = instants.queue.frozen_size[stand], instants.queue.frozen_trigger[stand], mid - head
+        numbers, arrival_s, waiting = numbers[kept], arrival_s[kept], left.size
+        if closed:
+            think_s, sent_by = think_s[kept], columns.client[kept]
+
+
+class _Sums:
+    """What `account` adds up, window after window."""
+
+    def __init__(self, scenario: Scenario, skip: int, begin_s: float) -> None:
+        self.skip, self.begin_s = skip, begin_s
+        self.sums = np.zeros(kernels_sums.SUMS)
+        self.counts = np.zeros(kernels_sums.COUNTS, np.int64)
+        self.histogram = np.zeros(BINS, np.int64)
+        self.until_s = np.zeros(scenario.servers)
+        self.spans = np.zeros((0, 3))
+
+    def add(self, window: _Window) -> None:
+        spans = np.concatenate([self.spans, np.zeros((window.count, 3))])
+        skip = int(np.searchsorted(window.numbers[: window.settled], self.skip))
+        count = kernels_sums.account(
+            window.requests, window.settled, skip, self.begin_s, window.batches, window.count,
+            self.until_s, spans, len(self.spans), self.sums, self.counts, self.histogram,
+        )  # fmt: skip
+        # Forget the spans that ended before any request came that still waits; the last may go on.
+        first = min(int(np.searchsorted(spans[:count, 1], window.oldest_s)), max(count - 1, 0))
+        self.spans = spans[first:count].copy()
+
+    def totals(self, requests: int) -> Totals:
+        sums, counts = self.sums, self.counts
+        return Totals(
+            requests=requests,
+            statuses=counts[kernels_sums.STATUSES : kernels_sums.TRIGGERS],
+            parts_s=sums[: kernels_sums.BUSY],
+            finished=int(counts[kernels_sums.FINISHED]),
+            busy_s=float(sums[kernels_sums.BUSY]),
+            window_s=float(max(sums[kernels_sums.LAST_FINISH] - self.begin_s, 0.0)),
+            batches=int(counts[kernels_sums.BATCHES]),
+            items=int(counts[kernels_sums.ITEMS]),
+            triggers=counts[kernels_sums.TRIGGERS :],
+        )
+
+
+def summarise(
+    scenario: Scenario,
+    requests: int,
+    streams: Streams,
+    skip: int,
+    chunk: int = 1 << 18,
+    halt: threading.Event | None = None,
+) -> tuple[Totals, Histogram]:
+    """Run in windows of `chunk` new requests; return the sums and the latencies' histogram.
+
+    The first `skip` requests are the warm-up. The answer does not depend on `chunk`.
+    """
+    windows = _fast_windows if is_fast(scenario) else _instant_windows
+    begin_s = 0.0
+    if skip:  # the summary begins when request number `skip` comes: find out when that is
+        for window in windows(scenario, skip + 1, streams, chunk):
+            heed(halt)
+            place = int(np.searchsorted(window.numbers[: window.settled], skip))
+            if place < window.settled:
+                begin_s = float(window.requests.arrival_s[place])
+    sums = _Sums(scenario, skip, begin_s)
+    for window in windows(scenario, requests, streams, chunk):
+        heed(halt)
+        sums.add(window)
+    return sums.totals(requests - skip), Histogram(sums.histogram)
