@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchsim._version import __version__ as __version__
 from batchsim.batcher import InferenceBatcher, batch_inference
-from batchsim.engines.plan import Status
+from batchsim.engines.log import Status
 from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
 from batchsim.scenario import (

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from batchsim import _check
-from batchsim.engines.plan import Streams, draw, warmup_requests
+from batchsim.engines.draws import Streams, draw
+from batchsim.engines.log import warmup_requests
 from batchsim.result import Result
 from batchsim.result import warmup as warmup_
 from batchsim.scenario import OpenLoop, Scenario
@@ -87,7 +88,7 @@ def simulate(
     if keep == "all":
         _check_memory(count * replications * BYTES_A_REQUEST[engine], count * replications)
 
-    halt = threading.Event()
+    cancelled = threading.Event()
 
     def one(replication: int) -> Result:
         # Each engine loads on first use: SimPy, or Numba.
@@ -99,12 +100,14 @@ def simulate(
         elif keep == "all":
             from batchsim.engines import compiled
 
-            columns = compiled.run(draw(scenario, count, seed, replication, halt), halt)
+            columns = compiled.run(draw(scenario, count, seed, replication, cancelled), cancelled)
         else:
             from batchsim.engines import summaries
 
             streams = Streams(scenario, seed, replication)
-            sums = summaries.summarise(scenario, count, streams, warmup_requests(fraction, count), halt=halt)
+            sums = summaries.summarise(
+                scenario, count, streams, warmup_requests(fraction, count), cancelled=cancelled
+            )
         return Result(scenario, seed, engine, fraction, columns, sums)
 
     if replications == 1:
@@ -116,7 +119,7 @@ def simulate(
             try:
                 runs = tuple(threads.map(one, range(replications)))
             except BaseException:
-                halt.set()  # the threads stop at their next slice
+                cancelled.set()  # the threads stop at their next slice
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
     if find_warmup:

@@ -223,7 +223,7 @@ def many_settings(rounds: int) -> Row:
     return Row(name, theirs / mine, 1, 5, detail)
 
 
-def a_landscape(rounds: int) -> Row:
+def heat_map(rounds: int) -> Row:
     """The same settings in one call, as the explorer recomputes them at every move of a slider."""
     requests, rates = 20_000, count(1000)  # another rate each time, as when its slider moves
 
@@ -338,7 +338,7 @@ ROWS: dict[str, Callable[[int], Row]] = {
     "against-simpy": against_simpy,
     "simpy-itself": simpy_itself,
     "many-settings": many_settings,
-    "surface": a_landscape,
+    "surface": heat_map,
     "sweep": sweep,
     "tune": tune,
     "memory": memory,

@@ -20,8 +20,9 @@ from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
 from batchsim.engines import compiled, reference, summaries
+from batchsim.engines.draws import Streams, draw
 from batchsim.engines.histogram import BINS, Histogram, middles_s
-from batchsim.engines.plan import Streams, draw, warmup_requests
+from batchsim.engines.log import warmup_requests
 from batchsim.result import Result
 
 SCENARIO = bs.Scenario(bs.Poisson(1800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
@@ -249,9 +250,9 @@ def test_a_replication_that_is_halted_stops_at_its_next_slice():
         compiled.run(draw(SCENARIO, 1000, 0), halt)
     for skip in (0, 900):
         with pytest.raises(InterruptedError):
-            summaries.summarise(SCENARIO, 1000, Streams(SCENARIO, 0), skip, halt=halt)
+            summaries.summarise(SCENARIO, 1000, Streams(SCENARIO, 0), skip, cancelled=halt)
     with pytest.raises(InterruptedError):
-        draw(SCENARIO, 1000, 0, halt=halt)
+        draw(SCENARIO, 1000, 0, cancelled=halt)
 
 
 # First use, Ctrl-C, and what is refused.

@@ -72,9 +72,9 @@ def test_the_digest_is_of_every_file_of_which_a_loop_can_contain_code_or_constan
 def test_the_digest_is_of_what_the_files_say(tmp_path):
     for folder in ("here", "there"):
         (tmp_path / folder / "engines").mkdir(parents=True)
-        for name in ("columns", "histogram", "kernels", "plan"):
+        for name in ("columns", "histogram", "kernels", "log"):
             (tmp_path / folder / "engines" / f"{name}.py").write_text(name)
     here, there = (kernels_jit.sources(tmp_path / folder / "engines") for folder in ("here", "there"))
     assert kernels_jit.digest(here) == kernels_jit.digest(there)
-    (tmp_path / "there" / "engines" / "plan.py").write_text("another")
+    (tmp_path / "there" / "engines" / "log.py").write_text("another")
     assert kernels_jit.digest(here) != kernels_jit.digest(there)

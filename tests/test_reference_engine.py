@@ -11,7 +11,7 @@ from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
 from batchsim.engines import reference
-from batchsim.engines.plan import Plan, draw
+from batchsim.engines.draws import Plan, draw
 from batchsim.result import Result
 
 NAN = math.nan

@@ -16,10 +16,11 @@ from test_reference_engine import assert_same, naive_of
 
 import batchsim as bs
 from batchsim.engines import compiled, reference, summaries
-from batchsim.engines.plan import Streams, draw
+from batchsim.engines.draws import Streams, draw
 from batchsim.result import Result
 from batchsim.scenario.rules import RULES as REGISTRY
 from batchsim.scenario.rules.rule import BACKLOG, FREEZE, FULL, NOTHING, START, WAIT, Rule, oldest_s
+from batchsim.study.surface import surface
 
 COLUMNS = [f.name for f in dataclasses.fields(compiled.Log) if f.name != "outputs"]
 SCENARIO = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.5))
@@ -248,6 +249,17 @@ def test_its_load_is_that_of_the_largest_preferred_size():
 def test_what_makes_no_rule_is_refused(arguments, error, words):
     with pytest.raises(error, match=words):
         bs.PreferredSizes(*arguments)
+
+
+def test_its_heat_map_does_without_sizes_above_the_limit():
+    rule = bs.PreferredSizes([2, 8], 8, 5)
+    found = surface(SCENARIO.replace(rule=rule, rate_per_s=300), [1, 2, 4, 8, 12], [0, 5, math.inf], 3000)
+    assert found.refused.tolist() == [[True, False, False, False, False]] * 3
+    assert rule.at(4, 0) == bs.PreferredSizes([2], 4, 0)
+    for row, wait_ms in enumerate(found.y_values):
+        for column, size in enumerate(found.x_values[1:], 1):
+            run = bs.simulate(found.scenario.replace(rule=rule.at(size, wait_ms)), 3000)
+            assert found.p99_ms[row, column] == run.percentile(99, unserved="inf")
 
 
 def test_it_stands_in_toml_the_shell_and_the_knobs():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracles.plans import scenarios_at_random
 
 import batchsim as bs
-from batchsim.engines.plan import Log
+from batchsim.engines.log import Log
 from batchsim.result import storage as saved
 from batchsim.result.storage import load, save
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
-from batchsim.engines import compiled, drawn, kernels_many, many
-from batchsim.engines.plan import draw
+from batchsim.engines import compiled, draws, kernels_many, many
+from batchsim.engines.draws import draw
 from batchsim.result import Result
 from batchsim.study import surface as module
 from batchsim.study.surface import load_curve, surface
@@ -279,10 +279,10 @@ def test_a_trace_without_a_rate_says_so():
 @pytest.mark.parametrize("workload", [*WORKLOADS, TRACE], ids=repr)
 @pytest.mark.parametrize("most", [0, 1 << 17])
 def test_a_plan_from_kept_draws_is_the_plan(workload, most, monkeypatch):
-    monkeypatch.setattr(drawn, "KEPT", most)
+    monkeypatch.setattr(draws, "SMALL", most)
     scenario = SCENARIO.replace(workload=workload, service=SCENARIO.service.with_noise(0.7))
     for requests, seed in ((500, 1), (300, 1), (500, 2)):
-        kept, fresh = drawn.drawn(scenario, requests, seed, largest=32), draw(scenario, requests, seed)
+        kept, fresh = draws.draw_cached(scenario, requests, seed, largest=32), draw(scenario, requests, seed)
         for name in ("arrival_s", "think_s", "service_s", "noise", "slowdown"):
             a, b = getattr(kept, name), getattr(fresh, name)
             assert (a is None) == (b is None)
@@ -291,9 +291,9 @@ def test_a_plan_from_kept_draws_is_the_plan(workload, most, monkeypatch):
 
 def test_surfaces_leave_what_is_kept_as_it_was():
     scenario = SCENARIO.replace(workload=bs.OnOff(2000, 100, 0.05, 0.05), timeout_ms=20)
-    before = drawn.drawn(scenario, 1000, 0, 32).arrival_s.copy()
+    before = draws.draw_cached(scenario, 1000, 0, 32).arrival_s.copy()
     surface(scenario, SIZES, WAITS_MS, 1000)
-    assert np.array_equal(drawn.drawn(scenario, 1000, 0, 32).arrival_s, before)
+    assert np.array_equal(draws.draw_cached(scenario, 1000, 0, 32).arrival_s, before)
 
 
 @settings(max_examples=300)

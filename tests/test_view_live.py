@@ -225,7 +225,7 @@ def test_a_look_that_makes_no_sense_is_refused(look, message):
 )
 def test_ranked_latencies_are_numpys(latencies_s, groups):
     count = len(latencies_s)
-    log = bs.engines.plan.Log(
+    log = bs.engines.log.Log(
         arrival_s=np.zeros(count),
         batch_index=np.arange(count),
         status=np.zeros(count, np.uint8),

@@ -14,7 +14,7 @@ from oracles.plans import plans_with_ties, scenarios_at_random
 
 import batchsim as bs
 from batchsim.engines import reference
-from batchsim.engines.plan import draw
+from batchsim.engines.draws import draw
 from batchsim.result import Result
 from batchsim.view.film.pseudocode import MOST_LINES, Line, acting, pseudocode, sentence, shares, to_html
 from batchsim.view.film.snapshot import Doing, Film

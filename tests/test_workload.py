@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.engines.plan import draw
+from batchsim.engines.draws import draw
 from batchsim.scenario.workload import BLOCK, CHUNK, filled
 
 OPEN = [

@@ -28,8 +28,9 @@ from batchsim.engines.columns import (
     Requests,
     Servers,
 )  # fmt: skip
+from batchsim.engines.draws import Plan
 from batchsim.engines.kernels_jit import announcing as announcing  # how others hear of compiling
-from batchsim.engines.plan import Log, Plan, heed
+from batchsim.engines.log import Log, check_cancelled
 from batchsim.scenario import ClosedLoop, Scenario
 
 SLICE = 1_000_000  # requests a call: some tens of milliseconds
@@ -75,10 +76,10 @@ class Instants:
         return bool(done == kernels_instants.ENDED)
 
 
-def run(plan: Plan, halt: threading.Event | None = None) -> Log:
+def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     """Run a plan and return what happened: the very arrays that the reference engine returns.
 
-    Once `halt` is set, the run is given up at its next slice.
+    Once `cancelled` is set, the run is given up at its next slice.
     """
     scenario, requests = plan.scenario, plan.requests
     # Writable, as a trace's are not: else Numba compiles everything once more for read-only ones.
@@ -90,7 +91,7 @@ def run(plan: Plan, halt: threading.Event | None = None) -> Log:
     if threshold is not None and is_fast(scenario):
         state, free_s = np.zeros(2, np.int64), np.zeros(scenario.servers)
         while state[0] < requests:
-            heed(halt)
+            check_cancelled(cancelled)
             stop = int(state[0]) + SLICE
             kernels.form_batches(
                 arrival_s, False, threshold, costs, free_s, state, stop, batch_index, batches
@@ -101,7 +102,7 @@ def run(plan: Plan, halt: threading.Event | None = None) -> Log:
         columns = of_requests(arrival_s, plan.think_s, batch_index, status)
         over = False
         while not over:
-            heed(halt)
+            check_cancelled(cancelled)
             horizon = Horizon(requests, requests, int(instants.at[SENT]) + SLICE, instants.closed)
             over = instants.pass_(horizon, columns, costs, batches)
         count = int(instants.at[BATCH])

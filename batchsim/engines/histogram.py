@@ -1,4 +1,4 @@
-"""Latencies as counts in bins: all that a run of any length keeps of their distribution."""
+"""Latencies counted in bins: what a run with keep="summary" remembers of their distribution."""
 
 from dataclasses import dataclass
 
@@ -35,5 +35,5 @@ class Histogram:
         return float(middles_s()[np.searchsorted(np.cumsum(self.counts), rank, side="right")]) * 1000
 
     def within(self, objective_ms: float) -> int:
-        """Return how many latencies are at most that, give or take those within 0.1 % of it."""
+        """Return how many latencies are at most that, to within the 0.1 % of a bin."""
         return int(self.counts[middles_s() <= objective_ms / 1000].sum())

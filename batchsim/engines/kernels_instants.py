@@ -19,7 +19,7 @@ from batchsim.engines.columns import (
 from batchsim.engines.kernels import finish_of, soonest
 from batchsim.engines.kernels_jit import compiled, compiled_anew, inlined
 from batchsim.engines.kernels_rules import decide, finished, wake_s
-from batchsim.engines.plan import Status
+from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import FREEZE, START, Waiting
 
 REJECTED, TIMED_OUT = int(Status.REJECTED), int(Status.TIMED_OUT)

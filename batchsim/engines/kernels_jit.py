@@ -1,4 +1,4 @@
-"""How the loops are compiled, and how it is said that they are."""
+"""How the loops are compiled and cached on disk, and how a caller hears that one is being compiled."""
 
 import contextlib
 import hashlib
@@ -13,22 +13,22 @@ import numba
 from numba.core.event import Event, Listener, register
 from numba.core.options import DefaultOptions
 
-# No loop makes an array, so none needs to count references: that took up to ten times as long as what
-# a loop does, wherever one part of it calls another.
+# No loop makes an array, so none needs Numba's reference counting (its NRT), which took up to ten times as
+# long as the loop's own work wherever one compiled function calls another.
 UNCOUNTED: Any = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
-# To compile, on a processor of 2.5 GHz; the other loops take about 1.
+# Seconds to compile, on a processor of 2.5 GHz; the other loops take about 1.
 SECONDS = {"_pass_instants": 2, "run_thresholds": 2}
 
 
 def sources(folder: Path = Path(__file__).parent) -> list[Path]:
-    """Return the files whose code and constants the loops contain."""
-    others = [folder / "columns.py", folder / "histogram.py", folder / "plan.py"]
+    """Return the files whose code and constants end up in the compiled loops."""
+    others = [folder / "columns.py", folder / "histogram.py", folder / "log.py"]
     rules = (folder.parent / "scenario" / "rules").glob("*.py")
     return sorted([*folder.glob("kernels*.py"), *others, *rules])
 
 
 def digest(files: Iterable[Path]) -> str:
-    """Return a short name of what the files say."""
+    """Return a checksum of the files' contents."""
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
 
 
@@ -36,14 +36,14 @@ SOURCES = digest(sources())
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """Compile on first use and keep the result on disk, or only in memory where that is closed."""
+    """Compile on first use and cache the result on disk, or in memory alone where the disk is read-only."""
     options = {"nogil": True, **UNCOUNTED, **options}
     with contextlib.suppress(RuntimeError, AttributeError):
-        # RuntimeError: no folder to keep it in (a read-only installation and home).
+        # RuntimeError: no folder to write to (a read-only installation and home).
         # AttributeError: a Numba that keeps its stamps elsewhere.
         loop = numba.njit(cache=True, **options)(function)
-        # Numba takes what is kept for fresh while the loop's own file is the same, and a loop contains
-        # code and constants of others: what was kept under an earlier version would be found again.
+        # Numba checks a cached loop against the loop's own file alone, but a loop contains code and constants
+        # of other files: one cached by an earlier version would be used again.
         kept = loop._cache._cache_file
         kept._source_stamp = (kept._source_stamp, SOURCES)
         return loop
@@ -51,7 +51,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
 
 def compiled_anew(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile on first use of each process, and keep nothing on disk."""
+    """Compile in each process anew, and cache nothing on disk."""
     return numba.njit(nogil=True, **UNCOUNTED)(function)
 
 
@@ -61,7 +61,7 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Announcer(Listener):
-    """Say that a loop is being compiled: one that is found on disk is not."""
+    """Announce that a loop is being compiled; one that is loaded from disk is not."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -95,10 +95,10 @@ register("numba:compile", _announcer)
 
 @contextmanager
 def announcing(listener: Callable[[str], Any]) -> Iterator[None]:
-    """Tell `listener` of what is compiled meanwhile, a line of text each time, in place of stderr.
+    """Announce to `listener` what is compiled meanwhile, a line of text each, instead of on stderr.
 
-    It is called by the thread that compiles, before it does. Of several, in any threads, the one who
-    came last is told.
+    The compiling thread calls it before it compiles. Of several listeners, in whatever threads, only the
+    latest is called.
     """
     with _announcer.lock:
         _announcer.listeners.append(listener)

@@ -5,7 +5,7 @@ import math
 from batchsim.engines.histogram import BINS, BINS_AN_OCTAVE, LOWEST
 from batchsim.engines.kernels import soonest
 from batchsim.engines.kernels_jit import compiled
-from batchsim.engines.plan import Status
+from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import Trigger
 
 SERVED, REJECTED, TIMED_OUT = int(Status.SERVED), int(Status.REJECTED), int(Status.TIMED_OUT)

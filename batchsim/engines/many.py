@@ -17,8 +17,8 @@ import numpy as np
 from batchsim.engines import kernels_many
 from batchsim.engines.columns import BATCH, Batches, Costs, Horizon
 from batchsim.engines.compiled import Instants, is_fast, of_requests
+from batchsim.engines.draws import Plan
 from batchsim.engines.kernels_many import Numbers, Scratch, Wanted
-from batchsim.engines.plan import Plan
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule
 
@@ -123,9 +123,7 @@ _ran: set[object] = set()  # the kinds of loops that this process has run, and s
 def in_threads(scenario: Scenario, task: Callable[[Job], Done], jobs: Sequence[Job]) -> list[Done]:
     """Run settings of one kind of scenario on all cores; return what the tasks return, in order."""
     loop = (is_fast(scenario), type(scenario.rule))
-    here = (
-        0 if loop in _ran else 1
-    )  # this thread compiles, whose caller may listen
+    here = 0 if loop in _ran else 1  # this thread compiles, whose caller may listen
     first = [*map(task, jobs[:here])]
     _ran.add(loop)
     return [*first, *_threads(os.getpid()).map(task, jobs[here:])]

@@ -3,21 +3,19 @@
 A source (or clients) sends requests, a collector puts them into batches, servers compute them.
 SimPy handles what is due at one instant in the order in which it was scheduled, which means nothing here: so
 all of it is gathered first, and then the collector takes the instant's four steps, in `Collector.act`.
-The textbook's rule is the batcher's own; any other is asked what to do, as in the compiled engine.
 """
 
 import math
-from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 import numpy as np
 import simpy
 
-from batchsim.batcher import InferenceBatcher, batch_inference
-from batchsim.engines.plan import Log, Plan, Status
-from batchsim.scenario.rules import SizeOrWait, Trigger
-from batchsim.scenario.rules.rule import FREEZE, START, Decision, Waiting
+from batchsim.engines.draws import Plan
+from batchsim.engines.log import Log, Status
+from batchsim.engines.reference_line import Line
+from batchsim.scenario.rules.rule import FREEZE, START
 
 Story = Generator[simpy.Event, Any, None]
 
@@ -32,16 +30,6 @@ class At(float):
         return float(self)
 
 
-class Numbers:
-    """The request numbers of the batcher's queue, as a rule reads them; 0 is the oldest."""
-
-    def __init__(self, queue: deque[dict[str, Any]]) -> None:
-        self.queue = queue
-
-    def __getitem__(self, place: int) -> int:
-        return cast(int, self.queue[place]["id"])
-
-
 class Collector:
     """The queue and all that acts on it: one run of a plan."""
 
@@ -54,18 +42,10 @@ class Collector:
         self.plan = plan
         self.rule = plan.scenario.rule
         self.env = simpy.Environment(0.0)
-        self.batcher = InferenceBatcher(
-            model_fn or np.asarray,
-            self.rule.max_batch_size,
-            self.rule.max_wait_ms,
-            clock=lambda: self.env.now,
-        )
-        self.textbook = type(self.rule) is SizeOrWait  # the batcher decides by itself
-        self.params, self.memory = self.rule.params, np.zeros(self.rule.state_size)
-        self.numbers = Numbers(self.batcher.queue)
-        self.frozen: deque[tuple[list[int], int]] = deque()  # and why
         self.inputs = inputs
         self.outputs: list[Any] | None = None if inputs is None else [None] * plan.requests
+        self.arrival_s: list[float] = []
+        self.line = Line(plan, lambda: self.env.now, self.arrival_s, model_fn, self.outputs)
         # What is due at this instant, gathered by the processes and emptied by the collector.
         self.arriving: list[int] = []
         self.ending: list[int] = []
@@ -73,13 +53,11 @@ class Collector:
         self.called = self.env.event()
         self.alarm_s = -math.inf
         # The state of the run.
-        self.ended = False  # whether the last request has come
         self.idle = list(range(plan.scenario.servers))
         self.handed = [self.env.event() for _ in self.idle]
         self.in_service: list[list[int]] = [[] for _ in self.idle]
         self.computing = [-1 for _ in self.idle]  # the number of each server's batch
-        # The log, a row a request and a row a batch.
-        self.arrival_s: list[float] = []
+        # The log, a row a request (as `arrival_s`) and a row a batch.
         self.client: list[int] = []
         self.batch_index: list[int] = []
         self.status: list[int] = []
@@ -94,7 +72,7 @@ class Collector:
                 yield self.env.timeout(At(time_s))
             self.arriving.append(request)
             self.call()
-        self.ended = True
+        self.line.ended = True
 
     def clients(self, count: int) -> None:
         """Let the clients of a closed loop send their first requests, all at time 0."""
@@ -105,7 +83,7 @@ class Collector:
     def one_client(self, client: int) -> Story:
         """Send, wait for the answer, think, and send again."""
         assert self.plan.think_s is not None
-        while not self.ended:
+        while not self.line.ended:
             self.sending.append(client)
             self.call()
             request = yield self.answered[client]
@@ -150,7 +128,7 @@ class Collector:
             self.enter(client=-1)
 
         ending, self.ending = self.ending, []
-        done = [request for server in ending for request in self.release(server)]
+        done = [request for server in sorted(ending) for request in self.release(server)]
         self.dispatch()
 
         done += self.expire()
@@ -160,7 +138,7 @@ class Collector:
             yield from self.gather()  # those who do not think send again at this instant
             sending, self.sending = self.sending, []
             for client in sorted(sending):
-                if not self.ended:
+                if not self.line.ended:
                     self.send(client)
 
     def enter(self, client: int) -> bool:
@@ -170,17 +148,12 @@ class Collector:
         self.client.append(client)
         self.batch_index.append(-1)
         limit = self.plan.scenario.queue_limit
-        if limit is not None and self.waiting >= limit:
+        if limit is not None and len(self.line) >= limit:
             self.status.append(Status.REJECTED)
             return False
         self.status.append(Status.SERVED)
-        self.batcher.add_request(None if self.inputs is None else self.inputs[request], request)
+        self.line.batcher.add_request(None if self.inputs is None else self.inputs[request], request)
         return True
-
-    @property
-    def waiting(self) -> int:
-        """How many requests wait, in the queue and in frozen batches."""
-        return len(self.batcher.queue) + sum(len(requests) for requests, _ in self.frozen)
 
     def release(self, server: int) -> list[int]:
         """Let a server whose batch ends be idle; return the requests that it computed."""
@@ -188,61 +161,24 @@ class Collector:
         self.idle.sort()
         if self.rule.finished is not None:
             start_s, finish_s, size, *_ = self.batches[self.computing[server]]
-            self.rule.finished(self.env.now, size, finish_s - start_s, self.memory, self.params)
+            line = self.line
+            self.rule.finished(self.env.now, size, finish_s - start_s, line.memory, line.params)
         return self.in_service[server]
 
     def dispatch(self) -> None:
         """Start batches, each on the lowest-numbered idle server, until the rule has nothing to do."""
-        while self.waiting and (self.idle or self.rule.freezes):
-            action, size, trigger = self.decide()
+        while self.line and (self.idle or self.rule.freezes):
+            action, size, trigger = self.line.decide(len(self.idle))
             if action == START and self.idle:
-                if self.frozen:
-                    requests, trigger = self.frozen.popleft()
+                if self.line.frozen:
+                    requests, trigger = self.line.frozen.popleft()
                 else:
-                    requests = self.take(size)
+                    requests = self.line.take(size)
                 self.start(self.idle.pop(0), requests, trigger)
             elif action == FREEZE and self.rule.freezes:
-                self.frozen.append((self.take(size), trigger))
+                self.line.frozen.append((self.line.take(size), trigger))
             else:
                 return
-
-    def decide(self) -> Decision:
-        """Return what the rule does now."""
-        if not self.textbook:
-            view = self.view()
-            return self.rule.decide(self.env.now, view, len(self.idle), self.memory, self.params)
-        queue, largest = self.batcher.queue, self.rule.max_batch_size
-        if self.batcher.should_process():
-            deadline_s = self.batcher.next_deadline()
-            late = deadline_s is not None and self.env.now > deadline_s
-            trigger = Trigger.FULL if len(queue) >= largest else Trigger.BACKLOG if late else Trigger.WAIT
-            return START, min(len(queue), largest), trigger
-        # No more requests will come, and no timer would ever release the remainder.
-        drains = self.ended and math.isinf(self.rule.max_wait_ms)
-        return (START, len(queue), Trigger.DRAIN) if drains else (0, 0, 0)
-
-    def view(self) -> Waiting:
-        """Return the queue as a rule sees it."""
-        return Waiting(
-            self.arrival_s, self.numbers, 0, len(self.batcher.queue), len(self.frozen), self.ended
-        )  # fmt: skip
-
-    def take(self, size: int) -> list[int]:
-        """Remove the oldest requests from the queue, computed if there is a model; return their numbers."""
-        batcher, queue = self.batcher, self.batcher.queue
-        if not 1 <= size <= min(len(queue), self.plan.service_s.size - 1):
-            raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {self.rule!r}")
-        if self.textbook and self.outputs is not None:
-            answers = batcher.process_batch()
-        else:
-            taken = batcher.take_batch() if self.textbook else [queue.popleft() for _ in range(size)]
-            if self.outputs is None:
-                return [request["id"] for request in taken]
-            outputs = batch_inference(batcher.model_fn, [request["input"] for request in taken], size)
-            answers = [{"id": r["id"], "output": o} for r, o in zip(taken, outputs, strict=True)]
-        for answer in answers:
-            self.outputs[answer["id"]] = answer["output"]
-        return [answer["id"] for answer in answers]
 
     def start(self, server: int, requests: list[int], trigger: int) -> None:
         """Let an idle server compute a batch."""
@@ -262,7 +198,7 @@ class Collector:
 
     def expire(self) -> list[int]:
         """Let the requests that have waited too long leave; return them."""
-        queue, gone = self.batcher.queue, []
+        queue, gone = self.line.queue, []
         while queue and self.env.now >= queue[0]["timestamp"] + self.plan.scenario.timeout_s:
             request = queue.popleft()["id"]
             self.status[request] = Status.TIMED_OUT
@@ -277,7 +213,7 @@ class Collector:
     def send(self, client: int) -> None:
         """Let one client's request in, and dispatch."""
         request = len(self.arrival_s)
-        self.ended = request + 1 == self.plan.requests
+        self.line.ended = request + 1 == self.plan.requests
         if not self.enter(client):
             self.answer([request])
         self.dispatch()
@@ -287,18 +223,13 @@ class Collector:
 
         An alarm that is no longer needed does no harm: it only makes the collector look.
         """
-        if not self.waiting:
-            return
-        alarm_s = math.inf
-        if self.idle or self.rule.freezes:
-            alarm_s = self.rule.wake_s(
-                self.env.now, self.view(), len(self.idle), self.memory, self.params
-            )  # fmt: skip
-            if alarm_s <= self.env.now:  # what was due has been asked already
-                alarm_s = math.inf
-        if self.batcher.queue:
-            expiry_s = self.batcher.queue[0]["timestamp"] + self.plan.scenario.timeout_s
-            alarm_s = min(alarm_s, expiry_s)
+        queue, alarm_s = self.line.queue, math.inf
+        if queue:
+            alarm_s = queue[0]["timestamp"] + self.plan.scenario.timeout_s
+        if self.line and (self.idle or self.rule.freezes):
+            wake_s = self.line.wake_s(len(self.idle))
+            if wake_s > self.env.now:  # else the rule has been asked already
+                alarm_s = min(alarm_s, wake_s)
         # Due at this very instant: a client's send with a timeout of zero leaves before time goes on.
         if alarm_s < math.inf and (alarm_s != self.alarm_s or alarm_s <= self.env.now):
             self.alarm_s = alarm_s

@@ -23,8 +23,9 @@ from batchsim.engines.columns import (
     Requests,
 )  # fmt: skip
 from batchsim.engines.compiled import Instants, is_fast, of_requests
+from batchsim.engines.draws import Streams
 from batchsim.engines.histogram import BINS, Histogram
-from batchsim.engines.plan import Streams, Totals, heed
+from batchsim.engines.log import Totals, check_cancelled
 from batchsim.scenario import Scenario
 
 
@@ -180,7 +181,7 @@ def summarise(
     streams: Streams,
     skip: int,
     chunk: int = 1 << 18,
-    halt: threading.Event | None = None,
+    cancelled: threading.Event | None = None,
 ) -> tuple[Totals, Histogram]:
     """Run in windows of `chunk` new requests; return the sums and the latencies' histogram.
 
@@ -190,12 +191,12 @@ def summarise(
     begin_s = 0.0
     if skip:  # the summary begins when request number `skip` comes: find out when that is
         for window in windows(scenario, skip + 1, streams, chunk):
-            heed(halt)
+            check_cancelled(cancelled)
             place = int(np.searchsorted(window.numbers[: window.settled], skip))
             if place < window.settled:
                 begin_s = float(window.requests.arrival_s[place])
     sums = _Sums(scenario, skip, begin_s)
     for window in windows(scenario, requests, streams, chunk):
-        heed(halt)
+        check_cancelled(cancelled)
         sums.add(window)
     return sums.totals(requests - skip), Histogram(sums.histogram)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from batchsim.engines.plan import Log
+from batchsim.engines.log import Log
 
 
 class ServerTime:

@@ -13,7 +13,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.histogram import Histogram
-from batchsim.engines.plan import Status, Totals
+from batchsim.engines.log import Status, Totals
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Trigger
 

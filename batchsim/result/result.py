@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim.engines.histogram import Histogram
-from batchsim.engines.plan import Log, Status, Totals, warmup_requests
+from batchsim.engines.log import Log, Status, Totals, warmup_requests
 from batchsim.result import intervals as confidence
 from batchsim.result import metrics
 from batchsim.result import timeseries as overtime

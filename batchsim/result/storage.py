@@ -20,7 +20,7 @@ from batchsim import _check
 from batchsim._files import replacing
 from batchsim._version import __version__
 from batchsim.engines.histogram import Histogram
-from batchsim.engines.plan import Log, Totals
+from batchsim.engines.log import Log, Totals
 from batchsim.result import Result
 from batchsim.scenario import Scenario
 from batchsim.scenario.toml import from_tables, to_tables

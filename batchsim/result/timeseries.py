@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.plan import Status
+from batchsim.engines.log import Status
 from batchsim.scenario import Diurnal, Trace
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.drawn import drawn
+from batchsim.engines.draws import draw_cached
 from batchsim.result.intervals import FINE, students_t
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 
@@ -83,7 +83,7 @@ class Surface:
         cells = np.argwhere(near)
         rules = [rule for row, column in cells if (rule := self.rules[row * len(self.x_values) + column])]
         largest = max(rule.max_batch_size for rule in rules)
-        plan = drawn(self.scenario, self.requests, self.seed, largest)
+        plan = draw_cached(self.scenario, self.requests, self.seed, largest)
         shares = min(SHARES, len(rules))
         above, mean_ms = np.empty((len(rules), SECTIONS)), np.empty(len(rules))
 
@@ -164,15 +164,14 @@ def surface(
 @functools.lru_cache(maxsize=8)  # a slider that moves the traffic asks for the same rules again and again
 def _rules(rule: Rule, xs: tuple[Any, ...], ys: tuple[Any, ...]) -> tuple[Rule | None, ...]:
     """Return the rule of each cell, row by row; None where the rule refuses the pair."""
-    x, y = rule.map_knobs
-    return tuple(_accepted(functools.partial(replace, rule, **{x: a, y: b})) for b in ys for a in xs)  # type: ignore[type-var]
+    return tuple(_accepted(functools.partial(rule.at, x, y)) for y in ys for x in xs)
 
 
 def _p99_ms(scenario: Scenario, rules: Sequence[Rule], requests: int, seed: int) -> np.ndarray:
     """Return the p99 of each setting, all cores at work."""
     from batchsim.engines.many import in_threads, run_many  # Numba loads on first use
 
-    plan = drawn(scenario, requests, seed, max(rule.max_batch_size for rule in rules))
+    plan = draw_cached(scenario, requests, seed, max(rule.max_batch_size for rule in rules))
     p99_ms, shares = np.empty(len(rules)), min(SHARES, len(rules))
 
     def run(first: int) -> None:
@@ -229,7 +228,7 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
         point = _accepted(lambda: replace(scenario, workload=_at(workload, value)))
         if point is None:
             return None
-        plan = drawn(point, requests, seed, rule.max_batch_size)
+        plan = draw_cached(point, requests, seed, rule.max_batch_size)
         return value, not point.stable, run_many(plan, rules, (50, 99), sections=FINE)
 
     points = [point for point in in_threads(scenario, run, values) if point is not None]

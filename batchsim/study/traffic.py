@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.plan import Streams
+from batchsim.engines.draws import Streams
 from batchsim.result import Result
 from batchsim.scenario import Diurnal, OpenLoop, Scenario, Trace
 from batchsim.simulate import DEFAULT_REQUESTS, simulate

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.engines.plan import draw
+from batchsim.engines.draws import draw
 
 WORKLOADS = [
     bs.Poisson(900.0),

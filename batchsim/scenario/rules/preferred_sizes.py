@@ -1,12 +1,13 @@
 """Batches of sizes that compute well: the largest preferred size that waits, else what the timer releases."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from batchsim._format import listed, typed
+from batchsim._format import typed
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.rule import (
     BACKLOG,
@@ -83,6 +84,11 @@ class PreferredSizes(Rule):
                 f"got {self.preferred[-1]}"
             )
 
+    def at(self, x: Any, y: Any) -> Self:
+        # A smaller limit does without the preferred sizes above it.
+        sizes = [size for size in self.preferred if size <= x]
+        return replace(self, preferred=sizes, max_batch_size=x, max_wait_ms=y)  # type: ignore[arg-type]
+
     @property
     def enough(self) -> int:
         return self.preferred[0]
@@ -112,8 +118,9 @@ class PreferredSizes(Rule):
         return (*steps, *seam.send_after(f"{typed(self.max_wait_ms)} ms"))
 
 
-def _send(sizes: Any) -> Step:
-    which = listed([f"{size:,}" for size in sizes], "or")
-    what = f"the oldest {which}" if len(sizes) == 1 else "the most of these"
-    because = f"a preferred size waits, {which}"
-    return Step(f"{which} or more wait", f"send {what}", Trigger.ENOUGH, because, "preferred size")
+def _send(sizes: Sequence[int]) -> Step:
+    """Return the step of some preferred sizes, of which the largest that waits leaves."""
+    which = ", else ".join(f"{size:,}" for size in reversed(sizes))
+    because = f"{sizes[0]:,} or more requests wait, a preferred size"
+    what = f"{sizes[0]:,} or more wait"
+    return Step(what, f"send the oldest {which}", Trigger.ENOUGH, because, "preferred size")

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from batchsim import _check
 
@@ -184,6 +184,10 @@ class Rule:
 
     def check(self) -> None:
         """Raise ValueError where parameters contradict each other."""
+
+    def at(self, x: Any, y: Any) -> Self:
+        """Return the rule in a cell of its heat map, at other `map_knobs`, or raise ValueError."""
+        return dataclasses.replace(self, **dict(zip(self.map_knobs, (x, y), strict=True)))  # type: ignore[type-var]
 
     @property
     def params(self) -> Any:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.plan import Status
+from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario.rules import Rule, Trigger
 

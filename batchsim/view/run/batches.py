@@ -10,7 +10,7 @@ from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator
 
 from batchsim._format import fixed
-from batchsim.engines.plan import Status
+from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario.rules import Trigger
 from batchsim.view.canvas.picture import Box, Picture

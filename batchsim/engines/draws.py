@@ -1,29 +1,37 @@
-"""What an engine is given, and what it returns: a scenario with its randomness, and columns."""
+"""A scenario's randomness, drawn outside the engines: one stream a purpose.
+
+Each stream is seeded by itself, so that a knob never changes the rest of the traffic (common random
+numbers), and a shorter run is a prefix of a longer one. `draw` gives a run arrays of its own; `draw_cached`
+keeps what it drew, for a slider whose next position stretches the same numbers.
+"""
 
 import functools
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from enum import IntEnum
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, Trace
+from batchsim.engines.log import check_cancelled
+from batchsim.scenario import (
+    Affine,
+    ClosedLoop,
+    Constant,
+    Diurnal,
+    Gamma,
+    OpenLoop,
+    Poisson,
+    Scenario,
+    SizeOrWait,
+    Trace,
+)  # fmt: skip
+from batchsim.scenario.service import Noise
 from batchsim.scenario.workload import CHUNK, filled
 
-
-class Status(IntEnum):
-    """What became of a request."""
-
-    SERVED = 0
-    REJECTED = 1  # the queue was at its limit
-    TIMED_OUT = 2  # it left the queue unserved
-
-
-KEPT = 1 << 20  # arrivals that are kept for the next run
+KEPT = 1 << 20  # arrivals that `draw` keeps for the next run
+SMALL = 1 << 17  # requests of which `draw_cached` keeps the draws: a megabyte each
 REPLICATIONS = 1_000_000  # no stream of the plain run has so high a number
 
 
@@ -43,72 +51,6 @@ class Plan:
     service_s: np.ndarray
     noise: np.ndarray | None
     slowdown: np.ndarray | None
-
-
-@dataclass(frozen=True, eq=False)
-class Log:
-    """What happened: a row a request in arrival order, and a row a batch in order of start."""
-
-    arrival_s: np.ndarray
-    batch_index: np.ndarray  # -1: not served
-    status: np.ndarray
-    batch_start_s: np.ndarray
-    batch_finish_s: np.ndarray
-    batch_size: np.ndarray
-    batch_server: np.ndarray
-    batch_trigger: np.ndarray  # uint8 of `Trigger`
-    outputs: list[Any] | None = None
-
-    @classmethod
-    def join(cls, logs: Sequence["Log"]) -> "Log":
-        """Return the logs of several runs as one, with their batches numbered through."""
-        before = np.cumsum([0, *(log.batch_start_s.size for log in logs)])
-        joined: dict[str, Any] = {
-            f.name: np.concatenate([getattr(log, f.name) for log in logs])
-            for f in fields(cls)
-            if f.name != "outputs"
-        }
-        joined["batch_index"] = np.concatenate(
-            [
-                np.where(log.batch_index < 0, -1, log.batch_index + n)
-                for log, n in zip(logs, before, strict=False)
-            ]
-        )
-        return cls(**joined)
-
-
-Sum = Any  # a number, or an array with one for each part of a run
-
-
-@dataclass(frozen=True, eq=False)
-class Totals:
-    """What a run's summary numbers are made of; the sum of two is that of both runs.
-
-    Over the requests after the warm-up, and over the window from the first of them to the last
-    finish. Of several parts, every field has a leading axis.
-    """
-
-    requests: Sum
-    statuses: np.ndarray  # how many of each Status
-    parts_s: np.ndarray  # sums over the served: latency, forming, queueing, computing
-    finished: Sum  # in the window, warm-up included
-    busy_s: Sum  # of all servers, in the window
-    window_s: Sum
-    batches: Sum  # that start in the window
-    items: Sum  # requests in these
-    triggers: np.ndarray  # how many of them for each Trigger
-
-    def __add__(self, other: "Totals") -> "Totals":
-        return Totals(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-
-def warmup_requests(fraction: float, requests: int) -> int:
-    """Return how many requests a warm-up drops.
-
-    >>> warmup_requests(0.29, 100)  # although 0.29 * 100 is 28.999999999999996
-    29
-    """
-    return min(math.floor(fraction * requests + 1e-9), requests - 1)
 
 
 def _seeds(seed: int, replication: int) -> list[np.random.SeedSequence]:
@@ -166,32 +108,26 @@ def _arrivals_s(workload: OpenLoop, requests: int, seed: int, replication: int) 
     return filled(workload.chunks_s(stream, requests, CHUNK), requests)
 
 
-def heed(halt: threading.Event | None) -> None:
-    """Give up, if another replication was stopped."""
-    if halt is not None and halt.is_set():
-        raise InterruptedError("another replication was stopped")
-
-
 def draw(
     scenario: Scenario,
     requests: int,
     seed: int,
     replication: int = 0,
-    halt: threading.Event | None = None,
+    cancelled: threading.Event | None = None,
 ) -> Plan:
-    """Draw all that a run needs at once; given up at the next chunk once `halt` is set."""
-    heed(halt)
+    """Draw all that a run needs at once; given up at the next chunk once `cancelled` is set."""
+    check_cancelled(cancelled)
     streams = Streams(scenario, seed, replication)
     noise, think = streams.noise(), streams.think()
 
-    def heeding(chunks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    def checking(chunks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         for chunk in chunks:
-            heed(halt)
+            check_cancelled(cancelled)
             yield chunk
 
     def whole(draw: Callable[[int], np.ndarray]) -> np.ndarray:
         sizes = (min(CHUNK, requests - begin) for begin in range(0, requests, CHUNK))
-        return filled(heeding(map(draw, sizes)), requests)
+        return filled(checking(map(draw, sizes)), requests)
 
     def arrivals_s() -> np.ndarray:
         # The settings of a sweep share their traffic: it is drawn once. A copy, which belongs to the run.
@@ -201,7 +137,7 @@ def draw(
             and not isinstance(scenario.workload, Trace)
         ):
             return _arrivals_s(scenario.workload, requests, seed, replication).copy()
-        return filled(heeding(streams.arrivals_s(requests)), requests)
+        return filled(checking(streams.arrivals_s(requests)), requests)
 
     return Plan(
         scenario=scenario,
@@ -212,3 +148,69 @@ def draw(
         noise=whole(noise) if noise else None,  # there are at most as many batches as requests
         slowdown=streams.slowdown,
     )
+
+
+# Plans whose draws are cached between the moves of a slider: another rate only stretches them.
+
+
+def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> Plan:
+    """Return what `draw` returns, the service times up to batches of `largest`.
+
+    The arrays are shared with other plans: they are not to be written to.
+    """
+    workload, noise = scenario.workload, scenario.service.noise
+    arrival_s = think_s = None
+    if isinstance(workload, ClosedLoop):
+        think_s = _cached(_think_s, workload.think_s, requests, seed)
+    else:
+        arrival_s = _stretched_s(workload, requests, seed)
+    return Plan(
+        scenario=scenario,
+        requests=requests,
+        arrival_s=arrival_s,
+        think_s=think_s,
+        service_s=scenario.service.table(largest),
+        noise=None if noise is None else _cached(_noise, noise, requests, seed),
+        slowdown=Streams(scenario, seed).slowdown,
+    )
+
+
+def _cached(draw, key, requests: int, seed: int) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """Draw, or return what was drawn before, if it is small enough to be cached."""
+    return (draw if requests <= SMALL else draw.__wrapped__)(key, requests, seed)
+
+
+def _stretched_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
+    if isinstance(workload, Trace):  # its hash costs more than its copy, and that can be written to
+        return workload.times_s[:requests].copy()
+    if type(workload) in (Poisson, Constant, Gamma):  # the gaps of a rate are those of rate 1, divided by it
+        return _cached(_open_s, workload.with_rate(1), requests, seed) / workload.offered_per_s
+    if isinstance(workload, Hashable):
+        return _cached(_open_s, workload, requests, seed)
+    return _open_s.__wrapped__(workload, requests, seed)
+
+
+def _streams(seed: int, workload: OpenLoop | ClosedLoop, noise: Noise | None = None) -> Streams:
+    return Streams(Scenario(workload, SizeOrWait(1, 0), Affine(1, 0, noise=noise)), seed)
+
+
+@functools.lru_cache(maxsize=32)  # the rates of two load curves, for workloads drawn anew at each rate
+def _open_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
+    if type(workload) is Diurnal:  # at any rate it stretches the same points
+        points = _cached(_open_s, Poisson(1), requests, seed)
+        return filled(workload.stretched_s([points]), requests)
+    return filled(_streams(seed, workload).arrivals_s(requests, CHUNK), requests)
+
+
+@functools.lru_cache(maxsize=4)
+def _think_s(think_s: float, requests: int, seed: int) -> np.ndarray:
+    draw = _streams(seed, ClosedLoop(1, think_s)).think()
+    assert draw is not None
+    return draw(requests)
+
+
+@functools.lru_cache(maxsize=4)
+def _noise(noise: Noise, requests: int, seed: int) -> np.ndarray:
+    draw = _streams(seed, Constant(1), noise).noise()
+    assert draw is not None
+    return draw(requests)

@@ -1,0 +1,89 @@
+"""What an engine returns: a log of what happened, or the totals that its summary is made of."""
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+
+class Status(IntEnum):
+    """What became of a request."""
+
+    SERVED = 0
+    REJECTED = 1  # the queue was at its limit
+    TIMED_OUT = 2  # it gave up waiting
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """What happened: a row a request in arrival order, and a row a batch in order of start."""
+
+    arrival_s: np.ndarray
+    batch_index: np.ndarray  # -1: not served
+    status: np.ndarray  # uint8 of `Status`
+    batch_start_s: np.ndarray
+    batch_finish_s: np.ndarray
+    batch_size: np.ndarray
+    batch_server: np.ndarray
+    batch_trigger: np.ndarray  # uint8 of `Trigger`
+    outputs: list[Any] | None = None
+
+    @classmethod
+    def join(cls, logs: Sequence["Log"]) -> "Log":
+        """Return the logs of several runs as one, with their batches numbered through."""
+        joined: dict[str, Any] = {
+            f.name: np.concatenate([getattr(log, f.name) for log in logs])
+            for f in fields(cls)
+            if f.name != "outputs"
+        }
+        before = np.cumsum([0, *(log.batch_start_s.size for log in logs)])
+        numbered = (
+            np.where(log.batch_index < 0, -1, log.batch_index + first)
+            for log, first in zip(logs, before, strict=False)
+        )
+        joined["batch_index"] = np.concatenate(list(numbered))
+        return cls(**joined)
+
+
+Sum = Any  # a number, or an array with one for each part of a run
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """What a run's summary numbers are made of; the sum of two is that of both runs.
+
+    Over the requests after the warm-up, and over the window from the first of them (from time 0 without a
+    warm-up) to the last finish. Of several parts, every field has a leading axis.
+    """
+
+    requests: Sum
+    statuses: np.ndarray  # how many of each Status
+    parts_s: np.ndarray  # sums over the served: latency, forming, queueing, computing
+    finished: Sum  # in the window, warm-up included
+    busy_s: Sum  # of all servers, in the window
+    window_s: Sum
+    batches: Sum  # that start in the window
+    items: Sum  # requests in these
+    triggers: np.ndarray  # how many of these batches for each Trigger
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+def warmup_requests(fraction: float, requests: int) -> int:
+    """Return how many requests a warm-up drops.
+
+    >>> warmup_requests(0.29, 100)  # although 0.29 * 100 is 28.999999999999996
+    29
+    """
+    return min(math.floor(fraction * requests + 1e-9), requests - 1)
+
+
+def check_cancelled(cancelled: threading.Event | None) -> None:
+    """Raise InterruptedError if the run, one of several replications, has been cancelled."""
+    if cancelled is not None and cancelled.is_set():
+        raise InterruptedError("another replication was stopped")

@@ -1,0 +1,103 @@
+"""The queue of the reference engine: the very InferenceBatcher, and what a run's rule says of it."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from batchsim.batcher import InferenceBatcher, batch_inference
+from batchsim.engines.draws import Plan
+from batchsim.scenario.rules import SizeOrWait, Trigger
+from batchsim.scenario.rules.rule import START, Decision, Waiting
+
+
+class Numbers:
+    """The request numbers of the batcher's queue, as a rule reads them; 0 is the oldest."""
+
+    def __init__(self, queue: deque[dict[str, Any]]) -> None:
+        self.queue = queue
+
+    def __getitem__(self, place: int) -> int:
+        return cast(int, self.queue[place]["id"])
+
+
+class Line:
+    """The requests that wait, and the frozen batches before them.
+
+    The textbook's rule is the batcher's own; any other is asked what to do, as in the compiled engine.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        clock: Callable[[], float],
+        arrival_s: Sequence[float],
+        model_fn: Callable[[Any], Any] | None,
+        outputs: list[Any] | None,
+    ) -> None:
+        self.rule, self.clock, self.arrival_s, self.outputs = plan.scenario.rule, clock, arrival_s, outputs
+        self.batcher = InferenceBatcher(
+            model_fn or np.asarray, self.rule.max_batch_size, self.rule.max_wait_ms, clock=clock
+        )
+        self.queue = self.batcher.queue
+        self.numbers = Numbers(self.queue)
+        self.frozen: deque[tuple[list[int], int]] = deque()  # their requests, and why each left the queue
+        self.ended = False  # whether the last request has come
+        self.textbook = type(self.rule) is SizeOrWait
+        self.params, self.memory = self.rule.params, np.zeros(self.rule.state_size)
+        self.largest = plan.service_s.size - 1
+
+    def __bool__(self) -> bool:
+        """Whether anything waits for a server."""
+        return bool(self.queue or self.frozen)
+
+    def __len__(self) -> int:
+        """How many requests wait, those in frozen batches included."""
+        return len(self.queue) + sum(len(requests) for requests, _ in self.frozen)
+
+    def decide(self, idle: int) -> Decision:
+        """Return what the rule does now."""
+        if not self.textbook:
+            view = self.view()
+            return self.rule.decide(self.clock(), view, idle, self.memory, self.params)
+        queue, largest = self.queue, self.rule.max_batch_size
+        if self.batcher.should_process():
+            deadline_s = self.batcher.next_deadline()
+            late = deadline_s is not None and self.clock() > deadline_s
+            trigger = Trigger.FULL if len(queue) >= largest else Trigger.BACKLOG if late else Trigger.WAIT
+            return START, min(len(queue), largest), trigger
+        # No more requests will come, and no timer would ever release the remainder.
+        drains = self.ended and math.isinf(self.rule.max_wait_ms)
+        return (START, len(queue), Trigger.DRAIN) if drains else (0, 0, 0)
+
+    def wake_s(self, idle: int) -> float:
+        """Return the next instant at which time alone changes what the rule does."""
+        if not self.textbook:
+            return self.rule.wake_s(self.clock(), self.view(), idle, self.memory, self.params)
+        deadline_s = self.batcher.next_deadline()
+        return math.inf if deadline_s is None else deadline_s
+
+    def view(self) -> Waiting:
+        """Return the queue as a rule sees it."""
+        return Waiting(
+            self.arrival_s, self.numbers, 0, len(self.queue), len(self.frozen), self.ended
+        )  # fmt: skip
+
+    def take(self, size: int) -> list[int]:
+        """Remove the oldest requests from the queue, computed if there is a model; return their numbers."""
+        batcher, queue = self.batcher, self.queue
+        if not 1 <= size <= min(len(queue), self.largest):
+            raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {self.rule!r}")
+        if self.textbook and self.outputs is not None:
+            answers = batcher.process_batch()
+        else:
+            taken = batcher.take_batch() if self.textbook else [queue.popleft() for _ in range(size)]
+            if self.outputs is None:
+                return [request["id"] for request in taken]
+            outputs = batch_inference(batcher.model_fn, [request["input"] for request in taken], size)
+            answers = [{"id": r["id"], "output": o} for r, o in zip(taken, outputs, strict=True)]
+        for answer in answers:
+            self.outputs[answer["id"]] = answer["output"]
+        return [answer["id"] for answer in answers]
