@@ -12,8 +12,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # so that a test can import from
 
 import examples
 
-import batchsim
-
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -28,6 +26,8 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption("--hypothesis-profile") == "fuzz":
         # Hypothesis draws constants of the modules that are loaded, see examples.py: load all of them, so
         # that a test alone draws again what it drew in the whole suite.
+        import batchsim
+
         for module in pkgutil.walk_packages(batchsim.__path__, "batchsim."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
