@@ -39,3 +39,14 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("the shared data folder is not here")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def compiled_before():
+    """The loops are compiled and on disk, so that no process announces it on a stderr that a test reads."""
+    import batchsim as bs
+
+    plain = bs.Scenario(bs.Poisson(100), bs.SizeOrWait(4, 10), bs.Affine(5, 1))
+    for scenario in (plain, plain.replace(timeout_ms=50)):
+        for keep in ("all", "summary"):
+            bs.simulate(scenario, 100, keep=keep).summary()
