@@ -156,17 +156,17 @@ def test_a_cdf_takes_any_shape():
     [
         (
             lambda: theory.size_or_wait(900, SLOW_START, 32, 13.1),
-            "at most the 13 ms of a full batch .* got 13.1 ms",
+            "at most the 13 ms .* got 13.1 ms",
         ),
         (
             lambda: theory.size_or_wait(90, SLOW_START.with_noise(1), 32, 5),
-            "without noise at most .* got 5 ms",
+            "noisy service, got 5 ms",
         ),
         (lambda: theory.size_or_wait(9000, SLOW_START, 32, 10), "the load must be below 1"),
         (lambda: theory.size_or_wait(900, SLOW_START, 32, -1), "max_wait_ms must be at least 0, got -1"),
         (
             lambda: theory.capped(at_load(0.99999, V100, 32), V100, 32).percentile(9),
-            "must have at most .* coefficients .* got 1,9",
+            "coefficients, got 1,9",
         ),
     ],
 )

@@ -6,6 +6,8 @@ import pytest
 
 import batchsim as bs
 from batchsim import theory
+from batchsim.scenario.rules import Threshold
+from batchsim.theory.batch import solve_threshold
 
 SERVICE = bs.Affine(5, 0.25)
 
@@ -58,11 +60,11 @@ def test_it_picks_what_applies(asked, same):
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (scenario(bs.ClosedLoop(4)), r"arrivals must be Poisson, or .*, got ClosedLoop\(clients=4"),
-        (scenario(bs.OnOff(300, 10, 1, 1)), "arrivals must be Poisson, or .*, got OnOff"),
-        (scenario(bs.Trace([0.0, 1.0])), "arrivals must be Poisson, or .*, got Trace"),
-        (scenario(queue_limit=5), "a queue_limit of 5 turns requests away"),
-        (scenario(timeout_ms=50), "a timeout of 50 ms makes requests leave"),
+        (scenario(bs.ClosedLoop(4)), r"arrivals must be Poisson, .* got ClosedLoop\(clients=4"),
+        (scenario(bs.OnOff(300, 10, 1, 1)), "arrivals must be Poisson, .* got OnOff"),
+        (scenario(bs.Trace([0.0, 1.0])), "arrivals must be Poisson, .* got Trace"),
+        (scenario(queue_limit=5), "a queue_limit of 5"),
+        (scenario(timeout_ms=50), "a timeout of 50 ms"),
         (scenario(servers=2, slowdown={1: 1, 2: 1.5}), "a slowdown must be the same .* got {1: 1, 2: 1.5}"),
         (
             scenario(service=SERVICE.with_noise(0.5), servers=2),
@@ -76,11 +78,11 @@ def test_it_picks_what_applies(asked, same):
         ),
         (
             scenario(rule=bs.SizeOrWait(8, 7.1)),
-            "a wait must be 0, inf, or at most the 7 ms that a full batch computes, got 7.1 ms",
+            "max wait must be 0, inf, or at most the 7 ms .* got 7.1 ms",
         ),
         (
             scenario(rule=bs.SizeOrWait(8, 5), service=EXPONENTIAL),
-            "a wait of 5 ms is solved for fixed service times",
+            "max wait must be 0 or inf for noisy service, got 5 ms",
         ),
         (scenario(servers=3000), "M/D/c must have at most 2,048 servers to be solved, got 3,000"),
         (
@@ -103,24 +105,34 @@ def test_it_says_why_nothing_does(asked, why):
     assert repr(answer).startswith("no theory applies: ")
 
 
-def test_a_rule_of_its_own_has_no_theory():
+def test_a_rule_that_is_no_threshold_rule_has_no_theory():
+    asked = scenario(rule=bs.PreferredSizes([2, 4], 4, 5))
+    assert "threshold rule, got PreferredSizes" in theory.expected(asked).why
+
+
+def test_the_textbook_rule_is_answered_under_another_name_too():
     class Mine(bs.SizeOrWait):
         pass
 
-    assert "the rule must be SizeOrWait or AtLeast, got" in theory.expected(scenario(rule=Mine(8, 0))).why
+    asked, same = (theory.expected(scenario(rule=kind(8, 5))) for kind in (Mine, bs.SizeOrWait))
+    assert (asked.model, asked.mean_latency_ms) == (same.model, same.mean_latency_ms)
+
+
+@pytest.mark.parametrize(("enough", "wait_s"), [(2, 0.003), (2, 0.02)])
+def test_a_timer_beside_a_minimum_batch_size_is_not_solved(enough, wait_s):
+    with pytest.raises(ValueError, match="minimum batch size of 2 is not solved"):
+        solve_threshold(150, SERVICE, Threshold(wait_s, enough, 8))
 
 
 @pytest.mark.parametrize("rule", [bs.SizeOrWait(1, 0), bs.SizeOrWait(8, 5), bs.AtLeast(2, 8)])
 def test_an_unstable_scenario_has_no_steady_state(rule):
-    with pytest.raises(
-        ValueError, match=r"the load must be below 1 for a mean to exist, got .*: 2,000/s of a capacity"
-    ):
+    with pytest.raises(ValueError, match=r"the load must be below 1, got .*: 2,000/s with"):
         theory.expected(scenario(bs.Poisson(2000), rule))
 
 
 def test_a_rule_that_takes_all_it_can_has_the_capacity_of_its_largest_batch():
     # Two would be served at 667/s, but where eight wait, eight are taken, at 400/s.
-    with pytest.raises(ValueError, match="500/s of a capacity of 400/s"):
+    with pytest.raises(ValueError, match="500/s with saturation at 400/s"):
         theory.expected(scenario(bs.Poisson(500), bs.SizeOrWait(8, 0), bs.Table({1: 5, 2: 3, 8: 20})))
 
 

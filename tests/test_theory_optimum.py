@@ -206,7 +206,7 @@ def test_the_gap_is_in_percent_of_the_best():
         (
             lambda: theory.optimum(9000, V100, 32),
             ValueError,
-            "the load must be below 1 for a mean to exist, got 1.82503: 9,000/s of a capacity of 4,931.42/s",
+            "the load must be below 1, got 1.82503: 9,000/s with saturation at 4,931.42/s",
         ),
         (lambda: theory.optimum(0, V100, 32), ValueError, "rate_per_s must be greater than 0, got 0"),
         (lambda: theory.optimum(9, V100, 0), ValueError, "max_batch_size must be at least 1, got 0"),

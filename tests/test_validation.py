@@ -11,7 +11,7 @@ TEXT = (Path(__file__).parent.parent / "VALIDATION.md").read_text()
 GROUPS = {group.title: group for group in validation.GROUPS}
 # Those that cost seconds are recomputed by `make validate` alone.
 QUICK = (
-    "Waiting for a number",
+    "A minimum batch size",
     "The textbook rule with a wait",
     "A real server: nnU-Net on Triton",
     "For plausibility: Triton's guide",

@@ -1,20 +1,16 @@
-"""For the notebooks: predictions to commit to, and the grading of `batchsim.teaching.exercises`."""
+"""A question whose answer the learner commits to before anything moves."""
 
 import html
-import textwrap
 from collections.abc import Iterable
 from typing import Any
 
 import ipywidgets as widgets
 
 from batchsim import _check
-from batchsim.teaching.exercises import EXERCISES, SEED, SERVICE
-
-__all__ = ["EXERCISES", "SEED", "SERVICE", "Prediction", "check", "predict"]
 
 
 class Prediction(widgets.VBox):
-    """A question whose answer the learner commits to before anything moves.
+    """A question with choices, a button to commit to one, and then the verdict.
 
     It works without a browser: set `choice.value`, call `commit.click()`, read `verdict.value`.
     """
@@ -24,15 +20,14 @@ class Prediction(widgets.VBox):
         if len(self.choices) < 2 or len(set(self.choices)) < len(self.choices):
             raise ValueError(f"choices must be at least two, all different, got {self.choices!r}")
         if answer not in self.choices:
-            raise ValueError(
-                f"answer must be one of the choices, got {answer!r}" + _check.nearest(answer, self.choices)
-            )
-        # value=None: nothing is chosen for the learner.
+            nearest = _check.nearest(answer, self.choices)
+            raise ValueError(f"answer must be one of the choices, got {answer!r}{nearest}")
+        # value=None: a preselected choice would be a hint.
         self.choice = widgets.RadioButtons(
             options=self.choices, value=None, tooltip=question, layout={"width": "auto"}
         )
         self.commit = widgets.Button(
-            description="Commit", tooltip="Commit to the chosen answer: it cannot be changed afterwards"
+            description="Commit", tooltip="Commit to your choice: it cannot be changed afterwards"
         )
         self.verdict = widgets.HTML()
         self.commit.on_click(self._judge)
@@ -54,52 +49,21 @@ class Prediction(widgets.VBox):
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str] | None:
         bundle: dict[str, str] | None = super()._repr_mimebundle_(**options)
-        # In full, for those who read the page without a kernel: ipywidgets cuts it at 110 characters.
+        # The whole text, for readers of the page without a kernel: ipywidgets cuts it at 110 characters.
         return bundle and bundle | {"text/plain": repr(self)}
 
 
 def predict(question: str, choices: Iterable[str], answer: str, because: str) -> Prediction:
-    """Return a question for a notebook: the learner chooses, commits, and reads whether and why.
+    """Return a question for a notebook: the learner chooses, commits, and reads whether it was right and why.
 
-    >>> asked = predict("Is 32 larger than 1?", ["Yes", "No"], "Yes", "It is 31 more.")
-    >>> asked
+    >>> question = predict("Is 32 larger than 1?", ["Yes", "No"], "Yes", "It is 31 more.")
+    >>> question
     Predict: Is 32 larger than 1?
       ( ) Yes
       ( ) No
-    >>> asked.choice.value = "No"
-    >>> asked.commit.click()
-    >>> asked.verdict.value
+    >>> question.choice.value = "No"
+    >>> question.commit.click()
+    >>> question.verdict.value
     'Not this time. It is: “Yes”. It is 31 more.'
     """
     return Prediction(question, choices, answer, because)
-
-
-def check(exercise: str, answer: Any) -> None:
-    """Print whether the answer to an exercise is right and why, or a hint that does not tell.
-
-    `...` is an answer not given yet. Numbers within 1 % count, or what else the exercise
-    allows, so that rounding does no harm.
-
-    >>> check("capacity", ...)
-    Not answered yet: put your number in place of the ... (requests per second).
-    >>> check("capacity", 12 / SERVICE(12))
-    Right: 12 requests every 3.65 ms are 3,288 requests per second.
-    """
-    if exercise not in EXERCISES:
-        known = _check.nearest(str(exercise), EXERCISES)
-        raise ValueError(f"exercise must be one of the lessons', got {exercise!r}{known}")
-    asked = EXERCISES[exercise]
-    if answer is ...:
-        print(f"Not answered yet: put your number in place of the ... ({asked.unit}).")
-        return
-    try:
-        number = _check.real("the answer", answer)
-    except (TypeError, ValueError) as error:
-        # One line, even if what was got is a whole table.
-        print(f"Not yet: {textwrap.shorten(str(error), 100, placeholder=' ...')} ({asked.unit}).")
-        return
-    right = asked.right()
-    if asked.near(number, right):
-        print(f"Right: {asked.because(right)}")
-    else:
-        print(f"Not yet: {asked.hint(number, right)}")

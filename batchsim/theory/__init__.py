@@ -1,7 +1,7 @@
 """What mathematics says the answer should be: queueing theory, one function a model.
 
-`expected(scenario)` picks what applies. Each function returns an `Answer`; an unstable queue has no
-steady state, so they all raise ValueError with the load and the capacity.
+`expected(scenario)` picks the model that applies. Each function returns an `Answer`; at a load of 1 or
+more there is no steady state, and they all raise ValueError with the load and the saturation rate.
 """
 
 from batchsim.theory.answer import Answer, NoAnswer
@@ -16,34 +16,11 @@ from batchsim.theory.wait import (
     frozen_wait_min_ms,
     full_batch_forming_ms,
     light_traffic_latency_ms,
-    saturation_per_s,
 )
 
 __all__ = [
-    "Answer",
-    "NoAnswer",
-    "Optimum",
-    "at_least",
-    "saturation_per_s",
-    "capped",
-    "erlang_c",
-    "expected",
-    "frozen_batch_size_pmf",
-    "frozen_load",
-    "frozen_mean_batch_size",
-    "frozen_wait_min_ms",
-    "full_batch_forming_ms",
-    "kingman",
-    "light_traffic_latency_ms",
-    "md1",
-    "mdc",
-    "mg1",
-    "mm1",
-    "mmc",
-    "mmc_wait_percentile_ms",
-    "neuts",
-    "optimum",
-    "size_or_wait",
-    "uncapped",
-    "uncapped_bound",
-]
+    "Answer", "NoAnswer", "Optimum", "at_least", "capped", "erlang_c", "expected", "frozen_batch_size_pmf",
+    "frozen_load", "frozen_mean_batch_size", "frozen_wait_min_ms", "full_batch_forming_ms", "kingman",
+    "light_traffic_latency_ms", "md1", "mdc", "mg1", "mm1", "mmc", "mmc_wait_percentile_ms", "neuts",
+    "optimum", "size_or_wait", "uncapped", "uncapped_bound",
+]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,12 @@ PERCENTILES = (50, 90, 95, 99)  # those of Result.summary()
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
-    """What a queueing model says of a system in its steady state; NaN where it says nothing.
+    """A queueing model's steady state; NaN where the model says nothing.
 
-    `model` is its name in Kendall's notation, `source` where it is from; `exact` is False for an
+    `model` is its name in Kendall's notation, `source` the publication; `exact` is False for an
     approximation. `mean_wait_ms` is the latency without computing. `batch_size_pmf[k]` is the
-    fraction of the batches that hold k requests, shape (largest + 1,). `cdf` takes latencies in ms,
-    any shape, and returns the fraction of the requests that are as fast or faster; None if unknown.
+    fraction of batches that hold k requests, shape (largest + 1,). `cdf` takes latencies in ms, any
+    shape, and returns the fraction of requests that are at least as fast; None if unknown.
     """
 
     model: str
@@ -32,11 +32,11 @@ class Answer:
     mean_batch_size: float = 1.0
     exact: bool = True
     batch_size_pmf: np.ndarray | None = None
-    cdf: Callable[[Any], np.ndarray] | None = field(default=None)
+    cdf: Callable[[Any], np.ndarray] | None = None
 
     @property
     def load(self) -> float:
-        """The arrival rate over the capacity."""
+        """The arrival rate over the saturation rate."""
         return self.rate_per_s / self.saturation_per_s
 
     def percentile(self, q: float) -> float:
@@ -46,7 +46,7 @@ class Answer:
         """
         q = _check.real("q", q, above=0, at_most=100)
         if self.cdf is None:
-            raise ValueError(f"a percentile needs a model whose distribution is known, got {self.model}")
+            raise ValueError(f"percentiles need a model with a known distribution, got {self.model}")
         if q == 100:
             return math.inf
         low, high = 0.0, self.mean_latency_ms
@@ -54,7 +54,9 @@ class Answer:
             low, high = high, 2 * high
             if high > 1e9 * self.mean_latency_ms:  # closer to 100 than the distribution is to 1
                 return math.inf
-        # Narrowed by 64 at a time, which also finds a jump, as that of the requests that do not wait.
+        # A 64-fold search rather than a root finder: the distribution may jump across q, as it does at
+        # the latency of all the requests that do not wait, and one call of the cdf costs little more
+        # for 64 latencies than for one.
         while True:
             grid = np.linspace(low, high, 65)
             reached = 1 + int(np.argmax(np.append(self.cdf(grid[1:-1]) >= q / 100, True)))
@@ -63,7 +65,8 @@ class Answer:
             low, high = float(grid[reached - 1]), float(grid[reached])
 
     def summary(self) -> dict[str, float | bool]:
-        """Return the plain numbers that are known, under the names of `Result.summary()`."""
+        """Return the plain numbers that are known, under the keys of `Result.summary()`."""
+        distributed = self.below(np.array([self.mean_latency_ms])) is not None
         numbers = {
             "offered_per_s": self.rate_per_s,
             "saturation_per_s": self.saturation_per_s,
@@ -72,23 +75,18 @@ class Answer:
             "throughput_per_s": self.rate_per_s,
             "utilisation": self.utilisation,
             "mean_latency_ms": self.mean_latency_ms,
-            **self._percentiles(),
+            **({f"p{q}_ms": self.percentile(q) for q in PERCENTILES} if distributed else {}),
             "mean_computing_ms": self.mean_latency_ms - self.mean_wait_ms,
             "mean_batch_size": self.mean_batch_size,
         }
-        return {name: number for name, number in numbers.items() if not math.isnan(number)}
+        return {key: number for key, number in numbers.items() if not math.isnan(number)}
 
     def below(self, latency_ms: np.ndarray) -> np.ndarray | None:
-        """Return the fraction of requests up to each latency; None where no distribution is known."""
+        """Return the fraction of requests up to each latency; None if no distribution is known."""
         try:
             return None if self.cdf is None else np.asarray(self.cdf(latency_ms))
-        except UnsolvedError:  # too large to work out
+        except UnsolvedError:
             return None
-
-    def _percentiles(self) -> dict[str, float]:
-        if self.below(np.array([self.mean_latency_ms])) is None:
-            return {}
-        return {f"p{q}_ms": self.percentile(q) for q in PERCENTILES}
 
     def __repr__(self) -> str:
         kind = "exact" if self.exact else "an approximation"
@@ -106,7 +104,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class NoAnswer:
-    """That no theory applies, and why; false, so that `if answer:` asks whether there is one.
+    """The reason why no theory applies; false, so that `if answer:` tests for an answer.
 
     >>> NoAnswer("two rules are at work")
     no theory applies: two rules are at work
@@ -122,13 +120,13 @@ class NoAnswer:
 
 
 class UnsolvedError(ValueError):
-    """That a model is well defined, but too large for the numbers to be worked out."""
+    """A model is well defined, but no solution is known or it is too large to compute."""
 
 
 def check_load(rate_per_s: float, saturation_per_s: float) -> None:
-    """Raise unless the arrival rate is below the capacity: else the queue grows without end."""
+    """Raise ValueError unless the arrival rate is below saturation: else the queue grows without end."""
     if not rate_per_s < saturation_per_s:
         raise ValueError(
-            f"the load must be below 1 for a mean to exist, got {rate_per_s / saturation_per_s:.6g}: "
-            f"{rate_per_s:,.6g}/s of a capacity of {saturation_per_s:,.6g}/s"
+            f"the load must be below 1, got {rate_per_s / saturation_per_s:.6g}: "
+            f"{rate_per_s:,.6g}/s with saturation at {saturation_per_s:,.6g}/s"
         )

@@ -1,4 +1,4 @@
-"""One server, Poisson arrivals, batches: whatever waits, at most b, at least a."""
+"""One server, Poisson arrivals, batches: all that waits, at most b, at least a, or after a wait."""
 
 import math
 from collections.abc import Callable
@@ -9,17 +9,57 @@ from scipy import optimize
 
 from batchsim import _check
 from batchsim.scenario import Affine, AtLeast, Noise, Service, SizeOrWait
+from batchsim.scenario.rules import Threshold
 from batchsim.theory import chain, forming
 from batchsim.theory.answer import Answer, UnsolvedError, check_load
 from batchsim.theory.arrivals import is_noisy
 from batchsim.theory.distribution import Latency
-from batchsim.theory.policy import Evaluation, evaluate
-from batchsim.theory.policy import at_least as at_least_policy
+from batchsim.theory.policy import evaluate
 
 Cdf = Callable[[Any], np.ndarray]
 EMBEDDED = "embedded chain, as Bailey 1954 and Neuts 1967"
+DERIVED = "embedded chain, derived and tested in batchsim"
 INOUE = "Inoue 2021, arXiv 1912.06322"
-SMALL = 128
+FIRST_CAP = 128  # where `_solve` begins
+
+
+def solve_threshold(rate_per_s: float, service: Service, rule: Threshold) -> Answer:
+    """Return the steady state under a rule that is a threshold rule by its own account (`Rule.threshold`).
+
+    Raises UnsolvedError where no solution is known: for a timer beside noisy service times, beside a
+    threshold below a full batch, or longer than a full batch computes.
+    """
+    rate = _check.real("rate_per_s", rate_per_s, above=0)
+    if not isinstance(service, Service):
+        raise TypeError(f"service must be a service of batchsim, got {service!r}")
+    largest, noisy, source = rule.largest, is_noisy(service.noise), EMBEDDED
+    full_s, saturation_per_s = service(largest), largest / service(largest)
+    at_once = rule.wait_s == 0 or rule.enough == 1 or largest == 1  # a server never idles while any wait
+    enough, wait_s = (1, 0.0) if at_once else (rule.enough, rule.wait_s)
+    timed = 0 < wait_s < math.inf
+    if timed and noisy:
+        raise UnsolvedError(f"max wait must be 0 or inf for noisy service, got {wait_s * 1000:g} ms")
+    if timed and enough < largest:
+        raise UnsolvedError(f"a timer beside a minimum batch size of {enough} is not solved")
+    if timed and wait_s > full_s:
+        raise UnsolvedError(
+            f"max wait must be 0, inf, or at most the {full_s * 1000:g} ms of a full batch, "
+            f"got {wait_s * 1000:g} ms"
+        )
+    check_load(rate, saturation_per_s)
+    state: chain.SteadyState
+    if noisy or math.isinf(wait_s):
+        _check_states(largest)
+        waiting = np.arange(largest + 1)
+        policy = np.where(waiting < enough, 0, waiting)
+        state = evaluate(policy, rate, service.table(largest), service.noise)
+        model = f"M/{_letter(service.noise)}^({enough},{largest})/1"
+    else:
+        state = _solve(rate, service, largest, wait_s)
+        model = "M/D/1" if largest == 1 else f"M/D^(1,{largest})/1"
+        if timed:
+            model, source = f"{model} with a wait of {wait_s * 1000:g} ms", DERIVED
+    return _answer(model, source, rate, saturation_per_s, state)
 
 
 def at_least(rate_per_s: float, service: Service, min_batch_size: int, max_batch_size: int) -> Answer:
@@ -34,19 +74,11 @@ def at_least(rate_per_s: float, service: Service, min_batch_size: int, max_batch
     >>> round(answer.mean_latency_ms, 5), round(answer.mean_batch_size, 4)
     (4.12022, 4.1674)
     """
-    rate, service, rule = _checked(rate_per_s, service, min_batch_size, max_batch_size)
-    a, b = rule.min_batch_size, rule.max_batch_size
-    if a == 1 and not is_noisy(service.noise):
-        return size_or_wait(rate, service, b, 0)
-    saturation_per_s = b / service(b)
-    check_load(rate, saturation_per_s)
-    _check_states(b)
-    state = evaluate(at_least_policy(a, b), rate, service.table(b), service.noise)
-    return _answer(f"M/{_letter(service.noise)}^({a},{b})/1", EMBEDDED, rate, saturation_per_s, state)
+    return solve_threshold(rate_per_s, service, AtLeast(min_batch_size, max_batch_size).threshold)
 
 
 def capped(rate_per_s: float, service: Service, max_batch_size: int) -> Answer:
-    """Return M/G^(1,b)/1: a free server takes all that wait, at most b, as Bailey's queue.
+    """Return M/G^(1,b)/1, Bailey's queue: a free server takes all that wait, at most b.
 
     The textbook rule with a wait of 0. Without noise, the latency's distribution too.
 
@@ -61,49 +93,36 @@ def capped(rate_per_s: float, service: Service, max_batch_size: int) -> Answer:
 
 
 def size_or_wait(rate_per_s: float, service: Service, max_batch_size: int, max_wait_ms: float) -> Answer:
-    """Return the textbook rule: a batch leaves when it is full, or when its oldest has waited.
+    """Return the textbook rule: a batch leaves when it is full, or when its oldest request has waited.
 
-    Poisson arrivals, one server. For a wait of 0 and of inf, the (a, b) rule with a = 1 and a = b; for
-    any wait up to service(max_batch_size) and no noise, exactly too, with the latency's distribution,
-    from the chain of `batchsim.theory.forming`. A longer wait would need the ages of those who wait.
+    Poisson arrivals, one server. A wait of 0 or inf is the (a, b) rule with a = 1 or a = b. For any wait
+    up to service(max_batch_size) without noise it is exact too, with the latency's distribution, from
+    the chain of `batchsim.theory.forming`. A longer wait would need the ages of the waiting requests.
 
     >>> from batchsim import Affine
     >>> answer = size_or_wait(900, Affine(5, 0.25), max_batch_size=32, max_wait_ms=10)
     >>> round(answer.mean_latency_ms, 4), round(answer.percentile(99), 3)
     (13.2251, 18.75)
     """
-    rule = SizeOrWait(max_batch_size, max_wait_ms)
-    b, wait_s = rule.max_batch_size, rule.max_wait_ms / 1000 if rule.max_batch_size > 1 else 0.0
-    rate, service, _ = _checked(rate_per_s, service, b, b)
-    noisy = is_noisy(service.noise)
-    if math.isinf(wait_s) or (noisy and wait_s == 0):
-        return at_least(rate, service, b if wait_s else 1, b)
-    if noisy or wait_s > service(b):
-        raise ValueError(
-            f"max_wait_ms must be 0, inf, or without noise at most the {service(b) * 1000:g} ms of a full "
-            f"batch to be solved, got {max_wait_ms:g} ms and the noise {service.noise}"
-        )
-    saturation_per_s = b / service(b)
-    check_load(rate, saturation_per_s)
-    name = "M/D/1" if b == 1 else f"M/D^(1,{b})/1" + (f" with a wait of {max_wait_ms:g} ms" if wait_s else "")
-    source = "embedded chain, derived and tested in batchsim" if wait_s else EMBEDDED
-    return _answer(name, source, rate, saturation_per_s, _solve(rate, service, b, wait_s))
+    return solve_threshold(rate_per_s, service, SizeOrWait(max_batch_size, max_wait_ms).threshold)
 
 
 def uncapped(rate_per_s: float, service: Service) -> Answer:
-    """Return the queue whose free server takes all that wait, however many: Inoue 2021.
+    """Return the queue whose free server takes all that wait, without a limit: Inoue 2021.
 
     Poisson arrivals, one server, no noise; the service must have a time for every batch that occurs.
-    The embedded chain is that with a cap, so high that no batch ever reaches it.
+    The embedded chain is the one with a cap, so high that no batch ever reaches it.
 
     >>> from batchsim import Affine
     >>> round(uncapped(0.5 / 0.1438e-3, Affine(1.8874, 0.1438)).mean_latency_ms, 5)
     5.90186
     """
-    rate, service, _ = _checked(rate_per_s, service, 1, 1)
+    rate = _check.real("rate_per_s", rate_per_s, above=0)
+    if not isinstance(service, Service):
+        raise TypeError(f"service must be a service of batchsim, got {service!r}")
     if is_noisy(service.noise):
         raise ValueError(f"uncapped batches must have a service without noise, got {service!r}")
-    saturation_per_s = math.nan  # unknown of a service time that ends somewhere
+    saturation_per_s = math.nan  # unknown for a table, which ends at some size
     if isinstance(service, Affine) and service.padding is None:
         saturation_per_s = 1000 / service.per_item_ms if service.per_item_ms > 0 else math.inf
         check_load(rate, saturation_per_s)
@@ -113,8 +132,8 @@ def uncapped(rate_per_s: float, service: Service) -> Answer:
 def uncapped_bound(rate_per_s: float, fixed_ms: float, per_item_ms: float) -> float:
     """Return the closed-form upper bound in ms on the mean latency of `uncapped`: min(phi0, phi1).
 
-    For the service time per_item_ms * b + fixed_ms. Of Inoue 2021, whose printed page was not at hand:
-    the formulas were checked against the exact chain, which they exceed by at most some 10 %.
+    For the service time per_item_ms * b + fixed_ms, from Inoue 2021. The formulas were not compared with
+    the printed page, but with the exact chain, which they exceed by at most some 10 %.
 
     >>> round(uncapped_bound(0.5 / 0.1438e-3, 1.8874, 0.1438), 4)
     5.9019
@@ -133,7 +152,7 @@ def uncapped_bound(rate_per_s: float, fixed_ms: float, per_item_ms: float) -> fl
 def neuts(rate_per_s: float, mean_service_ms: float, min_batch_size: int, max_batch_size: int) -> Answer:
     """Return M/M^(a,b)/1: exponential service whose mean does not depend on the batch size.
 
-    The closed form of Neuts 1967; the wait includes that for company.
+    The closed form of Neuts 1967; the wait includes the time in which the batch forms.
 
     >>> answer = neuts(1500, 1, min_batch_size=1, max_batch_size=2)
     >>> round(answer.mean_latency_ms, 6)
@@ -152,25 +171,11 @@ def neuts(rate_per_s: float, mean_service_ms: float, min_batch_size: int, max_ba
     scale = 1 / (1 / (1 - r) + idle.sum())
     queue = float(scale * (r / (1 - r) ** 2 + q @ idle))
     busy = float(scale / (1 - r))
+    wait_ms = queue / rate
     return Answer(
-        f"M/M^({a},{b})/1",
-        "Neuts 1967",
-        rate * 1000,
-        b * mu * 1000,
-        mean_latency_ms=queue / rate + 1 / mu,
-        mean_wait_ms=queue / rate,
-        utilisation=busy,
-        mean_batch_size=rate / (mu * busy),
-    )
-
-
-def _checked(
-    rate_per_s: float, service: Service, min_batch_size: int, max_batch_size: int
-) -> tuple[float, Service, AtLeast]:
-    rate_per_s = _check.real("rate_per_s", rate_per_s, above=0)
-    if not isinstance(service, Service):
-        raise TypeError(f"service must be a service of batchsim, got {service!r}")
-    return rate_per_s, service, AtLeast(min_batch_size, max_batch_size)
+        f"M/M^({a},{b})/1", "Neuts 1967", rate * 1000, b * mu * 1000, wait_ms + 1 / mu, wait_ms,
+        utilisation=busy, mean_batch_size=rate / (mu * busy),
+    )  # fmt: skip
 
 
 def _letter(noise: Noise | None) -> str:
@@ -183,27 +188,28 @@ def _letter(noise: Noise | None) -> str:
 def _solve(rate_per_s: float, service: Service, cap: float, wait_s: float) -> forming.Forming:
     """Return the steady state without noise; the cap may be inf.
 
-    Batches much larger than the usual are so rare that a lower cap than a high one is never met.
+    Batches much larger than usual are so rare that the chain with a lower cap is the same to the last
+    digits, and its cost grows with the cube of the cap. So the cap is tried from below.
     """
-    tried = int(min(cap, SMALL, service.largest_batch))
+    tried = int(min(cap, FIRST_CAP, service.largest_batch))
     while True:
         _check_states(tried)
         seconds = service.table(tried)
         full_s = float(seconds[tried])
-        if tried == cap or (_is_wide(rate_per_s, seconds) and wait_s <= full_s):
+        if tried == cap or (_is_beyond_reach(rate_per_s, seconds) and wait_s <= full_s):
             state = forming.solve(rate_per_s, seconds, wait_s)
-            if tried == cap or state.starts.above + state.starts.below[-tried // 8 :].sum() < 1e-14:
+            if tried == cap or state.chain.above + state.chain.below[-tried // 8 :].sum() < 1e-14:
                 return state
         if tried == service.largest_batch:
             raise ValueError(f"uncapped batches must have a service time, got none above {tried}: use capped")
         tried = int(min(tried * 3 // 2, cap, service.largest_batch))
 
 
-def _is_wide(rate_per_s: float, seconds: np.ndarray) -> bool:
-    """Return whether so large a batch is likely never to occur.
+def _is_beyond_reach(rate_per_s: float, seconds: np.ndarray) -> bool:
+    """Return whether a batch of the largest size is likely never to occur.
 
-    If each batch sees rate * service(size) arrivals, the next one is about as large: the sizes hover
-    around the one that sees itself, the wider the more a batch of one more sees.
+    A batch sees rate * service(size) arrivals, which the next one takes: sizes hover round the one that
+    sees as many as it holds, the more widely the more arrivals a batch of one more sees.
     """
     sees = rate_per_s * seconds[1:]
     above = np.flatnonzero(sees < np.arange(1, seconds.size))
@@ -221,18 +227,11 @@ def _check_states(batch_size: int) -> None:
 
 
 def _answer(
-    model: str, source: str, rate_per_s: float, saturation_per_s: float, state: Evaluation | forming.Forming
+    model: str, source: str, rate_per_s: float, saturation_per_s: float, state: chain.SteadyState
 ) -> Answer:
-    latency_ms = state.mean_number / rate_per_s * 1000
+    latency_ms = state.mean_number / rate_per_s * 1000  # Little's law
     return Answer(
-        model,
-        source,
-        rate_per_s,
-        saturation_per_s,
-        mean_latency_ms=latency_ms,
-        mean_wait_ms=latency_ms - state.computing_s * 1000,
-        utilisation=state.utilisation,
-        mean_batch_size=state.mean_batch_size,
-        batch_size_pmf=state.batch_size_pmf,
+        model, source, rate_per_s, saturation_per_s, latency_ms, latency_ms - state.computing_s * 1000,
+        state.utilisation, state.mean_batch_size, batch_size_pmf=state.batch_size_pmf,
         cdf=Latency(state).cdf if isinstance(state, forming.Forming) else None,
-    )
+    )  # fmt: skip

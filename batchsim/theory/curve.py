@@ -1,4 +1,4 @@
-"""The mean latency that theory expects along the load, quickly enough for a picture that moves."""
+"""The mean latency that theory expects along the load, fast enough for a picture that moves."""
 
 import functools
 import math
@@ -13,15 +13,15 @@ from batchsim.theory.answer import Answer
 from batchsim.theory.expected import expected
 
 LARGEST = 64  # of larger batches one rate alone can take half a second
-POINTS = 16  # of up to 64 each takes 1 to 3 ms
+POINTS = 16  # up to the largest size, each takes 1 to 3 ms
 
 
 @dataclass(frozen=True, eq=False)
 class TheoryCurve:
-    """What theory expects at some arrival rates; arrays of shape (rates,).
+    """The mean latency at some arrival rates; arrays of shape (rates,).
 
-    `mean_ms` is NaN where theory says nothing; `model` names what answers, and `reason` says why nothing
-    does, at any rate: one of the two is empty.
+    `mean_ms` is NaN where theory has no answer. Of `model`, the name of the theory, and `reason`, why no
+    theory answers at any rate, one is empty.
     """
 
     rate_per_s: np.ndarray
@@ -31,10 +31,10 @@ class TheoryCurve:
 
 
 def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> TheoryCurve:
-    """Return the mean latency that theory expects at several of the rates, which must rise.
+    """Return the mean latency that theory expects at some of the rates, which must rise.
 
-    At all those that full batches do not keep up with, whose mean is NaN; and at up to 16 of the
-    others, the first and the last among them.
+    At up to 16 of those below saturation, the first and the last among them, and at all others, whose
+    mean is NaN.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 0), Affine(5, 0.25))
@@ -47,43 +47,35 @@ def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> The
     rate_per_s = np.array([_check.real("a rate", rate, above=0) for rate in rates], float)
     if rate_per_s.size == 0 or (np.diff(rate_per_s) <= 0).any():
         raise ValueError(f"rates must rise, got {rate_per_s.tolist()}")
-    nothing = TheoryCurve(rate_per_s, np.full(rate_per_s.shape, math.nan), "", "")
-    workload = scenario.workload
+    empty = TheoryCurve(rate_per_s, np.full(rate_per_s.shape, math.nan), "", "")
+    workload, largest = scenario.workload, scenario.rule.largest_batch
     if not isinstance(workload, (Poisson, Gamma, Constant)):
         answer = expected(scenario)
-        return replace(nothing, reason="" if answer else answer.why)  # type: ignore[union-attr]
-    if scenario.rule.max_batch_size > LARGEST:
-        largest = scenario.rule.max_batch_size
-        return replace(
-            nothing, reason=f"the curve is worked out for batches of up to {LARGEST}, got {largest}"
-        )
-    keeps_up_per_s = scenario.full_batches_per_s
-    steady = np.flatnonzero(rate_per_s < keeps_up_per_s)
+        return replace(empty, reason="" if answer else answer.why)  # type: ignore[union-attr]
+    if largest > LARGEST:
+        return replace(empty, reason=f"batches must be at most {LARGEST} for theory's curve, got {largest}")
+    saturation_per_s = scenario.full_batches_per_s
+    steady = np.flatnonzero(rate_per_s < saturation_per_s)
     if steady.size == 0:
-        least = f"{rate_per_s[0]:,.6g}/s"
-        return replace(
-            nothing, reason=f"a rate must be below {keeps_up_per_s:,.6g}/s for a mean, got {least}"
-        )
+        lowest, limit = (f"{rate:,.6g}/s" for rate in (rate_per_s[0], saturation_per_s))
+        return replace(empty, reason=f"a rate must be below {limit} for a mean, got {lowest}")
     some = np.unique(np.linspace(0, steady.size - 1, min(POINTS, steady.size)).round().astype(int))
-    asked = np.append(steady[some], np.flatnonzero(rate_per_s >= keeps_up_per_s))
-    rate_per_s = rate_per_s[asked]
-    found = [
-        _mean_ms(scenario if rate == workload.offered_per_s else scenario.replace(rate_per_s=float(rate)))
-        for rate in rate_per_s[: some.size]
-    ]
+    chosen = np.append(steady[some], np.flatnonzero(rate_per_s >= saturation_per_s))
+    rate_per_s = rate_per_s[chosen]
+    answers = [_mean_ms(scenario.replace(rate_per_s=float(rate))) for rate in rate_per_s[: some.size]]
     mean_ms = np.full(rate_per_s.shape, math.nan)
-    mean_ms[: some.size] = [mean for mean, _, _ in found]
-    model = next((model for _, model, _ in found if model), "")
-    # No rate has a mean: the reason is best said of the scenario's own.
-    return TheoryCurve(rate_per_s, mean_ms, model, "" if model else _mean_ms(scenario)[2] or found[0][2])
+    mean_ms[: some.size] = [mean for mean, _, _ in answers]
+    model = next((model for _, model, _ in answers if model), "")
+    # If no rate has a mean, the reason is best given for the scenario's own.
+    return TheoryCurve(rate_per_s, mean_ms, model, "" if model else _mean_ms(scenario)[2] or answers[0][2])
 
 
 @functools.lru_cache(maxsize=4096)
 def _mean_ms(scenario: Scenario) -> tuple[float, str, str]:
-    """Return the mean, the model's name, and why there is neither."""
+    """Return the mean, the model's name, and the reason if there is neither."""
     try:
         answer = expected(scenario)
-    except ValueError as error:  # a load that is 1 by the last bit
+    except ValueError as error:  # a load that rounding makes 1
         return math.nan, "", str(error)
     if isinstance(answer, Answer):
         return answer.mean_latency_ms, answer.model, ""

@@ -1,9 +1,10 @@
 """When to serve, and how many: the semi-Markov decision process of one server, solved on all states.
 
-A state is how many wait while the server is free. Each has a relative value: how much more the system
-costs in the long run from there than from an empty one. Cost is the number in system (by Little's law
-the mean latency times the rate) plus what batches cost. Where a crowd waits, every batch takes `top`, so
-the relative value is a quadratic plus what is left of it where the crowd ends.
+A state is how many wait while the server is free. Its relative value is how much more the system costs in the
+long run from there than from an empty queue. The cost is the number in system (by Little's law the mean
+latency times the rate) plus what the batches cost. While the queue is long every batch takes `top`, so there
+the relative value is a quadratic, plus the mean of the rest where the queue is no longer long: that closes
+the equations without a cut-off.
 """
 
 import numpy as np
@@ -14,8 +15,8 @@ from batchsim.theory import arrivals, chain
 from batchsim.theory.answer import UnsolvedError
 from batchsim.theory.policy import evaluate
 
-TIED = 1e-12  # sizes whose throughputs differ by less, relatively, are equally fast
-ROUNDING = 1e-12  # by how much a decision must be better than the old, of the largest value
+TIED = 1e-12  # sizes whose throughputs differ by less than this part are equally fast
+ROUNDING = 1e-12  # how much better a new decision must be, as a part of the largest value: else no end
 UNSEEN = 1e-14  # states less likely than this do not count
 MOST_STATES = 4096
 
@@ -28,7 +29,7 @@ class DecisionProcess:
         self.seconds, self.cost = seconds[1:], cost[1:]
         self.means = rate_per_s * self.seconds
         self.squares = arrivals.second_moment(self.means, noise)
-        # Those who come while a batch computes spend rate * E[S^2] / 2 in the system meanwhile.
+        # The arrivals of a service of length S spend rate * S^2 / 2 in the system during it.
         self.lump = self.cost + (self.squares - self.means) / (2 * rate_per_s)
         throughput = np.arange(1, self.seconds.size + 1) / self.seconds
         self.fastest = 1 + np.flatnonzero(throughput >= throughput.max() * (1 - TIED))
@@ -36,16 +37,17 @@ class DecisionProcess:
     def best_policy(self) -> np.ndarray:
         """Return how many to take of s waiting, 0 to wait; the last entry holds for all s above.
 
-        Policy iteration (Howard 1960). The crowd's size is the fastest; among equals, the better.
+        Policy iteration (Howard 1960). A long queue takes the fastest size; of several equally fast, the
+        better one. The threshold doubles until the decisions beyond it are all `top` too.
         """
         size = self.seconds.size
         top, threshold = int(self.fastest[-1]), max(2 * size, 16)
         policy = np.minimum(np.arange(threshold + 1), top)
         while True:
             policy, beyond = self._iterate(policy)
-            crowd = int(beyond[-1])
-            if crowd != top and crowd in self.fastest:
-                top = crowd
+            other = int(beyond[-1])
+            if other != top and other in self.fastest:
+                top = other
                 policy[-1] = top
             elif (beyond == top).all() or self._is_unseen(policy):
                 return policy[: max(top, int(np.max(np.flatnonzero(policy != top), initial=0)) + 1) + 1]
@@ -56,16 +58,16 @@ class DecisionProcess:
 
     def _is_unseen(self, policy: np.ndarray) -> bool:
         seconds = np.append(np.nan, self.seconds)
-        return evaluate(policy, self.rate, seconds, self.noise).waiting.above < UNSEEN
+        return evaluate(policy, self.rate, seconds, self.noise).chain.above < UNSEEN
 
     def _iterate(self, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the best policy with this crowd, and what would be best for as many states beyond."""
+        """Return the best policy below this threshold, and the best decisions for as many states beyond."""
         threshold, top = len(policy) - 1, int(policy[-1])
-        above = threshold + chain.reach(float(self.means.max()), self.noise, top)
-        crowd = chain.Crowd(top, float(self.means[top - 1]), self.noise, threshold, above)
+        above = threshold + chain.resolved_arrivals(float(self.means.max()), self.noise, top)
+        long_queue = chain.LongQueue(top, float(self.means[top - 1]), self.noise, threshold, above)
         mass, tail = arrivals.pmf(self.means, self.noise, threshold + above)
         while True:
-            values = _Values(self, policy, crowd, mass, tail)
+            values = _Values(self, policy, long_queue, mass, tail)
             decisions = values.best(mass[:, :above], mass[:, above:].sum(1) + tail, policy)
             if np.array_equal(decisions[:threshold], policy[:threshold]):
                 return policy, decisions[threshold:]
@@ -73,18 +75,19 @@ class DecisionProcess:
 
 
 class _Values:
-    """The relative values of a policy, and the cost rate that it has in the long run.
+    """The relative values of a policy, and its cost rate in the long run.
 
-    At x waiting the value is q(x) + u(x), q(x) = square x^2 + (line - 2 square rate) x with the cost
-    `rate`, so that in the crowd q(x) = top's cost + E[q(x - top + A)]. There u(x) is the mean of u
-    where the crowd ends; below, u and the cost rate solve the linear equations of the policy.
+    At x waiting the value is q(x) + u(x), where q(x) = square x^2 + (line - 2 square rate) x with the
+    cost `rate`, chosen so that in a long queue q(x) = top's cost + E[q(x - top + A)]. There u(x) is the
+    mean of u where the queue comes below the threshold; below it, u and the cost rate solve the linear
+    equations of the policy.
     """
 
     def __init__(
         self,
         process: DecisionProcess,
         policy: np.ndarray,
-        crowd: chain.Crowd,
+        long_queue: chain.LongQueue,
         mass: np.ndarray,
         tail: np.ndarray,
     ) -> None:
@@ -99,11 +102,11 @@ class _Values:
         serves = np.flatnonzero(policy[:-1])
         left, chosen = serves - policy[serves], policy[serves] - 1
         matrix = np.zeros((threshold, threshold))
-        matrix[serves] = crowd.matrix(left, chosen, mass, tail)
+        matrix[serves] = long_queue.matrix(left, chosen, mass, tail)
         inner = waits[waits + 1 < threshold]
         matrix[inner, inner + 1] = 1
-        if inner.size < waits.size:  # waiting at the last state leads into the crowd
-            matrix[-1, threshold - top :] = crowd.returns[0]
+        if inner.size < waits.size:  # waiting at the last state leads into the long queue
+            matrix[-1, threshold - top :] = long_queue.returns[0]
 
         s = np.arange(threshold)
         stay, cost, ahead, ahead_squared = np.empty((4, threshold))
@@ -115,12 +118,12 @@ class _Values:
         ahead_squared[serves] = left**2 + 2 * left * process.means[chosen] + process.squares[chosen]
 
         equations = np.eye(threshold) - matrix
-        equations[:, 0] = stay + 2 * self.square * (ahead - s)  # u(0) = 0, and in its place the cost rate
-        known = cost + self.square * (ahead_squared - s**2) + self.line * (ahead - s)
-        solution = linalg.solve(equations, known)
+        equations[:, 0] = stay + 2 * self.square * (ahead - s)  # u(0) = 0: in its place the cost rate
+        constants = cost + self.square * (ahead_squared - s**2) + self.line * (ahead - s)
+        solution = linalg.solve(equations, constants)
         self.rate = float(solution[0])
         below = np.append(0.0, solution[1:])
-        self.rest = np.append(below, crowd.returns @ below[threshold - top :])
+        self.rest = np.append(below, long_queue.returns @ below[threshold - top :])
         self.slope = self.line - 2 * self.square * self.rate
 
     def best(self, mass: np.ndarray, tail: np.ndarray, policy: np.ndarray) -> np.ndarray:
@@ -131,7 +134,7 @@ class _Values:
         ahead = mass.shape[1]
         rest = np.append(self.rest, np.full(max(0, count + ahead - self.rest.size), self.rest[-1]))
         windows = np.lib.stride_tricks.sliding_window_view(rest, ahead)[:count]
-        # By what a batch leaves behind, and its size: E[value(left + A)].
+        # E[value(left + A)], by how many a batch leaves behind and by its size.
         value = windows @ mass.T + tail * rest[-1]
         value += self.square * (s[:, None] ** 2 + 2 * s[:, None] * process.means + process.squares)
         value += self.slope * (s[:, None] + process.means)

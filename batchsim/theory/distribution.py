@@ -1,11 +1,11 @@
 """The latency's distribution under the textbook rule without noise.
 
-A request that comes when the batch being computed will end in w finds q ahead of it. It waits w, then
-for f = q // b full batches, and is computed in a batch of s: itself, the q % b ahead of it that are left,
-and those who come behind it until then. Its latency is w + f tau_b + tau_s; where the batch still forms
-at the end, its wait is until the oldest is ripe, or the batch is full. For each (f, s) the density over
-the wait w is smooth between the service times, so the distribution function is a sum of integrals of
-polynomials, shifted, and of jumps for the waits that have a length of their own.
+A request that arrives w before the end of the batch being computed finds q others ahead of it. It waits w,
+then for f = q // b full batches, and is computed in a batch of s: itself, the q % b others ahead of it, and
+those that arrive behind it until then. Its latency is w + f tau_b + tau_s. Where the batch still forms at the
+end, the request instead waits until the timer of the oldest expires, or the batch is full. For each (f, s)
+the density over the wait w is smooth between the service times, so the distribution function is a sum of
+integrals of polynomials, shifted, and of jumps for the latencies that have a probability of their own.
 """
 
 from functools import cached_property
@@ -16,23 +16,23 @@ from numpy.polynomial import chebyshev
 from scipy import fft, special
 
 from batchsim.theory.answer import UnsolvedError
-from batchsim.theory.arrivals import poisson, split
+from batchsim.theory.arrivals import poisson, poisson_at, split
 from batchsim.theory.forming import Forming
 
 DEGREE = 12  # of the polynomials in w, over at most 4 arrivals (split): an error below 1e-9
 NEGLIGIBLE = 1e-13
-BLOCK = 1 << 22  # numbers worked on at a time
-LARGEST = 1 << 24  # numbers kept
+BLOCK = 1 << 22  # numbers worked on at a time, to bound the memory
+LARGEST = 1 << 24  # coefficients in all: 128 MB
 
 
 class Latency:
-    """The latency's distribution in a steady state; it is worked out when first asked for."""
+    """The latency's distribution in a steady state, computed on first use."""
 
     def __init__(self, state: Forming) -> None:
-        self.state, self.rate, self.seconds, self.cap = state, state.rate, state.seconds, state.cap
+        self.state, self.rate, self.seconds, self.largest = state, state.rate, state.seconds, state.largest
 
     def cdf(self, latency_ms: Any) -> np.ndarray:
-        """Return the fraction of the requests with at most these latencies in ms, any shape."""
+        """Return the fraction of requests with at most these latencies in ms, any shape."""
         x = np.atleast_1d(np.asarray(latency_ms, dtype=float)).ravel() / 1000
         edges, integrals, total, shift_s = self._tables
         at_s, jump = self._jumps
@@ -50,7 +50,7 @@ class Latency:
 
     @cached_property
     def mean_s(self) -> float:
-        """The mean of the distribution, which is that of the chain: a check of either."""
+        """The mean of the distribution. The chain gives it too, by another way: a check of both."""
         edges, integrals, total, shift_s = self._tables
         areas = chebyshev.chebint(integrals, lbnd=-1, axis=2).sum(2) * np.diff(edges)[:, None] / 2
         at_s, jump = self._jumps
@@ -58,23 +58,23 @@ class Latency:
 
     @cached_property
     def _tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Edges of the pieces of w; the integrals of each (f, s), up to the end, and its f tau_b + tau_s.
+        """Edges of the pieces of w; the integrals of each (f, s), by piece and in all; its f tau_b + tau_s.
 
         The integrals are Chebyshev coefficients, shape (pieces, number of (f, s), DEGREE + 2).
         """
         state = self.state
         edges = split(np.append(self.seconds[1:], [0.0, state.wait_s]), self.rate)
-        numbers = edges.size * (self._longest + self._reach(self.cap)) * (DEGREE + 2)
+        numbers = edges.size * (self._longest + self._reach(self.largest)) * (DEGREE + 2)
         if numbers > LARGEST:
             raise UnsolvedError(
-                f"the distribution must have at most {LARGEST:,} coefficients to be worked out, "
-                f"got {numbers:,}: {self.rate:,.6g}/s in batches of up to {self.cap:,}"
+                f"the distribution must have at most {LARGEST:,} coefficients, "
+                f"got {numbers:,}: {self.rate:,.6g}/s in batches of up to {self.largest:,}"
             )
-        batches = -(-(self._left_behind.size + self._reach(self.cap)) // self.cap)
+        batches = -(-(self._left_behind.size + self._reach(self.largest)) // self.largest)
         nodes = np.cos(np.pi * (np.arange(DEGREE + 1) + 0.5) / (DEGREE + 1))
         half = np.diff(edges) / 2
         w = edges[:-1, None] + half[:, None] * (1 + nodes)
-        rows = max(1, BLOCK // (2 * batches * self.cap))
+        rows = max(1, BLOCK // (2 * batches * self.largest))
         parts = [self._density(w.ravel()[i : i + rows], batches) for i in range(0, w.size, rows)]
         density = np.concatenate(parts).reshape(*w.shape, -1)
         to_coefficients = np.linalg.inv(chebyshev.chebvander(nodes, DEGREE))
@@ -89,55 +89,59 @@ class Latency:
 
     def _density(self, w: np.ndarray, batches: int) -> np.ndarray:
         """Return the density over w with each (f, s), shape (w, batches * b)."""
-        cap, wait_s = self.cap, self.state.wait_s
+        cap, wait_s = self.largest, self.state.wait_s
         ahead = self._ahead(w, batches * cap).reshape(len(w), batches, cap)
         until = w[:, None] + np.arange(batches) * self.seconds[-1]
         density = _sums(ahead, poisson(self.rate * until, cap), cap)
-        density[..., -1] = ahead.sum(2) - density[..., :-1].sum(2)  # full, whoever else comes
+        density[..., -1] = ahead.sum(2) - density[..., :-1].sum(2)  # full, whatever arrives behind
         if wait_s > 0 and cap > 1:
-            # Those found unripe at the end, and not full: their waits are others.
-            unripe = self._unripe
-            mean = self.rate * self.state.unripe_s
-            late = (w[:, None] < self.state.unripe_s) * unripe @ poisson(mean, cap - 1)
-            density[:, 0, :-1] -= late
-            density[:, 0] += (w < wait_s)[:, None] * self._formed(w)
+            # Batches that still form at the end, with an unexpired timer, do not start then.
+            mean = self.rate * self.state.unexpired_s
+            density[:, 0, :-1] -= (
+                (w[:, None] < self.state.unexpired_s) * self._forms_on @ poisson(mean, cap - 1)
+            )
+            density[:, 0] += (w < wait_s)[:, None] * self._joined(w)
         return np.clip(density, 0, None).reshape(len(w), -1)
 
     def _ahead(self, w: np.ndarray, count: int) -> np.ndarray:
         """Return the density over w with each number q < count ahead, shape (w, count)."""
-        starts, cap, cycle_s = self.state.starts, self.cap, self.state.cycle_s
+        starts, cap, cycle_s = self.state.chain, self.largest, self.state.cycle_s
         full = poisson(self.rate * np.clip(self.seconds[cap] - w, 0, None), self._reach(cap))
         result = _sums(self._left_behind * (w < self.seconds[cap])[:, None], full, count)
-        for size in np.flatnonzero(starts.below > NEGLIGIBLE / cap):  # of which nobody was left behind
+        for size in np.flatnonzero(starts.below > NEGLIGIBLE / cap):  # these left nobody behind
             now = np.flatnonzero(w < self.seconds[size])
             came = poisson(self.rate * (self.seconds[size] - w[now]), min(self._reach(int(size)), count))
             result[now, : came.shape[1]] += starts.below[size] * came
         return result / cycle_s
 
     def _reach(self, size: int) -> int:
-        """Return more than ever arrive while a batch computes."""
+        """Return a number that the arrivals during a batch never exceed, ten deviations out."""
         mean = self.rate * float(self.seconds[size])
         return int(mean + 10 * np.sqrt(mean) + 30)
 
     @property
     def _pole(self) -> float:
-        """The least z > 1 with z^b = exp(m (z - 1)), m the arrivals while b compute."""
-        load = self.rate * float(self.seconds[-1]) / self.cap
+        """The least z > 1 with z^b = exp(m (z - 1)), m the arrivals while b compute.
+
+        With load = m / b it is z exp(-load z) = exp(-load), which Lambert's function solves.
+        """
+        load = self.rate * float(self.seconds[-1]) / self.largest
         return float(-special.lambertw(-load * np.exp(-load), -1).real / load)
 
     @property
     def _longest(self) -> int:
-        """More than are ever left behind: their number falls off by the pole."""
-        return self._reach(self.cap) + int(40 / np.log(self._pole))
+        """A number that is never left behind: its probability falls off as pole^-r."""
+        return self._reach(self.largest) + int(40 / np.log(self._pole))
 
     @cached_property
     def _left_behind(self) -> np.ndarray:
         """P(a batch starts and leaves r behind) for r > 0, 0 for r = 0, from the chain's generating function.
 
-        P(z) (z^b - f_b(z)) = sum over n <= b of P(n) (z^b f(z | n) - z^n f_b(z)), f of the next number,
-        f_b(z) that of the arrivals while b compute; by Cauchy's integrals between 1 and the least pole.
+        P(z) (z^b - f_b(z)) = sum over n <= b of P(n) (z^b f(z | n) - z^n f_b(z)), where f generates the
+        next number and f_b the arrivals while b compute. The coefficients are Cauchy integrals on a circle
+        between 1 and the least pole: outside the unit circle, which keeps the digits of small ones.
         """
-        below, cap, longest = self.state.starts.below, self.cap, self._longest
+        below, cap, longest = self.state.chain.below, self.largest, self._longest
         means = self.rate * self.seconds
         radius = min(np.sqrt(self._pole), 1 + 1 / cap)
         points = 1 << (4 * cap + 2 * self._reach(cap) + 2 * longest).bit_length()
@@ -150,56 +154,52 @@ class Latency:
         left = np.clip(values[cap : cap + longest], 0, None)
         left[0] = 0.0
         left = left[: 1 + int(np.searchsorted(np.cumsum(left), (1 - NEGLIGIBLE) * left.sum()))]
-        return left * (self.state.starts.above / left.sum()) if left.sum() > 0 else np.zeros(1)
+        return left * (self.state.chain.above / left.sum()) if left.sum() > 0 else np.zeros(1)
 
-    # Batches that still form when the server is free: the oldest came unripe, or found it free.
+    # Batches that still form when the server is free: the oldest request had an unexpired timer when it
+    # became so, or arrived later.
 
     @property
-    def _unripe(self) -> np.ndarray:
-        """Of each n in the system at a start, how often the next batch forms so, a second, shape (b + 1,)."""
+    def _forms_on(self) -> np.ndarray:
+        """For each n in the system at a start, how many next batches a second form on, shape (b + 1,)."""
         state = self.state
-        chance = np.exp(-self.rate * (state.service_s - state.unripe_s))
-        return state.starts.below * chance / state.cycle_s
+        chance = np.exp(-self.rate * (state.service_s - state.unexpired_s))
+        return state.chain.below * chance / state.cycle_s
 
     def _full_by(self, x: np.ndarray | float, joined: int) -> np.ndarray:
-        """Return how often, a second, the one after `joined` others comes to a batch that still forms.
+        """Return how many requests a second join a batch that forms on, after `joined` others.
 
-        At most x after its oldest, which was unripe or found the server free; shape (x,). The integral
-        over t of rate * P(joined in t) * exp(-rate (service - min(t, unripe))).
+        At most x after its oldest request, shape (x,). The integral over t of rate * P(joined in t) *
+        exp(-rate (service - min(t, unexpired))).
         """
-        unripe = self.state.unripe_s
+        unexpired_s = self.state.unexpired_s
         x = np.asarray(x)[..., None]
-        until = np.minimum(x, unripe)
+        until = np.minimum(x, unexpired_s)
         a, b = self.rate * until, self.rate * x
-        came = _poisson_at(joined + 1, a) + special.pdtrc(joined, b) - special.pdtrc(joined, a)
-        return (self._unripe * np.exp(-self.rate * (unripe - until)) * came).sum(-1)
+        came = poisson_at(joined + 1, a) + special.pdtrc(joined, b) - special.pdtrc(joined, a)
+        return (self._forms_on * np.exp(-self.rate * (unexpired_s - until)) * came).sum(-1)
 
-    def _formed(self, w: np.ndarray) -> np.ndarray:
-        """Return the density over the wait w of who is in a batch that forms on, by size, shape (w, b)."""
-        cap, wait_s, unripe_s = self.cap, self.state.wait_s, self.state.unripe_s
+    def _joined(self, w: np.ndarray) -> np.ndarray:
+        """Return the density over the wait w in a batch that forms on, by its size, shape (w, b)."""
+        cap, wait_s, unexpired_s = self.largest, self.state.wait_s, self.state.unexpired_s
         density = np.zeros((len(w), cap))
-        # Those after the oldest wait for it: evenly, whatever the batch becomes.
-        density[:, 1:-1] = self._unripe.sum() * poisson(np.array(self.rate * wait_s), cap - 2)
-        # The oldest until the batch is full, w after it came; then the others, by who fills it.
-        free = np.exp(-self.rate * (unripe_s - np.minimum(w[:, None], unripe_s))) @ self._unripe
-        density[:, -1] = free * _poisson_at(cap - 2, self.rate * w)
+        # All but the oldest wait for its timer, uniformly long, whatever size the batch reaches.
+        density[:, 1:-1] = self._forms_on.sum() * poisson(np.array(self.rate * wait_s), cap - 2)
+        # The oldest of a batch that fills w after it came; then the others, by who fills the batch.
+        free = np.exp(-self.rate * (unexpired_s - np.minimum(w[:, None], unexpired_s))) @ self._forms_on
+        density[:, -1] = free * poisson_at(cap - 2, self.rate * w)
         if cap > 2:
             density[:, -1] += self._full_by(wait_s, cap - 3) - self._full_by(w, cap - 3)
         return density
 
     @cached_property
     def _jumps(self) -> tuple[np.ndarray, np.ndarray]:
-        """The latencies that have a probability, in s: an oldest's full wait, and of who fills a batch."""
-        cap, wait_s = self.cap, self.state.wait_s
-        oldest = self._unripe.sum() * poisson(np.array(self.rate * wait_s), cap - 1)
-        filling = self._unripe.sum() if cap == 1 else float(self._full_by(wait_s, cap - 2))
+        """The latencies in s with a probability: of a whole wait, and of the request that fills a batch."""
+        cap, wait_s = self.largest, self.state.wait_s
+        oldest = self._forms_on.sum() * poisson(np.array(self.rate * wait_s), cap - 1)
+        filling = self._forms_on.sum() if cap == 1 else float(self._full_by(wait_s, cap - 2))
         at_s = np.append(wait_s + self.seconds[1:-1], self.seconds[-1])
         return at_s, np.append(oldest, filling) / self.rate
-
-
-def _poisson_at(n: int, mean: np.ndarray) -> np.ndarray:
-    """Return the Poisson probability of n, of each mean, same shape."""
-    return np.exp(special.xlogy(n, mean) - mean - special.gammaln(n + 1))
 
 
 def _sums(first: np.ndarray, second: np.ndarray, count: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The best policy there is, as a yardstick: when to serve, and how many."""
+"""The best of all policies, as a yardstick: when to serve, and how many."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from batchsim.theory.answer import check_load
 from batchsim.theory.decision import DecisionProcess
 from batchsim.theory.policy import evaluate
 
-RARE = 1e-9
-LARGEST = 1024  # batches: the decision process takes four times as many states
+RARE = 1e-9  # of the batches; states that are seen less often do not count
+LARGEST = 1024  # max batch size: the decision process needs four times as many states
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Optimum:
     """The best of all policies, and what it attains; times in ms.
 
-    `policy[s]` says how many of s waiting requests to take when the server is free, 0 to wait for one
-    more; its last entry holds for all s above; below `usual` are all s but the rarest. `objective` is
-    mean_latency_ms + weight * cost_per_request, the least there is.
+    `policy[s]` is how many of s waiting requests to take when the server is free, 0 to wait for one
+    more; its last entry holds for all s above. All s but the rarest are below `usual`. `objective`, the
+    minimum over all policies, is mean_latency_ms + weight * cost_per_request.
     """
 
     policy: np.ndarray
@@ -42,7 +42,7 @@ class Optimum:
     def gap(self, mean_latency_ms: float, cost_per_request: float = 0.0) -> float:
         """Return how far a setting is above the best possible, in percent of it.
 
-        `cost_per_request` counts where the optimum was asked for with a cost.
+        `cost_per_request` counts if the optimum was computed with a cost.
         """
         latency = _check.real("mean_latency_ms", mean_latency_ms, above=0)
         cost = _check.real("cost_per_request", cost_per_request, at_least=0)
@@ -50,7 +50,7 @@ class Optimum:
 
     @property
     def control_limit(self) -> int | None:
-        """How many must wait for all of them to be served; None if the policy is not so simple.
+        """The number waiting from which all are served; None if the policy has no such form.
 
         States that are seen less than once in 1e9 batches do not count.
         """
@@ -60,13 +60,13 @@ class Optimum:
         return least if np.array_equal(self.taken(waiting), simple) else None
 
     def taken(self, waiting: np.ndarray) -> np.ndarray:
-        """Return how many are taken of so many waiting, any shape."""
+        """Return how many are taken of each number waiting, any shape."""
         return self.policy[np.minimum(waiting, self.policy.size - 1)]
 
     def __repr__(self) -> str:
         least = self.control_limit
         if least is None:
-            words = self._runs()
+            words = self._policy_in_words()
         else:
             when = "as soon as the server is free" if least == 1 else f"once {least} wait"
             words = f"serve all that wait (at most {self.max_batch_size}) {when}"
@@ -79,8 +79,8 @@ class Optimum:
             ]
         )
 
-    def _runs(self) -> str:
-        """Return the policy in words, for the usual states: "wait below 4, serve all of 4 to 5, ..."."""
+    def _policy_in_words(self) -> str:
+        """Return the policy for the usual states, as "wait at 1 to 3, serve all of 4 to 5, ..."."""
         taken = self.taken(np.arange(1, self.usual)).tolist()
         kinds = [n if n != waiting else "all" for waiting, n in enumerate(taken, 1)]
         words, begin = [], 1
@@ -102,14 +102,14 @@ def optimum(
 ) -> Optimum:
     """Return the policy with the least mean latency plus weighted cost, for Poisson arrivals and one server.
 
-    Over all policies that, whenever the server is free, wait or serve some of those who wait, at most
-    `max_batch_size`. Poisson arrivals have no memory, so a timer cannot do better. `batch_cost` is what
-    a batch of n costs, as a function of n or as an array by n (entry 0 unused), say in joules; the
-    objective is mean_latency_ms + weight * cost per request.
+    Over all policies that, whenever the server is free, wait or serve some of the waiting requests, at
+    most `max_batch_size`. Poisson arrivals have no memory, so a timer cannot do better. `batch_cost` is
+    the cost of a batch of n, as a function of n or as an array by n (entry 0 unused), say in joules;
+    the objective is mean_latency_ms + weight * cost per request.
 
     The semi-Markov decision process of Xu, Zhou and Niu (arXiv 2501.02181), on the infinite state space:
-    far out the size with the highest throughput is best, so from some state on its relative values are
-    known in closed form, and policy iteration (Howard 1960) ends at the optimum.
+    a long queue is best served by the size with the highest throughput, so from some state on the
+    relative values have a closed form, and policy iteration (Howard 1960) ends at the optimum.
 
     >>> from batchsim import Affine
     >>> best = optimum(2464.9, Affine(1.8874, 0.1438), max_batch_size=32)
@@ -133,7 +133,7 @@ def optimum(
     policy = DecisionProcess(rate, seconds, cost * weight / 1000, service.noise).best_policy()
     state = evaluate(policy, rate, seconds, service.noise)
     per_batch = float(state.batch_size_pmf @ np.nan_to_num(cost[: state.batch_size_pmf.size]))
-    seen = np.cumsum(np.append(state.waiting.below, state.waiting.above)) < 1 - RARE
+    seen = np.cumsum(np.append(state.chain.below, state.chain.above)) < 1 - RARE
     usual = max(int(np.argmax(policy > 0)), int(seen.sum())) + 1
     return Optimum(
         policy,
@@ -157,15 +157,11 @@ def _costs(batch_cost: Callable[[int], float] | Sequence[float] | None, size: in
         raise TypeError(f"batch_cost must be a function or a list, got {batch_cost!r}")
     if callable(batch_cost):
         costs = [batch_cost(n) for n in range(1, size + 1)]
+    elif len(batch_cost) > size:
+        costs = list(batch_cost)[1 : size + 1]
     else:
-        costs = list(batch_cost)[1:]
-        if len(costs) < size:
-            raise ValueError(
-                f"batch_cost must have {size + 1} entries, for sizes 0 to {size}, got {len(costs) + 1}"
-            )
-    return np.array(
-        [
-            0.0,
-            *(_check.real(f"cost of a batch of {n + 1}", c, at_least=0) for n, c in enumerate(costs[:size])),
-        ]
-    )
+        raise ValueError(
+            f"batch_cost must have {size + 1} entries, for sizes 0 to {size}, got {len(batch_cost)}"
+        )
+    checked = [_check.real(f"cost of a batch of {n}", cost, at_least=0) for n, cost in enumerate(costs, 1)]
+    return np.array([0.0, *checked])

@@ -1,6 +1,4 @@
-"""What a policy costs: exactly, for any "wait, or serve n" policy of one server."""
-
-from dataclasses import dataclass
+"""The exact steady state of one server under any policy of the kind "wait, or serve n"."""
 
 import numpy as np
 
@@ -8,49 +6,18 @@ from batchsim.scenario import Noise
 from batchsim.theory import arrivals, chain
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The steady state under a policy; times in seconds, a cycle is from a batch's end to the next one's.
+def evaluate(
+    policy: np.ndarray, rate_per_s: float, seconds: np.ndarray, noise: Noise | None
+) -> chain.SteadyState:
+    """Return the steady state with Poisson arrivals; its chain is at a batch's end.
 
-    `waiting` is the chain at a batch's end; `batch_size_pmf[k]` the fraction of batches of k.
-    """
-
-    waiting: chain.Stationary
-    cycle_s: float
-    busy_s: float
-    mean_number: float
-    computing_s: float
-    batch_size_pmf: np.ndarray
-
-    @property
-    def mean_batch_size(self) -> float:
-        return float(self.batch_size_pmf @ np.arange(self.batch_size_pmf.size))
-
-    @property
-    def utilisation(self) -> float:
-        return self.busy_s / self.cycle_s
-
-
-def at_least(min_batch_size: int, max_batch_size: int) -> np.ndarray:
-    """Return the (a, b) rule as a policy.
-
-    >>> at_least(2, 3)
-    array([0, 0, 2, 3])
-    """
-    waiting = np.arange(max_batch_size + 1)
-    return np.where(waiting < min_batch_size, 0, waiting)
-
-
-def evaluate(policy: np.ndarray, rate_per_s: float, seconds: np.ndarray, noise: Noise | None) -> Evaluation:
-    """Return the steady state of one server with Poisson arrivals under a policy.
-
-    `policy[s]` of s waiting requests are taken, 0 for waiting until there is one more; the last entry
-    holds for all s above. `seconds[k]` is the mean service time of a batch of k. The last entry's
-    batches must keep up with the arrivals. Renewal reward over the cycles between batch ends.
+    Of s waiting requests `policy[s]` are taken, 0 to wait for one more; the last entry holds for all s
+    above, and batches of that size must keep up with the arrivals. `seconds[k]` is the mean service
+    time of a batch of k. By renewal reward over the cycles between batch ends.
     """
     threshold, top = len(policy) - 1, int(policy[-1])
     L = np.arange(threshold)
-    # The number waiting at which a batch will leave, of each at a batch's end.
+    # From each number waiting at a batch's end, the number at which the next batch leaves.
     serving = np.flatnonzero(policy)
     start = serving[np.searchsorted(serving, L)]
     taken = policy[start]
@@ -59,11 +26,12 @@ def evaluate(policy: np.ndarray, rate_per_s: float, seconds: np.ndarray, noise: 
     waiting = chain.stationary(left, means, top, top_mean, noise)
 
     def arriving(mean: np.ndarray | float) -> np.ndarray | float:
-        # The time that those who arrive during a service spend in it, times the rate.
+        # The time that the arrivals of a service spend waiting during it, times the rate.
         return mean**2 * (1 + arrivals.squared_cv(noise)) / 2
 
     idle_s = (start - L) / rate_per_s
-    # Area under the number in system: while idle L, L + 1, ... start - 1; then all of start, and arrivals.
+    # The area under the number in system: L, L + 1, ... start - 1 while idle; then all of start, and the
+    # arrivals.
     idling = (start - L) * (start + L - 1) / 2 / rate_per_s
     area = waiting.below @ (idling + start * service_s + arriving(means) / rate_per_s)
     area += (waiting.above_left + waiting.above * top) * seconds[top]
@@ -74,11 +42,11 @@ def evaluate(policy: np.ndarray, rate_per_s: float, seconds: np.ndarray, noise: 
     sizes[top] += waiting.above
     used = np.flatnonzero(sizes)
     per_batch = used * sizes[used]
-    return Evaluation(
-        waiting,
-        float(cycle_s),
-        float(busy_s),
-        float(area / cycle_s),
-        float(per_batch @ seconds[used] / per_batch.sum()),
-        sizes,
+    return chain.SteadyState(
+        chain=waiting,
+        cycle_s=float(cycle_s),
+        utilisation=float(busy_s) / float(cycle_s),
+        mean_number=float(area / cycle_s),
+        computing_s=float(per_batch @ seconds[used] / per_batch.sum()),
+        batch_size_pmf=sizes,
     )

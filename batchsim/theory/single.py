@@ -1,4 +1,4 @@
-"""One at a time: M/M/1, M/D/1, M/G/1, M/M/c, M/D/c, and Kingman's approximation."""
+"""Requests computed one at a time: M/M/1, M/D/1, M/G/1, M/M/c, M/D/c, and Kingman's approximation."""
 
 import math
 
@@ -10,12 +10,12 @@ from batchsim.scenario import Affine
 from batchsim.theory import batch, chain
 from batchsim.theory.answer import Answer, UnsolvedError, check_load
 
-MOST_SERVERS = 2048  # a chain of as many states
+MOST_SERVERS = 2048  # the chain of M/D/c has as many states
 POLLACZEK = "Pollaczek 1930, Khinchine 1932"
 
 
 def _checked(rate_per_s: float, mean_service_ms: float, servers: int = 1) -> tuple[float, float]:
-    """Return the rate and the service time in seconds, of a stable system."""
+    """Return the rate and the service time in seconds, once the system is known to be stable."""
     rate_per_s = _check.real("rate_per_s", rate_per_s, above=0)
     service_s = _check.real("mean_service_ms", mean_service_ms, above=0) / 1000
     check_load(rate_per_s, servers / service_s)
@@ -38,7 +38,7 @@ def mg1(rate_per_s: float, mean_service_ms: float, cv: float) -> Answer:
 
 
 def md1(rate_per_s: float, mean_service_ms: float) -> Answer:
-    """Return M/D/1: Poisson arrivals, one server, all service times alike.
+    """Return M/D/1: Poisson arrivals, one server, equal service times.
 
     The distribution is that of batches of at most one.
 
@@ -66,7 +66,7 @@ def mm1(rate_per_s: float, mean_service_ms: float) -> Answer:
 
 
 def erlang_c(servers: int, offered_load: float) -> float:
-    """Return the probability that an arrival must wait, in M/M/c (Erlang 1917).
+    """Return the probability that an arrival has to wait in M/M/c (Erlang 1917).
 
     `offered_load` is the rate times the mean service time, in erlangs; below `servers`.
 
@@ -79,7 +79,7 @@ def erlang_c(servers: int, offered_load: float) -> float:
         raise ValueError(f"offered_load must be below the {servers} servers, got {offered_load!r}")
     if offered == 0:
         return 0.0
-    # Erlang B as a quotient of Poisson terms, then C from B.
+    # Erlang's B as a quotient of Poisson terms, whose factorials would overflow; then C from B.
     log_term = servers * math.log(offered) - offered - special.gammaln(servers + 1)
     blocked = math.exp(log_term) / special.pdtr(servers, offered)
     return float(blocked / (1 - offered / servers * (1 - blocked)))
@@ -88,7 +88,7 @@ def erlang_c(servers: int, offered_load: float) -> float:
 def mmc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
     """Return M/M/c: Poisson arrivals, c servers, exponential service times.
 
-    A wait has probability `erlang_c`, and is then exponential with mean service / (c (1 - load)).
+    An arrival waits with probability `erlang_c`, exponentially with mean service / (c (1 - load)).
 
     >>> answer = mmc(rate_per_s=160, mean_service_ms=10, servers=2)
     >>> round(answer.mean_wait_ms, 6)
@@ -98,12 +98,11 @@ def mmc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
     rate, service_s = _checked(rate_per_s, mean_service_ms, servers)
     waits = erlang_c(servers, rate * service_s)
     mu = 1 / mean_service_ms
-    spare = servers * mu - rate / 1000  # at this rate, per ms, a wait comes to an end
+    spare = servers * mu - rate / 1000  # the rate, per ms, at which a wait ends
 
     def cdf(latency_ms: np.ndarray | float) -> np.ndarray:
-        x = np.clip(latency_ms, 0.0, 1e290)  # not inf, which times 0 is nothing
-        # P(service + wait > x) = e^(-mu x) (1 + waits * mu * (1 - e^-(spare - mu) x) / (spare - mu)),
-        # by exprel also where spare and mu are the same.
+        x = np.clip(latency_ms, 0.0, 1e290)  # not inf, which times 0 is NaN
+        # The latency is a service, and with probability `waits` an independent wait before it.
         late = np.exp(-mu * x) * (1 - waits) + waits * _two_stages(mu, spare, x)
         return np.asarray(1 - late)
 
@@ -112,14 +111,17 @@ def mmc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
 
 
 def _two_stages(first: float, second: float, x: np.ndarray) -> np.ndarray:
-    """Return P(sum of two exponentials > x), of these rates, also where they are alike."""
+    """Return P(sum of two exponentials with these rates > x).
+
+    The usual formula divides by the difference of the rates; exprel(y) = (e^y - 1) / y does not, so that
+    equal rates are no special case.
+    """
     fast, slow = max(first, second), min(first, second)
-    # e^(-slow x) + slow x e^(-slow x) exprel((slow - fast) x)
     return np.exp(-slow * x) * (1 + slow * x * special.exprel((slow - fast) * x))
 
 
 def mmc_wait_percentile_ms(q: float, rate_per_s: float, mean_service_ms: float, servers: int) -> float:
-    """Return the wait in ms that q % of the requests do not exceed, in M/M/c; 0 if so few wait.
+    """Return the wait in ms that q % of the requests do not exceed in M/M/c; 0 if fewer than 1 - q % wait.
 
     >>> round(mmc_wait_percentile_ms(95, rate_per_s=160, mean_service_ms=10, servers=2), 4)
     66.3701
@@ -134,9 +136,9 @@ def mmc_wait_percentile_ms(q: float, rate_per_s: float, mean_service_ms: float, 
 
 
 def mdc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
-    """Return M/D/c: Poisson arrivals, c servers, all service times D alike.
+    """Return M/D/c: Poisson arrivals, c servers, equal service times D.
 
-    Whoever is computing now will be done in D, so the number in system goes as
+    What computes now is done within D, so the number in system is a Markov chain at steps of D:
     N(t + D) = max(N(t) - c, 0) + Poisson(rate * D) (Crommelin 1932); the latency is E[N] / rate.
 
     >>> answer = mdc(rate_per_s=160, mean_service_ms=10, servers=2)
@@ -151,14 +153,14 @@ def mdc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
     number = chain.stationary(
         np.zeros(servers, dtype=int), np.full(servers, mean), top=servers, top_mean=mean, noise=None
     )
-    waiting = number.above_left  # of the number in system, those above c
+    waiting = number.above_left  # the mean of what exceeds c
     return _one_by_one(
         f"M/D/{servers}", "Crommelin 1932", rate, mean_service_ms, waiting / rate * 1000, servers
     )
 
 
 def kingman(rate_per_s: float, mean_service_ms: float, arrival_cv: float, service_cv: float) -> Answer:
-    """Return Kingman's approximation of G/G/1, near to the truth at high load (Kingman 1961).
+    """Return Kingman's approximation of G/G/1, accurate at high load (Kingman 1961).
 
     The mean wait is about load / (1 - load) * (arrival_cv^2 + service_cv^2) / 2 * service.
 
@@ -187,14 +189,6 @@ def _one_by_one(
 ) -> Answer:
     saturation_per_s = servers / mean_service_ms * 1000
     return Answer(
-        model,
-        source,
-        rate_per_s,
-        saturation_per_s,
-        mean_latency_ms=mean_wait_ms + mean_service_ms,
-        mean_wait_ms=mean_wait_ms,
-        utilisation=rate_per_s / saturation_per_s,
-        exact=exact,
-        batch_size_pmf=np.array([0.0, 1.0]),
-        cdf=cdf,
-    )
+        model, source, rate_per_s, saturation_per_s, mean_wait_ms + mean_service_ms, mean_wait_ms,
+        rate_per_s / saturation_per_s, exact=exact, batch_size_pmf=np.array([0.0, 1.0]), cdf=cdf,
+    )  # fmt: skip

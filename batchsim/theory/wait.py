@@ -1,4 +1,4 @@
-"""What is known about waiting for company: limits for few and many requests, and what keeps up."""
+"""Waiting for a batch to fill: limits for light and heavy traffic, and when a server keeps up."""
 
 import math
 
@@ -6,32 +6,20 @@ import numpy as np
 from scipy import optimize, special
 
 from batchsim import _check
-from batchsim.scenario import Rule, Scenario, Service
+from batchsim.scenario import Rule, Service
 from batchsim.scenario.rules import LARGEST_BATCH
 from batchsim.theory.answer import check_load
+from batchsim.theory.arrivals import poisson_at
 
 TIMERS = ("oldest", "free")
 
 
-def saturation_per_s(scenario: Scenario) -> float:
-    """Return the most requests per second that a scenario's servers can compute, in full batches.
-
-    Where a waiting batch grows until it starts, as under SizeOrWait and AtLeast, this is so whatever
-    the wait: the more there are, the fuller the batches.
-
-    >>> from batchsim import Affine, Poisson, SizeOrWait
-    >>> round(saturation_per_s(Scenario(Poisson(100), SizeOrWait(32, 1000), Affine(5, 0.25))))
-    2462
-    """
-    return scenario.saturation_per_s
-
-
 def light_traffic_latency_ms(rule: Rule | float, service: Service, timer: str = "oldest") -> float:
-    """Return the latency in ms of a request that has the server to itself: the limit for few requests.
+    """Return the latency in ms of a request that has the server to itself: the limit of light traffic.
 
-    `rule`, or its wait T in ms. It is T + service(1) where the timer starts with the oldest request
-    (or with a worker that has taken it), T / 2 + service(1) where windows of T run freely
-    (`timer="free"`). A rule whose single request is enough does not wait; AtLeast waits for ever.
+    `rule` is a rule or its wait T in ms. The latency is T + service(1) if the timer starts with the
+    oldest request (or with a worker that has taken it), T / 2 + service(1) on average if windows of T run
+    freely (`timer="free"`). A rule for which one request is enough does not wait; without a timer, inf.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> light_traffic_latency_ms(SizeOrWait(32, 10), Affine(5, 0.25))
@@ -51,9 +39,9 @@ def light_traffic_latency_ms(rule: Rule | float, service: Service, timer: str = 
 
 
 def full_batch_forming_ms(rate_per_s: float, max_batch_size: int) -> float:
-    """Return the mean ms that a request waits for its batch to fill, where only full ones leave.
+    """Return the mean time in ms that a request waits for its batch to fill, if only full batches leave.
 
-    (B - 1) / (2 rate): the first waits for B - 1 gaps, the last for none. It has no limit for few requests.
+    (B - 1) / (2 rate): the first waits for B - 1 gaps, the last for none. In light traffic it has no limit.
 
     >>> full_batch_forming_ms(rate_per_s=1000, max_batch_size=33)
     16.0
@@ -64,10 +52,10 @@ def full_batch_forming_ms(rate_per_s: float, max_batch_size: int) -> float:
 
 
 def frozen_batch_size_pmf(rate_per_s: float, max_batch_size: int, max_wait_ms: float) -> np.ndarray:
-    """Return the fraction of batches of each size that a frozen batcher makes, shape (largest + 1,).
+    """Return the fraction of a frozen batcher's batches by size, shape (largest + 1,).
 
     A frozen batcher closes a batch when it is full or its oldest request has waited, whether a server
-    is free or not, and nobody joins it after: with Poisson arrivals its size is
+    is free or not, and no request joins it later: with Poisson arrivals its size is
     1 + min(Poisson(rate * wait), B - 1).
 
     >>> frozen_batch_size_pmf(rate_per_s=1000, max_batch_size=3, max_wait_ms=1).round(4)
@@ -76,10 +64,9 @@ def frozen_batch_size_pmf(rate_per_s: float, max_batch_size: int, max_wait_ms: f
     rate = _check.real("rate_per_s", rate_per_s, above=0)
     size = _check.whole("max_batch_size", max_batch_size, at_most=LARGEST_BATCH)
     wait_s = _check.real("max_wait_ms", max_wait_ms, at_least=0, finite=False) / 1000
-    joining, pmf = np.arange(size - 1), np.zeros(size + 1)
+    pmf = np.zeros(size + 1)
     if math.isfinite(wait_s):
-        mean = rate * wait_s
-        pmf[1:-1] = np.exp(special.xlogy(joining, mean) - mean - special.gammaln(joining + 1))
+        pmf[1:-1] = poisson_at(np.arange(size - 1), rate * wait_s)
     pmf[-1] = special.gammainc(size - 1, rate * wait_s) if size > 1 else 1.0
     return pmf
 
@@ -95,10 +82,10 @@ def frozen_mean_batch_size(rate_per_s: float, max_batch_size: int, max_wait_ms: 
 
 
 def frozen_load(rate_per_s: float, service: Service, max_batch_size: int, max_wait_ms: float) -> float:
-    """Return the load of one server behind a frozen batcher; it keeps up below 1.
+    """Return the load of one server behind a frozen batcher; below 1 it keeps up.
 
-    rate * E[service(size)] / E[size]: unlike a growing batch's, a frozen one's size does not grow with
-    the queue, so too short a wait can overload a server that longer batches would not.
+    rate * E[service(size)] / E[size]: a frozen batch does not grow with the queue, so too short a wait can
+    overload a server that would keep up with larger batches.
 
     >>> from batchsim import Affine
     >>> round(frozen_load(1000, Affine(5, 0.25), max_batch_size=32, max_wait_ms=5), 4)
@@ -112,11 +99,11 @@ def frozen_load(rate_per_s: float, service: Service, max_batch_size: int, max_wa
 def frozen_wait_min_ms(
     rate_per_s: float, fixed_ms: float, per_item_ms: float, max_batch_size: int | None = None
 ) -> float:
-    """Return T_min: the wait in ms above which a server keeps up with a frozen batcher; 0 if any does.
+    """Return T_min: the wait in ms above which a server keeps up with a frozen batcher; 0 for any wait.
 
-    For the service time per_item_ms * b + fixed_ms: its mean batch must be larger than
-    rate * fixed / (1 - rate * per_item). Without a cap, 1 + rate * T must be; with one, found by Brent's
-    method, and ValueError if full batches do not keep up either.
+    For the service time per_item_ms * b + fixed_ms the mean batch must exceed
+    rate * fixed / (1 - rate * per_item). Without a cap it is 1 + rate * T; with one, T_min is found by
+    Brent's method, and ValueError raised if full batches do not keep up either.
 
     >>> round(frozen_wait_min_ms(rate_per_s=1000, fixed_ms=5, per_item_ms=0.25), 6)
     5.666667
@@ -135,10 +122,10 @@ def frozen_wait_min_ms(
     # Full batches keep up, so no mean above the cap is needed: where they just do, rounding may say so.
     needed = min(needed, cap)
 
-    def missing(wait_ms: float) -> float:
+    def surplus(wait_ms: float) -> float:
         return frozen_mean_batch_size(rate_per_s, cap, wait_ms) - needed
 
     long_ms = max(uncapped_ms, cap / rate)
-    while missing(long_ms) < 0:
+    while surplus(long_ms) < 0:
         long_ms *= 2
-    return float(optimize.brentq(missing, uncapped_ms / 2, long_ms, xtol=1e-12, rtol=1e-14))
+    return float(optimize.brentq(surplus, uncapped_ms / 2, long_ms, xtol=1e-12, rtol=1e-14))

@@ -27,7 +27,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison; `tolerance` is the relative error that is allowed outside the interval, NaN for any."""
+    """One comparison; `tolerance` is the relative error allowed outside the interval, NaN for no verdict."""
 
     what: str
     ours: float
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of one kind, with what there is to know about them."""
+    """Rows of one kind, with a title and an explanation."""
 
     title: str
     text: str
@@ -62,7 +62,7 @@ class Group:
 
 def interval(result, key):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an empty cell says that there is none
+        warnings.simplefilter("ignore")  # the empty cell shows that there is none
         return result.interval(key)
 
 
@@ -128,7 +128,7 @@ def without_a_cap():
             rate_per_s = 1000 * load / service.per_item_ms
             result = run(bs.Scenario(bs.Poisson(rate_per_s), bs.SizeOrWait(4096, 0), service), 100_000)
             expected_ms = theory.uncapped(rate_per_s, service).mean_latency_ms
-            yield compared(f"{name}, rate times cost of one = {load}", result, "mean_latency_ms", expected_ms)
+            yield compared(f"{name}, rate x cost per item = {load}", result, "mean_latency_ms", expected_ms)
 
 
 def at_least():
@@ -163,7 +163,7 @@ def identities():
         rule = bs.SizeOrWait(32, wait_ms)
         expected_ms = theory.light_traffic_latency_ms(rule, service)
         result = run(bs.Scenario(rare, rule, service), 5_000)
-        yield compared(f"hardly any traffic, wait {wait_ms} ms", result, "mean_latency_ms", expected_ms)
+        yield compared(f"light traffic, wait {wait_ms} ms", result, "mean_latency_ms", expected_ms)
     for size, rate in ((8, 100), (32, 400)):
         result = run(bs.Scenario(bs.Poisson(rate), bs.SizeOrWait(size, math.inf), MS))
         expected_ms = theory.full_batch_forming_ms(rate, size)
@@ -182,7 +182,7 @@ def identities():
 
 
 def number_in_system(result):
-    """The time average of who has come and has not got an answer, by counting."""
+    """The time average of the requests that have arrived and not finished, by counting."""
     events_s = np.concatenate([result.arrival_s, result.finish_s])
     steps = np.repeat([1, -1], result.arrival_s.size)
     order = np.argsort(events_s, kind="stable")
@@ -277,7 +277,7 @@ def coverage():
         for seed in range(200):
             low, high = interval(bs.simulate(scenario, requests, seed=seed, warmup=0.1), "mean_latency_ms")
             held += low <= truth <= high
-        what = f"M/D/1, load {load}, {requests:,} requests: share of 200 intervals that hold the true mean"
+        what = f"M/D/1, load {load}, {requests:,} requests: share of 200 intervals that contain the true mean"
         yield Row(what, held / 200, *binomial(held / 200, 200, math.inf, 0.95), 0.95, 0.0)
 
 
@@ -288,87 +288,91 @@ GROUPS = [
         one_at_a_time,
     ),
     Group(
-        "Batches of what waits",
-        """`SizeOrWait(B, 0)` on one server: Bailey's bulk queue with a service time that depends on the size,
-by its exact embedded chain; the percentiles by the exact distribution. V100 and P4 are ResNet-50's
-affine service times as Inoue gives them (2021, arXiv 1912.06322).""",
+        "Batches of all that waits",
+        """`SizeOrWait(B, 0)` on one server: Bailey's bulk queue, with a service time that depends on the
+size. The means come from its exact embedded chain, the percentiles from the exact
+distribution. V100 and P4 are the affine service times of ResNet-50 in Inoue (2021, arXiv
+1912.06322).""",
         what_waits,
     ),
     Group(
         "Batches without a cap",
-        "Inoue's chain (arXiv 1912.06322), simulated with a cap of 4,096 that is never reached.",
+        "Inoue's chain (arXiv 1912.06322), simulated with a max batch size of 4,096 that is never reached.",
         without_a_cap,
     ),
-    Group("Waiting for a number", "`AtLeast(a, b)`, Neuts' rule, and full batches only.", at_least),
+    Group(
+        "A minimum batch size",
+        "`AtLeast(a, b)`, Neuts' rule, and full batches only.",
+        at_least,
+    ),
     Group(
         "The textbook rule with a wait",
-        """`SizeOrWait(32, T)`, service 5 ms + 0.25 ms a request. Exact for a wait no longer than a full batch
-computes, by a chain derived in `batchsim/theory/forming.py`.""",
+        """`SizeOrWait(32, T)`, service time 5 ms + 0.25 ms a request. For a wait no longer than a full
+batch computes, a chain derived in `batchsim/theory/forming.py` is exact.""",
         with_a_wait,
     ),
-    Group("Identities", "What must hold whatever the theory.", identities),
+    Group("Identities", "What must hold without any theory.", identities),
     Group(
         "The optimum",
         """The policy that no rule can beat: the semi-Markov decision process of Xu, Zhou and Niu
-(arXiv 2501.02181), solved by policy iteration (and in the tests by relative value iteration), and
-run by a naive simulator of its own. The last rows say how
-near a (B, T) pair comes.""",
+(arXiv 2501.02181), solved by policy iteration (in the tests by relative value iteration too), and run by
+a naive simulator written for it. The last rows show how close a max batch size and a max wait come.""",
         optimum,
     ),
     Group(
         "A real server: nnU-Net on Triton",
-        f"""The simulator is fed the page's static table alone (1, 2 and 4 items; 3 is interpolated) and must
-come within 3 % of the measured mean latency, and of clients / measured latency. Both engines, which
-must agree bit for bit. Source: <{published.NNUNET_SOURCE}>.""",
+        f"""The simulator gets only the static table of the page (1, 2 and 4 items; 3 is interpolated). It
+must come within 3 % of the measured mean latency, and of clients / measured latency as
+throughput. Both engines run, and must agree bit for bit. Source: <{published.NNUNET_SOURCE}>.""",
         nnunet,
     ),
     Group(
         "For plausibility: Triton's guide",
-        f"""No static table is given. Two numbers are taken from the figures themselves, the saturated rows
-without batching and with it, so those rows agree by construction; the others are predictions. The
-clients' own overhead is left out, and two instances are simulated as if each had a GPU of its own,
-which they have not. A request is 2 items. Source: <{published.GUIDE_SOURCE}>.""",
+        f"""The guide has no static table. Two service times are taken from its own measurements, the
+saturated rows without batching and with it, so those rows agree by construction; the others
+are predictions. The clients' own overhead is left out, and two instances are simulated as if
+each had its own GPU, which is not so. A request is 2 items. Source: <{published.GUIDE_SOURCE}>.""",
         guide,
     ),
     Group(
         "For plausibility: MLPerf, one L4",
         f"""ResNet-50, Server scenario: Poisson arrivals of 12,198/s, batches of 16, a wait of 2 ms, two
 streams on one device. The service time is a line through the single-stream (1) and multi-stream (8)
-latencies, extended to 16. As if the streams did not share the device the model is far too fast; at
-half speed each it is near saturation. How two streams share must be measured. Two rounds of the
+latencies, extended to 16. If each stream had the device to itself, the model would be far too fast; at
+half speed each, it is near saturation. How two streams share a device must be measured. Two rounds of the
 benchmark itself differ by 10 % in the mean and 25 % in p99. Source: {published.MLPERF_SOURCE}.""",
         mlperf,
     ),
     Group(
         "The intervals themselves",
-        "A 95 % interval should hold the truth in 95 of 100 runs.",
+        "A 95 % interval should contain the truth in 95 of 100 runs.",
         coverage,
     ),
 ]
 
 HEAD = """# Is it true?
 
-Written by `make validate`; a test holds it against the code. Simulated numbers come with their 95 %
+`make validate` writes this page, and a test holds it against the code. Simulated numbers come with their 95 %
 intervals. A row **agrees** if the expected value is inside the interval or the error is within 1 % (3 % for
-the measured server); some 1 in 20 intervals must miss by chance. Rows of one group share one seed's
-traffic, so that their errors go together. Rows without a verdict are plausibility checks: too little is
-known of those servers for a claim.
+the measured server); about 1 in 20 intervals misses by chance. The rows of a group share the traffic of one
+seed, so their errors go together. Rows without a verdict are plausibility checks: too little is known about
+those servers for a claim.
 """
 
 TAIL = """
 ## What this model leaves out
 
-- **What shares the device**: two instances on one GPU slow each other down. `slowdown` models it, if you
-  measure the factors; the two plausibility checks above show how wrong it goes without.
-- **Copies** between host and device, **the network**, and (de)serialisation: in a measured service time,
-  or nowhere.
-- **The clients' own time**, unless it is a closed loop's think time.
-- **Garbage collection**, other processes, clocks that throttle: noise is one factor a batch, independent
+- **Sharing a device**: two instances on one GPU slow each other down. `slowdown` models this if you measure
+  its factors; the two plausibility checks above show the error without it.
+- **Copies** between host and device, **the network**, and (de)serialisation: only as far as they are part
+  of a measured service time.
+- **The clients' own time**, unless it is the think time of a closed loop.
+- **Garbage collection**, other processes, throttled clocks: noise is one factor for each batch, independent
   of the others.
-- **Models whose time depends on the input** (lengths, early exit), and generation token by token.
-- **Failures** and retries. A request that times out does not come back, unless a closed loop's client
+- **Models whose time depends on the input** (its length, an early exit), and generation token by token.
+- **Failures** and retries. A request that times out does not come back, unless the client of a closed loop
   sends again.
-- **Compilation** at a first-seen batch size, and the loading of models.
+- **Compilation** at the first batch of a size, and loading models.
 """
 
 TABLE = "| what | simulated | 95 % interval | expected | error | |\n|---|---|---|---|---|---|\n"

@@ -6,7 +6,7 @@ from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise
 __all__ = ["EXERCISES", "SEED", "SERVICE", "Exercise"]
 
 EXERCISES: dict[str, Exercise] = {
-    "capacity": why_batch.Capacity(),
+    "saturation-rate": why_batch.SaturationRate(),
     "smallest-batch": why_batch.SmallestBatch(),
     "break-even": why_batch.BreakEven(),
     "twice-the-time": theory_meets_simulation.TwiceTheTime(),

@@ -32,11 +32,11 @@ class TwiceTheTime(Exercise):
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, right * SERVICE(1)):
-            return "that is the fraction of time that the server is busy. How many requests per second is it?"
+            return "that is the utilisation of the server. How many requests per second is it?"
         if answer <= 0:
-            return f"a rate is more than 0 requests per second, got {answer:g}."
+            return f"a rate must be more than 0 requests per second, got {answer:g}."
         if answer * SERVICE(1) >= 1:
-            return "the server cannot compute so many: the queue grows without end, and there is no mean."
+            return "the server cannot keep up: the queue grows without end, and there is no mean."
         return (
             f"there the mean latency is {self.latency_ms(answer):.2f} ms, "
             f"and it should be twice {SERVICE(1) * 1000:.2f} ms."
@@ -44,23 +44,23 @@ class TwiceTheTime(Exercise):
 
 
 class EnoughRequests(Exercise):
-    """How many requests make the interval of the mean latency as narrow as ± 1 %."""
+    """The number of requests that makes the interval of the mean latency as narrow as ± 1 %."""
 
     unit = "requests"
-    within = 0.15  # the width of an interval is itself not known better
+    within = 0.15  # the width of an interval is itself only an estimate
     rate_per_s = 400
     requests = 40_000
-    aim = 0.01
+    target = 0.01
 
     def half_width(self, requests: int) -> float:
-        """Return how far the interval reaches to each side of the mean latency, as a fraction of it."""
+        """Return half the width of the mean latency's interval, as a fraction of the mean."""
         scenario = Scenario(Poisson(self.rate_per_s), SizeOrWait(max_batch_size=1, max_wait_ms=0), SERVICE)
         result = simulate(scenario, requests, seed=SEED)
         low, high = result.interval("mean_latency_ms")
         return (high - low) / 2 / result.mean_latency_ms
 
     def right(self) -> float:
-        return self.requests * (self.half_width(self.requests) / self.aim) ** 2
+        return self.requests * (self.half_width(self.requests) / self.target) ** 2
 
     def because(self, right: float) -> str:
         wide, times = self.half_width(self.requests), math.sqrt(right / self.requests)
@@ -71,21 +71,21 @@ class EnoughRequests(Exercise):
 
     def hint(self, answer: float, right: float) -> str:
         if answer <= self.requests:
-            return f"{self.requests:,} requests are too few: more are needed, not fewer."
+            return f"{self.requests:,} requests are too few: you need more."
         times = math.sqrt(right / self.requests)
         if self.near(answer, self.requests * times):
             return (
                 f"{times:.2f} times as many requests make the interval only {math.sqrt(times):.2f} times "
-                "narrower: it goes with the square root."
+                "narrower: the error shrinks with the square root."
             )
         return (
-            f"so many would give about ± {self.aim * math.sqrt(right / answer):.2%}, "
-            f"and ± {self.aim:.0%} is asked for."
+            f"that would give about ± {self.target * math.sqrt(right / answer):.2%}, "
+            f"and the target is ± {self.target:.0%}."
         )
 
 
 class CostOfAWait(Exercise):
-    """By how much a wait of 1 ms raises the mean latency, which theory knows exactly."""
+    """The increase of the mean latency through a wait of 1 ms, which theory knows exactly."""
 
     unit = "ms"
     within = 0.1
@@ -103,17 +103,19 @@ class CostOfAWait(Exercise):
         return (
             f"theory says {self.mean_ms(self.max_wait_ms):.4f} ms with the wait and {self.mean_ms(0):.4f} ms "
             f"without: {right:.4f} ms more, which is {right / self.max_wait_ms:.0%} of the wait. "
-            "The server is mostly busy, and while it is, nobody waits for company."
+            "The server is busy most of the time, and while it is, no request waits for company."
         )
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, -right):
-            return "the size is right, but which of the two is the slower? compare(a, b) gives b - a."
+            return "the size is right, but which of the two is slower? compare(a, b) gives b - a."
         if self.near(answer, 1000 * right):
             return "that is in microseconds."
         if answer in (0, self.max_wait_ms):
-            return "simulate it: some requests wait for company, and some would have waited in any case."
+            return (
+                "simulate it: some requests wait for company, others would have waited for the server anyway."
+            )
         return (
-            'compare(a, b)["mean_latency_ms"].difference, of a run without the wait and one with it: '
-            "the same seed, and requests enough for a narrow interval."
+            'use compare(a, b)["mean_latency_ms"].difference on a run without the wait and one with it: '
+            "the same seed, and enough requests for a narrow interval."
         )

@@ -19,7 +19,7 @@ WAITS_MS = [0, 2, 5, 10, 20, 40]
 
 
 class Goodput(Exercise):
-    """How many requests a second are answered in time where batches wait long to fill."""
+    """The requests per second that are answered in time when batches wait long to fill."""
 
     unit = "requests per second"
     within = 0.03
@@ -39,14 +39,14 @@ class Goodput(Exercise):
     def hint(self, answer: float, right: float) -> str:
         share = right / RATE_PER_S
         if self.near(answer, RATE_PER_S):
-            return "that is the throughput, and late answers count in it. How many are in time?"
+            return "that is the throughput, which counts late answers too. How many are in time?"
         if self.near(answer, RATE_PER_S - right):
-            return "so many are late. How many are in time?"
+            return "that is how many are late. How many are in time?"
         if self.near(answer, share) or self.near(answer, 100 * share):
-            return "that is the attainment, a part of the requests. How many requests per second is it?"
+            return "that is the attainment, a fraction. How many requests per second is it?"
         if not 0 <= answer <= RATE_PER_S:
-            return f"it is a part of the {RATE_PER_S:,} requests that come per second, got {answer:g}."
-        return f"simulate the setting, and ask the result for its goodput_per_s({PROMISED_MS})."
+            return f"it is a part of the {RATE_PER_S:,} requests per second that arrive, got {answer:g}."
+        return f"simulate the setting, then call goodput_per_s({PROMISED_MS}) on the result."
 
 
 class StricterPromise(Exercise):
@@ -76,12 +76,12 @@ class StricterPromise(Exercise):
 
     def hint(self, answer: float, right: float) -> str:
         if answer <= 0:
-            return f"a rate is more than 0 requests per second, got {answer:g}."
+            return f"a rate must be more than 0 requests per second, got {answer:g}."
         if self.near(answer, self.saturation_per_s):
-            return "that is the capacity in full batches. There the queue grows without end."
+            return "that is the saturation rate: there the queue grows without end."
         if answer >= self.saturation_per_s:
-            return "the server cannot compute so many: the queue grows without end."
-        return f"there p99 is {self.p99_ms(answer):.1f} ms, and {self.promised_ms} ms are promised."
+            return "the server cannot keep up: the queue grows without end."
+        return f"there p99 is {self.p99_ms(answer):.1f} ms, and {self.promised_ms} ms is promised."
 
 
 class EnoughServers(Exercise):
@@ -96,7 +96,7 @@ class EnoughServers(Exercise):
         return _fewest_servers(self.rate_per_s, self.most, SEED)[0]
 
     def load(self, servers: float) -> float:
-        """Return the load of so many servers in the largest batches of the grid."""
+        """Return the load of this many servers with the largest batches of the grid."""
         return self.rate_per_s * SERVICE(SIZES[-1]) / (servers * SIZES[-1])
 
     def because(self, right: float) -> str:
@@ -111,22 +111,22 @@ class EnoughServers(Exercise):
         if answer != int(answer) or answer < 1:
             return f"servers come in whole numbers, at least 1, got {answer:g}."
         if answer > right:
-            return "so many keep the promise. Would fewer do?"
+            return "they keep the promise. Would fewer do?"
         load = self.load(answer)
         if load >= 1:
-            return f"so many cannot keep up: in full batches of {SIZES[-1]} the load is {load:.0%}."
+            return f"they cannot keep up: in full batches of {SIZES[-1]} the load is {load:.0%}."
         return (
-            f"in full batches of {SIZES[-1]} the load is {load:.1%}: just stable. But then a batch alone "
-            f"takes {SERVICE(SIZES[-1]) * 1000:.0f} ms, and {PROMISED_MS} ms are promised."
+            f"in full batches of {SIZES[-1]} the load is {load:.1%}: just stable. But such a batch alone "
+            f"takes {SERVICE(SIZES[-1]) * 1000:.0f} ms, and {PROMISED_MS} ms is promised."
         )
 
 
 @cache  # the search takes longer than a learner should wait twice
 def _fewest_servers(rate_per_s: float, most: int, seed: int) -> tuple[int, SizeOrWait, float]:
-    """Return how many servers, with which rule, and its p99 in ms."""
+    """Return the number of servers, the rule and its p99 in ms."""
     scenario = Scenario(Poisson(rate_per_s), SizeOrWait(), SERVICE)
     over = {"servers": range(1, most + 1), "max_batch_size": SIZES, "max_wait_ms": WAITS_MS}
-    found = tune(scenario, SLO(p99_ms=PROMISED_MS), over, seed=seed)
-    assert found.met
-    assert isinstance(found.rule, SizeOrWait)
-    return found.scenario.servers, found.rule, found.expected["p99_ms"].value
+    best = tune(scenario, SLO(p99_ms=PROMISED_MS), over, seed=seed)
+    assert best.met
+    assert isinstance(best.rule, SizeOrWait)
+    return best.scenario.servers, best.rule, best.expected["p99_ms"].value

@@ -5,8 +5,8 @@ from batchsim.simulate import simulate
 from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise
 
 
-class Capacity(Exercise):
-    """The most requests per second in batches of 12."""
+class SaturationRate(Exercise):
+    """The saturation rate in batches of 12."""
 
     unit = "requests per second"
     size = 12
@@ -22,18 +22,18 @@ class Capacity(Exercise):
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, right / 1000):
-            return "that is a number per millisecond. How many milliseconds has a second?"
+            return "that is requests per millisecond. How many milliseconds are there in a second?"
         if self.near(answer, right / self.size):
             return "that is the number of batches per second. How many requests does each carry?"
         if self.near(answer, 1 / SERVICE(1)):
-            return "that is the capacity one at a time. How long does a whole batch take?"
+            return "that is the saturation rate one at a time. How long does a whole batch take?"
         if self.near(answer, self.size / SERVICE(1)):
-            return "a batch takes longer than one request does: it has the cost per item for each."
-        return f"first find how long one batch of {self.size} takes, then how many requests that is a second."
+            return "a batch takes longer than one request: it pays the cost per item for each."
+        return f"find out how long a batch of {self.size} takes, then how many requests a second that makes."
 
 
 class SmallestBatch(Exercise):
-    """The smallest `max_batch_size` whose capacity exceeds 3,000 requests per second."""
+    """The smallest `max_batch_size` whose saturation rate exceeds 3,000 requests per second."""
 
     unit = "requests in a batch, a whole number"
     within = 0.0
@@ -64,7 +64,7 @@ class SmallestBatch(Exercise):
 
 
 class BreakEven(Exercise):
-    """The lowest of four arrival rates at which a batcher that waits 4 ms answers sooner."""
+    """The lowest of four arrival rates at which a batcher that waits up to 4 ms answers sooner."""
 
     unit = "requests per second: 100, 200, 300 or 400"
     within = 0.0
@@ -93,14 +93,14 @@ class BreakEven(Exercise):
         alone_ms, together_ms = self.both_ms(right)
         return (
             f"at {right:,.0f} requests per second the mean latency is {together_ms:.1f} ms in batches "
-            f"and {alone_ms:.1f} ms one at a time. A shorter wait begins to pay at a lower rate."
+            f"and {alone_ms:.1f} ms one at a time. A shorter wait pays off at a lower rate."
         )
 
     def hint(self, answer: float, right: float) -> str:
         if answer not in self.rates_per_s:
             return f"the answer is one of the four rates {', '.join(map(str, self.rates_per_s))}."
         if answer > right:
-            return "batching wins there, but it does so at a lower rate too."
+            return "batching wins there, but at a lower rate too."
         alone_ms, together_ms = self.both_ms(answer)
         return (
             f"there the mean latency is {together_ms:.1f} ms in batches and {alone_ms:.1f} ms one at a time."
