@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # before anything imports jax
+# Before anything imports NumPy: its matrices are small here, and threads that wait for each other on cores
+# that the other workers use take six times as long. One thread also adds up in the same order everywhere.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that a test can import from oracles/
 
