@@ -1,21 +1,26 @@
 # make lab       a notebook with sliders       (PORT=8888, GPU=1 for the CUDA build of JAX)
 # make app       the explorer alone, as a page (PORT=8888)
-# make test      everything that CI checks; the browser's tests where there is a Chromium
+# make test      everything that CI checks; the browser's tests where there is a Chromium (WORKERS=2, ORDER=random)
 # make test-browser  these alone, and they must run
+# make fuzz      the unit tests with random inputs, many more, in random order (MINUTES=30, EXAMPLES=20)
 # make bench     what is claimed about speed, as ratios
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
 # All make .venv first; PYTHON=python3.12 picks another Python.
 
 PYTHON ?= python3
 PORT ?= 8888
+WORKERS ?= auto
+MINUTES ?= 30
+EXAMPLES ?= 20
 VENV := .venv
 BIN := $(VENV)/bin
 JUPYTER_DATA := $(VENV)/share/jupyter
 # JupyterLab refuses root (as in a container) unless told; here it listens on loopback, with a token.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
 
-.PHONY: help lab app test test-browser bench validate notebooks clean
+.PHONY: help lab app test test-browser fuzz bench validate notebooks clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -31,12 +36,16 @@ test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=worksteal --ignore=tests/browser
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -rs tests/browser
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest $(NBVAL) notebooks
 
 test-browser: $(VENV)/.installed-test
 	BATCHSIM_BROWSER=required JAX_PLATFORMS=cpu $(BIN)/python -m pytest tests/browser
+
+# Not in CI, which must say the same each time.
+fuzz: $(VENV)/.installed-test
+	JAX_PLATFORMS=cpu $(BIN)/python tests/fuzz.py --minutes $(MINUTES) --examples $(EXAMPLES)
 
 bench: $(VENV)/.installed-benchmark
 	$(BIN)/python benchmarks/bench.py

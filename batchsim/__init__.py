@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from batchsim._version import __version__ as __version__
 from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.engines.log import Status
 from batchsim.result import Batches, Result
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from batchsim.view.charts.heat_map import heat_map
     from batchsim.view.explorer import explore
     from batchsim.view.run.plot import plot
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Affine",

@@ -1,18 +1,40 @@
+import importlib
 import os
+import pkgutil
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # before anything imports jax
+# Before anything imports NumPy: its matrices are small here, and threads that wait for each other on cores
+# that the other workers use take six times as long. One thread also adds up in the same order everywhere.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that a test can import from oracles/
 
-settings.register_profile("fixed", derandomize=True, deadline=None)
-settings.load_profile("fixed")
+import examples
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--examples", type=int, default=1, help="multiply the number of examples of each property test"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    examples.multiply({getattr(item, "obj", None) for item in items}, config.getoption("--examples"))
+    if config.getoption("--hypothesis-profile") == "fuzz":
+        # Hypothesis draws constants of the modules that are loaded, see examples.py: load all of them, so
+        # that a test alone draws again what it drew in the whole suite.
+        import batchsim
+
+        for module in pkgutil.walk_packages(batchsim.__path__, "batchsim."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +43,14 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("the shared data folder is not here")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def compiled_before():
+    """The loops are compiled and on disk, so that no process announces it on a stderr that a test reads."""
+    import batchsim as bs
+
+    plain = bs.Scenario(bs.Poisson(100), bs.SizeOrWait(4, 10), bs.Affine(5, 1))
+    for scenario in (plain, plain.replace(timeout_ms=50)):
+        for keep in ("all", "summary"):
+            bs.simulate(scenario, 100, keep=keep).summary()

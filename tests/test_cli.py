@@ -190,6 +190,7 @@ def test_a_run_too_short_for_an_interval_says_so_and_json_has_null():
     assert found["intervals"]["p99_ms"] == [None, None]
 
 
+@pytest.mark.usefixtures("compiled_before")
 def test_a_warning_is_one_line_beside_the_answer():
     done = run("simulate", *BASE, "--requests", "20", "--warmup", "auto", "--json")
     assert json.loads(done.stdout)["warmup"] == 0
@@ -695,6 +696,7 @@ def program(*arguments, **options):
     )
 
 
+@pytest.mark.usefixtures("compiled_before")
 def test_it_runs_as_a_module_and_keeps_its_streams_apart(tmp_path):
     done = program("simulate", *BASE, *SHORT, "--json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -727,6 +729,7 @@ def test_every_command_has_a_help(command):
     assert "Usage:" in run(command, "--help").stdout
 
 
+@pytest.mark.usefixtures("compiled_before")
 @pytest.mark.skipif(not hasattr(signal, "SIGINT") or os.name == "nt", reason="signals as on POSIX")
 def test_ctrl_c_ends_a_sweep_with_130_and_keeps_what_is_finished(file, tmp_path):
     out = tmp_path / "day1"

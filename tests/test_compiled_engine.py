@@ -305,8 +305,8 @@ def test_ctrl_c_stops_a_long_run_and_the_process_lives_on(replications, knobs):
             bs.Poisson(1000), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25)
         ).replace(**{knobs})
         bs.simulate(scenario, 1000, keep="summary")
-        print("ready", flush=True)
         try:
+            print("ready", flush=True)
             bs.simulate(scenario, 10**12, keep="summary", replications={replications})
         except KeyboardInterrupt:
             print(bs.simulate(scenario, 1000).summary()["served"])

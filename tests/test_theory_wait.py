@@ -1,8 +1,9 @@
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import batchsim as bs
@@ -62,17 +63,45 @@ def test_t_min_is_what_the_condition_says():
     assert theory.frozen_wait_min_ms(10, 5, 0.25) == 0
 
 
+ROUNDING = 2e-15  # in a load near 1, some roundings of float64
+
+
+# At the edge: a hair below, or above, the rate that full batches of this size carry.
+@example(rate=2399.9999999999995, size=30)
+@example(rate=799.9999999999999, size=5)
+@example(rate=1241.3793103448274, size=9)
+@example(rate=363.6363636363636, size=2)
 @given(rate=st.floats(100, 2400), size=st.integers(1, 64))
 def test_at_t_min_the_load_of_the_frozen_batcher_is_1(rate, size):
-    if rate * SERVICE(size) >= size:
+    # SERVICE(size) without rounding. What full batches leave idle is all that a longer wait can gain.
+    full_load = Fraction(rate) * (5 + Fraction(size, 4)) / (1000 * size)
+    idle = float(1 - full_load)
+    if idle <= -ROUNDING:
         with pytest.raises(ValueError, match="the load must be below 1"):
             theory.frozen_wait_min_ms(rate, 5, 0.25, size)
         return
-    wait_ms = theory.frozen_wait_min_ms(rate, 5, 0.25, size)
+    try:
+        wait_ms = theory.frozen_wait_min_ms(rate, 5, 0.25, size)
+    except ValueError:
+        assert idle < ROUNDING
+        return
     load = theory.frozen_load(rate, SERVICE, size, wait_ms)
-    assert load == pytest.approx(1, rel=1e-6) if wait_ms > 0 else load <= 1
+    assert load == pytest.approx(1, rel=1e-9) if wait_ms > 0 else load <= 1 + ROUNDING
     assert wait_ms >= theory.frozen_wait_min_ms(rate, 5, 0.25) * (1 - 1e-9)  # a cap only costs
-    assert theory.frozen_load(rate, SERVICE, size, wait_ms + 1) < 1
+    # Another millisecond gains at least this: D = E[(B - 1 - N)+], N ~ Poisson(rate T), is what the mean
+    # batch lacks to be full, and dD/dT = -rate P(N < B - 1) <= -rate D / (B - 1).
+    gained = idle * -math.expm1(-rate / 1000 / max(1, size - 1))
+    assert theory.frozen_load(rate, SERVICE, size, wait_ms + 1) <= 1 - gained + ROUNDING
+
+
+@pytest.mark.parametrize(
+    ("rate", "fixed_ms", "per_item_ms", "size"),
+    [(247.55213210871042, 7, 0.53955317, 2), (208.33333333333334, 14, 2.8, 7)],
+)
+def test_there_is_a_t_min_where_rounding_asks_for_more_than_full_batches(rate, fixed_ms, per_item_ms, size):
+    wait_ms = theory.frozen_wait_min_ms(rate, fixed_ms, per_item_ms, size)
+    load = theory.frozen_load(rate, bs.Affine(fixed_ms, per_item_ms), size, wait_ms)
+    assert load == pytest.approx(1, rel=ROUNDING)
 
 
 def test_t_min_parts_a_frozen_batcher_that_keeps_up_from_one_that_does_not():

@@ -18,6 +18,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._files import replacing
+from batchsim._version import __version__
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Log, Totals
 from batchsim.result.run import Run
@@ -34,8 +35,6 @@ def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[
     A model's outputs, which may be anything, are left out with a warning. What no file can hold, such as a
     rule of one's own, is refused with TypeError.
     """
-    from batchsim import __version__  # the package is whole by now
-
     first, about = runs[0], {**about, "warmup": runs[0].warmup}
     for name, value in about.items():
         if not isinstance(value, (str, int, float, type(None))):  # JSON would return a list for a tuple

@@ -31,6 +31,7 @@ import tomlkit
 
 from batchsim import _check
 from batchsim._files import replacing
+from batchsim._version import __version__
 from batchsim.scenario import Scenario, Trace
 from batchsim.scenario.toml import document, from_tables
 from batchsim.study.grid import canonical
@@ -54,9 +55,7 @@ class Store:
         self, out: str | os.PathLike[str], scenario: Scenario, settings: Mapping[str, Any],
         columns: Mapping[str, str],
     ) -> None:  # fmt: skip
-        from batchsim import __version__  # the package is whole by now
-
-        self.folder, self.points = Path(out), Path(out) / "points"
+            self.folder, self.points = Path(out), Path(out) / "points"
         self.columns = columns
         self.about = {"scenario": scenario, **settings, "batchsim": __version__}
         self.mark = hashlib.sha256(json.dumps(canonical(self.about), sort_keys=True).encode()).hexdigest()

@@ -119,6 +119,8 @@ def frozen_wait_min_ms(
         return uncapped_ms
     cap = _check.whole("max_batch_size", max_batch_size, at_most=LARGEST_BATCH)
     check_load(rate * 1000, cap / (fixed + cap * item) * 1000)
+    # Full batches keep up, so no mean above the cap is needed: where they just do, rounding may say so.
+    needed = min(needed, cap)
 
     def surplus(wait_ms: float) -> float:
         return frozen_mean_batch_size(rate_per_s, cap, wait_ms) - needed

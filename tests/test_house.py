@@ -1,0 +1,176 @@
+"""The house, DESIGN.md: imports point down the corridor and never in a circle, every library has its room."""
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import batchsim
+
+ROOT = Path(batchsim.__file__).parent
+LONGEST = 300  # lines of a module
+
+# Down the corridor: a room imports from its own step and those above it.
+CORRIDOR = [
+    ["_check", "_files", "_format", "_version", "batcher"],
+    ["scenario"],
+    ["engines"],
+    ["result"],
+    ["simulate"],
+    ["theory"],
+    ["study", "device", "servers"],
+    ["view"],
+    ["teaching"],
+    ["__init__"],  # the public names
+    ["cli", "__main__"],
+]
+STEP = {room: step for step, rooms in enumerate(CORRIDOR) for room in rooms}
+
+# The only files that import a library, as a function is called or for the type checker's sake included.
+ROOMS = {
+    "simpy": ["engines/reference*.py"],
+    "numba": ["engines/kernels*.py"],
+    "jax": ["device/*.py"],
+    "ipywidgets": ["view/explorer/*.py", "teaching/**/*.py"],
+    "anywidget": ["view/explorer/*.py", "teaching/**/*.py"],
+    "matplotlib": ["view/**/*.py"],
+    "typer": ["cli/*.py"],
+    "rich": ["cli/*.py"],
+}
+
+# Imports within a function that close a circle: "importer -> imported", and why.
+EXCUSED: dict[str, str] = {}
+
+
+class Import(NamedTuple):
+    importer: str
+    imported: str
+    in_function: bool
+
+    def __str__(self):
+        return f"{self.importer} -> {self.imported}"
+
+
+def module_name(path):
+    return ".".join(["batchsim", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
+
+
+FILES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def named_by(node, importer):
+    """Yield the full name of each module or attribute that an import statement names."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        # A dot is the package of the file, another dot the one around it.
+        package = importer if FILES[importer].name == "__init__.py" else importer.rpartition(".")[0]
+        above = package.split(".")[: len(package.split(".")) - (node.level - 1)] if node.level else []
+        origin = ".".join([*above, *([node.module] if node.module else [])])
+        yield from (f"{origin}.{alias.name}" for alias in node.names)
+
+
+def statements(importer):
+    """Yield each import statement of a file, and whether it is within a function."""
+    todo = [(ast.parse(FILES[importer].read_text()), False)]
+    while todo:
+        node, in_function = todo.pop()
+        in_function = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        todo += [(child, in_function) for child in ast.iter_child_nodes(node)]
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, in_function
+
+
+def imports_of(importer):
+    """Yield what a file imports: modules of the package by their full name, others by their library's.
+
+    The packages around an imported module are not counted, though Python runs their __init__ before it:
+    where that imports the module in turn, it finds what it needs.
+    """
+    for node, in_function in statements(importer):
+        for name in named_by(node, importer):
+            if not name.startswith("batchsim"):
+                yield Import(importer, name.partition(".")[0], in_function)
+            else:  # a module, or an attribute of one
+                yield Import(importer, name if name in FILES else name.rpartition(".")[0], in_function)
+
+
+IMPORTS = sorted({found for importer in FILES for found in imports_of(importer)})
+WITHIN = [found for found in IMPORTS if found.imported in FILES]
+
+
+def room(name):
+    return name.removeprefix("batchsim").strip(".").partition(".")[0] or "__init__"
+
+
+def climb(pair):
+    """How far up the corridor an import points."""
+    importer, imported = pair
+    return STEP[room(imported)] - STEP[room(importer)]
+
+
+def circles(imports):
+    """Return circles of imports, each begun by an import to remove, until none is left."""
+    graph = {name: set() for name in FILES}
+    for found in imports:
+        graph[found.importer].add(found.imported)
+    lines = []
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            circle = error.args[1][:0:-1]  # it begins with what is imported, and ends with it again
+            first = max(range(len(circle)), key=lambda i: climb((circle[i - 1], circle[i])))
+            circle = circle[first - 1 :] + circle[: first - 1] if first else circle[-1:] + circle[:-1]
+            graph[circle[0]].remove(circle[1 % len(circle)])
+            lines.append(" -> ".join([*circle, circle[0]]))
+        else:
+            return lines
+
+
+def none(found):
+    if found:
+        pytest.fail("\n".join(map(str, found)), pytrace=False)
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    none(circles(found for found in WITHIN if not found.in_function))
+
+
+def test_an_import_within_a_function_hides_no_circle():
+    none(circles(found for found in WITHIN if str(found) not in EXCUSED))
+
+
+def test_every_excuse_is_still_needed():
+    for excused in EXCUSED:
+        others = set(EXCUSED) - {excused}
+        assert any(str(found) == excused and found.in_function for found in WITHIN), excused
+        assert circles(found for found in WITHIN if str(found) not in others), excused
+
+
+def test_every_module_stands_in_a_room_of_the_corridor():
+    none([name for name in FILES if room(name) not in STEP])
+
+
+def test_imports_point_down_the_corridor():
+    none([found for found in WITHIN if climb(found[:2]) > 0])
+
+
+def test_rooms_of_the_same_step_do_not_import_each_other():
+    rooms = [(found, {room(found.importer), room(found.imported)}) for found in WITHIN]
+    none(
+        [found for found, two in rooms if len(two) == 2 and any(two <= set(step) for step in CORRIDOR[1:-1])]
+    )
+
+
+@pytest.mark.parametrize("library", ROOMS)
+def test_a_library_is_imported_in_its_room_alone(library):
+    allowed = {path for pattern in ROOMS[library] for path in ROOT.glob(pattern)}
+    none([name for name, imported, _ in IMPORTS if imported == library and FILES[name] not in allowed])
+
+
+def test_no_module_is_longer_than_a_reader_takes_in():
+    lines = {name: len(path.read_text().splitlines()) for name, path in FILES.items()}
+    none([f"{name} has {count} lines" for name, count in lines.items() if count > LONGEST])
