@@ -55,7 +55,7 @@ class Store:
         self, out: str | os.PathLike[str], scenario: Scenario, settings: Mapping[str, Any],
         columns: Mapping[str, str],
     ) -> None:  # fmt: skip
-            self.folder, self.points = Path(out), Path(out) / "points"
+        self.folder, self.points = Path(out), Path(out) / "points"
         self.columns = columns
         self.about = {"scenario": scenario, **settings, "batchsim": __version__}
         self.mark = hashlib.sha256(json.dumps(canonical(self.about), sort_keys=True).encode()).hexdigest()
