@@ -93,7 +93,7 @@ PART_FLAGS = [
 @pytest.mark.parametrize(("flags", "scenario"), PART_FLAGS)
 def test_flags_override_what_a_file_says(file, flags, scenario):
     found = run_json("simulate", file, *SHORT, *flags)
-    assert from_tables(_numbers(found["scenario"])) == scenario
+    assert from_tables(bs.Scenario, _numbers(found["scenario"])) == scenario
     assert found["summary"] == _plain(bs.simulate(scenario, 2000).summary())
 
 
@@ -401,12 +401,12 @@ def test_every_alternative_that_init_offers_is_one(written, part, kind):
         return
     plain = re.sub("^# ", "", block[0], flags=re.M)
     tables[part] = tomllib.loads(plain)[part]
-    assert type(getattr(from_tables(tables), part)).__name__ in (kind, "Table")
+    assert type(getattr(from_tables(bs.Scenario, tables), part)).__name__ in (kind, "Table")
 
 
 def test_the_options_that_init_leaves_out_can_be_used(written):
     used = re.sub(r"^# (queue_limit|timeout_ms|slowdown|padding|noise) ", r"\1 ", written, flags=re.M)
-    scenario = read_toml(used)[0]
+    scenario = read_toml(bs.Scenario, used)[0]
     assert scenario.queue_limit == 1000
     assert scenario.timeout_ms == 200
     assert scenario.slowdown == {1: 1.0, 2: 1.8}

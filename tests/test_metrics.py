@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.result.metrics import METRICS, OrderStatistics, label, metric, unit
+from batchsim.result.metrics import METRICS, label, metric, unit
+from batchsim.result.order import OrderStatistics
 
 NAN = math.nan
 SECOND = 1000.0

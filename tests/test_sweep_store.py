@@ -144,7 +144,7 @@ def test_files_are_merged_on_the_way(tmp_path, undisturbed, monkeypatch, at_once
 def test_the_folder_says_what_it_is_of(tmp_path):
     noisy = BASE.replace(service=bs.Affine(5, 0.25).with_noise(0.3), queue_limit=100)
     sweep(noisy, {"max_wait_ms": [1]}, 50, seed=3, warmup=0.1, out=tmp_path)
-    scenario, extra = read_toml(tmp_path / "sweep.toml", extra=["sweep"])
+    scenario, extra = read_toml(bs.Scenario, tmp_path / "sweep.toml", extra=["sweep"])
     assert scenario == noisy
     about = extra["sweep"]
     assert {name: about[name] for name in ("format", "batchsim", "seed", "requests", "warmup")} == {
@@ -194,7 +194,7 @@ def test_a_trace_is_kept_as_csv_and_another_is_refused(tmp_path, computed):
     table = sweep(trace, over, None, out=tmp_path)
     assert_frame_equal(sweep(trace, over, None, out=tmp_path), table, check_exact=True)
     assert len(computed) == 2
-    assert read_toml(tmp_path / "sweep.toml", extra=["sweep"])[0] == trace
+    assert read_toml(bs.Scenario, tmp_path / "sweep.toml", extra=["sweep"])[0] == trace
     times_s[250] = times_s[251]
     with pytest.raises(ValueError, match=r"scenario.workload.times_s is <f8 \(500,\) sha256"):
         sweep(BASE.replace(workload=bs.Trace(times_s)), over, None, out=tmp_path)

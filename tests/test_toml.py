@@ -381,7 +381,7 @@ def test_reading_and_writing_load_nothing_heavy(tmp_path):
 
 def test_tables_that_a_caller_allows_come_beside_the_scenario():
     text = BY_HAND + '\n[simulate]\nrequests = 5000\nengine = "simpy"\n'
-    scenario, others = read_toml(text, extra=("simulate", "objective"))
+    scenario, others = read_toml(bs.Scenario, text, extra=("simulate", "objective"))
     assert scenario == SCENARIO
     assert others == {"simulate": {"requests": 5000, "engine": "simpy"}}
     with refused(
@@ -393,9 +393,9 @@ def test_tables_that_a_caller_allows_come_beside_the_scenario():
 
 def test_a_misspelt_table_beside_the_scenario_names_the_nearest():
     with refused("the top level: ... no key 'simulat'; did you mean 'simulate'?"):
-        read_toml(BY_HAND + "\n[simulat]\nrequests = 5000\n", extra=["simulate"])
+        read_toml(bs.Scenario, BY_HAND + "\n[simulat]\nrequests = 5000\n", extra=["simulate"])
     with refused("[simulate] must be a table, got 5"):
-        read_toml("simulate = 5\n" + BY_HAND, extra=["simulate"])
+        read_toml(bs.Scenario, "simulate = 5\n" + BY_HAND, extra=["simulate"])
 
 
 # What is refused, with the place.

@@ -16,7 +16,6 @@ from batchsim.scenario import Scenario, Trace
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
     from rich.console import Console
 
     from batchsim.study.slo import SLO
@@ -149,7 +148,7 @@ def limits(slo: "SLO") -> dict[str, float]:
 # Pictures.
 
 
-def save_picture(path: Path, figure: "Figure") -> None:
+def save_picture(path: Path, figure: Any) -> None:
     """Write a picture in the format of the path's suffix."""
     with replacing(path) as file:
         figure.savefig(file, format=path.suffix[1:].lower())

@@ -7,7 +7,7 @@ from typing import Any
 import batchsim as bs
 from batchsim.cli import values
 from batchsim.cli.flags import Command, FileTable, Panel, argument
-from batchsim.scenario import Service
+from batchsim.scenario import Scenario, Service
 from batchsim.scenario.kinds import KINDS
 from batchsim.scenario.measurement import Measurement
 from batchsim.scenario.toml import read_toml
@@ -67,7 +67,7 @@ class ScenarioFlags(Command):
 
     def scenario(self) -> tuple[bs.Scenario, dict[str, FileTable]]:
         """Return the scenario, and the tables `TABLES` of its file, empty if it has none."""
-        base, content = (None, {}) if self.file is None else read_toml(self.file, TABLES)
+        base, content = (None, {}) if self.file is None else read_toml(Scenario, self.file, TABLES)
         tables = {name: FileTable(f"{self.file}, [{name}]", content.get(name, {})) for name in TABLES}
         knobs = self._knobs()
         parts = {

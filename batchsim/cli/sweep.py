@@ -16,7 +16,8 @@ from batchsim.scenario.scenario import RATE, find_knob
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
+
+    from batchsim.view.charts.chart import Chart
 
 # Shown only where requests are lost: the other columns are of served requests alone.
 LOSS = ("p99_all_ms", "loss")
@@ -70,7 +71,7 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
             columns = [*axes, *shown, "infeasible"]
             output.print_frame(f"Over {output.in_words(scenario)}", frame.assign(infeasible=reason)[columns])
 
-    def _figure(self, frame: "pandas.DataFrame", scenario: Scenario, knobs: list[str]) -> "Figure":
+    def _figure(self, frame: "pandas.DataFrame", scenario: Scenario, knobs: list[str]) -> "Chart":
         """Return a curve along one knob, or a heat map of two with the scenario's own setting marked."""
         if len(knobs) == 1:
             from batchsim.view.charts.curves import capacity_curves

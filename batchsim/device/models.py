@@ -1,5 +1,6 @@
 """Three small models to batch: real JAX, compiled by `jax.jit`, on a GPU when JAX finds one."""
 
+import functools
 import itertools
 import math
 import os
@@ -162,6 +163,12 @@ def describe(device: jax.Device | None) -> str:
     if device is None or device.platform == "cpu":
         return f"CPU, {os.cpu_count()} cores ({platform.machine()})"
     return str(device.device_kind)
+
+
+@functools.cache
+def devices() -> tuple[str, ...]:
+    """Return the names of this machine's devices."""
+    return tuple(dict.fromkeys([*(describe(device) for device in jax.devices()), describe(None)]))
 
 
 # The models. Weights are nested containers of arrays; `forward` computes the outputs from them and a batch.

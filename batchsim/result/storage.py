@@ -22,6 +22,7 @@ from batchsim._version import __version__
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Log, Totals
 from batchsim.result.run import Run
+from batchsim.scenario import Scenario
 from batchsim.scenario.toml import from_tables, to_tables
 
 FORMAT = "batchsim result"
@@ -89,7 +90,7 @@ def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
         values = {name: array if array.ndim else array.item() for name, array in arrays.items()}
     if "times_s" in values:
         description["scenario"]["workload"]["times_s"] = values["times_s"]
-    scenario, about = from_tables(description["scenario"]), description["result"]
+    scenario, about = from_tables(Scenario, description["scenario"]), description["result"]
     warmup = about.pop("warmup")
     fields: dict[tuple[int, str], dict[str, Any]] = defaultdict(dict)
     for place, value in values.items():

@@ -171,12 +171,12 @@ class Scenario:
         >>> Scenario.from_toml(scenario.to_toml()) == scenario
         True
         """
-        from batchsim.scenario.toml import write_toml  # which imports this module
+        from batchsim.scenario.toml import write_toml  # and with it tomlkit
 
         return write_toml(self, path)
 
     @classmethod
-    def from_toml(cls, path_or_text: str | PathLike[str]) -> "Scenario":
+    def from_toml(cls, path_or_text: str | PathLike[str]) -> Self:
         """Return the scenario of a TOML file, or of text (which has more than one line).
 
         `batchsim.scenario.toml` lists the kinds that can only be read, such as a trace in a CSV file. Wrong
@@ -184,7 +184,7 @@ class Scenario:
         """
         from batchsim.scenario.toml import read_toml
 
-        return read_toml(path_or_text)[0]
+        return read_toml(cls, path_or_text)[0]
 
 
 def _rebuild(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:

@@ -17,7 +17,7 @@ import os
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tomlkit
@@ -25,15 +25,16 @@ import tomlkit
 from batchsim import _check
 from batchsim._files import replacing
 from batchsim.scenario.kinds import KINDS, Maker, keys_of, kind_of
-from batchsim.scenario.scenario import Scenario
 
 BY_NUMBER = ("points_ms", "slowdown")  # tables whose keys are whole numbers
+TOP_LEVEL = ("servers", "queue_limit", "timeout_ms", "slowdown")  # a scenario's keys that are not parts
+S = TypeVar("S")  # the class Scenario, which imports this module
 
 
 # From a scenario to text.
 
 
-def to_tables(scenario: Scenario) -> dict[str, Any]:
+def to_tables(scenario: Any) -> dict[str, Any]:
     """Return a scenario as TOML's own values: text, numbers, lists, and dicts with text as keys.
 
     A part whose class is not in `KINDS` raises TypeError.
@@ -41,7 +42,7 @@ def to_tables(scenario: Scenario) -> dict[str, Any]:
     return _plain_fields(scenario)
 
 
-def document(scenario: Scenario) -> tomlkit.TOMLDocument:
+def document(scenario: Any) -> tomlkit.TOMLDocument:
     """Return a scenario as a TOML document, to which comments can still be added."""
     content = tomlkit.document()
     tables = to_tables(scenario)
@@ -57,7 +58,7 @@ def document(scenario: Scenario) -> tomlkit.TOMLDocument:
     return content
 
 
-def write_toml(scenario: Scenario, path: str | os.PathLike[str] | None = None) -> str:
+def write_toml(scenario: Any, path: str | os.PathLike[str] | None = None) -> str:
     """Return a scenario as TOML text, and write it to `path` if there is one."""
     text = document(scenario).as_string()
     if path is not None:
@@ -97,8 +98,8 @@ def _inline(value: Any) -> Any:
 
 
 def read_toml(
-    path_or_text: str | os.PathLike[str], extra: Collection[str] = ()
-) -> tuple[Scenario, dict[str, dict[str, Any]]]:
+    kind: type[S], path_or_text: str | os.PathLike[str], extra: Collection[str] = ()
+) -> tuple[S, dict[str, dict[str, Any]]]:
     """Return the scenario of a TOML file, or of TOML text, and its tables of the names in `extra`.
 
     Text has more than one line; any other string is a path. Wrong content raises ValueError with its place;
@@ -122,22 +123,22 @@ def read_toml(
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{source} must be TOML: {error}") from None
     try:
-        _choose("the top level", tables, [Scenario], "a scenario", also=extra)
+        _choose("the top level", tables, [kind], "a scenario", also=extra)
         others = {name: _table(f"[{name}]", tables.pop(name)) for name in extra if name in tables}
-        return from_tables(tables, folder), others
+        return from_tables(kind, tables, folder), others
     except ValueError as error:
         raise ValueError(f"{place}{error}") from None
 
 
-def from_tables(tables: Mapping[str, Any], folder: Path = Path()) -> Scenario:
+def from_tables(kind: type[S], tables: Mapping[str, Any], folder: Path = Path()) -> S:
     """Return the scenario that `to_tables` gave, or a person wrote; `folder` is where paths start.
 
     Anything wrong raises ValueError, such as "[rule] max_batch_size must be at least 1, got 0".
     """
-    _choose("the top level", tables, [Scenario], "a scenario")
+    _choose("the top level", tables, [kind], "a scenario")
     parts = {name: _value(f"[{name}]", name, value, folder) for name, value in tables.items()}
     try:
-        return Scenario(**parts)
+        return kind(**parts)
     except TypeError as error:
         raise ValueError(str(error)) from None
 
@@ -213,7 +214,7 @@ def _table(place: str, table: Any) -> Any:
 
 def _misplaced(key: str) -> str:
     """Return a hint for a key of the top level that was written below the head of a table."""
-    return "; it belongs above the first [table]" if key in keys_of(Scenario) and key not in KINDS else ""
+    return "; it belongs above the first [table]" if key in TOP_LEVEL else ""
 
 
 def _listed(table: Mapping[str, Any]) -> str:

@@ -103,7 +103,7 @@ class Store:
             if there.get("format") != FORMAT:
                 raise ValueError(f"format must be {FORMAT}, got {there.get('format')!r}: take another folder")
             if there.get("batchsim") == self.about["batchsim"]:  # another might not read it
-                there["scenario"] = from_tables(tables, self.folder)
+                there["scenario"] = from_tables(Scenario, tables, self.folder)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} must describe a sweep, got {error}") from None
         if "scenario" not in there:

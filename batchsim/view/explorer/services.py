@@ -1,6 +1,5 @@
 """The service times that the explorer offers: where each comes from, and what moves with it."""
 
-import functools
 import html
 import math
 from collections.abc import Mapping
@@ -89,20 +88,12 @@ def origin(state: State) -> str:
     of = state.curve_of
     if not of:
         return "A curve without the name of its model and device."
-    devices = devices_here()
-    if of.partition(" on ")[2] in devices:
+    from batchsim.device.models import devices  # JAX, for a measured curve: so mostly it is loaded
+
+    here = devices()
+    if of.partition(" on ")[2] in here:
         return html.escape(f"Measured: {of}, a device like this machine's.")
     return html.escape(
-        f"Measured: {of}. That is another machine's curve: this one has {' and '.join(devices)}. "
+        f"Measured: {of}. That is another machine's curve: this one has {' and '.join(here)}. "
         "Choose “Measure here” for its own."
     )
-
-
-@functools.cache
-def devices_here() -> tuple[str, ...]:
-    """Return this machine's devices as measurements name them."""
-    import jax  # only for a measured curve, so that mostly it is loaded
-
-    from batchsim.device.models import describe
-
-    return tuple(dict.fromkeys([*(describe(device) for device in jax.devices()), describe(None)]))
