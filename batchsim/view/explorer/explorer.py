@@ -14,7 +14,7 @@ from batchsim.view.explorer.knob import flow
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.markup import line
 from batchsim.view.explorer.pages.compare import ComparePage
-from batchsim.view.explorer.pages.page import Page
+from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage

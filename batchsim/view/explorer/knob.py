@@ -240,6 +240,19 @@ def flow(children: Iterable[widgets.Widget]) -> widgets.Box:
     return box
 
 
+def button(text: str, tip: str, act: Callable[[], None], **options: Any) -> widgets.Button:
+    """Return a button that acts when it is clicked."""
+    made = widgets.Button(description=text, tooltip=tip, **options)
+    made.on_click(lambda _: act())
+    return made
+
+
+def toggle(options: list[str], tip: str, width: str = "auto") -> widgets.ToggleButtons:
+    """Return buttons, one of them pressed."""
+    tips = [f"{tip}: {option}" for option in options]
+    return widgets.ToggleButtons(options=options, tooltips=tips, style={"button_width": width})
+
+
 def label(text: str, width: str = LABEL) -> widgets.HTML:
     """Return the name that stands before a control."""
     name = widgets.HTML(text, layout={"width": width})

@@ -1,6 +1,5 @@
 """The picture of the session's data: it is drawn at every change, and its heat map is a control."""
 
-import io
 import math
 
 from batchsim.view.explorer.kinds import values_of
@@ -44,12 +43,6 @@ class MainPicture(Screen):
     def words(self) -> str:
         """Return what the picture shows as sentences."""
         return "" if self.session.data is None else self.picture.describe(self.session.data)
-
-    def saved(self, kind: str) -> bytes:
-        """Return the picture as a file of a kind, "png" or "svg"."""
-        file = io.BytesIO()
-        self.picture.savefig(file, format=kind)
-        return file.getvalue()
 
     # The heat map is a control.
 

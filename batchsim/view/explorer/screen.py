@@ -36,10 +36,6 @@ class Screen(anywidget.AnyWidget):
         with self.hold_sync():
             self.frame, self.alt, self.number = frame, alt, self.number + 1
 
-    def copy_text(self, text: str) -> None:
-        """Put text on the reader's clipboard."""
-        self.send({"copy": text})
-
     def download(self, name: str, media_type: str, content: bytes) -> None:
         """Let the reader's browser keep a file."""
         self.send({"download": name, "type": media_type}, buffers=[content])

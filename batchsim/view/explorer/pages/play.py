@@ -6,9 +6,9 @@ import ipywidgets as widgets
 import numpy as np
 
 from batchsim.result import Result
-from batchsim.view.explorer.knob import flow
+from batchsim.view.explorer.knob import button, flow
 from batchsim.view.explorer.markup import line
-from batchsim.view.explorer.pages.page import Page
+from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.explorer.session import Session, Style
 from batchsim.view.film.animation import Animation, describe
@@ -49,18 +49,16 @@ class PlayPage(Page):
             tooltip="How many seconds on the screen a second of the run takes",
             layout={"width": "19em"}, style={"description_width": "9em"},
         )  # fmt: skip
-        self.previous = widgets.Button(
-            description="Previous event", tooltip="Back to when something last happened"
+        self.previous = button(
+            "Previous event", "Back to when something last happened", lambda: self._step(-1)
         )
-        self.next = widgets.Button(description="Next event", tooltip="On to when something next happens")
+        self.next = button("Next event", "On to when something next happens", lambda: self._step(1))
         self.screen = Screen()
         self.screen.add_class("batchsim-stage")
         self.words = widgets.HTML()
         self.words.add_class("batchsim-moment")
         self.place.observe(lambda _: self._placed(), names="value")
         self.slowness.observe(lambda _: self._refit(), names="value")
-        self.previous.on_click(lambda _: self._step(-1))
-        self.next.on_click(lambda _: self._step(1))
         self.screen.observe(lambda _: self._draw(), names=["width_px", "ratio", "dark"])
         row = [self.play, self.place, self.slowness, self.previous, self.next]
         super().__init__(session, [flow(row), self.screen, self.words])
