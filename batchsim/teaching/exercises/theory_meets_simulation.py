@@ -20,9 +20,8 @@ class TwiceTheTime(Exercise):
 
     def right(self) -> float:
         limit_per_s, aim_ms = 1 / SERVICE(1), 2 * SERVICE(1) * 1000
-        return float(
-            brentq(lambda rate: self.latency_ms(rate) - aim_ms, 0.01 * limit_per_s, 0.99 * limit_per_s)
-        )
+        low, high = 0.01 * limit_per_s, 0.99 * limit_per_s
+        return float(brentq(lambda rate: self.latency_ms(rate) - aim_ms, low, high))
 
     def because(self, right: float) -> str:
         return (

@@ -1,14 +1,13 @@
 """Predict, then reveal: the picture is covered until the learner has said what will happen to it."""
 
-import html
 import math
+from typing import Any
 
 import ipywidgets as widgets
 
 from batchsim._format import number
 from batchsim.result import Result
-from batchsim.view.explorer.knob import button, toggle
-from batchsim.view.explorer.markup import line
+from batchsim.view.explorer.knob import button, label, line, toggle
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.session import Session
 from batchsim.view.run.data import ViewData
@@ -41,10 +40,7 @@ class PredictPage(Page):
         self.correct = self.answered = 0
         self.predicting = widgets.Checkbox(description="Predict before seeing", indent=False)
         self.answers = {key: _answer(name) for key, name in QUESTIONS.items()}
-        rows = [
-            widgets.HBox([widgets.HTML(f"{html.escape(name)}:", layout={"width": "16em"}), self.answers[key]])
-            for key, name in QUESTIONS.items()
-        ]
+        rows = [widgets.HBox([label(f"{QUESTIONS[key]}:", "16em"), self.answers[key]]) for key in QUESTIONS]
         tip = "Commit to the three answers, and see"
         self.reveal = button("Reveal", tip, self._reveal, disabled=True)
         self.verdict = widgets.HTML(HELP)
@@ -66,7 +62,7 @@ class PredictPage(Page):
         assert data is not None
         if not self.predicting.value:
             self.seen = data
-        elif not self.session.cover and (self.seen is None or not same(self.seen.result, data.result)):
+        elif not self.session.cover and _run_of(self.seen) != _run_of(data):
             for answer in self.answers.values():
                 answer.disabled = False
             self.verdict.value = "Move on if you like, then say what has happened to all three."
@@ -108,9 +104,8 @@ def _answer(name: str) -> widgets.ToggleButtons:
     return answer
 
 
-def same(a: Result, b: Result) -> bool:
-    """Return whether two runs are of one scenario and one traffic."""
-    return a.scenario == b.scenario and a.seed == b.seed
+def _run_of(data: ViewData | None) -> Any:
+    return data and (data.result.scenario, data.result.seed)
 
 
 def outcome(key: str, before: Result, after: Result) -> tuple[str | None, str]:

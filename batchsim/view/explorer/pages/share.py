@@ -9,9 +9,8 @@ from collections.abc import Callable
 import ipywidgets as widgets
 
 from batchsim.view.explorer.controls_table import CLASS
-from batchsim.view.explorer.knob import LABEL, button, flow, label, toggle
+from batchsim.view.explorer.knob import LABEL, button, flow, label, refusal, toggle
 from batchsim.view.explorer.main_picture import MainPicture
-from batchsim.view.explorer.markup import refusal
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
@@ -42,14 +41,14 @@ class SharePage(Page):
             description="Python", disabled=True, rows=9, tooltip="The same, without sliders", **WIDE
         )
         self.buttons = {
-            name: button(name, tip, functools.partial(self._click, *act))
-            for name, tip, *act in [
+            name: button(name, tip, functools.partial(self._click, act))
+            for name, tip, act in [
                 ("Reset", "Every control as it was at the start", lambda: session.move_to(session.initial)),
-                ("Copy link", "Copy the link to the clipboard", self._copy, "link"),
-                ("Copy as Python", "Copy the Python to the clipboard", self._copy, "Python"),
-                ("Save PNG", "The picture, for a page", self._save, "png", "image/png"),
-                ("Save SVG", "The picture, to print at any size", self._save, "svg", "image/svg+xml"),
-                ("Save CSV", "The run, one row per request", self._save, "csv", "text/csv"),
+                ("Copy link", "Copy the link to the clipboard", lambda: self._copy("link")),
+                ("Copy as Python", "Copy the Python to the clipboard", lambda: self._copy("Python")),
+                ("Save PNG", "The picture, for a page", lambda: self._save("png", "image/png")),
+                ("Save SVG", "The picture, to print at any size", lambda: self._save("svg", "image/svg+xml")),
+                ("Save CSV", "The run, one row per request", lambda: self._save("csv", "text/csv")),
             ]
         }
         self.student.observe(lambda change: self._seed(change["new"]), names="value")
@@ -60,9 +59,9 @@ class SharePage(Page):
         rows = [flow([seed, self.student]), looks, flow(self.buttons.values())]
         super().__init__(session, [*rows, self.link, self.refusal, self.python])
 
-    def _click(self, act: Callable[..., None], *arguments: str) -> None:
+    def _click(self, act: Callable[[], None]) -> None:
         with self.session.reporting():
-            act(*arguments)
+            act()
 
     @property
     def text(self) -> str:
