@@ -67,6 +67,7 @@ class Knob(widgets.VBox):
             layout={"width": "7em" if self.slider is None else FIELD},
         )  # fmt: skip
         self.refusal = widgets.HTML(layout={"display": "none"})
+        self.refusal.add_class("batchsim-refusal")
         super().__init__([widgets.HBox([*row, self.field]), self.refusal], value=value)
         self.field.observe(self._typed, names="value")
         self.observe(self.settle, names="value")
@@ -124,17 +125,25 @@ class Knob(widgets.VBox):
         slider.min, slider.max = low, high
 
     def _slid(self, change: dict[str, Any]) -> None:
-        """Take the slider's value, but not its echo."""
+        value, digits = change["new"], 3 if self.is_log else 6
         if self.busy:
             return
-        value = change["new"]
         if self._is_echo(value):
             self._follow()
-            return
+        else:
+            self._take(lambda: value if self.is_whole else float(f"{value:.{digits}g}"))
+
+    def _typed(self, change: dict[str, Any]) -> None:
+        if not self.busy:
+            self._take(lambda: self.spec.read(self.spec.label, change["new"]))
+
+    def _take(self, read: Callable[[], Any]) -> None:
         try:
-            self.value = value if self.is_whole else float(f"{value:.3g}" if self.is_log else f"{value:.6g}")
+            self.value = read()
+            self.settle()  # if the value is the same, nobody else does
         except (TypeError, ValueError) as error:
-            self._refuse(error)
+            self.refusal.value = line(in_labels(str(error)), "alert")
+            self.refusal.layout.display = None
 
     def _is_echo(self, position: float) -> bool:
         """Return whether a page repeats what was sent to it, rounded to the slider's step.
@@ -152,27 +161,11 @@ class Knob(widgets.VBox):
                 return True
         return abs(self._place(self.value) - place) <= HALF * slider.step
 
-    def _typed(self, change: dict[str, Any]) -> None:
-        if self.busy:
-            return
-        try:
-            value = self.spec.read(self.spec.label, change["new"])
-            if value == self.value:
-                self.settle()
-            self.value = value
-        except (TypeError, ValueError) as error:
-            self._refuse(error)
-
-    def _refuse(self, error: Exception) -> None:
-        self.refusal.value = refusal(in_labels(str(error)))
-        self.refusal.layout.display = None
-
     def settle(self, _: Any = None) -> None:
         """Let the slider, the field and the reason follow the value."""
         with self.still():
             self.field.value = as_typed(self.value)
-            if self.refusal.value:
-                self.refusal.value, self.refusal.layout.display = "", "none"
+            self.refusal.value, self.refusal.layout.display = "", "none"
         self._follow()
 
     def _follow(self) -> None:
@@ -215,11 +208,6 @@ def label(text: str, width: str = LABEL) -> widgets.HTML:
 def line(text: str, role: str = "status") -> str:
     """Return text as HTML that a screen reader says when it changes; role "alert": at once."""
     return f'<div role="{role}">{html.escape(text)}</div>'
-
-
-def refusal(text: str) -> str:
-    """Return why something was refused, as HTML."""
-    return f'<div role="alert" class="batchsim-refusal">{html.escape(text)}</div>'
 
 
 def as_typed(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from typing import Any, Self
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, urlencode
 
 from batchsim import _check
 from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, Service, published
@@ -134,10 +134,8 @@ class State(_Values):
 
     def to_link(self) -> str:
         """Return what differs from the defaults as `name=value&...`."""
-        return "&".join(
-            f"{name}={quote(as_text(value), safe=':,/ ')}".replace(" ", "+")
-            for name, value in self.differences(DEFAULT).items()
-        )
+        differences = self.differences(DEFAULT)
+        return urlencode({name: as_text(value) for name, value in differences.items()}, safe=":,/")
 
     @classmethod
     def from_link(cls, text: str) -> Self:

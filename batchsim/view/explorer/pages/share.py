@@ -9,7 +9,7 @@ from collections.abc import Callable
 import ipywidgets as widgets
 
 from batchsim.view.explorer.controls_table import CLASS
-from batchsim.view.explorer.knob import LABEL, button, flow, label, refusal, toggle
+from batchsim.view.explorer.knob import LABEL, button, flow, label, line, toggle
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.session import Session
@@ -37,6 +37,7 @@ class SharePage(Page):
             tooltip="The state in a line of text: copy it, or paste another here", **WIDE,
         )  # fmt: skip
         self.refusal = widgets.HTML()
+        self.refusal.add_class("batchsim-refusal")
         self.python = widgets.Textarea(
             description="Python", disabled=True, rows=9, tooltip="The same, without sliders", **WIDE
         )
@@ -90,7 +91,7 @@ class SharePage(Page):
         try:
             self.session.move_to(State.from_link(text))
         except (TypeError, ValueError) as error:
-            self.refusal.value = refusal(str(error))
+            self.refusal.value = line(str(error), "alert")
 
     def _copy(self, name: str) -> None:
         self.picture.send({"copy": self.text if name == "link" else self.session.python()})
