@@ -65,9 +65,9 @@ def test_controls_that_matter_to_some_settings_only_are_seen_there_and_move_the_
     first, control, value
 ):
     panel = bs.explore(requests=300)
-    assert not panel.controls[control].shown
+    assert panel.controls[control].layout.display == "none"
     panel.move_to(DEFAULT.replace(**first))
-    assert panel.controls[control].shown
+    assert panel.controls[control].layout.display is None
     words = panel.readout.value
     panel.controls[control].value = value
     assert panel.status.value == ""
@@ -141,7 +141,7 @@ def test_bursts_sharper_than_the_control_allows_are_explored_as_given():
 def test_preferred_sizes_follow_a_smaller_max_batch_size(panel):
     panel.controls["rule"].value = "preferred_sizes"
     preferred = panel.controls["preferred"]
-    assert preferred.shown
+    assert preferred.layout.display is None
     preferred.field.value = "4, 8"
     assert panel.scenario.rule == bs.PreferredSizes([4, 8], 32, 10)
     preferred.field.value = "4, 64"

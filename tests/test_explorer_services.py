@@ -18,10 +18,10 @@ def test_a_service_time_that_is_given_is_offered_first_and_bounds_the_batch():
     panel = bs.explore(TABLE, requests=300)
     assert panel.result.scenario.service == TABLE
     assert panel.controls["max_batch_size"].slider.max == 16
-    assert not panel.controls["fixed_ms"].shown
+    assert panel.controls["fixed_ms"].layout.display == "none"
     panel.controls["service"].value = AFFINE
     assert panel.controls["max_batch_size"].slider.max == 64
-    assert panel.controls["fixed_ms"].shown
+    assert panel.controls["fixed_ms"].layout.display is None
 
 
 def test_the_other_controls_follow_a_service_time_of_another_scale():
@@ -61,11 +61,11 @@ def test_a_curve_of_another_machine_says_whose_it_is():
     assert "That is another machine&#x27;s curve" in panel.origin.value
 
 
-def test_a_service_time_that_cannot_be_had_leaves_the_choice_and_the_picture_as_they_were(panel):
+def test_a_service_time_that_cannot_be_had_leaves_the_choice_and_the_picture_as_they_were(panel, monkeypatch):
     def fail(model):
         raise RuntimeError("there is no <compiler> here")
 
-    panel.controls.measure = fail
+    monkeypatch.setattr("batchsim.view.explorer.services.measure", fail)
     state, frame, number = panel.state, panel.screen.frame, panel.screen.number
     panel.controls["service"].value = next(iter(MEASURE_HERE))
     assert panel.controls["service"].value == AFFINE

@@ -10,9 +10,19 @@ from batchsim import _check
 
 
 class Prediction(widgets.VBox):
-    """A question with choices, a button to commit to one, and then the verdict.
+    """A question for a notebook: the learner chooses, commits, and reads whether it was right and why.
 
-    It works without a browser: set `choice.value`, call `commit.click()`, read `verdict.value`.
+    It works without a browser:
+
+    >>> question = predict("Is 32 larger than 1?", ["Yes", "No"], "Yes", "It is 31 more.")
+    >>> question
+    Predict: Is 32 larger than 1?
+      ( ) Yes
+      ( ) No
+    >>> question.choice.value = "No"
+    >>> question.commit.click()
+    >>> question.verdict.value
+    'Not this time. It is: “Yes”. It is 31 more.'
     """
 
     def __init__(self, question: str, choices: Iterable[str], answer: str, because: str) -> None:
@@ -26,9 +36,8 @@ class Prediction(widgets.VBox):
         self.choice = widgets.RadioButtons(
             options=self.choices, value=None, tooltip=question, layout={"width": "auto"}
         )
-        self.commit = widgets.Button(
-            description="Commit", tooltip="Commit to your choice: it cannot be changed afterwards"
-        )
+        tip = "Commit to your choice: it cannot be changed afterwards"
+        self.commit = widgets.Button(description="Commit", tooltip=tip)
         self.verdict = widgets.HTML()
         self.commit.on_click(self._judge)
         title = widgets.HTML(f"<b>Predict: {html.escape(question)}</b>")
@@ -53,17 +62,4 @@ class Prediction(widgets.VBox):
         return bundle and bundle | {"text/plain": repr(self)}
 
 
-def predict(question: str, choices: Iterable[str], answer: str, because: str) -> Prediction:
-    """Return a question for a notebook: the learner chooses, commits, and reads whether it was right and why.
-
-    >>> question = predict("Is 32 larger than 1?", ["Yes", "No"], "Yes", "It is 31 more.")
-    >>> question
-    Predict: Is 32 larger than 1?
-      ( ) Yes
-      ( ) No
-    >>> question.choice.value = "No"
-    >>> question.commit.click()
-    >>> question.verdict.value
-    'Not this time. It is: “Yes”. It is 31 more.'
-    """
-    return Prediction(question, choices, answer, because)
+predict = Prediction

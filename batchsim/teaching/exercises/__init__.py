@@ -1,9 +1,11 @@
 """The lessons' exercises, which grade themselves; one module a lesson."""
 
-from batchsim.teaching.exercises import theory_meets_simulation, tune_to_an_objective, why_batch
-from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise
+import textwrap
+from typing import Any
 
-__all__ = ["EXERCISES", "SEED", "SERVICE", "Exercise"]
+from batchsim import _check
+from batchsim.teaching.exercises import theory_meets_simulation, tune_to_an_objective, why_batch
+from batchsim.teaching.exercises.exercise import Exercise
 
 EXERCISES: dict[str, Exercise] = {
     "saturation-rate": why_batch.SaturationRate(),
@@ -16,3 +18,35 @@ EXERCISES: dict[str, Exercise] = {
     "stricter-promise": tune_to_an_objective.StricterPromise(),
     "enough-servers": tune_to_an_objective.EnoughServers(),
 }
+
+
+def check(exercise: str, answer: Any) -> None:
+    """Print whether the answer to an exercise is right and why, or a hint that does not give it away.
+
+    `...` stands for an answer not given yet. Within 1 %, or the tolerance of the exercise, a number is
+    right, so that rounding does no harm.
+
+    >>> check("saturation-rate", ...)
+    Not answered yet: put your number in place of the ... (requests per second).
+    >>> from batchsim.teaching import SERVICE
+    >>> check("saturation-rate", 12 / SERVICE(12))
+    Right: 12 requests every 3.65 ms are 3,288 requests per second.
+    """
+    if exercise not in EXERCISES:
+        nearest = _check.nearest(str(exercise), EXERCISES)
+        raise ValueError(f"exercise must be one of the lessons', got {exercise!r}{nearest}")
+    task = EXERCISES[exercise]
+    if answer is ...:
+        print(f"Not answered yet: put your number in place of the ... ({task.unit}).")
+        return
+    try:
+        number = _check.real("the answer", answer)
+    except (TypeError, ValueError) as error:
+        # One line, even if the answer is a whole table.
+        print(f"Not yet: {textwrap.shorten(str(error), 100, placeholder=' ...')} ({task.unit}).")
+        return
+    right = task.right()
+    if task.near(number, right):
+        print(f"Right: {task.because(right)}")
+    else:
+        print(f"Not yet: {task.hint(number, right)}")

@@ -20,9 +20,8 @@ class TwiceTheTime(Exercise):
 
     def right(self) -> float:
         limit_per_s, aim_ms = 1 / SERVICE(1), 2 * SERVICE(1) * 1000
-        return float(
-            brentq(lambda rate: self.latency_ms(rate) - aim_ms, 0.01 * limit_per_s, 0.99 * limit_per_s)
-        )
+        low, high = 0.01 * limit_per_s, 0.99 * limit_per_s
+        return float(brentq(lambda rate: self.latency_ms(rate) - aim_ms, low, high))
 
     def because(self, right: float) -> str:
         return (
@@ -37,10 +36,8 @@ class TwiceTheTime(Exercise):
             return f"a rate must be more than 0 requests per second, got {answer:g}."
         if answer * SERVICE(1) >= 1:
             return "the server cannot keep up: the queue grows without end, and there is no mean."
-        return (
-            f"there the mean latency is {self.latency_ms(answer):.2f} ms, "
-            f"and it should be twice {SERVICE(1) * 1000:.2f} ms."
-        )
+        mean_ms, alone_ms = self.latency_ms(answer), SERVICE(1) * 1000
+        return f"there the mean latency is {mean_ms:.2f} ms, and it should be twice {alone_ms:.2f} ms."
 
 
 class EnoughRequests(Exercise):
@@ -78,10 +75,8 @@ class EnoughRequests(Exercise):
                 f"{times:.2f} times as many requests make the interval only {math.sqrt(times):.2f} times "
                 "narrower: the error shrinks with the square root."
             )
-        return (
-            f"that would give about ± {self.target * math.sqrt(right / answer):.2%}, "
-            f"and the target is ± {self.target:.0%}."
-        )
+        width = self.target * math.sqrt(right / answer)
+        return f"that would give about ± {width:.2%}, and the target is ± {self.target:.0%}."
 
 
 class CostOfAWait(Exercise):
@@ -112,9 +107,8 @@ class CostOfAWait(Exercise):
         if self.near(answer, 1000 * right):
             return "that is in microseconds."
         if answer in (0, self.max_wait_ms):
-            return (
-                "simulate it: some requests wait for company, others would have waited for the server anyway."
-            )
+            some, others = "some requests wait for company", "others would have waited for the server anyway"
+            return f"simulate it: {some}, {others}."
         return (
             'use compare(a, b)["mean_latency_ms"].difference on a run without the wait and one with it: '
             "the same seed, and enough requests for a narrow interval."

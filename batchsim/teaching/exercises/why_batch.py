@@ -15,10 +15,8 @@ class SaturationRate(Exercise):
         return self.size / SERVICE(self.size)
 
     def because(self, right: float) -> str:
-        return (
-            f"{self.size} requests every {SERVICE(self.size) * 1000:.2f} ms are "
-            f"{right:,.0f} requests per second."
-        )
+        batch_ms = SERVICE(self.size) * 1000
+        return f"{self.size} requests every {batch_ms:.2f} ms are {right:,.0f} requests per second."
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, right / 1000):
@@ -72,15 +70,12 @@ class BreakEven(Exercise):
     max_wait_ms = 4
     requests = 10_000
 
-    def mean_ms(self, rate_per_s: float, rule: SizeOrWait) -> float:
-        scenario = Scenario(Poisson(rate_per_s), rule, SERVICE)
-        return simulate(scenario, self.requests, seed=SEED).mean_latency_ms
-
     def both_ms(self, rate_per_s: float) -> tuple[float, float]:
         """Return the mean latency one at a time, and in batches."""
         rules = SizeOrWait(max_batch_size=1, max_wait_ms=0), SizeOrWait(32, self.max_wait_ms)
-        alone_ms, together_ms = (self.mean_ms(rate_per_s, rule) for rule in rules)
-        return alone_ms, together_ms
+        scenarios = (Scenario(Poisson(rate_per_s), rule, SERVICE) for rule in rules)
+        alone, together = (simulate(scenario, self.requests, seed=SEED) for scenario in scenarios)
+        return alone.mean_latency_ms, together.mean_latency_ms
 
     def right(self) -> float:
         for rate_per_s in self.rates_per_s:
@@ -101,7 +96,5 @@ class BreakEven(Exercise):
             return f"the answer is one of the four rates {', '.join(map(str, self.rates_per_s))}."
         if answer > right:
             return "batching wins there, but at a lower rate too."
-        alone_ms, together_ms = self.both_ms(answer)
-        return (
-            f"there the mean latency is {together_ms:.1f} ms in batches and {alone_ms:.1f} ms one at a time."
-        )
+        alone_ms, both_ms = self.both_ms(answer)
+        return f"there the mean latency is {both_ms:.1f} ms in batches and {alone_ms:.1f} ms one at a time."

@@ -2,16 +2,18 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
+
+import ipywidgets as widgets
 
 from batchsim.scenario import published_names
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.kinds import relevant
-from batchsim.view.explorer.knob import Choice, Knob
+from batchsim.view.explorer.knob import LABEL, Knob
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
 
@@ -22,12 +24,12 @@ class Controls:
     def __init__(self, session: Session, services: Mapping[str, offer.Values]) -> None:
         self.session = session
         self.services = {**services, offer.AFFINE: {"service": "affine"}}
-        self.measure: Callable[[str], offer.Values] = offer.measure
         self.paused = False
         self.by_name: dict[str, Any] = {
             name: self._make(name) for name, spec in CONTROLS.items() if spec.page is not None
         }
         for name, control in self.by_name.items():
+            control.add_class(f"batchsim-knob-{name}")
             control.observe(functools.partial(self._moved, name), names="value")
             if isinstance(control, Knob):
                 control.guard = functools.partial(self._guard, name)
@@ -37,16 +39,19 @@ class Controls:
     def __getitem__(self, name: str) -> Any:
         return self.by_name[name]
 
-    def _make(self, name: str) -> Knob | Choice:
+    def _make(self, name: str) -> Knob | widgets.Dropdown:
         spec, value = CONTROLS[name], getattr(self.session.state, name)
         if spec.kind != "choice":
-            return Knob(name, spec, value)
-        if name == "service":
-            return Choice(name, spec, self._service_options(), offer.AFFINE)
+            return Knob(spec, value)
         options = [(label, word) for word, label in spec.bounds["options"].items()]
-        if name == "workload" and self.session.traffic is None:
+        if name == "service":
+            options, value = self._service_options(), offer.AFFINE
+        elif name == "workload" and self.session.traffic is None:
             options = [option for option in options if option[1] != "given"]
-        return Choice(name, spec, options, value)
+        return widgets.Dropdown(
+            description=spec.label, tooltip=f"{spec.label}: {spec.about}", options=options, value=value,
+            style={"description_width": LABEL}, layout={"width": "26em", "max_width": "100%"},
+        )  # fmt: skip
 
     # What happens when a hand moves one.
 
@@ -100,7 +105,7 @@ class Controls:
         if label not in self.services:
             model = offer.MEASURE_HERE[label]
             self.session.say(f"Compiling and measuring the {model} on this machine: about 5 s.")
-            self.services[label] = self.measure(model)
+            self.services[label] = offer.measure(model)
         return self.services[label]
 
     @contextmanager
@@ -147,7 +152,7 @@ class Controls:
     def _show_relevant(self) -> None:
         values = vars(self.session.state)
         for name, control in self.by_name.items():
-            control.shown = relevant(name, values)
+            control.layout.display = None if relevant(name, values) else "none"
 
     def _fit(self) -> None:
         """Give the sliders the ranges that suit the service time."""
@@ -167,8 +172,7 @@ class Controls:
             elif name.endswith("batch_size"):
                 ranges.setdefault(name, (1, state.max_batch_size))
         for name, control in self.by_name.items():
-            if isinstance(control, Knob) and control.spec.slider is not None:
-                slider = control.spec.slider
+            if isinstance(control, Knob) and (slider := control.spec.slider) is not None:
                 control.fit(*ranges.get(name, (slider.low, slider.high)))
 
 

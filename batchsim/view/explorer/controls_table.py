@@ -6,6 +6,7 @@ describe themselves, so that a new rule brings its controls along.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from batchsim import _check
 from batchsim.scenario import RULES, Table, published_names
 from batchsim.scenario.rules.rule import Parameter
 from batchsim.scenario.service import SHAPES
-from batchsim.view.explorer.kinds import KINDS, MOST_BURSTY
+from batchsim.view.explorer.kinds import KINDS, MOST_BURSTY, Kind
 
 LARGEST_BATCH = 4096  # a heat map's column of it is still computed while a slider moves
 MAIN, ARRIVALS, RULE, COMPUTING, CLASS = "Main", "Arrivals", "Rule, limits", "Computing", "Class"
@@ -98,17 +99,11 @@ class Control:
 
 
 def _number(name: str, text: str, whole: bool) -> float:
-    try:
-        if "_" in text:  # 1_000 is a number in Python only
-            raise ValueError
-        try:
-            return int(text)
-        except ValueError:
-            if whole:
-                raise
-            return float(text)
-    except ValueError:
-        raise ValueError(f"{name} must be a {'whole ' if whole else ''}number, got {text!r}") from None
+    for kind in (int,) if whole else (int, float):
+        with suppress(ValueError):
+            if "_" not in text:  # 1_000 is a number in Python only
+                return kind(text)
+    raise ValueError(f"{name} must be a {'whole ' if whole else ''}number, got {text!r}")
 
 
 def _point(pair: str) -> tuple[int, float]:
@@ -119,10 +114,8 @@ def _point(pair: str) -> tuple[int, float]:
 
 
 def _of_parameter(it: Parameter) -> Control:
-    """Return the control of a rule's parameter."""
-    if it.kind == "real":
-        bounds: dict[str, Any] = {"at_least": it.at_least, "finite": not it.may_be_inf}
-    else:
+    bounds: dict[str, Any] = {"at_least": it.at_least, "finite": not it.may_be_inf}
+    if it.kind != "real":
         bounds = {"at_most": min(int(it.at_most), LARGEST_BATCH)}
         bounds |= {"at_least": int(it.at_least)} if it.kind == "whole" else {}
     slider = it.slider and Slider("whole" if it.kind == "whole" else "linear", *it.slider)
@@ -131,25 +124,19 @@ def _of_parameter(it: Parameter) -> Control:
     return Control(it.label, about, it.kind, least if it.usual is None else it.usual, MAIN, slider, bounds)
 
 
-def _of_rules() -> dict[str, Control]:
-    """Return the controls of all rules' parameters; rules share the control of a name."""
-    controls: dict[str, Control] = {}
-    for rule in RULES:
-        for name, parameter in rule.parameters().items():
-            controls.setdefault(name, _of_parameter(parameter))
-    return controls
+def _choice(
+    label: str, about: str, default: str, page: str | None, options: Mapping[str, Kind] | Iterable[str]
+) -> Control:
+    labels = {name: options[name].label if isinstance(options, Mapping) else "" for name in options}
+    return Control(label, about, "choice", default, page, bounds={"options": labels})
 
 
-def _choice(label: str, about: str, default: str, page: str | None, options: Mapping[str, str]) -> Control:
-    return Control(label, about, "choice", default, page, bounds={"options": options})
-
-
-def _labels(choice: str) -> dict[str, str]:
-    return {name: kind.label for name, kind in KINDS[choice].items()}
-
-
+# Rules share the control of a name: the first that has it describes it.
+PARAMETERS: dict[str, Parameter] = {}
+for parameters in (rule.parameters() for rule in RULES):
+    PARAMETERS |= {name: it for name, it in parameters.items() if name not in PARAMETERS}
 CONTROLS: Mapping[str, Control] = {
-    "workload": _choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, _labels("workload")),
+    "workload": _choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, KINDS["workload"]),
     "rate_per_s": Control("Arrival rate (per s)", "Mean number of requests per second",
         "real", 1000, MAIN, Slider("log", 1, 10_000, 0.01), {"above": 0}),
     "cv": Control("Burstiness (CV)", "Standard deviation over mean of the gaps between arrivals; Poisson: 1",
@@ -166,20 +153,20 @@ CONTROLS: Mapping[str, Control] = {
         "whole", 64, MAIN, Slider("whole", 1, 256), {"at_most": 100_000}),
     "think_ms": Control("Think time (ms)", "Mean time between an answer and the client's next request",
         "real", 0, ARRIVALS, Slider("linear", 0, 1000), {"at_least": 0}),
-    "rule": _choice("Rule", "When a batch leaves", "size_or_wait", RULE, _labels("rule")),
-    **_of_rules(),
-    "service": _choice("Service time", "How long a batch computes", "affine", COMPUTING, _labels("service")),
+    "rule": _choice("Rule", "When a batch leaves", "size_or_wait", RULE, KINDS["rule"]),
+    **{name: _of_parameter(parameter) for name, parameter in PARAMETERS.items()},
+    "service": _choice("Service time", "How long a batch computes", "affine", COMPUTING, KINDS["service"]),
     "fixed_ms": Control("Fixed cost (ms)", "Time that every batch takes, whatever its size",
         "real", 5, COMPUTING, Slider("linear", 0, 50, 0.5), {"at_least": 0}),
     "per_item_ms": Control("Cost per item (ms)", "Time that each request adds to its batch",
         "real", 0.25, COMPUTING, Slider("linear", 0, 5, 0.01), {"at_least": 0}),
     "published": _choice("Published table", "A published service time", "resnet50/t4/fp16", None,
-        dict.fromkeys(published_names(), "")),
+        published_names()),
     "curve": Control("Curve", "A measured service time", "points", (), None, optional=True),
     "curve_of": Control("Curve of", "The model and the device of the curve", "text", "", None),
     "noise_cv": Control("Noise (CV)", "Standard deviation over mean of equal batches' computing times",
         "real", 0, COMPUTING, Slider("linear", 0, 2, 0.05), {"at_least": 0, "at_most": 1e3}),
-    "noise": _choice("Noise shape", "Its distribution", "lognormal", None, dict.fromkeys(SHAPES, "")),
+    "noise": _choice("Noise shape", "Its distribution", "lognormal", None, SHAPES),
     "padding": Control("Padded sizes", "Pad batches to the next of these sizes, as 1, 2, 4, 8; empty: do not",
         "sizes", (), COMPUTING, optional=True),
     "servers": Control("Servers", "Model instances; each computes one batch at a time",

@@ -10,11 +10,10 @@ from batchsim.scenario import ClosedLoop, OpenLoop, Scenario
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.controls import Controls
 from batchsim.view.explorer.controls_table import ARRIVALS, COMPUTING, MAIN, RULE, on_page
-from batchsim.view.explorer.knob import flow
+from batchsim.view.explorer.knob import flow, line
 from batchsim.view.explorer.main_picture import MainPicture
-from batchsim.view.explorer.markup import line
+from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.compare import ComparePage
-from batchsim.view.explorer.pages.page import Page
 from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage
@@ -36,11 +35,10 @@ class Explorer(widgets.VBox):
     def __init__(self, session: Session, services: dict[str, offer.Values]) -> None:
         self.session = session
         self.move_to, self.say = session.move_to, session.say
-        self.status, self.readout, self.pseudocode = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self.status, self.readout, self.pseudocode, self.origin = (widgets.HTML() for _ in range(4))
         self.status.add_class("batchsim-status")
         self.readout.add_class("batchsim-readout")
         self.pseudocode.layout = {"flex": "1 1 24em", "min_width": "0", "max_width": "44em"}
-        self.origin = widgets.HTML()  # of the service time
         self.controls = controls = Controls(session, services)
         self.screen = MainPicture(session)
         self.compare, self.predict = ComparePage(session), PredictPage(session)
@@ -50,8 +48,8 @@ class Explorer(widgets.VBox):
         settings = [ARRIVALS, RULE, COMPUTING]
         tabs = [flow(controls[name] for name in on_page(page)) for page in settings]
         tabs[-1].children = (*tabs[-1].children, self.origin)
-        pages: list[Page] = [self.compare, self.predict, self.play, self.share]
-        self.tabs = widgets.Tab([*tabs, *pages], titles=[*settings, *(page.title for page in pages)])
+        self.pages: list[Page] = [self.compare, self.predict, self.play, self.share]
+        self.tabs = widgets.Tab([*tabs, *self.pages], titles=[*settings, *(p.title for p in self.pages)])
         self.tabs.add_class("batchsim-tabs")
         main = widgets.VBox([controls[name] for name in on_page(MAIN)])
         top = flow([main, self.pseudocode])
@@ -60,7 +58,7 @@ class Explorer(widgets.VBox):
 
         session.subscribe("change", self._update)
         session.subscribe("status", self._show_status)
-        self.tabs.observe(lambda _: self._update_page(), names="selected_index")
+        self.tabs.observe(lambda _: self._update(), names="selected_index")
         session.refresh()
 
     def __repr__(self) -> str:
@@ -82,7 +80,7 @@ class Explorer(widgets.VBox):
     @property
     def scenario(self) -> Scenario:
         """The scenario that the controls say; ValueError where there is none."""
-        return self.session.scenario
+        return self.state.scenario(self.session.traffic)
 
     @property
     def picture(self) -> LivePicture:
@@ -93,31 +91,25 @@ class Explorer(widgets.VBox):
         self.status.value = line(text, "alert" if alert else "status") if text else ""
 
     def _update(self) -> None:
-        """Show the words of the picture, and bring the open page up to date."""
-        session = self.session
-        if session.visible:
-            self.readout.value = line(self.screen.alt)
-        else:
-            self.readout.value = self.pseudocode.value = ""
-        (self.add_class if session.style.size == "projector" else self.remove_class)("batchsim-projector")
-        self._update_page()
-
-    def _update_page(self) -> None:
-        """Bring the page that is open up to date: the others wait until they are."""
+        """Show the words of the picture, and bring the open page up to date; the others wait until opened."""
         session = self.session
         with session.lock, session.reporting():
+            (self.add_class if session.style.size == "projector" else self.remove_class)("batchsim-projector")
             selected = self.tabs.children[self.tabs.selected_index or 0]
-            for page in self.tabs.children:
-                if isinstance(page, Page):
-                    page.is_open = page is selected
-            if isinstance(selected, Page):
-                selected.update()
-            if session.data is not None and session.visible and selected is not self.play:
-                result = session.data.result
-                left = shares(result)
-                most = max(range(len(left)), key=lambda i: left[i] or 0)
-                lines = pseudocode(result.scenario.rule)
-                self.pseudocode.value = to_html(lines, left, most, session.style.theme)
+            if session.data is None or not session.visible:
+                self.readout.value = self.pseudocode.value = ""
+            else:
+                self.readout.value = line(self.screen.alt)
+                if selected is not self.play:  # which marks the line that acts
+                    result = session.data.result
+                    left = shares(result)
+                    most = max(range(len(left)), key=lambda i: left[i] or 0)
+                    lines = pseudocode(result.scenario.rule)
+                    self.pseudocode.value = to_html(lines, left, most, session.style.theme)
+            for page in self.pages:
+                page.is_open = page is selected
+                if page.is_open:
+                    page.update()
             self.origin.value = offer.origin(session.data_state)
 
 
@@ -149,7 +141,7 @@ def explore(
         workload, state = service.workload, State.of(service, seed=seed)
     elif service is not None:
         label, values = offer.given(service)
-        services[label] = values
+        services = {label: values}
     if workload is not None:
         if not isinstance(workload, (OpenLoop, ClosedLoop)):
             raise TypeError(f"workload must be one of batchsim's, got {workload!r}")

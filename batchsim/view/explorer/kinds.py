@@ -3,24 +3,12 @@
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from batchsim.scenario import (
-    RULES,
-    Affine,
-    ClosedLoop,
-    Constant,
-    Diurnal,
-    Gamma,
-    OnOff,
-    OpenLoop,
-    Poisson,
-    SizeOrWait,
-    Table,
-    published,
-)
+from batchsim import scenario
+from batchsim.scenario import RULES, OnOff, SizeOrWait
 
 MOST_BURSTY = 1000  # the largest burst rate, in mean rates, that the control takes
 
@@ -39,20 +27,13 @@ class Kind:
     make: Callable[..., Any] | None = None
     read: Callable[[Any], Sequence[Any] | None] | None = None
 
-    def build(self, values: Iterable[Any]) -> Any:
-        """Return the part of a scenario that the controls' values give."""
-        return (self.make or self.part)(*values)
-
     def values(self, part: Any) -> dict[str, Any] | None:
         """Return the controls' values for a part, None where it is of another kind."""
         if type(part) is not self.part:
             return None
-        values = (self.read or _arguments)(part)
+        arguments = [getattr(part, f.name) for f in dataclasses.fields(self.part) if not f.kw_only]
+        values = self.read(part) if self.read else arguments
         return None if values is None else dict(zip(self.controls, values, strict=True))
-
-
-def _arguments(part: Any) -> list[Any]:
-    return [getattr(part, f.name) for f in dataclasses.fields(part) if not f.kw_only]
 
 
 def _bursts(rate_per_s: float, factor: float, mean_burst_s: float) -> OnOff:
@@ -67,19 +48,17 @@ def _burst_values(traffic: OnOff) -> Sequence[Any] | None:
 
 
 WORKLOADS: Mapping[str, Kind] = {
-    "poisson": Kind("Poisson: random arrivals", Poisson, ("rate_per_s",)),
-    "constant": Kind("Constant: evenly spaced", Constant, ("rate_per_s",)),
-    "gamma": Kind("Gamma: smoother or burstier", Gamma, ("rate_per_s", "cv")),
-    "onoff": Kind(
-        "On-off: bursts", OnOff, ("rate_per_s", "burst_factor", "mean_burst_s"), _bursts, _burst_values
-    ),
-    "diurnal": Kind("Diurnal: a day, compressed", Diurnal, ("rate_per_s", "peak_to_mean", "period_s")),
-    "closed": Kind(
-        "Closed loop: clients wait for answers", ClosedLoop, ("clients", "think_ms"),
-        make=lambda clients, think_ms: ClosedLoop(clients, think_ms / 1000),
-        read=lambda loop: (loop.clients, loop.think_s * 1000),
-    ),
-    "given": Kind("Given: the traffic of this page", OpenLoop, ("rate_per_s",)),  # made by the state
+    "poisson": Kind("Poisson: random arrivals", scenario.Poisson, ("rate_per_s",)),
+    "constant": Kind("Constant: evenly spaced", scenario.Constant, ("rate_per_s",)),
+    "gamma": Kind("Gamma: smoother or burstier", scenario.Gamma, ("rate_per_s", "cv")),
+    "onoff": Kind("On-off: bursts", OnOff, ("rate_per_s", "burst_factor", "mean_burst_s"),
+        _bursts, _burst_values),
+    "diurnal": Kind("Diurnal: a day, compressed", scenario.Diurnal,
+        ("rate_per_s", "peak_to_mean", "period_s")),
+    "closed": Kind("Closed loop: clients wait for answers", scenario.ClosedLoop, ("clients", "think_ms"),
+        make=lambda clients, think_ms: scenario.ClosedLoop(clients, think_ms / 1000),
+        read=lambda loop: (loop.clients, loop.think_s * 1000)),
+    "given": Kind("Given: the traffic of this page", scenario.OpenLoop, ("rate_per_s",)),  # made by the state
 }  # fmt: skip
 
 
@@ -88,16 +67,16 @@ RULE_KINDS: Mapping[str, Kind] = {
     re.sub(r"(?<!^)(?=[A-Z])", "_", rule.__name__).lower(): Kind(rule.title, rule, tuple(rule.parameters()))
     for rule in RULES
 } | {
-    "full_only": Kind(
-        "Full batches only", SizeOrWait, ("max_batch_size",),
+    "full_only": Kind("Full batches only", SizeOrWait, ("max_batch_size",),
         make=lambda size: SizeOrWait(size, math.inf),
-        read=lambda rule: (rule.max_batch_size,) if math.isinf(rule.max_wait_ms) else None,
-    ),
+        read=lambda rule: (rule.max_batch_size,) if math.isinf(rule.max_wait_ms) else None),
 }  # fmt: skip
 SERVICES: Mapping[str, Kind] = {
-    "affine": Kind("Affine: fixed cost + cost per item", Affine, ("fixed_ms", "per_item_ms")),
-    "published": Kind("Published", Table, ("published",), published, read=lambda table: None),
-    "curve": Kind("Curve", Table, ("curve",)),
+    "affine": Kind("Affine: fixed cost + cost per item", scenario.Affine, ("fixed_ms", "per_item_ms")),
+    "published": Kind(
+        "Published", scenario.Table, ("published",), scenario.published, read=lambda table: None
+    ),
+    "curve": Kind("Curve", scenario.Table, ("curve",)),
 }
 KINDS: Mapping[str, Mapping[str, Kind]] = {"workload": WORKLOADS, "rule": RULE_KINDS, "service": SERVICES}
 
@@ -123,8 +102,6 @@ def relevant(control: str, values: Mapping[str, Any]) -> bool:
     """
     if control == "sharing":
         return bool(values["servers"] > 1)
-    for choice, kinds in KINDS.items():
-        users = [name for name, kind in kinds.items() if control in kind.controls]
-        if users:
-            return values[choice] in users
-    return True
+    users = [(choice, name) for choice, kinds in KINDS.items()
+             for name, kind in kinds.items() if control in kind.controls]  # fmt: skip
+    return not users or any(values[choice] == name for choice, name in users)

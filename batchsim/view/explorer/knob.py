@@ -11,9 +11,9 @@ from typing import Any
 import ipywidgets as widgets
 import traitlets
 
-from batchsim.view.explorer.controls_table import Control, Slider, in_labels
-from batchsim.view.explorer.markup import refusal
+from batchsim.view.explorer.controls_table import Control, in_labels
 
+HALF = 0.51  # of a step of a slider, and what rounding adds
 ECHO_S = 3  # after which a page has echoed what was sent to it
 LABEL, SLIDER, FIELD = "10.5em", "10em", "5.2em"
 
@@ -28,38 +28,15 @@ class RangeFirst(widgets.Widget):
         super().send_state(key)
 
 
-class Log(RangeFirst, widgets.FloatLogSlider):
-    """A slider of powers of ten."""
+# What makes the slider of a scale.
+SLIDERS: dict[str, Any] = {
+    "linear": type("Linear", (RangeFirst, widgets.FloatSlider), {}),
+    "log": type("Log", (RangeFirst, widgets.FloatLogSlider), {}),
+    "whole": type("Whole", (RangeFirst, widgets.IntSlider), {}),
+}
 
 
-class Whole(RangeFirst, widgets.IntSlider):
-    """A slider of whole numbers."""
-
-
-class Linear(RangeFirst, widgets.FloatSlider):
-    """A slider of evenly spaced numbers."""
-
-
-def slider_of(slider: Slider) -> Any:
-    """Return a new slider widget."""
-    kind = {"linear": Linear, "log": Log, "whole": Whole}[slider.scale]
-    low, high = (math.log10(end) if slider.scale == "log" else end for end in (slider.low, slider.high))
-    return kind(min=low, max=high, step=slider.step, readout=False, layout={"width": SLIDER})
-
-
-class Shown(widgets.Widget):
-    """A control that is hidden while it does not matter."""
-
-    @property
-    def shown(self) -> bool:
-        return self.layout.display != "none"
-
-    @shown.setter
-    def shown(self, shown: bool) -> None:
-        self.layout.display = None if shown else "none"
-
-
-class Knob(Shown, widgets.VBox):
+class Knob(widgets.VBox):
     """One of the explorer's values; `value` is the last one that was accepted.
 
     What is refused stays in the field, with the reason below it, and `value` is as before. A value beyond
@@ -68,28 +45,30 @@ class Knob(Shown, widgets.VBox):
 
     value = traitlets.Any()
 
-    def __init__(self, name: str, spec: Control, value: Any) -> None:
-        self.name, self.spec = name, spec
+    def __init__(self, spec: Control, value: Any) -> None:
+        self.spec = spec
         self.guard: Callable[[Any], None] = lambda value: None  # refuses what contradicts other controls
         self.busy = False  # whether this code moves the widgets, and not a hand
-        self.sent: deque[tuple[float, float, float]] = deque(maxlen=8)  # positions, steps, when
-        title = label(f'<span title="{html.escape(spec.about)}">{html.escape(spec.label)}</span>')
-        self.slider = None if spec.slider is None else slider_of(spec.slider)
-        self.is_log, self.is_whole = isinstance(self.slider, Log), isinstance(self.slider, Whole)
-        self.field = widgets.Text(
-            value=as_typed(value),
-            continuous_update=False,
-            tooltip=f"{spec.label}: {spec.about}",
-            layout={"width": "7em" if self.slider is None else FIELD},
-        )
-        self.refusal = widgets.HTML(layout={"display": "none"})
-        row = [title, self.field]
-        if self.slider is not None:
-            row.insert(1, self.slider)
-            self.slider.tooltip = spec.about
+        self.sent: deque[tuple[float, float, float]] = deque(maxlen=8)  # places, steps, when
+        row = [label(f'<span title="{html.escape(spec.about)}">{html.escape(spec.label)}</span>')]
+        self.slider: Any = None
+        scale = spec.slider and spec.slider.scale
+        self.is_log, self.is_whole = scale == "log", scale == "whole"
+        if spec.slider is not None:
+            low, high = self._ends(spec.slider.low, spec.slider.high)
+            self.slider = SLIDERS[spec.slider.scale](
+                min=low, max=high, step=spec.slider.step, readout=False, tooltip=spec.about,
+                layout={"width": SLIDER},
+            )  # fmt: skip
             self.slider.observe(self._slid, names="value")
-        super().__init__([widgets.HBox(row), self.refusal], value=value)
-        self.add_class(f"batchsim-knob-{name}")
+            row.append(self.slider)
+        self.field = widgets.Text(
+            value=as_typed(value), continuous_update=False, tooltip=f"{spec.label}: {spec.about}",
+            layout={"width": "7em" if self.slider is None else FIELD},
+        )  # fmt: skip
+        self.refusal = widgets.HTML(layout={"display": "none"})
+        self.refusal.add_class("batchsim-refusal")
+        super().__init__([widgets.HBox([*row, self.field]), self.refusal], value=value)
         self.field.observe(self._typed, names="value")
         self.observe(self.settle, names="value")
         self.settle()
@@ -112,46 +91,59 @@ class Knob(Shown, widgets.VBox):
         finally:
             self.busy = before
             if not before and slider is not None and position != (slider.value, slider.step):
-                self.sent.append((slider.value, slider.step, time.monotonic()))
+                self.sent.append((self._place(slider.value), slider.step, time.monotonic()))
 
     def fit(self, low: float, high: float, step: float | None = None) -> None:
         """Give the slider a range, widened to the present value."""
-        slider = self.slider
-        if slider is None:
-            return
         with self.still():
-            value = self.value
-            if self.is_log:
-                low, high = math.log10(low), math.log10(high)
-                value = math.log10(value) if value else low
-            if value not in (None, math.inf):
-                low, high = min(low, value), max(high, value)
-            # A value must be within the range at every step: widen, move, narrow.
-            slider.min, slider.max = min(slider.min, low), max(slider.max, high)
-            slider.value = self._position(self.value)
-            slider.min, slider.max = low, high
+            self._move(*self._ends(low, high))
             if step is not None:
-                slider.step = step
+                self.slider.step = step
 
-    def _position(self, value: Any) -> Any:
-        """Return where the slider is for a value; one without a value is at 0, an infinite one at its end."""
+    # A slider's range, steps and places are exponents where it is logarithmic; its value is the value.
+
+    def _ends(self, low: float, high: float) -> tuple[float, float]:
+        return (math.log10(low), math.log10(high)) if self.is_log else (low, high)
+
+    def _place(self, value: Any) -> float:
+        """Return the place of a value; an infinite one is at the end."""
         if value == math.inf:
-            assert self.slider is not None
-            return 10**self.slider.max if self.is_log else self.slider.max
-        return 0 if value is None else value
+            return self.slider.max
+        if self.is_log:
+            return math.log10(value) if value else -math.inf
+        return value or 0
+
+    def _move(self, low: float, high: float) -> None:
+        """Give the slider a range, widened to the value, and move it there."""
+        slider, value = self.slider, self.value
+        if value not in (None, math.inf):
+            low, high = min(low, self._place(value)), max(high, self._place(value))
+        # A value must be within the range at every step: widen, move, narrow.
+        slider.min, slider.max = min(slider.min, low), max(slider.max, high)
+        end = 10**slider.max if self.is_log else slider.max
+        slider.value = end if value == math.inf else value or 0
+        slider.min, slider.max = low, high
 
     def _slid(self, change: dict[str, Any]) -> None:
-        """Take the slider's value, but not its echo."""
+        value, digits = change["new"], 3 if self.is_log else 6
         if self.busy:
             return
-        value = change["new"]
         if self._is_echo(value):
             self._follow()
-            return
+        else:
+            self._take(lambda: value if self.is_whole else float(f"{value:.{digits}g}"))
+
+    def _typed(self, change: dict[str, Any]) -> None:
+        if not self.busy:
+            self._take(lambda: self.spec.read(self.spec.label, change["new"]))
+
+    def _take(self, read: Callable[[], Any]) -> None:
         try:
-            self.value = value if self.is_whole else float(f"{value:.3g}" if self.is_log else f"{value:.6g}")
+            self.value = read()
+            self.settle()  # if the value is the same, nobody else does
         except (TypeError, ValueError) as error:
-            self._refuse(error)
+            self.refusal.value = line(in_labels(str(error)), "alert")
+            self.refusal.layout.display = None
 
     def _is_echo(self, position: float) -> bool:
         """Return whether a page repeats what was sent to it, rounded to the slider's step.
@@ -159,48 +151,21 @@ class Knob(Shown, widgets.VBox):
         It does so once or not at all, in the order in which it was sent, and perhaps after something else was
         sent. Whole numbers are not rounded.
         """
-        assert self.slider is not None
         while self.sent and time.monotonic() - self.sent[0][2] > ECHO_S:
             self.sent.popleft()
-        low, high = self.slider.min, self.slider.max
-        if self.is_log:
-            low, high = 10**low, 10**high
-        for number, (sent, step, _) in enumerate(self.sent if not self.is_whole else ()):
-            if self._near(position, min(max(sent, low), high), step):
+        slider, place = self.slider, self._place(position)
+        for number, (sent, step, _) in enumerate(() if self.is_whole else self.sent):
+            if abs(min(max(sent, slider.min), slider.max) - place) <= HALF * step:
                 for _ in range(number + 1):
                     self.sent.popleft()
                 return True
-        return self._near(position, self._position(self.value), self.slider.step)
-
-    def _near(self, position: float, other: float, step: float) -> bool:
-        """Return whether two positions are one, to half a step of the slider."""
-        if self.is_log:
-            if other <= 0:
-                return False
-            position, other = math.log10(position), math.log10(other)
-        return abs(other - position) <= 0.51 * step
-
-    def _typed(self, change: dict[str, Any]) -> None:
-        if self.busy:
-            return
-        try:
-            value = self.spec.read(self.spec.label, change["new"])
-            if value == self.value:
-                self.settle()
-            self.value = value
-        except (TypeError, ValueError) as error:
-            self._refuse(error)
-
-    def _refuse(self, error: Exception) -> None:
-        self.refusal.value = refusal(in_labels(str(error)))
-        self.refusal.layout.display = None
+        return abs(self._place(self.value) - place) <= HALF * slider.step
 
     def settle(self, _: Any = None) -> None:
         """Let the slider, the field and the reason follow the value."""
         with self.still():
             self.field.value = as_typed(self.value)
-            if self.refusal.value:
-                self.refusal.value, self.refusal.layout.display = "", "none"
+            self.refusal.value, self.refusal.layout.display = "", "none"
         self._follow()
 
     def _follow(self) -> None:
@@ -208,29 +173,9 @@ class Knob(Shown, widgets.VBox):
         slider = self.slider
         if slider is None or self.value is None:
             return
-        position = self._position(self.value)
-        if self._near(slider.value, position, slider.step):
-            return
-        with self.still():
-            end = math.log10(position) if self.is_log else position
-            slider.min, slider.max = min(slider.min, end), max(slider.max, end)
-            slider.value = position
-
-
-class Choice(Shown, widgets.Dropdown):
-    """A value that is one of several; the options are (label, value)."""
-
-    def __init__(self, name: str, spec: Control, options: list[tuple[str, str]], value: Any) -> None:
-        super().__init__(
-            description=spec.label,
-            tooltip=f"{spec.label}: {spec.about}",
-            options=options,
-            value=value,
-            style={"description_width": LABEL},
-            layout={"width": "26em", "max_width": "100%"},
-        )
-        self.name = name
-        self.add_class(f"batchsim-knob-{name}")
+        if abs(self._place(slider.value) - self._place(self.value)) > HALF * slider.step:
+            with self.still():
+                self._move(slider.min, slider.max)
 
 
 def flow(children: Iterable[widgets.Widget]) -> widgets.Box:
@@ -240,11 +185,29 @@ def flow(children: Iterable[widgets.Widget]) -> widgets.Box:
     return box
 
 
+def button(text: str, tip: str, act: Callable[[], None], **options: Any) -> widgets.Button:
+    """Return a button that acts when it is clicked."""
+    made = widgets.Button(description=text, tooltip=tip, **options)
+    made.on_click(lambda _: act())
+    return made
+
+
+def toggle(options: list[str], tip: str, width: str = "auto") -> widgets.ToggleButtons:
+    """Return buttons, one of them pressed."""
+    tips = [f"{tip}: {option}" for option in options]
+    return widgets.ToggleButtons(options=options, tooltips=tips, style={"button_width": width})
+
+
 def label(text: str, width: str = LABEL) -> widgets.HTML:
     """Return the name that stands before a control."""
     name = widgets.HTML(text, layout={"width": width})
     name.add_class("batchsim-label")
     return name
+
+
+def line(text: str, role: str = "status") -> str:
+    """Return text as HTML that a screen reader says when it changes; role "alert": at once."""
+    return f'<div role="{role}">{html.escape(text)}</div>'
 
 
 def as_typed(value: Any) -> str:

@@ -1,14 +1,45 @@
 """The picture of the session's data: it is drawn at every change, and its heat map is a control."""
 
-import io
 import math
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
 
 from batchsim.view.explorer.kinds import values_of
-from batchsim.view.explorer.screen import Screen
 from batchsim.view.explorer.session import UNSEEN_PX, Session, Style
 from batchsim.view.run.live import LivePicture
 
 ARROWS = {"left": (0, -1), "right": (0, 1), "up": (1, 0), "down": (-1, 0)}  # rows, columns
+
+
+class Screen(anywidget.AnyWidget):
+    """An image that is replaced without a flicker, with a text alternative.
+
+    `frame` is a PNG; `show` sends one. `width_px`, `ratio` (device pixels per CSS pixel) and `dark`
+    (the page's background) come from the page, 0 before it is seen. `cover` hides the picture behind a text.
+    """
+
+    _esm = Path(__file__).with_name("screen.js")
+    _css = Path(__file__).with_name("screen.css")
+    frame = traitlets.Bytes().tag(sync=True)
+    number = traitlets.Int(0).tag(sync=True)
+    alt = traitlets.Unicode().tag(sync=True)
+    cover = traitlets.Unicode().tag(sync=True)
+    clickable = traitlets.Bool(False).tag(sync=True)
+    width_px = traitlets.Int(0).tag(sync=True)
+    ratio = traitlets.Float(1.0).tag(sync=True)
+    dark = traitlets.Bool(False).tag(sync=True)
+
+    def show(self, frame: bytes, alt: str) -> None:
+        """Replace the picture and its text alternative."""
+        with self.hold_sync():
+            self.frame, self.alt, self.number = frame, alt, self.number + 1
+
+    def download(self, name: str, media_type: str, content: bytes) -> None:
+        """Let the reader's browser keep a file."""
+        self.send({"download": name, "type": media_type}, buffers=[content])
 
 
 class MainPicture(Screen):
@@ -20,6 +51,7 @@ class MainPicture(Screen):
         self.session = session
         self.style = session.style
         self.picture = LivePicture(*self.style)
+        self.on_msg(self._receive)
         self.observe(lambda _: self.restyle(), names=["width_px", "ratio", "dark"])
         session.subscribe("change", self.draw)
 
@@ -39,28 +71,21 @@ class MainPicture(Screen):
             self.style = session.style
             self.picture = LivePicture(*self.style)
         self.picture.show(session.data)
-        self.show(self.picture.png(), self.words())
-
-    def words(self) -> str:
-        """Return what the picture shows as sentences."""
-        return "" if self.session.data is None else self.picture.describe(self.session.data)
-
-    def saved(self, kind: str) -> bytes:
-        """Return the picture as a file of a kind, "png" or "svg"."""
-        file = io.BytesIO()
-        self.picture.savefig(file, format=kind)
-        return file.getvalue()
+        self.show(self.picture.png(), self.picture.describe(session.data))
 
     # The heat map is a control.
 
-    def clicked(self, across: float, down: float) -> None:
-        """Move to the setting of the heat map that was clicked."""
-        with self.session.lock:
-            cell = self.picture.cell_at(across, down)
-        if cell is not None and self.session.visible:
-            self._go(*cell)
+    def _receive(self, _: Any, content: dict[str, Any], __: Any) -> None:
+        """Respond to an arrow key, or to a click: where it was, as fractions of the width and the height."""
+        if "key" in content:
+            self._press(content["key"])
+        elif "click" in content:
+            with self.session.lock:
+                cell = self.picture.cell_at(*content["click"])
+            if cell is not None and self.session.visible:
+                self._go(*cell)
 
-    def pressed(self, arrow: str) -> None:
+    def _press(self, arrow: str) -> None:
         """Move to the neighbouring setting of the heat map."""
         session = self.session
         if session.data is None or not session.visible or arrow not in ARROWS:

@@ -1,8 +1,7 @@
 """From what the controls say to all that the picture shows: a run, its heat map, its load curve."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -10,8 +9,8 @@ from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Rule, Scenario
 from batchsim.simulate import simulate
-from batchsim.study.surface import LoadCurve, Surface, load_curve, surface
-from batchsim.theory.curve import TheoryCurve, theory_curve
+from batchsim.study.surface import Surface, load_curve, surface
+from batchsim.theory.curve import theory_curve
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.kinds import KINDS
@@ -24,7 +23,6 @@ STORED = 32  # heat maps and curves of the last settings: a slider goes back and
 POINTS = 12  # the most columns of the heat map, where the batch sizes are not more than powers of two
 WAITS = (0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5)  # rows, as parts of the longest wait
 COMPARED = ("p50_ms", "p99_ms", "mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
-Stored = TypeVar("Stored")
 
 
 class Runner:
@@ -37,19 +35,21 @@ class Runner:
     def run(self, state: State, pinned: ViewData | None = None) -> ViewData:
         """Run a state and return what there is to see of it. ValueError where it makes no sense."""
         scenario = state.scenario(self.traffic)
-        most = scenario.workload.max_requests if isinstance(scenario.workload, OpenLoop) else None
-        requests = self.requests if most is None else min(self.requests, most)
-        curve = self._curve(state, scenario, requests)
-        data = ViewData(
-            result=simulate(scenario, requests, state.seed),
-            surface=self._surface(state, scenario, requests),
-            curve=curve,
-            theory=theory(scenario, curve),
-            objective_ms=state.objective_ms,
-        )
-        return data if pinned is None else beside(data, pinned)
+        requests = min(self.requests, getattr(scenario.workload, "max_requests", None) or self.requests)
+        # The setting's load curve is the same whatever the rate.
+        key = "curve", state.replace(rate_per_s=1, clients=1, objective_ms=None)
+        curve = self._get(key, lambda: load_curve(scenario, requests, state.seed))
+        theory = None
+        if not isinstance(scenario.workload, ClosedLoop):
+            theory = theory_curve(scenario, np.union1d(curve.x_values, scenario.workload.offered_per_s))
+        result, comparison = simulate(scenario, requests, state.seed), None
+        if pinned is not None and not incomparable(pinned.result, result):
+            # Silent: the table says where a run is too short.
+            comparison = compare(pinned.result, result, COMPARED, silent=True)
+        grid = self._surface(state, scenario, requests)
+        return ViewData(result, grid, curve, theory, state.objective_ms, pinned, comparison)
 
-    def _get(self, key: Hashable, make: Callable[[], Stored]) -> Stored:
+    def _get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         if key not in self.stored:
             while len(self.stored) >= STORED:
                 self.stored.pop(next(iter(self.stored)))
@@ -70,27 +70,6 @@ class Runner:
         requests = min(requests, MAP_REQUESTS.get(type(workload), requests))
         return self._get(("surface", rule, x, y, key), lambda: surface(scenario, x, y, requests, state.seed))
 
-    def _curve(self, state: State, scenario: Scenario, requests: int) -> LoadCurve:
-        """Return the setting's load curve: it is the same whatever the rate."""
-        key = state.replace(rate_per_s=1, clients=1, objective_ms=None)
-        return self._get(("curve", key), lambda: load_curve(scenario, requests, state.seed))
-
-
-def theory(scenario: Scenario, curve: LoadCurve) -> TheoryCurve | None:
-    """Return what theory expects at the rates of a load curve, and at the scenario's own."""
-    if isinstance(scenario.workload, ClosedLoop):
-        return None
-    return theory_curve(scenario, np.union1d(curve.x_values, scenario.workload.offered_per_s))
-
-
-def beside(data: ViewData, pinned: ViewData) -> ViewData:
-    """Return the data as B beside A, with their differences where both are of the same traffic."""
-    a, b = pinned.result, data.result
-    comparison = None
-    if not incomparable(a, b):
-        comparison = compare(a, b, COMPARED, silent=True)  # the table says where a run is too short
-    return replace(data, pinned=pinned, comparison=comparison)
-
 
 def incomparable(a: Result, b: Result) -> str:
     """Return why two runs have no differences to speak of, "" where they do."""
@@ -100,10 +79,9 @@ def incomparable(a: Result, b: Result) -> str:
         return "An overloaded setting has no steady state to compare."
     if a.seed != b.seed:
         return f"Compared settings must share their traffic, got seeds {a.seed} and {b.seed}."
-    if a.arrival_s.size != b.arrival_s.size:
-        requests = f"{a.arrival_s.size:,} and {b.arrival_s.size:,}"
-        return f"Compared settings must share their traffic, got {requests} requests."
-    return ""
+    sizes = f"{a.arrival_s.size:,} and {b.arrival_s.size:,}"
+    same = a.arrival_s.size == b.arrival_s.size
+    return "" if same else f"Compared settings must share their traffic, got {sizes} requests."
 
 
 # The heat map's axes.
@@ -134,7 +112,7 @@ def sizes(largest: int) -> tuple[int, ...]:
     powers = [1 << n for n in range(largest.bit_length())]
     between = [3 << n for n in range(largest.bit_length()) if 1.25 * (3 << n) <= largest]
     room = max(POINTS - len({*powers, largest}), 0)
-    return tuple(sorted({*powers, *between[-room:], largest} if room else {*powers, largest}))
+    return tuple(sorted({*powers, *between[max(len(between) - room, 0) :], largest}))
 
 
 def waits(longest_ms: float) -> tuple[float, ...]:

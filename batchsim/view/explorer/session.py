@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from batchsim.engines import compiled
-from batchsim.scenario import OpenLoop, Scenario
+from batchsim.scenario import OpenLoop
 from batchsim.view.explorer.controls_table import in_labels
 from batchsim.view.explorer.runner import Runner
 from batchsim.view.explorer.state import State
@@ -60,11 +60,6 @@ class Session:
     def _notify(self, event: Event) -> None:
         for callback in self._subscribers[event]:
             callback()
-
-    @property
-    def scenario(self) -> Scenario:
-        """The scenario of the state; ValueError where there is none."""
-        return self.state.scenario(self.traffic)
 
     @property
     def visible(self) -> bool:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from typing import Any, Self
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, urlencode
 
 from batchsim import _check
 from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, Service, published
@@ -53,7 +53,7 @@ class State(_Values):
 
     def _build(self, choice: str) -> Any:
         kind = self.kind(choice)
-        return kind.build(getattr(self, name) for name in kind.controls)
+        return (kind.make or kind.part)(*(getattr(self, name) for name in kind.controls))
 
     def scenario(self, traffic: OpenLoop | None = None) -> Scenario:
         """Return the scenario; `traffic` is what "given" stands for. ValueError where there is none."""
@@ -65,14 +65,9 @@ class State(_Values):
             workload = traffic.with_rate(self.rate_per_s)
         slowdown = {busy: 1 + self.sharing * (busy - 1) for busy in range(1, self.servers + 1)}
         return Scenario(
-            workload=workload,
-            rule=self._build("rule"),
-            service=self.service_time(),
-            servers=self.servers,
-            queue_limit=self.queue_limit,
-            timeout_ms=self.timeout_ms,
-            slowdown=slowdown if self.sharing and self.servers > 1 else None,
-        )
+            workload, self._build("rule"), self.service_time(), self.servers, self.queue_limit,
+            self.timeout_ms, slowdown if self.sharing and self.servers > 1 else None,
+        )  # fmt: skip
 
     def service_time(self) -> Service:
         """Return how long a batch computes, noise and padding included."""
@@ -109,34 +104,26 @@ class State(_Values):
         rule = values_of("rule", scenario.rule)
         if rule is None:
             raise ValueError(f"a rule must be registered to be explored, got {scenario.rule!r}")
-        values = {
-            **workload_values(scenario.workload),
-            **rule,
-            **service_values(scenario.service),
-            "servers": scenario.servers,
-            "sharing": sharing,
-            "queue_limit": scenario.queue_limit,
-            "timeout_ms": scenario.timeout_ms,
-        }
-        return cls(**values | others)
+        values = {name: getattr(scenario, name) for name in ("servers", "queue_limit", "timeout_ms")}
+        values |= workload_values(scenario.workload) | rule | service_values(scenario.service)
+        return cls(**values | {"sharing": sharing} | others)
 
     def python(self, requests: int, traffic: OpenLoop | None = None) -> str:
         """Return Python that runs the same; given traffic is to be put in by the reader."""
         scenario = self.scenario(traffic)
-        if isinstance(scenario.workload, OpenLoop) and scenario.workload.max_requests is not None:
-            requests = min(requests, scenario.workload.max_requests)
-        workload, after = f"bs.{scenario.workload!r}", ""
+        requests = min(requests, getattr(scenario.workload, "max_requests", None) or requests)
+        workload = f"bs.{scenario.workload!r},"
         if self.workload == "given":
-            workload, after = f"traffic.with_rate({self.rate_per_s!r})", f"  # traffic: {traffic!r}"
+            workload = f"traffic.with_rate({self.rate_per_s!r}),  # traffic: {traffic!r}"
         service = f"bs.{scenario.service!r}"
         if self.service == "published":  # by its name, not point by point
             points = f"bs.{published(self.published)!r}"
             service = service.replace(points, f'bs.published("{self.published}")')
         rule = f"bs.{scenario.rule!r}".replace("=inf", '=float("inf")')
-        usual = {"servers": 1, "queue_limit": None, "timeout_ms": None, "slowdown": None}
-        lines = [f"workload={workload},{after}", f"rule={rule},", f"service={service},"]
-        values = {name: getattr(scenario, name) for name in usual}
-        lines += [f"{name}={value!r}," for name, value in values.items() if value != usual[name]]
+        lines = [f"workload={workload}", f"rule={rule},", f"service={service},"]
+        for item in dataclasses.fields(scenario)[3:]:
+            value = getattr(scenario, item.name)
+            lines += [f"{item.name}={value!r},"] if value != item.default else []
         arguments = "".join(f"    {line}\n" for line in lines)
         return (
             f"import batchsim as bs\n\nscenario = bs.Scenario(\n{arguments})\n"
@@ -147,10 +134,8 @@ class State(_Values):
 
     def to_link(self) -> str:
         """Return what differs from the defaults as `name=value&...`."""
-        return "&".join(
-            f"{name}={quote(as_text(value), safe=':,/ ')}".replace(" ", "+")
-            for name, value in self.differences(DEFAULT).items()
-        )
+        differences = self.differences(DEFAULT)
+        return urlencode({name: as_text(value) for name, value in differences.items()}, safe=":,/")
 
     @classmethod
     def from_link(cls, text: str) -> Self:
@@ -173,12 +158,12 @@ class State(_Values):
 def workload_values(workload: OpenLoop | ClosedLoop) -> dict[str, Any]:
     """Return the controls' values for a workload: "given" for one that they cannot express."""
     values = values_of("workload", workload)
-    if values is not None:
-        return values
-    if not isinstance(workload, OpenLoop):
-        raise TypeError(f"a workload must be one of batchsim's to be explored, got {workload!r}")
-    offered = workload.offered_per_s
-    return {"workload": "given"} | ({"rate_per_s": offered} if 0 < offered < float("inf") else {})
+    if values is None:
+        if not isinstance(workload, OpenLoop):
+            raise TypeError(f"a workload must be one of batchsim's to be explored, got {workload!r}")
+        values, offered = {"workload": "given"}, workload.offered_per_s
+        values |= {"rate_per_s": offered} if 0 < offered < float("inf") else {}
+    return values
 
 
 def service_values(service: Service, curve_of: str = "") -> dict[str, Any]:

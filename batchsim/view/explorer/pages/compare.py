@@ -3,15 +3,13 @@
 import html
 import math
 import textwrap
-from typing import Any
 
 import ipywidgets as widgets
 
 from batchsim._format import MINUS, number, signed
 from batchsim.result.metrics import heading
-from batchsim.view.explorer.knob import flow
-from batchsim.view.explorer.markup import table
-from batchsim.view.explorer.pages.page import Page
+from batchsim.view.explorer.knob import button, flow
+from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.runner import COMPARED, incomparable
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State, as_text
@@ -26,15 +24,10 @@ class ComparePage(Page):
     title = "A and B"
 
     def __init__(self, session: Session) -> None:
-        self.pin = widgets.Button(description="Pin as A", tooltip="Keep the present setting to compare with")
-        self.unpin = widgets.Button(description="Unpin", tooltip="Forget A")
-        self.swap = widgets.Button(
-            description="Swap A and B", tooltip="Move to A, and pin the present setting"
-        )
-        self.table = widgets.HTML(HELP)
-        self.pin.on_click(lambda _: session.pin())
-        self.unpin.on_click(lambda _: session.unpin())
-        self.swap.on_click(lambda _: self._swap())
+        self.pin = button("Pin as A", "Keep the present setting to compare with", session.pin)
+        self.unpin = button("Unpin", "Forget A", session.unpin)
+        self.swap = button("Swap A and B", "Move to A, and pin the present setting", self._swap)
+        self.table = widgets.HTML()
         super().__init__(session, [flow([self.pin, self.unpin, self.swap]), self.table])
         session.subscribe("change", self.update)
         self.update()
@@ -64,25 +57,22 @@ def settings(a: State, b: State) -> tuple[str, str]:
     >>> settings(State(servers=2), State(max_wait_ms=5))
     ('max_wait_ms=10, servers=2', 'max_wait_ms=5, servers=1')
     """
-    differ, others = a.differences(b), b.differences(a)
-    hidden = (
-        {"curve"} if {"curve_of", "service"} & differ.keys() else set()
-    )  # its name says it in fewer words
+    differ = a.differences(b)
+    if {"curve_of", "service"} & differ.keys():  # which say in fewer words that the curve is another
+        differ.pop("curve", None)
 
-    def text(values: dict[str, Any]) -> str:
-        return ", ".join(f"{name}={_short(value)}" for name, value in values.items() if name not in hidden)
+    def text(state: State) -> str:
+        values = {name: as_text(getattr(state, name)).replace(",", ", ") for name in differ}
+        return ", ".join(f"{name}={textwrap.shorten(value, 60) or 'none'}" for name, value in values.items())
 
-    return text(differ), text(others)
-
-
-def _short(value: Any) -> str:
-    return textwrap.shorten(as_text(value).replace(",", ", "), 60) or "none"
+    return text(a), text(b)
 
 
 def comparison(data: ViewData) -> str:
     """Return the differences as an HTML table."""
     assert data.comparison is not None
-    rows = []
+    heads = ["", "A", "B", f"B {MINUS} A", "95 % interval", ""]
+    table = "<tr>" + "".join(f'<th scope="col">{head}</th>' for head in heads) + "</tr>"
     for key in COMPARED:
         row = data.comparison[key]
         interval, verdict = f"{signed(row.low)} to {signed(row.high)}", "differs"
@@ -90,5 +80,7 @@ def comparison(data: ViewData) -> str:
             interval, verdict = "none: too short a run, or its traffic drifts", ""
         elif row.low <= 0 <= row.high:
             verdict = "may be chance" if row.difference else ""
-        rows.append([heading(key), number(row.a), number(row.b), signed(row.difference), interval, verdict])
-    return table(["", "A", "B", f"B {MINUS} A", "95 % interval", ""], rows)
+        cells = number(row.a), number(row.b), signed(row.difference), interval, verdict
+        table += f'<tr><th scope="row">{html.escape(heading(key))}</th>'
+        table += "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+    return f'<table class="batchsim-table">{table}</table>'

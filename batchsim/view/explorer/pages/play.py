@@ -6,10 +6,9 @@ import ipywidgets as widgets
 import numpy as np
 
 from batchsim.result import Result
-from batchsim.view.explorer.knob import flow
-from batchsim.view.explorer.markup import line
-from batchsim.view.explorer.pages.page import Page
-from batchsim.view.explorer.screen import Screen
+from batchsim.view.explorer.knob import button, flow, line
+from batchsim.view.explorer.main_picture import Screen
+from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.session import Session, Style
 from batchsim.view.film.animation import Animation, describe
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
@@ -49,46 +48,40 @@ class PlayPage(Page):
             tooltip="How many seconds on the screen a second of the run takes",
             layout={"width": "19em"}, style={"description_width": "9em"},
         )  # fmt: skip
-        self.previous = widgets.Button(
-            description="Previous event", tooltip="Back to when something last happened"
+        self.previous = button(
+            "Previous event", "Back to when something last happened", lambda: self._step(-1)
         )
-        self.next = widgets.Button(description="Next event", tooltip="On to when something next happens")
+        self.next = button("Next event", "On to when something next happens", lambda: self._step(1))
         self.screen = Screen()
         self.screen.add_class("batchsim-stage")
         self.words = widgets.HTML()
         self.words.add_class("batchsim-moment")
         self.place.observe(lambda _: self._placed(), names="value")
         self.slowness.observe(lambda _: self._refit(), names="value")
-        self.previous.on_click(lambda _: self._step(-1))
-        self.next.on_click(lambda _: self._step(1))
         self.screen.observe(lambda _: self._draw(), names=["width_px", "ratio", "dark"])
         row = [self.play, self.place, self.slowness, self.previous, self.next]
         super().__init__(session, [flow(row), self.screen, self.words])
 
     def update(self) -> None:
         """Play the session's run: from its beginning, if it is another."""
-        visible = self.session.visible
+        session = self.session
         for control in (self.play, self.place, self.previous, self.next):
-            control.disabled = not visible
-        self.screen.cover = "Predict first, then play." if self.session.cover else ""
-        if self.session.cover:
+            control.disabled = not session.visible
+        self.screen.cover = "Predict first, then play." if session.cover else ""
+        if session.data is None or session.cover:
             self.words.value = ""
-        if self.session.data is None or not visible:
-            return
-        if self.session.data.result is not self.result:
-            self._load(self.session.data.result)
-        else:
+        elif session.data.result is self.result:
             self._draw()
-
-    def _load(self, result: Result) -> None:
-        requests = min(REQUESTS, result.arrival_s.size)
-        self.film, self.result = Film(result), result
-        self.instants = self.film.instants(requests)
-        self.until_s, self.time_s = float(self.instants[-1]), 0.0
-        self.slowness.unobserve_all("value")
-        self.slowness.value = comfortable(requests / max(self.until_s, 1e-12))
-        self.slowness.observe(lambda _: self._refit(), names="value")
-        self._refit()
+        else:
+            result = self.result = session.data.result
+            requests = min(REQUESTS, result.arrival_s.size)
+            self.film = Film(result)
+            self.instants = self.film.instants(requests)
+            self.until_s, self.time_s = float(self.instants[-1]), 0.0
+            slowness = comfortable(requests / max(self.until_s, 1e-12))
+            if slowness == self.slowness.value:
+                self._refit()
+            self.slowness.value = slowness  # which refits where it is another
 
     @property
     def frame_s(self) -> float:
@@ -97,9 +90,8 @@ class PlayPage(Page):
 
     def _refit(self) -> None:
         """Count the frames anew, and stay at the same moment of the run."""
-        frames = min(max(math.ceil(self.until_s / self.frame_s), 1), MOST_FRAMES)
         time_s = self.time_s
-        self.play.max = self.place.max = frames
+        self.play.max = self.place.max = min(max(math.ceil(self.until_s / self.frame_s), 1), MOST_FRAMES)
         self._put(time_s)
 
     def _put(self, time_s: float) -> None:
@@ -124,11 +116,10 @@ class PlayPage(Page):
     def _draw(self) -> None:
         session = self.session
         with session.lock, session.reporting():
-            if self.film is None or self.result is None or not self.is_open or not session.visible:
+            if self.film is None or not self.is_open or not session.visible:
                 return
-            style = session.style._replace(
-                width_px=self.screen.width_px or session.style.width_px, ratio=self.screen.ratio
-            )
+            width_px = self.screen.width_px or session.style.width_px
+            style = session.style._replace(width_px=width_px, ratio=self.screen.ratio)
             if self.stage is None or style != self.style:
                 self.stage, self.style = Animation(*style), style
             # A batch that left since the last frame is shown to leave: no frame hits the very instant.
@@ -136,7 +127,7 @@ class PlayPage(Page):
             words = describe(moment, self.frame_s)
             self.screen.show(self.stage.png(), words)
             self.words.value = line(words, "note")  # not said at once: it changes twelve times a second
-            lines = pseudocode(self.result.scenario.rule)
+            lines = pseudocode(self.film.rule)
             self.code.value = to_html(lines, acting=acting(moment, self.frame_s), theme=style.theme)
 
 

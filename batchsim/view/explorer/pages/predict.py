@@ -1,14 +1,14 @@
 """Predict, then reveal: the picture is covered until the learner has said what will happen to it."""
 
-import html
 import math
+from typing import Any
 
 import ipywidgets as widgets
 
 from batchsim._format import number
 from batchsim.result import Result
-from batchsim.view.explorer.markup import line
-from batchsim.view.explorer.pages.page import Page
+from batchsim.view.explorer.knob import button, label, line, toggle
+from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.session import Session
 from batchsim.view.run.data import ViewData
 
@@ -40,30 +40,20 @@ class PredictPage(Page):
         self.correct = self.answered = 0
         self.predicting = widgets.Checkbox(description="Predict before seeing", indent=False)
         self.answers = {key: _answer(name) for key, name in QUESTIONS.items()}
-        rows = [
-            widgets.HBox([widgets.HTML(f"{html.escape(name)}:", layout={"width": "16em"}), self.answers[key]])
-            for key, name in QUESTIONS.items()
-        ]
-        self.reveal = widgets.Button(
-            description="Reveal", tooltip="Commit to the three answers, and see", disabled=True
-        )
+        rows = [widgets.HBox([label(f"{QUESTIONS[key]}:", "16em"), self.answers[key]]) for key in QUESTIONS]
+        tip = "Commit to the three answers, and see"
+        self.reveal = button("Reveal", tip, self._reveal, disabled=True)
         self.verdict = widgets.HTML(HELP)
         self.predicting.observe(lambda _: self._begin(), names="value")
         for answer in self.answers.values():
             answer.observe(lambda _: self._enable(), names="value")
-        self.reveal.on_click(lambda _: self._reveal())
         super().__init__(session, [self.predicting, *rows, self.reveal, self.verdict])
         session.subscribe("run", self._ran)
-
-    @property
-    def pending(self) -> bool:
-        """Whether a prediction is open."""
-        return bool(self.session.cover)
 
     def _begin(self) -> None:
         """Ask from the next move on, or stop asking and show what there is."""
         self.verdict.value = HELP
-        if not self.predicting.value and self.pending:
+        if not self.predicting.value and self.session.cover:
             self._uncover()
 
     def _ran(self) -> None:
@@ -72,7 +62,7 @@ class PredictPage(Page):
         assert data is not None
         if not self.predicting.value:
             self.seen = data
-        elif not self.pending and (self.seen is None or not same(self.seen.result, data.result)):
+        elif not self.session.cover and _run_of(self.seen) != _run_of(data):
             for answer in self.answers.values():
                 answer.disabled = False
             self.verdict.value = "Move on if you like, then say what has happened to all three."
@@ -83,7 +73,7 @@ class PredictPage(Page):
 
     def _reveal(self) -> None:
         data, before = self.session.data, self.seen
-        if not self.pending or self.reveal.disabled or data is None or before is None:
+        if not self.session.cover or self.reveal.disabled or data is None or before is None:
             return
         sentences = []
         for key, answer in self.answers.items():
@@ -109,16 +99,13 @@ class PredictPage(Page):
 
 
 def _answer(name: str) -> widgets.ToggleButtons:
-    ways = [FALLS, STAYS, RISES]
-    tips = [f"{name} {way}" for way in ways]
-    return widgets.ToggleButtons(
-        options=ways, value=None, tooltips=tips, style={"button_width": "5em"}, disabled=True
-    )
+    answer = toggle([FALLS, STAYS, RISES], name, "5em")
+    answer.value, answer.disabled = None, True
+    return answer
 
 
-def same(a: Result, b: Result) -> bool:
-    """Return whether two runs are of one scenario and one traffic."""
-    return a.scenario == b.scenario and a.seed == b.seed
+def _run_of(data: ViewData | None) -> Any:
+    return data and (data.result.scenario, data.result.seed)
 
 
 def outcome(key: str, before: Result, after: Result) -> tuple[str | None, str]:

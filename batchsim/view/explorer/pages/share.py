@@ -1,5 +1,7 @@
 """For the class: a seed for each student, a link and Python to hand on, files to save, and the colours."""
 
+import functools
+import io
 import unicodedata
 import zlib
 from collections.abc import Callable
@@ -7,10 +9,9 @@ from collections.abc import Callable
 import ipywidgets as widgets
 
 from batchsim.view.explorer.controls_table import CLASS
-from batchsim.view.explorer.knob import LABEL, flow, label
+from batchsim.view.explorer.knob import LABEL, button, flow, label, line, toggle
 from batchsim.view.explorer.main_picture import MainPicture
-from batchsim.view.explorer.markup import refusal
-from batchsim.view.explorer.pages.page import Page
+from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
 
@@ -36,43 +37,32 @@ class SharePage(Page):
             tooltip="The state in a line of text: copy it, or paste another here", **WIDE,
         )  # fmt: skip
         self.refusal = widgets.HTML()
+        self.refusal.add_class("batchsim-refusal")
         self.python = widgets.Textarea(
             description="Python", disabled=True, rows=9, tooltip="The same, without sliders", **WIDE
         )
         self.buttons = {
-            name: self._button(name, tip, act)
+            name: button(name, tip, functools.partial(self._click, act))
             for name, tip, act in [
                 ("Reset", "Every control as it was at the start", lambda: session.move_to(session.initial)),
-                ("Copy link", "Copy the link to the clipboard", lambda: self._copy("link", self.text)),
-                ("Copy as Python", "Copy the Python to the clipboard",
-                 lambda: self._copy("Python", self.session.python())),
+                ("Copy link", "Copy the link to the clipboard", lambda: self._copy("link")),
+                ("Copy as Python", "Copy the Python to the clipboard", lambda: self._copy("Python")),
                 ("Save PNG", "The picture, for a page", lambda: self._save("png", "image/png")),
                 ("Save SVG", "The picture, to print at any size", lambda: self._save("svg", "image/svg+xml")),
                 ("Save CSV", "The run, one row per request", lambda: self._save("csv", "text/csv")),
             ]
-        }  # fmt: skip
+        }
         self.student.observe(lambda change: self._seed(change["new"]), names="value")
         self.link.observe(lambda change: self._paste(change["new"]), names="value")
         for choice in (self.theme, self.size):
             choice.observe(lambda _: self._restyle(), names="value")
-        children = [
-            flow([seed, self.student]),
-            flow([label("Colours"), self.theme, label("Size", "3em"), self.size]),
-            flow(self.buttons.values()),
-            self.link,
-            self.refusal,
-            self.python,
-        ]
-        super().__init__(session, children)
+        looks = flow([label("Colours"), self.theme, label("Size", "3em"), self.size])
+        rows = [flow([seed, self.student]), looks, flow(self.buttons.values())]
+        super().__init__(session, [*rows, self.link, self.refusal, self.python])
 
-    def _button(self, name: str, tip: str, act: Callable[[], None]) -> widgets.Button:
-        def click(_: widgets.Button) -> None:
-            with self.session.reporting():
-                act()
-
-        button = widgets.Button(description=name, tooltip=tip)
-        button.on_click(click)
-        return button
+    def _click(self, act: Callable[[], None]) -> None:
+        with self.session.reporting():
+            act()
 
     @property
     def text(self) -> str:
@@ -101,10 +91,10 @@ class SharePage(Page):
         try:
             self.session.move_to(State.from_link(text))
         except (TypeError, ValueError) as error:
-            self.refusal.value = refusal(str(error))
+            self.refusal.value = line(str(error), "alert")
 
-    def _copy(self, name: str, text: str) -> None:
-        self.picture.copy_text(text)
+    def _copy(self, name: str) -> None:
+        self.picture.send({"copy": self.text if name == "link" else self.session.python()})
         self.session.say(f"The {name} is on the clipboard.")
 
     def _save(self, kind: str, media_type: str) -> None:
@@ -113,18 +103,13 @@ class SharePage(Page):
             raise ValueError("Reveal the picture before you save it.")
         if data is None:
             return
+        file = io.BytesIO()
         if kind == "csv":
-            content = data.result.to_frame().to_csv(index_label="request").encode()
+            data.result.to_frame().to_csv(file, index_label="request")
         else:
-            content = self.picture.saved(kind)
-        self.picture.download(f"batchsim.{kind}", media_type, content)
+            self.picture.picture.savefig(file, format=kind)
+        self.picture.download(f"batchsim.{kind}", media_type, file.getvalue())
         self.session.say(f"batchsim.{kind} is in your browser's downloads.")
-
-
-def toggle(options: list[str], tip: str) -> widgets.ToggleButtons:
-    """Return buttons, one of them pressed."""
-    tips = [f"{tip}: {option}" for option in options]
-    return widgets.ToggleButtons(options=options, tooltips=tips, style={"button_width": "auto"})
 
 
 def seed_of(student: str) -> int:
