@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.study.choice import advantage, preference, slower_by
+from batchsim.study.candidate import advantage, preference
+from batchsim.study.judgement import slower_by
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
 

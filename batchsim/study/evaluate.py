@@ -12,6 +12,7 @@ from batchsim.result.metrics import METRICS, SHARES, Kind
 from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import Scenario
 from batchsim.simulate import check_requests, simulate
+from batchsim.study import phrases
 
 # Latencies are of the served requests: a queue that rejects many looks fast by them. These two see it.
 LOSS, P99_OF_ALL = "loss", "p99_all_ms"
@@ -69,4 +70,4 @@ def _unstable(point: Scenario) -> str:
     if point.load < 1:  # a table in which larger batches are slower than several small ones
         carried = rate(point.full_batches_per_s, 4)
         return f"full batches of {point.rule.largest_batch} carry {carried}, and {offered} arrive"
-    return f"load {point.load:.4g}: {offered}, saturation at {rate(point.saturation_per_s, 4)}"
+    return phrases.overload(point)

@@ -9,13 +9,13 @@ from batchsim import _check, _format
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, Poisson, Scenario
 from batchsim.simulate import check_requests
-from batchsim.study import phrases, tiebreak
-from batchsim.study.candidate import Candidate, Outcome
+from batchsim.study import phrases
+from batchsim.study.candidate import Candidate, Outcome, Tie
 from batchsim.study.capacity import check, check_loss
+from batchsim.study.choice import frontier, preferred
 from batchsim.study.explain import effects_of, explain
-from batchsim.study.frontier import frontier
 from batchsim.study.grid import Grid
-from batchsim.study.judgement import Estimate, Verdict, can_lose, estimate, judge, number
+from batchsim.study.judgement import Estimate, can_lose, estimate, number
 from batchsim.study.race import NUMBERS, Race, Run
 from batchsim.study.recommendation import Recommendation
 from batchsim.study.remedies import Remedy, longer, remedies
@@ -76,27 +76,26 @@ def tune(
     race = Race(slo, Traffic(scenario, count, seed), candidates)
     race.first_round()
     best, result = _search(race, prefer)
-    met, judgement = best.verdict is Verdict.MEETS, judge(result, slo)
-    best.outcome = Outcome.CHOSEN if met else Outcome.NEAREST
-    best.why = "; ".join(phrases.against_limit(*each) for each in judgement.estimates.items())
-    simulated = race.traffic.simulated
+    judgement, simulated = best.judgement, race.traffic.simulated
+    best.outcome = Outcome.CHOSEN if judgement.meets else Outcome.NEAREST
+    best.why = phrases.against_limits(judgement)
     front = [entries.index(each) for each in frontier(race, best, result)]
+    ranked = sorted(candidates, key=lambda each: each.rank)
     effects = effects_of(result, slo, race.traffic) if best.scenario.stable else ()
     helps: tuple[Remedy, ...] = ()
     if judgement.too_short:
         most = getattr(scenario.workload, "max_requests", None) or math.inf
         helps = longer(judgement, count, most)
-    elif not met:
-        near = [each for each in sorted(candidates, key=lambda each: each.rank) if each.scenario.stable]
-        others = [(each.knobs, each.scenario) for each in near if each is not best][:NEAR]
-        helps = remedies(best.scenario, slo, race.traffic, others)
+    elif not judgement.meets:
+        near = [each for each in ranked if each.scenario.stable and each is not best]
+        helps = remedies(best.scenario, slo, race.traffic, near[:NEAR])
+    ties = [Tie(each.knobs, best.advantage(each)) for each in ranked if each.outcome is Outcome.TIED]
     optimum, no_optimum = _optimum(best.scenario, candidates)
     table = _table(grid, entries, slo)
     found = Recommendation(
-        best.scenario, slo, prefer, best.knobs, met, judgement, _expected(result, slo), result,
-        candidates=table, frontier=table.loc[front].reset_index(drop=True),
-        ties=tiebreak.ties(best, candidates), optimum=optimum, no_optimum=no_optimum,
-        effects=effects, remedies=helps, requests_simulated=simulated,
+        best.scenario, slo, prefer, best.knobs, judgement.meets, judgement, _expected(result, slo), result,
+        candidates=table, frontier=table.loc[front].reset_index(drop=True), ties=tuple(ties), optimum=optimum,
+        no_optimum=no_optimum, effects=effects, remedies=helps, requests_simulated=simulated,
         grid_requests=count * sum(each.scenario.stable for each in candidates),
         requests_explaining=race.traffic.simulated - simulated,
     )  # fmt: skip
@@ -147,7 +146,7 @@ def _search(race: Race, prefer: str) -> Run:
         fastest = race.fastest(group)
         if fastest is None:
             continue
-        best, result = tiebreak.preferred(race, group, *fastest)
+        best, result = preferred(race, group, *fastest)
         best.outcome = Outcome.CHOSEN
         for each in group:
             each.eliminate(Outcome.SLOWER, f"{race.latency(each)}, {race.latency(best)} recommended")
@@ -169,24 +168,20 @@ def _table(grid: Grid, entries: Sequence[Candidate | ValueError], slo: SLO) -> "
         if isinstance(entry, ValueError):
             rows.append({"servers": 0, "requests": 0, "outcome": str(Outcome.REFUSED), "why": str(entry)})
             continue
-        latency = zip((key, f"{key}_low", f"{key}_high"), entry.latency, strict=True)
         rows.append({
             "servers": entry.servers, "load": entry.scenario.load, "saturation_per_s": entry.saturation_per_s,
-            "requests": entry.requests, **dict(latency), **dict.fromkeys(NUMBERS, math.nan), **entry.numbers,
-            "outcome": str(entry.outcome), "why": entry.why,
+            "requests": entry.requests, **entry.latency.columns(key), **dict.fromkeys(NUMBERS, math.nan),
+            **entry.numbers, "outcome": str(entry.outcome), "why": entry.why,
         })  # fmt: skip
     frame, knobs = pandas.DataFrame(rows), grid.columns()
-    return pandas.concat(
-        [pandas.DataFrame(knobs), frame[[name for name in frame if name not in knobs]]], axis=1
-    )
+    return pandas.DataFrame({**knobs, **{name: frame[name] for name in frame if name not in knobs}})
 
 
 def _expected(result: Result, slo: SLO) -> dict[str, Estimate]:
     asked = [objective for objective in slo.objectives if objective.q is not None]
     percentiles = {o.key: o for o in [*(Objective(key_of(q), math.inf, q) for q in PERCENTILES), *asked]}
     expected = {"mean_latency_ms": number(result, "mean_latency_ms")}
-    for key, objective in percentiles.items():
-        expected[key] = estimate(result, objective, result.scenario)
+    expected |= {key: estimate(result, each, result.scenario) for key, each in percentiles.items()}
     expected |= {name: number(result, name) for name in NUMBERS if name not in expected}
     if can_lose(result.scenario):
         expected["loss"] = estimate(result, Objective("loss", 1.0), result.scenario)
