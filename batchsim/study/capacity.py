@@ -34,17 +34,13 @@ class Probe:
     judgement: Judgement
 
     @property
-    def excess(self) -> float:
-        return self.judgement.excess
-
-    @property
     def fails(self) -> bool:
         return self.judgement.verdict is Verdict.FAILS
 
     @property
     def holds(self) -> bool:
         """Whether the estimate meets the objective, whatever its interval."""
-        return not self.fails and self.excess <= 1
+        return not self.fails and self.judgement.excess <= 1
 
     def __str__(self) -> str:
         worst = self.judgement.worst
@@ -85,10 +81,10 @@ class Capacity:
         """Return a DataFrame with a row a rate: the estimate for each objective there."""
         import pandas
 
-        rows: list[dict[str, Any]] = []
+        rows = []
         for probe in self.probes:
             judgement = probe.judgement
-            row = {"rate_per_s": probe.rate_per_s, "requests": probe.requests}
+            row: dict[str, Any] = {"rate_per_s": probe.rate_per_s, "requests": probe.requests}
             row |= {"verdict": judgement.verdict.value}
             for objective, estimate in judgement.estimates.items():
                 row |= estimate.columns(objective.key)
@@ -179,7 +175,7 @@ class _Search:
             scanned = self._in_order()
         holding = [place for place, probe in enumerate(scanned) if probe.holds]
         if not holding:
-            return self._found(f"at best {min(scanned, key=lambda probe: probe.excess)}")
+            return self._found(f"at best {min(scanned, key=lambda probe: probe.judgement.excess)}")
         last = first = holding[-1]
         while first > 0 and scanned[first - 1].holds:
             first -= 1
@@ -244,7 +240,7 @@ class _Search:
         """Look between the rates that miss the objective by least, where no rate of the scan meets it."""
         rates = sorted(self.probes)
         for _ in range(NARROWING):
-            place = min(range(len(rates)), key=lambda place: self.at(rates[place]).excess)
+            place = min(range(len(rates)), key=lambda place: self.at(rates[place]).judgement.excess)
             around = rates[max(place - 1, 0) : place + 2]
             rates = sorted({*around, *(math.sqrt(a * b) for a, b in pairwise(around))})
             if any(self.at(rate).holds for rate in rates):

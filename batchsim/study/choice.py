@@ -29,9 +29,9 @@ def preferred(race: Race, candidates: Sequence[Candidate], fastest: Candidate, r
     stable = sum(each.scenario.stable for each in race.candidates)
     limit = race.traffic.simulated + max(runs, fraction * stable) * race.traffic.requests
     # Without intervals only equal latencies tie, and of those the race has put the preferred first.
-    rivals = [] if can_lose(fastest.scenario) else [
-        each for each in candidates if _may_tie(each) and each is not fastest
-    ]  # fmt: skip
+    rivals = [each for each in candidates if _may_tie(each) and each is not fastest]
+    if can_lose(fastest.scenario):
+        rivals = []
     for rival in _in_turn(rivals, tied, fastest):
         if race.traffic.simulated + race.traffic.requests > limit:
             break
@@ -99,7 +99,7 @@ def _tie(race: Race, rival: Candidate, fastest: Candidate, leading: dict[int, Re
             return None
         if requests not in leading:
             leading[requests] = race.traffic.run(fastest.scenario, requests)
-        slower = slower_by(run, leading[requests], race.slo.latency[0], level)
+        slower = slower_by(run, leading[requests], race.slo.latency.key, level)
         if slower.low > 0:
             race.drop_slower(rival, fastest, slower)
             return None
@@ -172,5 +172,5 @@ def _stands_for(one: Candidate, other: Candidate, recommended: bool) -> bool:
 def _apart(race: Race, one: Candidate, other: Candidate, results: Mapping[Candidate, Result]) -> bool:
     """Return whether two latencies clearly differ; where they have no interval, whether they differ."""
     a, b = (results.get(each) or race.run(each, race.traffic.requests, LEVEL) for each in (one, other))
-    _, low, high = slower_by(b, a, race.slo.latency[0])
+    _, low, high = slower_by(b, a, race.slo.latency.key)
     return _full_ms(one) != _full_ms(other) if math.isnan(low) else not low <= 0 <= high

@@ -10,7 +10,7 @@ from batchsim.scenario.rules import Rule, Trigger
 from batchsim.study import phrases
 from batchsim.study.judgement import Estimate, can_lose, estimate, slower_by
 from batchsim.study.recommendation import Effect, Recommendation
-from batchsim.study.slo import SLO, Objective, described
+from batchsim.study.slo import SLO, described
 from batchsim.study.traffic import Traffic
 
 SEEN = 0.005  # the share of batches from which a reason is given
@@ -19,16 +19,15 @@ MATTERS = 0.02  # a change of the latency by less than this part of it does not
 
 def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]:
     """Return what doubling and halving the knob on the y axis of the rule's heat map would change."""
-    scenario, (key, q) = result.scenario, slo.latency
+    scenario, latency, effects = result.scenario, slo.latency, []
     _, knob = scenario.rule.map_knobs
     label, unit, _ = described(knob)
-    objective, effects = Objective(key, math.inf, q), []
     for value in _other_values(scenario.rule, knob, scenario.service(1) * 1000):
         other = traffic.run(scenario.replace({knob: value}))
-        before, after = (estimate(run, objective, run.scenario).value for run in (result, other))
-        _, low, high = slower_by(other, result, key)
+        before, after = (estimate(run, latency, run.scenario).value for run in (result, other))
+        _, low, high = slower_by(other, result, latency.key)
         text = f"a {label} of {_format.number(value)}{unit}"
-        effects.append(Effect(knob, value, text, key, Estimate(after - before, low, high)))
+        effects.append(Effect(knob, value, text, latency.key, Estimate(after - before, low, high)))
     return tuple(effects)
 
 
@@ -44,10 +43,11 @@ def _other_values(rule: Rule, knob: str, alone_ms: float) -> list[float]:
 
 def explain(found: Recommendation) -> str:
     """Return a paragraph about a recommendation."""
-    topics = (
-        _setting, _ties, _cheaper, _load, _batches, _optimum, _servers, _remedies, _doubts, _search,
-    )  # fmt: skip
-    return " ".join(sentence for topic in topics for sentence in topic(found))
+    topics = (_setting, _cheaper, _load, _batches, _optimum, _remedies, _caveats)
+    settings = _format.counted(len(found.candidates), "setting")
+    less = f", {found.saved} of what full runs of all would take" if found.saved else ""
+    search = f"The search among {settings} simulated {found.requests_simulated:,} requests{less}."
+    return " ".join([*(sentence for topic in topics for sentence in topic(found)), search])
 
 
 def _setting(found: Recommendation) -> Iterator[str]:
@@ -56,18 +56,15 @@ def _setting(found: Recommendation) -> Iterator[str]:
     numbers = phrases.against_limits(found.judgement)
     if found.met:
         yield f"Take {setting}{where}: {numbers}."
+        for knobs, advantage in found.ties[:1]:
+            same = f"statistically the same as with {phrases.setting(knobs)}"
+            yield f"Its {described(found.slo.latency.key)[0]} is {same}, but it has {advantage}."
         return
     clearly = "clearly " if found.judgement.too_short else ""
     yield f"No setting {clearly}meets the objective. The nearest is {setting}{where}: {numbers}."
     if found.judgement.too_short:
         requests = _format.counted(found.result.arrival_s.size, "request")
         yield f"A run of {requests} is too short to be sure."
-
-
-def _ties(found: Recommendation) -> Iterator[str]:
-    for knobs, advantage in found.ties[:1]:
-        same = f"statistically the same as with {phrases.setting(knobs)}"
-        yield f"Its {described(found.slo.latency[0])[0]} is {same}, but it has {advantage}."
 
 
 def _cheaper(found: Recommendation) -> Iterator[str]:
@@ -77,7 +74,7 @@ def _cheaper(found: Recommendation) -> Iterator[str]:
         return
     maybe = frame[(frame["outcome"] == "unclear") & (frame["servers"] < found.scenario.servers)]
     if len(maybe):
-        best = maybe.sort_values(["servers", found.slo.latency[0]]).iloc[0]
+        best = maybe.sort_values(["servers", found.slo.latency.key]).iloc[0]
         servers = _format.counted(int(best["servers"]), "server")
         yield f"{servers} might do: {best['why']}; a longer run would tell."
 
@@ -143,16 +140,6 @@ def _optimum(found: Recommendation) -> Iterator[str]:
     yield f"{policy} has a lower mean latency than {_format.number(best)} ms{above}."
 
 
-def _servers(found: Recommendation) -> Iterator[str]:
-    servers, slowdown = found.scenario.servers, found.scenario.slowdown
-    if servers > 1 and slowdown is None:
-        slower = "on one device they would slow each other down, which `slowdown` describes"
-        yield f"The {servers} servers were taken to have a device each: {slower}."
-    elif servers > 1 and slowdown is not None:
-        times = f"{_format.number(slowdown[servers] / slowdown[1])} times as long as alone"
-        yield f"The {servers} servers share a device: when all compute, each takes {times}."
-
-
 def _remedies(found: Recommendation) -> Iterator[str]:
     if found.judgement.too_short:
         yield from (f"{_sentence(remedy.text)[:-1]} might settle it." for remedy in found.remedies)
@@ -172,18 +159,18 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _doubts(found: Recommendation) -> Iterator[str]:
-    drift = found.result.rate_range_per_s
-    if drift is not None:
-        low, high = (_format.rate(rate) for rate in drift)
+def _caveats(found: Recommendation) -> Iterator[str]:
+    servers, slowdown = found.scenario.servers, found.scenario.slowdown
+    if servers > 1 and slowdown is None:
+        slower = "on one device they would slow each other down, which `slowdown` describes"
+        yield f"The {servers} servers were taken to have a device each: {slower}."
+    elif servers > 1 and slowdown is not None:
+        times = f"{_format.number(slowdown[servers] / slowdown[1])} times as long as alone"
+        yield f"The {servers} servers share a device: when all compute, each takes {times}."
+    if (drift := found.result.rate_range_per_s) is not None:
+        low, high = map(_format.rate, drift)
         yield f"The traffic drifts between {low} and {high}: the numbers are of all of it together."
     if can_lose(found.scenario) and "loss" in found.expected:
         loss = found.expected["loss"].value
         lost = f"{_format.number(loss * 100)} % of the requests are not served."
         yield lost if loss else "All requests are served."
-
-
-def _search(found: Recommendation) -> Iterator[str]:
-    settings = _format.counted(len(found.candidates), "setting")
-    less = f", {found.saved} of what full runs of all would take" if found.saved else ""
-    yield f"The search among {settings} simulated {found.requests_simulated:,} requests{less}."

@@ -23,16 +23,7 @@ from operator import attrgetter
 from batchsim.result import Result
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome
-from batchsim.study.judgement import (
-    LEVEL,
-    STRICT,
-    Estimate,
-    Verdict,
-    judge,
-    number,
-    percentile,
-    slower_by,
-)
+from batchsim.study.judgement import LEVEL, STRICT, Estimate, Verdict, estimate, judge, slower_by
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import Traffic
 
@@ -113,14 +104,12 @@ class Race:
         result = self.traffic.run(candidate.scenario, requests)
         full = requests == self.traffic.requests
         judgement = judge(result, self.slo, None if full else candidate.scenario, level)
-        key, q = self.slo.latency
         candidate.requests, candidate.judgement = requests, judgement
-        candidate.latency = number(result, key) if q is None else percentile(result, q)
+        candidate.latency = estimate(result, self.slo.latency, candidate.scenario)
         candidate.numbers = {name: result.metrics.number(name) for name in NUMBERS}
-        if judgement.verdict is Verdict.FAILS:
-            candidate.eliminate(Outcome.FAILS, phrases.finding(judgement))
-        elif level == LEVEL and full and judgement.verdict is Verdict.UNCLEAR:
-            candidate.eliminate(Outcome.UNCLEAR, phrases.finding(judgement))
+        fails = judgement.verdict is Verdict.FAILS
+        if fails or (level == LEVEL and full and not judgement.meets):
+            candidate.eliminate(Outcome.FAILS if fails else Outcome.UNCLEAR, phrases.finding(judgement))
         return result
 
     def _round(self, candidates: Sequence[Candidate], requests: int) -> list[Candidate]:
@@ -139,14 +128,14 @@ class Race:
         keys = [o.key for o in self.slo.objectives if o.q is not None or o.key == "mean_latency_ms"]
         if len(keys) < len(self.slo.objectives) and leader.judgement.excess > 1:
             return
-        latency = self.slo.latency[0]
+        latency = self.slo.latency.key
         slower = {key: slower_by(result, leading, key, STRICT) for key in {*keys, latency}}
         if all(each.low > 0 for each in slower.values()):
             self.drop_slower(candidate, leader, slower[latency])
 
     def drop_slower(self, candidate: Candidate, than: Candidate, slower: Estimate) -> None:
         """Eliminate a setting whose latency is clearly higher than another's."""
-        by = phrases.slower(self.slo.latency[0], slower)
+        by = phrases.slower(self.slo.latency.key, slower)
         candidate.eliminate(Outcome.SLOWER, f"{by} slower than {phrases.setting(than.knobs)}")
 
     def _leave_behind(self, alive: Sequence[Candidate], places: int, count: int) -> None:
@@ -156,7 +145,7 @@ class Race:
 
     def latency(self, candidate: Candidate) -> str:
         """Return the latency that settings are ranked by, in words."""
-        return phrases.estimated(self.slo.latency[0], candidate.latency)
+        return phrases.estimated(self.slo.latency.key, candidate.latency)
 
 
 def _in_order(candidates: Sequence[Candidate]) -> list[Candidate]:

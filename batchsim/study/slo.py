@@ -128,21 +128,17 @@ class SLO:
         return {name: value for name, value in values.items() if value is not None}
 
     def _check_attainment(self) -> None:
-        if self.attainment is None:
-            if self.within_ms is not None:
-                raise ValueError(f"within_ms needs an attainment, the fraction within it, got {self!r}")
-            return
-        if self.within_ms is not None:
+        if self.attainment is None and self.within_ms is not None:
+            raise ValueError(f"within_ms needs an attainment, the fraction within it, got {self!r}")
+        if self.attainment is None or self.within_ms is not None:
             return
         given = [name for name in PERCENTILES if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"an attainment needs within_ms, or exactly one percentile, got {self!r}")
         already = PERCENTILES[given[0]] / 100
         if self.attainment < already:
-            raise ValueError(
-                f"an attainment of {given[0]} must be at least the {already:g} that this says already, "
-                f"got {self.attainment!r}; for another latency give within_ms"
-            )
+            rule = f"an attainment of {given[0]} must be at least the {already:g} that this says already"
+            raise ValueError(f"{rule}, got {self.attainment!r}; for another latency give within_ms")
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -158,14 +154,11 @@ class SLO:
         return (*percentiles, *others)
 
     @property
-    def latency(self) -> tuple[str, float | None]:
-        """The latency that settings are ranked by: the highest percentile, else the mean, else the p99.
-
-        Its key in a summary, and its q (None for the mean).
-        """
-        if named := [objective for objective in self.objectives if objective.q is not None]:
-            return named[-1].key, named[-1].q
-        return ("mean_latency_ms", None) if self.mean_ms is not None else ("p99_ms", 99.0)
+    def latency(self) -> Objective:
+        """The latency that settings are ranked by: the highest percentile, else the mean, else the p99."""
+        named = [objective for objective in self.objectives if objective.q is not None]
+        other = ("p99_ms", math.inf, 99.0) if self.mean_ms is None else ("mean_latency_ms", self.mean_ms)
+        return named[-1] if named else Objective(*other)
 
     def __str__(self) -> str:
         return ", ".join(str(objective) for objective in self.objectives)

@@ -55,8 +55,7 @@ class Store:
         self, out: str | os.PathLike[str], scenario: Scenario, settings: Mapping[str, Any],
         columns: Mapping[str, str],
     ) -> None:  # fmt: skip
-        self.folder, self.points = Path(out), Path(out) / "points"
-        self.columns = columns
+        self.folder, self.points, self.columns = Path(out), Path(out) / "points", columns
         self.about = {"scenario": scenario, **settings, "batchsim": __version__}
         self.mark = hashlib.sha256(json.dumps(canonical(self.about), sort_keys=True).encode()).hexdigest()
         self.recent: list[Path] = []
@@ -105,20 +104,17 @@ class Store:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} must describe a sweep, got {error}") from None
         if "scenario" not in there:
-            raise ValueError(
-                f"out must be a folder of this batchsim, {self.about['batchsim']}, got {self.folder} of "
-                f"{there.get('batchsim')}, whose numbers may differ: take another folder"
-            )
+            rule = f"out must be a folder of this batchsim, {self.about['batchsim']}"
+            other = f"{self.folder} of {there.get('batchsim')}, whose numbers may differ"
+            raise ValueError(f"{rule}, got {other}: take another folder")
         here = _leaves(self.about)
         if differing := _differences(_leaves({name: there.get(name) for name in self.about}), here):
             rule = f"out must be this sweep's folder, got {self.folder}"
             raise ValueError(f"{rule}: {differing}; take another folder")
         versions = _versions()
         if changed := _differences({name: there.get(name) for name in versions}, versions):
-            _check.warn(
-                f"the points in {self.folder} were computed by other versions ({changed}): "
-                "new ones may differ in the last digits"
-            )
+            old = f"the points in {self.folder} were computed by other versions ({changed})"
+            _check.warn(f"{old}: new ones may differ in the last digits")
 
     # The points.
 

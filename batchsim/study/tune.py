@@ -15,7 +15,7 @@ from batchsim.study.capacity import check, check_loss
 from batchsim.study.choice import frontier, preferred
 from batchsim.study.explain import effects_of, explain
 from batchsim.study.grid import Grid
-from batchsim.study.judgement import Estimate, can_lose, estimate, number
+from batchsim.study.judgement import Estimate, can_lose, estimate, number, percentile
 from batchsim.study.race import NUMBERS, Race, Run
 from batchsim.study.recommendation import Recommendation
 from batchsim.study.remedies import Remedy, longer, remedies
@@ -81,6 +81,7 @@ def tune(
     best.why = phrases.against_limits(judgement)
     front = [entries.index(each) for each in frontier(race, best, result)]
     ranked = sorted(candidates, key=lambda each: each.rank)
+    ties = [Tie(each.knobs, best.advantage(each)) for each in ranked if each.outcome is Outcome.TIED]
     effects = effects_of(result, slo, race.traffic) if best.scenario.stable else ()
     helps: tuple[Remedy, ...] = ()
     if judgement.too_short:
@@ -89,7 +90,6 @@ def tune(
     elif not judgement.meets:
         near = [each for each in ranked if each.scenario.stable and each is not best]
         helps = remedies(best.scenario, slo, race.traffic, near[:NEAR])
-    ties = [Tie(each.knobs, best.advantage(each)) for each in ranked if each.outcome is Outcome.TIED]
     optimum, no_optimum = _optimum(best.scenario, candidates)
     table = _table(grid, entries, slo)
     found = Recommendation(
@@ -112,11 +112,8 @@ def _entries(scenario: Scenario, slo: SLO, grid: Grid) -> list[Candidate | Value
             entries.append(refusal)
             continue
         if point.workload is not scenario.workload:
-            names = ", ".join(axis.name for axis in grid.axes)
-            raise ValueError(
-                f"over must not change the workload, got {names}: capacity() finds the highest rate, "
-                "and sweep() varies anything"
-            )
+            rule = f"over must not change the workload, got {', '.join(knobs)}"
+            raise ValueError(f"{rule}: capacity() finds the highest rate, and sweep() varies anything")
         check_loss(point, slo)
         entries.append(Candidate(knobs, point))
     refusals = [entry for entry in entries if isinstance(entry, ValueError)]
@@ -128,12 +125,10 @@ def _entries(scenario: Scenario, slo: SLO, grid: Grid) -> list[Candidate | Value
 def _check_throughput(scenario: Scenario, slo: SLO) -> None:
     if isinstance(scenario.workload, ClosedLoop) or slo.min_throughput_per_s is None:
         return
-    offered = scenario.workload.offered_per_s
-    if slo.min_throughput_per_s > offered * (1 + 1e-9):
-        raise ValueError(
-            f"min_throughput_per_s must be at most the {offered:,.6g}/s that the workload offers, "
-            f"got {slo.min_throughput_per_s!r}"
-        )
+    offered, least = scenario.workload.offered_per_s, slo.min_throughput_per_s
+    if least > offered * (1 + 1e-9):
+        rule = f"min_throughput_per_s must be at most the {offered:,.6g}/s that the workload offers"
+        raise ValueError(f"{rule}, got {least!r}")
 
 
 def _search(race: Race, prefer: str) -> Run:
@@ -163,7 +158,7 @@ def _search(race: Race, prefer: str) -> Run:
 def _table(grid: Grid, entries: Sequence[Candidate | ValueError], slo: SLO) -> "pandas.DataFrame":
     import pandas
 
-    key, rows = slo.latency[0], []
+    key, rows = slo.latency.key, []
     for entry in entries:
         if isinstance(entry, ValueError):
             rows.append({"servers": 0, "requests": 0, "outcome": str(Outcome.REFUSED), "why": str(entry)})
@@ -178,10 +173,9 @@ def _table(grid: Grid, entries: Sequence[Candidate | ValueError], slo: SLO) -> "
 
 
 def _expected(result: Result, slo: SLO) -> dict[str, Estimate]:
-    asked = [objective for objective in slo.objectives if objective.q is not None]
-    percentiles = {o.key: o for o in [*(Objective(key_of(q), math.inf, q) for q in PERCENTILES), *asked]}
+    qs = dict.fromkeys([*PERCENTILES, *(each.q for each in slo.objectives if each.q is not None)])
     expected = {"mean_latency_ms": number(result, "mean_latency_ms")}
-    expected |= {key: estimate(result, each, result.scenario) for key, each in percentiles.items()}
+    expected |= {key_of(q): percentile(result, q) for q in qs}
     expected |= {name: number(result, name) for name in NUMBERS if name not in expected}
     if can_lose(result.scenario):
         expected["loss"] = estimate(result, Objective("loss", 1.0), result.scenario)
