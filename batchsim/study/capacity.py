@@ -10,7 +10,6 @@ from batchsim import _check, _format
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import check_requests
 from batchsim.study import phrases
-from batchsim.study.bisection import edge
 from batchsim.study.judgement import OVERLOADED, STRICT, Judgement, Verdict, can_lose, judge
 from batchsim.study.race import SHORTEST
 from batchsim.study.slo import SLO
@@ -153,6 +152,27 @@ def check_loss(scenario: Scenario, slo: SLO) -> None:
     if can_lose(scenario) and not any(objective.sees_loss for objective in slo.objectives):
         knob = "queue_limit" if scenario.queue_limit is not None else "timeout_ms"
         raise ValueError(f"a scenario with a {knob} needs max_loss or a percentile too, got {slo!r}")
+
+
+def edge(
+    inside: float, outside: float, holds: Callable[[float], bool], tolerance: float
+) -> tuple[float, float]:
+    """Return the last value found that holds and the first that does not, within a factor 1 + tolerance.
+
+    By bisection of the logarithm, between one that is known to hold and one that is known not to; there
+    is taken to be one edge between them.
+
+    >>> inside, outside = edge(1, 16, lambda value: value <= 3, tolerance=0.01)
+    >>> inside <= 3 < outside <= 1.01 * inside
+    True
+    """
+    while max(inside, outside) > min(inside, outside) * (1 + tolerance):
+        middle = math.sqrt(inside * outside)
+        if holds(middle):
+            inside = middle
+        else:
+            outside = middle
+    return inside, outside
 
 
 @dataclass(eq=False)

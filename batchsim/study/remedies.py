@@ -1,16 +1,15 @@
 """What would meet an objective that a setting misses: less wait, less traffic, servers, a faster model."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from batchsim import _format
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.study import phrases
-from batchsim.study.bisection import edge, last_whole
 from batchsim.study.candidate import Candidate
-from batchsim.study.capacity import capacity
+from batchsim.study.capacity import capacity, edge
 from batchsim.study.judgement import Judgement, judge
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import Traffic
@@ -174,6 +173,21 @@ def _fewer_clients(trials: _Trials, clients: int) -> Remedy:
         return trials.none("clients", surely, "fewer clients")
     fewer = last_whole(fewer, outside, meets)
     return Remedy("clients", fewer, f"{_format.counted(fewer, 'client')} instead of {clients:,}")
+
+
+def last_whole(inside: int, outside: int, holds: Callable[[int], bool]) -> int:
+    """Return the last whole number that holds, between one that does and one that does not.
+
+    >>> last_whole(0, 100, lambda value: value <= 42)
+    42
+    """
+    while abs(outside - inside) > 1:
+        middle = (inside + outside) // 2
+        if holds(middle):
+            inside = middle
+        else:
+            outside = middle
+    return inside
 
 
 def _more_servers(trials: _Trials) -> Iterator[Remedy]:

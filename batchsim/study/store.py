@@ -72,7 +72,9 @@ class Store:
 
     def _describe(self) -> None:
         scenario: Scenario = self.about["scenario"]
-        if others := [path.name for path in self.folder.glob("*") if not _ours(path.name)]:
+        there = {path.name for path in self.folder.glob("*")} - {DESCRIPTION, DAMAGED, "points"}
+        # Others than those of a sweep that another process is describing.
+        if others := [name for name in there if not name.startswith((".", "arrivals-"))]:
             got = f"{self.folder} with {min(others)!r} in it"
             raise ValueError(f"out must be a new folder, or a sweep's, got {got}")
         table = tomlkit.table()
@@ -221,11 +223,6 @@ def _document(scenario: Scenario) -> tomlkit.TOMLDocument:
     content["workload"].pop("times_s")
     content["workload"].add("path", _arrivals(scenario.workload))
     return content
-
-
-def _ours(name: str) -> bool:
-    """Return whether a file may belong to a sweep that another process is describing."""
-    return name.startswith((".", "arrivals-")) or name in (DESCRIPTION, DAMAGED, "points")
 
 
 def _leaves(value: Any, place: str = "") -> dict[str, Any]:

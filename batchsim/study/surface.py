@@ -125,21 +125,22 @@ def surface(
     )
     rules = _rules(scenario.rule, xs, ys)
     # Whether a scenario has a service time for a rule, and keeps up, is the same for many cells.
-    cells: dict[tuple[int, int], Scenario | None] = {}
+    points: dict[tuple[int, int], Scenario | None] = {}
     clients = scenario.workload.clients if isinstance(scenario.workload, ClosedLoop) else math.inf
-    refused, unstable = np.ones(len(rules), dtype=bool), np.zeros(len(rules), dtype=bool)
-    for place, rule in enumerate(rules):
+
+    def point(rule: Rule | None) -> Scenario | None:
         if rule is None or rule.fewest_clients > clients:
-            continue
+            return None
         sizes = rule.max_batch_size, rule.largest_batch
-        if sizes not in cells:
-            cells[sizes] = _accepted(lambda: replace(scenario, rule=rule))  # noqa: B023
-        cell = cells[sizes]
-        refused[place] = cell is None
-        unstable[place] = cell is not None and not cell.stable
+        if sizes not in points:
+            points[sizes] = _accepted(lambda: replace(scenario, rule=rule))
+        return points[sizes]
+
+    cells = list(map(point, rules))
+    refused = np.array([cell is None for cell in cells])
+    unstable = np.array([cell is not None and not cell.stable for cell in cells])
     p99_ms = np.full(len(rules), math.nan)
-    if not refused.all():
-        kept = [rule for rule, no in zip(rules, refused, strict=True) if rule is not None and not no]
+    if kept := [rule for rule, no in zip(rules, refused, strict=True) if rule is not None and not no]:
         p99_ms[~refused] = _run_all(scenario, kept, requests, seed)("percentiles_ms")[:, 0]
     shape = len(ys), len(xs)
     grids = (p99_ms.reshape(shape), unstable.reshape(shape), refused.reshape(shape))

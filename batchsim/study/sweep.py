@@ -88,9 +88,17 @@ def sweep(
         raise ValueError(f"a knob must not be named as a number of the table, got {taken[0]!r}")
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(f"executor must have submit(), as a concurrent.futures.Executor, got {executor!r}")
-    default = _cores() if executor is None else AWAY_WORKERS
+    affinity = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
+    default = len(affinity(0)) if executor is None else AWAY_WORKERS
     workers = default if workers is None else _check.whole("workers", workers)
-    table = _Table(grid, None if out is None else _open(out, scenario, settings))
+    store = None
+    if out is not None:
+        if not isinstance(out, (str, PathLike)) or not os.fspath(out):
+            raise TypeError(f"out must be a folder's name, got {out!r}")
+        from batchsim.study.store import Store  # and with it pyarrow
+
+        store = Store(out, scenario, settings, COLUMNS)
+    table = _Table(grid, store)
     size = _points_a_task(scenario, settings, len(table.missing), workers, away=executor is not None)
     tasks = (table.missing[begin : begin + size] for begin in range(0, len(table.missing), size))
     with _bar(progress, len(grid), len(grid) - len(table.missing)) as bar, _pool(executor, workers) as pool:
@@ -106,13 +114,6 @@ def sweep(
         finally:
             bar.update(table.save())
     return table.to_frame()
-
-
-# Workers.
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager
@@ -175,9 +176,6 @@ def _points_a_task(
     return max(shared, math.ceil(least_s / point_s), 1)
 
 
-# Rows.
-
-
 class _Table:
     """The rows of a grid: those in the store, and those still to be computed."""
 
@@ -234,22 +232,11 @@ class _Table:
         return pandas.DataFrame(columns)
 
 
-def _open(out: str | PathLike[str], scenario: Scenario, settings: Mapping[str, Any]) -> Any:
-    if not isinstance(out, (str, PathLike)) or not os.fspath(out):
-        raise TypeError(f"out must be a folder's name, got {out!r}")
-    from batchsim.study.store import Store  # and with it pyarrow
-
-    return Store(out, scenario, settings, COLUMNS)
-
-
 def _bar(progress: bool, total: int, done: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # in a notebook without widgets, where the bar is text
         from tqdm.auto import tqdm
     return tqdm(total=total, initial=done, desc="sweep", unit="point", disable=not progress)
-
-
-# Arguments.
 
 
 def check_settings(

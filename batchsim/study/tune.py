@@ -152,9 +152,6 @@ def _search(race: Race, prefer: str) -> Run:
     return race.nearest()
 
 
-# What is said of them.
-
-
 def _table(grid: Grid, entries: Sequence[Candidate | ValueError], slo: SLO) -> "pandas.DataFrame":
     import pandas
 
