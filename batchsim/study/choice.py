@@ -29,9 +29,8 @@ def preferred(race: Race, candidates: Sequence[Candidate], fastest: Candidate, r
     stable = sum(each.scenario.stable for each in race.candidates)
     limit = race.traffic.simulated + max(runs, fraction * stable) * race.traffic.requests
     # Without intervals only equal latencies tie, and of those the race has put the preferred first.
-    rivals = [each for each in candidates if _may_tie(each) and each is not fastest]
-    if can_lose(fastest.scenario):
-        rivals = []
+    paired = not can_lose(fastest.scenario)
+    rivals = [each for each in candidates if paired and _may_tie(each) and each is not fastest]
     for rival in _in_turn(rivals, tied, fastest):
         if race.traffic.simulated + race.traffic.requests > limit:
             break
@@ -164,9 +163,8 @@ def _leading(candidates: Sequence[Candidate], latency_ms: Callable[[Candidate], 
 
 def _stands_for(one: Candidate, other: Candidate, recommended: bool) -> bool:
     """Return whether a setting would do instead of another, were their latencies the same."""
-    if recommended and one.servers == other.servers:
-        return True
-    return one.servers <= other.servers and one.saturation_per_s >= other.saturation_per_s
+    as_good = one.servers <= other.servers and one.saturation_per_s >= other.saturation_per_s
+    return as_good or (recommended and one.servers == other.servers)
 
 
 def _apart(race: Race, one: Candidate, other: Candidate, results: Mapping[Candidate, Result]) -> bool:

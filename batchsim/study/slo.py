@@ -1,7 +1,7 @@
 """Service-level objectives: the numbers that a setting must keep within limits."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from batchsim import _check, _format
@@ -124,8 +124,7 @@ class SLO:
             raise ValueError(f"an SLO must have an objective, as in SLO(p99_ms=50), got {self!r}")
 
     def _given(self) -> dict[str, float]:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     def _check_attainment(self) -> None:
         if self.attainment is None and self.within_ms is not None:

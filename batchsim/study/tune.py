@@ -123,31 +123,29 @@ def _entries(scenario: Scenario, slo: SLO, grid: Grid) -> list[Candidate | Value
 
 
 def _check_throughput(scenario: Scenario, slo: SLO) -> None:
-    if isinstance(scenario.workload, ClosedLoop) or slo.min_throughput_per_s is None:
+    least = slo.min_throughput_per_s
+    if isinstance(scenario.workload, ClosedLoop) or least is None:
         return
-    offered, least = scenario.workload.offered_per_s, slo.min_throughput_per_s
-    if least > offered * (1 + 1e-9):
+    if least > (offered := scenario.workload.offered_per_s) * (1 + 1e-9):
         rule = f"min_throughput_per_s must be at most the {offered:,.6g}/s that the workload offers"
         raise ValueError(f"{rule}, got {least!r}")
 
 
 def _search(race: Race, prefer: str) -> Run:
     """Return the recommended setting, or the nearest, with its full run; then all have outcomes."""
-    groups = {0: race.candidates}
-    if prefer == "cheapest":  # the first group with an answer has the best
-        counts = sorted({each.servers for each in race.candidates})
-        groups = {count: [each for each in race.candidates if each.servers == count] for count in counts}
-    for group in groups.values():
-        fastest = race.fastest(group)
-        if fastest is None:
+    # With "cheapest" in groups of as many servers, of which the first with an answer has the best.
+    groups = sorted({each.servers if prefer == "cheapest" else 0 for each in race.candidates})
+    for servers in groups:
+        group = [each for each in race.candidates if servers in (0, each.servers)]
+        if (fastest := race.fastest(group)) is None:
             continue
         best, result = preferred(race, group, *fastest)
         best.outcome = Outcome.CHOSEN
         for each in group:
             each.eliminate(Outcome.SLOWER, f"{race.latency(each)}, {race.latency(best)} recommended")
-        servers = f"{_format.counted(best.servers, 'server')} meet{'s' if best.servers == 1 else ''}"
+        fewer = f"{_format.counted(best.servers, 'server')} meet{'s' if best.servers == 1 else ''}"
         for each in race.candidates:
-            each.eliminate(Outcome.DEARER, f"{servers} the objective")
+            each.eliminate(Outcome.DEARER, f"{fewer} the objective")
         return best, result
     return race.nearest()
 
