@@ -142,7 +142,7 @@ SCENARIOS = {
     "a closed loop without thought": (POISSON.replace(workload=bs.ClosedLoop(32)), SLO(p99_ms=60)),
     "the mean, with noise": (POISSON.replace(service=T4.with_noise(0.5)), SLO(mean_ms=25)),
     "preferred sizes": (
-        bs.Scenario(bs.Poisson(900), bs.PreferredSizes((1, 4), 4, 5), bs.Affine(3, 0.15)), SLO(p99_ms=40),
+        bs.Scenario(bs.Poisson(900), bs.PreferredSizes((4, 8), 8, 5), bs.Affine(3, 0.15)), SLO(p99_ms=40),
     ),
 }  # fmt: skip
 
@@ -150,7 +150,7 @@ SCENARIOS = {
 @pytest.mark.parametrize(("scenario", "slo"), SCENARIOS.values(), ids=SCENARIOS)
 def test_every_setting_with_more_headroom_is_clearly_slower_or_misses_the_objective(scenario, slo):
     if isinstance(scenario.rule, bs.PreferredSizes):
-        over = {"rule": [bs.PreferredSizes((1, n), n, ms) for n in (4, 8, 16, 32) for ms in (0, 2)]}
+        over = {"rule": [bs.PreferredSizes((4, n), n, ms) for n in (8, 16, 32) for ms in (0, 2, 5)]}
         runs = {(rule,): scenario.replace(rule=rule) for rule in over["rule"]}
     else:
         over = {"max_batch_size": [4, 8, 16, 32, 64], "max_wait_ms": [0, 1, 4, 8]}

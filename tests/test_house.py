@@ -1,4 +1,4 @@
-"""The house, DESIGN.md: imports point down the corridor and never in a circle, every library has its room."""
+"""The layering of docs/architecture.md: imports point down, in no circle; each library has its package."""
 
 import ast
 from graphlib import CycleError, TopologicalSorter

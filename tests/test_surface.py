@@ -28,21 +28,19 @@ TRACE = bs.Trace(np.cumsum(np.random.default_rng(3).exponential(1 / 900, 700)))
 SIZES, WAITS_MS = [1, 3, 8, 11], [0, 2.5, 40, math.inf]
 
 
-def p99_ms(scenario, requests, seed, **rule):
-    """The p99 of a run under another rule; None where the scenario refuses it."""
+def p99_ms(scenario, requests, seed, x, y):
+    """The p99 of a run at a cell of the rule's map; None where the rule or the scenario refuses it."""
     try:
-        return (
-            bs.simulate(scenario.replace(rule), requests, seed).percentile(99, unserved="inf"),
-            not scenario.replace(rule).stable,
-        )
+        cell = scenario.replace(rule=scenario.rule.at(x, y))
     except ValueError:
         return None
+    return bs.simulate(cell, requests, seed).percentile(99, unserved="inf"), not cell.stable
 
 
 def assert_each_is_a_run(found):
     for row, y in enumerate(found.y_values):
         for column, x in enumerate(found.x_values):
-            one = p99_ms(found.scenario, found.requests, found.seed, **{found.x: x, found.y: y})
+            one = p99_ms(found.scenario, found.requests, found.seed, x, y)
             assert found.refused[row, column] == (one is None), (x, y)
             got = found.p99_ms[row, column], found.overloaded[row, column]
             assert np.array_equal(got, (math.nan, False) if one is None else one, equal_nan=True), (x, y)
