@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 import batchsim as bs
 from batchsim import theory
-from batchsim.study.capacity import capacity
+from batchsim.study.capacity import capacity, edge
 from batchsim.study.slo import SLO
 
 ONE_MS = bs.Affine(1, 0)
@@ -271,3 +271,12 @@ CLOSED = bs.Scenario(bs.ClosedLoop(4), ONE_BY_ONE, ONE_MS)
 def test_capacity_refuses(scenario, slo, knobs, error, message):
     with pytest.raises(error, match=message):
         capacity(scenario, slo, **knobs)
+
+
+@given(inside=st.floats(1e-3, 1e3), truth=st.floats(1, 100), tolerance=st.floats(1e-3, 0.5))
+def test_an_edge_is_found_within_the_tolerance(inside, truth, tolerance):
+    at = inside * truth
+    left, right = edge(inside, inside * 100.001, lambda value: value <= at, tolerance)
+    assert left <= at <= right <= left * (1 + tolerance) * (1 + 1e-12)
+    right, left = edge(inside * 100.001, inside * 0.99, lambda value: value > at, tolerance)
+    assert left <= at <= right <= left * (1 + tolerance) * (1 + 1e-12)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.study.choice import advantage, preference, slower_by
+from batchsim.study.candidate import advantage, preference
+from batchsim.study.judgement import slower_by
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
 
@@ -157,7 +158,7 @@ def test_every_setting_with_more_headroom_is_clearly_slower_or_misses_the_object
             pair: scenario.replace(dict(zip(over, pair, strict=True)))
             for pair in itertools.product(*over.values())
         }
-    requests, (key, _) = 40_000, slo.latency
+    requests, key = 40_000, slo.latency.key
     found = tune(scenario, slo, over, requests=requests)
     assert found.met
     results = {knobs: full_run(point, requests) for knobs, point in runs.items() if point.stable}

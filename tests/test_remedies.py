@@ -4,10 +4,13 @@ import itertools
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import batchsim as bs
 from batchsim.study import phrases
 from batchsim.study.judgement import Verdict, judge, share_within
+from batchsim.study.remedies import last_whole
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
 
@@ -206,3 +209,8 @@ def test_a_closed_loop_can_have_fewer_clients():
     for number, meets in ((clients.value, True), (clients.value + 1, False)):
         run = bs.simulate(found.scenario.replace(clients=number), 20_000, warmup=0.1)
         assert judge(run, SLO(p99_ms=16)).verdict is (Verdict.MEETS if meets else Verdict.FAILS)
+
+
+@given(truth=st.integers(0, 999))
+def test_the_last_whole_number_is_found(truth):
+    assert last_whole(0, 1000, lambda value: value <= truth) == truth

@@ -238,7 +238,7 @@ def test_a_folder_of_another_batchsim_is_refused(tmp_path):
 def test_a_folder_of_another_numpy_is_warned_of(tmp_path, computed):
     table = sweep(over={"servers": [1]}, out=tmp_path)
     change_description(tmp_path, "numpy", '"1.26.0"')
-    with pytest.warns(UserWarning, match="computed by other versions .numpy 1.26.0 there"):
+    with pytest.warns(UserWarning, match="computed by other versions .numpy is 1.26.0 there"):
         again = sweep(over={"servers": [1]}, out=tmp_path)
     assert_frame_equal(again, table, check_exact=True)
     assert len(computed) == 1

@@ -1,15 +1,21 @@
-"""A setting in the search, what its longest run says, and what became of it."""
+"""A setting in the search: what its longest run says, what became of it, and when it is preferred."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
+from batchsim import _format
 from batchsim.scenario import Scenario
-from batchsim.study.choice import Order, preference
-from batchsim.study.judgement import Estimate, Verdict
+from batchsim.study.judgement import UNJUDGED, UNKNOWN, Estimate, Judgement
 
-UNKNOWN = Estimate(math.nan, math.nan, math.nan)
+Order = tuple[float, float, float]
+ADVANTAGES = (
+    "more headroom (saturation {}/s, not {}/s)",
+    "a lower mean latency ({} ms, not {})",
+    "a shorter wait ({} ms, not {})",
+)
 
 
 class Outcome(StrEnum):
@@ -27,6 +33,13 @@ class Outcome(StrEnum):
     DEARER = "more servers"
 
 
+class Tie(NamedTuple):
+    """A setting whose latency no run tells from the recommended one's, and what that one has over it."""
+
+    knobs: Mapping[str, Any]
+    advantage: str
+
+
 @dataclass(eq=False)
 class Candidate:
     """A setting in the search, and what its longest run says."""
@@ -37,13 +50,11 @@ class Candidate:
     why: str = ""
     requests: int = 0
     latency: Estimate = UNKNOWN
-    excess: float = math.inf
-    beyond: float = 0.0
-    verdict: Verdict = Verdict.UNCLEAR
+    judgement: Judgement = UNJUDGED
     numbers: dict[str, float] = field(default_factory=dict)
     # The first round is of the same length for all, so that its numbers can be compared.
     first_ms: float = math.nan
-    first_mean_ms: float = math.nan
+    first_preference: Order = (0.0, 0.0, 0.0)
 
     @property
     def servers(self) -> int:
@@ -60,17 +71,46 @@ class Candidate:
         return preference(self.saturation_per_s, mean_ms, self.scenario.rule.max_wait_ms)
 
     @property
-    def first_preference(self) -> Order:
-        """The same, by the first round."""
-        return preference(self.saturation_per_s, self.first_mean_ms, self.scenario.rule.max_wait_ms)
-
-    @property
     def rank(self) -> tuple[float, ...]:
         """The order of the race: what misses the objective by less, then what is faster, then preferred."""
         latency_ms = self.latency.value if self.requests else math.inf
-        return max(self.excess, 1.0), self.beyond, latency_ms, self.servers, *self.preference
+        excess, beyond = max(self.judgement.excess, 1.0), self.judgement.beyond
+        return excess, beyond, latency_ms, self.servers, *self.preference
 
     def eliminate(self, outcome: Outcome, why: str) -> None:
         """Take the setting out of the race, unless that is done."""
         if self.outcome is None:
             self.outcome, self.why = outcome, why
+
+    def advantage(self, other: "Candidate") -> str:
+        """Return why this setting is taken rather than another that ties with it."""
+        if self.servers < other.servers:
+            return f"fewer servers ({self.servers}, not {other.servers})"
+        return advantage(self.preference, other.preference)
+
+
+def preference(saturation_per_s: float, mean_latency_ms: float, max_wait_ms: float) -> Order:
+    """Return the sort key of a setting among others of the same latency: the smallest is taken.
+
+    Headroom comes first, because a latency met today is missed once the load nears saturation; then the
+    mean latency, which every request pays; then the shorter wait. What agrees to four digits is equal, so
+    that a float's rounding or a few requests at the end of a run decide nothing.
+
+    >>> settings = {"of 4, 5 ms": (753, 6.4, 5), "of 32, no wait": (1421, 6.9, 0)}
+    >>> min(settings, key=lambda name: preference(*settings[name]))
+    'of 32, no wait'
+    """
+    mean_ms = math.inf if math.isnan(mean_latency_ms) else mean_latency_ms
+    return -float(f"{saturation_per_s:.4g}"), float(f"{mean_ms:.4g}"), max_wait_ms
+
+
+def advantage(chosen: Order, other: Order) -> str:
+    """Return what the chosen setting has over another, given both sort keys; "" if nothing.
+
+    >>> advantage(preference(1421, 6.9, 0), preference(753, 6.4, 5))
+    'more headroom (saturation 1,421/s, not 753/s)'
+    """
+    for text, mine, others in zip(ADVANTAGES, chosen, other, strict=True):
+        if mine != others:
+            return text.format(_format.number(abs(mine), 4), _format.number(abs(others), 4))
+    return ""

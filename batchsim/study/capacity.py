@@ -4,14 +4,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import check_requests
 from batchsim.study import phrases
-from batchsim.study.bisection import edge
-from batchsim.study.judgement import STRICT, Judgement, Verdict, can_lose, judge
+from batchsim.study.judgement import OVERLOADED, STRICT, Judgement, Verdict, can_lose, judge
 from batchsim.study.race import SHORTEST
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import Traffic
@@ -27,27 +26,22 @@ NARROWING = 6  # steps towards the rate that misses the objective by least, wher
 
 @dataclass(frozen=True)
 class Probe:
-    """What a run at one rate says; there is no run above the saturation rate."""
+    """What a run at one rate says; above the saturation rate there is none, of 0 requests."""
 
     rate_per_s: float
     requests: int
-    judgement: Judgement | None
+    judgement: Judgement
 
     @property
-    def verdict(self) -> Verdict:
-        return Verdict.FAILS if self.judgement is None else self.judgement.verdict
-
-    @property
-    def excess(self) -> float:
-        return math.inf if self.judgement is None else self.judgement.excess
+    def fails(self) -> bool:
+        return self.judgement.verdict is Verdict.FAILS
 
     @property
     def holds(self) -> bool:
         """Whether the estimate meets the objective, whatever its interval."""
-        return self.verdict is not Verdict.FAILS and self.excess <= 1
+        return not self.fails and self.judgement.excess <= 1
 
     def __str__(self) -> str:
-        assert self.judgement is not None
         worst = self.judgement.worst
         estimate = phrases.estimated(worst.key, self.judgement.estimates[worst])
         return f"{estimate} at {_format.rate(self.rate_per_s, 4)}"
@@ -88,11 +82,11 @@ class Capacity:
 
         rows = []
         for probe in self.probes:
-            row = {"rate_per_s": probe.rate_per_s, "requests": probe.requests, "verdict": probe.verdict.value}
-            if probe.judgement is not None:
-                for objective, estimate in probe.judgement.estimates.items():
-                    row |= {objective.key: estimate.value}
-                    row |= {f"{objective.key}_{end}": getattr(estimate, end) for end in ("low", "high")}
+            judgement = probe.judgement
+            row: dict[str, Any] = {"rate_per_s": probe.rate_per_s, "requests": probe.requests}
+            row |= {"verdict": judgement.verdict.value}
+            for objective, estimate in judgement.estimates.items():
+                row |= estimate.columns(objective.key)
             rows.append(row)
         return pandas.DataFrame(rows)
 
@@ -160,6 +154,27 @@ def check_loss(scenario: Scenario, slo: SLO) -> None:
         raise ValueError(f"a scenario with a {knob} needs max_loss or a percentile too, got {slo!r}")
 
 
+def edge(
+    inside: float, outside: float, holds: Callable[[float], bool], tolerance: float
+) -> tuple[float, float]:
+    """Return the last value found that holds and the first that does not, within a factor 1 + tolerance.
+
+    By bisection of the logarithm, between one that is known to hold and one that is known not to; there
+    is taken to be one edge between them.
+
+    >>> inside, outside = edge(1, 16, lambda value: value <= 3, tolerance=0.01)
+    >>> inside <= 3 < outside <= 1.01 * inside
+    True
+    """
+    while max(inside, outside) > min(inside, outside) * (1 + tolerance):
+        middle = math.sqrt(inside * outside)
+        if holds(middle):
+            inside = middle
+        else:
+            outside = middle
+    return inside, outside
+
+
 @dataclass(eq=False)
 class _Search:
     """The rates tried so far."""
@@ -179,23 +194,30 @@ class _Search:
             self._narrow()
             scanned = self._in_order()
         holding = [place for place, probe in enumerate(scanned) if probe.holds]
-        rate, low, high, lowest, lowest_by = 0.0, math.nan, math.nan, 0.0, ""
         if not holding:
-            limited_by = f"at best {min(scanned, key=lambda probe: probe.excess)}"
-        else:
-            last = first = holding[-1]
-            while first > 0 and scanned[first - 1].holds:
-                first -= 1
-            outside = scanned[last + 1].rate_per_s if last + 1 < len(scanned) else top
-            rate, missed = self._edge(scanned[last].rate_per_s, outside, lambda probe: probe.holds)
-            if first > 0:
-                below = scanned[first - 1].rate_per_s
-                lowest, below = self._edge(scanned[first].rate_per_s, below, lambda probe: probe.holds)
-                lowest_by = _too_few(self.at(below))
-            beyond = self.at(missed)
-            saturated = beyond.judgement is None
-            limited_by = f"the saturation rate, {_format.rate(top, 4)}" if saturated else str(beyond)
-            low, high = self._clearly_met(rate, lowest), self._clearly_missed(missed)
+            return self._found(f"at best {min(scanned, key=lambda probe: probe.judgement.excess)}")
+        last = first = holding[-1]
+        while first > 0 and scanned[first - 1].holds:
+            first -= 1
+        outside = scanned[last + 1].rate_per_s if last + 1 < len(scanned) else top
+        rate, missed = self._edge(scanned[last].rate_per_s, outside, lambda probe: probe.holds)
+        lowest, lowest_by = 0.0, ""
+        if first > 0:
+            below = scanned[first - 1].rate_per_s
+            lowest, below = self._edge(scanned[first].rate_per_s, below, lambda probe: probe.holds)
+            # Of too few requests a batch waits for company, or a throughput is not reached.
+            worst = self.at(below).judgement.worst
+            fewer = f"fewer than {_format.rate(worst.limit, 4)} arrive"
+            lowest_by = "requests wait for company" if worst.at_most else fewer
+        saturated = self.at(missed).requests == 0
+        limited_by = f"the saturation rate, {_format.rate(top, 4)}" if saturated else str(self.at(missed))
+        low, high = self._clearly_met(rate, lowest), self._clearly_missed(missed)
+        return self._found(limited_by, rate, low, high, lowest, lowest_by)
+
+    def _found(
+        self, limited_by: str, rate: float = 0.0, low: float = math.nan, high: float = math.nan,
+        lowest: float = 0.0, lowest_by: str = "",
+    ) -> Capacity:  # fmt: skip
         return Capacity(
             self.scenario, self.slo, rate, low, high, lowest, limited_by, tuple(self._in_order()),
             self.simulated, lowest_by,
@@ -210,12 +232,12 @@ class _Search:
     def _probe(self, rate_per_s: float) -> Probe:
         scenario = self.scenario.replace(rate_per_s=rate_per_s)
         if not scenario.stable:
-            return Probe(rate_per_s, 0, None)
+            return Probe(rate_per_s, 0, OVERLOADED)
         traffic, short = Traffic(scenario, self.requests, self.seed), round(self.requests * SHORT)
         probe = None
         if short >= SHORTEST:
             probe = Probe(rate_per_s, short, judge(traffic.run(scenario, short), self.slo, scenario, STRICT))
-        if probe is None or probe.verdict is not Verdict.FAILS:
+        if probe is None or not probe.fails:
             probe = Probe(rate_per_s, self.requests, judge(traffic.run(scenario), self.slo))
         self.simulated += traffic.simulated
         return probe
@@ -238,7 +260,7 @@ class _Search:
         """Look between the rates that miss the objective by least, where no rate of the scan meets it."""
         rates = sorted(self.probes)
         for _ in range(NARROWING):
-            place = min(range(len(rates)), key=lambda place: self.at(rates[place]).excess)
+            place = min(range(len(rates)), key=lambda place: self.at(rates[place]).judgement.excess)
             around = rates[max(place - 1, 0) : place + 2]
             rates = sorted({*around, *(math.sqrt(a * b) for a, b in pairwise(around))})
             if any(self.at(rate).holds for rate in rates):
@@ -246,22 +268,14 @@ class _Search:
 
     def _clearly_met(self, rate: float, lowest: float) -> float:
         tried = (probe for probe in self._in_order() if lowest <= probe.rate_per_s <= rate)
-        met = [probe.rate_per_s for probe in tried if probe.verdict is Verdict.MEETS]
+        met = [probe.rate_per_s for probe in tried if probe.judgement.meets]
         if not met or met[-1] == rate:
             return rate if met else math.nan
-        return self._edge(met[-1], rate, lambda probe: probe.verdict is Verdict.MEETS)[0]
+        return self._edge(met[-1], rate, lambda probe: probe.judgement.meets)[0]
 
     def _clearly_missed(self, missed: float) -> float:
-        if self.at(missed).verdict is Verdict.FAILS:
+        if self.at(missed).fails:
             return missed
         above = (probe.rate_per_s for probe in self._in_order() if probe.rate_per_s > missed)
-        fails = next((rate for rate in above if self.at(rate).verdict is Verdict.FAILS), self._top_per_s())
-        return self._edge(missed, fails, lambda probe: probe.verdict is not Verdict.FAILS)[1]
-
-
-def _too_few(probe: Probe) -> str:
-    """Return why a rate is too low."""
-    assert probe.judgement is not None
-    worst = probe.judgement.worst
-    fewer = f"fewer than {_format.rate(worst.limit, 4)} arrive"
-    return "requests wait for company" if worst.at_most else fewer
+        fails = next((rate for rate in above if self.at(rate).fails), self._top_per_s())
+        return self._edge(missed, fails, lambda probe: not probe.fails)[1]

@@ -1,62 +1,174 @@
-"""Which of several settings to take where no run tells their latencies apart."""
+"""What full runs choose after the race: the setting to take of those that tie, and the frontier.
+
+Among the settings that no run tells from the fastest, the one is taken that an engineer would take
+(`Candidate.preference`). To run all settings in full would cost as much as the whole grid; but saturation
+rates are known before any run, so settings are tried in an order that finds the one to take early, in runs
+that grow, so that one that is clearly slower costs little.
+"""
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 
-from batchsim import _format
 from batchsim.result import Result
-from batchsim.result.comparison import compare
-from batchsim.study.judgement import LEVEL, Estimate, can_lose
+from batchsim.study import phrases
+from batchsim.study.candidate import Candidate, Outcome
+from batchsim.study.judgement import LEVEL, STRICT, can_lose, slower_by
+from batchsim.study.race import Race, Run
 
-Order = tuple[float, float, float]
-ADVANTAGES = (
-    "more headroom (saturation {}/s, not {}/s)",
-    "a lower mean latency ({} ms, not {})",
-    "a shorter wait ({} ms, not {})",
-)
-
-
-class Tie(NamedTuple):
-    """A setting whose latency no run tells from the recommended one's, and what that one has over it."""
-
-    knobs: Mapping[str, Any]
-    advantage: str
+# What the tie-break may cost: so many full runs, or that fraction of full runs of the whole grid if more.
+COST = 4, 1 / 20
+FULL_RUNS = 24  # at most, to draw the frontier
 
 
-def preference(saturation_per_s: float, mean_latency_ms: float, max_wait_ms: float) -> Order:
-    """Return the sort key of a setting among others of the same latency: the smallest is taken.
+def preferred(race: Race, candidates: Sequence[Candidate], fastest: Candidate, result: Result) -> Run:
+    """Return the setting to take with its full run, and say of the others that tie why it is not them."""
+    tied, leading = {fastest: result}, {race.traffic.requests: result}
+    runs, fraction = COST
+    stable = sum(each.scenario.stable for each in race.candidates)
+    limit = race.traffic.simulated + max(runs, fraction * stable) * race.traffic.requests
+    # Without intervals only equal latencies tie, and of those the race has put the preferred first.
+    paired = not can_lose(fastest.scenario)
+    rivals = [each for each in candidates if paired and _may_tie(each) and each is not fastest]
+    for rival in _in_turn(rivals, tied, fastest):
+        if race.traffic.simulated + race.traffic.requests > limit:
+            break
+        if (run := _tie(race, rival, fastest, leading)) is not None:
+            tied[rival] = run
+    chosen = min(tied, key=lambda each: (each.servers, *each.preference))
+    for each in tied:
+        if each is not chosen:
+            same = f"{race.latency(each)}, statistically the same as {phrases.setting(chosen.knobs)}"
+            each.eliminate(Outcome.TIED, f"{same}, which has {chosen.advantage(each)}")
+    return chosen, tied[chosen]
 
-    Headroom comes first, because a latency met today is missed once the load nears saturation; then the
-    mean latency, which every request pays; then the shorter wait. What agrees to four digits is equal, so
-    that a float's rounding or a few requests at the end of a run decide nothing.
 
-    >>> settings = {"of 4, 5 ms": (753, 6.4, 5), "of 32, no wait": (1421, 6.9, 0)}
-    >>> min(settings, key=lambda name: preference(*settings[name]))
-    'of 32, no wait'
+def _may_tie(candidate: Candidate) -> bool:
+    open_ = candidate.outcome in (None, Outcome.BEHIND) and math.isfinite(candidate.first_ms)
+    return open_ and not can_lose(candidate.scenario)
+
+
+def _in_turn(
+    rivals: Sequence[Candidate], tied: Mapping[Candidate, Result], fastest: Candidate
+) -> Iterator[Candidate]:
+    """Yield the settings to try; one that ties is in `tied` when the next is asked for.
+
+    From the most headroom down, the two likeliest of each, until one ties: that with the lowest mean latency
+    in the first round, and that which came furthest. Then, until another ties, the others of that headroom
+    that had a lower mean than the one that tied, or have a shorter wait, by their mean in the first round.
     """
-    mean_ms = math.inf if math.isnan(mean_latency_ms) else mean_latency_ms
-    return -float(f"{saturation_per_s:.4g}"), float(f"{mean_ms:.4g}"), max_wait_ms
+    chosen = fastest
+    for headroom, group in groupby(sorted(rivals, key=_by_first), _headroom):
+        if headroom >= _headroom(fastest):
+            break
+        settings = list(group)
+        likeliest = dict.fromkeys((settings[0], min(settings, key=lambda each: (-each.requests, each.rank))))
+        yield from likeliest
+        if found := [rival for rival in likeliest if rival in tied]:
+            chosen = found[0]
+            break
+    _, mean_ms, wait_ms = chosen.first_preference
+    alike = [each for each in rivals if _headroom(each) == _headroom(chosen) and _may_tie(each)]
+    for rival in sorted(alike, key=_by_first):
+        _, least_ms, shortest_ms = rival.first_preference
+        if rival not in tied and (least_ms < mean_ms or shortest_ms < wait_ms):
+            yield rival
+            if rival in tied:
+                return
 
 
-def advantage(chosen: Order, other: Order) -> str:
-    """Return what the chosen setting has over another, given both sort keys; "" if nothing.
+def _by_first(candidate: Candidate) -> tuple[float, ...]:
+    return candidate.servers, *candidate.first_preference
 
-    >>> advantage(preference(1421, 6.9, 0), preference(753, 6.4, 5))
-    'more headroom (saturation 1,421/s, not 753/s)'
+
+def _headroom(candidate: Candidate) -> tuple[float, ...]:
+    return _by_first(candidate)[:2]
+
+
+def _tie(race: Race, rival: Candidate, fastest: Candidate, leading: dict[int, Result]) -> Result | None:
+    """Return the full run of a setting that meets the objective and is not clearly slower, else None."""
+    full, rival.outcome = race.traffic.requests, None
+    for requests in race.lengths[1:] or race.lengths:
+        if requests <= rival.requests < full:
+            continue
+        level = LEVEL if requests == full else STRICT
+        run = race.run(rival, requests, level)
+        if rival.outcome is not None:
+            return None
+        if requests not in leading:
+            leading[requests] = race.traffic.run(fastest.scenario, requests)
+        slower = slower_by(run, leading[requests], race.slo.latency.key, level)
+        if slower.low > 0:
+            race.drop_slower(rival, fastest, slower)
+            return None
+    if math.isnan(slower.low) and rival.latency.value > fastest.latency.value:
+        rival.eliminate(Outcome.SLOWER, f"{race.latency(rival)}, {race.latency(fastest)} at best")
+        return None
+    return run
+
+
+# The frontier: which settings no other beats in latency, saturation rate and servers alike.
+
+
+def frontier(race: Race, best: Candidate, result: Result) -> list[Candidate]:
+    """Return the settings on the frontier, by latency.
+
+    All have full runs, because short ones flatter settings near saturation. Those that lead in the first
+    round, which has one length for all, run in full; one that is behind then makes room for those it hid.
+    The recommended one is always there, and stands for those of as many servers that no run tells from it.
     """
-    for text, mine, others in zip(ADVANTAGES, chosen, other, strict=True):
-        if mine != others:
-            return text.format(_format.number(abs(mine), 4), _format.number(abs(others), 4))
-    return ""
+    full, room = race.traffic.requests, FULL_RUNS
+    able = [each for each in race.candidates if math.isfinite(each.first_ms)]
+    results = {best: result}
+    while True:
+        leading = _leading(able, _first_ms)
+        short = [each for each in leading if each.requests < full]
+        for each in short[:: math.ceil(max(len(short), 1) / room)] if room else ():
+            results[each] = race.run(each, full, LEVEL)
+            room -= 1
+        if not room:
+            able = [each for each in able if each.requests == full]
+            leading = _leading(able, _first_ms)
+        ran = [each for each in leading if each.requests == full]
+        if best.scenario.stable and best not in ran:
+            ran.append(best)
+        front = [each for each in _leading(ran, _full_ms) if math.isfinite(_full_ms(each)) or each is best]
+        results = {each: run for each, run in results.items() if each is best or each in front}
+        behind = {each for each in leading if each in ran and each not in front}
+        if not behind and all(each.requests == full for each in leading):
+            break
+        able = [each for each in able if each not in behind]  # ever fewer, so this ends
+    shown = [best] if best.scenario.stable else []
+    for each in sorted(front, key=_full_ms, reverse=True):
+        standing = [other for other in shown if _stands_for(other, each, other is best)]
+        if each is not best and all(_apart(race, other, each, results) for other in standing):
+            shown.append(each)
+    return sorted(shown, key=lambda each: (_full_ms(each), each.servers))
 
 
-def slower_by(result: Result, than: Result, key: str, level: float = LEVEL) -> Estimate:
-    """Return how much higher a latency is than in another run of the same traffic, with its interval.
+_first_ms: Callable[[Candidate], float] = operator.attrgetter("first_ms")
+_full_ms: Callable[[Candidate], float] = operator.attrgetter("latency.value")
 
-    The comparison is paired, request by request. It is NaN where requests can be lost, because a difference
-    is of those served; its interval is NaN where runs are too short for one.
-    """
-    if can_lose(result.scenario) or can_lose(than.scenario):
-        return Estimate(math.nan, math.nan, math.nan)
-    return Estimate(*compare(than, result, [key], level, silent=True)[key][2:])
+
+def _leading(candidates: Sequence[Candidate], latency_ms: Callable[[Candidate], float]) -> list[Candidate]:
+    """Return those that no other beats, by latency; of equals the first listed."""
+    costs = {(latency_ms(each), -each.saturation_per_s, each.servers): each for each in reversed(candidates)}
+
+    def beaten(cost: tuple[float, ...]) -> bool:
+        return any(other != cost and all(map(operator.le, other, cost)) for other in costs)
+
+    return [costs[cost] for cost in sorted(costs) if not beaten(cost)]
+
+
+def _stands_for(one: Candidate, other: Candidate, recommended: bool) -> bool:
+    """Return whether a setting would do instead of another, were their latencies the same."""
+    as_good = one.servers <= other.servers and one.saturation_per_s >= other.saturation_per_s
+    return as_good or (recommended and one.servers == other.servers)
+
+
+def _apart(race: Race, one: Candidate, other: Candidate, results: Mapping[Candidate, Result]) -> bool:
+    """Return whether two latencies clearly differ; where they have no interval, whether they differ."""
+    a, b = (results.get(each) or race.run(each, race.traffic.requests, LEVEL) for each in (one, other))
+    _, low, high = slower_by(b, a, race.slo.latency.key)
+    return _full_ms(one) != _full_ms(other) if math.isnan(low) else not low <= 0 <= high

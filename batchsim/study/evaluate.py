@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from batchsim._format import rate
-from batchsim.result import Result
 from batchsim.result.metrics import METRICS, SHARES, Kind
 from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import Scenario
 from batchsim.simulate import check_requests, simulate
+from batchsim.study import phrases
 
 # Latencies are of the served requests: a queue that rejects many looks fast by them. These two see it.
 LOSS, P99_OF_ALL = "loss", "p99_all_ms"
@@ -38,7 +38,7 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
             reasons.append(str(refusal))
             continue
         try:
-            row[:] = _numbers(_run(point, settings))
+            row[:] = _numbers(point, settings)
         except Exception as error:
             error.add_note(f"at the point {dict(knobs)} of the sweep")
             raise
@@ -46,14 +46,11 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
     return numbers, reasons
 
 
-def _run(point: Scenario, settings: Mapping[str, Any]) -> Result:
-    """Return a point's run, without the warning that its warm-up is too long: there may be thousands."""
-    if settings["warmup"] != "auto":
-        return simulate(point, **settings)
-    return drop_warmup(simulate(point, **{**settings, "warmup": 0.0}))[0]
-
-
-def _numbers(result: Result) -> list[float]:
+def _numbers(point: Scenario, settings: Mapping[str, Any]) -> list[float]:
+    if settings["warmup"] == "auto":  # without the warning that it is too long: there may be thousands
+        result, _ = drop_warmup(simulate(point, **{**settings, "warmup": 0.0}))
+    else:
+        result = simulate(point, **settings)
     numbers = dict.fromkeys(SHARES.values(), 0.0) | result.summary()
     numbers[LOSS] = 1 - numbers["served"] / numbers["requests"] if numbers["requests"] else math.nan
     numbers[P99_OF_ALL] = result.percentile(99, unserved="inf")
@@ -69,4 +66,4 @@ def _unstable(point: Scenario) -> str:
     if point.load < 1:  # a table in which larger batches are slower than several small ones
         carried = rate(point.full_batches_per_s, 4)
         return f"full batches of {point.rule.largest_batch} carry {carried}, and {offered} arrive"
-    return f"load {point.load:.4g}: {offered}, saturation at {rate(point.saturation_per_s, 4)}"
+    return phrases.overload(point)

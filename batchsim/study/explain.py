@@ -8,10 +8,9 @@ from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.study import phrases
-from batchsim.study.choice import slower_by
-from batchsim.study.judgement import Estimate, can_lose, estimate
+from batchsim.study.judgement import Estimate, can_lose, estimate, slower_by
 from batchsim.study.recommendation import Effect, Recommendation
-from batchsim.study.slo import SLO, Objective
+from batchsim.study.slo import SLO, described
 from batchsim.study.traffic import Traffic
 
 SEEN = 0.005  # the share of batches from which a reason is given
@@ -20,58 +19,52 @@ MATTERS = 0.02  # a change of the latency by less than this part of it does not
 
 def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]:
     """Return what doubling and halving the knob on the y axis of the rule's heat map would change."""
-    scenario, (key, q) = result.scenario, slo.latency
+    scenario, latency, effects = result.scenario, slo.latency, []
     _, knob = scenario.rule.map_knobs
-    label, unit, _ = phrases.metric(knob)
-    objective, effects = Objective(key, math.inf, q), []
+    label, unit, _ = described(knob)
     for value in _other_values(scenario.rule, knob, scenario.service(1) * 1000):
         other = traffic.run(scenario.replace({knob: value}))
-        before, after = (estimate(run, objective, run.scenario).value for run in (result, other))
-        _, low, high = slower_by(other, result, key)
+        before, after = (estimate(run, latency, run.scenario).value for run in (result, other))
+        _, low, high = slower_by(other, result, latency.key)
         text = f"a {label} of {_format.number(value)}{unit}"
-        effects.append(Effect(knob, value, text, key, Estimate(after - before, low, high)))
+        effects.append(Effect(knob, value, text, latency.key, Estimate(after - before, low, high)))
     return tuple(effects)
 
 
 def _other_values(rule: Rule, knob: str, alone_ms: float) -> list[float]:
-    value, whole = getattr(rule, knob), rule.parameters()[knob].kind == "whole"
-    if whole:
+    value = getattr(rule, knob)
+    if rule.parameters()[knob].kind == "whole":
         return [each for each in (min(value * 2, rule.max_batch_size), value // 2) if 1 <= each != value]
     if rule.max_batch_size == 1 or value == math.inf:
         return []
-    if value == 0:  # no wait: one as long as a request alone computes, to two digits
-        return [float(f"{alone_ms:.2g}")]
-    return [value * 2, value / 2]
+    # For no wait: one as long as a request alone computes, to two digits.
+    return [value * 2, value / 2] if value else [float(f"{alone_ms:.2g}")]
 
 
 def explain(found: Recommendation) -> str:
     """Return a paragraph about a recommendation."""
-    sentences = [
-        *_setting(found), *_ties(found), *_cheaper(found), *_load(found), *_batches(found), *_optimum(found),
-        *_servers(found), *_remedies(found), *_doubts(found), *_search(found),
-    ]  # fmt: skip
-    return " ".join(sentences)
+    topics = (_setting, _cheaper, _load, _batches, _optimum, _remedies, _caveats)
+    settings = _format.counted(len(found.candidates), "setting")
+    less = f", {found.saved} of what full runs of all would take" if found.saved else ""
+    search = f"The search among {settings} simulated {found.requests_simulated:,} requests{less}."
+    return " ".join([*(sentence for topic in topics for sentence in topic(found)), search])
 
 
 def _setting(found: Recommendation) -> Iterator[str]:
     setting = phrases.setting(found.knobs)
     where = "" if "servers" in found.knobs else f" on {_format.counted(found.scenario.servers, 'server')}"
-    numbers = "; ".join(phrases.against_limit(*each) for each in found.judgement.estimates.items())
+    numbers = phrases.against_limits(found.judgement)
     if found.met:
         yield f"Take {setting}{where}: {numbers}."
+        for knobs, advantage in found.ties[:1]:
+            same = f"statistically the same as with {phrases.setting(knobs)}"
+            yield f"Its {described(found.slo.latency.key)[0]} is {same}, but it has {advantage}."
         return
     clearly = "clearly " if found.judgement.too_short else ""
     yield f"No setting {clearly}meets the objective. The nearest is {setting}{where}: {numbers}."
     if found.judgement.too_short:
         requests = _format.counted(found.result.arrival_s.size, "request")
         yield f"A run of {requests} is too short to be sure."
-
-
-def _ties(found: Recommendation) -> Iterator[str]:
-    for knobs, advantage in found.ties[:1]:
-        label, _, _ = phrases.metric(found.slo.latency[0])
-        same = f"statistically the same as with {phrases.setting(knobs)}"
-        yield f"Its {label} is {same}, but it has {advantage}."
 
 
 def _cheaper(found: Recommendation) -> Iterator[str]:
@@ -81,7 +74,7 @@ def _cheaper(found: Recommendation) -> Iterator[str]:
         return
     maybe = frame[(frame["outcome"] == "unclear") & (frame["servers"] < found.scenario.servers)]
     if len(maybe):
-        best = maybe.sort_values(["servers", found.slo.latency[0]]).iloc[0]
+        best = maybe.sort_values(["servers", found.slo.latency.key]).iloc[0]
         servers = _format.counted(int(best["servers"]), "server")
         yield f"{servers} might do: {best['why']}; a longer run would tell."
 
@@ -105,23 +98,26 @@ def _load(found: Recommendation) -> Iterator[str]:
 
 def _batches(found: Recommendation) -> Iterator[str]:
     shares = sorted(found.result.metrics.shares().items(), key=lambda item: -item[1])
-    shares = [(name, share) for name, share in shares if share >= SEEN]
-    why = "; ".join(
-        f"{_format.percent(share)} because {_because(found.rule, name)}" for name, share in shares
-    )
+    reasons = [(share, _because(found.rule, name)) for name, share in shares if share >= SEEN]
+    why = "; ".join(f"{_format.percent(share)} because {reason}" for share, reason in reasons)
     why = why.replace(" because ", " of the batches leave because ", 1)
     effects = [effect for effect in found.effects if not any(map(math.isnan, effect.difference))]
     if not effects:
         yield f"{why}."
         return
-    label, value = phrases.metric(effects[0].knob)[0], found.expected[effects[0].key].value
-    little = all(_little(effect, value) for effect in effects)
+    (label, *_), (latency, *_) = described(effects[0].knob), described(effects[0].key)
+    little_ms, changes = MATTERS * found.expected[effects[0].key].value, []
+    matters = "hardly matters"
+    for effect in effects:
+        difference, low, high = effect.difference
+        if abs(difference) > little_ms and not low <= 0 <= high:
+            matters = "matters"
+        value, low_text, high_text = map(_format.signed, effect.difference)
+        changes.append(f"{effect.text} by {value} ms ({low_text} to {high_text})")
     workload = found.scenario.workload
     at = "" if isinstance(workload, ClosedLoop) else f" at {_format.rate(workload.offered_per_s)}"
-    yield f"The {label} {'hardly matters' if little else 'matters'}{at}: {why}."
-    changes = "; ".join(f"{effect.text} by {_change(effect)}" for effect in effects)
-    changed = f" would change {phrases.metric(effects[0].key)[0]} by "
-    yield _sentence(changes.replace(" by ", changed, 1))
+    yield f"The {label} {matters}{at}: {why}."
+    yield _sentence("; ".join(changes).replace(" by ", f" would change {latency} by ", 1))
 
 
 def _because(rule: Rule, share: str) -> str:
@@ -129,16 +125,6 @@ def _because(rule: Rule, share: str) -> str:
     trigger = Trigger[share.removesuffix("_share").upper()]
     reasons = dict.fromkeys(step.because for step in rule.steps if step.trigger is trigger)
     return _format.listed(list(reasons), "or") if reasons else f"of {trigger.name.lower()}"
-
-
-def _little(effect: Effect, value: float) -> bool:
-    difference, low, high = effect.difference
-    return abs(difference) <= MATTERS * value or low <= 0 <= high
-
-
-def _change(effect: Effect) -> str:
-    value, low, high = (_format.signed(number) for number in effect.difference)
-    return f"{value} ms ({low} to {high})"
 
 
 def _optimum(found: Recommendation) -> Iterator[str]:
@@ -150,20 +136,8 @@ def _optimum(found: Recommendation) -> Iterator[str]:
     above = f"; this one's is {_format.number(gap, 2)} % above it"
     if low <= best <= high or gap <= 0:
         above = ", and this one's cannot be told from it"
-    bound = (
-        f"No policy with batches of at most {most} has a lower mean latency than {_format.number(best)} ms"
-    )
-    yield f"{bound}{above}."
-
-
-def _servers(found: Recommendation) -> Iterator[str]:
-    servers, slowdown = found.scenario.servers, found.scenario.slowdown
-    if servers > 1 and slowdown is None:
-        slower = "on one device they would slow each other down, which `slowdown` describes"
-        yield f"The {servers} servers were taken to have a device each: {slower}."
-    elif servers > 1 and slowdown is not None:
-        times = f"{_format.number(slowdown[servers] / slowdown[1])} times as long as alone"
-        yield f"The {servers} servers share a device: when all compute, each takes {times}."
+    policy = f"No policy with batches of at most {most}"
+    yield f"{policy} has a lower mean latency than {_format.number(best)} ms{above}."
 
 
 def _remedies(found: Recommendation) -> Iterator[str]:
@@ -172,8 +146,7 @@ def _remedies(found: Recommendation) -> Iterator[str]:
         return
     would = [remedy.text for remedy in found.remedies if remedy.value is not None and not remedy.knobs]
     if would:
-        *first, last = would
-        ways = f"{'; '.join(first)}; or {last}" if first else last
+        ways = "; ".join([*would[:-1], f"or {would[-1]}" if would[1:] else would[-1]])
         yield f"With this setting the objective would be met by {ways}."
     for remedy in found.remedies:
         if remedy.knobs:
@@ -186,18 +159,18 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _doubts(found: Recommendation) -> Iterator[str]:
-    drift = found.result.rate_range_per_s
-    if drift is not None:
-        low, high = (_format.rate(rate) for rate in drift)
+def _caveats(found: Recommendation) -> Iterator[str]:
+    servers, slowdown = found.scenario.servers, found.scenario.slowdown
+    if servers > 1 and slowdown is None:
+        slower = "on one device they would slow each other down, which `slowdown` describes"
+        yield f"The {servers} servers were taken to have a device each: {slower}."
+    elif servers > 1 and slowdown is not None:
+        times = f"{_format.number(slowdown[servers] / slowdown[1])} times as long as alone"
+        yield f"The {servers} servers share a device: when all compute, each takes {times}."
+    if (drift := found.result.rate_range_per_s) is not None:
+        low, high = map(_format.rate, drift)
         yield f"The traffic drifts between {low} and {high}: the numbers are of all of it together."
     if can_lose(found.scenario) and "loss" in found.expected:
         loss = found.expected["loss"].value
         lost = f"{_format.number(loss * 100)} % of the requests are not served."
         yield lost if loss else "All requests are served."
-
-
-def _search(found: Recommendation) -> Iterator[str]:
-    settings = _format.counted(len(found.candidates), "setting")
-    less = f", {found.saved} of what full runs of all would take" if found.saved else ""
-    yield f"The search among {settings} simulated {found.requests_simulated:,} requests{less}."

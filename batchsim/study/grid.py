@@ -78,9 +78,8 @@ class Grid:
             raise TypeError(f"over must be {{knob: values}}, got {over!r}")
         if not over:
             raise ValueError(f"over must have at least one knob, got {over!r}")
-        for name in over:
-            if not isinstance(name, str):
-                raise TypeError(f"a knob must be named by text, got {name!r}")
+        if nameless := [name for name in over if not isinstance(name, str)]:
+            raise TypeError(f"a knob must be named by text, got {nameless[0]!r}")
         axes = tuple(Axis.of(name, values) for name, values in over.items())
         _check_knobs(scenario, axes)
         return cls(axes)
@@ -106,7 +105,7 @@ class Grid:
 
     def columns(self) -> dict[str, np.ndarray]:
         """Return each knob's labels, shape (points,)."""
-        places = np.unravel_index(np.arange(len(self)), self.shape)
+        places = np.indices(self.shape).reshape(len(self.axes), -1)
         return {axis.name: axis.column(place) for axis, place in zip(self.axes, places, strict=True)}
 
 
@@ -144,11 +143,8 @@ def _plain(value: Any) -> Any:
 
 def _check_knobs(scenario: Scenario, axes: tuple[Axis, ...]) -> None:
     parts = {f.name: getattr(scenario, f.name) for f in dataclasses.fields(scenario)}
-    nesting = [axis for axis in axes if axis.name in NESTING]
-    combinations = [
-        dict(zip([axis.name for axis in nesting], values, strict=True))
-        for values in itertools.product(*(axis.values for axis in nesting))
-    ]
+    nesting = {axis.name: axis.values for axis in axes if axis.name in NESTING}
+    combinations = [dict(zip(nesting, each, strict=True)) for each in itertools.product(*nesting.values())]
     named: dict[tuple[str, ...], str] = {}
     for axis in sorted(axes, key=lambda axis: axis.name not in parts):  # parts first, then knobs inside them
         combination: dict[str, Any] = {}
@@ -163,9 +159,7 @@ def _check_knobs(scenario: Scenario, axes: tuple[Axis, ...]) -> None:
                 scenario.replace({**combination, axis.name: value})
 
 
-def _first_with(
-    name: str, parts: Mapping[str, Any], combinations: list[dict[str, Any]]
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _first_with(name: str, parts: Mapping[str, Any], combinations: list[dict[str, Any]]) -> Any:
     """Return the first combination of parts that has the knob, and the path to it there, or raise."""
     refusals = []
     for combination in combinations:

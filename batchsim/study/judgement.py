@@ -1,11 +1,12 @@
 """Whether a run shows that an objective is met: its numbers, their intervals, and a verdict."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
 from batchsim.result import Result
+from batchsim.result.comparison import compare
 from batchsim.result.intervals import percentile_of_all, share_of_all
 from batchsim.result.metrics import LATENCY
 from batchsim.scenario import ClosedLoop, Diurnal, Scenario, Trace
@@ -26,6 +27,10 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
+
+    def columns(self, key: str) -> dict[str, float]:
+        """Return the columns of a table that hold it."""
+        return dict(zip((key, f"{key}_low", f"{key}_high"), self, strict=True))
 
 
 class Verdict(Enum):
@@ -52,9 +57,18 @@ class Judgement:
     beyond: float = 0.0
 
     @property
+    def meets(self) -> bool:
+        return self.verdict is Verdict.MEETS
+
+    @property
     def too_short(self) -> bool:
         """Whether the estimates meet the objectives, but only a longer run could be sure."""
         return self.verdict is Verdict.UNCLEAR and self.excess <= 1
+
+
+UNKNOWN = Estimate(math.nan, math.nan, math.nan)
+UNJUDGED = Judgement(Verdict.UNCLEAR, math.inf, Objective("", math.nan), {})
+OVERLOADED = replace(UNJUDGED, verdict=Verdict.FAILS)  # without a run
 
 
 def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: float = LEVEL) -> Judgement:
@@ -71,26 +85,19 @@ def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: flo
     """
     subject = result.scenario if scenario is None else scenario
     exact = scenario is None and recorded(subject)
-    verdicts, excesses, estimates = [], [], {}
-    for objective in slo.objectives:
-        estimates[objective] = estimate(result, objective, subject, level)
-        verdict = _verdict(objective, estimates[objective], exact)
-        if verdict is not Verdict.MEETS and objective.q is not None:
-            # The fraction within the limit shows a miss in runs too short for the percentile.
-            share = share_within(result, objective.limit, level)
-            verdict = Verdict.FAILS if share.high < objective.q / 100 else verdict
-        verdicts.append(verdict)
-        excesses.append(objective.excess(estimates[objective].value))
-    if not subject.stable:
-        verdicts = [Verdict.FAILS] * len(verdicts)  # sooner or later
-    overall = next((each for each in (Verdict.FAILS, Verdict.UNCLEAR) if each in verdicts), Verdict.MEETS)
-    places = [place for place, verdict in enumerate(verdicts) if verdict is overall]
-    worst = max(places, key=lambda place: excesses[place])
-    infinite = [o for o, excess in zip(slo.objectives, excesses, strict=True) if math.isinf(excess)]
-    beyond = max(
-        (_beyond(result, objective, estimates[objective].value) for objective in infinite), default=0
-    )
-    return Judgement(overall, max(excesses), slo.objectives[worst], estimates, beyond)
+    estimates = {objective: estimate(result, objective, subject, level) for objective in slo.objectives}
+    excesses = {objective: objective.excess(each.value) for objective, each in estimates.items()}
+    verdicts = {
+        objective: _verdict(result, objective, each, level, exact) if subject.stable else Verdict.FAILS
+        for objective, each in estimates.items()  # overloaded, it fails sooner or later
+    }
+    order = (Verdict.FAILS, Verdict.UNCLEAR, Verdict.MEETS)
+    overall = next(verdict for verdict in order if verdict in verdicts.values())
+    decisive = (objective for objective, verdict in verdicts.items() if verdict is overall)
+    infinite = [objective for objective, excess in excesses.items() if math.isinf(excess)]
+    beyond = max((_beyond(result, each, estimates[each].value) for each in infinite), default=0)
+    worst = max(decisive, key=excesses.__getitem__)
+    return Judgement(overall, max(excesses.values()), worst, estimates, beyond)
 
 
 def _beyond(result: Result, objective: Objective, value: float) -> float:
@@ -99,33 +106,37 @@ def _beyond(result: Result, objective: Objective, value: float) -> float:
     return value if objective.key == "loss" else 1.0
 
 
-def _verdict(objective: Objective, estimated: Estimate, exact: bool) -> Verdict:
-    value, low, high = estimated
-    if math.isnan(value) or (math.isnan(low) and not exact):
-        return Verdict.UNCLEAR
-    if math.isnan(low):
+def _verdict(result: Result, objective: Objective, known: Estimate, level: float, exact: bool) -> Verdict:
+    value, low, high = known
+    if exact and math.isnan(low):
         low = high = value
     if not objective.at_most:
         low, high = -high, -low
     limit = objective.reach if objective.at_most else -objective.reach
-    return Verdict.MEETS if high <= limit else Verdict.FAILS if low > limit else Verdict.UNCLEAR
+    if high <= limit:
+        return Verdict.MEETS
+    # The fraction within the limit shows a miss in runs too short for the percentile.
+    q = objective.q
+    late = q is not None and share_within(result, objective.limit, level).high < q / 100
+    return Verdict.FAILS if late or low > limit else Verdict.UNCLEAR
 
 
 def estimate(result: Result, objective: Objective, scenario: Scenario, level: float = LEVEL) -> Estimate:
     """Return the estimate of an objective's metric from a run that stands for a scenario."""
+    key, workload = objective.key, scenario.workload
     if objective.q is not None:
         return percentile(result, objective.q, level)
-    if objective.key == "mean_latency_ms":
-        return number(result, objective.key, level)
+    if key == "mean_latency_ms":
+        return number(result, key, level)
     lost = Estimate(0.0, 0.0, 0.0)
     if can_lose(scenario):
         served = share_within(result, math.inf, level)
         lost = Estimate(1 - served.value, 1 - served.high, 1 - served.low)
-    if objective.key == "loss":
+    if key == "loss":
         return lost
-    if isinstance(scenario.workload, ClosedLoop):
-        return number(result, objective.key, level)
-    offered = scenario.workload.offered_per_s
+    if isinstance(workload, ClosedLoop):
+        return number(result, key, level)
+    offered = workload.offered_per_s
     if not scenario.stable:
         offered = min(offered, scenario.saturation_per_s)
     return Estimate(*(offered * (1 - share) for share in (lost.value, lost.high, lost.low)))
@@ -163,3 +174,14 @@ def share_within(result: Result, limit_ms: float, level: float = LEVEL) -> Estim
     metrics = result.metrics
     share = metrics.columns[LATENCY].within(limit_ms * (1 + ROUNDING)) / int(metrics.totals.requests)
     return Estimate(share, *share_of_all(result.sample, limit_ms, level))
+
+
+def slower_by(result: Result, than: Result, key: str, level: float = LEVEL) -> Estimate:
+    """Return how much higher a latency is than in another run of the same traffic, with its interval.
+
+    The comparison is paired, request by request. It is NaN where requests can be lost, because a difference
+    is of those served; its interval is NaN where runs are too short for one.
+    """
+    if can_lose(result.scenario) or can_lose(than.scenario):
+        return UNKNOWN
+    return Estimate(*compare(than, result, [key], level, silent=True)[key][2:])

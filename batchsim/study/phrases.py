@@ -1,26 +1,13 @@
-"""Settings, estimates and objectives in words, for explanations and reasons."""
+"""Settings, estimates and judgements in words, for explanations and reasons."""
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from batchsim._format import number, rate
-from batchsim.result import metrics
+from batchsim._format import listed, number, rate
 from batchsim.scenario import ClosedLoop, Scenario
-from batchsim.study.judgement import Estimate, Verdict
-from batchsim.study.slo import Objective
-
-
-def metric(key: str) -> tuple[str, str, float]:
-    """Return a metric's label, its unit with the space before it, and how many of the unit are in 1.
-
-    >>> metric("mean_latency_ms"), metric("loss")
-    (('mean latency', ' ms', 1.0), ('loss', ' %', 100.0))
-    """
-    if key == "loss":
-        return metrics.label(key), " %", 100.0
-    unit = metrics.unit(key)
-    return metrics.label(key), "/s" if unit == "per s" else unit and f" {unit}", 1.0
+from batchsim.study.judgement import Estimate, Judgement, Verdict
+from batchsim.study.slo import described
 
 
 def estimated(key: str, estimate: Estimate) -> str:
@@ -29,43 +16,47 @@ def estimated(key: str, estimate: Estimate) -> str:
     >>> estimated("p99_ms", Estimate(17.58, 17.4, 17.73))
     'p99 17.58 ms (17.4 to 17.73)'
     """
-    label, unit, scale = metric(key)
+    label, unit, scale = described(key)
     value, low, high = (number(each * scale, 4) for each in estimate)
     interval = "" if math.isnan(estimate.low) or low == high else f" ({low} to {high})"
     return f"{label} {value}{unit}{interval}"
 
 
-def difference(key: str, estimate: Estimate) -> str:
-    """Return how far apart two values of a metric are, and the interval of that.
+def slower(key: str, estimate: Estimate) -> str:
+    """Return how much higher a latency is, and the interval of that.
 
-    >>> difference("p99_ms", Estimate(-2, -3, -1))
+    >>> slower("p99_ms", Estimate(2, 1, 3))
     'p99 2 ms (1 to 3)'
     """
-    value, low, high = estimate if estimate.value >= 0 else (-estimate[0], -estimate[2], -estimate[1])
-    label, unit, scale = metric(key)
-    return f"{label} {number(value * scale)}{unit} ({number(low * scale)} to {number(high * scale)})"
+    label, unit, scale = described(key)
+    value, low, high = (number(each * scale) for each in estimate)
+    return f"{label} {value}{unit} ({low} to {high})"
 
 
-def limit(objective: Objective) -> str:
-    """Return an objective's limit with its unit."""
-    _, unit, scale = metric(objective.key)
-    return f"{number(objective.limit * scale, 6)}{unit}"
+def estimates(judgement: Judgement) -> str:
+    """Return the estimate for each objective."""
+    return listed([estimated(objective.key, each) for objective, each in judgement.estimates.items()])
 
 
-def finding(objective: Objective, estimate: Estimate, verdict: Verdict) -> str:
-    """Return an estimate and its side of the limit."""
-    missed, met = ("above", "below") if objective.at_most else ("below", "above")
+def finding(judgement: Judgement) -> str:
+    """Return the estimate for the worst objective, and its side of the limit."""
+    worst, verdict = judgement.worst, judgement.verdict
+    estimate = judgement.estimates[worst]
+    missed, met = ("above", "below") if worst.at_most else ("below", "above")
     side = {Verdict.FAILS: missed, Verdict.MEETS: met, Verdict.UNCLEAR: "not clearly above or below"}
     clearly = "clearly " if verdict is Verdict.FAILS and math.isnan(estimate.low) else ""
-    return f"{estimated(objective.key, estimate)}, {clearly}{side[verdict]} {limit(objective)}"
+    return f"{estimated(worst.key, estimate)}, {clearly}{side[verdict]} {worst.limit_text}"
 
 
-def against_limit(objective: Objective, estimate: Estimate) -> str:
-    """Return an estimate and its side of the limit, whatever its interval."""
-    side = "within" if objective.at_most else "at least"
-    if objective.excess(estimate.value) > 1:
-        side = "above" if objective.at_most else "below"
-    return f"{estimated(objective.key, estimate)}, {side} the {limit(objective)} asked for"
+def against_limits(judgement: Judgement) -> str:
+    """Return each estimate and its side of the limit, whatever its interval."""
+    sides = []
+    for objective, estimate in judgement.estimates.items():
+        side = "within" if objective.at_most else "at least"
+        if objective.excess(estimate.value) > 1:
+            side = "above" if objective.at_most else "below"
+        sides.append(f"{estimated(objective.key, estimate)}, {side} the {objective.limit_text} asked for")
+    return "; ".join(sides)
 
 
 def overload(scenario: Scenario) -> str:

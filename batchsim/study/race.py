@@ -13,16 +13,17 @@ A run too short for an interval proves nothing, and eliminates nobody. A setting
 evidence of a full run alone, at the usual level.
 """
 
+import itertools
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from batchsim.result import Result
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome
-from batchsim.study.choice import slower_by
-from batchsim.study.judgement import LEVEL, STRICT, Verdict, can_lose, judge, number, percentile
+from batchsim.study.judgement import LEVEL, STRICT, Estimate, Verdict, estimate, judge, slower_by
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import Traffic
 
@@ -35,6 +36,7 @@ FINALS, LITTLE = 4, 1.1  # the most full runs, while the last one missed its lim
 NUMBERS = ("mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
 
 Run = tuple[Candidate, Result]
+_by_rank = attrgetter("rank")
 
 
 @dataclass(eq=False)
@@ -58,7 +60,7 @@ class Race:
             if candidate.scenario.stable:
                 self.run(candidate, self.lengths[0])
                 candidate.first_ms = candidate.latency.value
-                candidate.first_mean_ms = candidate.numbers["mean_latency_ms"]
+                candidate.first_preference = candidate.preference
             else:
                 candidate.eliminate(Outcome.UNSTABLE, phrases.overload(candidate.scenario))
 
@@ -74,13 +76,12 @@ class Race:
             alive = self._round(alive[:places], requests)
         fastest: Run | None = None
         for place, candidate in enumerate(alive):
-            by_little = place > 0 and alive[place - 1].excess < LITTLE
+            by_little = place > 0 and alive[place - 1].judgement.excess < LITTLE
             if place >= math.ceil(FINALISTS * count) and (fastest or place >= FINALS or not by_little):
                 self._leave_behind(alive, place, count)
                 break
             result = self.run(candidate, self.lengths[-1], LEVEL)
-            meets = candidate.verdict is Verdict.MEETS
-            if meets and (fastest is None or candidate.rank < fastest[0].rank):
+            if candidate.judgement.meets and (fastest is None or candidate.rank < fastest[0].rank):
                 fastest = candidate, result
         return fastest
 
@@ -103,16 +104,12 @@ class Race:
         result = self.traffic.run(candidate.scenario, requests)
         full = requests == self.traffic.requests
         judgement = judge(result, self.slo, None if full else candidate.scenario, level)
-        key, q = self.slo.latency
-        candidate.latency = number(result, key) if q is None else percentile(result, q)
+        candidate.requests, candidate.judgement = requests, judgement
+        candidate.latency = estimate(result, self.slo.latency, candidate.scenario)
         candidate.numbers = {name: result.metrics.number(name) for name in NUMBERS}
-        candidate.requests, candidate.verdict = requests, judgement.verdict
-        candidate.excess, candidate.beyond = judgement.excess, judgement.beyond
-        finding = phrases.finding(judgement.worst, judgement.estimates[judgement.worst], judgement.verdict)
-        if judgement.verdict is Verdict.FAILS:
-            candidate.eliminate(Outcome.FAILS, finding)
-        elif level == LEVEL and full and judgement.verdict is Verdict.UNCLEAR:
-            candidate.eliminate(Outcome.UNCLEAR, finding)
+        fails = judgement.verdict is Verdict.FAILS
+        if fails or (level == LEVEL and full and not judgement.meets):
+            candidate.eliminate(Outcome.FAILS if fails else Outcome.UNCLEAR, phrases.finding(judgement))
         return result
 
     def _round(self, candidates: Sequence[Candidate], requests: int) -> list[Candidate]:
@@ -129,13 +126,17 @@ class Race:
     def _compare(self, leader: Candidate, leading: Result, candidate: Candidate, result: Result) -> None:
         """Eliminate a setting that is clearly slower than the leader, by every latency of the objective."""
         keys = [o.key for o in self.slo.objectives if o.q is not None or o.key == "mean_latency_ms"]
-        others = len(keys) < len(self.slo.objectives)
-        if can_lose(result.scenario) or can_lose(leading.scenario) or (others and leader.excess > 1):
+        if len(keys) < len(self.slo.objectives) and leader.judgement.excess > 1:
             return
-        key = self.slo.latency[0]
-        if all(slower_by(result, leading, each, STRICT).low > 0 for each in {*keys, key}):
-            slower = phrases.difference(key, slower_by(result, leading, key, STRICT))
-            candidate.eliminate(Outcome.SLOWER, f"{slower} slower than {phrases.setting(leader.knobs)}")
+        latency = self.slo.latency.key
+        slower = {key: slower_by(result, leading, key, STRICT) for key in {*keys, latency}}
+        if all(each.low > 0 for each in slower.values()):
+            self.drop_slower(candidate, leader, slower[latency])
+
+    def drop_slower(self, candidate: Candidate, than: Candidate, slower: Estimate) -> None:
+        """Eliminate a setting whose latency is clearly higher than another's."""
+        by = phrases.slower(self.slo.latency.key, slower)
+        candidate.eliminate(Outcome.SLOWER, f"{by} slower than {phrases.setting(than.knobs)}")
 
     def _leave_behind(self, alive: Sequence[Candidate], places: int, count: int) -> None:
         for place, candidate in enumerate(alive[places:], places + 1):
@@ -144,11 +145,7 @@ class Race:
 
     def latency(self, candidate: Candidate) -> str:
         """Return the latency that settings are ranked by, in words."""
-        return phrases.estimated(self.slo.latency[0], candidate.latency)
-
-
-def _by_rank(candidate: Candidate) -> tuple[float, ...]:
-    return candidate.rank
+        return phrases.estimated(self.slo.latency.key, candidate.latency)
 
 
 def _in_order(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -162,7 +159,8 @@ def _without_twins(alive: Sequence[Candidate]) -> list[Candidate]:
     """
     twins: dict[tuple[float, ...], list[Candidate]] = {}
     for candidate in alive:  # in order, so that of each group the preferred comes first
-        run = (candidate.excess, candidate.beyond, candidate.latency.value, *candidate.numbers.values())
+        excess, beyond = candidate.judgement.excess, candidate.judgement.beyond
+        run = (excess, beyond, candidate.latency.value, *candidate.numbers.values())
         twins.setdefault(run, []).append(candidate)
     for first, *others in twins.values():
         smallest = min([first, *others], key=lambda each: each.saturation_per_s)
@@ -179,9 +177,5 @@ def _fairly(alive: Sequence[Candidate]) -> list[Candidate]:
     A run begins with an empty queue, which flatters those near saturation, the more the shorter it is;
     those of one saturation rate are flattered alike.
     """
-    seen: Counter[float] = Counter()
-    places = []
-    for candidate in alive:
-        places.append(seen[candidate.saturation_per_s])
-        seen[candidate.saturation_per_s] += 1
-    return [candidate for _, candidate in sorted(zip(places, alive, strict=True), key=lambda pair: pair[0])]
+    turns: dict[float, Iterator[int]] = defaultdict(itertools.count)
+    return sorted(alive, key=lambda candidate: next(turns[candidate.saturation_per_s]))

@@ -8,7 +8,7 @@ from batchsim.result import Result
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule
 from batchsim.study import phrases
-from batchsim.study.choice import Tie
+from batchsim.study.candidate import Tie
 from batchsim.study.judgement import Estimate, Judgement
 from batchsim.study.remedies import Remedy
 from batchsim.study.slo import SLO
@@ -96,12 +96,11 @@ class Recommendation:
     def __repr__(self) -> str:
         title = "Recommendation" if self.met else "No setting is shown to meet the objective; nearest"
         judged = "met" if self.met else "not met" if self.judgement.excess > 1 else "not clearly met"
-        estimates = [phrases.estimated(o.key, each) for o, each in self.judgement.estimates.items()]
         throughput = _format.rate(self.expected["throughput_per_s"].value)
         lines = [
             f"{title}: {phrases.setting(self.knobs)}",
             f"  rule        {self.rule!r} on {_format.counted(self.scenario.servers, 'server')}",
-            f"  objective   {self.slo}: {judged}, {_format.listed(estimates)}",
+            f"  objective   {self.slo}: {judged}, {phrases.estimates(self.judgement)}",
             f"  throughput  {throughput}, saturation at {_format.rate(self.scenario.saturation_per_s)}",
             *(f"  {remedy.kind:<11} {remedy.text}" for remedy in self.remedies),
             f"  search      {_format.counted(self.requests_simulated, 'request')} simulated"

@@ -1,16 +1,16 @@
 """What would meet an objective that a setting misses: less wait, less traffic, servers, a faster model."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from batchsim import _format
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.study import phrases
-from batchsim.study.bisection import edge, last_whole
-from batchsim.study.capacity import capacity
-from batchsim.study.judgement import Judgement, Verdict, judge
+from batchsim.study.candidate import Candidate
+from batchsim.study.capacity import capacity, edge
+from batchsim.study.judgement import Judgement, judge
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import Traffic
 
@@ -20,9 +20,7 @@ TOLERANCE = 0.02  # of a rate, and of a factor
 HALVINGS = 6  # of a wait, before none is tried
 WAIT_TOLERANCE = 0.1  # of a wait
 LONGEST_MS = 1024  # the wait that is halved first, where a rule waits for ever
-LONGER = (2, 10, 1000)  # times as long a run: at least, where there is no interval, and at most
-
-Setting = tuple[Mapping[str, Any], Scenario]  # knobs, and what they make of the scenario
+LONGER = (2.0, 10.0, 1000.0)  # times as long a run: at least, where there is no interval, and at most
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Remedy:
 
 
 def remedies(
-    scenario: Scenario, slo: SLO, traffic: Traffic, others: Sequence[Setting] = ()
+    scenario: Scenario, slo: SLO, traffic: Traffic, others: Sequence[Candidate] = ()
 ) -> tuple[Remedy, ...]:
     """Return what would meet the objective with this setting, each change alone, checked by full runs.
 
@@ -61,16 +59,15 @@ def remedies(
     def trials() -> _Trials:
         return _Trials(scenario, slo, traffic)
 
-    found = [*_shorter_wait(trials()), *_less_traffic(trials())]
-    servers = list(_more_servers(trials()))
-    most = next((remedy.value for remedy in servers if remedy.value is not None), math.inf)
-    return (*found, *servers, *_other_setting(trials(), others, most), _faster_model(trials()))
+    found = [*_shorter_wait(trials()), *_less_traffic(trials()), *_more_servers(trials())]
+    servers = [remedy.value for remedy in found if remedy.knob == "servers" and remedy.value is not None]
+    more = _other_setting(trials(), others, below=min(servers, default=math.inf))
+    return (*found, *more, _faster_model(trials()))
 
 
 def longer(judgement: Judgement, requests: int, most: float) -> tuple[Remedy, ...]:
     """Return how long a run might settle what one of this length only estimates; nothing above `most`."""
-    least, unknown, at_most = LONGER
-    times = float(unknown)
+    least, times, at_most = LONGER
     value, low, high = judgement.estimates[judgement.worst]
     width = high - value if judgement.worst.at_most else value - low
     if 0 < width < math.inf:
@@ -97,17 +94,13 @@ class _Trials:
         return judgement
 
     def meets(self, scenario: Scenario) -> bool:
-        return scenario.stable and self.judge(scenario).verdict is Verdict.MEETS
+        return scenario.stable and self.judge(scenario).meets
 
     def none(self, knob: str, surely: str, change: str) -> Remedy:
         """Return that no change was found: that there is none, or that the runs cannot tell."""
         length = _format.counted(self.traffic.requests, "request")
         unknown = f"runs of {length} cannot tell whether {change} would do with this setting"
         return Remedy(knob, None, unknown if self.too_short else surely)
-
-
-def _numbers(judgement: Judgement) -> str:
-    return _format.listed([phrases.estimated(o.key, each) for o, each in judgement.estimates.items()])
 
 
 def _shorter_wait(trials: _Trials) -> Iterator[Remedy]:
@@ -132,10 +125,10 @@ def _shorter_wait(trials: _Trials) -> Iterator[Remedy]:
     digits = 1 - math.floor(math.log10(inside)) if inside else 0
     wait_ms = math.floor(inside * 10**digits) / 10**digits  # as the text says it
     judgement = trials.judge(scenario.replace(max_wait_ms=wait_ms))
-    if judgement.verdict is Verdict.MEETS:
+    if judgement.meets:
         instead = "an infinite one" if rule.max_wait_ms == math.inf else _format.number(rule.max_wait_ms)
         text = f"a wait of {_format.number(wait_ms)} ms instead of {instead}"
-        yield Remedy("max_wait_ms", wait_ms, f"{text}, with {_numbers(judgement)}")
+        yield Remedy("max_wait_ms", wait_ms, f"{text}, with {phrases.estimates(judgement)}")
 
 
 def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
@@ -149,8 +142,7 @@ def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
         return
     found = capacity(scenario, slo, traffic.seed, traffic.requests, TOLERANCE)
     traffic.simulated += found.requests_simulated
-    value: float | None = None
-    most = _format.rate(found.low_per_s)
+    value, most = None, _format.rate(found.low_per_s)
     if not found.met:
         text = f"no rate meets it with this setting: {found.limited_by}"
     elif math.isnan(found.low_per_s):
@@ -173,17 +165,29 @@ def _fewer_clients(trials: _Trials, clients: int) -> Remedy:
         except ValueError:  # too few for a batch ever to fill
             return False
 
-    fewer = 2 ** max(clients.bit_length() - 1, 0)
-    fewer = fewer // 2 if fewer == clients else fewer
-    outside = clients
+    fewer, outside = 1 << (clients - 1).bit_length() >> 1, clients  # the power of two below
     while fewer and not meets(fewer):
         outside, fewer = fewer, fewer // 2
     if not fewer:
-        return trials.none(
-            "clients", "no smaller number of clients meets it with this setting", "fewer clients"
-        )
+        surely = "no smaller number of clients meets it with this setting"
+        return trials.none("clients", surely, "fewer clients")
     fewer = last_whole(fewer, outside, meets)
     return Remedy("clients", fewer, f"{_format.counted(fewer, 'client')} instead of {clients:,}")
+
+
+def last_whole(inside: int, outside: int, holds: Callable[[int], bool]) -> int:
+    """Return the last whole number that holds, between one that does and one that does not.
+
+    >>> last_whole(0, 100, lambda value: value <= 42)
+    42
+    """
+    while abs(outside - inside) > 1:
+        middle = (inside + outside) // 2
+        if holds(middle):
+            inside = middle
+        else:
+            outside = middle
+    return inside
 
 
 def _more_servers(trials: _Trials) -> Iterator[Remedy]:
@@ -201,11 +205,13 @@ def _more_servers(trials: _Trials) -> Iterator[Remedy]:
         if not more.stable:
             continue
         judgement = trials.judge(more)
-        if judgement.verdict is Verdict.MEETS:
-            yield Remedy("servers", servers, f"{_instead(scenario, servers)}, with {_numbers(judgement)}")
+        if judgement.meets:
+            text = f"{_instead(scenario, servers)}, with {phrases.estimates(judgement)}"
+            yield Remedy("servers", servers, text)
             return
     if judgement is not None:
-        surely = f"no more servers, up to {servers}, would do with this setting: {_numbers(judgement)}"
+        numbers = phrases.estimates(judgement)
+        surely = f"no more servers, up to {servers}, would do with this setting: {numbers}"
         yield trials.none("servers", surely, f"more servers, up to {servers},")
 
 
@@ -214,21 +220,18 @@ def _instead(scenario: Scenario, servers: int) -> str:
     return f"{_format.counted(servers, 'server')} instead of {scenario.servers}{where}"
 
 
-def _other_setting(trials: _Trials, others: Sequence[Setting], below: float) -> Iterator[Remedy]:
+def _other_setting(trials: _Trials, others: Sequence[Candidate], below: float) -> Iterator[Remedy]:
     """Return the first other setting that meets the objective with one more server, if those are fewer."""
-    for knobs, scenario in others:
-        servers = scenario.servers + 1
+    for other in others:
+        servers = other.servers + 1
         try:
-            more = scenario.replace(servers=servers)
+            more = other.scenario.replace(servers=servers)
         except ValueError:  # its slowdown is not given for as many
             continue
-        if servers >= below or not more.stable:
-            continue
-        judgement = trials.judge(more)
-        if judgement.verdict is Verdict.MEETS:
-            rest = {name: value for name, value in knobs.items() if name != "servers"}
-            text = f"{_instead(scenario, servers)}, with {phrases.setting(rest)}: {_numbers(judgement)}"
-            yield Remedy("servers", servers, text, rest)
+        if servers < below and more.stable and (judgement := trials.judge(more)).meets:
+            rest = {name: value for name, value in other.knobs.items() if name != "servers"}
+            text = f"{_instead(other.scenario, servers)}, with {phrases.setting(rest)}"
+            yield Remedy("servers", servers, f"{text}: {phrases.estimates(judgement)}", rest)
             return
 
 
@@ -252,6 +255,5 @@ def _faster_model(trials: _Trials) -> Remedy:
     while not meets(hundredths / 100):  # a little faster may by chance be a little worse
         hundredths += 1
     times = hundredths / 100
-    return Remedy(
-        "service", times, f"a model {times:g} times as fast, with {_numbers(trials.judge(faster(times)))}"
-    )
+    numbers = phrases.estimates(trials.judge(faster(times)))
+    return Remedy("service", times, f"a model {times:g} times as fast, with {numbers}")

@@ -1,10 +1,11 @@
 """Service-level objectives: the numbers that a setting must keep within limits."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from batchsim import _check
+from batchsim import _check, _format
+from batchsim.result import metrics
 
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p99_9_ms": 99.9}
 OTHERS = {"mean_ms": "mean_latency_ms", "max_loss": "loss", "min_throughput_per_s": "throughput_per_s"}
@@ -53,11 +54,26 @@ class Objective(NamedTuple):
         above, below = (value, self.reach) if self.at_most else (self.reach, value)
         return above / below if below > 0 else math.inf if above > 0 else 0.0
 
+    @property
+    def limit_text(self) -> str:
+        """The limit with its unit."""
+        _, unit, scale = described(self.key)
+        return f"{_format.number(self.limit * scale, 6)}{unit}"
+
     def __str__(self) -> str:
-        name = self.key.removesuffix("_ms").removesuffix("_per_s").replace("_", " ")
-        if self.key == "loss":
-            return f"{name} at most {self.limit * 100:g} %"
-        return f"{name} at most {self.limit:,g} ms" if self.at_most else f"{name} at least {self.limit:,g}/s"
+        return f"{described(self.key)[0]} at {'most' if self.at_most else 'least'} {self.limit_text}"
+
+
+def described(key: str) -> tuple[str, str, float]:
+    """Return a metric's label, its unit with the space before it, and how many of the unit are in 1.
+
+    >>> described("mean_latency_ms"), described("loss")
+    (('mean latency', ' ms', 1.0), ('loss', ' %', 100.0))
+    """
+    if key == "loss":
+        return metrics.label(key), " %", 100.0
+    unit = metrics.unit(key)
+    return metrics.label(key), "/s" if unit == "per s" else unit and f" {unit}", 1.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,37 +113,31 @@ class SLO:
     min_throughput_per_s: float | None = None
 
     def __post_init__(self) -> None:
-        bounds = {"max_loss": {"at_least": 0}, "attainment": {"at_least": 0.001}}
+        bounds: dict[str, dict[str, float]] = {"max_loss": {"at_least": 0}, "attainment": {"at_least": 0.001}}
         for name in self._given():
-            _check.fix_real(self, name, **bounds.get(name, {"above": 0}))  # type: ignore[arg-type]
-        for name in ("attainment", "max_loss"):
+            _check.fix_real(self, name, **bounds.get(name, {"above": 0}))
+        for name, why in (("attainment", ": no run can prove all"), ("max_loss", "")):
             if (share := getattr(self, name)) is not None and share >= 1:
-                why = ": no run can prove all" if name == "attainment" else ""
                 raise ValueError(f"{name} must be a fraction less than 1, got {share!r}{why}")
         self._check_attainment()
         if not self.objectives:
             raise ValueError(f"an SLO must have an objective, as in SLO(p99_ms=50), got {self!r}")
 
     def _given(self) -> dict[str, float]:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     def _check_attainment(self) -> None:
-        if self.attainment is None:
-            if self.within_ms is not None:
-                raise ValueError(f"within_ms needs an attainment, the fraction within it, got {self!r}")
+        if self.attainment is None and self.within_ms is not None:
+            raise ValueError(f"within_ms needs an attainment, the fraction within it, got {self!r}")
+        if self.attainment is None or self.within_ms is not None:
             return
         given = [name for name in PERCENTILES if getattr(self, name) is not None]
-        if self.within_ms is not None:
-            return
         if len(given) != 1:
             raise ValueError(f"an attainment needs within_ms, or exactly one percentile, got {self!r}")
         already = PERCENTILES[given[0]] / 100
         if self.attainment < already:
-            raise ValueError(
-                f"an attainment of {given[0]} must be at least the {already:g} that this says already, "
-                f"got {self.attainment!r}; for another latency give within_ms"
-            )
+            rule = f"an attainment of {given[0]} must be at least the {already:g} that this says already"
+            raise ValueError(f"{rule}, got {self.attainment!r}; for another latency give within_ms")
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -143,15 +153,11 @@ class SLO:
         return (*percentiles, *others)
 
     @property
-    def latency(self) -> tuple[str, float | None]:
-        """The latency that settings are ranked by: the highest percentile, else the mean, else the p99.
-
-        Its key in a summary, and its q (None for the mean).
-        """
+    def latency(self) -> Objective:
+        """The latency that settings are ranked by: the highest percentile, else the mean, else the p99."""
         named = [objective for objective in self.objectives if objective.q is not None]
-        if named:
-            return named[-1].key, named[-1].q
-        return ("mean_latency_ms", None) if self.mean_ms is not None else ("p99_ms", 99.0)
+        other = ("p99_ms", math.inf, 99.0) if self.mean_ms is None else ("mean_latency_ms", self.mean_ms)
+        return named[-1] if named else Objective(*other)
 
     def __str__(self) -> str:
         return ", ".join(str(objective) for objective in self.objectives)

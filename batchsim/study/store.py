@@ -14,6 +14,7 @@ aside, and its points are computed again.
 import contextlib
 import errno
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -36,9 +37,8 @@ from batchsim.scenario import Scenario, Trace
 from batchsim.scenario.toml import document, from_tables
 from batchsim.study.grid import canonical
 
-FORMAT = (
-    3  # in 2 the columns saturation_per_s and wait_share had other names; 1 had neither loss nor p99_all_ms
-)
+# In 2 the columns saturation_per_s and wait_share had other names; 1 had neither loss nor p99_all_ms.
+FORMAT = 3
 DESCRIPTION, DAMAGED = "sweep.toml", "damaged"
 MARK = b"batchsim sweep"  # the sweep that a file belongs to, in its metadata
 MERGE = 64  # files of one process: about a minute's
@@ -55,8 +55,7 @@ class Store:
         self, out: str | os.PathLike[str], scenario: Scenario, settings: Mapping[str, Any],
         columns: Mapping[str, str],
     ) -> None:  # fmt: skip
-        self.folder, self.points = Path(out), Path(out) / "points"
-        self.columns = columns
+        self.folder, self.points, self.columns = Path(out), Path(out) / "points", columns
         self.about = {"scenario": scenario, **settings, "batchsim": __version__}
         self.mark = hashlib.sha256(json.dumps(canonical(self.about), sort_keys=True).encode()).hexdigest()
         self.recent: list[Path] = []
@@ -73,16 +72,16 @@ class Store:
 
     def _describe(self) -> None:
         scenario: Scenario = self.about["scenario"]
-        content = _document(scenario)
-        others = [path.name for path in self.folder.glob("*") if not _ours(path.name)]
-        if others:
-            raise ValueError(
-                f"out must be a new folder, or a sweep's, got {self.folder} with {min(others)!r} in it"
-            )
+        there = {path.name for path in self.folder.glob("*")} - {DESCRIPTION, DAMAGED, "points"}
+        # Others than those of a sweep that another process is describing.
+        if others := [name for name in there if not name.startswith((".", "arrivals-"))]:
+            got = f"{self.folder} with {min(others)!r} in it"
+            raise ValueError(f"out must be a new folder, or a sweep's, got {got}")
         table = tomlkit.table()
         for name, value in {**self.about, "format": FORMAT, **_versions()}.items():
             if name != "scenario" and value is not None:
                 table.add(name, value)
+        content = _document(scenario)
         content.add("sweep", table)
         with self._writing("the description"):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -107,27 +106,17 @@ class Store:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} must describe a sweep, got {error}") from None
         if "scenario" not in there:
-            raise ValueError(
-                f"out must be a folder of this batchsim, {self.about['batchsim']}, got {self.folder} of "
-                f"{there.get('batchsim')}, whose numbers may differ: take another folder"
-            )
-        one, other = _leaves({name: there.get(name) for name in self.about}), _leaves(self.about)
-        differing = [name for name in {**one, **other} if one.get(name) != other.get(name)]
-        if differing:
-            each = ", ".join(f"{name} is {one.get(name)} there, {other.get(name)} here" for name in differing)
-            raise ValueError(
-                f"out must be this sweep's folder, got {self.folder}: {each}; take another folder"
-            )
-        changed = [
-            f"{name} {there.get(name)} there, {here} here"
-            for name, here in _versions().items()
-            if there.get(name) != here
-        ]
-        if changed:
-            _check.warn(
-                f"the points in {self.folder} were computed by other versions ({', '.join(changed)}): "
-                "new ones may differ in the last digits"
-            )
+            rule = f"out must be a folder of this batchsim, {self.about['batchsim']}"
+            other = f"{self.folder} of {there.get('batchsim')}, whose numbers may differ"
+            raise ValueError(f"{rule}, got {other}: take another folder")
+        here = _leaves(self.about)
+        if differing := _differences(_leaves({name: there.get(name) for name in self.about}), here):
+            rule = f"out must be this sweep's folder, got {self.folder}"
+            raise ValueError(f"{rule}: {differing}; take another folder")
+        versions = _versions()
+        if changed := _differences({name: there.get(name) for name in versions}, versions):
+            old = f"the points in {self.folder} were computed by other versions ({changed})"
+            _check.warn(f"{old}: new ones may differ in the last digits")
 
     # The points.
 
@@ -179,19 +168,15 @@ class Store:
         """Return the tables of the files (default: of all); damaged ones are set aside."""
         tables: dict[Path, pyarrow.Table] = {}
         gone = True
-        while gone:  # another process merged it: its points are in a newer file
+        while gone:
             gone = False
-            for path in sorted(self.points.glob("*.parquet")) if paths is None else paths:
-                if path in tables:
-                    continue
+            for path in {*(self.points.glob("*.parquet") if paths is None else paths)} - {*tables}:
                 try:
-                    table = self._load(path)
-                except FileNotFoundError:
+                    if (table := self._load(path)) is not None:
+                        tables[path] = table
+                except FileNotFoundError:  # another process merged it: its points are in a newer file
                     gone = paths is None
-                    continue
-                if table is not None:
-                    tables[path] = table
-        return tables
+        return {path: tables[path] for path in sorted(tables)}
 
     def _load(self, path: Path) -> pyarrow.Table | None:
         content = path.read_bytes()
@@ -212,11 +197,9 @@ class Store:
         try:
             yield
         except OSError as error:
-            raise OSError(
-                error.errno,
-                f"{content} could not be written to {self.folder} ({error.strerror or error}); "
-                f"the {self.count:,} points there are kept, and the same call goes on from them",
-            ) from error
+            failed = f"{content} could not be written to {self.folder} ({error.strerror or error})"
+            kept = f"the {self.count:,} points there are kept, and the same call goes on from them"
+            raise OSError(error.errno, f"{failed}; {kept}") from error
 
 
 def _versions() -> dict[str, str]:
@@ -242,29 +225,24 @@ def _document(scenario: Scenario) -> tomlkit.TOMLDocument:
     return content
 
 
-def _ours(name: str) -> bool:
-    """Return whether a file may belong to a sweep that another process is describing."""
-    return name.startswith((".", "arrivals-")) or name in (DESCRIPTION, DAMAGED, "points")
-
-
 def _leaves(value: Any, place: str = "") -> dict[str, Any]:
     """Return a nested value as {"scenario.rule.max_wait_ms": 10, ...}, in canonical spelling."""
     value = canonical(value)
     if not isinstance(value, dict):
-        return {place: value}
-    return {
-        path: leaf
-        for name, each in value.items()
-        for path, leaf in _leaves(each, f"{place}.{name}" if place else name).items()
-    }
+        return {place.lstrip("."): value}
+    within = (_leaves(each, f"{place}.{name}") for name, each in value.items())
+    return dict(itertools.chain.from_iterable(leaves.items() for leaves in within))
+
+
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+    return ", ".join(f"{name} is {there.get(name)} there, {here.get(name)} here" for name in names)
 
 
 def _unique(table: pyarrow.Table) -> pyarrow.Table:
     """Return a table with each point once, where two processes computed it."""
-    first: dict[str, int] = {}
-    for place, key in enumerate(table["point"].to_pylist()):
-        first.setdefault(key, place)
-    return table if len(first) == table.num_rows else table.take(list(first.values()))
+    first = {key: place for place, key in reversed([*enumerate(table["point"].to_pylist())])}
+    return table if len(first) == table.num_rows else table.take(sorted(first.values()))
 
 
 def _sync(folder: Path) -> None:

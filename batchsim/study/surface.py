@@ -72,39 +72,27 @@ class Surface:
 
     @functools.cached_property
     def _told_apart(self) -> tuple[np.ndarray, tuple[int, int] | None]:
-        from batchsim.engines.many import in_threads, run_many  # Numba loads on first use
-
         tied, lowest = np.zeros(self.p99_ms.shape, dtype=bool), self.lowest()
         if lowest is None:
             return tied, None
         limit_ms = float(self.p99_ms[lowest])
         with np.errstate(invalid="ignore"):  # NaN is not near
             near = ~(self.overloaded | self.refused) & (self.p99_ms <= NEAR * limit_ms)
-        cells = np.argwhere(near)
-        rules = [rule for row, column in cells if (rule := self.rules[row * len(self.x_values) + column])]
-        largest = max(rule.max_batch_size for rule in rules)
-        plan = draw_cached(self.scenario, self.requests, self.seed, largest)
-        shares = min(SHARES, len(rules))
-        above, mean_ms = np.empty((len(rules), SECTIONS)), np.empty(len(rules))
-
-        def run(first: int) -> None:
-            many = run_many(plan, rules[first::shares], (), "inf", SECTIONS, above_ms=limit_ms)
-            above[first::shares], mean_ms[first::shares] = many.above, many.mean_ms
-
-        in_threads(self.scenario, run, range(shares))
-        at = int(np.flatnonzero((cells == lowest).all(axis=1))[0])
-        difference = above - above[at]
+        places = np.flatnonzero(near)
+        rules = [rule for place in places if (rule := self.rules[place])]
+        many = _run_all(self.scenario, rules, self.requests, self.seed, (), SECTIONS, limit_ms)
+        above, mean_ms = many("above"), many("mean_ms")
+        difference = above - above[places == np.ravel_multi_index(lowest, tied.shape)]
         half = students_t(LEVEL, SECTIONS) * difference.std(axis=1, ddof=1) / math.sqrt(SECTIONS)
-        same = np.abs(difference.mean(axis=1)) <= half
-        tied[tuple(cells[same].T)] = True
+        same = np.flatnonzero(np.abs(difference.mean(axis=1)) <= half)
+        tied.flat[places[same]] = True
 
-        def order(place: Any) -> tuple[float, float, float]:
-            rule = rules[place]
+        def order(number: Any) -> tuple[float, float, float]:
+            rule = rules[number]
             saturation = replace(self.scenario, rule=rule).saturation_per_s
-            return -saturation, float(mean_ms[place]), rule.max_wait_ms
+            return -saturation, float(mean_ms[number]), rule.max_wait_ms
 
-        row, column = cells[min(np.flatnonzero(same), key=order)]
-        return tied, (int(row), int(column))
+        return tied, divmod(int(places[min(same, key=order)]), len(self.x_values))
 
     def __repr__(self) -> str:
         shape = f"{len(self.x_values)} {self.x} x {len(self.y_values)} {self.y}"
@@ -112,12 +100,9 @@ class Surface:
 
 
 def surface(
-    scenario: Scenario,
-    x_values: Sequence[Any],
-    y_values: Sequence[Any],
-    requests: int = 20_000,
+    scenario: Scenario, x_values: Sequence[Any], y_values: Sequence[Any], requests: int = 20_000,
     seed: int = 0,
-) -> Surface:
+) -> Surface:  # fmt: skip
     """Return the p99 over two parameters of the scenario's rule, its `map_knobs`.
 
     Such as batch sizes x waits. Both must rise; the last wait may be infinite. Of a trace shorter than
@@ -140,22 +125,23 @@ def surface(
     )
     rules = _rules(scenario.rule, xs, ys)
     # Whether a scenario has a service time for a rule, and keeps up, is the same for many cells.
-    cells: dict[tuple[int, int], Scenario | None] = {}
+    points: dict[tuple[int, int], Scenario | None] = {}
     clients = scenario.workload.clients if isinstance(scenario.workload, ClosedLoop) else math.inf
-    refused, unstable = np.ones(len(rules), dtype=bool), np.zeros(len(rules), dtype=bool)
-    for place, rule in enumerate(rules):
+
+    def point(rule: Rule | None) -> Scenario | None:
         if rule is None or rule.fewest_clients > clients:
-            continue
+            return None
         sizes = rule.max_batch_size, rule.largest_batch
-        if sizes not in cells:
-            cells[sizes] = _accepted(lambda: replace(scenario, rule=rule))  # noqa: B023
-        cell = cells[sizes]
-        refused[place] = cell is None
-        unstable[place] = cell is not None and not cell.stable
+        if sizes not in points:
+            points[sizes] = _accepted(lambda: replace(scenario, rule=rule))
+        return points[sizes]
+
+    cells = list(map(point, rules))
+    refused = np.array([cell is None for cell in cells])
+    unstable = np.array([cell is not None and not cell.stable for cell in cells])
     p99_ms = np.full(len(rules), math.nan)
-    if not refused.all():
-        kept = [rule for rule, no in zip(rules, refused, strict=True) if rule is not None and not no]
-        p99_ms[~refused] = _p99_ms(scenario, kept, requests, seed)
+    if kept := [rule for rule, no in zip(rules, refused, strict=True) if rule is not None and not no]:
+        p99_ms[~refused] = _run_all(scenario, kept, requests, seed)("percentiles_ms")[:, 0]
     shape = len(ys), len(xs)
     grids = (p99_ms.reshape(shape), unstable.reshape(shape), refused.reshape(shape))
     return Surface(scenario, requests, seed, x, y, xs, ys, *grids, rules)
@@ -167,18 +153,22 @@ def _rules(rule: Rule, xs: tuple[Any, ...], ys: tuple[Any, ...]) -> tuple[Rule |
     return tuple(_accepted(functools.partial(rule.at, x, y)) for y in ys for x in xs)
 
 
-def _p99_ms(scenario: Scenario, rules: Sequence[Rule], requests: int, seed: int) -> np.ndarray:
-    """Return the p99 of each setting, all cores at work."""
+def _run_all(
+    scenario: Scenario, rules: Sequence[Rule], requests: int, seed: int, per_cent: Sequence[float] = (99,),
+    sections: int = 0, above_ms: float = math.inf,
+) -> Callable[[str], np.ndarray]:  # fmt: skip
+    """Run each setting, all cores at work; return what gives the metrics of all by name."""
     from batchsim.engines.many import in_threads, run_many  # Numba loads on first use
 
     plan = draw_cached(scenario, requests, seed, max(rule.max_batch_size for rule in rules))
-    p99_ms, shares = np.empty(len(rules)), min(SHARES, len(rules))
+    shares = range(min(SHARES, len(rules)))
 
-    def run(first: int) -> None:
-        p99_ms[first::shares] = run_many(plan, rules[first::shares], unserved="inf").percentiles_ms[:, 0]
+    def run(first: int) -> Any:
+        return run_many(plan, rules[first :: len(shares)], per_cent, "inf", sections, above_ms)
 
-    in_threads(scenario, run, range(shares))
-    return p99_ms
+    parts = in_threads(scenario, run, shares)
+    order = np.argsort(np.arange(len(rules)) % len(shares), kind="stable").argsort()
+    return lambda name: np.concatenate([getattr(part, name) for part in parts])[order]
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,29 +212,24 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
     else:
         x, saturation = "rate_per_s", scenario.full_batches_per_s
         values = [load * saturation for load in LOADS]
-    rules = [rule]
 
     def run(value: float) -> tuple[float, bool, Any] | None:
         point = _accepted(lambda: replace(scenario, workload=_at(workload, value)))
         if point is None:
             return None
         plan = draw_cached(point, requests, seed, rule.max_batch_size)
-        return value, not point.stable, run_many(plan, rules, (50, 99), sections=FINE)
+        return value, not point.stable, run_many(plan, [rule], (50, 99), sections=FINE)
 
     points = [point for point in in_threads(scenario, run, values) if point is not None]
     if not points:
         _at(workload, values[0])  # which says why: a trace without a rate has no load at all
     x_values, overloaded, numbers = zip(*points, strict=True)
     p50_ms, p99_ms = np.concatenate([one.percentiles_ms for one in numbers]).T
+    mean_ms, throughput_per_s = (
+        np.concatenate([getattr(one, name) for one in numbers]) for name in ("mean_ms", "throughput_per_s")
+    )
     return LoadCurve(
-        x=x,
-        x_values=np.array(x_values),
-        mean_ms=np.concatenate([one.mean_ms for one in numbers]),
-        p50_ms=p50_ms,
-        p99_ms=p99_ms,
-        throughput_per_s=np.concatenate([one.throughput_per_s for one in numbers]),
-        overloaded=np.array(overloaded),
-        saturation=saturation,
+        x, np.array(x_values), mean_ms, p50_ms, p99_ms, throughput_per_s, np.array(overloaded), saturation
     )
 
 
@@ -256,9 +241,8 @@ def _at(workload: OpenLoop | ClosedLoop, value: float) -> OpenLoop | ClosedLoop:
 
 def _clients(scenario: Scenario, requests: int) -> list[int]:
     """Return how many clients, evenly by ratio; as few as ever fill a batch, no more than may send."""
-    rule = scenario.rule
-    fewest = rule.fewest_clients
-    most = max(min(FILLED * scenario.servers * rule.max_batch_size, requests), fewest)
+    fewest = scenario.rule.fewest_clients
+    most = max(min(FILLED * scenario.servers * scenario.rule.max_batch_size, requests), fewest)
     return sorted({round(clients) for clients in np.geomspace(fewest, most, CLIENTS)})
 
 

@@ -7,7 +7,7 @@ import queue
 import sys
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from itertools import islice
 from os import PathLike
@@ -84,16 +84,21 @@ def sweep(
     grid = Grid.of(scenario, over)
     if all(axis.name != "workload" for axis in grid.axes):
         check_requests(scenario, requests)
-    for axis in grid.axes:
-        if axis.name in COLUMNS or axis.name == "infeasible":
-            raise ValueError(f"a knob must not be named as a number of the table, got {axis.name!r}")
+    if taken := [axis.name for axis in grid.axes if axis.name in (*COLUMNS, "infeasible")]:
+        raise ValueError(f"a knob must not be named as a number of the table, got {taken[0]!r}")
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(f"executor must have submit(), as a concurrent.futures.Executor, got {executor!r}")
-    if workers is not None:
-        workers = _check.whole("workers", workers)
-    else:
-        workers = _cores() if executor is None else AWAY_WORKERS
-    table = _Table(grid, None if out is None else _open(out, scenario, settings))
+    affinity = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
+    default = len(affinity(0)) if executor is None else AWAY_WORKERS
+    workers = default if workers is None else _check.whole("workers", workers)
+    store = None
+    if out is not None:
+        if not isinstance(out, (str, PathLike)) or not os.fspath(out):
+            raise TypeError(f"out must be a folder's name, got {out!r}")
+        from batchsim.study.store import Store  # and with it pyarrow
+
+        store = Store(out, scenario, settings, COLUMNS)
+    table = _Table(grid, store)
     size = _points_a_task(scenario, settings, len(table.missing), workers, away=executor is not None)
     tasks = (table.missing[begin : begin + size] for begin in range(0, len(table.missing), size))
     with _bar(progress, len(grid), len(grid) - len(table.missing)) as bar, _pool(executor, workers) as pool:
@@ -109,13 +114,6 @@ def sweep(
         finally:
             bar.update(table.save())
     return table.to_frame()
-
-
-# Workers.
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager
@@ -178,33 +176,28 @@ def _points_a_task(
     return max(shared, math.ceil(least_s / point_s), 1)
 
 
-# Rows.
-
-
 class _Table:
     """The rows of a grid: those in the store, and those still to be computed."""
 
     def __init__(self, grid: Grid, store: Any) -> None:
         self.grid, self.store = grid, store
-        self.numbers = np.tile(REFUSED, (len(grid), 1))
-        self.reasons = [""] * len(grid)
+        self.numbers, self.reasons = np.tile(REFUSED, (len(grid), 1)), [""] * len(grid)
         self.unsaved: list[int] = []
         self.saved_at_s, self.failed = time.monotonic(), False
         self.missing: Sequence[int] = range(len(grid))
         self.keys: list[str] = []
         if store is not None:
             self.keys = list(grid.keys())
-            keys, numbers, reasons = store.read()
-            places = {key: place for place, key in enumerate(keys)}
+            rows = {key: row for key, *row in zip(*store.read(), strict=True)}
+            self.missing = [number for number, key in enumerate(self.keys) if key not in rows]
             for number, key in enumerate(self.keys):
-                if (place := places.get(key)) is not None:
-                    self.numbers[number], self.reasons[number] = numbers[place], reasons[place]
-            self.missing = [number for number, key in enumerate(self.keys) if key not in places]
+                if key in rows:
+                    self.numbers[number], self.reasons[number] = rows[key]
 
-    def fill(self, task: Iterable[int], rows: Rows) -> None:
-        for number, row, reason in zip(task, *rows, strict=True):
-            self.numbers[number], self.reasons[number] = row, reason
-            self.unsaved.append(number)
+    def fill(self, task: Sequence[int], rows: Rows) -> None:
+        for number, *row in zip(task, *rows, strict=True):
+            self.numbers[number], self.reasons[number] = row
+        self.unsaved += task
 
     def save_in_time(self) -> int:
         """Save what has waited long enough; return the number of points saved."""
@@ -239,14 +232,6 @@ class _Table:
         return pandas.DataFrame(columns)
 
 
-def _open(out: str | PathLike[str], scenario: Scenario, settings: Mapping[str, Any]) -> Any:
-    if not isinstance(out, (str, PathLike)) or not os.fspath(out):
-        raise TypeError(f"out must be a folder's name, got {out!r}")
-    from batchsim.study.store import Store  # and with it pyarrow
-
-    return Store(out, scenario, settings, COLUMNS)
-
-
 def _bar(progress: bool, total: int, done: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # in a notebook without widgets, where the bar is text
@@ -254,28 +239,19 @@ def _bar(progress: bool, total: int, done: int) -> Any:
     return tqdm(total=total, initial=done, desc="sweep", unit="point", disable=not progress)
 
 
-# Arguments.
-
-
 def check_settings(
-    requests: int | None,
-    seed: int = 0,
-    replications: int = 1,
-    warmup: float | str = 0.0,
+    requests: int | None, seed: int = 0, replications: int = 1, warmup: float | str = 0.0,
     engine: str = "auto",
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return the checked arguments of `simulate`, the same at every point."""
     if not isinstance(engine, str) or engine not in ENGINES:
         hint = _check.nearest(engine, ENGINES, listed=True)
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}{hint}")
     if warmup != "auto":
-        warmup = _check.real("warmup", warmup, at_least=0)
-        if warmup >= 1:
-            raise ValueError(f"warmup must be less than 1, got {warmup!r}")
+        warmup = _check.real("warmup", warmup, at_least=0, below=1)
     return {
         "requests": None if requests is None else _check.whole("requests", requests),
         "seed": _check.whole("seed", seed, at_least=0, at_most=None),
         "replications": _check.whole("replications", replications),
-        "warmup": warmup,
-        "engine": engine,
-    }
+        "warmup": warmup, "engine": engine,
+    }  # fmt: skip

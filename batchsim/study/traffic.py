@@ -8,8 +8,9 @@ import numpy as np
 
 from batchsim.engines.draws import Streams
 from batchsim.result import Result
-from batchsim.scenario import Diurnal, OpenLoop, Scenario, Trace
+from batchsim.scenario import OpenLoop, Scenario, Trace
 from batchsim.simulate import simulate
+from batchsim.study.judgement import recorded
 
 WINDOWS = 16  # in a short run: as many as the sections of an interval
 WARMUP = 0.1  # of each run; none of a trace or a day, whose start is part of the question
@@ -47,11 +48,10 @@ class Traffic:
     def run(self, scenario: Scenario, requests: int | None = None) -> Result:
         """Run a scenario with this traffic: all of it, or fewer requests that stand for it."""
         requests = self.requests if requests is None else requests
-        recorded = isinstance(self.scenario.workload, (Trace, Diurnal))
         if requests < self.requests and isinstance(scenario.workload, OpenLoop):
             scenario = scenario.replace(workload=self._sample(requests))
         self.simulated += requests
-        return simulate(scenario, requests, seed=self.seed, warmup=0.0 if recorded else WARMUP)
+        return simulate(scenario, requests, seed=self.seed, warmup=0.0 if recorded(self.scenario) else WARMUP)
 
     def _sample(self, requests: int) -> Trace:
         if requests not in self._samples:

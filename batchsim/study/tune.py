@@ -9,13 +9,13 @@ from batchsim import _check, _format
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, Poisson, Scenario
 from batchsim.simulate import check_requests
-from batchsim.study import phrases, tiebreak
-from batchsim.study.candidate import Candidate, Outcome
+from batchsim.study import phrases
+from batchsim.study.candidate import Candidate, Outcome, Tie
 from batchsim.study.capacity import check, check_loss
+from batchsim.study.choice import frontier, preferred
 from batchsim.study.explain import effects_of, explain
-from batchsim.study.frontier import frontier
 from batchsim.study.grid import Grid
-from batchsim.study.judgement import Estimate, Verdict, can_lose, estimate, judge, number
+from batchsim.study.judgement import Estimate, can_lose, estimate, number, percentile
 from batchsim.study.race import NUMBERS, Race, Run
 from batchsim.study.recommendation import Recommendation
 from batchsim.study.remedies import Remedy, longer, remedies
@@ -76,27 +76,26 @@ def tune(
     race = Race(slo, Traffic(scenario, count, seed), candidates)
     race.first_round()
     best, result = _search(race, prefer)
-    met, judgement = best.verdict is Verdict.MEETS, judge(result, slo)
-    best.outcome = Outcome.CHOSEN if met else Outcome.NEAREST
-    best.why = "; ".join(phrases.against_limit(*each) for each in judgement.estimates.items())
-    simulated = race.traffic.simulated
+    judgement, simulated = best.judgement, race.traffic.simulated
+    best.outcome = Outcome.CHOSEN if judgement.meets else Outcome.NEAREST
+    best.why = phrases.against_limits(judgement)
     front = [entries.index(each) for each in frontier(race, best, result)]
+    ranked = sorted(candidates, key=lambda each: each.rank)
+    ties = [Tie(each.knobs, best.advantage(each)) for each in ranked if each.outcome is Outcome.TIED]
     effects = effects_of(result, slo, race.traffic) if best.scenario.stable else ()
     helps: tuple[Remedy, ...] = ()
     if judgement.too_short:
         most = getattr(scenario.workload, "max_requests", None) or math.inf
         helps = longer(judgement, count, most)
-    elif not met:
-        near = [each for each in sorted(candidates, key=lambda each: each.rank) if each.scenario.stable]
-        others = [(each.knobs, each.scenario) for each in near if each is not best][:NEAR]
-        helps = remedies(best.scenario, slo, race.traffic, others)
+    elif not judgement.meets:
+        near = [each for each in ranked if each.scenario.stable and each is not best]
+        helps = remedies(best.scenario, slo, race.traffic, near[:NEAR])
     optimum, no_optimum = _optimum(best.scenario, candidates)
     table = _table(grid, entries, slo)
     found = Recommendation(
-        best.scenario, slo, prefer, best.knobs, met, judgement, _expected(result, slo), result,
-        candidates=table, frontier=table.loc[front].reset_index(drop=True),
-        ties=tiebreak.ties(best, candidates), optimum=optimum, no_optimum=no_optimum,
-        effects=effects, remedies=helps, requests_simulated=simulated,
+        best.scenario, slo, prefer, best.knobs, judgement.meets, judgement, _expected(result, slo), result,
+        candidates=table, frontier=table.loc[front].reset_index(drop=True), ties=tuple(ties), optimum=optimum,
+        no_optimum=no_optimum, effects=effects, remedies=helps, requests_simulated=simulated,
         grid_requests=count * sum(each.scenario.stable for each in candidates),
         requests_explaining=race.traffic.simulated - simulated,
     )  # fmt: skip
@@ -113,11 +112,8 @@ def _entries(scenario: Scenario, slo: SLO, grid: Grid) -> list[Candidate | Value
             entries.append(refusal)
             continue
         if point.workload is not scenario.workload:
-            names = ", ".join(axis.name for axis in grid.axes)
-            raise ValueError(
-                f"over must not change the workload, got {names}: capacity() finds the highest rate, "
-                "and sweep() varies anything"
-            )
+            rule = f"over must not change the workload, got {', '.join(knobs)}"
+            raise ValueError(f"{rule}: capacity() finds the highest rate, and sweep() varies anything")
         check_loss(point, slo)
         entries.append(Candidate(knobs, point))
     refusals = [entry for entry in entries if isinstance(entry, ValueError)]
@@ -127,66 +123,54 @@ def _entries(scenario: Scenario, slo: SLO, grid: Grid) -> list[Candidate | Value
 
 
 def _check_throughput(scenario: Scenario, slo: SLO) -> None:
-    if isinstance(scenario.workload, ClosedLoop) or slo.min_throughput_per_s is None:
+    least = slo.min_throughput_per_s
+    if isinstance(scenario.workload, ClosedLoop) or least is None:
         return
-    offered = scenario.workload.offered_per_s
-    if slo.min_throughput_per_s > offered * (1 + 1e-9):
-        raise ValueError(
-            f"min_throughput_per_s must be at most the {offered:,.6g}/s that the workload offers, "
-            f"got {slo.min_throughput_per_s!r}"
-        )
+    if least > (offered := scenario.workload.offered_per_s) * (1 + 1e-9):
+        rule = f"min_throughput_per_s must be at most the {offered:,.6g}/s that the workload offers"
+        raise ValueError(f"{rule}, got {least!r}")
 
 
 def _search(race: Race, prefer: str) -> Run:
     """Return the recommended setting, or the nearest, with its full run; then all have outcomes."""
-    groups = {0: race.candidates}
-    if prefer == "cheapest":  # the first group with an answer has the best
-        counts = sorted({each.servers for each in race.candidates})
-        groups = {count: [each for each in race.candidates if each.servers == count] for count in counts}
-    for group in groups.values():
-        fastest = race.fastest(group)
-        if fastest is None:
+    # With "cheapest" in groups of as many servers, of which the first with an answer has the best.
+    groups = sorted({each.servers if prefer == "cheapest" else 0 for each in race.candidates})
+    for servers in groups:
+        group = [each for each in race.candidates if servers in (0, each.servers)]
+        if (fastest := race.fastest(group)) is None:
             continue
-        best, result = tiebreak.preferred(race, group, *fastest)
+        best, result = preferred(race, group, *fastest)
         best.outcome = Outcome.CHOSEN
         for each in group:
             each.eliminate(Outcome.SLOWER, f"{race.latency(each)}, {race.latency(best)} recommended")
-        servers = f"{_format.counted(best.servers, 'server')} meet{'s' if best.servers == 1 else ''}"
+        fewer = f"{_format.counted(best.servers, 'server')} meet{'s' if best.servers == 1 else ''}"
         for each in race.candidates:
-            each.eliminate(Outcome.DEARER, f"{servers} the objective")
+            each.eliminate(Outcome.DEARER, f"{fewer} the objective")
         return best, result
     return race.nearest()
-
-
-# What is said of them.
 
 
 def _table(grid: Grid, entries: Sequence[Candidate | ValueError], slo: SLO) -> "pandas.DataFrame":
     import pandas
 
-    key, rows = slo.latency[0], []
+    key, rows = slo.latency.key, []
     for entry in entries:
         if isinstance(entry, ValueError):
             rows.append({"servers": 0, "requests": 0, "outcome": str(Outcome.REFUSED), "why": str(entry)})
             continue
-        latency = zip((key, f"{key}_low", f"{key}_high"), entry.latency, strict=True)
         rows.append({
             "servers": entry.servers, "load": entry.scenario.load, "saturation_per_s": entry.saturation_per_s,
-            "requests": entry.requests, **dict(latency), **dict.fromkeys(NUMBERS, math.nan), **entry.numbers,
-            "outcome": str(entry.outcome), "why": entry.why,
+            "requests": entry.requests, **entry.latency.columns(key), **dict.fromkeys(NUMBERS, math.nan),
+            **entry.numbers, "outcome": str(entry.outcome), "why": entry.why,
         })  # fmt: skip
     frame, knobs = pandas.DataFrame(rows), grid.columns()
-    return pandas.concat(
-        [pandas.DataFrame(knobs), frame[[name for name in frame if name not in knobs]]], axis=1
-    )
+    return pandas.DataFrame({**knobs, **{name: frame[name] for name in frame if name not in knobs}})
 
 
 def _expected(result: Result, slo: SLO) -> dict[str, Estimate]:
-    asked = [objective for objective in slo.objectives if objective.q is not None]
-    percentiles = {o.key: o for o in [*(Objective(key_of(q), math.inf, q) for q in PERCENTILES), *asked]}
+    qs = dict.fromkeys([*PERCENTILES, *(each.q for each in slo.objectives if each.q is not None)])
     expected = {"mean_latency_ms": number(result, "mean_latency_ms")}
-    for key, objective in percentiles.items():
-        expected[key] = estimate(result, objective, result.scenario)
+    expected |= {key_of(q): percentile(result, q) for q in qs}
     expected |= {name: number(result, name) for name in NUMBERS if name not in expected}
     if can_lose(result.scenario):
         expected["loss"] = estimate(result, Objective("loss", 1.0), result.scenario)
