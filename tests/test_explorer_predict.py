@@ -8,7 +8,7 @@ import batchsim as bs
 from batchsim.view.explorer.pages.predict import FALLS, RISES, STAYS, outcome
 from batchsim.view.explorer.state import DEFAULT
 
-PAGES = ["A and B", "Predict", "Play", "Class"]
+PAGES = ["A and B", "Predict", "Play", "Classroom"]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from batchsim.scenario.service import SHAPES
 from batchsim.view.explorer.kinds import KINDS, MOST_BURSTY, Kind
 
 LARGEST_BATCH = 4096  # a heat map's column of it is still computed while a slider moves
-MAIN, ARRIVALS, RULE, COMPUTING, CLASS = "Main", "Arrivals", "Rule, limits", "Computing", "Class"
+MAIN, ARRIVALS, RULE, COMPUTING, CLASS = "Main", "Arrivals", "Rule, limits", "Service time", "Classroom"
 
 
 class Slider(NamedTuple):
@@ -145,7 +145,7 @@ CONTROLS: Mapping[str, Control] = {
         "real", 5, ARRIVALS, Slider("linear", 1.1, 20, 0.1), {"above": 1, "at_most": MOST_BURSTY}),
     "mean_burst_s": Control("Mean burst (s)", "Mean duration of a burst",
         "real", 0.1, ARRIVALS, Slider("log", 0.001, 100, 0.01), {"above": 0}),
-    "peak_to_mean": Control("Peak over mean", "1: the same all day; 2: no arrivals at night",
+    "peak_to_mean": Control("Peak-to-mean ratio", "1: the same all day; 2: no arrivals at night",
         "real", 1.8, ARRIVALS, Slider("linear", 1, 2, 0.05), {"at_least": 1, "at_most": 2}),
     "period_s": Control("Length of a day (s)", "Duration of the compressed day",
         "real", 20, ARRIVALS, Slider("log", 1, 1000, 0.01), {"above": 0}),
@@ -163,15 +163,17 @@ CONTROLS: Mapping[str, Control] = {
     "published": _choice("Published table", "A published service time", "resnet50/t4/fp16", None,
         published_names()),
     "curve": Control("Curve", "A measured service time", "points", (), None, optional=True),
-    "curve_of": Control("Curve of", "The model and the device of the curve", "text", "", None),
+    "curve_of": Control("Curve source", "The model and the device of the curve", "text", "", None),
     "noise_cv": Control("Noise (CV)", "Standard deviation over mean of equal batches' computing times",
         "real", 0, COMPUTING, Slider("linear", 0, 2, 0.05), {"at_least": 0, "at_most": 1e3}),
-    "noise": _choice("Noise shape", "Its distribution", "lognormal", None, SHAPES),
-    "padding": Control("Padded sizes", "Pad batches to the next of these sizes, as 1, 2, 4, 8; empty: do not",
+    "noise": _choice("Noise distribution", "Of the service times", "lognormal", None, SHAPES),
+    "padding": Control("Pad to sizes",
+        "Round each batch up to the next of these, e.g. 1, 2, 4, 8; empty: no padding",
         "sizes", (), COMPUTING, optional=True),
     "servers": Control("Servers", "Model instances; each computes one batch at a time",
         "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
-    "sharing": Control("Slowdown by sharing", "How much each further busy server slows all; 0: a device each",
+    "sharing": Control("Slowdown from sharing",
+        "How much each extra busy server slows the others; 0: each has its own device",
         "real", 0, COMPUTING, Slider("linear", 0, 1, 0.05), {"at_least": 0, "at_most": 100}),
     "queue_limit": Control("Queue limit", "Reject arrivals when this many are waiting; empty: no limit",
         "whole", None, RULE, optional=True),
