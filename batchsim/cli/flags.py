@@ -29,22 +29,18 @@ class Command:
     @classmethod
     def as_function(cls) -> Callable[..., None]:
         """Return the function that Typer registers: its parameters are the fields."""
-        hints = get_type_hints(cls)
+        hints, kind = get_type_hints(cls), inspect.Parameter.KEYWORD_ONLY
+        options = fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
+        types = {f.name: Annotated[hints[f.name], f.metadata["option"]] for f in options}
         parameters = [
-            inspect.Parameter(
-                f.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=f.default,
-                annotation=Annotated[hints[f.name], f.metadata["option"]],
-            )
-            for f in fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
+            inspect.Parameter(f.name, kind, default=f.default, annotation=types[f.name]) for f in options
         ]
 
         def run(**given: Any) -> None:
             cls(**given).run()
 
         run.__doc__ = cls.__doc__
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__annotations__ = types
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run
 
@@ -214,10 +210,8 @@ class GridFlags(Command):
             if name not in options
         }
         if not own | options:
-            raise ValueError(
-                "an axis must be given, as --over max_batch_size=1,2,4 or by the file's [over], got none"
-            )
-
+            example = "--over max_batch_size=1,2,4 or by the file's [over]"
+            raise ValueError(f"an axis must be given, as {example}, got none")
         FileTable(table.place, own).check(options, lambda grid: Grid.of(scenario, grid))
         return own | options
 

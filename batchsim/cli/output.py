@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +36,7 @@ def cell(value: Any) -> str:
     number = float(value)
     if math.isnan(number):
         return ""
-    if math.isinf(number) or number == int(number):
-        return f"{number:,.0f}"
-    return _format.fixed(number, 4)
+    return f"{number:,.0f}" if math.isinf(number) or number == int(number) else _format.fixed(number, 4)
 
 
 def in_words(scenario: Scenario) -> str:
@@ -49,19 +46,14 @@ def in_words(scenario: Scenario) -> str:
     >>> in_words(Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 1), 2, queue_limit=9))[72:]
     'Affine(fixed_ms=5, per_item_ms=1), 2 servers, queue_limit=9'
     """
-    parts = [repr(part) for part in (scenario.workload, scenario.rule, scenario.service)]
-    parts.append(_format.counted(scenario.servers, "server"))
-    others = [f.name for f in fields(scenario)][4:]
-    values = {name: getattr(scenario, name) for name in others}
-    parts += [f"{name}={value!r}" for name, value in values.items() if value is not None]
-    return ", ".join(parts)
+    workload, rule, service, servers, *_ = vars(scenario).values()
+    others = [f"{name}={value!r}" for name, value in list(vars(scenario).items())[4:] if value is not None]
+    return ", ".join([f"{workload}, {rule}, {service}, {_format.counted(servers, 'server')}", *others])
 
 
 def print_text(text: str) -> None:
     """Print text, wrapped to the terminal if there is one."""
-    from rich.text import Text
-
-    _console().print(Text(text))
+    _console().print(text, markup=False, highlight=False, emoji=False)
 
 
 def _console(least: int = 0) -> "Console":
@@ -143,9 +135,6 @@ def scenario_tables(scenario: Scenario) -> dict[str, Any]:
 def limits(slo: "SLO") -> dict[str, float]:
     """Return the limits of an objective that are set."""
     return {name: limit for name, limit in vars(slo).items() if limit is not None}
-
-
-# Pictures.
 
 
 def save_picture(path: Path, figure: Any) -> None:

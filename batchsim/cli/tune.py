@@ -15,7 +15,7 @@ from batchsim.cli.flags import (
     SLOFlags,
     TrafficFlags,
     check_output,
-)  # fmt: skip
+)
 from batchsim.cli.scenario_flags import ScenarioFlags
 
 
@@ -63,16 +63,8 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         else:
             output.print_text(best.explain() + "\n")
             key = slo.latency[0]
-            columns = [
-                *best.knobs,
-                "servers",
-                key,
-                f"{key}_low",
-                f"{key}_high",
-                "saturation_per_s",
-                "outcome",
-            ]
+            numbers = ["servers", key, f"{key}_low", f"{key}_high", "saturation_per_s"]
             title = "Settings that no other beats in latency, saturation rate and servers alike:"
-            output.print_frame(title, best.frontier[list(dict.fromkeys(columns))])
+            output.print_frame(title, best.frontier[list(dict.fromkeys([*best.knobs, *numbers, "outcome"]))])
         if not best.met:
             raise typer.Exit(1)
