@@ -164,7 +164,7 @@ def test_the_table_has_those_numbers():
     result = bs.simulate(SCENARIO, 20_000)
     text = run("simulate", *BASE, "--requests", "20000").stdout
     low, high = result.interval("p99")
-    row = re.search(r"^ p99, ms\s+(\S+)\s+(\S+) to (\S+)\s+(\S+)", text, re.M)
+    row = re.search(r"^ p99 \(ms\)\s+(\S+)\s+(\S+) to (\S+)\s+(\S+)", text, re.M)
     assert [float(each) for each in row.groups()[:3]] == [
         pytest.approx(number, abs=0.006) for number in (result.percentile(99), low, high)
     ]

@@ -73,10 +73,8 @@ class Scenario:
         if not isinstance(self.workload, ClosedLoop):
             return
         if self.queue_limit is not None and self.workload.think_s == 0:
-            raise ValueError(
-                "a queue_limit on a ClosedLoop needs think_s greater than 0 "
-                "(a rejected client would send again at once), got 0"
-            )
+            why = "a rejected client would send again at once"
+            raise ValueError(f"a queue_limit on a ClosedLoop needs think_s greater than 0 ({why}), got 0")
         fewest = self.rule.fewest_clients
         if self.workload.clients < fewest:
             rule = f"a ClosedLoop must have at least {fewest} clients for a batch of {fewest} ever to gather"
@@ -129,11 +127,7 @@ class Scenario:
     @property
     def stable(self) -> bool:
         """Whether the queue stays finite: full batches outpace the arrivals, or its length is limited."""
-        if (
-            isinstance(self.workload, ClosedLoop)
-            or self.queue_limit is not None
-            or self.timeout_ms is not None
-        ):
+        if isinstance(self.workload, ClosedLoop) or (self.queue_limit, self.timeout_ms) != (None, None):
             return True
         return bool(self.workload.offered_per_s < self.full_batches_per_s)
 
@@ -194,10 +188,10 @@ def _rebuild(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
         inside = {path[1:]: value for path, value in changes.items() if path[0] == first}
         new = inside.pop(()) if () in inside else getattr(part, first)
         fields[first] = _rebuild(new, inside) if inside else new
-    rate = {RATE: fields.pop(RATE)} if RATE in fields else {}
+    rate_per_s = fields.pop(RATE, None)
     part = dataclasses.replace(part, **fields)
     # Last, because the other knobs of a workload may change its mean rate.
-    return part.with_rate(**rate) if rate else part
+    return part if rate_per_s is None else part.with_rate(rate_per_s)
 
 
 def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
