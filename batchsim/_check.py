@@ -31,15 +31,9 @@ def whole(name: str, value: Any, at_least: int = 1, at_most: int | None = LARGES
 
 
 def real(
-    name: str,
-    value: Any,
-    *,
-    at_least: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    at_most: float = LARGEST,
-    finite: bool = True,
-) -> float:
+    name: str, value: Any, *, at_least: float | None = None, above: float | None = None,
+    below: float | None = None, at_most: float = LARGEST, finite: bool = True,
+) -> float:  # fmt: skip
     """Return `value` as a plain number within the bounds, or raise. NaN is always refused."""
     try:
         if isinstance(value, (bool, np.bool_, str, bytes, np.ndarray)):

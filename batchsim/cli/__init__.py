@@ -65,19 +65,11 @@ app = typer.Typer(
 )
 
 
-def _print_version(given: bool) -> None:
-    if given:
+@app.callback(invoke_without_command=True)
+def _top(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
         typer.echo(f"batchsim {batchsim.__version__}")
         raise typer.Exit
-
-
-@app.callback()
-def _top(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
-    ] = False,
-) -> None:
-    pass
 
 
 for _command in COMMANDS:

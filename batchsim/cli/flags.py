@@ -13,8 +13,6 @@ from batchsim import _check
 from batchsim.cli import values
 from batchsim.scenario import Scenario
 
-PICTURES = (".png", ".svg", ".pdf")
-
 
 class Command:
     """A command: a dataclass whose fields are its options, and whose docstring is its help.
@@ -65,6 +63,19 @@ class Panel:
         """Return an option that is a whole number."""
         return self.option(about, default, metavar="N", parser=values.whole)
 
+    def file(self, about: str, *suffixes: str) -> Any:
+        """Return an option that is a file to write, with one of the suffixes."""
+
+        def check(param: typer.CallbackParam, value: Path | None) -> Path | None:
+            check_output(param.opts[0], value, suffixes)
+            return value
+
+        return self.option(about, callback=check)
+
+    def picture(self, about: str) -> Any:
+        """Return an option that is a picture to write."""
+        return self.file(f"{about}: .png, .svg or .pdf.", ".png", ".svg", ".pdf")
+
     def part(self, about: str) -> Any:
         """Return an option that is a part of a scenario, in Python's words."""
         return self.option(about, metavar="PART", parser=values.value)
@@ -105,11 +116,14 @@ class FileTable:
         for key in self.content:
             if key not in options:
                 raise ValueError(f"{self.place}: there is no key {key!r}" + _check.nearest(key, options))
-        return {**self.content, **_given(options)}
+        return self._over(options)
+
+    def _over(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self.content, **{key: value for key, value in options.items() if value is not None}}
 
     def check(self, options: Mapping[str, Any], build: Callable[[dict[str, Any]], Any]) -> Any:
         """Return what `build` makes of the merged values; it says so if the file is to blame for an error."""
-        merged = {**self.content, **_given(options)}
+        merged = self._over(options)
         try:
             return build(merged)
         except (TypeError, ValueError) as error:
@@ -118,10 +132,6 @@ class FileTable:
             if key in self.content and options.get(key) is None:
                 raise ValueError(f"{self.place} {error}") from None
             raise
-
-
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if value is not None}
 
 
 # Shared options.

@@ -132,9 +132,10 @@ def scenario_tables(scenario: Scenario) -> dict[str, Any]:
     return to_tables(scenario.replace(workload=Trace(np.zeros(1)))) | {"workload": about}
 
 
-def limits(slo: "SLO") -> dict[str, float]:
-    """Return the limits of an objective that are set."""
-    return {name: limit for name, limit in vars(slo).items() if limit is not None}
+def objective_tables(scenario: Scenario, slo: "SLO") -> dict[str, Any]:
+    """Return an objective's limits that are set, and the scenario."""
+    limits = {name: limit for name, limit in vars(slo).items() if limit is not None}
+    return {"objective": limits, "scenario": scenario_tables(scenario)}
 
 
 def save_picture(path: Path, figure: Any) -> None:

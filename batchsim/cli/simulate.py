@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from batchsim.cli import output
-from batchsim.cli.flags import OUTPUT, PICTURES, RUN, JsonFlag, RunFlags, check_output
+from batchsim.cli.flags import OUTPUT, RUN, JsonFlag, RunFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.result import Result
 from batchsim.result.metrics import heading
@@ -25,16 +25,14 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
     batchsim simulate --rate-per-s 800 --max-wait-ms 10 --fixed-ms 5 --per-item-ms 0.25
     """
 
-    save: Path | None = OUTPUT.option("Save the run for Result.load: a .npz file.")
-    plot: Path | None = OUTPUT.option("Draw the run: .png, .svg or .pdf.")
+    save: Path | None = OUTPUT.file("Save the run for Result.load: a .npz file.", ".npz")
+    plot: Path | None = OUTPUT.picture("Draw the run")
     keep: str = RUN.option(
         "summary: constant memory for any number of requests; percentiles to 0.1 %, no intervals.", "all",
         metavar="all|summary",
     )  # fmt: skip
 
     def run(self) -> None:
-        check_output("--save", self.save, [".npz"])
-        check_output("--plot", self.plot, PICTURES)
         if self.keep == "summary" and (self.plot or self.save):
             option = "--plot" if self.plot else "--save"
             raise ValueError(f"{option} needs the columns of a run, got --keep summary")
@@ -70,9 +68,7 @@ def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str
     answer = {name: getattr(theory, name) for name in ("model", "exact", "source")} if theory else None
     return {
         "scenario": output.scenario_tables(result.scenario),
-        "seed": result.seed,
-        "engine": result.engine,
-        "warmup": result.warmup,
+        **{name: getattr(result, name) for name in ("seed", "engine", "warmup")},
         "replications": len(result.replications),
         "summary": result.summary(),
         "intervals": intervals,

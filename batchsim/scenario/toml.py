@@ -157,7 +157,7 @@ def _part(place: str, name: str, table: Any, folder: Path) -> Any:
     kind, names = next(iter(kinds)), ", ".join(kinds)
     if len(kinds) > 1:
         if "kind" not in table:
-            raise ValueError(f"{place} must have a kind, one of {names}, got {_listed(table)}")
+            raise ValueError(f"{place} must have a kind, one of {names}, got {', '.join(table) or 'no keys'}")
         kind = table.pop("kind")
         if not isinstance(kind, str) or kind not in kinds:
             hint = _check.nearest(kind, kinds, listed=True)
@@ -187,7 +187,7 @@ def _choose(
             raise ValueError(f"{place} must have {other!r} or {key!r}, got both")
     for key, required in keys.items():
         if required and key not in table:
-            raise ValueError(f"{place} must have {key!r} for {what}, got {_listed(table)}")
+            raise ValueError(f"{place} must have {key!r} for {what}, got {', '.join(table) or 'no keys'}")
     return maker
 
 
@@ -209,7 +209,3 @@ def _table(place: str, table: Any) -> Any:
 def _misplaced(key: str) -> str:
     """Return a hint for a key of the top level that was written below the head of a table."""
     return "; it belongs above the first [table]" if key in TOP_LEVEL else ""
-
-
-def _listed(table: Mapping[str, Any]) -> str:
-    return ", ".join(table) or "no keys"

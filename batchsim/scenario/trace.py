@@ -42,11 +42,9 @@ class Trace(OpenLoop):
             raise ValueError(f"times_s must be one-dimensional, got shape {times.shape}")
         if times.size == 0:
             raise ValueError("times_s must not be empty, got []")
-        if not np.isfinite(times).all():
-            bad = int(np.argmin(np.isfinite(times)))
+        for bad in np.flatnonzero(~np.isfinite(times)):
             raise ValueError(f"times_s must be finite, got {times[bad]} at index {bad}")
-        if (times[1:] < times[:-1]).any():
-            bad = int(np.argmax(times[1:] < times[:-1])) + 1
+        for bad in np.flatnonzero(times[1:] < times[:-1]) + 1:
             wrong = f"{times[bad]} after {times[bad - 1]} at index {bad}"
             raise ValueError(f"times_s must be sorted, got {wrong}")
         for end in (times[0], times[-1]):
