@@ -55,14 +55,11 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 app = typer.Typer(
-    cls=_OneLineErrors,
+    cls=_OneLineErrors, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     help="A laboratory for request batching in model serving: simulate it, see it, choose it.",
     epilog="Exit codes: 0 met (or no objective), 1 not met, 2 bad input, 130 interrupted.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-)
+)  # fmt: skip
 
 
 @app.callback(invoke_without_command=True)

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,8 +88,6 @@ def _setting(scenario: Scenario, knob: str) -> Any:
     """Return a knob's value in a scenario, as a sweep's table has it."""
     if knob.split(".")[-1] == RATE:
         return getattr(scenario.workload, "offered_per_s", None)
-    value: Any = scenario
-    parts = vars(scenario)
-    for step in (knob,) if knob in parts else find_knob(knob, parts):
-        value = getattr(value, step)
+    path = (knob,) if knob in vars(scenario) else find_knob(knob, vars(scenario))
+    value = attrgetter(".".join(path))(scenario)
     return value if isinstance(value, (int, float)) else repr(value)

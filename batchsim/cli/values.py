@@ -134,11 +134,7 @@ def sizes(text: str) -> list[int]:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """Return a knob and its value.
-
-    >>> setting("workload.cv=2")
-    ('workload.cv', 2)
-    """
+    """Return a knob and its value."""
     name, given = _split(text, "--set", "workload.cv=2")
     return name, value(given)
 

@@ -55,15 +55,12 @@ def measure(
     device = next(iter(arrays[0].devices())) if arrays else None
     return Measurement(
         model=model.name if isinstance(model, Model) else getattr(model, "__name__", type(model).__name__),
-        device=describe(device),
-        platform="cpu" if device is None else device.platform,
-        jax_version=jax.__version__,
-        batch_sizes=sizes,
-        repeats=repeats,
+        device=describe(device), platform="cpu" if device is None else device.platform,
+        jax_version=jax.__version__, batch_sizes=sizes, repeats=repeats,
         samples_ms=tuple(tuple(samples_ms[size]) for size in sizes),
         first_call_s=tuple(first_call_s[size] for size in sizes),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    )  # fmt: skip
 
 
 def _batches(model: Any, sizes: tuple[int, ...], example: Any, seed: int) -> dict[int, np.ndarray]:

@@ -137,17 +137,13 @@ def load_model(
     # Committed to a device, the weights keep the model there even if the default device changes.
     device = next(iter(jnp.zeros(()).devices()))
     return Model(
-        name=name,
-        item_shape=kind.item_shape,
+        name=name, item_shape=kind.item_shape, tokens=kind.tokens, pad_to=sizes, device=describe(device),
         dtype=np.dtype(np.float32 if kind.tokens is None else np.int32),
         parameters=sum(leaf.size for leaf in jax.tree_util.tree_leaves(weights)),
-        device=describe(device),
-        pad_to=sizes,
         weights=jax.device_put(weights, device),
-        tokens=kind.tokens,
         # A new function for each model: models that shared one would share its compiled code.
         _forward=jax.jit(lambda weights, batch: kind.forward(weights, batch)),
-    )
+    )  # fmt: skip
 
 
 def describe(device: jax.Device | None) -> str:
@@ -224,12 +220,8 @@ def _transformer_weights(generator: np.random.Generator, width: int, layers: int
         }
         for _ in range(layers)
     ]
-    return {
-        "token": _dense(generator, width, TOKENS).T,
-        "position": _dense(generator, width, LENGTH).T,
-        "blocks": blocks,
-        "scale": np.ones(width, np.float32),
-    }
+    token, position = _dense(generator, width, TOKENS).T, _dense(generator, width, LENGTH).T
+    return {"token": token, "position": position, "blocks": blocks, "scale": np.ones(width, np.float32)}
 
 
 def _transformer(weights: Any, batch: jax.Array) -> jax.Array:

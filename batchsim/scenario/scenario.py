@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._files import replacing
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.service import Service
 from batchsim.scenario.workload import ClosedLoop, OpenLoop
@@ -165,9 +166,13 @@ class Scenario:
         >>> Scenario.from_toml(scenario.to_toml()) == scenario
         True
         """
-        from batchsim.scenario.toml import write_toml  # and with it tomlkit
+        from batchsim.scenario.toml import document  # and with it tomlkit
 
-        return write_toml(self, path)
+        text = document(self).as_string()
+        if path is not None:
+            with replacing(path) as file:
+                file.write(text.encode())
+        return text
 
     @classmethod
     def from_toml(cls, path_or_text: str | PathLike[str]) -> Self:

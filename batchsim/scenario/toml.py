@@ -23,7 +23,6 @@ import numpy as np
 import tomlkit
 
 from batchsim import _check
-from batchsim._files import replacing
 from batchsim.scenario.kinds import KINDS, Maker, keys_of, kind_of
 
 BY_NUMBER = ("points_ms", "slowdown")  # tables whose keys are whole numbers
@@ -55,15 +54,6 @@ def document(scenario: Any) -> tomlkit.TOMLDocument:
         for inner, each in value.items() if isinstance(value, dict) else ():
             content[key].add(inner, _inline(each))
     return content
-
-
-def write_toml(scenario: Any, path: str | os.PathLike[str] | None = None) -> str:
-    """Return a scenario as TOML text, and write it to `path` if there is one."""
-    text = document(scenario).as_string()
-    if path is not None:
-        with replacing(path) as file:
-            file.write(text.encode())
-    return text
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -257,5 +257,4 @@ def send_after(wait_ms: float) -> tuple[Step, ...]:
 
 def send_remainder() -> Step:
     """Return the step of a rule that no timer ends."""
-    because = "no more requests will come"
-    return Step("no more will come", "send all", Trigger.DRAIN, because, "run ended")
+    return Step("no more will come", "send all", Trigger.DRAIN, "no more requests will come", "run ended")
