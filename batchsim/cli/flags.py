@@ -1,5 +1,6 @@
 """Commands as dataclasses whose fields are options, and the options that several commands share."""
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -111,27 +112,27 @@ class FileTable:
     place: str
     content: Mapping[str, Any]
 
-    def merged(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the table's values, replaced by those of options that are given (not None)."""
+    def refuse_others(self, known: Collection[str]) -> None:
+        """Refuse a key that is not known."""
         for key in self.content:
-            if key not in options:
-                raise ValueError(f"{self.place}: there is no key {key!r}" + _check.nearest(key, options))
-        return self._over(options)
+            if key not in known:
+                raise ValueError(f"{self.place}: there is no key {key!r}" + _check.nearest(key, known))
 
-    def _over(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self.content, **{key: value for key, value in options.items() if value is not None}}
+    def merged(self, options: Mapping[str, Any], build: Callable[..., Any]) -> dict[str, Any]:
+        """Return the table's values, replaced by those of options that are given (not None).
 
-    def check(self, options: Mapping[str, Any], build: Callable[[dict[str, Any]], Any]) -> Any:
-        """Return what `build` makes of the merged values; it says so if the file is to blame for an error."""
-        merged = self._over(options)
+        `build` checks them; where the file is to blame for its error, the error says so.
+        """
+        merged = {**self.content, **{key: value for key, value in options.items() if value is not None}}
         try:
-            return build(merged)
+            build(**merged)
         except (TypeError, ValueError) as error:
             # An error names the wrong value first; it is the file's unless an option gave it.
             key = next((word for word in re.findall(r"[\w.]+", str(error)) if word in merged), "")
             if key in self.content and options.get(key) is None:
                 raise ValueError(f"{self.place} {error}") from None
             raise
+        return merged
 
 
 # Shared options.
@@ -149,12 +150,10 @@ class TrafficFlags(Command):
         from batchsim.study.sweep import check_settings
 
         options = {f.name: getattr(self, f.name, None) for f in fields(RunFlags)}
-        merged = table.merged(options)
+        table.refuse_others(options)
         # Keys of the table that this command has no use for are neither used nor checked.
-        used = {name: value for name, value in merged.items() if hasattr(self, name)}
-        own = {name: value for name, value in table.content.items() if name in used}
-        FileTable(table.place, own).check(options, lambda given: check_settings(**{"requests": None} | given))
-        return used
+        own = {name: value for name, value in table.content.items() if hasattr(self, name)}
+        return FileTable(table.place, own).merged(options, functools.partial(check_settings, requests=None))
 
 
 @dataclass
@@ -189,9 +188,10 @@ class SLOFlags(Command):
         from batchsim.study.slo import SLO
 
         options = {f.name: getattr(self, f.name) for f in fields(SLOFlags)}
-        if not table.merged(options):
+        table.refuse_others(options)
+        if not table.content and all(value is None for value in options.values()):
             raise ValueError("an objective must be given, as --p99-ms 50 or by the file's [slo], got none")
-        return table.check(options, lambda given: SLO(**given))
+        return SLO(**table.merged(options, SLO))
 
 
 @dataclass
@@ -222,8 +222,7 @@ class GridFlags(Command):
         if not own | options:
             example = "--over max_batch_size=1,2,4 or by the file's [over]"
             raise ValueError(f"an axis must be given, as {example}, got none")
-        FileTable(table.place, own).check(options, lambda grid: Grid.of(scenario, grid))
-        return own | options
+        return FileTable(table.place, own).merged(options, lambda **grid: Grid.of(scenario, grid))
 
 
 @dataclass
