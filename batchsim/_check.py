@@ -61,9 +61,7 @@ def real(
     return value if type(value) is int else number
 
 
-def sizes(
-    name: str, values: Any, at_most: int | None = LARGEST_WHOLE, rising: bool = True
-) -> tuple[int, ...]:
+def sizes(name: str, values: Any, at_most: int = LARGEST_WHOLE, rising: bool = True) -> tuple[int, ...]:
     """Return different whole numbers from 1 on as a tuple, in rising order if `rising`, or raise."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a list of sizes, got {values!r}")

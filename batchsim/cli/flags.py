@@ -52,7 +52,7 @@ class Panel:
 
     def option(self, about: str, default: Any = None, *names: str, parser: Any = None, **more: Any) -> Any:
         """Return an option, named as its field unless `names` are given; `parser` reads its text."""
-        read = None if parser is None else _parser(parser)
+        read = parser and _parser(parser)
         option = typer.Option(*names, parser=read, help=about, rich_help_panel=self.title, **more)
         return field(default=default, metadata={"option": option})
 

@@ -53,15 +53,16 @@ def in_words(scenario: Scenario) -> str:
 
 def print_text(text: str) -> None:
     """Print text, wrapped to the terminal if there is one."""
-    _console().print(text, markup=False, highlight=False, emoji=False)
+    _console().print(text)
 
 
-def _console(least: int = 0) -> "Console":
-    """Return a console as wide as the terminal, if there is one, and at least `least` columns."""
+def _console() -> "Console":
+    """Return a console as wide as the terminal, if there is one; it prints text as given."""
     from rich.console import Console
 
-    console = Console()
-    return Console(width=max(console.width, least) if console.is_terminal else UNLIMITED)
+    console = Console(markup=False, emoji=False, highlight=False)
+    console.width = console.width if console.is_terminal else UNLIMITED
+    return console
 
 
 def print_table(
@@ -69,22 +70,22 @@ def print_table(
 ) -> None:
     """Print a title, a table, and notes below it; `columns` maps headings to "left" or "right"."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
+    console = _console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for name, justify in columns.items():
-        heading = Text(name.replace("_", "\n"))  # narrow, to leave room for the numbers
+        heading = name.replace("_", "\n")  # narrow, to leave room for the numbers
         if justify == "right":
             table.add_column(heading, justify="right", no_wrap=True)
         else:
             table.add_column(heading, min_width=TEXT, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell(value)) for value in row))
+        table.add_row(*map(cell, row))
     # Rather wider than the terminal than with numbers cut off.
-    console = _console(least=Console(width=UNLIMITED).measure(table).minimum)
-    console.print(Text(title), table, *map(Text, notes), sep="\n")
+    least = console.measure(table, options=console.options.update(width=UNLIMITED)).minimum
+    console.width = max(console.width, least)
+    console.print(title, table, *notes, sep="\n")
 
 
 def print_frame(title: str, frame: "pandas.DataFrame") -> None:

@@ -55,10 +55,10 @@ class ScenarioFlags(Command):
         "Measured times by batch size: 1=2.08,2=2.65,8=3.29.", metavar="SIZE=MS,...", parser=values.table
     )
     published: Any = SERVICE.option(
-        "Published, such as resnet50/t4/fp16: see `batchsim published`.", metavar="NAME", parser=bs.published
+        "Published, such as resnet50/t4/fp16: see `batchsim published`.", metavar="<str>", parser=bs.published
     )
     measurement: Any = SERVICE.option(
-        "A file that `batchsim measure --save` wrote.", metavar="FILE",
+        "A file that `batchsim measure --save` wrote.", metavar="<path>",
         parser=lambda path: Measurement.load(path).service,
     )  # fmt: skip
     service: Any = SERVICE.part(_one_of("service", "'Affine(5, 0.25).with_noise(0.1)'"))
@@ -92,9 +92,12 @@ class ScenarioFlags(Command):
             if name not in parts:
                 raise ValueError(f"a {name} must be given: by a TOML file, {options}")
         if "rule" not in parts:
-            usual = {"max_batch_size": _largest(parts["service"])}
+            largest, service = bs.SizeOrWait().max_batch_size, parts["service"]
+            # What is no service time at all is left to Scenario, which refuses it.
+            if isinstance(service, Service):
+                largest = int(min(largest, service.largest_batch)) or largest
             given = {name: knobs.pop(name) for name in _TEXTBOOK if name in knobs}
-            parts["rule"] = bs.SizeOrWait(**usual | given)
+            parts["rule"] = bs.SizeOrWait(**{"max_batch_size": largest} | given)
         return bs.Scenario(**parts)
 
     def _knobs(self) -> dict[str, Any]:
@@ -129,13 +132,6 @@ class ScenarioFlags(Command):
             return given
         file_has = base is not None and isinstance(base.service, bs.Affine)
         return None if file_has else bs.Affine(knobs.pop("fixed_ms", 0), knobs.pop("per_item_ms", 0))
-
-
-def _largest(service: Any) -> int:
-    """Return the default max batch size: 32, or the largest size of a smaller table."""
-    usual = bs.SizeOrWait().max_batch_size
-    # What is no service time at all is left to Scenario, which refuses it.
-    return int(min(usual, service.largest_batch)) or usual if isinstance(service, Service) else usual
 
 
 def _once(part: str, options: dict[str, Any]) -> Any:

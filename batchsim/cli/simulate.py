@@ -1,5 +1,6 @@
 """`batchsim simulate`: one scenario."""
 
+import contextlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
             option = "--plot" if self.plot else "--save"
             raise ValueError(f"{option} needs the columns of a run, got --keep summary")
         from batchsim.simulate import simulate
+        from batchsim.theory import expected
 
         scenario, tables = self.scenario()
         result = simulate(scenario, **self.settings(tables["simulate"]), keep=self.keep)
@@ -47,21 +49,13 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
 
             output.save_picture(self.plot, plot(result, theory=True))
         intervals = result.intervals(PRINTED)
-        theory = _theory(result)
+        theory = None
+        with contextlib.suppress(ValueError):  # without a steady state there is none
+            theory = expected(scenario)
         if self.json_:
             output.print_json(_content(result, intervals, theory))
         else:
             _print(result, intervals, theory)
-
-
-def _theory(result: Result) -> Any:
-    """Return theory's Answer, or NoAnswer; None if there is no steady state."""
-    from batchsim.theory import expected
-
-    try:
-        return expected(result.scenario)
-    except ValueError:
-        return None
 
 
 def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str, Any]:

@@ -86,8 +86,7 @@ class Parameter:
 
 def parameter(label: str, about: str, *, default: Any = dataclasses.MISSING, **more: Any) -> Any:
     """Return a dataclass field that describes itself; see `Parameter`."""
-    described = Parameter(label, about, **more)
-    return dataclasses.field(default=default, metadata={"parameter": described})
+    return dataclasses.field(default=default, metadata={"parameter": Parameter(label, about, **more)})
 
 
 def max_batch_size(default: Any = dataclasses.MISSING) -> Any:
