@@ -31,15 +31,9 @@ def whole(name: str, value: Any, at_least: int = 1, at_most: int | None = LARGES
 
 
 def real(
-    name: str,
-    value: Any,
-    *,
-    at_least: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    at_most: float = LARGEST,
-    finite: bool = True,
-) -> float:
+    name: str, value: Any, *, at_least: float | None = None, above: float | None = None,
+    below: float | None = None, at_most: float = LARGEST, finite: bool = True,
+) -> float:  # fmt: skip
     """Return `value` as a plain number within the bounds, or raise. NaN is always refused."""
     try:
         if isinstance(value, (bool, np.bool_, str, bytes, np.ndarray)):
@@ -67,9 +61,7 @@ def real(
     return value if type(value) is int else number
 
 
-def sizes(
-    name: str, values: Any, at_most: int | None = LARGEST_WHOLE, rising: bool = True
-) -> tuple[int, ...]:
+def sizes(name: str, values: Any, at_most: int = LARGEST_WHOLE, rising: bool = True) -> tuple[int, ...]:
     """Return different whole numbers from 1 on as a tuple, in rising order if `rising`, or raise."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a list of sizes, got {values!r}")

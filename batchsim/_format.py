@@ -40,9 +40,8 @@ def signed(value: float, digits: int = 3) -> str:
     >>> signed(0.0312), signed(-2.5), signed(0)
     ('+0.0312', '−2.5', '0')
     """
-    return number(value, digits) if not value or math.isnan(value) else (
-        f"{MINUS if value < 0 else '+'}{number(abs(value), digits)}"
-    )  # fmt: skip
+    sign = "" if not value or math.isnan(value) else MINUS if value < 0 else "+"
+    return sign + number(abs(value), digits)
 
 
 def percent(share: float) -> str:

@@ -6,11 +6,11 @@ from pathlib import Path
 import typer
 
 from batchsim.cli import output
-from batchsim.cli.flags import OUTPUT, PICTURES, RUN, JsonFlag, SLOFlags, TrafficFlags, check_output
+from batchsim.cli.flags import OUTPUT, RUN, JsonFlag, SLOFlags, TrafficFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.scenario.scenario import RATE
 
-NUMBERS = ("rate_per_s", "low_per_s", "high_per_s", "lowest_per_s", "limited_by")
+NUMBERS = ("met", "rate_per_s", "low_per_s", "high_per_s", "lowest_per_s", "limited_by", "requests_simulated")
 
 
 @dataclass
@@ -23,14 +23,13 @@ class Capacity(JsonFlag, SLOFlags, TrafficFlags, ScenarioFlags):
     """
 
     tolerance: float = RUN.number("FRACTION", "Relative accuracy of the rate.", 0.01)
-    plot: Path | None = OUTPUT.option("Draw latency against rate: .png, .svg or .pdf.")
+    plot: Path | None = OUTPUT.picture("Draw latency against rate")
 
     def run(self) -> None:
         from batchsim.study.capacity import capacity
 
         scenario, tables = self.scenario()
         slo = self.slo(tables["slo"])
-        check_output("--plot", self.plot, PICTURES)
         answer = capacity(scenario, slo, **self.settings(tables["simulate"]), tolerance=self.tolerance)
         frame = answer.to_frame()
         if self.plot is not None:
@@ -39,16 +38,8 @@ class Capacity(JsonFlag, SLOFlags, TrafficFlags, ScenarioFlags):
             first = slo.objectives[0]
             output.save_picture(self.plot, capacity_curves(answer, RATE, first.key, first.limit))
         if self.json_:
-            output.print_json(
-                {
-                    "met": answer.met,
-                    "objective": output.limits(slo),
-                    "scenario": output.scenario_tables(scenario),
-                    **{name: getattr(answer, name) for name in NUMBERS},
-                    "probes": frame,
-                    "requests_simulated": answer.requests_simulated,
-                }
-            )
+            numbers = {name: getattr(answer, name) for name in NUMBERS}
+            output.print_json(output.objective_tables(scenario, slo) | numbers | {"probes": frame})
         else:
             output.print_text(f"{answer!r}\n")
             output.print_frame(f"Runs at other rates, of {output.in_words(scenario)}", frame)

@@ -1,5 +1,6 @@
 """Commands as dataclasses whose fields are options, and the options that several commands share."""
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -12,8 +13,6 @@ import typer
 from batchsim import _check
 from batchsim.cli import values
 from batchsim.scenario import Scenario
-
-PICTURES = (".png", ".svg", ".pdf")
 
 
 class Command:
@@ -29,22 +28,18 @@ class Command:
     @classmethod
     def as_function(cls) -> Callable[..., None]:
         """Return the function that Typer registers: its parameters are the fields."""
-        hints = get_type_hints(cls)
+        hints, kind = get_type_hints(cls), inspect.Parameter.KEYWORD_ONLY
+        options = fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
+        types = {f.name: Annotated[hints[f.name], f.metadata["option"]] for f in options}
         parameters = [
-            inspect.Parameter(
-                f.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=f.default,
-                annotation=Annotated[hints[f.name], f.metadata["option"]],
-            )
-            for f in fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
+            inspect.Parameter(f.name, kind, default=f.default, annotation=types[f.name]) for f in options
         ]
 
         def run(**given: Any) -> None:
             cls(**given).run()
 
         run.__doc__ = cls.__doc__
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__annotations__ = types
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run
 
@@ -57,7 +52,7 @@ class Panel:
 
     def option(self, about: str, default: Any = None, *names: str, parser: Any = None, **more: Any) -> Any:
         """Return an option, named as its field unless `names` are given; `parser` reads its text."""
-        read = None if parser is None else _parser(parser)
+        read = parser and _parser(parser)
         option = typer.Option(*names, parser=read, help=about, rich_help_panel=self.title, **more)
         return field(default=default, metadata={"option": option})
 
@@ -68,6 +63,19 @@ class Panel:
     def whole(self, about: str, default: Any = None) -> Any:
         """Return an option that is a whole number."""
         return self.option(about, default, metavar="N", parser=values.whole)
+
+    def file(self, about: str, *suffixes: str) -> Any:
+        """Return an option that is a file to write, with one of the suffixes."""
+
+        def check(param: typer.CallbackParam, value: Path | None) -> Path | None:
+            check_output(param.opts[0], value, suffixes)
+            return value
+
+        return self.option(about, callback=check)
+
+    def picture(self, about: str) -> Any:
+        """Return an option that is a picture to write."""
+        return self.file(f"{about}: .png, .svg or .pdf.", ".png", ".svg", ".pdf")
 
     def part(self, about: str) -> Any:
         """Return an option that is a part of a scenario, in Python's words."""
@@ -104,28 +112,27 @@ class FileTable:
     place: str
     content: Mapping[str, Any]
 
-    def merged(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the table's values, replaced by those of options that are given (not None)."""
+    def refuse_others(self, known: Collection[str]) -> None:
+        """Refuse a key that is not known."""
         for key in self.content:
-            if key not in options:
-                raise ValueError(f"{self.place}: there is no key {key!r}" + _check.nearest(key, options))
-        return {**self.content, **_given(options)}
+            if key not in known:
+                raise ValueError(f"{self.place}: there is no key {key!r}" + _check.nearest(key, known))
 
-    def check(self, options: Mapping[str, Any], build: Callable[[dict[str, Any]], Any]) -> Any:
-        """Return what `build` makes of the merged values; it says so if the file is to blame for an error."""
-        merged = {**self.content, **_given(options)}
+    def merged(self, options: Mapping[str, Any], build: Callable[..., Any]) -> dict[str, Any]:
+        """Return the table's values, replaced by those of options that are given (not None).
+
+        `build` checks them; where the file is to blame for its error, the error says so.
+        """
+        merged = {**self.content, **{key: value for key, value in options.items() if value is not None}}
         try:
-            return build(merged)
+            build(**merged)
         except (TypeError, ValueError) as error:
             # An error names the wrong value first; it is the file's unless an option gave it.
             key = next((word for word in re.findall(r"[\w.]+", str(error)) if word in merged), "")
             if key in self.content and options.get(key) is None:
                 raise ValueError(f"{self.place} {error}") from None
             raise
-
-
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if value is not None}
+        return merged
 
 
 # Shared options.
@@ -143,12 +150,10 @@ class TrafficFlags(Command):
         from batchsim.study.sweep import check_settings
 
         options = {f.name: getattr(self, f.name, None) for f in fields(RunFlags)}
-        merged = table.merged(options)
+        table.refuse_others(options)
         # Keys of the table that this command has no use for are neither used nor checked.
-        used = {name: value for name, value in merged.items() if hasattr(self, name)}
-        own = {name: value for name, value in table.content.items() if name in used}
-        FileTable(table.place, own).check(options, lambda given: check_settings(**{"requests": None} | given))
-        return used
+        own = {name: value for name, value in table.content.items() if hasattr(self, name)}
+        return FileTable(table.place, own).merged(options, functools.partial(check_settings, requests=None))
 
 
 @dataclass
@@ -183,9 +188,10 @@ class SLOFlags(Command):
         from batchsim.study.slo import SLO
 
         options = {f.name: getattr(self, f.name) for f in fields(SLOFlags)}
-        if not table.merged(options):
+        table.refuse_others(options)
+        if not table.content and all(value is None for value in options.values()):
             raise ValueError("an objective must be given, as --p99-ms 50 or by the file's [slo], got none")
-        return table.check(options, lambda given: SLO(**given))
+        return SLO(**table.merged(options, SLO))
 
 
 @dataclass
@@ -214,12 +220,9 @@ class GridFlags(Command):
             if name not in options
         }
         if not own | options:
-            raise ValueError(
-                "an axis must be given, as --over max_batch_size=1,2,4 or by the file's [over], got none"
-            )
-
-        FileTable(table.place, own).check(options, lambda grid: Grid.of(scenario, grid))
-        return own | options
+            example = "--over max_batch_size=1,2,4 or by the file's [over]"
+            raise ValueError(f"an axis must be given, as {example}, got none")
+        return FileTable(table.place, own).merged(options, lambda **grid: Grid.of(scenario, grid))
 
 
 @dataclass

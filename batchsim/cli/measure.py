@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from batchsim.cli import output, values
-from batchsim.cli.flags import OUTPUT, JsonFlag, Panel, check_output
+from batchsim.cli.flags import OUTPUT, JsonFlag, Panel
 
 MODEL = Panel("Model")
 
@@ -24,10 +24,9 @@ class Measure(JsonFlag):
         "Batch sizes (default: 1,2,4,8,16,32).", metavar="SIZES", parser=values.sizes
     )
     repeats: int = MODEL.whole("Number of times each size is timed.", 30)
-    save: Path | None = OUTPUT.option("Save it as JSON, for --measurement.")
+    save: Path | None = OUTPUT.file("Save it as JSON, for --measurement.")
 
     def run(self) -> None:
-        check_output("--save", self.save)
         from batchsim import device
 
         model = device.load_model(self.model, width=self.width, layers=self.layers)

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +36,7 @@ def cell(value: Any) -> str:
     number = float(value)
     if math.isnan(number):
         return ""
-    if math.isinf(number) or number == int(number):
-        return f"{number:,.0f}"
-    return _format.fixed(number, 4)
+    return f"{number:,.0f}" if math.isinf(number) or number == int(number) else _format.fixed(number, 4)
 
 
 def in_words(scenario: Scenario) -> str:
@@ -49,27 +46,23 @@ def in_words(scenario: Scenario) -> str:
     >>> in_words(Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 1), 2, queue_limit=9))[72:]
     'Affine(fixed_ms=5, per_item_ms=1), 2 servers, queue_limit=9'
     """
-    parts = [repr(part) for part in (scenario.workload, scenario.rule, scenario.service)]
-    parts.append(_format.counted(scenario.servers, "server"))
-    others = [f.name for f in fields(scenario)][4:]
-    values = {name: getattr(scenario, name) for name in others}
-    parts += [f"{name}={value!r}" for name, value in values.items() if value is not None]
-    return ", ".join(parts)
+    workload, rule, service, servers, *_ = vars(scenario).values()
+    others = [f"{name}={value!r}" for name, value in list(vars(scenario).items())[4:] if value is not None]
+    return ", ".join([f"{workload}, {rule}, {service}, {_format.counted(servers, 'server')}", *others])
 
 
 def print_text(text: str) -> None:
     """Print text, wrapped to the terminal if there is one."""
-    from rich.text import Text
-
-    _console().print(Text(text))
+    _console().print(text)
 
 
-def _console(least: int = 0) -> "Console":
-    """Return a console as wide as the terminal, if there is one, and at least `least` columns."""
+def _console() -> "Console":
+    """Return a console as wide as the terminal, if there is one; it prints text as given."""
     from rich.console import Console
 
-    console = Console()
-    return Console(width=max(console.width, least) if console.is_terminal else UNLIMITED)
+    console = Console(markup=False, emoji=False, highlight=False)
+    console.width = console.width if console.is_terminal else UNLIMITED
+    return console
 
 
 def print_table(
@@ -77,22 +70,22 @@ def print_table(
 ) -> None:
     """Print a title, a table, and notes below it; `columns` maps headings to "left" or "right"."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
+    console = _console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for name, justify in columns.items():
-        heading = Text(name.replace("_", "\n"))  # narrow, to leave room for the numbers
+        heading = name.replace("_", "\n")  # narrow, to leave room for the numbers
         if justify == "right":
             table.add_column(heading, justify="right", no_wrap=True)
         else:
             table.add_column(heading, min_width=TEXT, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell(value)) for value in row))
+        table.add_row(*map(cell, row))
     # Rather wider than the terminal than with numbers cut off.
-    console = _console(least=Console(width=UNLIMITED).measure(table).minimum)
-    console.print(Text(title), table, *map(Text, notes), sep="\n")
+    least = console.measure(table, options=console.options.update(width=UNLIMITED)).minimum
+    console.width = max(console.width, least)
+    console.print(title, table, *notes, sep="\n")
 
 
 def print_frame(title: str, frame: "pandas.DataFrame") -> None:
@@ -140,12 +133,10 @@ def scenario_tables(scenario: Scenario) -> dict[str, Any]:
     return to_tables(scenario.replace(workload=Trace(np.zeros(1)))) | {"workload": about}
 
 
-def limits(slo: "SLO") -> dict[str, float]:
-    """Return the limits of an objective that are set."""
-    return {name: limit for name, limit in vars(slo).items() if limit is not None}
-
-
-# Pictures.
+def objective_tables(scenario: Scenario, slo: "SLO") -> dict[str, Any]:
+    """Return an objective's limits that are set, and the scenario."""
+    limits = {name: limit for name, limit in vars(slo).items() if limit is not None}
+    return {"objective": limits, "scenario": scenario_tables(scenario)}
 
 
 def save_picture(path: Path, figure: Any) -> None:

@@ -18,6 +18,7 @@ KNOBS = (
     "rate_per_s", "clients", "max_batch_size", "max_wait_ms", "fixed_ms", "per_item_ms",
     "servers", "queue_limit", "timeout_ms",
 )  # fmt: skip
+SERVICES = ("--service", "--table", "--published", "--measurement")  # each a whole service time
 _TEXTBOOK = bs.SizeOrWait.parameters()  # of the rule where no other is given
 
 
@@ -51,10 +52,15 @@ class ScenarioFlags(Command):
     fixed_ms: float | None = SERVICE.number("MS", "Time that every batch takes (default: 0).")
     per_item_ms: float | None = SERVICE.number("MS", "Time that each request adds to its batch (default: 0).")
     table: Any = SERVICE.option(
-        "Measured times by batch size: 1=2.08,2=2.65,8=3.29.", metavar="SIZE=MS,...", parser=values.pairs
+        "Measured times by batch size: 1=2.08,2=2.65,8=3.29.", metavar="SIZE=MS,...", parser=values.table
     )
-    published: str | None = SERVICE.option("Published, such as resnet50/t4/fp16: see `batchsim published`.")
-    measurement: Path | None = SERVICE.option("A file that `batchsim measure --save` wrote.")
+    published: Any = SERVICE.option(
+        "Published, such as resnet50/t4/fp16: see `batchsim published`.", metavar="<str>", parser=bs.published
+    )
+    measurement: Any = SERVICE.option(
+        "A file that `batchsim measure --save` wrote.", metavar="<path>",
+        parser=lambda path: Measurement.load(path).service,
+    )  # fmt: skip
     service: Any = SERVICE.part(_one_of("service", "'Affine(5, 0.25).with_noise(0.1)'"))
 
     servers: int | None = OTHER.whole("Model instances, each computing one batch at a time (default: 1).")
@@ -70,11 +76,8 @@ class ScenarioFlags(Command):
         base, content = (None, {}) if self.file is None else read_toml(Scenario, self.file, TABLES)
         tables = {name: FileTable(f"{self.file}, [{name}]", content.get(name, {})) for name in TABLES}
         knobs = self._knobs()
-        parts = {
-            "workload": self._workload(base, knobs),
-            "rule": self.rule,
-            "service": self._service(base, knobs),
-        }
+        workload, service = self._workload(base, knobs), self._service(base, knobs)
+        parts = {"workload": workload, "rule": self.rule, "service": service}
         changes = {name: part for name, part in parts.items() if part is not None}
         if base is None:
             base, changes = self._new(changes, knobs), {}
@@ -89,9 +92,12 @@ class ScenarioFlags(Command):
             if name not in parts:
                 raise ValueError(f"a {name} must be given: by a TOML file, {options}")
         if "rule" not in parts:
-            usual = {"max_batch_size": _largest(parts["service"])}
+            largest, service = bs.SizeOrWait().max_batch_size, parts["service"]
+            # What is no service time at all is left to Scenario, which refuses it.
+            if isinstance(service, Service):
+                largest = int(min(largest, service.largest_batch)) or largest
             given = {name: knobs.pop(name) for name in _TEXTBOOK if name in knobs}
-            parts["rule"] = bs.SizeOrWait(**usual | given)
+            parts["rule"] = bs.SizeOrWait(**{"max_batch_size": largest} | given)
         return bs.Scenario(**parts)
 
     def _knobs(self) -> dict[str, Any]:
@@ -111,43 +117,26 @@ class ScenarioFlags(Command):
             return bs.Trace.from_csv(self.trace, self.column, 1.0 if self.speedup is None else self.speedup)
         if not (self.column is None and self.speedup is None):
             raise ValueError("--column and --speedup must come with --trace, got none")
-        if self.workload is not None:
-            return self.workload
         if self.clients is not None and not (base and isinstance(base.workload, bs.ClosedLoop)):
             return bs.ClosedLoop(knobs.pop("clients"))
-        if self.rate_per_s is not None and base is None:
+        if self.rate_per_s is not None and self.workload is None and base is None:
             return bs.Poisson(knobs.pop("rate_per_s"))
-        return None
+        return self.workload
 
     def _service(self, base: bs.Scenario | None, knobs: dict[str, Any]) -> Any:
         """Return a new service time, as `_workload` does."""
         affine = self.fixed_ms if self.fixed_ms is not None else self.per_item_ms
-        _once(
-            "service",
-            {
-                "--service": self.service, "--table": self.table, "--published": self.published,
-                "--measurement": self.measurement, "--fixed-ms or --per-item-ms": affine,
-            },
-        )  # fmt: skip
-        if self.table is not None:
-            return bs.Table(self.table)
-        if self.published is not None:
-            return bs.published(self.published)
-        if self.measurement is not None:
-            return Measurement.load(self.measurement).service
-        if affine is not None and not (base and isinstance(base.service, bs.Affine)):
-            return bs.Affine(knobs.pop("fixed_ms", 0), knobs.pop("per_item_ms", 0))
-        return self.service
+        options = {name: getattr(self, name[2:]) for name in SERVICES}
+        given = _once("service", {**options, "--fixed-ms or --per-item-ms": affine})
+        if affine is None:
+            return given
+        file_has = base is not None and isinstance(base.service, bs.Affine)
+        return None if file_has else bs.Affine(knobs.pop("fixed_ms", 0), knobs.pop("per_item_ms", 0))
 
 
-def _largest(service: Any) -> int:
-    """Return the default max batch size: 32, or the largest size of a smaller table."""
-    usual = bs.SizeOrWait().max_batch_size
-    # What is no service time at all is left to Scenario, which refuses it.
-    return int(min(usual, service.largest_batch)) or usual if isinstance(service, Service) else usual
-
-
-def _once(part: str, options: dict[str, Any]) -> None:
-    given = [option for option, value in options.items() if value is not None]
+def _once(part: str, options: dict[str, Any]) -> Any:
+    """Return the value of the one option that is given, if any."""
+    given = {option: value for option, value in options.items() if value is not None}
     if len(given) > 1:
         raise ValueError(f"a {part} must be given once, got {' and '.join(given)}")
+    return next(iter(given.values()), None)

@@ -1,12 +1,13 @@
 """`batchsim simulate`: one scenario."""
 
+import contextlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from batchsim.cli import output
-from batchsim.cli.flags import OUTPUT, PICTURES, RUN, JsonFlag, RunFlags, check_output
+from batchsim.cli.flags import OUTPUT, RUN, JsonFlag, RunFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.result import Result
 from batchsim.result.metrics import heading
@@ -25,20 +26,19 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
     batchsim simulate --rate-per-s 800 --max-wait-ms 10 --fixed-ms 5 --per-item-ms 0.25
     """
 
-    save: Path | None = OUTPUT.option("Save the run for Result.load: a .npz file.")
-    plot: Path | None = OUTPUT.option("Draw the run: .png, .svg or .pdf.")
+    save: Path | None = OUTPUT.file("Save the run for Result.load: a .npz file.", ".npz")
+    plot: Path | None = OUTPUT.picture("Draw the run")
     keep: str = RUN.option(
         "summary: constant memory for any number of requests; percentiles to 0.1 %, no intervals.", "all",
         metavar="all|summary",
     )  # fmt: skip
 
     def run(self) -> None:
-        check_output("--save", self.save, [".npz"])
-        check_output("--plot", self.plot, PICTURES)
         if self.keep == "summary" and (self.plot or self.save):
             option = "--plot" if self.plot else "--save"
             raise ValueError(f"{option} needs the columns of a run, got --keep summary")
         from batchsim.simulate import simulate
+        from batchsim.theory import expected
 
         scenario, tables = self.scenario()
         result = simulate(scenario, **self.settings(tables["simulate"]), keep=self.keep)
@@ -49,30 +49,20 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
 
             output.save_picture(self.plot, plot(result, theory=True))
         intervals = result.intervals(PRINTED)
-        theory = _theory(result)
+        theory = None
+        with contextlib.suppress(ValueError):  # without a steady state there is none
+            theory = expected(scenario)
         if self.json_:
             output.print_json(_content(result, intervals, theory))
         else:
             _print(result, intervals, theory)
 
 
-def _theory(result: Result) -> Any:
-    """Return theory's Answer, or NoAnswer; None if there is no steady state."""
-    from batchsim.theory import expected
-
-    try:
-        return expected(result.scenario)
-    except ValueError:
-        return None
-
-
 def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str, Any]:
     answer = {name: getattr(theory, name) for name in ("model", "exact", "source")} if theory else None
     return {
         "scenario": output.scenario_tables(result.scenario),
-        "seed": result.seed,
-        "engine": result.engine,
-        "warmup": result.warmup,
+        **{name: getattr(result, name) for name in ("seed", "engine", "warmup")},
         "replications": len(result.replications),
         "summary": result.summary(),
         "intervals": intervals,

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from batchsim import _check
 from batchsim.cli import output
-from batchsim.cli.flags import OUTPUT, PICTURES, RUN, GridFlags, JsonFlag, RunFlags, check_output
+from batchsim.cli.flags import OUTPUT, RUN, GridFlags, JsonFlag, RunFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.scenario import Scenario
 from batchsim.scenario.scenario import RATE, find_knob
@@ -34,7 +35,7 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
     workers: int | None = RUN.whole("Number of threads (default: one for each core).")
     out: Path | None = OUTPUT.option("Folder for finished points: a later call resumes there.")
     csv: bool = OUTPUT.option("Print all columns as CSV instead.", False, "--csv")
-    plot: Path | None = OUTPUT.option("Draw a curve of one axis, or a heat map of two: .png, .svg or .pdf.")
+    plot: Path | None = OUTPUT.picture("Draw a curve of one axis, or a heat map of two")
     value: str = OUTPUT.option(
         "Column to draw; p99_all_ms counts lost requests as infinite.", "p99_all_ms", metavar="COLUMN"
     )
@@ -46,7 +47,6 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
 
         scenario, tables = self.scenario()
         axes = self.axes(tables["over"], scenario)
-        check_output("--plot", self.plot, PICTURES)
         if self.plot is not None and len(axes) > 2:
             raise ValueError(f"--plot must have one axis or two, got {', '.join(axes)}")
         if self.value not in COLUMNS:
@@ -88,8 +88,6 @@ def _setting(scenario: Scenario, knob: str) -> Any:
     """Return a knob's value in a scenario, as a sweep's table has it."""
     if knob.split(".")[-1] == RATE:
         return getattr(scenario.workload, "offered_per_s", None)
-    value: Any = scenario
-    parts = vars(scenario)
-    for step in (knob,) if knob in parts else find_knob(knob, parts):
-        value = getattr(value, step)
+    path = (knob,) if knob in vars(scenario) else find_knob(knob, vars(scenario))
+    value = attrgetter(".".join(path))(scenario)
     return value if isinstance(value, (int, float)) else repr(value)

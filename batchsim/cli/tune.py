@@ -6,17 +6,10 @@ from pathlib import Path
 import typer
 
 from batchsim.cli import output
-from batchsim.cli.flags import (
-    OUTPUT,
-    PICTURES,
-    RUN,
-    GridFlags,
-    JsonFlag,
-    SLOFlags,
-    TrafficFlags,
-    check_output,
-)  # fmt: skip
+from batchsim.cli.flags import OUTPUT, RUN, GridFlags, JsonFlag, SLOFlags, TrafficFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
+
+ANSWER = ("met", "knobs", "frontier", "candidates", "requests_simulated")
 
 
 @dataclass
@@ -27,8 +20,8 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
     """
 
     prefer: str = RUN.option("Fewest servers, or lowest latency.", "cheapest", metavar="cheapest|fastest")
-    save: Path | None = OUTPUT.option("Write the scenario with the recommended setting as TOML.")
-    plot: Path | None = OUTPUT.option("Draw the Pareto frontier: .png, .svg or .pdf.")
+    save: Path | None = OUTPUT.file("Write the scenario with the recommended setting as TOML.")
+    plot: Path | None = OUTPUT.picture("Draw the Pareto frontier")
 
     def run(self) -> None:
         from batchsim.study.tune import tune
@@ -36,8 +29,6 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         scenario, tables = self.scenario()
         slo = self.slo(tables["slo"])
         axes = self.axes(tables["over"], scenario)
-        check_output("--plot", self.plot, PICTURES)
-        check_output("--save", self.save)
         best = tune(scenario, slo, axes, **self.settings(tables["simulate"]), prefer=self.prefer)
         if self.save is not None:
             best.scenario.to_toml(self.save)
@@ -46,33 +37,16 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
 
             output.save_picture(self.plot, frontier(best))
         if self.json_:
-            output.print_json(
-                {
-                    "met": best.met,
-                    "objective": output.limits(slo),
-                    "knobs": best.knobs,
-                    "scenario": output.scenario_tables(best.scenario),
-                    "expected": {key: estimate._asdict() for key, estimate in best.expected.items()},
-                    "explain": best.explain(),
-                    "remedies": [vars(remedy) for remedy in best.remedies],
-                    "frontier": best.frontier,
-                    "candidates": best.candidates,
-                    "requests_simulated": best.requests_simulated,
-                }
-            )
+            answer = {name: getattr(best, name) for name in ANSWER}
+            expected = {key: estimate._asdict() for key, estimate in best.expected.items()}
+            remedies = [vars(remedy) for remedy in best.remedies]
+            more = {"explain": best.explain(), "expected": expected, "remedies": remedies}
+            output.print_json(output.objective_tables(best.scenario, slo) | answer | more)
         else:
             output.print_text(best.explain() + "\n")
             key = slo.latency[0]
-            columns = [
-                *best.knobs,
-                "servers",
-                key,
-                f"{key}_low",
-                f"{key}_high",
-                "saturation_per_s",
-                "outcome",
-            ]
+            numbers = ["servers", key, f"{key}_low", f"{key}_high", "saturation_per_s"]
             title = "Settings that no other beats in latency, saturation rate and servers alike:"
-            output.print_frame(title, best.frontier[list(dict.fromkeys(columns))])
+            output.print_frame(title, best.frontier[list(dict.fromkeys([*best.knobs, *numbers, "outcome"]))])
         if not best.met:
             raise typer.Exit(1)

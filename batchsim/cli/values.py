@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from batchsim import _check
+from batchsim.scenario import Table
 from batchsim.scenario.kinds import KINDS, Maker
 
 MAKERS = {name: makers for kinds in KINDS.values() for name, makers in kinds.items()}
@@ -32,7 +33,7 @@ def value(text: str) -> Any:
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ValueError(_not_understood(text)) from None
+        raise _not_understood(text) from None
     return _value(node, text)
 
 
@@ -51,7 +52,9 @@ def _value(node: ast.expr, text: str) -> Any:
         case ast.Tuple(elts=items):
             return tuple(_value(item, text) for item in items)
         case ast.Dict(keys=keys, values=values) if None not in keys:
-            names = [_key(_value(key, text), text) for key in keys if key is not None]
+            names = [_value(key, text) for key in keys if key is not None]
+            if not all(isinstance(name, (int, float, str)) for name in names):
+                raise _not_understood(text)
             if len(set(names)) < len(names):
                 raise ValueError(f"keys must differ, got {names}")
             return dict(zip(names, (_value(each, text) for each in values), strict=True))
@@ -67,19 +70,13 @@ def _value(node: ast.expr, text: str) -> Any:
             part = _value(of, text)
             if hasattr(part, method):
                 return _call(method, getattr(part, method), node, text)
-    raise ValueError(_not_understood(text))
-
-
-def _key(key: Any, text: str) -> Any:
-    if not isinstance(key, (int, float, str)):
-        raise ValueError(_not_understood(text))
-    return key
+    raise _not_understood(text)
 
 
 def _call(name: str, maker: Maker, call: ast.Call, text: str) -> Any:
     values = [_value(each, text) for each in call.args]
     if any(each.arg is None for each in call.keywords):  # **
-        raise ValueError(_not_understood(text))
+        raise _not_understood(text)
     named = {str(each.arg): _value(each.value, text) for each in call.keywords}
     try:
         # Bound first, because Python's own message names an internal function or "__init__()".
@@ -89,8 +86,9 @@ def _call(name: str, maker: Maker, call: ast.Call, text: str) -> Any:
         raise ValueError(f"{name}: {error}") from None
 
 
-def _not_understood(text: str) -> str:
-    return f"a value must be a number, quoted text, or a part such as Affine(5, 0.25), got {text.strip()!r}"
+def _not_understood(text: str) -> ValueError:
+    rule = "a value must be a number, quoted text, or a part such as Affine(5, 0.25)"
+    return ValueError(f"{rule}, got {text.strip()!r}")
 
 
 def number(text: str) -> float:
@@ -120,31 +118,23 @@ def warmup(text: str) -> float | str:
     return text if text == "auto" else number(text)
 
 
-def pairs(text: str) -> list[tuple[int, float]]:
-    """Return the points of a table of service times: batch sizes and milliseconds.
+def table(text: str) -> Table:
+    """Return a table of service times from batch sizes and milliseconds.
 
-    >>> pairs("1=2.08, 2=2.65, 8=3.29")
-    [(1, 2.08), (2, 2.65), (8, 3.29)]
+    >>> table("1=2.08, 2=2.65, 8=3.29")
+    Table({1: 2.08, 2: 2.65, 8: 3.29})
     """
     points = [point.partition("=") for point in text.split(",")]
-    return [(whole(size), number(ms)) for size, _, ms in points]
+    return Table([(whole(size), number(ms)) for size, _, ms in points])
 
 
 def sizes(text: str) -> list[int]:
-    """Return a list of whole numbers.
-
-    >>> sizes("1,2,4")
-    [1, 2, 4]
-    """
+    """Return a list of whole numbers."""
     return [whole(part) for part in text.split(",")]
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """Return a knob and its value.
-
-    >>> setting("workload.cv=2")
-    ('workload.cv', 2)
-    """
+    """Return a knob and its value."""
     name, given = _split(text, "--set", "workload.cv=2")
     return name, value(given)
 
@@ -170,7 +160,7 @@ def values_of(name: str, given: str) -> Any:
     try:
         if found := _RANGE.fullmatch(given.strip()):
             first, last, factor, step = found.groups()
-            return list(_range(given.strip(), first, last, step, bool(factor)))
+            return list(_range(given.strip(), (first, last, step), bool(factor)))
         listed = value(f"[{given}]")
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
@@ -184,24 +174,21 @@ def _split(text: str, option: str, example: str) -> tuple[str, str]:
     return name.strip(), given
 
 
-def _range(text: str, *ends: Any) -> Iterable[float]:
+def _range(text: str, numbers: tuple[str, str, str], by_factor: bool) -> Iterable[float]:
     """Yield the numbers of a range, reckoned in decimals: three steps of 0.1 are 0.3, as typed."""
-    *numbers, by_factor = ends
     try:
         first, last, step = (Decimal(each.strip()) for each in numbers)
-        if not all(each.is_finite() for each in (first, last, step)):
+        if not (first.is_finite() and last.is_finite() and step.is_finite()):
             raise InvalidOperation
     except InvalidOperation:
-        raise ValueError(
-            f"a range must be first:last:step or first:last:xfactor, as 0:20:5 or 1:64:x2, got {text!r}"
-        ) from None
+        rule = "a range must be first:last:step or first:last:xfactor, as 0:20:5 or 1:64:x2"
+        raise ValueError(f"{rule}, got {text!r}") from None
     if last < first or step <= by_factor or (by_factor and first <= 0):
         rule = "start above 0 and have a factor above 1" if by_factor else "have a step above 0"
         raise ValueError(f"a range must not fall, and must {rule}, got {text!r}")
-    count = 0
-    while first <= last:
-        count += 1
-        if count > LONGEST:
-            raise ValueError(f"a range must have at most {LONGEST:,} values, got more in {text!r}")
+    for _ in range(LONGEST):
         yield int(first) if first == first.to_integral_value() else float(first)
         first = first * step if by_factor else first + step
+        if first > last:
+            return
+    raise ValueError(f"a range must have at most {LONGEST:,} values, got more in {text!r}")

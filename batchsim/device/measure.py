@@ -16,14 +16,9 @@ _wait_for: Callable[[Any], Any] = jax.block_until_ready  # JAX returns before it
 
 
 def measure(
-    model: Model | Callable[[np.ndarray], Any],
-    batch_sizes: Iterable[int] = (1, 2, 4, 8, 16, 32),
-    *,
-    repeats: int = 30,
-    warmup: int = 3,
-    example: Any = None,
-    seed: int = 0,
-) -> Measurement:
+    model: Model | Callable[[np.ndarray], Any], batch_sizes: Iterable[int] = (1, 2, 4, 8, 16, 32), *,
+    repeats: int = 30, warmup: int = 3, example: Any = None, seed: int = 0,
+) -> Measurement:  # fmt: skip
     """Time `model` on batches of each size.
 
     `model` is a `Model`, or any callable on stacked arrays; a callable needs `example`, one item, which is
@@ -54,20 +49,18 @@ def measure(
     samples_ms: dict[int, list[float]] = {size: [] for size in sizes}
     for _ in range(repeats):
         for size in generator.permutation(sizes).tolist():
-            seconds, _ = _timed(model, batches[size])
-            samples_ms[size].append(seconds * 1000)
-    device = _device_of(output)
+            samples_ms[size].append(_timed(model, batches[size])[0] * 1000)
+    # None if JAX did not compute the output.
+    arrays = [leaf for leaf in jax.tree_util.tree_leaves(output) if isinstance(leaf, jax.Array)]
+    device = next(iter(arrays[0].devices())) if arrays else None
     return Measurement(
         model=model.name if isinstance(model, Model) else getattr(model, "__name__", type(model).__name__),
-        device=describe(device),
-        platform="cpu" if device is None else device.platform,
-        jax_version=jax.__version__,
-        batch_sizes=sizes,
-        repeats=repeats,
+        device=describe(device), platform="cpu" if device is None else device.platform,
+        jax_version=jax.__version__, batch_sizes=sizes, repeats=repeats,
         samples_ms=tuple(tuple(samples_ms[size]) for size in sizes),
         first_call_s=tuple(first_call_s[size] for size in sizes),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    )  # fmt: skip
 
 
 def _batches(model: Any, sizes: tuple[int, ...], example: Any, seed: int) -> dict[int, np.ndarray]:
@@ -88,11 +81,3 @@ def _timed(model: Callable[[np.ndarray], Any], batch: np.ndarray) -> tuple[float
     begin_s = time.perf_counter()
     output = _wait_for(model(batch))
     return time.perf_counter() - begin_s, output
-
-
-def _device_of(output: Any) -> jax.Device | None:
-    """Return the device of the output; None if JAX did not compute it."""
-    for leaf in jax.tree_util.tree_leaves(output):
-        if isinstance(leaf, jax.Array):
-            return next(iter(leaf.devices()))
-    return None

@@ -7,7 +7,7 @@ import os
 import platform
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,6 @@ SMALLEST = 4  # pixels: the side at which the convolutions stop halving the imag
 TOKENS = 256  # the size of the vocabulary: bytes
 LENGTH = 16  # tokens in a sequence
 HEAD_WIDTH = 32
-
-Forward = Callable[[Any, jax.Array], jax.Array]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,20 +103,14 @@ class Model:
 
     def __repr__(self) -> str:
         padded = "" if self.pad_to is None else f", pad_to={list(self.pad_to)}"
-        return (
-            f"Model({self.name}: {self.parameters:,} parameters, items {self.item_shape} of {self.dtype}, "
-            f"on {self.device}{padded})"
-        )
+        items = f"items {self.item_shape} of {self.dtype}"
+        return f"Model({self.name}: {self.parameters:,} parameters, {items}, on {self.device}{padded})"
 
 
 def load_model(
-    name: str,
-    *,
-    width: int | None = None,
-    layers: int | None = None,
-    pad_to: Iterable[int] | None = None,
-    seed: int = 0,
-) -> Model:
+    name: str, *, width: int | None = None, layers: int | None = None,
+    pad_to: Iterable[int] | None = None, seed: int = 0,
+) -> Model:  # fmt: skip
     """Build a model with random weights, drawn from `seed`, on JAX's default device.
 
     "mlp" classifies images of 784 pixels with `layers` dense layers (3) of `width` (2048): few operations on
@@ -145,17 +137,13 @@ def load_model(
     # Committed to a device, the weights keep the model there even if the default device changes.
     device = next(iter(jnp.zeros(()).devices()))
     return Model(
-        name=name,
-        item_shape=kind.item_shape,
+        name=name, item_shape=kind.item_shape, tokens=kind.tokens, pad_to=sizes, device=describe(device),
         dtype=np.dtype(np.float32 if kind.tokens is None else np.int32),
         parameters=sum(leaf.size for leaf in jax.tree_util.tree_leaves(weights)),
-        device=describe(device),
-        pad_to=sizes,
         weights=jax.device_put(weights, device),
-        tokens=kind.tokens,
         # A new function for each model: models that shared one would share its compiled code.
         _forward=jax.jit(lambda weights, batch: kind.forward(weights, batch)),
-    )
+    )  # fmt: skip
 
 
 def describe(device: jax.Device | None) -> str:
@@ -180,17 +168,16 @@ def _dense(generator: np.random.Generator, inputs: int, outputs: int, gain: floa
     return matrix * np.float32(math.sqrt(gain / inputs))
 
 
-def _bias(generator: np.random.Generator, outputs: int) -> np.ndarray:
-    return generator.standard_normal(outputs, dtype=np.float32) * np.float32(0.1)
+def _layer(generator: np.random.Generator, inputs: int, outputs: int, gain: float = 1.0) -> Any:
+    """Draw a dense layer: its matrix and its biases."""
+    matrix = _dense(generator, inputs, outputs, gain)
+    return matrix, generator.standard_normal(outputs, dtype=np.float32) * np.float32(0.1)
 
 
 def _mlp_weights(generator: np.random.Generator, width: int, layers: int) -> Any:
     widths = [PIXELS] + [width] * layers
-    hidden = [
-        (_dense(generator, inputs, outputs, gain=2), _bias(generator, outputs))
-        for inputs, outputs in itertools.pairwise(widths)
-    ]
-    return [*hidden, (_dense(generator, width, CLASSES), _bias(generator, CLASSES))]
+    hidden = [_layer(generator, *ends, gain=2) for ends in itertools.pairwise(widths)]
+    return [*hidden, _layer(generator, width, CLASSES)]
 
 
 def _mlp(weights: Any, batch: jax.Array) -> jax.Array:
@@ -203,23 +190,19 @@ def _mlp(weights: Any, batch: jax.Array) -> jax.Array:
 def _convnet_weights(generator: np.random.Generator, width: int, layers: int) -> Any:
     doublings = int(math.log2(IMAGE[0] // SMALLEST)) - 1
     channels = [IMAGE[-1]] + [width * 2 ** min(layer, doublings) for layer in range(layers)]
-    convolutions = [
-        (
-            _dense(generator, 9 * inputs, outputs, gain=2).reshape(3, 3, inputs, outputs),
-            _bias(generator, outputs),
-        )
-        for inputs, outputs in itertools.pairwise(channels)
-    ]
-    return [*convolutions, (_dense(generator, channels[-1], CLASSES), _bias(generator, CLASSES))]
+    convolutions = []
+    for inputs, outputs in itertools.pairwise(channels):
+        matrix, bias = _layer(generator, 9 * inputs, outputs, gain=2)
+        convolutions.append((matrix.reshape(3, 3, inputs, outputs), bias))
+    return [*convolutions, _layer(generator, channels[-1], CLASSES)]
 
 
 def _convnet(weights: Any, batch: jax.Array) -> jax.Array:
     *convolutions, (last, last_bias) = weights
+    axes = ("NHWC", "HWIO", "NHWC")
     for kernel, bias in convolutions:
-        stride = 2 if batch.shape[1] > SMALLEST else 1
-        batch = jax.lax.conv_general_dilated(
-            batch, kernel, (stride, stride), padding="SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
+        strides = (2, 2) if batch.shape[1] > SMALLEST else (1, 1)
+        batch = jax.lax.conv_general_dilated(batch, kernel, strides, padding="SAME", dimension_numbers=axes)
         batch = jax.nn.relu(batch + bias)
     return batch.mean(axis=(1, 2)) @ last + last_bias
 
@@ -237,12 +220,8 @@ def _transformer_weights(generator: np.random.Generator, width: int, layers: int
         }
         for _ in range(layers)
     ]
-    return {
-        "token": _dense(generator, width, TOKENS).T,
-        "position": _dense(generator, width, LENGTH).T,
-        "blocks": blocks,
-        "scale": np.ones(width, np.float32),
-    }
+    token, position = _dense(generator, width, TOKENS).T, _dense(generator, width, LENGTH).T
+    return {"token": token, "position": position, "blocks": blocks, "scale": np.ones(width, np.float32)}
 
 
 def _transformer(weights: Any, batch: jax.Array) -> jax.Array:
@@ -269,10 +248,9 @@ def _normalised(state: jax.Array, scale: jax.Array) -> jax.Array:
     return state * jax.lax.rsqrt(jnp.mean(state**2, axis=-1, keepdims=True) + 1e-6) * scale
 
 
-@dataclass(frozen=True)
-class _Kind:
+class _Kind(NamedTuple):
     draw: Callable[[np.random.Generator, int, int], Any]
-    forward: Forward
+    forward: Callable[[Any, jax.Array], jax.Array]
     item_shape: tuple[int, ...]
     width: int
     layers: int

@@ -56,17 +56,12 @@ class Measurement:
         sizes = _check.sizes("batch_sizes", self.batch_sizes, rising=False)
         repeats = _check.whole("repeats", self.repeats)
         rows = _list_of(len(sizes), "samples_ms", self.samples_ms)
+        by_size = zip(sizes, rows, strict=True)
+        samples_ms = (_times(repeats, f"samples_ms of batch size {size}", row) for size, row in by_size)
+        first_call_s = _times(len(sizes), "first_call_s", self.first_call_s)
         # As tuples, so that a measurement read from a file equals the one that was saved.
-        checked = {
-            "batch_sizes": sizes,
-            "repeats": repeats,
-            "samples_ms": tuple(
-                _times(repeats, f"samples_ms of batch size {size}", row)
-                for size, row in zip(sizes, rows, strict=True)
-            ),
-            "first_call_s": _times(len(sizes), "first_call_s", self.first_call_s),
-        }
-        for name, value in checked.items():
+        checked = {"batch_sizes": sizes, "samples_ms": tuple(samples_ms), "first_call_s": first_call_s}
+        for name, value in (checked | {"repeats": repeats}).items():
             object.__setattr__(self, name, value)
 
     def _by_size(self, values: Iterable[float]) -> dict[int, float]:
@@ -97,18 +92,10 @@ class Measurement:
         """Return a DataFrame with a row a batch size."""
         import pandas
 
-        sizes = np.array(self.batch_sizes)
-        median_ms = np.array(list(self.median_ms.values()))
-        return pandas.DataFrame(
-            {
-                "batch_size": sizes,
-                "median_ms": median_ms,
-                "spread_ms": list(self.spread_ms.values()),
-                "per_item_ms": median_ms / sizes,
-                "items_per_s": sizes / median_ms * 1000,
-                "compile_s": self.first_call_s,
-            }
-        )
+        sizes, median_ms = np.array(self.batch_sizes), np.array(list(self.median_ms.values()))
+        times = {"median_ms": median_ms, "spread_ms": list(self.spread_ms.values())}
+        rates = {"per_item_ms": median_ms / sizes, "items_per_s": sizes / median_ms * 1000}
+        return pandas.DataFrame({"batch_size": sizes, **times, **rates, "compile_s": self.first_call_s})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to `path` as JSON; the file that was there stays if the writing fails."""
@@ -125,10 +112,8 @@ class Measurement:
             raise ValueError(f"{os.fspath(path)} is not a saved measurement: {error}") from None
 
     def _title(self) -> str:
-        return (
-            f"Measurement: {self.model} on {self.device} (jax {self.jax_version}, {self.platform}), "
-            f"{self.repeats} repeats, {self.measured_at}"
-        )
+        where = f"{self.model} on {self.device} (jax {self.jax_version}, {self.platform})"
+        return f"Measurement: {where}, {self.repeats} repeats, {self.measured_at}"
 
     def __repr__(self) -> str:
         return self._title() + "\n" + self.to_frame().to_string(index=False, formatters=_FORMATS)

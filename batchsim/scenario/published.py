@@ -106,18 +106,15 @@ def _tables() -> dict[str, Published]:
     rows = defaultdict(list)
     for row in csv.DictReader(text.splitlines()):
         rows[row["name"]].append(row)
-    return {name: _table(name, rows[name]) for name in sorted(rows)}
+    return {name: _table(rows[name]) for name in sorted(rows)}
 
 
-def _table(name: str, rows: list[dict[str, str]]) -> Published:
+def _table(rows: list[dict[str, str]]) -> Published:
     def pairs(column: str) -> tuple[tuple[int, float], ...]:
         return tuple((int(row["batch_size"]), float(row[column])) for row in rows)
 
-    return Published(
-        name=name,
-        service=Table(pairs("latency_ms")),
-        p99_ms=pairs("p99_ms"),
-        throughput_per_s=pairs("throughput_per_s"),
-        # The same in every row: a table comes from one page.
-        **{column: rows[0][column] for column in ("backend", "stat", "source_url", "licence")},
-    )
+    # The same in every row: a table comes from one page.
+    about = {column: rows[0][column] for column in ("name", "backend", "stat", "source_url", "licence")}
+    p99_ms, throughput_per_s = pairs("p99_ms"), pairs("throughput_per_s")
+    service = Table(pairs("latency_ms"))
+    return Published(service=service, p99_ms=p99_ms, throughput_per_s=throughput_per_s, **about)

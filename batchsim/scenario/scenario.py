@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._files import replacing
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.service import Service
 from batchsim.scenario.workload import ClosedLoop, OpenLoop
@@ -73,10 +74,8 @@ class Scenario:
         if not isinstance(self.workload, ClosedLoop):
             return
         if self.queue_limit is not None and self.workload.think_s == 0:
-            raise ValueError(
-                "a queue_limit on a ClosedLoop needs think_s greater than 0 "
-                "(a rejected client would send again at once), got 0"
-            )
+            why = "a rejected client would send again at once"
+            raise ValueError(f"a queue_limit on a ClosedLoop needs think_s greater than 0 ({why}), got 0")
         fewest = self.rule.fewest_clients
         if self.workload.clients < fewest:
             rule = f"a ClosedLoop must have at least {fewest} clients for a batch of {fewest} ever to gather"
@@ -129,11 +128,7 @@ class Scenario:
     @property
     def stable(self) -> bool:
         """Whether the queue stays finite: full batches outpace the arrivals, or its length is limited."""
-        if (
-            isinstance(self.workload, ClosedLoop)
-            or self.queue_limit is not None
-            or self.timeout_ms is not None
-        ):
+        if isinstance(self.workload, ClosedLoop) or (self.queue_limit, self.timeout_ms) != (None, None):
             return True
         return bool(self.workload.offered_per_s < self.full_batches_per_s)
 
@@ -171,9 +166,13 @@ class Scenario:
         >>> Scenario.from_toml(scenario.to_toml()) == scenario
         True
         """
-        from batchsim.scenario.toml import write_toml  # and with it tomlkit
+        from batchsim.scenario.toml import document  # and with it tomlkit
 
-        return write_toml(self, path)
+        text = document(self).as_string()
+        if path is not None:
+            with replacing(path) as file:
+                file.write(text.encode())
+        return text
 
     @classmethod
     def from_toml(cls, path_or_text: str | PathLike[str]) -> Self:
@@ -194,10 +193,10 @@ def _rebuild(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
         inside = {path[1:]: value for path, value in changes.items() if path[0] == first}
         new = inside.pop(()) if () in inside else getattr(part, first)
         fields[first] = _rebuild(new, inside) if inside else new
-    rate = {RATE: fields.pop(RATE)} if RATE in fields else {}
+    rate_per_s = fields.pop(RATE, None)
     part = dataclasses.replace(part, **fields)
     # Last, because the other knobs of a workload may change its mean rate.
-    return part.with_rate(**rate) if rate else part
+    return part if rate_per_s is None else part.with_rate(rate_per_s)
 
 
 def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:

@@ -29,10 +29,8 @@ class Noise:
     def __post_init__(self) -> None:
         _check.fix_real(self, "cv", at_least=0, at_most=1e3)
         if self.shape not in SHAPES:
-            raise ValueError(
-                f"shape must be one of {', '.join(SHAPES)}, got {self.shape!r}"
-                + _check.nearest(self.shape, SHAPES, listed=True)
-            )
+            hint = _check.nearest(self.shape, SHAPES, listed=True)
+            raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {self.shape!r}{hint}")
         if self.shape == "exponential" and self.cv != 1:
             raise ValueError(f"cv of exponential noise must be 1, got {self.cv!r}")
 
@@ -53,6 +51,12 @@ class Service:
     noise: Noise | None = field(default=None, kw_only=True)
     padding: tuple[int, ...] | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        if self.noise is not None and not isinstance(self.noise, Noise):
+            raise TypeError(f"noise must be a Noise, got {self.noise!r}")
+        if self.padding is not None:
+            object.__setattr__(self, "padding", _check.sizes("padded sizes", self.padding))
+
     def _cost_ms(self, batch_size: int) -> float:
         raise NotImplementedError
 
@@ -66,9 +70,8 @@ class Service:
         size = _check.whole("batch_size", batch_size)
         if self.padding is not None:
             if size > self.padding[-1]:
-                raise ValueError(
-                    f"batch_size must be at most the largest padded size, {self.padding[-1]}, got {size}"
-                )
+                rule = f"batch_size must be at most the largest padded size, {self.padding[-1]}"
+                raise ValueError(f"{rule}, got {size}")
             size = next(padded for padded in self.padding if padded >= size)
         return self._cost_ms(size) / 1000
 
@@ -106,12 +109,6 @@ class Service:
         # Padding is in the points already. `factor` comes last: other orders give other floats.
         return Table({size: self(size) * 1000 * factor for size in sizes}, noise=self.noise)
 
-    def _check_extras(self) -> None:
-        if self.noise is not None and not isinstance(self.noise, Noise):
-            raise TypeError(f"noise must be a Noise, got {self.noise!r}")
-        if self.padding is not None:
-            object.__setattr__(self, "padding", _check.sizes("padded sizes", self.padding))
-
     def _suffix(self) -> str:
         noise = "" if self.noise is None else f".with_noise({self.noise.cv!r}, {self.noise.shape!r})"
         return noise + ("" if self.padding is None else f".padded_to({list(self.padding)})")
@@ -133,7 +130,7 @@ class Affine(Service):
         _check.fix_real(self, "per_item_ms", at_least=0)
         if self.fixed_ms + self.per_item_ms <= 0:
             raise ValueError("fixed_ms + per_item_ms must be greater than 0, got 0")
-        self._check_extras()
+        super().__post_init__()
 
     def _cost_ms(self, batch_size: int) -> float:
         return self.fixed_ms + self.per_item_ms * batch_size
@@ -156,12 +153,9 @@ class Table(Service):
     points_ms: tuple[tuple[int, float], ...]
 
     def __init__(
-        self,
-        points_ms: Mapping[int, float] | Iterable[tuple[int, float]],
-        *,
-        noise: Noise | None = None,
-        padding: tuple[int, ...] | None = None,
-    ) -> None:
+        self, points_ms: Mapping[int, float] | Iterable[tuple[int, float]], *,
+        noise: Noise | None = None, padding: tuple[int, ...] | None = None,
+    ) -> None:  # fmt: skip
         points = sorted(
             (_check.whole("a batch size", size), _check.real(f"the time of batch size {size}", ms, above=0))
             for size, ms in _pairs(points_ms)
@@ -172,9 +166,7 @@ class Table(Service):
         if len(set(sizes)) < len(sizes):
             raise ValueError(f"batch sizes of a Table must differ, got {sizes}")
         object.__setattr__(self, "points_ms", tuple(points))
-        object.__setattr__(self, "noise", noise)
-        object.__setattr__(self, "padding", padding)
-        self._check_extras()
+        super().__init__(noise=noise, padding=padding)
 
     @property
     def largest_batch(self) -> float:
@@ -185,9 +177,8 @@ class Table(Service):
     def _cost_ms(self, batch_size: int) -> float:
         sizes, times = zip(*self.points_ms, strict=True)
         if batch_size > sizes[-1]:
-            raise ValueError(
-                f"batch_size must be at most the Table's largest size, {sizes[-1]}, got {batch_size}"
-            )
+            rule = f"batch_size must be at most the Table's largest size, {sizes[-1]}"
+            raise ValueError(f"{rule}, got {batch_size}")
         return float(np.interp(batch_size, sizes, times))
 
     def __repr__(self) -> str:
@@ -200,9 +191,8 @@ def _table(service: Service, max_batch_size: int) -> np.ndarray:
     wrong = np.flatnonzero(~((seconds[1:] > 0) & np.isfinite(seconds[1:])))
     if wrong.size:  # valid milliseconds can still add up to infinity, or round to 0 seconds
         size = int(wrong[0]) + 1
-        raise ValueError(
-            f"service of a batch of {size} must be greater than 0 and finite, got {seconds[size]} s"
-        )
+        rule = f"service of a batch of {size} must be greater than 0 and finite"
+        raise ValueError(f"{rule}, got {seconds[size]} s")
     return seconds
 
 

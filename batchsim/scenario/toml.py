@@ -23,7 +23,6 @@ import numpy as np
 import tomlkit
 
 from batchsim import _check
-from batchsim._files import replacing
 from batchsim.scenario.kinds import KINDS, Maker, keys_of, kind_of
 
 BY_NUMBER = ("points_ms", "slowdown")  # tables whose keys are whole numbers
@@ -34,12 +33,15 @@ S = TypeVar("S")  # the class Scenario, which imports this module
 # From a scenario to text.
 
 
-def to_tables(scenario: Any) -> dict[str, Any]:
-    """Return a scenario as TOML's own values: text, numbers, lists, and dicts with text as keys.
+def to_tables(part: Any) -> dict[str, Any]:
+    """Return a scenario, or a part of one, as TOML's values: text, numbers, lists, and dicts with text keys.
 
     A part whose class is not in `KINDS` raises TypeError.
     """
-    return _plain_fields(scenario)
+    # None has no word in TOML. Inherited fields, such as the noise, come last.
+    names = [f.name for f in sorted(dataclasses.fields(part), key=lambda f: bool(f.kw_only))]
+    values = {name: getattr(part, name) for name in names}
+    return {name: _plain(name, value) for name, value in values.items() if value is not None}
 
 
 def document(scenario: Any) -> tomlkit.TOMLDocument:
@@ -47,37 +49,17 @@ def document(scenario: Any) -> tomlkit.TOMLDocument:
     content = tomlkit.document()
     tables = to_tables(scenario)
     # Plain keys first: below the head of a table, they would belong to it.
-    for key in sorted(tables, key=lambda key: isinstance(tables[key], dict)):
-        if not isinstance(tables[key], dict):
-            content.add(key, tables[key])
-            continue
-        table = tomlkit.table()
-        for inner, value in tables[key].items():
-            table.add(inner, _inline(value))
-        content.add(key, table)
+    for key, value in sorted(tables.items(), key=lambda item: isinstance(item[1], dict)):
+        content.add(key, tomlkit.table() if isinstance(value, dict) else value)
+        for inner, each in value.items() if isinstance(value, dict) else ():
+            content[key].add(inner, _inline(each))
     return content
-
-
-def write_toml(scenario: Any, path: str | os.PathLike[str] | None = None) -> str:
-    """Return a scenario as TOML text, and write it to `path` if there is one."""
-    text = document(scenario).as_string()
-    if path is not None:
-        with replacing(path) as file:
-            file.write(text.encode())
-    return text
-
-
-def _plain_fields(part: Any) -> dict[str, Any]:
-    """Return a dataclass's fields that are not None; those it inherits, such as the noise, come last."""
-    names = [f.name for f in sorted(dataclasses.fields(part), key=lambda f: bool(f.kw_only))]
-    values = {name: getattr(part, name) for name in names}
-    return {name: _plain(name, value) for name, value in values.items() if value is not None}
 
 
 def _plain(name: str, value: Any) -> Any:
     if name in KINDS:
         kind = {"kind": kind_of(name, value)} if len(KINDS[name]) > 1 else {}  # the only one needs no name
-        return kind | _plain_fields(value)
+        return kind | to_tables(value)
     if name in BY_NUMBER:
         return {str(number): each for number, each in dict(value).items()}
     if isinstance(value, np.ndarray):
@@ -123,19 +105,21 @@ def read_toml(
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{source} must be TOML: {error}") from None
     try:
-        _choose("the top level", tables, [kind], "a scenario", also=extra)
         others = {name: _table(f"[{name}]", tables.pop(name)) for name in extra if name in tables}
-        return from_tables(kind, tables, folder), others
+        return from_tables(kind, tables, folder, extra), others
     except ValueError as error:
         raise ValueError(f"{place}{error}") from None
 
 
-def from_tables(kind: type[S], tables: Mapping[str, Any], folder: Path = Path()) -> S:
+def from_tables(
+    kind: type[S], tables: Mapping[str, Any], folder: Path = Path(), extra: Collection[str] = ()
+) -> S:
     """Return the scenario that `to_tables` gave, or a person wrote; `folder` is where paths start.
 
-    Anything wrong raises ValueError, such as "[rule] max_batch_size must be at least 1, got 0".
+    Anything wrong raises ValueError, such as "[rule] max_batch_size must be at least 1, got 0"; the names in
+    `extra` help only to say what a wrong key was meant to be.
     """
-    _choose("the top level", tables, [kind], "a scenario")
+    _choose("the top level", tables, [kind], "a scenario", extra)
     parts = {name: _value(f"[{name}]", name, value, folder) for name, value in tables.items()}
     try:
         return kind(**parts)
@@ -163,7 +147,7 @@ def _part(place: str, name: str, table: Any, folder: Path) -> Any:
     kind, names = next(iter(kinds)), ", ".join(kinds)
     if len(kinds) > 1:
         if "kind" not in table:
-            raise ValueError(f"{place} must have a kind, one of {names}, got {_listed(table)}")
+            raise ValueError(f"{place} must have a kind, one of {names}, got {', '.join(table) or 'no keys'}")
         kind = table.pop("kind")
         if not isinstance(kind, str) or kind not in kinds:
             hint = _check.nearest(kind, kinds, listed=True)
@@ -193,7 +177,7 @@ def _choose(
             raise ValueError(f"{place} must have {other!r} or {key!r}, got both")
     for key, required in keys.items():
         if required and key not in table:
-            raise ValueError(f"{place} must have {key!r} for {what}, got {_listed(table)}")
+            raise ValueError(f"{place} must have {key!r} for {what}, got {', '.join(table) or 'no keys'}")
     return maker
 
 
@@ -215,7 +199,3 @@ def _table(place: str, table: Any) -> Any:
 def _misplaced(key: str) -> str:
     """Return a hint for a key of the top level that was written below the head of a table."""
     return "; it belongs above the first [table]" if key in TOP_LEVEL else ""
-
-
-def _listed(table: Mapping[str, Any]) -> str:
-    return ", ".join(table) or "no keys"

@@ -42,14 +42,11 @@ class Trace(OpenLoop):
             raise ValueError(f"times_s must be one-dimensional, got shape {times.shape}")
         if times.size == 0:
             raise ValueError("times_s must not be empty, got []")
-        if not np.isfinite(times).all():
-            bad = int(np.argmin(np.isfinite(times)))
+        for bad in np.flatnonzero(~np.isfinite(times)):
             raise ValueError(f"times_s must be finite, got {times[bad]} at index {bad}")
-        if (times[1:] < times[:-1]).any():
-            bad = int(np.argmax(times[1:] < times[:-1])) + 1
-            raise ValueError(
-                f"times_s must be sorted, got {times[bad]} after {times[bad - 1]} at index {bad}"
-            )
+        for bad in np.flatnonzero(times[1:] < times[:-1]) + 1:
+            wrong = f"{times[bad]} after {times[bad - 1]} at index {bad}"
+            raise ValueError(f"times_s must be sorted, got {wrong}")
         for end in (times[0], times[-1]):
             if abs(end) > _check.LARGEST:
                 raise ValueError(f"times_s must be at most {_check.LARGEST:g} s from 0, got {end:g}")
@@ -66,7 +63,7 @@ class Trace(OpenLoop):
         raises ValueError with its line; a missing column, with the columns there are.
         """
         speedup = _check.real("speedup", speedup, above=0)
-        return cls(read_times_s(path, column) / speedup)
+        return cls(_read_times_s(path, column) / speedup)
 
     @property
     def max_requests(self) -> int:  # type: ignore[override]
@@ -105,15 +102,14 @@ class Trace(OpenLoop):
 # Reading a CSV file.
 
 
-def read_times_s(path: str | PathLike[str], column: str | None = None) -> np.ndarray:
-    """Return one column of a CSV file as seconds, shape (rows,).
-
-    Plain numbers are seconds already; ISO 8601 timestamps become seconds since the first.
-    """
+def _read_times_s(path: str | PathLike[str], column: str | None) -> np.ndarray:
+    """Return one column of a CSV file as seconds, or, of timestamps, as seconds since the first."""
     cells, lines = _read_column(path, column)
-    first_is_number = _is_number(cells[0])
-    times_s = _numbers(cells) if first_is_number else _since_first(cells)
-    kind = "a number of seconds" + ("" if first_is_number else " or an ISO 8601 timestamp")
+    if _is_number(cells[0]):
+        kind = "a number of seconds"
+        times_s = np.array([float(cell) if _is_number(cell) else math.nan for cell in cells])
+    else:
+        kind, times_s = "a number of seconds or an ISO 8601 timestamp", _since_first(cells)
     for row in np.flatnonzero(~np.isfinite(times_s)):
         raise ValueError(f"{path}, line {lines[row]}: must be {kind}, got {cells[row]!r}")
     for row in np.flatnonzero(np.diff(times_s) < 0) + 1:
@@ -135,10 +131,8 @@ def _read_column(path: str | PathLike[str], column: str | None) -> tuple[list[st
             if column is None and (_is_number(header[0]) or TIMESTAMP.fullmatch(header[0])):
                 raise ValueError(f"{path}, line 1: must name the columns, got {','.join(header)!r}")
             if column is not None and column not in header:
-                raise ValueError(
-                    f"{path} must have a column {column!r}, got the columns {', '.join(header)}"
-                    + _check.nearest(column, header, listed=True)
-                )
+                got = ", ".join(header) + _check.nearest(column, header, listed=True)
+                raise ValueError(f"{path} must have a column {column!r}, got the columns {got}")
             if column is not None and header.count(column) > 1:
                 raise ValueError(f"{path} must have one column {column!r}, got {header.count(column)}")
             index = 0 if column is None else header.index(column)
@@ -147,9 +141,8 @@ def _read_column(path: str | PathLike[str], column: str | None) -> tuple[list[st
                 if not row:
                     continue  # a blank line, for instance at the end of the file
                 if len(row) != len(header):
-                    raise ValueError(
-                        f"{path}, line {reader.line_num}: must have {len(header)} fields, got {len(row)}"
-                    )
+                    rule = f"{path}, line {reader.line_num}: must have {len(header)} fields"
+                    raise ValueError(f"{rule}, got {len(row)}")
                 cells.append(row[index].strip())
                 lines.append(reader.line_num)
     except (UnicodeDecodeError, csv.Error) as error:
@@ -167,11 +160,6 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _numbers(cells: list[str]) -> np.ndarray:
-    """Return the numbers, NaN for what is none."""
-    return np.array([float(cell) if _is_number(cell) else math.nan for cell in cells])
 
 
 def _since_first(cells: list[str]) -> np.ndarray:

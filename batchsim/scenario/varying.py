@@ -7,7 +7,7 @@ usual method, throws draws away, so that a change of a knob would change all the
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -47,10 +47,9 @@ class OnOff(OpenLoop):
     mean_off_s: float
 
     def __post_init__(self) -> None:
-        _check.fix_real(self, "on_rate_per_s", above=0)
+        for name in ("on_rate_per_s", "mean_on_s", "mean_off_s"):
+            _check.fix_real(self, name, above=0)
         _check.fix_real(self, "off_rate_per_s", at_least=0)
-        _check.fix_real(self, "mean_on_s", above=0)
-        _check.fix_real(self, "mean_off_s", above=0)
         cycle = self.on_rate_per_s * self.mean_on_s + self.off_rate_per_s * self.mean_off_s
         if cycle < 1e-3:  # thousands of states would pass between two arrivals
             raise ValueError(f"an on and an off state must see at least 0.001 arrivals, got {cycle:g}")
@@ -64,7 +63,7 @@ class OnOff(OpenLoop):
         _check.real("rate_per_s", rate_per_s, above=0)
         factor = rate_per_s / self.offered_per_s
         on, off = self.on_rate_per_s * factor, self.off_rate_per_s * factor
-        return type(self)(on, off, self.mean_on_s, self.mean_off_s)
+        return replace(self, on_rate_per_s=on, off_rate_per_s=off)
 
     def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
         return _in_order(self._times_s(seed, requests, size))
@@ -118,19 +117,15 @@ class Diurnal(OpenLoop):
         return self.mean_rate_per_s
 
     def with_rate(self, rate_per_s: float) -> Self:
-        return type(self)(rate_per_s, self.peak_to_mean, self.period_s)
+        return replace(self, mean_rate_per_s=rate_per_s)
 
     def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
         return self.stretched_s(_unit_rate(seed, requests, size))
 
     def stretched_s(self, chunks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """Yield the arrival times for the points of a Poisson process of rate 1, given in chunks."""
-        return _in_order(
-            np.concatenate(
-                [self._times_s(points[begin : begin + BLOCK]) for begin in range(0, points.size, BLOCK)]
-            )
-            for points in chunks
-        )
+        for_blocks = (np.split(points, range(BLOCK, points.size, BLOCK)) for points in chunks)
+        return _in_order(np.concatenate([self._times_s(block) for block in blocks]) for blocks in for_blocks)
 
     def _times_s(self, points: np.ndarray) -> np.ndarray:
         """Return when the rate's integral reaches the points, to a rounding."""

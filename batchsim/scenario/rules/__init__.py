@@ -6,16 +6,9 @@ from batchsim.scenario.rules.rule import LARGEST_BATCH, Rule, Step, Threshold, T
 from batchsim.scenario.rules.size_or_wait import SizeOrWait
 
 __all__ = [
-    "LARGEST_BATCH",
-    "RULES",
-    "AtLeast",
-    "PreferredSizes",
-    "Rule",
-    "SizeOrWait",
-    "Step",
-    "Threshold",
+    "LARGEST_BATCH", "RULES", "AtLeast", "PreferredSizes", "Rule", "SizeOrWait", "Step", "Threshold",
     "Trigger",
-]
+]  # fmt: skip
 
 # The registry: TOML, the shell and the explorer offer these, in this order.
 RULES: tuple[type[Rule], ...] = (SizeOrWait, AtLeast, PreferredSizes)

@@ -5,21 +5,7 @@ from typing import Any, NamedTuple
 
 from batchsim._format import ordinal
 from batchsim.scenario.rules import rule as seam
-from batchsim.scenario.rules.rule import (
-    BACKLOG,
-    DRAIN,
-    ENOUGH,
-    FULL,
-    NOTHING,
-    START,
-    Decision,
-    Rule,
-    Step,
-    Threshold,
-    Trigger,
-    Waiting,
-    oldest_s,
-)  # fmt: skip
+from batchsim.scenario.rules.rule import Decision, Rule, Step, Threshold, Trigger, Waiting
 
 
 class AtLeastParams(NamedTuple):
@@ -32,14 +18,14 @@ class AtLeastParams(NamedTuple):
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: AtLeastParams) -> Decision:
     """Send as many as a batch may hold, once at least `min_batch_size` wait."""
     if waiting.length >= params.max_batch_size:
-        return START, params.max_batch_size, FULL
+        return seam.START, params.max_batch_size, seam.FULL
     if waiting.length >= params.min_batch_size:
         # The request that made them enough comes now, or came while every server was computing.
-        due_s = oldest_s(waiting, params.min_batch_size - 1)
-        return START, waiting.length, ENOUGH if due_s == now_s else BACKLOG
+        due_s = seam.oldest_s(waiting, params.min_batch_size - 1)
+        return seam.START, waiting.length, seam.ENOUGH if due_s == now_s else seam.BACKLOG
     if waiting.ended:
-        return START, waiting.length, DRAIN
-    return NOTHING, 0, FULL
+        return seam.START, waiting.length, seam.DRAIN
+    return seam.NOTHING, 0, seam.FULL
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: AtLeastParams) -> float:
@@ -68,10 +54,8 @@ class AtLeast(Rule):
 
     def check(self) -> None:
         if self.min_batch_size > self.max_batch_size:
-            raise ValueError(
-                f"min_batch_size must be at most max_batch_size, {self.max_batch_size}, "
-                f"got {self.min_batch_size}"
-            )
+            rule = f"min_batch_size must be at most max_batch_size, {self.max_batch_size}"
+            raise ValueError(f"{rule}, got {self.min_batch_size}")
 
     @property
     def enough(self) -> int:
@@ -88,20 +72,19 @@ class AtLeast(Rule):
     @property
     def steps(self) -> tuple[Step, ...]:
         size, enough = self.max_batch_size, self.min_batch_size
-        if size == 1:
-            full = Step("a request waits", "send it", Trigger.FULL, "one request is a full batch", "full")
-            return (full,)
         full = seam.send_full(size)
+        if size == 1:
+            return (full,)
         if enough == 1:
             return (full, *seam.send_at_once(Trigger.ENOUGH))
         if enough == size:
             return (full, seam.send_remainder())
-        nth, due, late = ordinal(enough), Trigger.ENOUGH, Trigger.BACKLOG
-        came = f"the {nth} request came"
-        free = f"a server came free and at least {enough:,} requests wait"
+        nth, free = ordinal(enough), f"a server came free and at least {enough:,} requests wait"
         return (
             full,
-            Step(f"the {nth} comes now", "send all", due, came, "enough came"),
-            Step(f"{enough:,} or more wait", "send all", late, free, "server came free"),
+            Step(
+                f"the {nth} comes now", "send all", Trigger.ENOUGH, f"the {nth} request came", "enough came"
+            ),
+            Step(f"{enough:,} or more wait", "send all", Trigger.BACKLOG, free, "server came free"),
             seam.send_remainder(),
         )

@@ -7,23 +7,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from batchsim._format import typed
 from batchsim.scenario.rules import rule as seam
-from batchsim.scenario.rules.rule import (
-    BACKLOG,
-    DRAIN,
-    ENOUGH,
-    FULL,
-    NOTHING,
-    START,
-    WAIT,
-    Decision,
-    Rule,
-    Step,
-    Trigger,
-    Waiting,
-    oldest_s,
-)  # fmt: skip
+from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 
 class PreferredSizesParams(NamedTuple):
@@ -39,18 +24,13 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Prefer
     for place in range(params.preferred.size - 1, -1, -1):
         size = params.preferred[place]
         if waiting.length >= size:
-            return START, size, FULL if size == params.max_batch_size else ENOUGH
-    due_s = oldest_s(waiting) + params.max_wait_s
+            return seam.START, size, seam.FULL if size == params.max_batch_size else seam.ENOUGH
+    due_s = seam.oldest_s(waiting) + params.max_wait_s
     if now_s >= due_s:
-        return START, waiting.length, WAIT if now_s == due_s else BACKLOG
+        return seam.START, waiting.length, seam.WAIT if now_s == due_s else seam.BACKLOG
     if waiting.ended and params.max_wait_s == math.inf:
-        return START, waiting.length, DRAIN
-    return NOTHING, 0, FULL
-
-
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: PreferredSizesParams) -> float:
-    """Return the deadline of the oldest request."""
-    return oldest_s(waiting) + params.max_wait_s
+        return seam.START, waiting.length, seam.DRAIN
+    return seam.NOTHING, 0, seam.FULL
 
 
 @dataclass(frozen=True)
@@ -74,15 +54,13 @@ class PreferredSizes(Rule):
 
     Params = PreferredSizesParams
     decide = staticmethod(decide)
-    wake_s = staticmethod(wake_s)
+    wake_s = staticmethod(seam.deadline_s)
     title = "Preferred sizes"
 
     def check(self) -> None:
         if self.preferred[-1] > self.max_batch_size:
-            raise ValueError(
-                f"preferred sizes must be at most max_batch_size, {self.max_batch_size}, "
-                f"got {self.preferred[-1]}"
-            )
+            rule = f"preferred sizes must be at most max_batch_size, {self.max_batch_size}"
+            raise ValueError(f"{rule}, got {self.preferred[-1]}")
 
     def at(self, x: Any, y: Any) -> Self:
         # A smaller limit does without the preferred sizes above it.
@@ -109,13 +87,8 @@ class PreferredSizes(Rule):
         steps = [_send(self.preferred)]
         if largest == self.max_batch_size:
             steps = [seam.send_full(largest), *([_send(smaller)] if smaller else [])]
-        if self.enough == 1:
-            return tuple(steps)  # a request alone is a preferred size: nobody waits for company
-        if self.max_wait_ms == 0:
-            return (*steps, *seam.send_at_once(Trigger.WAIT))
-        if math.isinf(self.max_wait_ms):
-            return (*steps, seam.send_remainder())
-        return (*steps, *seam.send_after(f"{typed(self.max_wait_ms)} ms"))
+        # A request alone may be a preferred size: then nobody waits for company.
+        return tuple(steps) if self.enough == 1 else (*steps, *seam.send_after(self.max_wait_ms))
 
 
 def _send(sizes: Sequence[int]) -> Step:

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple, Self
 
 from batchsim import _check
+from batchsim._format import typed
 
 LARGEST_BATCH = 65_536
 
@@ -52,6 +53,11 @@ def oldest_s(waiting: Waiting, k: int = 0) -> float:
     return waiting.arrival_s[waiting.queue[waiting.head + k]]
 
 
+def deadline_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
+    """Return when the oldest request has waited `max_wait_s`: the `wake_s` of rules with a timer."""
+    return oldest_s(waiting) + params.max_wait_s
+
+
 @dataclass(frozen=True)
 class Parameter:
     """What a rule's parameter is: its words, what it may be, and the control that moves it.
@@ -80,19 +86,13 @@ class Parameter:
 
 def parameter(label: str, about: str, *, default: Any = dataclasses.MISSING, **more: Any) -> Any:
     """Return a dataclass field that describes itself; see `Parameter`."""
-    described = Parameter(label, about, **more)
-    return dataclasses.field(default=default, metadata={"parameter": described})
+    return dataclasses.field(default=default, metadata={"parameter": Parameter(label, about, **more)})
 
 
 def max_batch_size(default: Any = dataclasses.MISSING) -> Any:
     """Return the field that every rule has: the most requests in a batch."""
-    return parameter(
-        "Max batch size",
-        "A batch never holds more requests than this",
-        default=default,
-        slider=(1, 64, 1),
-        usual=32,
-    )
+    about = "A batch never holds more requests than this"
+    return parameter("Max batch size", about, slider=(1, 64, 1), usual=32, default=default)
 
 
 def max_wait_ms(default: Any = dataclasses.MISSING) -> Any:
@@ -225,6 +225,8 @@ class Rule:
 
 def send_full(size: int) -> Step:
     """Return the step of a full batch."""
+    if size == 1:
+        return Step("a request waits", "send it", Trigger.FULL, "one request is a full batch", "full")
     because = f"{size:,} requests wait, a full batch"
     return Step(f"{size:,} or more wait", f"send the oldest {size:,}", Trigger.FULL, because, "full")
 
@@ -238,9 +240,14 @@ def send_at_once(trigger: Trigger) -> tuple[Step, Step]:
     )
 
 
-def send_after(wait: str) -> tuple[Step, Step]:
-    """Return the steps of a timer that starts with the oldest request; `wait` has its unit."""
-    over, late = f"the oldest has waited {wait}", f"a server came free after the oldest had waited {wait}"
+def send_after(wait_ms: float) -> tuple[Step, ...]:
+    """Return the steps of a timer that starts with the oldest request."""
+    if wait_ms == 0:
+        return send_at_once(Trigger.WAIT)
+    if math.isinf(wait_ms):
+        return (send_remainder(),)
+    over = f"the oldest has waited {typed(wait_ms)} ms"
+    late = f"a server came free after the oldest had waited {typed(wait_ms)} ms"
     return (
         Step(over, "send all", Trigger.WAIT, over, "wait was over"),
         Step("it has waited longer", "send all", Trigger.BACKLOG, late, "server came free"),
@@ -249,5 +256,4 @@ def send_after(wait: str) -> tuple[Step, Step]:
 
 def send_remainder() -> Step:
     """Return the step of a rule that no timer ends."""
-    because = "no more requests will come"
-    return Step("no more will come", "send all", Trigger.DRAIN, because, "run ended")
+    return Step("no more will come", "send all", Trigger.DRAIN, "no more requests will come", "run ended")

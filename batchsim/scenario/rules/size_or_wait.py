@@ -4,23 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from batchsim._format import typed
 from batchsim.scenario.rules import rule as seam
-from batchsim.scenario.rules.rule import (
-    BACKLOG,
-    DRAIN,
-    FULL,
-    NOTHING,
-    START,
-    WAIT,
-    Decision,
-    Rule,
-    Step,
-    Threshold,
-    Trigger,
-    Waiting,
-    oldest_s,
-)  # fmt: skip
+from batchsim.scenario.rules.rule import Decision, Rule, Step, Threshold, Waiting
 
 
 class SizeOrWaitParams(NamedTuple):
@@ -33,19 +18,14 @@ class SizeOrWaitParams(NamedTuple):
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: SizeOrWaitParams) -> Decision:
     """Send a full batch, or what waits once the oldest has waited."""
     if waiting.length >= params.max_batch_size:
-        return START, params.max_batch_size, FULL
+        return seam.START, params.max_batch_size, seam.FULL
     # A deadline is compared as a time: (now - then) * 1000 >= wait can be false at the very deadline.
-    due_s = oldest_s(waiting) + params.max_wait_s
+    due_s = seam.oldest_s(waiting) + params.max_wait_s
     if now_s >= due_s:
-        return START, waiting.length, WAIT if now_s == due_s else BACKLOG
+        return seam.START, waiting.length, seam.WAIT if now_s == due_s else seam.BACKLOG
     if waiting.ended and params.max_wait_s == math.inf:
-        return START, waiting.length, DRAIN  # no timer would ever release the remainder
-    return NOTHING, 0, FULL
-
-
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: SizeOrWaitParams) -> float:
-    """Return the deadline of the oldest request."""
-    return oldest_s(waiting) + params.max_wait_s
+        return seam.START, waiting.length, seam.DRAIN  # no timer would ever release the remainder
+    return seam.NOTHING, 0, seam.FULL
 
 
 @dataclass(frozen=True)
@@ -63,7 +43,7 @@ class SizeOrWait(Rule):
 
     Params = SizeOrWaitParams
     decide = staticmethod(decide)
-    wake_s = staticmethod(wake_s)
+    wake_s = staticmethod(seam.deadline_s)
     title = "Size or wait (textbook)"
 
     @property
@@ -76,13 +56,5 @@ class SizeOrWait(Rule):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        size, wait_ms = self.max_batch_size, self.max_wait_ms
-        if size == 1:
-            full = Step("a request waits", "send it", Trigger.FULL, "one request is a full batch", "full")
-            return (full,)
-        full = seam.send_full(size)
-        if wait_ms == 0:
-            return (full, *seam.send_at_once(Trigger.WAIT))
-        if math.isinf(wait_ms):
-            return (full, seam.send_remainder())
-        return (full, *seam.send_after(f"{typed(wait_ms)} ms"))
+        full = seam.send_full(self.max_batch_size)
+        return (full,) if self.max_batch_size == 1 else (full, *seam.send_after(self.max_wait_ms))
