@@ -49,12 +49,7 @@ class Batches(NamedTuple):
     @classmethod
     def room_for(cls, count: int) -> "Batches":
         """Return columns of that length, to be written to."""
-        times_s = np.empty(count), np.empty(count)
-        return cls(*times_s, np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.uint8))
-
-    def first(self, count: int) -> "Batches":
-        """Return a copy of the first rows."""
-        return Batches(*(column[:count].copy() for column in self))
+        return cls(*(np.empty(count, kind) for kind in (float, float, np.int64, np.int64, np.uint8)))
 
 
 class Queue(NamedTuple):

@@ -12,22 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.engines import kernels, kernels_instants, kernels_sums
-from batchsim.engines.columns import (
-    BATCH,
-    NONE,
-    PLACES,
-    SENT,
-    THINKING,
-    Batches,
-    Clients,
-    Costs,
-    Horizon,
-    Limits,
-    Queue,
-    Requests,
-    Servers,
-)  # fmt: skip
+from batchsim.engines import columns, kernels, kernels_instants, kernels_sums
+from batchsim.engines.columns import NONE, Batches, Costs, Horizon, Requests
 from batchsim.engines.draws import Plan
 from batchsim.engines.kernels_jit import announcing as announcing  # how others hear of compiling
 from batchsim.engines.log import Log, check_cancelled
@@ -50,20 +36,19 @@ class Instants:
         """`room`: how many requests a window may hold."""
         rule = self.rule = scenario.rule
         self.closed = isinstance(scenario.workload, ClosedLoop)
-        self.limits, self.params = Limits.of(scenario), rule.params
-        self.queue = Queue.room_for(room, rule.freezes)
-        own = type(rule).__module__.startswith("batchsim.")
-        self.loop: Callable[..., Any] = (
-            kernels_instants.pass_instants if own else kernels_instants.pass_instants_anew
-        )
+        self.limits, self.params = columns.Limits.of(scenario), rule.params
+        self.queue = columns.Queue.room_for(room, rule.freezes)
+        self.loop: Callable[..., Any] = kernels_instants.pass_instants_anew
+        if type(rule).__module__.startswith("batchsim."):
+            self.loop = kernels_instants.pass_instants
         self.begin(scenario)
 
     def begin(self, scenario: Scenario) -> None:
         """Set the clock to the start of a run."""
         self.memory = np.zeros(self.rule.state_size)
-        self.clients, self.servers = Clients.of(scenario), Servers.idle(scenario.servers)
-        self.at = np.zeros(PLACES, np.int64)
-        self.at[THINKING] = self.clients.client.size
+        self.clients, self.servers = columns.Clients.of(scenario), columns.Servers.idle(scenario.servers)
+        self.at = np.zeros(columns.PLACES, np.int64)
+        self.at[columns.THINKING] = self.clients.client.size
 
     def pass_(self, horizon: Horizon, requests: Requests, costs: Costs, batches: Batches) -> bool:
         """Run the loop on a window; return whether all is over."""
@@ -92,25 +77,21 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
         state, free_s = np.zeros(2, np.int64), np.zeros(scenario.servers)
         while state[0] < requests:
             check_cancelled(cancelled)
-            stop = int(state[0]) + SLICE
             kernels.form_batches(
-                arrival_s, False, threshold, costs, free_s, state, stop, batch_index, batches
-            )  # fmt: skip
+                arrival_s, False, threshold, costs, free_s, state, int(state[0]) + SLICE, batch_index, batches
+            )
         count = int(state[1])
     else:
         instants = Instants(scenario, requests)
-        columns = of_requests(arrival_s, plan.think_s, batch_index, status)
+        rows = of_requests(arrival_s, plan.think_s, batch_index, status)
         over = False
         while not over:
             check_cancelled(cancelled)
-            horizon = Horizon(requests, requests, int(instants.at[SENT]) + SLICE, instants.closed)
-            over = instants.pass_(horizon, columns, costs, batches)
-        count = int(instants.at[BATCH])
-        assert instants.at[SENT] == requests, "a time was not finite"
-    done = batches.first(count)
-    return Log(
-        arrival_s, batch_index, status, done.start_s, done.finish_s, done.size, done.server, done.trigger
-    )
+            horizon = Horizon(requests, requests, int(instants.at[columns.SENT]) + SLICE, instants.closed)
+            over = instants.pass_(horizon, rows, costs, batches)
+        count = int(instants.at[columns.BATCH])
+        assert instants.at[columns.SENT] == requests, "a time was not finite"
+    return Log(arrival_s, batch_index, status, *(column[:count].copy() for column in batches))
 
 
 def of_requests(arrival_s: np.ndarray, think_s: np.ndarray | None, *columns: np.ndarray) -> Requests:

@@ -6,16 +6,7 @@ rule itself (`kernels_rules`), by the same two functions that the reference engi
 
 import math
 
-from batchsim.engines.columns import (
-    BATCH,
-    FROZEN_HEAD,
-    FROZEN_TAIL,
-    HEAD,
-    MID,
-    SENT,
-    TAIL,
-    THINKING,
-)  # fmt: skip
+from batchsim.engines.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID, SENT, TAIL, THINKING
 from batchsim.engines.kernels import finish_of, soonest
 from batchsim.engines.kernels_jit import compiled, compiled_anew, inlined
 from batchsim.engines.kernels_rules import decide, finished, wake_s
@@ -131,9 +122,7 @@ def _dispatch(  # type: ignore[no-untyped-def]
                     return False
                 at[MID] += size
             busy = servers.busy_until_s.size - idle + 1
-            _start(
-                now_s, size, trigger, server, busy, requests, costs, queue, clients, servers, batches, at
-            )  # fmt: skip
+            _start(now_s, size, trigger, server, busy, requests, costs, queue, clients, servers, batches, at)
         elif action == FREEZE and freezes:
             if size < 1 or size > at[TAIL] - at[MID] or size >= costs.service_s.size:
                 return False

@@ -34,10 +34,7 @@ class Collector:
     """The queue and all that acts on it: one run of a plan."""
 
     def __init__(
-        self,
-        plan: Plan,
-        model_fn: Callable[[Any], Any] | None = None,
-        inputs: Sequence[Any] | None = None,
+        self, plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None
     ) -> None:
         self.plan = plan
         self.rule = plan.scenario.rule
@@ -251,20 +248,10 @@ class Collector:
                 raise
         if collecting.triggered:  # it never ends, so it has failed: a model's own error, not SimPy's copy
             raise cast(BaseException, collecting.value)
-        start_s, finish_s, size, server, trigger = (
-            zip(*self.batches, strict=True) if self.batches else ((),) * 5
-        )
-        return Log(
-            arrival_s=np.array(self.arrival_s, dtype=float),
-            batch_index=np.array(self.batch_index, dtype=np.int64),
-            status=np.array(self.status, dtype=np.uint8),
-            batch_start_s=np.array(start_s, dtype=float),
-            batch_finish_s=np.array(finish_s, dtype=float),
-            batch_size=np.array(size, dtype=np.int64),
-            batch_server=np.array(server, dtype=np.int64),
-            batch_trigger=np.array(trigger, dtype=np.uint8),
-            outputs=self.outputs,
-        )
+        kinds = float, float, np.int64, np.int64, np.uint8  # start_s, finish_s, size, server, trigger
+        batches: Any = zip(*self.batches, strict=True) if self.batches else ((),) * 5
+        requests = np.array(self.arrival_s, float), np.array(self.batch_index, np.int64)
+        return Log(*requests, np.array(self.status, np.uint8), *map(np.array, batches, kinds), self.outputs)
 
 
 def run(plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None) -> Log:
