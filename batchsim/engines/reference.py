@@ -251,7 +251,9 @@ class Collector:
         kinds = float, float, np.int64, np.int64, np.uint8  # start_s, finish_s, size, server, trigger
         batches: Any = zip(*self.batches, strict=True) if self.batches else ((),) * 5
         requests = np.array(self.arrival_s, float), np.array(self.batch_index, np.int64)
-        return Log(*requests, np.array(self.status, np.uint8), *map(np.array, batches, kinds), self.outputs)
+        status = np.array(self.status, np.uint8)
+        columns: list[Any] = [*requests, status, *map(np.array, batches, kinds), self.outputs]
+        return Log(*columns)
 
 
 def run(plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None) -> Log:

@@ -1,8 +1,6 @@
 """The metrics: one table of what each is called, and their values for a run or several."""
 
-import functools
 import math
-import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -169,10 +167,7 @@ def values(totals: Totals, servers: int) -> dict[str, Any]:
             **{f"mean_{part}_ms": ms for part, ms in zip(("latency", *COMPONENTS), means_ms, strict=True)},
             "batches": totals.batches,
             "mean_batch_size": np.divide(totals.items, totals.batches),
-            **{
-                share: np.divide(totals.triggers[..., trigger], totals.batches)
-                for trigger, share in SHARES.items()
-            },
+            **{share: np.divide(totals.triggers[..., t], totals.batches) for t, share in SHARES.items()},
         }
 
 
@@ -186,13 +181,13 @@ class Metrics:
 
     @classmethod
     def pool(cls, runs: Sequence["Metrics"]) -> "Metrics":
-        """Return those of several replications together."""
-
-        def together(parts: list[Any]) -> Any:
-            return functools.reduce(operator.add, parts)
-
-        columns = {name: together([run.columns[name] for run in runs]) for name in runs[0].columns}
-        return cls(runs[0].scenario, together([run.totals for run in runs]), columns)
+        """Return those of several replications together; of one, its own."""
+        pooled: dict[str, Any] = dict(runs[0].columns)
+        totals = runs[0].totals
+        for run in runs[1:]:
+            totals += run.totals
+            pooled = {name: column + run.columns[name] for name, column in pooled.items()}
+        return cls(runs[0].scenario, totals, pooled) if len(runs) > 1 else runs[0]
 
     @cached_property
     def numbers(self) -> dict[str, float]:
@@ -226,9 +221,7 @@ class Metrics:
 
     def shares(self) -> dict[str, float]:
         """Return the fraction of the window's batches that left for each reason that occurs."""
-        return {
-            share: self.numbers[share] for trigger, share in SHARES.items() if self.totals.triggers[trigger]
-        }
+        return {share: self.numbers[share] for t, share in SHARES.items() if self.totals.triggers[t]}
 
     def within(self, objective_ms: float) -> int:
         """Return how many requests were served within `objective_ms`."""

@@ -11,7 +11,7 @@ import numpy as np
 from batchsim import _check
 from batchsim.engines.log import Log, Status
 from batchsim.result import printing, timeseries
-from batchsim.result.intervals import check_level, metric_intervals
+from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import COMPONENTS, SUMMARY, Metrics, metric
 from batchsim.result.run import Batches, Run, state_of
 from batchsim.result.sections import Sections
@@ -105,9 +105,7 @@ class Result:
     @cached_property
     def replications(self) -> tuple["Result", ...]:
         """A result of each run; number 0 is the plain run."""
-        if len(self.runs) == 1:
-            return (self,)
-        return tuple(Result((run,), self.seed, self.engine) for run in self.runs)
+        return tuple(replace(self, runs=(run,)) for run in self.runs) if len(self.runs) > 1 else (self,)
 
     # Columns, a row a request.
 
@@ -149,8 +147,6 @@ class Result:
     @cached_property
     def metrics(self) -> Metrics:
         """The metrics of all runs together."""
-        if len(self.runs) == 1:
-            return self.runs[0].metrics
         return Metrics.pool([run.metrics for run in self.runs])
 
     def percentile(self, q: float, *, unserved: str = "ignore") -> float:
@@ -201,7 +197,7 @@ class Result:
 
     def intervals(self, keys: Sequence[str], level: float = 0.95) -> dict[str, Interval]:
         """Return the interval of each key, without a warning: a `NoInterval` says why there is none."""
-        level = check_level(level)
+        level = _check.real("level", level, above=0, below=1)
         metrics = {key: metric(key, SUMMARY) for key in keys}
         random = {each.key: each for each in metrics.values() if each.random}
         intervals = metric_intervals([self.sample], list(random.values()), level) if random else {}

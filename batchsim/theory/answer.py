@@ -90,15 +90,12 @@ class Answer:
 
     def __repr__(self) -> str:
         kind = "exact" if self.exact else "an approximation"
-        return "\n".join(
-            [
-                f"{self.model}, {kind} ({self.source})",
-                f"  latency     mean {self.mean_latency_ms:.6g} ms, {self.mean_wait_ms:.6g} ms of it waiting",
-                f"  throughput  {self.rate_per_s:.6g}/s of {self.saturation_per_s:.6g}/s, "
-                f"load {self.load:.3g}",
-                f"  utilisation {self.utilisation:.6g}",
-                f"  batches     of {self.mean_batch_size:.6g} on average",
-            ]
+        return (
+            f"{self.model}, {kind} ({self.source})\n"
+            f"  latency     mean {self.mean_latency_ms:.6g} ms, {self.mean_wait_ms:.6g} ms of it waiting\n"
+            f"  throughput  {self.rate_per_s:.6g}/s of {self.saturation_per_s:.6g}/s, load {self.load:.3g}\n"
+            f"  utilisation {self.utilisation:.6g}\n"
+            f"  batches     of {self.mean_batch_size:.6g} on average"
         )
 
 

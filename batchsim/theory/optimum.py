@@ -8,8 +8,8 @@ import numpy as np
 from batchsim import _check
 from batchsim.scenario import Service
 from batchsim.theory.answer import check_load
+from batchsim.theory.chain import evaluate
 from batchsim.theory.decision import DecisionProcess
-from batchsim.theory.policy import evaluate
 
 RARE = 1e-9  # of the batches; states that are seen less often do not count
 LARGEST = 1024  # max batch size: the decision process needs four times as many states
@@ -71,12 +71,9 @@ class Optimum:
             when = "as soon as the server is free" if least == 1 else f"once {least} wait"
             words = f"serve all that wait (at most {self.max_batch_size}) {when}"
         cost = f", cost {self.cost_per_request:.6g} a request, weight {self.weight:g}" if self.weight else ""
-        return "\n".join(
-            [
-                f"Best possible: {words}",
-                f"  latency     mean {self.mean_latency_ms:.6g} ms{cost}",
-                f"  batches     of {self.mean_batch_size:.6g} on average",
-            ]
+        return (
+            f"Best possible: {words}\n  latency     mean {self.mean_latency_ms:.6g} ms{cost}\n"
+            f"  batches     of {self.mean_batch_size:.6g} on average"
         )
 
     def _policy_in_words(self) -> str:
@@ -94,12 +91,9 @@ class Optimum:
 
 
 def optimum(
-    rate_per_s: float,
-    service: Service,
-    max_batch_size: int,
-    batch_cost: Callable[[int], float] | Sequence[float] | None = None,
-    weight: float = 1.0,
-) -> Optimum:
+    rate_per_s: float, service: Service, max_batch_size: int,
+    batch_cost: Callable[[int], float] | Sequence[float] | None = None, weight: float = 1.0,
+) -> Optimum:  # fmt: skip
     """Return the policy with the least mean latency plus weighted cost, for Poisson arrivals and one server.
 
     Over all policies that, whenever the server is free, wait or serve some of the waiting requests, at
@@ -136,17 +130,10 @@ def optimum(
     seen = np.cumsum(np.append(state.chain.below, state.chain.above)) < 1 - RARE
     usual = max(int(np.argmax(policy > 0)), int(seen.sum())) + 1
     return Optimum(
-        policy,
-        size,
-        usual,
-        rate,
-        saturation_per_s,
-        mean_latency_ms=state.mean_number / rate * 1000,
-        mean_batch_size=state.mean_batch_size,
-        cost_per_request=per_batch / state.mean_batch_size,
-        utilisation=state.utilisation,
-        weight=weight if batch_cost is not None else 0.0,
-    )
+        policy, size, usual, rate, saturation_per_s, mean_latency_ms=state.mean_number / rate * 1000,
+        mean_batch_size=state.mean_batch_size, cost_per_request=per_batch / state.mean_batch_size,
+        utilisation=state.utilisation, weight=weight if batch_cost is not None else 0.0,
+    )  # fmt: skip
 
 
 def _costs(batch_cost: Callable[[int], float] | Sequence[float] | None, size: int) -> np.ndarray:
@@ -160,8 +147,7 @@ def _costs(batch_cost: Callable[[int], float] | Sequence[float] | None, size: in
     elif len(batch_cost) > size:
         costs = list(batch_cost)[1 : size + 1]
     else:
-        raise ValueError(
-            f"batch_cost must have {size + 1} entries, for sizes 0 to {size}, got {len(batch_cost)}"
-        )
+        needed = f"{size + 1} entries, for sizes 0 to {size}"
+        raise ValueError(f"batch_cost must have {needed}, got {len(batch_cost)}")
     checked = [_check.real(f"cost of a batch of {n}", cost, at_least=0) for n, cost in enumerate(costs, 1)]
     return np.array([0.0, *checked])
