@@ -36,7 +36,8 @@ class Instants:
         """`room`: how many requests a window may hold."""
         rule = self.rule = scenario.rule
         self.closed = isinstance(scenario.workload, ClosedLoop)
-        self.limits, self.params = columns.Limits.of(scenario), rule.params
+        limit = np.iinfo(np.int64).max if scenario.queue_limit is None else scenario.queue_limit
+        self.limits, self.params = columns.Limits(limit, scenario.timeout_s), rule.params
         self.queue = columns.Queue.room_for(room, rule.freezes)
         self.loop: Callable[..., Any] = kernels_instants.pass_instants_anew
         if type(rule).__module__.startswith("batchsim."):
@@ -46,9 +47,13 @@ class Instants:
     def begin(self, scenario: Scenario) -> None:
         """Set the clock to the start of a run."""
         self.memory = np.zeros(self.rule.state_size)
-        self.clients, self.servers = columns.Clients.of(scenario), columns.Servers.idle(scenario.servers)
+        idle_s, sizes = np.full(scenario.servers, np.inf), np.zeros(scenario.servers, np.int64)
+        self.servers = columns.Servers(idle_s, np.zeros(scenario.servers), sizes, np.full(1, -np.inf))
+        # All clients send at time 0, in their order, which is a heap already.
+        count = scenario.workload.clients if isinstance(scenario.workload, ClosedLoop) else 0
+        self.clients = columns.Clients(np.zeros(count), np.arange(count), np.zeros(count, np.int64))
         self.at = np.zeros(columns.PLACES, np.int64)
-        self.at[columns.THINKING] = self.clients.client.size
+        self.at[columns.THINKING] = count
 
     def pass_(self, horizon: Horizon, requests: Requests, costs: Costs, batches: Batches) -> bool:
         """Run the loop on a window; return whether all is over."""

@@ -60,7 +60,6 @@ class Streams:
         return np.random.default_rng(_seed(purpose, self.seed, self.replication))
 
     def arrivals_s(self, requests: int, chunk: int = CHUNK) -> Iterator[np.ndarray]:
-        """Yield an open loop's arrival times in chunks."""
         assert isinstance(self.scenario.workload, OpenLoop)
         return self.scenario.workload.chunks_s(_seed(0, self.seed, self.replication), requests, chunk)
 
@@ -76,7 +75,6 @@ class Streams:
 
     @property
     def service_s(self) -> np.ndarray:
-        """The mean seconds of a batch, by its size."""
         return self.scenario.service.table(self.scenario.rule.max_batch_size)
 
     @property

@@ -18,7 +18,7 @@ from batchsim.engines import kernels_many
 from batchsim.engines.columns import BATCH, Batches, Costs, Horizon
 from batchsim.engines.compiled import Instants, is_fast, of_requests
 from batchsim.engines.draws import Plan
-from batchsim.engines.kernels_many import Numbers, Scratch, Wanted
+from batchsim.engines.kernels_many import BINS, Numbers, Scratch, Wanted
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule
 
@@ -57,7 +57,9 @@ def run_many(
         edges_s=np.empty((rows, cuts.size)), above=np.zeros(parts, int),
     )  # fmt: skip
     wanted = Wanted(np.array(per_cent, float), unserved == "inf", cuts, above_ms / 1000)
-    scratch, costs = Scratch.of(requests), Costs.of(plan.service_s, plan.noise, plan.slowdown)
+    latency_s, kept, bins = np.empty(requests), np.empty(requests, int), np.empty(BINS, np.int32)
+    scratch = Scratch(latency_s, latency_s.view(int), kept, bins)
+    costs = Costs.of(plan.service_s, plan.noise, plan.slowdown)
     if is_fast(scenario):
         wait_s, enough, largest = map(np.array, zip(*(rule.threshold for rule in rules), strict=True))
         args = plan.arrival_s, wait_s, enough, largest, costs, np.empty(scenario.servers)

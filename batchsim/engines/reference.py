@@ -90,7 +90,6 @@ class Collector:
                 yield self.env.timeout(At(due_s))
 
     def server(self, number: int) -> Story:
-        """Compute one batch after another."""
         while True:
             finish_s = yield self.handed[number]
             self.handed[number] = self.env.event()
@@ -178,7 +177,6 @@ class Collector:
                 return
 
     def start(self, server: int, requests: list[int], trigger: int) -> None:
-        """Let an idle server compute a batch."""
         batch = len(self.batches)
         for request in requests:
             self.batch_index[request] = batch
@@ -203,12 +201,10 @@ class Collector:
         return gone
 
     def answer(self, requests: list[int]) -> None:
-        """Tell the clients of these requests that they are done with."""
         for request in requests:
             self.answered[self.client[request]].succeed(request)
 
     def send(self, client: int) -> None:
-        """Let one client's request in, and dispatch."""
         request = len(self.arrival_s)
         self.line.ended = request + 1 == self.plan.requests
         if not self.enter(client):
@@ -233,7 +229,6 @@ class Collector:
             self.env.timeout(At(alarm_s)).callbacks.append(lambda _: self.call())
 
     def run(self) -> Log:
-        """Run until nothing is left to happen."""
         collecting = self.env.process(self.collect())
         for number in range(self.plan.scenario.servers):
             self.env.process(self.server(number))

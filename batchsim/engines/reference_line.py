@@ -54,7 +54,6 @@ class Line:
         return len(self.queue) + sum(len(requests) for requests, _ in self.frozen)
 
     def decide(self, idle: int) -> Decision:
-        """Return what the rule does now."""
         if not self.textbook:
             return self.rule.decide(self.clock(), self.view(), idle, self.memory, self.params)
         queue, largest = self.queue, self.rule.max_batch_size

@@ -114,39 +114,29 @@ def metric(key: Any, known: Sequence[str] = tuple(METRICS)) -> Metric:
     raise ValueError(f"a metric must be one of the summary's, got {key!r}{_check.nearest(key, known)}")
 
 
-def label(name: str) -> str:
-    """Return what a metric, a knob or another column is called, without its unit.
-
-    >>> label("mean_latency_ms"), label("max_wait_ms"), label("workload.cv")
-    ('mean latency', 'max wait', 'workload.cv')
-    """
-    return _described(name).label
-
-
-def unit(name: str) -> str:
-    """Return the unit of a metric, a knob or another column, "" if it has none.
-
-    >>> unit("p99"), unit("rate_per_s"), unit("utilisation")
-    ('ms', 'per s', '')
-    """
-    return _described(name).unit
-
-
 def heading(name: str) -> str:
     """Return what stands at the head of a column or along an axis: the name with its unit.
 
     >>> heading("p99_ms"), heading("p99_all_ms"), heading("utilisation")
     ('p99 (ms)', 'p99 of all requests (ms)', 'utilisation')
     """
-    return f"{label(name)} ({unit(name)})" if unit(name) else label(name)
+    each = described(name)
+    return f"{each.label} ({each.unit})" if each.unit else each.label
 
 
 def better(name: str) -> str | None:
     """Return which values of a metric or another column are better: "lower", "higher" or None."""
-    return _described(name).better
+    return described(name).better
 
 
-def _described(name: str) -> Metric:
+def described(name: str) -> Metric:
+    """Return the label, the unit and the better values of a metric, a knob or another column.
+
+    >>> described("mean_latency_ms").label, described("max_wait_ms").label, described("workload.cv").label
+    ('mean latency', 'max wait', 'workload.cv')
+    >>> described("p99").unit, described("rate_per_s").unit, described("utilisation").unit
+    ('ms', 'per s', '')
+    """
     if name in METRICS or _PERCENTILE.fullmatch(name):
         return metric(name)
     suffix = next((suffix for suffix in UNITS if name.endswith(suffix)), "")
@@ -216,7 +206,6 @@ class Metrics:
         return below_ms + rise_ms * part if part < 0.5 else above_ms - rise_ms * (1 - part)
 
     def per_s(self, count: int) -> float:
-        """Return a count over the window's length."""
         return float(count / self.totals.window_s) if self.totals.window_s > 0 else 0.0
 
     def shares(self) -> dict[str, float]:
@@ -224,7 +213,6 @@ class Metrics:
         return {share: self.numbers[share] for t, share in SHARES.items() if self.totals.triggers[t]}
 
     def within(self, objective_ms: float) -> int:
-        """Return how many requests were served within `objective_ms`."""
         return self.columns[LATENCY].within(_check.real("objective_ms", objective_ms, at_least=0))
 
     def number(self, key: str) -> float:

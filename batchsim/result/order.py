@@ -47,5 +47,4 @@ class OrderStatistics:
         return float(self._sorted[bucket][rank - begin])
 
     def within(self, limit_ms: float) -> int:
-        """Return how many values are at most `limit_ms`."""
         return int(np.count_nonzero(self._values <= limit_ms))

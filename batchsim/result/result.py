@@ -87,9 +87,8 @@ class Result:
     def run(self) -> Run:
         """The only run; ValueError if there are several."""
         if len(self.runs) > 1:
-            raise ValueError(
-                f"one run is needed, got {len(self.runs)} replications: take one of .replications"
-            )
+            got = f"{len(self.runs)} replications"
+            raise ValueError(f"one run is needed, got {got}: take one of .replications")
         return self.runs[0]
 
     def with_warmup(self, warmup: float) -> "Result":
@@ -97,9 +96,8 @@ class Result:
         if warmup == self.warmup:
             return self
         if not self.has_columns:
-            raise ValueError(
-                f"runs with keep='summary' must share their warmup, got {self.warmup!r} and {warmup!r}"
-            )
+            got = f"{self.warmup!r} and {warmup!r}"
+            raise ValueError(f"runs with keep='summary' must share their warmup, got {got}")
         return replace(self, runs=tuple(replace(run, warmup=warmup) for run in self.runs))
 
     @cached_property
@@ -111,7 +109,6 @@ class Result:
 
     @property
     def has_columns(self) -> bool:
-        """Whether the columns were kept."""
         return self.runs[0].columns is not None
 
     @cached_property
@@ -130,7 +127,11 @@ class Result:
     queueing_ms = _column("queueing_ms", "Waiting while every server computes.")
     computing_ms = _column("computing_ms", "From start to finish.")
 
-    batches = _computed(lambda result: Batches.of(result.log), "Columns with a row a batch.")
+    @cached_property
+    def batches(self) -> Batches:
+        """Columns with a row a batch."""
+        b = self.log
+        return Batches(b.batch_start_s, b.batch_finish_s, b.batch_size, b.batch_server, b.batch_trigger)
 
     def story(self, request: int) -> list[tuple[str, float, float]]:
         """Return what a request went through, in order: ("forming", from_s, to_s), ...
@@ -256,16 +257,14 @@ class Result:
         # Index -1, not served, finds what is appended at the end.
         triggers = np.array([Trigger(t).name.lower() for t in self.batches.trigger] + [""], dtype=object)
         times = ("arrival_s", "start_s", "finish_s", "latency_ms", *(f"{part}_ms" for part in COMPONENTS))
-        return pandas.DataFrame(
-            {
-                **{name: getattr(self, name) for name in times},
-                "batch_index": self.batch_index,
-                "batch_size": np.append(self.log.batch_size, 0)[self.batch_index],
-                "server": np.append(self.log.batch_server, -1)[self.batch_index],
-                "trigger": triggers[self.batch_index],
-                "status": [Status(state).name.lower() for state in self.status],
-            }
-        )
+        return pandas.DataFrame({
+            **{name: getattr(self, name) for name in times},
+            "batch_index": self.batch_index,
+            "batch_size": np.append(self.log.batch_size, 0)[self.batch_index],
+            "server": np.append(self.log.batch_server, -1)[self.batch_index],
+            "trigger": triggers[self.batch_index],
+            "status": [Status(state).name.lower() for state in self.status],
+        })  # fmt: skip
 
     def _rows(self) -> dict[str, str]:
         return printing.rows(self.metrics, self.rate_range_per_s)

@@ -42,7 +42,6 @@ class Sections:
 
     @classmethod
     def of_runs(cls, runs: Sequence[Metrics]) -> "Sections":
-        """Return replications as sections."""
 
         def within(limit_ms: float, column: str) -> np.ndarray:
             return np.array([run.columns[column].within(limit_ms) for run in runs])
@@ -100,7 +99,6 @@ class Sections:
 
     @property
     def size(self) -> int:
-        """The number of sections."""
         return int(self.totals.window_s.size)
 
     @cached_property
@@ -113,7 +111,6 @@ class Sections:
         return self.totals.statuses[:, Status.SERVED]
 
     def whole(self) -> Totals:
-        """Return the totals of all sections together."""
         return _totals(lambda name: getattr(self.merged(1).totals, name)[0])
 
     def merged(self, count: int) -> "Sections":

@@ -57,20 +57,14 @@ def over_time(run: Run, window_s: float) -> "pandas.DataFrame":
     lengths_s, finish_s = np.diff(edges_s), run.finish_s[~np.isnan(run.finish_s)]
     busy_s = np.diff(np.interp(edges_s, run.server_time.times_s, run.server_time.busy_s))
     with np.errstate(invalid="ignore", divide="ignore"):  # a run whose only window has no length
-        return pandas.DataFrame(
-            {
-                "begin_s": edges_s[:-1],
-                "end_s": edges_s[1:],
-                "arrivals": np.diff(firsts),
-                "arrival_rate_per_s": np.diff(firsts) / lengths_s,
-                "throughput_per_s": np.histogram(finish_s, edges_s)[0] / lengths_s,
-                "mean_queue_length": np.diff(waited_s) / lengths_s,
-                "max_queue_length": longest,
-                "utilisation": busy_s / lengths_s / run.scenario.servers,
-                "mean_latency_ms": latencies[:, 0],
-                **{f"p{q}_ms": column for q, column in zip(PERCENTILES, latencies[:, 1:].T, strict=True)},
-            }
-        )
+        return pandas.DataFrame({
+            "begin_s": edges_s[:-1], "end_s": edges_s[1:],
+            "arrivals": np.diff(firsts), "arrival_rate_per_s": np.diff(firsts) / lengths_s,
+            "throughput_per_s": np.histogram(finish_s, edges_s)[0] / lengths_s,
+            "mean_queue_length": np.diff(waited_s) / lengths_s, "max_queue_length": longest,
+            "utilisation": busy_s / lengths_s / run.scenario.servers, "mean_latency_ms": latencies[:, 0],
+            **{f"p{q}_ms": column for q, column in zip(PERCENTILES, latencies[:, 1:].T, strict=True)},
+        })  # fmt: skip
 
 
 def _queue(run: Run, edges_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -17,10 +17,10 @@ def metric(key: str) -> tuple[str, str, float]:
     >>> metric("mean_latency_ms"), metric("loss")
     (('mean latency', ' ms', 1.0), ('loss', ' %', 100.0))
     """
+    each = metrics.described(key)
     if key == "loss":
-        return metrics.label(key), " %", 100.0
-    unit = metrics.unit(key)
-    return metrics.label(key), "/s" if unit == "per s" else unit and f" {unit}", 1.0
+        return each.label, " %", 100.0
+    return each.label, "/s" if each.unit == "per s" else each.unit and f" {each.unit}", 1.0
 
 
 def estimated(key: str, estimate: Estimate) -> str:

@@ -148,9 +148,8 @@ def mdc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
     if servers > MOST_SERVERS:
         raise UnsolvedError(f"M/D/c must have at most {MOST_SERVERS:,} servers to be solved, got {servers:,}")
     mean = rate * service_s
-    number = chain.stationary(
-        np.zeros(servers, dtype=int), np.full(servers, mean), top=servers, top_mean=mean, noise=None
-    )
+    left, means = np.zeros(servers, dtype=int), np.full(servers, mean)
+    number = chain.stationary(left, means, top=servers, top_mean=mean, noise=None)
     wait_ms = number.above_left / rate * 1000  # above_left: the mean of what exceeds c
     return _one_by_one(f"M/D/{servers}", "Crommelin 1932", rate, mean_service_ms, wait_ms, servers)
 
@@ -164,10 +163,8 @@ def kingman(rate_per_s: float, mean_service_ms: float, arrival_cv: float, servic
     5.0
     """
     rate, service_s, _ = _checked(rate_per_s, mean_service_ms)
-    squares = sum(
-        _check.real(name, cv, at_least=0, at_most=1e3) ** 2
-        for name, cv in (("arrival_cv", arrival_cv), ("service_cv", service_cv))
-    )
+    arrival_cv = _check.real("arrival_cv", arrival_cv, at_least=0, at_most=1e3)
+    squares = arrival_cv**2 + _check.real("service_cv", service_cv, at_least=0, at_most=1e3) ** 2
     load = rate * service_s
     wait_ms = load / (1 - load) * squares / 2 * mean_service_ms
     return _one_by_one("G/G/1", "Kingman 1961", rate, mean_service_ms, wait_ms, exact=False)
