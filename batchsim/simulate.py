@@ -1,10 +1,10 @@
 """The front desk: checks the arguments, draws the randomness, picks the engine, wraps the result."""
 
-import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -144,18 +144,12 @@ def _check_memory(needed: int, requests: int) -> None:
         return
     import psutil
 
-    free = min(psutil.virtual_memory().available, _left_to_container())
+    free, group = psutil.virtual_memory().available, Path("/sys/fs/cgroup")
+    with suppress(OSError, ValueError):  # no control groups, or "max"; psutil ignores a container's limit
+        left = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+        free = min(free, left)
     if needed > free:
         raise MemoryError(
             f"columns must fit in memory: {requests:,} requests need {needed / 2**30:,.1f} GiB, "
             f"got {free / 2**30:,.1f} GiB free; keep='summary' runs any number"
         )
-
-
-def _left_to_container() -> float:
-    """Return the bytes left below a container's limit, which psutil ignores; inf without one."""
-    group = Path("/sys/fs/cgroup")
-    try:
-        return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
-    except (OSError, ValueError):  # no control groups, or "max"
-        return math.inf

@@ -97,5 +97,6 @@ class Limits(NamedTuple):
 
 
 # Places in the array of whole numbers that the instants' loop carries from call to call.
+# All before THINKING are set anew for each window.
 PLACES = 8
-SENT, HEAD, MID, TAIL, BATCH, THINKING, FROZEN_HEAD, FROZEN_TAIL = range(PLACES)
+SENT, HEAD, MID, TAIL, BATCH, FROZEN_HEAD, FROZEN_TAIL, THINKING = range(PLACES)

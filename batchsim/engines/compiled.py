@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.engines import columns, kernels, kernels_instants, kernels_sums
+from batchsim.engines import columns, kernels, kernels_instants
 from batchsim.engines.columns import NONE, Batches, Costs, Horizon, Requests
 from batchsim.engines.draws import Plan
 from batchsim.engines.kernels_jit import announcing as announcing  # how others hear of compiling
@@ -103,15 +103,3 @@ def of_requests(arrival_s: np.ndarray, think_s: np.ndarray | None, *columns: np.
     """Return requests' columns; in a closed loop, which has think times, with room for their clients."""
     sent_by = np.empty(0 if think_s is None else arrival_s.size, np.int64)
     return Requests(arrival_s, NONE if think_s is None else think_s, sent_by, *columns)
-
-
-def sums_of_parts(log: Log, idle: tuple[np.ndarray, ...], cuts: np.ndarray) -> np.ndarray:
-    """Return the seconds of latency, forming, queueing and computing of parts of the requests, in sum.
-
-    In one pass over the columns, of whichever engine; shape (parts, 4). `idle` is how long a server
-    had been idle at each batch's start; and the corners of that line: times, values, slopes.
-    """
-    sums = np.zeros((cuts.size - 1, 4))
-    columns = (log.arrival_s, log.batch_index, log.batch_start_s, log.batch_finish_s)
-    kernels_sums.sum_parts(*(np.require(column, requirements="W") for column in columns), *idle, cuts, sums)
-    return sums

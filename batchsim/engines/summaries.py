@@ -14,12 +14,6 @@ from batchsim.engines.histogram import BINS, Histogram
 from batchsim.engines.log import Totals, check_cancelled
 from batchsim.scenario import Scenario
 
-# What a window hands on to the next one.
-PLACES = [
-    columns.SENT, columns.HEAD, columns.MID, columns.TAIL, columns.BATCH, columns.FROZEN_HEAD,
-    columns.FROZEN_TAIL,
-]  # fmt: skip
-
 
 @dataclass
 class _Window:
@@ -106,11 +100,11 @@ def _instant_windows(scenario: Scenario, requests: int, streams: Streams, chunk:
         queue.requests[:waiting] = np.arange(waiting)
         sizes, triggers, members = frozen
         queue.frozen_size[: sizes.size], queue.frozen_trigger[: sizes.size] = sizes, triggers
-        at[PLACES] = waiting, 0, members, waiting, 0, 0, sizes.size
+        at[: columns.THINKING] = waiting, 0, members, waiting, 0, 0, sizes.size
         batches = Batches.room_for(size)
         costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown)
         over = instants.pass_(columns.Horizon(size, total, stop, closed), rows, costs, batches)
-        sent, head, mid, tail, count, frozen_head, frozen_tail = (int(at[place]) for place in PLACES)
+        sent, head, mid, tail, count, frozen_head, frozen_tail = at[: columns.THINKING].tolist()
         noise.use(count)
         if closed:
             think.use(sent - waiting)

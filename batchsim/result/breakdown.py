@@ -34,10 +34,8 @@ class ServerTime:
     def forming_s(self, log: Log) -> np.ndarray:
         """Return how long each request waited while a server was idle; NaN for one not served."""
         # Once a batch: there are fewer of them than requests. Index -1, not served, finds the NaN at the end.
-        idle_s, waited_s = (
-            np.append(column, math.nan)[log.batch_index]
-            for column in (self.idle_until_start_s(log), log.batch_start_s)
-        )
+        columns = self.idle_until_start_s(log), log.batch_start_s
+        idle_s, waited_s = (np.append(column, math.nan)[log.batch_index] for column in columns)
         idle_s -= np.interp(log.arrival_s, self.times_s, self.idle_s)
         waited_s -= log.arrival_s
         return np.minimum(np.maximum(idle_s, 0), waited_s)  # sums of floats, off by 1e-12 s

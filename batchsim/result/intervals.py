@@ -135,10 +135,8 @@ def _percentile_difference(samples: Sequence[Sample], column: str, q: float) -> 
         slopes.append((high_ms - low_ms) / (high - low) if high > low else 0.0)
 
     def off(sections: Sequence[Sections]) -> np.ndarray:
-        a, b = (
-            slope * (fraction.whole - fraction.of_sections([each]))
-            for slope, fraction, each in zip(slopes, fractions, sections, strict=True)
-        )
+        pairs = zip(slopes, fractions, sections, strict=True)
+        a, b = (slope * (below.whole - below.of_sections([each])) for slope, below, each in pairs)
         return b - a
 
     return Statistic(off, 0.0)

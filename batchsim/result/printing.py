@@ -37,8 +37,6 @@ def as_text(lines: dict[str, str]) -> str:
 def as_html(lines: dict[str, str]) -> str:
     """Return the lines as a table."""
     left = 'style="text-align:left"'
-    table = "".join(
-        f'<tr><th scope="row" {left}>{heading}</th><td {left}>{text}</td></tr>'
-        for heading, text in lines.items()
-    )
+    row = f'<tr><th scope="row" {left}>{{}}</th><td {left}>{{}}</td></tr>'
+    table = "".join(row.format(*line) for line in lines.items())
     return f"<table><caption>batchsim result</caption><tbody>{table}</tbody></table>"

@@ -58,7 +58,7 @@ class Sections:
         A section's window runs from its first arrival (0 for request 0) to the next section's, the last
         one's to the last finish.
         """
-        from batchsim.engines import compiled  # Numba loads with it
+        from batchsim.engines import kernels_sums  # Numba loads with it
 
         cuts = np.linspace(skip, log.arrival_s.size, FINE + 1).astype(int)
         edges_s = log.arrival_s[np.minimum(cuts, log.arrival_s.size - 1)]
@@ -82,11 +82,13 @@ class Sections:
             statuses = _counts(log.status, cuts, len(Status))
         times_s = server_time.times_s
         idle = server_time.idle_until_start_s(log), times_s, server_time.idle_s, server_time.slope
+        # One compiled pass, which adds in one order whichever engine ran: equal sums to the last bit. Columns
+        # are passed as writable, as a trace's are not: else Numba compiles once more for read-only ones.
+        rows = (log.arrival_s, log.batch_index, log.batch_start_s, log.batch_finish_s)
+        parts_s = np.zeros((FINE, 4))
+        kernels_sums.sum_parts(*(np.require(row, requirements="W") for row in rows), *idle, cuts, parts_s)
         totals = Totals(
-            requests=np.diff(cuts), statuses=statuses,
-            # One compiled pass, which adds in one order whichever engine ran: equal sums to the last bit.
-            parts_s=compiled.sums_of_parts(log, idle, cuts),
-            finished=_sums(sizes, over),
+            requests=np.diff(cuts), statuses=statuses, parts_s=parts_s, finished=_sums(sizes, over),
             busy_s=np.diff(np.interp(edges_s, times_s, server_time.busy_s)),
             window_s=np.diff(edges_s), batches=np.diff(begun), items=_sums(log.batch_size, begun),
             triggers=_counts(log.batch_trigger, begun, len(Trigger)),

@@ -79,7 +79,13 @@ def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
     file.seek(0)
     with np.load(file, allow_pickle=False) as arrays:
         description = json.loads(arrays["about"].tobytes())
-        _check_version(description)
+        if not isinstance(description, dict) or description.get("format") != FORMAT:
+            raise ValueError(f"its format must be {FORMAT!r}, got {description!r:.60}")
+        version = _check.whole("its version", description.get("version"))
+        if version != VERSION:
+            other = "a newer batchsim can load it" if version > VERSION else "simulate it again"
+            written = f"{version}, of batchsim {description.get('batchsim')}"
+            raise ValueError(f"its version must be {VERSION}, got {written}: {other}")
         # A number was saved as an array without dimensions, and is taken out of it again.
         values = {name: array if array.ndim else array.item() for name, array in arrays.items()}
     if "times_s" in values:
@@ -99,13 +105,3 @@ def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
             sums = Totals(**fields[number, "Totals"]), Histogram(**fields[number, "Histogram"])
             runs.append(Run(scenario, sums=sums, warmup=warmup))
     return tuple(runs), about
-
-
-def _check_version(description: Any) -> None:
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise ValueError(f"its format must be {FORMAT!r}, got {description!r:.60}")
-    version = _check.whole("its version", description.get("version"))
-    if version != VERSION:
-        other = "a newer batchsim can load it" if version > VERSION else "simulate it again"
-        written = f"{version}, of batchsim {description.get('batchsim')}"
-        raise ValueError(f"its version must be {VERSION}, got {written}: {other}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -78,16 +79,13 @@ class Optimum:
 
     def _policy_in_words(self) -> str:
         """Return the policy for the usual states, as "wait at 1 to 3, serve all of 4 to 5, ..."."""
-        taken = self.taken(np.arange(1, self.usual)).tolist()
-        kinds = [n if n != waiting else "all" for waiting, n in enumerate(taken, 1)]
-        words, begin = [], 1
-        for end in range(1, self.usual):
-            if end < self.usual - 1 and kinds[end] == kinds[begin - 1]:
-                continue
-            where = f"{begin} to {end}" if end > begin else f"{end}"
-            words.append(f"{'wait' if kinds[begin - 1] == 0 else f'serve {kinds[begin - 1]}'} of {where}")
-            begin = end + 1
-        return ", ".join(words).replace("wait of", "wait at")
+        taken = enumerate(self.taken(np.arange(1, self.usual)).tolist(), 1)
+        words = []
+        for kind, group in groupby(taken, lambda pair: "all" if pair[1] == pair[0] else pair[1]):
+            waiting = [number for number, _ in group]
+            where = f"{waiting[0]} to {waiting[-1]}" if len(waiting) > 1 else f"{waiting[0]}"
+            words.append(f"wait at {where}" if kind == 0 else f"serve {kind} of {where}")
+        return ", ".join(words)
 
 
 def optimum(
