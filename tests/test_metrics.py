@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.result.metrics import METRICS, described, metric
-from batchsim.result.order import OrderStatistics
+from batchsim.result.metrics import METRICS, OrderStatistics, described, metric
 
 NAN = math.nan
 SECOND = 1000.0

@@ -6,8 +6,6 @@ inlined. That type is in the signature by which a compiled loop is found on disk
 are in the digest that tells when one is stale (`kernels_jit.sources`).
 """
 
-# mypy: disable-error-code="no-untyped-def"
-
 from typing import Any
 
 from numba import types
@@ -39,15 +37,15 @@ def _rule_of(params: types.NamedTuple) -> Any:
 
 
 @overload(decide, jit_options=UNCOUNTED, strict=False)
-def _decide(now_s, waiting, idle, state, params):
+def _decide(now_s, waiting, idle, state, params):  # type: ignore[no-untyped-def]
     return _rule_of(params).decide
 
 
 @overload(wake_s, jit_options=UNCOUNTED, strict=False)
-def _wake_s(now_s, waiting, idle, state, params):
+def _wake_s(now_s, waiting, idle, state, params):  # type: ignore[no-untyped-def]
     return _rule_of(params).wake_s
 
 
 @overload(finished, jit_options=UNCOUNTED, strict=False)
-def _finished(now_s, size, seconds, state, params):
+def _finished(now_s, size, seconds, state, params):  # type: ignore[no-untyped-def]
     return _rule_of(params).finished or (lambda now_s, size, seconds, state, params: None)

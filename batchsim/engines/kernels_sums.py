@@ -1,7 +1,5 @@
 """The loops that add up: a window's requests and batches, and a whole run's latency components."""
 
-# mypy: disable-error-code="no-untyped-def"
-
 import math
 
 from batchsim.engines.histogram import BINS, BINS_AN_OCTAVE, LOWEST
@@ -21,14 +19,14 @@ COUNTS = TRIGGERS + len(Trigger)
 
 
 @compiled
-def _bin(seconds):
+def _bin(seconds):  # type: ignore[no-untyped-def]
     mantissa, exponent = math.frexp(seconds)  # mantissa in [0.5, 1)
     place = (exponent - 1 - LOWEST) * BINS_AN_OCTAVE + int((mantissa - 0.5) * 2 * BINS_AN_OCTAVE)
     return min(max(place, 0), BINS - 1)
 
 
 @compiled
-def account(
+def account(  # type: ignore[no-untyped-def]
     requests, settled, skip, begin_s, batches, count, until_s, spans, span_count, sums, counts, histogram
 ):
     """Add a window's settled requests and its `count` batches to the sums; return how many spans there are.
@@ -88,7 +86,7 @@ def account(
 
 
 @compiled
-def sum_parts(
+def sum_parts(  # type: ignore[no-untyped-def]
     arrival_s, batch_index, start_s, finish_s, idle_until_start_s, times_s, idle_s, slope, cuts, sums
 ):
     """Put into `sums[p]` the components of the latency of the requests from cuts[p] to cuts[p + 1].

@@ -13,7 +13,6 @@ import numpy as np
 from batchsim import _check
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Status, Totals
-from batchsim.result.order import OrderStatistics
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Trigger
 
@@ -68,33 +67,31 @@ def _percentile(q: float, key: str, interval: bool = False) -> Metric:
 
 
 # In the order of the summary. To add a metric: a line here, and its value in `values` or `Metrics.summary`.
-METRICS: dict[str, Metric] = {
-    metric.key: metric
-    for metric in (
-        Metric("requests", "requests", kind=Kind.COUNT),
-        Metric("served", "served", better="higher", kind=Kind.COUNT),
-        Metric("rejected", "rejected", better="lower", kind=Kind.COUNT),
-        Metric("timed_out", "timed out", better="lower", kind=Kind.COUNT),
-        Metric("loss", "loss", better="lower", kind=Kind.OF_ALL),
-        Metric("offered_per_s", "arrival rate", "per s", kind=Kind.GIVEN),
-        Metric("saturation_per_s", "saturation rate", "per s", "higher", Kind.GIVEN),
-        Metric("load", "load", kind=Kind.GIVEN),
-        Metric("stable", "stable", better="higher", kind=Kind.FLAG),
-        Metric("drifting", "drifting", kind=Kind.FLAG),
-        Metric("throughput_per_s", "throughput", "per s", "higher", interval=True),
-        Metric("utilisation", "utilisation", kind=Kind.SHARE, interval=True),
-        Metric("mean_latency_ms", "mean latency", "ms", "lower", interval=True),
-        _percentile(50, "p50_ms", interval=True),
-        _percentile(90, "p90_ms"),
-        _percentile(95, "p95_ms", interval=True),
-        _percentile(99, "p99_ms", interval=True),
-        Metric("p99_all_ms", "p99 of all requests", "ms", "lower", Kind.OF_ALL),
-        *(Metric(f"mean_{part}_ms", f"mean {part} time", "ms", "lower") for part in COMPONENTS),
-        Metric("batches", "batches", kind=Kind.COUNT),
-        Metric("mean_batch_size", "mean batch size", interval=True),
-        *(Metric(share, share.replace("_", " "), kind=Kind.SHARE) for share in SHARES.values()),
-    )
-}
+_TABLE = (
+    Metric("requests", "requests", kind=Kind.COUNT),
+    Metric("served", "served", better="higher", kind=Kind.COUNT),
+    Metric("rejected", "rejected", better="lower", kind=Kind.COUNT),
+    Metric("timed_out", "timed out", better="lower", kind=Kind.COUNT),
+    Metric("loss", "loss", better="lower", kind=Kind.OF_ALL),
+    Metric("offered_per_s", "arrival rate", "per s", kind=Kind.GIVEN),
+    Metric("saturation_per_s", "saturation rate", "per s", "higher", Kind.GIVEN),
+    Metric("load", "load", kind=Kind.GIVEN),
+    Metric("stable", "stable", better="higher", kind=Kind.FLAG),
+    Metric("drifting", "drifting", kind=Kind.FLAG),
+    Metric("throughput_per_s", "throughput", "per s", "higher", interval=True),
+    Metric("utilisation", "utilisation", kind=Kind.SHARE, interval=True),
+    Metric("mean_latency_ms", "mean latency", "ms", "lower", interval=True),
+    _percentile(50, "p50_ms", interval=True),
+    _percentile(90, "p90_ms"),
+    _percentile(95, "p95_ms", interval=True),
+    _percentile(99, "p99_ms", interval=True),
+    Metric("p99_all_ms", "p99 of all requests", "ms", "lower", Kind.OF_ALL),
+    *(Metric(f"mean_{part}_ms", f"mean {part} time", "ms", "lower") for part in COMPONENTS),
+    Metric("batches", "batches", kind=Kind.COUNT),
+    Metric("mean_batch_size", "mean batch size", interval=True),
+    *(Metric(share, share.replace("_", " "), kind=Kind.SHARE) for share in SHARES.values()),
+)
+METRICS = {metric.key: metric for metric in _TABLE}
 SUMMARY = [key for key, metric in METRICS.items() if metric.kind is not Kind.OF_ALL]
 
 
@@ -159,6 +156,51 @@ def values(totals: Totals, servers: int) -> dict[str, Any]:
             "mean_batch_size": np.divide(totals.items, totals.batches),
             **{share: np.divide(totals.triggers[..., t], totals.batches) for t, share in SHARES.items()},
         }
+
+
+class OrderStatistics:
+    """The values of a column by rank, sorted only in the neighbourhood of the ranks that are read.
+
+    A plain `np.sort` is as fast where NumPy sorts by AVX2, and faster by Intel's AVX-512. On AMD's Zen 4,
+    where AVX-512 stores compressed vectors slowly, it takes 2.4 times as long as this (4.2 against 1.8 ms for
+    100,000 values, 86 against 36 ms for a million; NumPy 2.4), most of what a summary takes.
+    """
+
+    BUCKETS = 4096
+
+    def __init__(self, *columns: np.ndarray) -> None:
+        """`columns`: their values together, any order, no NaN."""
+        self._columns = columns
+        self._sorted: dict[int, np.ndarray] = {}
+
+    def __add__(self, other: "OrderStatistics") -> "OrderStatistics":
+        return OrderStatistics(*self._columns, *other._columns)
+
+    @cached_property
+    def _values(self) -> np.ndarray:
+        return self._columns[0] if len(self._columns) == 1 else np.concatenate(self._columns)
+
+    @cached_property
+    def _buckets(self) -> tuple[np.ndarray, np.ndarray]:
+        """The values by rising bucket, and the rank at which each bucket ends."""
+        low, high = self._values.min(), self._values.max()
+        scale = (self.BUCKETS - 1) / (high - low) if high > low else 0.0
+        bucket = ((self._values - low) * scale).astype(np.uint16)
+        # NumPy sorts 16 bits by radix, in a time that does not depend on the processor's vectors.
+        in_order = self._values[np.argsort(bucket, kind="stable")]
+        return in_order, np.cumsum(np.bincount(bucket, minlength=self.BUCKETS))
+
+    def at_rank_ms(self, rank: int) -> float:
+        """Return the value with `rank` smaller ones."""
+        values, ends = self._buckets
+        bucket = int(np.searchsorted(ends, rank, side="right"))
+        begin = int(ends[bucket - 1]) if bucket else 0
+        if bucket not in self._sorted:  # two threads may both sort it, and get the same
+            self._sorted[bucket] = np.sort(values[begin : ends[bucket]])
+        return float(self._sorted[bucket][rank - begin])
+
+    def within(self, limit_ms: float) -> int:
+        return int(np.count_nonzero(self._values <= limit_ms))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from batchsim import _check
 from batchsim.scenario import Affine, AtLeast, Service, SizeOrWait
 from batchsim.scenario.rules import Threshold
 from batchsim.theory import chain, forming
-from batchsim.theory.answer import Answer, UnsolvedError, check_load
+from batchsim.theory.answer import Answer, UnsolvedError, check_load, checked
 from batchsim.theory.arrivals import squared_cv
 from batchsim.theory.distribution import Latency
 
@@ -28,9 +28,7 @@ def solve_threshold(rate_per_s: float, service: Service, rule: Threshold) -> Ans
     Raises UnsolvedError where no solution is known: for a timer beside noisy service times, beside a
     threshold below a full batch, or longer than a full batch computes.
     """
-    rate = _check.real("rate_per_s", rate_per_s, above=0)
-    if not isinstance(service, Service):
-        raise TypeError(f"service must be a service of batchsim, got {service!r}")
+    rate = checked(rate_per_s, service)
     largest, noisy, source = rule.largest, squared_cv(service.noise) > 0, EMBEDDED
     full_s, saturation_per_s = service(largest), largest / service(largest)
     at_once = rule.wait_s == 0 or rule.enough == 1 or largest == 1  # a server never idles while any wait
@@ -116,9 +114,7 @@ def uncapped(rate_per_s: float, service: Service) -> Answer:
     >>> round(uncapped(0.5 / 0.1438e-3, Affine(1.8874, 0.1438)).mean_latency_ms, 5)
     5.90186
     """
-    rate = _check.real("rate_per_s", rate_per_s, above=0)
-    if not isinstance(service, Service):
-        raise TypeError(f"service must be a service of batchsim, got {service!r}")
+    rate = checked(rate_per_s, service)
     if squared_cv(service.noise):
         raise ValueError(f"uncapped batches must have a service without noise, got {service!r}")
     saturation_per_s = math.nan  # unknown for a table, which ends at some size

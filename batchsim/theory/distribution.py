@@ -59,10 +59,8 @@ class Latency:
         edges = split(np.append(self.seconds[1:], [0.0, state.wait_s]), self.rate)
         numbers = edges.size * (self._longest + self._reach(self.largest)) * (DEGREE + 2)
         if numbers > LARGEST:
-            raise UnsolvedError(
-                f"the distribution must have at most {LARGEST:,} coefficients, "
-                f"got {numbers:,}: {self.rate:,.6g}/s in batches of up to {self.largest:,}"
-            )
+            got = f"{numbers:,}: {self.rate:,.6g}/s in batches of up to {self.largest:,}"
+            raise UnsolvedError(f"the distribution must have at most {LARGEST:,} coefficients, got {got}")
         batches = -(-(self._left_behind.size + self._reach(self.largest)) // self.largest)
         nodes = np.cos(np.pi * (np.arange(DEGREE + 1) + 0.5) / (DEGREE + 1))
         half = np.diff(edges) / 2

@@ -8,7 +8,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.scenario import Service
-from batchsim.theory.answer import check_load
+from batchsim.theory.answer import check_load, checked
 from batchsim.theory.chain import evaluate
 from batchsim.theory.decision import DecisionProcess
 
@@ -112,9 +112,7 @@ def optimum(
     >>> round(best.gap(mean_latency_ms=5.0), 1)
     9.3
     """
-    rate = _check.real("rate_per_s", rate_per_s, above=0)
-    if not isinstance(service, Service):
-        raise TypeError(f"service must be a service of batchsim, got {service!r}")
+    rate = checked(rate_per_s, service)
     size = _check.whole("max_batch_size", max_batch_size, at_most=LARGEST)
     weight = _check.real("weight", weight, at_least=0)
     seconds = service.table(size)
