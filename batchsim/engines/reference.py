@@ -243,12 +243,11 @@ class Collector:
                 raise
         if collecting.triggered:  # it never ends, so it has failed: a model's own error, not SimPy's copy
             raise cast(BaseException, collecting.value)
-        kinds = float, float, np.int64, np.int64, np.uint8  # start_s, finish_s, size, server, trigger
+        kinds = float, np.int64, np.uint8, float, float, np.int64, np.int64, np.uint8  # as in `Log`
         batches: Any = zip(*self.batches, strict=True) if self.batches else ((),) * 5
-        requests = np.array(self.arrival_s, float), np.array(self.batch_index, np.int64)
-        status = np.array(self.status, np.uint8)
-        columns: list[Any] = [*requests, status, *map(np.array, batches, kinds), self.outputs]
-        return Log(*columns)
+        columns: list[Any] = [self.arrival_s, self.batch_index, self.status, *batches]
+        logged: list[Any] = [*map(np.array, columns, kinds), self.outputs]
+        return Log(*logged)
 
 
 def run(plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None) -> Log:

@@ -29,11 +29,6 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
     return lines
 
 
-def as_text(lines: dict[str, str]) -> str:
-    """Return the lines as text."""
-    return "\n".join(["Result", *(f"  {heading:<12}{text}" for heading, text in lines.items())])
-
-
 def as_html(lines: dict[str, str]) -> str:
     """Return the lines as a table."""
     left = 'style="text-align:left"'

@@ -270,7 +270,7 @@ class Result:
         return printing.rows(self.metrics, self.rate_range_per_s)
 
     def __repr__(self) -> str:
-        return printing.as_text(self._rows())
+        return "\n".join(["Result", *(f"  {heading:<12}{text}" for heading, text in self._rows().items())])
 
     def _repr_html_(self) -> str:
         return printing.as_html(self._rows())

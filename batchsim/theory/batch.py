@@ -1,8 +1,6 @@
 """One server, Poisson arrivals, batches: all that waits, at most b, at least a, or after a wait."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy import optimize
@@ -15,7 +13,6 @@ from batchsim.theory.answer import Answer, UnsolvedError, check_load, checked
 from batchsim.theory.arrivals import squared_cv
 from batchsim.theory.distribution import Latency
 
-Cdf = Callable[[Any], np.ndarray]
 EMBEDDED = "embedded chain, as Bailey 1954 and Neuts 1967"
 DERIVED = "embedded chain, derived and tested in batchsim"
 INOUE = "Inoue 2021, arXiv 1912.06322"

@@ -1,6 +1,8 @@
 """Requests computed one at a time: M/M/1, M/D/1, M/G/1, M/M/c, M/D/c, and Kingman's approximation."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -172,7 +174,7 @@ def kingman(rate_per_s: float, mean_service_ms: float, arrival_cv: float, servic
 
 def _one_by_one(
     model: str, source: str, rate_per_s: float, mean_service_ms: float, mean_wait_ms: float,
-    servers: int = 1, cdf: batch.Cdf | None = None, exact: bool = True,
+    servers: int = 1, cdf: Callable[[Any], np.ndarray] | None = None, exact: bool = True,
 ) -> Answer:  # fmt: skip
     saturation_per_s = servers / mean_service_ms * 1000
     return Answer(
