@@ -34,13 +34,9 @@ class InferenceBatcher:
     """
 
     def __init__(
-        self,
-        model_fn: Callable[[Any], Any],
-        max_batch_size: int = 32,
-        max_wait_ms: float = 50.0,
-        *,
+        self, model_fn: Callable[[Any], Any], max_batch_size: int = 32, max_wait_ms: float = 50.0, *,
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if not callable(model_fn):
             raise TypeError(f"model_fn must be callable, got {model_fn!r}")
         if not callable(clock):
@@ -54,10 +50,8 @@ class InferenceBatcher:
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return (
-            f"InferenceBatcher(max_batch_size={self.max_batch_size}, max_wait_ms={self.max_wait_ms!r}; "
-            f"{len(self.queue)} waiting)"
-        )
+        limits = f"max_batch_size={self.max_batch_size}, max_wait_ms={self.max_wait_ms!r}"
+        return f"InferenceBatcher({limits}; {len(self.queue)} waiting)"
 
     def add_request(self, input_data: Any, request_id: Any) -> None:
         """Put one item at the end of the queue, stamped with the clock's time.

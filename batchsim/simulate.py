@@ -1,10 +1,10 @@
 """The front desk: checks the arguments, draws the randomness, picks the engine, wraps the result."""
 
-import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,10 @@ ENGINES = ("auto", "compiled", "simpy")
 
 
 def simulate(
-    scenario: Scenario,
-    requests: int | None = None,
-    seed: int = 0,
-    engine: str = "auto",
-    warmup: float | str = 0.0,
-    replications: int = 1,
-    keep: str = "all",
-    *,
-    model_fn: Callable[[Any], Any] | None = None,
-    inputs: Sequence[Any] | None = None,
-) -> Result:
+    scenario: Scenario, requests: int | None = None, seed: int = 0, engine: str = "auto",
+    warmup: float | str = 0.0, replications: int = 1, keep: str = "all", *,
+    model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None,
+) -> Result:  # fmt: skip
     """Run a scenario and return what happened to every request.
 
     `requests`: the number of requests; by default a whole trace, one for each of `inputs`, or 100,000.
@@ -68,7 +61,9 @@ def simulate(
     if model_fn is not None and not callable(model_fn):
         raise TypeError(f"model_fn must be callable, got {model_fn!r}")
     if inputs is not None:
-        inputs = _items(inputs)
+        if isinstance(inputs, (str, bytes, Mapping)) or not isinstance(inputs, Iterable):
+            raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
+        inputs = list(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)
         requests = len(inputs) if requests is None else requests
     count = check_requests(scenario, requests)
     if inputs is not None and len(inputs) != count:
@@ -78,8 +73,12 @@ def simulate(
         lacking = "a model_fn"
     if lacking and engine == "compiled":
         raise ValueError(f"engine 'compiled' does not cover {lacking}: use engine='simpy'")
-    if keep == "summary":
-        _check_summary(scenario, engine, lacking, find_warmup)
+    if keep == "summary" and lacking:
+        raise ValueError(f"keep='summary' needs the compiled engine, which does not cover {lacking}")
+    if keep == "summary" and engine == "simpy":
+        raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
+    if keep == "summary" and find_warmup:
+        raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
     if model_fn is not None and replications > 1:
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
@@ -107,7 +106,7 @@ def simulate(
         return Run(scenario, sums=sums, warmup=fraction)
 
     if replications == 1 or engine == "simpy":  # one after the other, here, where Ctrl-C is heard
-        runs = tuple(one(number) for number in range(replications))
+        runs = tuple(map(one, range(replications)))
     else:
         with ThreadPoolExecutor(min(os.cpu_count() or 1, replications)) as threads:
             try:
@@ -135,16 +134,6 @@ def check_requests(scenario: Scenario, requests: int | None) -> int:
     return count
 
 
-def _check_summary(scenario: Scenario, engine: str, lacking: str, find_warmup: bool) -> None:
-    """Refuse to keep only the summary of what can only run with columns."""
-    if lacking:
-        raise ValueError(f"keep='summary' needs the compiled engine, which does not cover {lacking}")
-    if engine == "simpy":
-        raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
-    if find_warmup:
-        raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
-
-
 # Peak memory measured with batches of one, which cost most, and the summary taken.
 BYTES_A_REQUEST = {"compiled": 230, "simpy": 510}
 
@@ -155,25 +144,12 @@ def _check_memory(needed: int, requests: int) -> None:
         return
     import psutil
 
-    free = min(psutil.virtual_memory().available, _left_to_container())
+    free, group = psutil.virtual_memory().available, Path("/sys/fs/cgroup")
+    with suppress(OSError, ValueError):  # no control groups, or "max"; psutil ignores a container's limit
+        left = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+        free = min(free, left)
     if needed > free:
         raise MemoryError(
             f"columns must fit in memory: {requests:,} requests need {needed / 2**30:,.1f} GiB, "
             f"got {free / 2**30:,.1f} GiB free; keep='summary' runs any number"
         )
-
-
-def _left_to_container() -> float:
-    """Return the bytes left below a container's limit, which psutil ignores; inf without one."""
-    group = Path("/sys/fs/cgroup")
-    try:
-        return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
-    except (OSError, ValueError):  # no control groups, or "max"
-        return math.inf
-
-
-def _items(inputs: Any) -> list[Any]:
-    """Return the inputs as a list, whatever holds them."""
-    if isinstance(inputs, (str, bytes, Mapping)) or not isinstance(inputs, Iterable):
-        raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
-    return list(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.result.metrics import METRICS, label, metric, unit
-from batchsim.result.order import OrderStatistics
+from batchsim.result.metrics import METRICS, OrderStatistics, described, metric
 
 NAN = math.nan
 SECOND = 1000.0
@@ -272,12 +271,12 @@ def test_every_number_of_a_summary_has_its_line_in_the_table(replications):
 
 
 def test_a_metric_has_a_label_and_a_unit():
-    assert [label(key) for key in ("mean_latency_ms", "p99_ms", "throughput_per_s", "p99_all_ms")] == [
-        "mean latency", "p99", "throughput", "p99 of all requests",
-    ]  # fmt: skip
-    assert [unit(key) for key in ("p99", "throughput_per_s", "loss")] == ["ms", "per s", ""]
-    assert (label("rate_per_s"), unit("rate_per_s")) == ("rate", "per s")
-    assert (label("servers"), unit("servers")) == ("servers", "")
+    keys = ("mean_latency_ms", "p99_ms", "throughput_per_s", "p99_all_ms")
+    labels = ["mean latency", "p99", "throughput", "p99 of all requests"]
+    assert [described(key).label for key in keys] == labels
+    assert [described(key).unit for key in ("p99", "throughput_per_s", "loss")] == ["ms", "per s", ""]
+    assert (described("rate_per_s").label, described("rate_per_s").unit) == ("rate", "per s")
+    assert (described("servers").label, described("servers").unit) == ("servers", "")
 
 
 def test_any_percentile_is_a_metric_by_its_short_and_its_long_name():

@@ -4,12 +4,9 @@ The loops take these tuples in place of dozens of arguments by position. Arrays 
 an empty array stands for "there is none", so that a loop has one type whether there is one or not.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from batchsim.scenario import ClosedLoop, Scenario
 
 NONE = np.empty(0)
 
@@ -49,12 +46,7 @@ class Batches(NamedTuple):
     @classmethod
     def room_for(cls, count: int) -> "Batches":
         """Return columns of that length, to be written to."""
-        times_s = np.empty(count), np.empty(count)
-        return cls(*times_s, np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.uint8))
-
-    def first(self, count: int) -> "Batches":
-        """Return a copy of the first rows."""
-        return Batches(*(column[:count].copy() for column in self))
+        return cls(*(np.empty(count, kind) for kind in (float, float, np.int64, np.int64, np.uint8)))
 
 
 class Queue(NamedTuple):
@@ -66,7 +58,7 @@ class Queue(NamedTuple):
 
     @classmethod
     def room_for(cls, count: int, freezes: bool) -> "Queue":
-        """Return columns of that length, to be written to."""
+        """Return columns of that length; frozen batches have room only under a rule that freezes."""
         frozen = count if freezes else 0
         return cls(np.empty(count, np.int64), np.empty(frozen, np.int64), np.empty(frozen, np.uint8))
 
@@ -78,13 +70,6 @@ class Clients(NamedTuple):
     client: Any
     sending: Any  # to work in: the clients that send at one instant
 
-    @classmethod
-    def of(cls, scenario: Scenario) -> "Clients":
-        """Return the clients at the start: all send at time 0, in their order, which is a heap already."""
-        workload = scenario.workload
-        count = workload.clients if isinstance(workload, ClosedLoop) else 0
-        return cls(np.zeros(count), np.arange(count), np.zeros(count, np.int64))
-
 
 class Servers(NamedTuple):
     """What each server computes."""
@@ -93,12 +78,6 @@ class Servers(NamedTuple):
     since_s: Any  # when its batch started
     size: Any  # of its batch
     clock_s: Any  # shape (1,): the last instant that was handled
-
-    @classmethod
-    def idle(cls, count: int) -> "Servers":
-        """Return servers that compute nothing, before the first instant."""
-        zeros = np.zeros(count), np.zeros(count, np.int64)
-        return cls(np.full(count, math.inf), *zeros, np.full(1, -math.inf))
 
 
 class Horizon(NamedTuple):
@@ -116,13 +95,8 @@ class Limits(NamedTuple):
     queue: int  # an arrival that finds this many waiting is rejected
     timeout_s: float  # a request leaves after waiting this long; inf: never
 
-    @classmethod
-    def of(cls, scenario: Scenario) -> "Limits":
-        """Return a scenario's limits: without one, more than ever come."""
-        limit = scenario.queue_limit
-        return cls(np.iinfo(np.int64).max if limit is None else limit, scenario.timeout_s)
-
 
 # Places in the array of whole numbers that the instants' loop carries from call to call.
+# All before THINKING are set anew for each window.
 PLACES = 8
-SENT, HEAD, MID, TAIL, BATCH, THINKING, FROZEN_HEAD, FROZEN_TAIL = range(PLACES)
+SENT, HEAD, MID, TAIL, BATCH, FROZEN_HEAD, FROZEN_TAIL, THINKING = range(PLACES)

@@ -12,22 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.engines import kernels, kernels_instants, kernels_sums
-from batchsim.engines.columns import (
-    BATCH,
-    NONE,
-    PLACES,
-    SENT,
-    THINKING,
-    Batches,
-    Clients,
-    Costs,
-    Horizon,
-    Limits,
-    Queue,
-    Requests,
-    Servers,
-)  # fmt: skip
+from batchsim.engines import columns, kernels, kernels_instants
+from batchsim.engines.columns import NONE, Batches, Costs, Horizon, Requests
 from batchsim.engines.draws import Plan
 from batchsim.engines.kernels_jit import announcing as announcing  # how others hear of compiling
 from batchsim.engines.log import Log, check_cancelled
@@ -50,20 +36,24 @@ class Instants:
         """`room`: how many requests a window may hold."""
         rule = self.rule = scenario.rule
         self.closed = isinstance(scenario.workload, ClosedLoop)
-        self.limits, self.params = Limits.of(scenario), rule.params
-        self.queue = Queue.room_for(room, rule.freezes)
-        own = type(rule).__module__.startswith("batchsim.")
-        self.loop: Callable[..., Any] = (
-            kernels_instants.pass_instants if own else kernels_instants.pass_instants_anew
-        )
+        limit = np.iinfo(np.int64).max if scenario.queue_limit is None else scenario.queue_limit
+        self.limits, self.params = columns.Limits(limit, scenario.timeout_s), rule.params
+        self.queue = columns.Queue.room_for(room, rule.freezes)
+        self.loop: Callable[..., Any] = kernels_instants.pass_instants_anew
+        if type(rule).__module__.startswith("batchsim."):
+            self.loop = kernels_instants.pass_instants
         self.begin(scenario)
 
     def begin(self, scenario: Scenario) -> None:
         """Set the clock to the start of a run."""
         self.memory = np.zeros(self.rule.state_size)
-        self.clients, self.servers = Clients.of(scenario), Servers.idle(scenario.servers)
-        self.at = np.zeros(PLACES, np.int64)
-        self.at[THINKING] = self.clients.client.size
+        idle_s, sizes = np.full(scenario.servers, np.inf), np.zeros(scenario.servers, np.int64)
+        self.servers = columns.Servers(idle_s, np.zeros(scenario.servers), sizes, np.full(1, -np.inf))
+        # All clients send at time 0, in their order, which is a heap already.
+        count = scenario.workload.clients if isinstance(scenario.workload, ClosedLoop) else 0
+        self.clients = columns.Clients(np.zeros(count), np.arange(count), np.zeros(count, np.int64))
+        self.at = np.zeros(columns.PLACES, np.int64)
+        self.at[columns.THINKING] = count
 
     def pass_(self, horizon: Horizon, requests: Requests, costs: Costs, batches: Batches) -> bool:
         """Run the loop on a window; return whether all is over."""
@@ -92,40 +82,24 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
         state, free_s = np.zeros(2, np.int64), np.zeros(scenario.servers)
         while state[0] < requests:
             check_cancelled(cancelled)
-            stop = int(state[0]) + SLICE
             kernels.form_batches(
-                arrival_s, False, threshold, costs, free_s, state, stop, batch_index, batches
-            )  # fmt: skip
+                arrival_s, False, threshold, costs, free_s, state, int(state[0]) + SLICE, batch_index, batches
+            )
         count = int(state[1])
     else:
         instants = Instants(scenario, requests)
-        columns = of_requests(arrival_s, plan.think_s, batch_index, status)
+        rows = of_requests(arrival_s, plan.think_s, batch_index, status)
         over = False
         while not over:
             check_cancelled(cancelled)
-            horizon = Horizon(requests, requests, int(instants.at[SENT]) + SLICE, instants.closed)
-            over = instants.pass_(horizon, columns, costs, batches)
-        count = int(instants.at[BATCH])
-        assert instants.at[SENT] == requests, "a time was not finite"
-    done = batches.first(count)
-    return Log(
-        arrival_s, batch_index, status, done.start_s, done.finish_s, done.size, done.server, done.trigger
-    )
+            horizon = Horizon(requests, requests, int(instants.at[columns.SENT]) + SLICE, instants.closed)
+            over = instants.pass_(horizon, rows, costs, batches)
+        count = int(instants.at[columns.BATCH])
+        assert instants.at[columns.SENT] == requests, "a time was not finite"
+    return Log(arrival_s, batch_index, status, *(column[:count].copy() for column in batches))
 
 
 def of_requests(arrival_s: np.ndarray, think_s: np.ndarray | None, *columns: np.ndarray) -> Requests:
     """Return requests' columns; in a closed loop, which has think times, with room for their clients."""
     sent_by = np.empty(0 if think_s is None else arrival_s.size, np.int64)
     return Requests(arrival_s, NONE if think_s is None else think_s, sent_by, *columns)
-
-
-def sums_of_parts(log: Log, idle: tuple[np.ndarray, ...], cuts: np.ndarray) -> np.ndarray:
-    """Return the seconds of latency, forming, queueing and computing of parts of the requests, in sum.
-
-    In one pass over the columns, of whichever engine; shape (parts, 4). `idle` is how long a server
-    had been idle at each batch's start; and the corners of that line: times, values, slopes.
-    """
-    sums = np.zeros((cuts.size - 1, 4))
-    columns = (log.arrival_s, log.batch_index, log.batch_start_s, log.batch_finish_s)
-    kernels_sums.sum_parts(*(np.require(column, requirements="W") for column in columns), *idle, cuts, sums)
-    return sums

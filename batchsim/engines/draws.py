@@ -8,25 +8,14 @@ keeps what it drew, for a slider whose next position stretches the same numbers.
 import functools
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from batchsim.engines.log import check_cancelled
-from batchsim.scenario import (
-    Affine,
-    ClosedLoop,
-    Constant,
-    Diurnal,
-    Gamma,
-    OpenLoop,
-    Poisson,
-    Scenario,
-    SizeOrWait,
-    Trace,
-)  # fmt: skip
+from batchsim.scenario import ClosedLoop, Constant, Diurnal, Gamma, OpenLoop, Poisson, Scenario, Trace
 from batchsim.scenario.service import Noise
 from batchsim.scenario.workload import CHUNK, filled
 
@@ -53,45 +42,39 @@ class Plan:
     slowdown: np.ndarray | None
 
 
-def _seeds(seed: int, replication: int) -> list[np.random.SeedSequence]:
+def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequence:
+    """Return the seed of one stream: of arrivals (0), of service noise (1) or of think times (2)."""
     key = (REPLICATIONS, replication) if replication else ()
-    return np.random.SeedSequence(seed, spawn_key=key).spawn(3)
+    return np.random.SeedSequence(seed, spawn_key=key).spawn(3)[purpose]
 
 
 @dataclass(frozen=True)
 class Streams:
-    """A scenario's randomness: a stream each for arrivals, service noise and think times.
-
-    Every call starts its stream anew. Replication 0 is the plain run.
-    """
+    """A scenario's randomness; every call starts its stream anew. Replication 0 is the plain run."""
 
     scenario: Scenario
     seed: int
     replication: int = 0
 
-    def _stream(self, number: int) -> np.random.SeedSequence:
-        return _seeds(self.seed, self.replication)[number]
+    def _generator(self, purpose: int) -> np.random.Generator:
+        return np.random.default_rng(_seed(purpose, self.seed, self.replication))
 
     def arrivals_s(self, requests: int, chunk: int = CHUNK) -> Iterator[np.ndarray]:
-        """Yield an open loop's arrival times in chunks."""
         assert isinstance(self.scenario.workload, OpenLoop)
-        return self.scenario.workload.chunks_s(self._stream(0), requests, chunk)
+        return self.scenario.workload.chunks_s(_seed(0, self.seed, self.replication), requests, chunk)
 
     def noise(self) -> Callable[[int], np.ndarray] | None:
         """Return what draws the next batches' factors, if there are any."""
         noise = self.scenario.service.noise
-        return None if noise is None else partial(noise.draw, np.random.default_rng(self._stream(1)))
+        return None if noise is None else partial(noise.draw, self._generator(1))
 
     def think(self) -> Callable[[int], np.ndarray] | None:
         """Return what draws the thoughts after a closed loop's next sends."""
         workload = self.scenario.workload
-        if not isinstance(workload, ClosedLoop):
-            return None
-        return partial(workload.thinking_s, np.random.default_rng(self._stream(2)))
+        return partial(workload.thinking_s, self._generator(2)) if isinstance(workload, ClosedLoop) else None
 
     @property
     def service_s(self) -> np.ndarray:
-        """The mean seconds of a batch, by its size."""
         return self.scenario.service.table(self.scenario.rule.max_batch_size)
 
     @property
@@ -101,53 +84,42 @@ class Streams:
         return None if factors is None else np.array([math.nan] + [factors[n + 1] for n in range(servers)])
 
 
-@functools.lru_cache(maxsize=4)
-def _arrivals_s(workload: OpenLoop, requests: int, seed: int, replication: int) -> np.ndarray:
-    """Return an open loop's arrival times."""
-    (stream, *_) = _seeds(seed, replication)
-    return filled(workload.chunks_s(stream, requests, CHUNK), requests)
+def _arrivals_s(workload: OpenLoop, requests: int, seed: int, replication: int = 0) -> np.ndarray:
+    return filled(workload.chunks_s(_seed(0, seed, replication), requests, CHUNK), requests)
+
+
+_latest_arrivals_s = functools.lru_cache(maxsize=4)(_arrivals_s)
 
 
 def draw(
-    scenario: Scenario,
-    requests: int,
-    seed: int,
-    replication: int = 0,
+    scenario: Scenario, requests: int, seed: int, replication: int = 0,
     cancelled: threading.Event | None = None,
-) -> Plan:
+) -> Plan:  # fmt: skip
     """Draw all that a run needs at once; given up at the next chunk once `cancelled` is set."""
     check_cancelled(cancelled)
-    streams = Streams(scenario, seed, replication)
+    streams, workload = Streams(scenario, seed, replication), scenario.workload
     noise, think = streams.noise(), streams.think()
 
-    def checking(chunks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        for chunk in chunks:
-            check_cancelled(cancelled)
-            yield chunk
+    def go_on(chunk: np.ndarray) -> np.ndarray:
+        check_cancelled(cancelled)
+        return chunk
 
     def whole(draw: Callable[[int], np.ndarray]) -> np.ndarray:
         sizes = (min(CHUNK, requests - begin) for begin in range(0, requests, CHUNK))
-        return filled(checking(map(draw, sizes)), requests)
+        return filled(map(go_on, map(draw, sizes)), requests)
 
-    def arrivals_s() -> np.ndarray:
+    if not isinstance(workload, OpenLoop):
+        arrival_s = None
+    elif requests <= KEPT and isinstance(workload, Hashable) and not isinstance(workload, Trace):
         # The settings of a sweep share their traffic: it is drawn once. A copy, which belongs to the run.
-        if (
-            requests <= KEPT
-            and isinstance(scenario.workload, Hashable)
-            and not isinstance(scenario.workload, Trace)
-        ):
-            return _arrivals_s(scenario.workload, requests, seed, replication).copy()
-        return filled(checking(streams.arrivals_s(requests)), requests)
-
+        arrival_s = _latest_arrivals_s(workload, requests, seed, replication).copy()
+    else:
+        arrival_s = filled(map(go_on, streams.arrivals_s(requests)), requests)
     return Plan(
-        scenario=scenario,
-        requests=requests,
-        arrival_s=None if think else arrivals_s(),
-        think_s=whole(think) if think else None,
-        service_s=streams.service_s,
+        scenario, requests, arrival_s, think_s=whole(think) if think else None, service_s=streams.service_s,
         noise=whole(noise) if noise else None,  # there are at most as many batches as requests
         slowdown=streams.slowdown,
-    )
+    )  # fmt: skip
 
 
 # Plans whose draws are cached between the moves of a slider: another rate only stretches them.
@@ -165,14 +137,10 @@ def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> P
     else:
         arrival_s = _stretched_s(workload, requests, seed)
     return Plan(
-        scenario=scenario,
-        requests=requests,
-        arrival_s=arrival_s,
-        think_s=think_s,
-        service_s=scenario.service.table(largest),
+        scenario, requests, arrival_s, think_s, service_s=scenario.service.table(largest),
         noise=None if noise is None else _cached(_noise, noise, requests, seed),
         slowdown=Streams(scenario, seed).slowdown,
-    )
+    )  # fmt: skip
 
 
 def _cached(draw, key, requests: int, seed: int) -> np.ndarray:  # type: ignore[no-untyped-def]
@@ -187,30 +155,21 @@ def _stretched_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
         return _cached(_open_s, workload.with_rate(1), requests, seed) / workload.offered_per_s
     if isinstance(workload, Hashable):
         return _cached(_open_s, workload, requests, seed)
-    return _open_s.__wrapped__(workload, requests, seed)
-
-
-def _streams(seed: int, workload: OpenLoop | ClosedLoop, noise: Noise | None = None) -> Streams:
-    return Streams(Scenario(workload, SizeOrWait(1, 0), Affine(1, 0, noise=noise)), seed)
+    return _arrivals_s(workload, requests, seed)
 
 
 @functools.lru_cache(maxsize=32)  # the rates of two load curves, for workloads drawn anew at each rate
 def _open_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
     if type(workload) is Diurnal:  # at any rate it stretches the same points
-        points = _cached(_open_s, Poisson(1), requests, seed)
-        return filled(workload.stretched_s([points]), requests)
-    return filled(_streams(seed, workload).arrivals_s(requests, CHUNK), requests)
+        return filled(workload.stretched_s([_cached(_open_s, Poisson(1), requests, seed)]), requests)
+    return _arrivals_s(workload, requests, seed)
 
 
 @functools.lru_cache(maxsize=4)
 def _think_s(think_s: float, requests: int, seed: int) -> np.ndarray:
-    draw = _streams(seed, ClosedLoop(1, think_s)).think()
-    assert draw is not None
-    return draw(requests)
+    return ClosedLoop(1, think_s).thinking_s(np.random.default_rng(_seed(2, seed)), requests)
 
 
 @functools.lru_cache(maxsize=4)
 def _noise(noise: Noise, requests: int, seed: int) -> np.ndarray:
-    draw = _streams(seed, Constant(1), noise).noise()
-    assert draw is not None
-    return draw(requests)
+    return noise.draw(np.random.default_rng(_seed(1, seed)), requests)

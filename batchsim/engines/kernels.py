@@ -4,6 +4,8 @@ Nothing has to be simulated instant by instant there: when the next batch leaves
 and from when the servers are free (`next_batch`). No loop here holds Python's lock.
 """
 
+# mypy: disable-error-code="no-untyped-def"
+
 import math
 
 import numpy as np
@@ -13,7 +15,7 @@ from batchsim.scenario.rules.rule import BACKLOG, DRAIN, ENOUGH, FULL, WAIT
 
 
 @inlined
-def soonest(times_s):  # type: ignore[no-untyped-def]
+def soonest(times_s):
     """Return the earliest of some times."""
     earliest_s = times_s[0]
     for number in range(1, times_s.size):
@@ -22,7 +24,7 @@ def soonest(times_s):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def finish_of(now_s, costs, size, batch, busy):  # type: ignore[no-untyped-def]
+def finish_of(now_s, costs, size, batch, busy):
     """Return when a batch that starts now ends, `busy` servers computing with it."""
     seconds = costs.service_s[size]
     if costs.noise.size:
@@ -35,7 +37,7 @@ def finish_of(now_s, costs, size, batch, busy):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def next_batch(arrival_s, head, threshold, costs, free_s, batch):  # type: ignore[no-untyped-def]
+def next_batch(arrival_s, head, threshold, costs, free_s, batch):
     """Return the batch that takes the queue's head: where it ends, its server, its start and its finish.
 
     All requests that it can hold must be known. `free_s` is when each server is, or was, free.
@@ -68,7 +70,7 @@ def next_batch(arrival_s, head, threshold, costs, free_s, batch):  # type: ignor
 
 
 @inlined
-def trigger_of(arrival_s, head, size, now_s, threshold):  # type: ignore[no-untyped-def]
+def trigger_of(arrival_s, head, size, now_s, threshold):
     """Return why a threshold rule's batch left, from its head, its size and its start."""
     if size == threshold.largest:
         return FULL
@@ -84,9 +86,7 @@ def trigger_of(arrival_s, head, size, now_s, threshold):  # type: ignore[no-unty
 
 
 @compiled
-def form_batches(  # type: ignore[no-untyped-def]
-    arrival_s, more, threshold, costs, free_s, state, stop, batch_index, batches
-):
+def form_batches(arrival_s, more, threshold, costs, free_s, state, stop, batch_index, batches):
     """Form batches until the queue's head is at `stop`, or the window no longer tells the next one.
 
     `more`: whether requests follow the window. `state` is [head, batches].

@@ -4,18 +4,11 @@ For any rule, for queue limits and timeouts, and for closed loops. What to do at
 rule itself (`kernels_rules`), by the same two functions that the reference engine calls.
 """
 
+# mypy: disable-error-code="no-untyped-def"
+
 import math
 
-from batchsim.engines.columns import (
-    BATCH,
-    FROZEN_HEAD,
-    FROZEN_TAIL,
-    HEAD,
-    MID,
-    SENT,
-    TAIL,
-    THINKING,
-)  # fmt: skip
+from batchsim.engines.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID, SENT, TAIL, THINKING
 from batchsim.engines.kernels import finish_of, soonest
 from batchsim.engines.kernels_jit import compiled, compiled_anew, inlined
 from batchsim.engines.kernels_rules import decide, finished, wake_s
@@ -30,20 +23,20 @@ ENDED, MORE, WRONG = 1, 0, -1  # what the loop returns: all is over; a window fo
 
 
 @inlined
-def _sooner(clients, a, b):  # type: ignore[no-untyped-def]
+def _sooner(clients, a, b):
     due_s, client = clients.due_s, clients.client
     return due_s[a] < due_s[b] or (due_s[a] == due_s[b] and client[a] < client[b])
 
 
 @inlined
-def _swap(clients, a, b):  # type: ignore[no-untyped-def]
+def _swap(clients, a, b):
     due_s, client = clients.due_s, clients.client
     due_s[a], due_s[b] = due_s[b], due_s[a]
     client[a], client[b] = client[b], client[a]
 
 
 @inlined
-def _push(clients, at, time_s, who):  # type: ignore[no-untyped-def]
+def _push(clients, at, time_s, who):
     """Add a client that will send at a time."""
     place = at[THINKING]
     clients.due_s[place], clients.client[place] = time_s, who
@@ -54,7 +47,7 @@ def _push(clients, at, time_s, who):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _pop(clients, at):  # type: ignore[no-untyped-def]
+def _pop(clients, at):
     """Remove the client that sends soonest."""
     at[THINKING] -= 1
     size = at[THINKING]
@@ -75,14 +68,13 @@ def _pop(clients, at):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _waiting(requests, queue, at, ended):  # type: ignore[no-untyped-def]
-    """Return the queue as a rule sees it."""
+def _waiting(requests, queue, at, ended):
     frozen = at[FROZEN_TAIL] - at[FROZEN_HEAD]
     return Waiting(requests.arrival_s, queue.requests, at[MID], at[TAIL] - at[MID], frozen, ended)
 
 
 @inlined
-def _idle(servers):  # type: ignore[no-untyped-def]
+def _idle(servers):
     """Return how many servers are idle, and the lowest-numbered of them; -1 for none."""
     idle, lowest = 0, -1
     for number in range(servers.busy_until_s.size - 1, -1, -1):
@@ -92,9 +84,7 @@ def _idle(servers):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _start(  # type: ignore[no-untyped-def]
-    now_s, size, trigger, server, busy, requests, costs, queue, clients, servers, batches, at
-):
+def _start(now_s, size, trigger, server, busy, requests, costs, queue, clients, servers, batches, at):
     """Let a server compute the `size` requests at the queue's head."""
     batch = at[BATCH]
     done_s = finish_of(now_s, costs, size, batch, busy)
@@ -111,9 +101,7 @@ def _start(  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _dispatch(  # type: ignore[no-untyped-def]
-    now_s, ended, params, state, freezes, requests, costs, queue, clients, servers, batches, at
-):
+def _dispatch(now_s, ended, params, state, freezes, requests, costs, queue, clients, servers, batches, at):
     """Ask the rule what to do until it does nothing; return whether all that it asked can be done."""
     while at[HEAD] < at[TAIL]:
         idle, server = _idle(servers)
@@ -131,9 +119,7 @@ def _dispatch(  # type: ignore[no-untyped-def]
                     return False
                 at[MID] += size
             busy = servers.busy_until_s.size - idle + 1
-            _start(
-                now_s, size, trigger, server, busy, requests, costs, queue, clients, servers, batches, at
-            )  # fmt: skip
+            _start(now_s, size, trigger, server, busy, requests, costs, queue, clients, servers, batches, at)
         elif action == FREEZE and freezes:
             if size < 1 or size > at[TAIL] - at[MID] or size >= costs.service_s.size:
                 return False
@@ -146,7 +132,7 @@ def _dispatch(  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _enter(request, limits, requests, queue, at):  # type: ignore[no-untyped-def]
+def _enter(request, limits, requests, queue, at):
     """Let the request that comes now into the queue, unless that is at its limit."""
     requests.batch_index[request] = -1
     at[SENT] += 1
@@ -158,7 +144,7 @@ def _enter(request, limits, requests, queue, at):  # type: ignore[no-untyped-def
     return True
 
 
-def _pass_instants(  # type: ignore[no-untyped-def]
+def _pass_instants(
     horizon, limits, params, state, freezes, requests, costs, queue, clients, servers, batches, at
 ):
     """Go from instant to instant until `horizon.stop` requests have come; return whether that is all.

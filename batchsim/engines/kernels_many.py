@@ -3,6 +3,8 @@
 The batches are formed by the same loops as a single run's.
 """
 
+# mypy: disable-error-code="no-untyped-def"
+
 import math
 from typing import Any, NamedTuple
 
@@ -45,16 +47,9 @@ class Scratch(NamedTuple):
     kept: Any  # as long
     bins: Any  # BINS counters
 
-    @classmethod
-    def of(cls, requests: int) -> "Scratch":
-        """Return arrays for so many requests."""
-        latency_s = np.empty(requests)
-        keys, kept = latency_s.view(np.int64), np.empty(requests, np.int64)
-        return cls(latency_s, keys, kept, np.empty(BINS, np.int32))
-
 
 @inlined
-def select(keys, count, rank, kept, bins):  # type: ignore[no-untyped-def]
+def select(keys, count, rank, kept, bins):
     """Return the keys that have `rank` and rank + 1 smaller ones; twice the largest if rank is its own.
 
     Radix selection: counted by the highest bits that differ, then again within the counter that
@@ -98,7 +93,7 @@ def select(keys, count, rank, kept, bins):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _note(count, requests, wanted, scratch, row, numbers):  # type: ignore[no-untyped-def]
+def _note(count, requests, wanted, scratch, row, numbers):
     """Write the keys on both sides of each percentile: NONE of nothing, LATE among the unserved."""
     counted = requests if wanted.unserved else count
     for place in range(wanted.per_cent.size):
@@ -113,9 +108,7 @@ def _note(count, requests, wanted, scratch, row, numbers):  # type: ignore[no-un
 
 
 @compiled
-def run_thresholds(  # type: ignore[no-untyped-def]
-    arrival_s, wait_s, enough, largest, costs, free_s, wanted, scratch, numbers
-):
+def run_thresholds(arrival_s, wait_s, enough, largest, costs, free_s, wanted, scratch, numbers):
     """Run each setting of a threshold rule in an open loop in which every request is served."""
     requests, cuts, latency_s = arrival_s.size, wanted.cuts, scratch.latency_s
     for row in range(wait_s.size):
@@ -142,7 +135,7 @@ def run_thresholds(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def note_run(requests, batches, batch_count, wanted, scratch, row, numbers):  # type: ignore[no-untyped-def]
+def note_run(requests, batches, batch_count, wanted, scratch, row, numbers):
     """Keep the numbers of a setting that ran from instant to instant."""
     arrival_s, cuts = requests.arrival_s, wanted.cuts
     size = arrival_s.size

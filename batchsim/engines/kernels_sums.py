@@ -20,7 +20,6 @@ COUNTS = TRIGGERS + len(Trigger)
 
 @compiled
 def _bin(seconds):  # type: ignore[no-untyped-def]
-    """Return the histogram's bin of a latency."""
     mantissa, exponent = math.frexp(seconds)  # mantissa in [0.5, 1)
     place = (exponent - 1 - LOWEST) * BINS_AN_OCTAVE + int((mantissa - 0.5) * 2 * BINS_AN_OCTAVE)
     return min(max(place, 0), BINS - 1)

@@ -35,17 +35,13 @@ class Log:
     @classmethod
     def join(cls, logs: Sequence["Log"]) -> "Log":
         """Return the logs of several runs as one, with their batches numbered through."""
+        names = [f.name for f in fields(cls) if f.name != "outputs"]
         joined: dict[str, Any] = {
-            f.name: np.concatenate([getattr(log, f.name) for log in logs])
-            for f in fields(cls)
-            if f.name != "outputs"
+            name: np.concatenate([getattr(log, name) for log in logs]) for name in names
         }
-        before = np.cumsum([0, *(log.batch_start_s.size for log in logs)])
-        numbered = (
-            np.where(log.batch_index < 0, -1, log.batch_index + first)
-            for log, first in zip(logs, before, strict=False)
-        )
-        joined["batch_index"] = np.concatenate(list(numbered))
+        before = np.cumsum([0, *(log.batch_start_s.size for log in logs[:-1])])
+        first = np.repeat(before, [log.batch_index.size for log in logs])
+        joined["batch_index"] = np.where(joined["batch_index"] < 0, -1, joined["batch_index"] + first)
         return cls(**joined)
 
 

@@ -18,7 +18,7 @@ from batchsim.engines import kernels_many
 from batchsim.engines.columns import BATCH, Batches, Costs, Horizon
 from batchsim.engines.compiled import Instants, is_fast, of_requests
 from batchsim.engines.draws import Plan
-from batchsim.engines.kernels_many import Numbers, Scratch, Wanted
+from batchsim.engines.kernels_many import BINS, Numbers, Scratch, Wanted
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule
 
@@ -38,13 +38,9 @@ class ManyMetrics:
 
 
 def run_many(
-    plan: Plan,
-    rules: Sequence[Rule],
-    per_cent: Sequence[float] = (99,),
-    unserved: str = "ignore",
-    sections: int = 0,
-    above_ms: float = math.inf,
-) -> ManyMetrics:
+    plan: Plan, rules: Sequence[Rule], per_cent: Sequence[float] = (99,), unserved: str = "ignore",
+    sections: int = 0, above_ms: float = math.inf,
+) -> ManyMetrics:  # fmt: skip
     """Run the plan's traffic once under each rule, all of one class, in place of its scenario's rule.
 
     `plan.service_s` must reach to the largest batch of all. Percentiles are over the served
@@ -55,22 +51,19 @@ def run_many(
     scenario, requests, rows = plan.scenario, plan.requests, len(rules)
     cuts = np.linspace(0, requests, sections + 1).astype(int) if sections else np.empty(0, int)
     ranked_s = np.empty((rows, len(per_cent), 2))
+    parts = (rows, max(sections, 1))
     numbers = Numbers(
-        served=np.empty(rows, int),
-        last_s=np.empty(rows),
-        ranked=ranked_s.view(int),
-        sums_s=np.zeros((rows, max(sections, 1))),
-        edges_s=np.empty((rows, cuts.size)),
-        above=np.zeros((rows, max(sections, 1)), int),
-    )
+        served=np.empty(rows, int), last_s=np.empty(rows), ranked=ranked_s.view(int), sums_s=np.zeros(parts),
+        edges_s=np.empty((rows, cuts.size)), above=np.zeros(parts, int),
+    )  # fmt: skip
     wanted = Wanted(np.array(per_cent, float), unserved == "inf", cuts, above_ms / 1000)
-    scratch, costs = Scratch.of(requests), Costs.of(plan.service_s, plan.noise, plan.slowdown)
+    latency_s, kept, bins = np.empty(requests), np.empty(requests, int), np.empty(BINS, np.int32)
+    scratch = Scratch(latency_s, latency_s.view(int), kept, bins)
+    costs = Costs.of(plan.service_s, plan.noise, plan.slowdown)
     if is_fast(scenario):
         wait_s, enough, largest = map(np.array, zip(*(rule.threshold for rule in rules), strict=True))
-        free_s = np.empty(scenario.servers)
-        kernels_many.run_thresholds(
-            plan.arrival_s, wait_s, enough, largest, costs, free_s, wanted, scratch, numbers
-        )  # fmt: skip
+        args = plan.arrival_s, wait_s, enough, largest, costs, np.empty(scenario.servers)
+        kernels_many.run_thresholds(*args, wanted, scratch, numbers)
     else:
         arrival_s = np.empty(requests) if plan.arrival_s is None else plan.arrival_s
         columns = of_requests(arrival_s, plan.think_s, np.empty(requests, int), np.empty(requests, np.uint8))
@@ -83,11 +76,9 @@ def run_many(
             done = int(instants.at[BATCH])
             kernels_many.note_run(columns, batches, done, wanted, scratch, row, numbers)
     count = numbers.served if unserved == "ignore" else np.full(rows, requests)
-    mean_ms = throughput_per_s = np.full(rows, math.nan)
-    if sections:
-        mean_ms, throughput_per_s = _means(numbers)
-    percentiles_ms = _between(ranked_s, wanted.per_cent, count)
-    return ManyMetrics(numbers.served, percentiles_ms, mean_ms, throughput_per_s, numbers.above)
+    none = np.full(rows, math.nan)
+    means = _means(numbers) if sections else (none, none)
+    return ManyMetrics(numbers.served, _between(ranked_s, wanted.per_cent, count), *means, numbers.above)
 
 
 def _between(ranked_s: np.ndarray, per_cent: np.ndarray, count: np.ndarray) -> np.ndarray:

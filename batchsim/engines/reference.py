@@ -34,10 +34,7 @@ class Collector:
     """The queue and all that acts on it: one run of a plan."""
 
     def __init__(
-        self,
-        plan: Plan,
-        model_fn: Callable[[Any], Any] | None = None,
-        inputs: Sequence[Any] | None = None,
+        self, plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None
     ) -> None:
         self.plan = plan
         self.rule = plan.scenario.rule
@@ -93,7 +90,6 @@ class Collector:
                 yield self.env.timeout(At(due_s))
 
     def server(self, number: int) -> Story:
-        """Compute one batch after another."""
         while True:
             finish_s = yield self.handed[number]
             self.handed[number] = self.env.event()
@@ -181,7 +177,6 @@ class Collector:
                 return
 
     def start(self, server: int, requests: list[int], trigger: int) -> None:
-        """Let an idle server compute a batch."""
         batch = len(self.batches)
         for request in requests:
             self.batch_index[request] = batch
@@ -206,12 +201,10 @@ class Collector:
         return gone
 
     def answer(self, requests: list[int]) -> None:
-        """Tell the clients of these requests that they are done with."""
         for request in requests:
             self.answered[self.client[request]].succeed(request)
 
     def send(self, client: int) -> None:
-        """Let one client's request in, and dispatch."""
         request = len(self.arrival_s)
         self.line.ended = request + 1 == self.plan.requests
         if not self.enter(client):
@@ -236,7 +229,6 @@ class Collector:
             self.env.timeout(At(alarm_s)).callbacks.append(lambda _: self.call())
 
     def run(self) -> Log:
-        """Run until nothing is left to happen."""
         collecting = self.env.process(self.collect())
         for number in range(self.plan.scenario.servers):
             self.env.process(self.server(number))
@@ -251,20 +243,11 @@ class Collector:
                 raise
         if collecting.triggered:  # it never ends, so it has failed: a model's own error, not SimPy's copy
             raise cast(BaseException, collecting.value)
-        start_s, finish_s, size, server, trigger = (
-            zip(*self.batches, strict=True) if self.batches else ((),) * 5
-        )
-        return Log(
-            arrival_s=np.array(self.arrival_s, dtype=float),
-            batch_index=np.array(self.batch_index, dtype=np.int64),
-            status=np.array(self.status, dtype=np.uint8),
-            batch_start_s=np.array(start_s, dtype=float),
-            batch_finish_s=np.array(finish_s, dtype=float),
-            batch_size=np.array(size, dtype=np.int64),
-            batch_server=np.array(server, dtype=np.int64),
-            batch_trigger=np.array(trigger, dtype=np.uint8),
-            outputs=self.outputs,
-        )
+        kinds = float, np.int64, np.uint8, float, float, np.int64, np.int64, np.uint8  # as in `Log`
+        batches: Any = zip(*self.batches, strict=True) if self.batches else ((),) * 5
+        columns: list[Any] = [self.arrival_s, self.batch_index, self.status, *batches]
+        logged: list[Any] = [*map(np.array, columns, kinds), self.outputs]
+        return Log(*logged)
 
 
 def run(plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None) -> Log:

@@ -30,13 +30,9 @@ class Line:
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        clock: Callable[[], float],
-        arrival_s: Sequence[float],
-        model_fn: Callable[[Any], Any] | None,
-        outputs: list[Any] | None,
-    ) -> None:
+        self, plan: Plan, clock: Callable[[], float], arrival_s: Sequence[float],
+        model_fn: Callable[[Any], Any] | None, outputs: list[Any] | None,
+    ) -> None:  # fmt: skip
         self.rule, self.clock, self.arrival_s, self.outputs = plan.scenario.rule, clock, arrival_s, outputs
         self.batcher = InferenceBatcher(
             model_fn or np.asarray, self.rule.max_batch_size, self.rule.max_wait_ms, clock=clock
@@ -58,10 +54,8 @@ class Line:
         return len(self.queue) + sum(len(requests) for requests, _ in self.frozen)
 
     def decide(self, idle: int) -> Decision:
-        """Return what the rule does now."""
         if not self.textbook:
-            view = self.view()
-            return self.rule.decide(self.clock(), view, idle, self.memory, self.params)
+            return self.rule.decide(self.clock(), self.view(), idle, self.memory, self.params)
         queue, largest = self.queue, self.rule.max_batch_size
         if self.batcher.should_process():
             deadline_s = self.batcher.next_deadline()
@@ -81,9 +75,7 @@ class Line:
 
     def view(self) -> Waiting:
         """Return the queue as a rule sees it."""
-        return Waiting(
-            self.arrival_s, self.numbers, 0, len(self.queue), len(self.frozen), self.ended
-        )  # fmt: skip
+        return Waiting(self.arrival_s, self.numbers, 0, len(self.queue), len(self.frozen), self.ended)
 
     def take(self, size: int) -> list[int]:
         """Remove the oldest requests from the queue, computed if there is a model; return their numbers."""

@@ -6,22 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchsim.engines import kernels, kernels_sums
-from batchsim.engines.columns import (
-    BATCH,
-    FROZEN_HEAD,
-    FROZEN_TAIL,
-    HEAD,
-    MID,
-    NONE,
-    SENT,
-    TAIL,
-    Batches,
-    Costs,
-    Horizon,
-    Queue,
-    Requests,
-)  # fmt: skip
+from batchsim.engines import columns, kernels, kernels_sums
+from batchsim.engines.columns import NONE, Batches, Costs, Requests
 from batchsim.engines.compiled import Instants, is_fast, of_requests
 from batchsim.engines.draws import Streams
 from batchsim.engines.histogram import BINS, Histogram
@@ -72,9 +58,9 @@ def _fast_windows(scenario: Scenario, requests: int, streams: Streams, chunk: in
         kernels.form_batches(arrival_s, more, threshold, costs, free_s, state, size, batch_index, batches)
         head, count = (int(value) for value in state)
         noise.use(count)
-        columns = of_requests(arrival_s, None, batch_index, np.zeros(size, np.uint8))
+        rows = of_requests(arrival_s, None, batch_index, np.zeros(size, np.uint8))
         oldest_s = float(arrival_s[min(head, size - 1)])
-        yield _Window(np.arange(base, passed), columns, head, batches, count, oldest_s)
+        yield _Window(np.arange(base, passed), rows, head, batches, count, oldest_s)
         waiting_s = arrival_s[head:]
 
 
@@ -106,83 +92,38 @@ def _instant_windows(scenario: Scenario, requests: int, streams: Streams, chunk:
             passed += new_s.size
             total = size + (passed < requests)  # more than is known
             stop = total + 1
-        columns = Requests(
+        rows = Requests(
             arrival_s, think_s, np.append(sent_by, np.empty(new_s.size if closed else 0, np.int64)),
             np.full(size, -1, np.int64), np.zeros(size, np.uint8),
         )  # fmt: skip
-        instants.queue = Queue.room_for(size, scenario.rule.freezes)
-        instants.queue.requests[:waiting] = np.arange(waiting)
+        queue = instants.queue = columns.Queue.room_for(size, scenario.rule.freezes)
+        queue.requests[:waiting] = np.arange(waiting)
         sizes, triggers, members = frozen
-        instants.queue.frozen_size[: sizes.size], instants.queue.frozen_trigger[: sizes.size] = (
-            sizes,
-            triggers,
-        )
-        at[[SENT, HEAD, MID, TAIL, BATCH]] = waiting, 0, members, waiting, 0
-        at[[FROZEN_HEAD, FROZEN_TAIL]] = 0, sizes.size
+        queue.frozen_size[: sizes.size], queue.frozen_trigger[: sizes.size] = sizes, triggers
+        at[: columns.THINKING] = waiting, 0, members, waiting, 0, 0, sizes.size
         batches = Batches.room_for(size)
         costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown)
-        over = instants.pass_(Horizon(size, total, stop, closed), columns, costs, batches)
-        sent, head, mid, tail, count = (int(at[place]) for place in (SENT, HEAD, MID, TAIL, BATCH))
+        over = instants.pass_(columns.Horizon(size, total, stop, closed), rows, costs, batches)
+        sent, head, mid, tail, count, frozen_head, frozen_tail = at[: columns.THINKING].tolist()
         noise.use(count)
         if closed:
             think.use(sent - waiting)
             passed += sent - waiting
-        left = instants.queue.requests[head:tail]
+        left = queue.requests[head:tail]
         oldest_s = arrival_s[left[0]] if left.size else arrival_s[max(sent - 1, 0)]
-        yield _Window(numbers, columns, sent, batches, count, float(oldest_s))
+        yield _Window(numbers, rows, sent, batches, count, float(oldest_s))
         kept = left if closed else np.append(left, np.arange(sent, size))
-        stand = slice(int(at[FROZEN_HEAD]), int(at[FROZEN_TAIL]))
-        frozen = instants.queue.frozen_size[stand], instants.queue.frozen_trigger[stand], mid - head
+        stand = slice(frozen_head, frozen_tail)
+        frozen = queue.frozen_size[stand], queue.frozen_trigger[stand], mid - head
         numbers, arrival_s, waiting = numbers[kept], arrival_s[kept], left.size
         if closed:
-            think_s, sent_by = think_s[kept], columns.client[kept]
-
-
-class _Sums:
-    """What `account` adds up, window after window."""
-
-    def __init__(self, scenario: Scenario, skip: int, begin_s: float) -> None:
-        self.skip, self.begin_s = skip, begin_s
-        self.sums = np.zeros(kernels_sums.SUMS)
-        self.counts = np.zeros(kernels_sums.COUNTS, np.int64)
-        self.histogram = np.zeros(BINS, np.int64)
-        self.until_s = np.zeros(scenario.servers)
-        self.spans = np.zeros((0, 3))
-
-    def add(self, window: _Window) -> None:
-        spans = np.concatenate([self.spans, np.zeros((window.count, 3))])
-        skip = int(np.searchsorted(window.numbers[: window.settled], self.skip))
-        count = kernels_sums.account(
-            window.requests, window.settled, skip, self.begin_s, window.batches, window.count,
-            self.until_s, spans, len(self.spans), self.sums, self.counts, self.histogram,
-        )  # fmt: skip
-        # Forget the spans that ended before any request came that still waits; the last may go on.
-        first = min(int(np.searchsorted(spans[:count, 1], window.oldest_s)), max(count - 1, 0))
-        self.spans = spans[first:count].copy()
-
-    def totals(self, requests: int) -> Totals:
-        sums, counts = self.sums, self.counts
-        return Totals(
-            requests=requests,
-            statuses=counts[kernels_sums.STATUSES : kernels_sums.TRIGGERS],
-            parts_s=sums[: kernels_sums.BUSY],
-            finished=int(counts[kernels_sums.FINISHED]),
-            busy_s=float(sums[kernels_sums.BUSY]),
-            window_s=float(max(sums[kernels_sums.LAST_FINISH] - self.begin_s, 0.0)),
-            batches=int(counts[kernels_sums.BATCHES]),
-            items=int(counts[kernels_sums.ITEMS]),
-            triggers=counts[kernels_sums.TRIGGERS :],
-        )
+            think_s, sent_by = think_s[kept], rows.client[kept]
 
 
 def summarise(
-    scenario: Scenario,
-    requests: int,
-    streams: Streams,
-    skip: int,
-    chunk: int = 1 << 18,
+    scenario: Scenario, requests: int, streams: Streams, skip: int, chunk: int = 1 << 18,
     cancelled: threading.Event | None = None,
-) -> tuple[Totals, Histogram]:
+) -> tuple[Totals, Histogram]:  # fmt: skip
     """Run in windows of `chunk` new requests; return the sums and the latencies' histogram.
 
     The first `skip` requests are the warm-up. The answer does not depend on `chunk`.
@@ -195,8 +136,28 @@ def summarise(
             place = int(np.searchsorted(window.numbers[: window.settled], skip))
             if place < window.settled:
                 begin_s = float(window.requests.arrival_s[place])
-    sums = _Sums(scenario, skip, begin_s)
+    # What `account` adds up, window after window.
+    sums, counts = np.zeros(kernels_sums.SUMS), np.zeros(kernels_sums.COUNTS, np.int64)
+    histogram, until_s, spans = np.zeros(BINS, np.int64), np.zeros(scenario.servers), np.zeros((0, 3))
     for window in windows(scenario, requests, streams, chunk):
         check_cancelled(cancelled)
-        sums.add(window)
-    return sums.totals(requests - skip), Histogram(sums.histogram)
+        known, spans = len(spans), np.concatenate([spans, np.zeros((window.count, 3))])
+        count = kernels_sums.account(
+            window.requests, window.settled, int(np.searchsorted(window.numbers[: window.settled], skip)),
+            begin_s, window.batches, window.count, until_s, spans, known, sums, counts, histogram,
+        )  # fmt: skip
+        # Forget the spans that ended before any request came that still waits; the last may go on.
+        first = min(int(np.searchsorted(spans[:count, 1], window.oldest_s)), max(count - 1, 0))
+        spans = spans[first:count].copy()
+    totals = Totals(
+        requests=requests - skip,
+        statuses=counts[kernels_sums.STATUSES : kernels_sums.TRIGGERS],
+        parts_s=sums[: kernels_sums.BUSY],
+        finished=int(counts[kernels_sums.FINISHED]),
+        busy_s=float(sums[kernels_sums.BUSY]),
+        window_s=float(max(sums[kernels_sums.LAST_FINISH] - begin_s, 0.0)),
+        batches=int(counts[kernels_sums.BATCHES]),
+        items=int(counts[kernels_sums.ITEMS]),
+        triggers=counts[kernels_sums.TRIGGERS :],
+    )
+    return totals, Histogram(histogram)

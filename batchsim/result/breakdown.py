@@ -31,17 +31,11 @@ class ServerTime:
         self.idle_s = np.concatenate([[0.0], np.cumsum(np.diff(self.times_s) * self.slope[:-1])])
         self.busy_s = np.concatenate([[0.0], np.cumsum(np.diff(self.times_s) * busy)])
 
-    def busy_until_s(self, edges_s: np.ndarray) -> np.ndarray:
-        """Return the sum of the servers' busy times until each edge."""
-        return np.interp(edges_s, self.times_s, self.busy_s)
-
     def forming_s(self, log: Log) -> np.ndarray:
         """Return how long each request waited while a server was idle; NaN for one not served."""
         # Once a batch: there are fewer of them than requests. Index -1, not served, finds the NaN at the end.
-        idle_s, waited_s = (
-            np.append(column, math.nan)[log.batch_index]
-            for column in (self.idle_until_start_s(log), log.batch_start_s)
-        )
+        columns = self.idle_until_start_s(log), log.batch_start_s
+        idle_s, waited_s = (np.append(column, math.nan)[log.batch_index] for column in columns)
         idle_s -= np.interp(log.arrival_s, self.times_s, self.idle_s)
         waited_s -= log.arrival_s
         return np.minimum(np.maximum(idle_s, 0), waited_s)  # sums of floats, off by 1e-12 s
@@ -49,10 +43,6 @@ class ServerTime:
     def idle_until_start_s(self, log: Log) -> np.ndarray:
         """Return I(t) at the start of each batch."""
         return np.interp(log.batch_start_s, self.times_s, self.idle_s)
-
-    def idle_line(self, log: Log) -> tuple[np.ndarray, ...]:
-        """Return I(t) at the start of each batch, and its corners: times, values, slopes."""
-        return self.idle_until_start_s(log), self.times_s, self.idle_s, self.slope
 
     def waits(self, arrival_s: float, start_s: float) -> list[tuple[str, float, float]]:
         """Return a request's waits in order: ("forming" or "queueing", from_s, to_s)."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchsim import _check
-from batchsim.result.intervals import check_level, metric_intervals
+from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import METRICS, SUMMARY, Kind, metric
 from batchsim.result.result import Result
 from batchsim.result.standard_error import NoInterval
@@ -60,13 +60,9 @@ class Comparison:
 
 
 def compare(
-    result_a: Result,
-    result_b: Result,
-    keys: Sequence[str] | str = COMPARED,
-    level: float = 0.95,
-    *,
+    result_a: Result, result_b: Result, keys: Sequence[str] | str = COMPARED, level: float = 0.95, *,
     silent: bool = False,
-) -> Comparison:
+) -> Comparison:  # fmt: skip
     """Return how far `result_b` is above `result_a`, with an interval, in runs of one seed.
 
     One seed is the same traffic: what both have in common cancels out, request by request, so
@@ -84,14 +80,14 @@ def compare(
     for result in (result_a, result_b):
         if not isinstance(result, Result):
             raise TypeError(f"what is compared must be a Result, got {result!r}")
-    a, b = result_a, result_b
-    _check_shared("seed", a.seed, b.seed)
-    _check_shared("replications", len(a.runs), len(b.runs))
-    level = check_level(level)
+    level = _check.real("level", level, above=0, below=1)
     metrics = [metric(key, SUMMARY) for key in ([keys] if isinstance(keys, str) else keys)]
-    warmup = max(a.warmup, b.warmup)
-    a, b = a.with_warmup(warmup), b.with_warmup(warmup)
-    _check_shared("requests", int(a.metrics.totals.requests), int(b.metrics.totals.requests))
+    warmup = max(result_a.warmup, result_b.warmup)
+    a, b = result_a.with_warmup(warmup), result_b.with_warmup(warmup)
+    shared = [(each.seed, len(each.runs), int(each.metrics.totals.requests)) for each in (a, b)]
+    for name, left, right in zip(("seed", "replications", "requests"), *shared, strict=True):
+        if left != right:
+            raise ValueError(f"compared runs must share their {name}, got {left:,} and {right:,}")
     for each in metrics:
         if not each.random:
             raise ValueError(f"a compared metric must be measured, got {each.key!r}, which is given")
@@ -102,8 +98,3 @@ def compare(
         if isinstance(interval, NoInterval) and not silent:
             _check.warn(f"an interval for {key} {interval.reason}")
     return Comparison(rows, level)
-
-
-def _check_shared(name: str, left: int, right: int) -> None:
-    if left != right:
-        raise ValueError(f"compared runs must share their {name}, got {left:,} and {right:,}")

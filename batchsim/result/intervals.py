@@ -38,11 +38,6 @@ INDEPENDENT = 5  # independent requests that a percentile needs on its rarer sid
 MEDIAN = "median of "
 
 
-def check_level(level: float) -> float:
-    """Return the confidence level, or raise."""
-    return _check.real("level", level, above=0, below=1)
-
-
 def metric_intervals(
     samples: Sequence[Sample], metrics: Sequence[Metric], level: float
 ) -> dict[str, Interval]:
@@ -51,6 +46,7 @@ def metric_intervals(
     Two are compared section by section: in runs of one seed these have the same traffic, whose luck cancels
     out in the difference.
     """
+    level = _check.real("level", level, above=0, below=1)
     intervals: dict[str, Interval] = {}
     statistics: dict[str, Statistic] = {}
     for each in metrics:
@@ -109,18 +105,14 @@ def _too_short(sample: Sample, q: float | None) -> NoInterval | None:
 def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic | NoInterval:
     """Return what to compute of each section for a metric, or for the difference of two samples in it."""
     if metric.q is not None:
-        return (
-            _below(samples[0], metric.column, metric.q)
-            if len(samples) == 1
-            else _percentile_difference(samples, metric.column, metric.q)
-        )
+        if len(samples) == 1:
+            return _below(samples[0], metric.column, metric.q)
+        return _percentile_difference(samples, metric.column, metric.q)
 
     def of_sections(sections: Sequence[Sections]) -> np.ndarray:
         first, last = sections[0].numbers[metric.key], sections[-1].numbers[metric.key]
         values = last - (first if len(sections) > 1 else 0.0)
-        return (
-            values * values.size if metric.kind is Kind.COUNT else values
-        )  # a section has a part of a count
+        return values * (values.size if metric.kind is Kind.COUNT else 1)  # a section has a part of a count
 
     first, last = samples[0].whole.number(metric.key), samples[-1].whole.number(metric.key)
     return Statistic(of_sections, last - (first if len(samples) > 1 else 0.0))
@@ -143,10 +135,8 @@ def _percentile_difference(samples: Sequence[Sample], column: str, q: float) -> 
         slopes.append((high_ms - low_ms) / (high - low) if high > low else 0.0)
 
     def off(sections: Sequence[Sections]) -> np.ndarray:
-        a, b = (
-            slope * (fraction.whole - fraction.of_sections([each]))
-            for slope, fraction, each in zip(slopes, fractions, sections, strict=True)
-        )
+        pairs = zip(slopes, fractions, sections, strict=True)
+        a, b = (slope * (below.whole - below.of_sections([each])) for slope, below, each in pairs)
         return b - a
 
     return Statistic(off, 0.0)
@@ -173,9 +163,9 @@ def percentile_of_all(sample: Sample, q: float, level: float, independent: float
         return reason
     statistics = [_below(sample, LATENCY, each, of_all=True) for each in (q, 50)]
     error, of_median = standard_errors([sample], statistics)
+    shares = [statistic.whole for statistic in statistics]
     if isinstance(error, NoInterval):
         return error
-    shares = [statistic.whole for statistic in statistics]
     return _of_percentile(sample, q, LATENCY, error, of_median, level, shares, independent)
 
 
@@ -211,15 +201,9 @@ def _within(sample: Sample, column: str, limit_ms: float, of_all: bool = False) 
 
 
 def _of_percentile(
-    sample: Sample,
-    q: float,
-    column: str,
-    error: StandardError,
-    of_median: StandardError | NoInterval,
-    level: float,
-    shares: Sequence[float] | None = None,
-    needed: float = INDEPENDENT,
-) -> Interval:
+    sample: Sample, q: float, column: str, error: StandardError, of_median: StandardError | NoInterval,
+    level: float, shares: Sequence[float] | None = None, needed: float = INDEPENDENT,
+) -> Interval:  # fmt: skip
     """Return a percentile's interval from the standard errors of the fractions below it and the median.
 
     Of all requests: `shares` are these fractions. They differ from q where the percentile is infinite.

@@ -1,8 +1,6 @@
 """The metrics: one table of what each is called, and their values for a run or several."""
 
-import functools
 import math
-import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +13,6 @@ import numpy as np
 from batchsim import _check
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Status, Totals
-from batchsim.result.order import OrderStatistics
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Trigger
 
@@ -70,33 +67,31 @@ def _percentile(q: float, key: str, interval: bool = False) -> Metric:
 
 
 # In the order of the summary. To add a metric: a line here, and its value in `values` or `Metrics.summary`.
-METRICS: dict[str, Metric] = {
-    metric.key: metric
-    for metric in (
-        Metric("requests", "requests", kind=Kind.COUNT),
-        Metric("served", "served", better="higher", kind=Kind.COUNT),
-        Metric("rejected", "rejected", better="lower", kind=Kind.COUNT),
-        Metric("timed_out", "timed out", better="lower", kind=Kind.COUNT),
-        Metric("loss", "loss", better="lower", kind=Kind.OF_ALL),
-        Metric("offered_per_s", "arrival rate", "per s", kind=Kind.GIVEN),
-        Metric("saturation_per_s", "saturation rate", "per s", "higher", Kind.GIVEN),
-        Metric("load", "load", kind=Kind.GIVEN),
-        Metric("stable", "stable", better="higher", kind=Kind.FLAG),
-        Metric("drifting", "drifting", kind=Kind.FLAG),
-        Metric("throughput_per_s", "throughput", "per s", "higher", interval=True),
-        Metric("utilisation", "utilisation", kind=Kind.SHARE, interval=True),
-        Metric("mean_latency_ms", "mean latency", "ms", "lower", interval=True),
-        _percentile(50, "p50_ms", interval=True),
-        _percentile(90, "p90_ms"),
-        _percentile(95, "p95_ms", interval=True),
-        _percentile(99, "p99_ms", interval=True),
-        Metric("p99_all_ms", "p99 of all requests", "ms", "lower", Kind.OF_ALL),
-        *(Metric(f"mean_{part}_ms", f"mean {part} time", "ms", "lower") for part in COMPONENTS),
-        Metric("batches", "batches", kind=Kind.COUNT),
-        Metric("mean_batch_size", "mean batch size", interval=True),
-        *(Metric(share, share.replace("_", " "), kind=Kind.SHARE) for share in SHARES.values()),
-    )
-}
+_TABLE = (
+    Metric("requests", "requests", kind=Kind.COUNT),
+    Metric("served", "served", better="higher", kind=Kind.COUNT),
+    Metric("rejected", "rejected", better="lower", kind=Kind.COUNT),
+    Metric("timed_out", "timed out", better="lower", kind=Kind.COUNT),
+    Metric("loss", "loss", better="lower", kind=Kind.OF_ALL),
+    Metric("offered_per_s", "arrival rate", "per s", kind=Kind.GIVEN),
+    Metric("saturation_per_s", "saturation rate", "per s", "higher", Kind.GIVEN),
+    Metric("load", "load", kind=Kind.GIVEN),
+    Metric("stable", "stable", better="higher", kind=Kind.FLAG),
+    Metric("drifting", "drifting", kind=Kind.FLAG),
+    Metric("throughput_per_s", "throughput", "per s", "higher", interval=True),
+    Metric("utilisation", "utilisation", kind=Kind.SHARE, interval=True),
+    Metric("mean_latency_ms", "mean latency", "ms", "lower", interval=True),
+    _percentile(50, "p50_ms", interval=True),
+    _percentile(90, "p90_ms"),
+    _percentile(95, "p95_ms", interval=True),
+    _percentile(99, "p99_ms", interval=True),
+    Metric("p99_all_ms", "p99 of all requests", "ms", "lower", Kind.OF_ALL),
+    *(Metric(f"mean_{part}_ms", f"mean {part} time", "ms", "lower") for part in COMPONENTS),
+    Metric("batches", "batches", kind=Kind.COUNT),
+    Metric("mean_batch_size", "mean batch size", interval=True),
+    *(Metric(share, share.replace("_", " "), kind=Kind.SHARE) for share in SHARES.values()),
+)
+METRICS = {metric.key: metric for metric in _TABLE}
 SUMMARY = [key for key, metric in METRICS.items() if metric.kind is not Kind.OF_ALL]
 
 
@@ -116,39 +111,29 @@ def metric(key: Any, known: Sequence[str] = tuple(METRICS)) -> Metric:
     raise ValueError(f"a metric must be one of the summary's, got {key!r}{_check.nearest(key, known)}")
 
 
-def label(name: str) -> str:
-    """Return what a metric, a knob or another column is called, without its unit.
-
-    >>> label("mean_latency_ms"), label("max_wait_ms"), label("workload.cv")
-    ('mean latency', 'max wait', 'workload.cv')
-    """
-    return _described(name).label
-
-
-def unit(name: str) -> str:
-    """Return the unit of a metric, a knob or another column, "" if it has none.
-
-    >>> unit("p99"), unit("rate_per_s"), unit("utilisation")
-    ('ms', 'per s', '')
-    """
-    return _described(name).unit
-
-
 def heading(name: str) -> str:
     """Return what stands at the head of a column or along an axis: the name with its unit.
 
     >>> heading("p99_ms"), heading("p99_all_ms"), heading("utilisation")
     ('p99 (ms)', 'p99 of all requests (ms)', 'utilisation')
     """
-    return f"{label(name)} ({unit(name)})" if unit(name) else label(name)
+    each = described(name)
+    return f"{each.label} ({each.unit})" if each.unit else each.label
 
 
 def better(name: str) -> str | None:
     """Return which values of a metric or another column are better: "lower", "higher" or None."""
-    return _described(name).better
+    return described(name).better
 
 
-def _described(name: str) -> Metric:
+def described(name: str) -> Metric:
+    """Return the label, the unit and the better values of a metric, a knob or another column.
+
+    >>> described("mean_latency_ms").label, described("max_wait_ms").label, described("workload.cv").label
+    ('mean latency', 'max wait', 'workload.cv')
+    >>> described("p99").unit, described("rate_per_s").unit, described("utilisation").unit
+    ('ms', 'per s', '')
+    """
     if name in METRICS or _PERCENTILE.fullmatch(name):
         return metric(name)
     suffix = next((suffix for suffix in UNITS if name.endswith(suffix)), "")
@@ -169,11 +154,53 @@ def values(totals: Totals, servers: int) -> dict[str, Any]:
             **{f"mean_{part}_ms": ms for part, ms in zip(("latency", *COMPONENTS), means_ms, strict=True)},
             "batches": totals.batches,
             "mean_batch_size": np.divide(totals.items, totals.batches),
-            **{
-                share: np.divide(totals.triggers[..., trigger], totals.batches)
-                for trigger, share in SHARES.items()
-            },
+            **{share: np.divide(totals.triggers[..., t], totals.batches) for t, share in SHARES.items()},
         }
+
+
+class OrderStatistics:
+    """The values of a column by rank, sorted only in the neighbourhood of the ranks that are read.
+
+    A plain `np.sort` is as fast where NumPy sorts by AVX2, and faster by Intel's AVX-512. On AMD's Zen 4,
+    where AVX-512 stores compressed vectors slowly, it takes 2.4 times as long as this (4.2 against 1.8 ms for
+    100,000 values, 86 against 36 ms for a million; NumPy 2.4), most of what a summary takes.
+    """
+
+    BUCKETS = 4096
+
+    def __init__(self, *columns: np.ndarray) -> None:
+        """`columns`: their values together, any order, no NaN."""
+        self._columns = columns
+        self._sorted: dict[int, np.ndarray] = {}
+
+    def __add__(self, other: "OrderStatistics") -> "OrderStatistics":
+        return OrderStatistics(*self._columns, *other._columns)
+
+    @cached_property
+    def _values(self) -> np.ndarray:
+        return self._columns[0] if len(self._columns) == 1 else np.concatenate(self._columns)
+
+    @cached_property
+    def _buckets(self) -> tuple[np.ndarray, np.ndarray]:
+        """The values by rising bucket, and the rank at which each bucket ends."""
+        low, high = self._values.min(), self._values.max()
+        scale = (self.BUCKETS - 1) / (high - low) if high > low else 0.0
+        bucket = ((self._values - low) * scale).astype(np.uint16)
+        # NumPy sorts 16 bits by radix, in a time that does not depend on the processor's vectors.
+        in_order = self._values[np.argsort(bucket, kind="stable")]
+        return in_order, np.cumsum(np.bincount(bucket, minlength=self.BUCKETS))
+
+    def at_rank_ms(self, rank: int) -> float:
+        """Return the value with `rank` smaller ones."""
+        values, ends = self._buckets
+        bucket = int(np.searchsorted(ends, rank, side="right"))
+        begin = int(ends[bucket - 1]) if bucket else 0
+        if bucket not in self._sorted:  # two threads may both sort it, and get the same
+            self._sorted[bucket] = np.sort(values[begin : ends[bucket]])
+        return float(self._sorted[bucket][rank - begin])
+
+    def within(self, limit_ms: float) -> int:
+        return int(np.count_nonzero(self._values <= limit_ms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,13 +213,13 @@ class Metrics:
 
     @classmethod
     def pool(cls, runs: Sequence["Metrics"]) -> "Metrics":
-        """Return those of several replications together."""
-
-        def together(parts: list[Any]) -> Any:
-            return functools.reduce(operator.add, parts)
-
-        columns = {name: together([run.columns[name] for run in runs]) for name in runs[0].columns}
-        return cls(runs[0].scenario, together([run.totals for run in runs]), columns)
+        """Return those of several replications together; of one, its own."""
+        pooled: dict[str, Any] = dict(runs[0].columns)
+        totals = runs[0].totals
+        for run in runs[1:]:
+            totals += run.totals
+            pooled = {name: column + run.columns[name] for name, column in pooled.items()}
+        return cls(runs[0].scenario, totals, pooled) if len(runs) > 1 else runs[0]
 
     @cached_property
     def numbers(self) -> dict[str, float]:
@@ -221,17 +248,13 @@ class Metrics:
         return below_ms + rise_ms * part if part < 0.5 else above_ms - rise_ms * (1 - part)
 
     def per_s(self, count: int) -> float:
-        """Return a count over the window's length."""
         return float(count / self.totals.window_s) if self.totals.window_s > 0 else 0.0
 
     def shares(self) -> dict[str, float]:
         """Return the fraction of the window's batches that left for each reason that occurs."""
-        return {
-            share: self.numbers[share] for trigger, share in SHARES.items() if self.totals.triggers[trigger]
-        }
+        return {share: self.numbers[share] for t, share in SHARES.items() if self.totals.triggers[t]}
 
     def within(self, objective_ms: float) -> int:
-        """Return how many requests were served within `objective_ms`."""
         return self.columns[LATENCY].within(_check.real("objective_ms", objective_ms, at_least=0))
 
     def number(self, key: str) -> float:

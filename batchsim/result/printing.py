@@ -29,16 +29,9 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
     return lines
 
 
-def as_text(lines: dict[str, str]) -> str:
-    """Return the lines as text."""
-    return "\n".join(["Result", *(f"  {heading:<12}{text}" for heading, text in lines.items())])
-
-
 def as_html(lines: dict[str, str]) -> str:
     """Return the lines as a table."""
     left = 'style="text-align:left"'
-    table = "".join(
-        f'<tr><th scope="row" {left}>{heading}</th><td {left}>{text}</td></tr>'
-        for heading, text in lines.items()
-    )
+    row = f'<tr><th scope="row" {left}>{{}}</th><td {left}>{{}}</td></tr>'
+    table = "".join(row.format(*line) for line in lines.items())
     return f"<table><caption>batchsim result</caption><tbody>{table}</tbody></table>"

@@ -11,7 +11,7 @@ import numpy as np
 from batchsim import _check
 from batchsim.engines.log import Log, Status
 from batchsim.result import printing, timeseries
-from batchsim.result.intervals import check_level, metric_intervals
+from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import COMPONENTS, SUMMARY, Metrics, metric
 from batchsim.result.run import Batches, Run, state_of
 from batchsim.result.sections import Sections
@@ -87,9 +87,8 @@ class Result:
     def run(self) -> Run:
         """The only run; ValueError if there are several."""
         if len(self.runs) > 1:
-            raise ValueError(
-                f"one run is needed, got {len(self.runs)} replications: take one of .replications"
-            )
+            got = f"{len(self.runs)} replications"
+            raise ValueError(f"one run is needed, got {got}: take one of .replications")
         return self.runs[0]
 
     def with_warmup(self, warmup: float) -> "Result":
@@ -97,23 +96,19 @@ class Result:
         if warmup == self.warmup:
             return self
         if not self.has_columns:
-            raise ValueError(
-                f"runs with keep='summary' must share their warmup, got {self.warmup!r} and {warmup!r}"
-            )
+            got = f"{self.warmup!r} and {warmup!r}"
+            raise ValueError(f"runs with keep='summary' must share their warmup, got {got}")
         return replace(self, runs=tuple(replace(run, warmup=warmup) for run in self.runs))
 
     @cached_property
     def replications(self) -> tuple["Result", ...]:
         """A result of each run; number 0 is the plain run."""
-        if len(self.runs) == 1:
-            return (self,)
-        return tuple(Result((run,), self.seed, self.engine) for run in self.runs)
+        return tuple(replace(self, runs=(run,)) for run in self.runs) if len(self.runs) > 1 else (self,)
 
     # Columns, a row a request.
 
     @property
     def has_columns(self) -> bool:
-        """Whether the columns were kept."""
         return self.runs[0].columns is not None
 
     @cached_property
@@ -132,7 +127,11 @@ class Result:
     queueing_ms = _column("queueing_ms", "Waiting while every server computes.")
     computing_ms = _column("computing_ms", "From start to finish.")
 
-    batches = _computed(lambda result: Batches.of(result.log), "Columns with a row a batch.")
+    @cached_property
+    def batches(self) -> Batches:
+        """Columns with a row a batch."""
+        b = self.log
+        return Batches(b.batch_start_s, b.batch_finish_s, b.batch_size, b.batch_server, b.batch_trigger)
 
     def story(self, request: int) -> list[tuple[str, float, float]]:
         """Return what a request went through, in order: ("forming", from_s, to_s), ...
@@ -149,8 +148,6 @@ class Result:
     @cached_property
     def metrics(self) -> Metrics:
         """The metrics of all runs together."""
-        if len(self.runs) == 1:
-            return self.runs[0].metrics
         return Metrics.pool([run.metrics for run in self.runs])
 
     def percentile(self, q: float, *, unserved: str = "ignore") -> float:
@@ -201,7 +198,7 @@ class Result:
 
     def intervals(self, keys: Sequence[str], level: float = 0.95) -> dict[str, Interval]:
         """Return the interval of each key, without a warning: a `NoInterval` says why there is none."""
-        level = check_level(level)
+        level = _check.real("level", level, above=0, below=1)
         metrics = {key: metric(key, SUMMARY) for key in keys}
         random = {each.key: each for each in metrics.values() if each.random}
         intervals = metric_intervals([self.sample], list(random.values()), level) if random else {}
@@ -260,22 +257,20 @@ class Result:
         # Index -1, not served, finds what is appended at the end.
         triggers = np.array([Trigger(t).name.lower() for t in self.batches.trigger] + [""], dtype=object)
         times = ("arrival_s", "start_s", "finish_s", "latency_ms", *(f"{part}_ms" for part in COMPONENTS))
-        return pandas.DataFrame(
-            {
-                **{name: getattr(self, name) for name in times},
-                "batch_index": self.batch_index,
-                "batch_size": np.append(self.log.batch_size, 0)[self.batch_index],
-                "server": np.append(self.log.batch_server, -1)[self.batch_index],
-                "trigger": triggers[self.batch_index],
-                "status": [Status(state).name.lower() for state in self.status],
-            }
-        )
+        return pandas.DataFrame({
+            **{name: getattr(self, name) for name in times},
+            "batch_index": self.batch_index,
+            "batch_size": np.append(self.log.batch_size, 0)[self.batch_index],
+            "server": np.append(self.log.batch_server, -1)[self.batch_index],
+            "trigger": triggers[self.batch_index],
+            "status": [Status(state).name.lower() for state in self.status],
+        })  # fmt: skip
 
     def _rows(self) -> dict[str, str]:
         return printing.rows(self.metrics, self.rate_range_per_s)
 
     def __repr__(self) -> str:
-        return printing.as_text(self._rows())
+        return "\n".join(["Result", *(f"  {heading:<12}{text}" for heading, text in self._rows().items())])
 
     def _repr_html_(self) -> str:
         return printing.as_html(self._rows())

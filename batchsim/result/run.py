@@ -10,8 +10,7 @@ import numpy as np
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Log, Totals, warmup_requests
 from batchsim.result.breakdown import ServerTime
-from batchsim.result.metrics import LATENCY, Metrics
-from batchsim.result.order import OrderStatistics
+from batchsim.result.metrics import LATENCY, Metrics, OrderStatistics
 from batchsim.result.sections import Sections, serves_all
 from batchsim.scenario import Scenario
 
@@ -25,11 +24,6 @@ class Batches:
     batch_size: np.ndarray
     server: np.ndarray
     trigger: np.ndarray
-
-    @classmethod
-    def of(cls, log: Log) -> "Batches":
-        """Return the batches of a log."""
-        return cls(log.batch_start_s, log.batch_finish_s, log.batch_size, log.batch_server, log.batch_trigger)
 
     def __len__(self) -> int:
         return self.start_s.size
@@ -60,7 +54,6 @@ class Run:
 
     @property
     def log(self) -> Log:
-        """The columns as the engine returned them."""
         if self.columns is None:
             raise ValueError("columns must be kept to be read, got a run with keep='summary'")
         return self.columns
@@ -105,9 +98,8 @@ class Run:
 
     def story(self, request: int) -> list[tuple[str, float, float]]:
         """Return what a request went through; see `Result.story`."""
-        arrival_s, start_s, finish_s = (
-            float(column[request]) for column in (self.log.arrival_s, self.start_s, self.finish_s)
-        )
+        columns = self.log.arrival_s, self.start_s, self.finish_s
+        arrival_s, start_s, finish_s = (float(column[request]) for column in columns)
         if math.isnan(start_s):
             return []
         return [*self.server_time.waits(arrival_s, start_s), ("computing", start_s, finish_s)]

@@ -42,7 +42,6 @@ class Sections:
 
     @classmethod
     def of_runs(cls, runs: Sequence[Metrics]) -> "Sections":
-        """Return replications as sections."""
 
         def within(limit_ms: float, column: str) -> np.ndarray:
             return np.array([run.columns[column].within(limit_ms) for run in runs])
@@ -54,17 +53,54 @@ class Sections:
     def of_log(
         cls, log: Log, server_time: ServerTime, servers: int, skip: int, columns: Mapping[str, np.ndarray]
     ) -> "Sections":
-        """Return the sections of a run without its first `skip` requests; `columns` have a row a request."""
+        """Return the sections of a run without its first `skip` requests; `columns` have a row a request.
+
+        A section's window runs from its first arrival (0 for request 0) to the next section's, the last
+        one's to the last finish.
+        """
+        from batchsim.engines import kernels_sums  # Numba loads with it
+
         cuts = np.linspace(skip, log.arrival_s.size, FINE + 1).astype(int)
+        edges_s = log.arrival_s[np.minimum(cuts, log.arrival_s.size - 1)]
+        if cuts[0] == 0:
+            edges_s[0] = 0.0
+        edges_s[-1] = log.batch_finish_s.max(initial=edges_s[0])
+        edges_s = np.minimum(edges_s, edges_s[-1])  # requests after the last finish are not served
+        # A batch is inside if it begins inside, a finish if it is; those at the very end are inside too.
+        begun = np.searchsorted(log.batch_start_s, edges_s)
+        begun[-1] = log.batch_start_s.size
+        ends_s, sizes = log.batch_finish_s, log.batch_size
+        if servers > 1:
+            order = np.argsort(ends_s, kind="stable")
+            ends_s, sizes = ends_s[order], sizes[order]
+        over = np.searchsorted(ends_s, edges_s)
+        over[-1] = ends_s.size
+        if serves_all(log):
+            statuses = np.zeros((cuts.size - 1, len(Status)), np.intp)
+            statuses[:, Status.SERVED] = np.diff(cuts)
+        else:
+            statuses = _counts(log.status, cuts, len(Status))
+        times_s = server_time.times_s
+        idle = server_time.idle_until_start_s(log), times_s, server_time.idle_s, server_time.slope
+        # One compiled pass, which adds in one order whichever engine ran: equal sums to the last bit. Columns
+        # are passed as writable, as a trace's are not: else Numba compiles once more for read-only ones.
+        rows = (log.arrival_s, log.batch_index, log.batch_start_s, log.batch_finish_s)
+        parts_s = np.zeros((FINE, 4))
+        kernels_sums.sum_parts(*(np.require(row, requirements="W") for row in rows), *idle, cuts, parts_s)
+        totals = Totals(
+            requests=np.diff(cuts), statuses=statuses, parts_s=parts_s, finished=_sums(sizes, over),
+            busy_s=np.diff(np.interp(edges_s, times_s, server_time.busy_s)),
+            window_s=np.diff(edges_s), batches=np.diff(begun), items=_sums(log.batch_size, begun),
+            triggers=_counts(log.batch_trigger, begun, len(Trigger)),
+        )  # fmt: skip
 
         def within(limit_ms: float, column: str) -> np.ndarray:
             return _sums(columns[column] <= limit_ms, cuts)
 
-        return cls(servers, _totals_of_log(log, server_time, servers, cuts), within)
+        return cls(servers, totals, within)
 
     @property
     def size(self) -> int:
-        """The number of sections."""
         return int(self.totals.window_s.size)
 
     @cached_property
@@ -77,7 +113,6 @@ class Sections:
         return self.totals.statuses[:, Status.SERVED]
 
     def whole(self) -> Totals:
-        """Return the totals of all sections together."""
         return _totals(lambda name: getattr(self.merged(1).totals, name)[0])
 
     def merged(self, count: int) -> "Sections":
@@ -98,47 +133,6 @@ class Sections:
 def serves_all(log: Log) -> bool:
     """Return whether every request of a run was served."""
     return int(log.batch_size.sum()) == log.arrival_s.size
-
-
-def _totals_of_log(log: Log, server_time: ServerTime, servers: int, cuts: np.ndarray) -> Totals:
-    """Return the totals of the requests from each cut to the next.
-
-    A section's window runs from its first arrival (0 for request 0) to the next section's, the last
-    one's to the last finish.
-    """
-    from batchsim.engines import compiled  # Numba loads with it
-
-    edges_s = log.arrival_s[np.minimum(cuts, log.arrival_s.size - 1)]
-    if cuts[0] == 0:
-        edges_s[0] = 0.0
-    edges_s[-1] = log.batch_finish_s.max(initial=edges_s[0])
-    edges_s = np.minimum(edges_s, edges_s[-1])  # requests after the last finish are not served
-    # A batch is inside if it begins inside, a finish if it is; those at the very end are inside too.
-    begun = np.searchsorted(log.batch_start_s, edges_s)
-    begun[-1] = log.batch_start_s.size
-    ends_s, sizes = log.batch_finish_s, log.batch_size
-    if servers > 1:
-        order = np.argsort(ends_s, kind="stable")
-        ends_s, sizes = ends_s[order], sizes[order]
-    over = np.searchsorted(ends_s, edges_s)
-    over[-1] = ends_s.size
-    if serves_all(log):
-        statuses = np.zeros((cuts.size - 1, len(Status)), np.intp)
-        statuses[:, Status.SERVED] = np.diff(cuts)
-    else:
-        statuses = _counts(log.status, cuts, len(Status))
-    return Totals(
-        requests=np.diff(cuts),
-        statuses=statuses,
-        # One compiled pass, which adds in one order whichever engine ran: the sums are equal to the last bit.
-        parts_s=compiled.sums_of_parts(log, server_time.idle_line(log), cuts),
-        finished=_sums(sizes, over),
-        busy_s=np.diff(server_time.busy_until_s(edges_s)),
-        window_s=np.diff(edges_s),
-        batches=np.diff(begun),
-        items=_sums(log.batch_size, begun),
-        triggers=_counts(log.batch_trigger, begun, len(Trigger)),
-    )
 
 
 def _sums(column: np.ndarray, cuts: np.ndarray) -> np.ndarray:

@@ -121,8 +121,8 @@ def standard_errors(
             few = of_sections(FEW)
             errors = np.where(short, spread(few) * _widening(few), errors)
     return [
-        NO_NUMBER if not there[row] else ALIKE if alike[row] else StandardError(float(error), int(count))
-        for row, (error, count) in enumerate(zip(errors, counts, strict=True))
+        NO_NUMBER if not known else ALIKE if close else StandardError(float(error), int(count))
+        for known, close, error, count in zip(there, alike, errors, counts, strict=True)
     ]
 
 

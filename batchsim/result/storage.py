@@ -27,7 +27,6 @@ from batchsim.scenario.toml import from_tables, to_tables
 
 FORMAT = "batchsim result"
 VERSION = 2  # 1 was without the batches' triggers
-TABLES = {cls.__name__: cls for cls in (Log, Totals, Histogram)}  # what a run's arrays are fields of
 
 
 def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
@@ -46,8 +45,8 @@ def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[
         arrays["times_s"] = np.array(scenario["workload"].pop("times_s"))
     for number, run in enumerate(runs):
         for table in (run.columns, *(run.sums or ())):
-            if table is not None:
-                arrays.update(_arrays(f"{number}/{type(table).__name__}", table))
+            for name in (f.name for f in dataclasses.fields(table) if f.name != "outputs") if table else ():
+                arrays[f"{number}/{type(table).__name__}/{name}"] = np.asarray(getattr(table, name))
     description = {
         "format": FORMAT, "version": VERSION, "batchsim": __version__, "scenario": scenario,
         "result": about, "runs": len(runs),
@@ -72,11 +71,6 @@ def load(path: str | os.PathLike[str]) -> tuple[tuple[Run, ...], dict[str, Any]]
             raise ValueError(f"{os.fspath(path)} must be a saved result: {error}") from error
 
 
-def _arrays(place: str, table: Any) -> dict[str, Any]:
-    names = [f.name for f in dataclasses.fields(table) if f.name != "outputs"]
-    return {f"{place}/{name}": np.asarray(getattr(table, name)) for name in names}
-
-
 def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
     with zipfile.ZipFile(file) as archive:
         damaged = archive.testzip()  # NumPy stops reading just before some checksums
@@ -85,7 +79,13 @@ def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
     file.seek(0)
     with np.load(file, allow_pickle=False) as arrays:
         description = json.loads(arrays["about"].tobytes())
-        _check_version(description)
+        if not isinstance(description, dict) or description.get("format") != FORMAT:
+            raise ValueError(f"its format must be {FORMAT!r}, got {description!r:.60}")
+        version = _check.whole("its version", description.get("version"))
+        if version != VERSION:
+            other = "a newer batchsim can load it" if version > VERSION else "simulate it again"
+            written = f"{version}, of batchsim {description.get('batchsim')}"
+            raise ValueError(f"its version must be {VERSION}, got {written}: {other}")
         # A number was saved as an array without dimensions, and is taken out of it again.
         values = {name: array if array.ndim else array.item() for name, array in arrays.items()}
     if "times_s" in values:
@@ -97,22 +97,11 @@ def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
         if "/" in place:
             number, table, field = place.split("/")
             fields[int(number), table][field] = value
-    tables: dict[tuple[int, str], Any] = {
-        (number, table): TABLES[table](**values) for (number, table), values in fields.items()
-    }
     runs = []
     for number in range(description["runs"]):
-        columns = tables.get((number, "Log"))
-        sums = None if columns else (tables[number, "Totals"], tables[number, "Histogram"])
-        runs.append(Run(scenario, columns, sums, warmup))
+        if (number, "Log") in fields:
+            runs.append(Run(scenario, Log(**fields[number, "Log"]), warmup=warmup))
+        else:
+            sums = Totals(**fields[number, "Totals"]), Histogram(**fields[number, "Histogram"])
+            runs.append(Run(scenario, sums=sums, warmup=warmup))
     return tuple(runs), about
-
-
-def _check_version(description: Any) -> None:
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise ValueError(f"its format must be {FORMAT!r}, got {description!r:.60}")
-    version = _check.whole("its version", description.get("version"))
-    if version != VERSION:
-        other = "a newer batchsim can load it" if version > VERSION else "simulate it again"
-        written = f"{version}, of batchsim {description.get('batchsim')}"
-        raise ValueError(f"its version must be {VERSION}, got {written}: {other}")

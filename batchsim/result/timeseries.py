@@ -55,22 +55,16 @@ def over_time(run: Run, window_s: float) -> "pandas.DataFrame":
         if served_ms.size:
             row[:] = served_ms.mean(), *np.percentile(served_ms, PERCENTILES)
     lengths_s, finish_s = np.diff(edges_s), run.finish_s[~np.isnan(run.finish_s)]
-    busy_s = np.diff(run.server_time.busy_until_s(edges_s))
+    busy_s = np.diff(np.interp(edges_s, run.server_time.times_s, run.server_time.busy_s))
     with np.errstate(invalid="ignore", divide="ignore"):  # a run whose only window has no length
-        return pandas.DataFrame(
-            {
-                "begin_s": edges_s[:-1],
-                "end_s": edges_s[1:],
-                "arrivals": np.diff(firsts),
-                "arrival_rate_per_s": np.diff(firsts) / lengths_s,
-                "throughput_per_s": np.histogram(finish_s, edges_s)[0] / lengths_s,
-                "mean_queue_length": np.diff(waited_s) / lengths_s,
-                "max_queue_length": longest,
-                "utilisation": busy_s / lengths_s / run.scenario.servers,
-                "mean_latency_ms": latencies[:, 0],
-                **{f"p{q}_ms": column for q, column in zip(PERCENTILES, latencies[:, 1:].T, strict=True)},
-            }
-        )
+        return pandas.DataFrame({
+            "begin_s": edges_s[:-1], "end_s": edges_s[1:],
+            "arrivals": np.diff(firsts), "arrival_rate_per_s": np.diff(firsts) / lengths_s,
+            "throughput_per_s": np.histogram(finish_s, edges_s)[0] / lengths_s,
+            "mean_queue_length": np.diff(waited_s) / lengths_s, "max_queue_length": longest,
+            "utilisation": busy_s / lengths_s / run.scenario.servers, "mean_latency_ms": latencies[:, 0],
+            **{f"p{q}_ms": column for q, column in zip(PERCENTILES, latencies[:, 1:].T, strict=True)},
+        })  # fmt: skip
 
 
 def _queue(run: Run, edges_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -110,23 +104,21 @@ def rate_range_per_s(
         return None
     first = round(requests * warmup / (1 - warmup))
     if isinstance(workload, Trace):
-        return _of_a_trace(workload.times_s[first : first + requests])
-    begin_s, end_s = (count / workload.mean_rate_per_s for count in (first, first + requests))
-    times_s = np.linspace(begin_s, min(end_s, begin_s + workload.period_s), 1001)
-    swing = (workload.peak_to_mean - 1) * np.cos(2 * math.pi * times_s / workload.period_s)
-    return _drifting(workload.mean_rate_per_s * (1 - swing))
+        rates_per_s = _of_a_trace(workload.times_s[first : first + requests])
+    else:
+        begin_s, end_s = (count / workload.mean_rate_per_s for count in (first, first + requests))
+        times_s = np.linspace(begin_s, min(end_s, begin_s + workload.period_s), 1001)
+        swing = (workload.peak_to_mean - 1) * np.cos(2 * math.pi * times_s / workload.period_s)
+        rates_per_s = workload.mean_rate_per_s * (1 - swing)
+    low, high = float(rates_per_s.min(initial=math.inf)), float(rates_per_s.max(initial=0))
+    return (low, high) if high > DRIFT * low else None
 
 
-def _of_a_trace(times_s: np.ndarray) -> tuple[float, float] | None:
+def _of_a_trace(times_s: np.ndarray) -> np.ndarray:
     for parts in (24, 96):
         if times_s.size < 5 * parts or times_s[-1] <= times_s[0]:
-            return None
+            break
         counts, edges_s = np.histogram(times_s, parts)
         if dependent(counts, ONCE_IN_A_THOUSAND):
-            return _drifting(np.convolve(counts, np.ones(3) / 3, "valid") / (edges_s[1] - edges_s[0]))
-    return None
-
-
-def _drifting(rates_per_s: np.ndarray) -> tuple[float, float] | None:
-    low, high = float(rates_per_s.min()), float(rates_per_s.max())
-    return (low, high) if high > DRIFT * low else None
+            return np.convolve(counts, np.ones(3) / 3, "valid") / (edges_s[1] - edges_s[0])
+    return np.empty(0)

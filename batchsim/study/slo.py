@@ -70,10 +70,10 @@ def described(key: str) -> tuple[str, str, float]:
     >>> described("mean_latency_ms"), described("loss")
     (('mean latency', ' ms', 1.0), ('loss', ' %', 100.0))
     """
+    each = metrics.described(key)
     if key == "loss":
-        return metrics.label(key), " %", 100.0
-    unit = metrics.unit(key)
-    return metrics.label(key), "/s" if unit == "per s" else unit and f" {unit}", 1.0
+        return each.label, " %", 100.0
+    return each.label, "/s" if each.unit == "per s" else each.unit and f" {each.unit}", 1.0
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
+from batchsim.scenario import Service
 
 PERCENTILES = (50, 90, 95, 99)  # those of Result.summary()
 
@@ -90,15 +91,12 @@ class Answer:
 
     def __repr__(self) -> str:
         kind = "exact" if self.exact else "an approximation"
-        return "\n".join(
-            [
-                f"{self.model}, {kind} ({self.source})",
-                f"  latency     mean {self.mean_latency_ms:.6g} ms, {self.mean_wait_ms:.6g} ms of it waiting",
-                f"  throughput  {self.rate_per_s:.6g}/s of {self.saturation_per_s:.6g}/s, "
-                f"load {self.load:.3g}",
-                f"  utilisation {self.utilisation:.6g}",
-                f"  batches     of {self.mean_batch_size:.6g} on average",
-            ]
+        return (
+            f"{self.model}, {kind} ({self.source})\n"
+            f"  latency     mean {self.mean_latency_ms:.6g} ms, {self.mean_wait_ms:.6g} ms of it waiting\n"
+            f"  throughput  {self.rate_per_s:.6g}/s of {self.saturation_per_s:.6g}/s, load {self.load:.3g}\n"
+            f"  utilisation {self.utilisation:.6g}\n"
+            f"  batches     of {self.mean_batch_size:.6g} on average"
         )
 
 
@@ -123,10 +121,15 @@ class UnsolvedError(ValueError):
     """A model is well defined, but no solution is known or it is too large to compute."""
 
 
+def checked(rate_per_s: float, service: Any) -> float:
+    """Return the checked arrival rate of a queue with a service."""
+    if not isinstance(service, Service):
+        raise TypeError(f"service must be a service of batchsim, got {service!r}")
+    return _check.real("rate_per_s", rate_per_s, above=0)
+
+
 def check_load(rate_per_s: float, saturation_per_s: float) -> None:
     """Raise ValueError unless the arrival rate is below saturation: else the queue grows without end."""
     if not rate_per_s < saturation_per_s:
-        raise ValueError(
-            f"the load must be below 1, got {rate_per_s / saturation_per_s:.6g}: "
-            f"{rate_per_s:,.6g}/s with saturation at {saturation_per_s:,.6g}/s"
-        )
+        got = f"{rate_per_s / saturation_per_s:.6g}: {rate_per_s:,.6g}/s"
+        raise ValueError(f"the load must be below 1, got {got} with saturation at {saturation_per_s:,.6g}/s")

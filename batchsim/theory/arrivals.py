@@ -17,11 +17,6 @@ BLOCK = 1 << 14  # numbers of arrivals worked on at a time, to bound the memory
 PIECE = 4.0  # the most arrivals on average between two edges of `split`
 
 
-def is_noisy(noise: Noise | None) -> bool:
-    """Return whether service times vary at all."""
-    return noise is not None and noise.cv > 0
-
-
 def squared_cv(noise: Noise | None) -> float:
     """Return the squared coefficient of variation of the service times."""
     return 0.0 if noise is None else float(noise.cv) ** 2
@@ -71,7 +66,7 @@ def pmf(means: np.ndarray, noise: Noise | None, count: int) -> tuple[np.ndarray,
     >>> pmf(np.array([2.0]), Noise(1, "exponential"), 2)
     (array([[0.33333333, 0.22222222]]), array([0.44444444]))
     """
-    if noise is None or noise.cv == 0:  # not is_noisy: mypy must see that it is not None
+    if noise is None or noise.cv == 0:
         mass = poisson(means, count)
         tail = special.pdtrc(count - 1, means)
         # The logarithms of large n cost digits; scaling by the known sum restores them.

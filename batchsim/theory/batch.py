@@ -1,22 +1,18 @@
 """One server, Poisson arrivals, batches: all that waits, at most b, at least a, or after a wait."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy import optimize
 
 from batchsim import _check
-from batchsim.scenario import Affine, AtLeast, Noise, Service, SizeOrWait
+from batchsim.scenario import Affine, AtLeast, Service, SizeOrWait
 from batchsim.scenario.rules import Threshold
 from batchsim.theory import chain, forming
-from batchsim.theory.answer import Answer, UnsolvedError, check_load
-from batchsim.theory.arrivals import is_noisy
+from batchsim.theory.answer import Answer, UnsolvedError, check_load, checked
+from batchsim.theory.arrivals import squared_cv
 from batchsim.theory.distribution import Latency
-from batchsim.theory.policy import evaluate
 
-Cdf = Callable[[Any], np.ndarray]
 EMBEDDED = "embedded chain, as Bailey 1954 and Neuts 1967"
 DERIVED = "embedded chain, derived and tested in batchsim"
 INOUE = "Inoue 2021, arXiv 1912.06322"
@@ -29,10 +25,8 @@ def solve_threshold(rate_per_s: float, service: Service, rule: Threshold) -> Ans
     Raises UnsolvedError where no solution is known: for a timer beside noisy service times, beside a
     threshold below a full batch, or longer than a full batch computes.
     """
-    rate = _check.real("rate_per_s", rate_per_s, above=0)
-    if not isinstance(service, Service):
-        raise TypeError(f"service must be a service of batchsim, got {service!r}")
-    largest, noisy, source = rule.largest, is_noisy(service.noise), EMBEDDED
+    rate = checked(rate_per_s, service)
+    largest, noisy, source = rule.largest, squared_cv(service.noise) > 0, EMBEDDED
     full_s, saturation_per_s = service(largest), largest / service(largest)
     at_once = rule.wait_s == 0 or rule.enough == 1 or largest == 1  # a server never idles while any wait
     enough, wait_s = (1, 0.0) if at_once else (rule.enough, rule.wait_s)
@@ -42,18 +36,18 @@ def solve_threshold(rate_per_s: float, service: Service, rule: Threshold) -> Ans
     if timed and enough < largest:
         raise UnsolvedError(f"a timer beside a minimum batch size of {enough} is not solved")
     if timed and wait_s > full_s:
-        raise UnsolvedError(
-            f"max wait must be 0, inf, or at most the {full_s * 1000:g} ms of a full batch, "
-            f"got {wait_s * 1000:g} ms"
-        )
+        limit = f"at most the {full_s * 1000:g} ms of a full batch"
+        raise UnsolvedError(f"max wait must be 0, inf, or {limit}, got {wait_s * 1000:g} ms")
     check_load(rate, saturation_per_s)
     state: chain.SteadyState
     if noisy or math.isinf(wait_s):
         _check_states(largest)
         waiting = np.arange(largest + 1)
         policy = np.where(waiting < enough, 0, waiting)
-        state = evaluate(policy, rate, service.table(largest), service.noise)
-        model = f"M/{_letter(service.noise)}^({enough},{largest})/1"
+        state = chain.evaluate(policy, rate, service.table(largest), service.noise)
+        noise = service.noise
+        letter = "D" if noise is None or not noisy else "M" if noise.shape == "exponential" else "G"
+        model = f"M/{letter}^({enough},{largest})/1"  # Kendall's letter of the service times
     else:
         state = _solve(rate, service, largest, wait_s)
         model = "M/D/1" if largest == 1 else f"M/D^(1,{largest})/1"
@@ -117,10 +111,8 @@ def uncapped(rate_per_s: float, service: Service) -> Answer:
     >>> round(uncapped(0.5 / 0.1438e-3, Affine(1.8874, 0.1438)).mean_latency_ms, 5)
     5.90186
     """
-    rate = _check.real("rate_per_s", rate_per_s, above=0)
-    if not isinstance(service, Service):
-        raise TypeError(f"service must be a service of batchsim, got {service!r}")
-    if is_noisy(service.noise):
+    rate = checked(rate_per_s, service)
+    if squared_cv(service.noise):
         raise ValueError(f"uncapped batches must have a service without noise, got {service!r}")
     saturation_per_s = math.nan  # unknown for a table, which ends at some size
     if isinstance(service, Affine) and service.padding is None:
@@ -178,13 +170,6 @@ def neuts(rate_per_s: float, mean_service_ms: float, min_batch_size: int, max_ba
     )  # fmt: skip
 
 
-def _letter(noise: Noise | None) -> str:
-    """Return Kendall's letter of the service times."""
-    if noise is None or noise.cv == 0:
-        return "D"
-    return "M" if noise.shape == "exponential" else "G"
-
-
 def _solve(rate_per_s: float, service: Service, cap: float, wait_s: float) -> forming.Forming:
     """Return the steady state without noise; the cap may be inf.
 
@@ -221,9 +206,8 @@ def _is_beyond_reach(rate_per_s: float, seconds: np.ndarray) -> bool:
 
 def _check_states(batch_size: int) -> None:
     if batch_size >= chain.MOST_STATES:
-        raise UnsolvedError(
-            f"batches must stay below {chain.MOST_STATES:,} for the chain to be solved, got larger ones"
-        )
+        limit = f"{chain.MOST_STATES:,} for the chain to be solved"
+        raise UnsolvedError(f"batches must stay below {limit}, got larger ones")
 
 
 def _answer(

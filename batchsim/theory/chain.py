@@ -81,9 +81,9 @@ def first_passage(top: int, mean: float, noise: Noise | None) -> np.ndarray:
         if error < 1e-14 or (error < 1e-11 and points > MOST_POINTS):
             return result
         if points > MOST_POINTS:
+            got = f"batches of {top} that see {mean:.6g} arrivals"
             raise UnsolvedError(
-                f"batches must fill often, or almost never, for the chain to be solved, "
-                f"got batches of {top} that see {mean:.6g} arrivals"
+                f"batches must fill often, or almost never, for the chain to be solved, got {got}"
             )
 
 
@@ -114,7 +114,7 @@ def _factor(top: int, mass: np.ndarray) -> np.ndarray:
 def resolved_arrivals(mean: float, noise: Noise | None, top: int) -> int:
     """Return how many arrivals must be told apart; `mean` is the largest mean of any batch."""
     poisson = int(mean + 10 * np.sqrt(mean) + 40)
-    if not arrivals.is_noisy(noise):
+    if not arrivals.squared_cv(noise):
         return poisson
     # Beyond this many batches' worth, the walk has forgotten where it came from.
     batches = 40 * max(1.0, np.sqrt(arrivals.squared_cv(noise)))
@@ -155,13 +155,9 @@ class SteadyState:
 
 
 def stationary(
-    left: np.ndarray,
-    means: np.ndarray,
-    top: int,
-    top_mean: float,
-    noise: Noise | None,
+    left: np.ndarray, means: np.ndarray, top: int, top_mean: float, noise: Noise | None,
     shift: np.ndarray | float = 0.0,
-) -> Stationary:
+) -> Stationary:  # fmt: skip
     """Solve the chain L' = left[L] + A(means[L]) below the threshold len(left), L - top + A above it.
 
     `shift`, shape (threshold, threshold), is added to its transition probabilities.
@@ -195,3 +191,46 @@ def stationary_distribution(matrix: np.ndarray) -> np.ndarray:
     answer = linalg.solve(equations, np.append(np.zeros(len(matrix) - 1), 1.0), check_finite=False)
     answer = np.clip(answer, 0, None)
     return answer / answer.sum()
+
+
+def evaluate(policy: np.ndarray, rate_per_s: float, seconds: np.ndarray, noise: Noise | None) -> SteadyState:
+    """Return the exact steady state under any policy of the kind "wait, or serve n".
+
+    Poisson arrivals; its chain is at a batch's end.
+
+    Of s waiting requests `policy[s]` are taken, 0 to wait for one more; the last entry holds for all s
+    above, and batches of that size must keep up with the arrivals. `seconds[k]` is the mean service
+    time of a batch of k. By renewal reward over the cycles between batch ends.
+    """
+    threshold, top = len(policy) - 1, int(policy[-1])
+    L = np.arange(threshold)
+    # From each number waiting at a batch's end, the number at which the next batch leaves.
+    serving = np.flatnonzero(policy)
+    start = serving[np.searchsorted(serving, L)]
+    taken = policy[start]
+    left, service_s = start - taken, seconds[taken]
+    means, top_mean = rate_per_s * service_s, float(rate_per_s * seconds[top])
+    waiting = stationary(left, means, top, top_mean, noise)
+
+    def arriving(mean: np.ndarray | float) -> np.ndarray | float:
+        # The time that the arrivals of a service spend waiting during it, times the rate.
+        return mean**2 * (1 + arrivals.squared_cv(noise)) / 2
+
+    idle_s = (start - L) / rate_per_s
+    # The area under the number in system: L, L + 1, ... start - 1 while idle; then all of start, and the
+    # arrivals.
+    idling = (start - L) * (start + L - 1) / 2 / rate_per_s
+    area = waiting.below @ (idling + start * service_s + arriving(means) / rate_per_s)
+    area += (waiting.above_left + waiting.above * top) * seconds[top]
+    area += waiting.above * arriving(top_mean) / rate_per_s
+    busy_s = waiting.below @ service_s + waiting.above * seconds[top]
+    cycle_s = busy_s + waiting.below @ idle_s
+    sizes = np.bincount(taken, weights=waiting.below, minlength=max(top, taken.max(initial=0)) + 1)
+    sizes[top] += waiting.above
+    used = np.flatnonzero(sizes)
+    per_batch = used * sizes[used]
+    return SteadyState(
+        waiting, float(cycle_s), utilisation=float(busy_s) / float(cycle_s),
+        mean_number=float(area / cycle_s), batch_size_pmf=sizes,
+        computing_s=float(per_batch @ seconds[used] / per_batch.sum()),
+    )  # fmt: skip

@@ -62,12 +62,10 @@ def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> The
     some = np.unique(np.linspace(0, steady.size - 1, min(POINTS, steady.size)).round().astype(int))
     chosen = np.append(steady[some], np.flatnonzero(rate_per_s >= saturation_per_s))
     rate_per_s = rate_per_s[chosen]
-    offered_per_s = workload.offered_per_s
-    answers = [
-        # The scenario itself at its own rate: answers are cached, and a reason should name 90, not 90.0.
-        _mean_ms(scenario if rate == offered_per_s else scenario.replace(rate_per_s=float(rate)))
-        for rate in rate_per_s[: some.size]
-    ]
+    # The scenario itself at its own rate: answers are cached, and a reason should name 90, not 90.0.
+    rated = {workload.offered_per_s: scenario}
+    rates = rate_per_s[: some.size].tolist()
+    answers = [_mean_ms(rated.get(rate) or scenario.replace(rate_per_s=rate)) for rate in rates]
     mean_ms = np.full(rate_per_s.shape, math.nan)
     mean_ms[: some.size] = [mean for mean, _, _ in answers]
     model = next((model for _, model, _ in answers if model), "")

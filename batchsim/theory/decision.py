@@ -13,7 +13,6 @@ from scipy import linalg
 from batchsim.scenario import Noise
 from batchsim.theory import arrivals, chain
 from batchsim.theory.answer import UnsolvedError
-from batchsim.theory.policy import evaluate
 
 TIED = 1e-12  # sizes whose throughputs differ by less than this part are equally fast
 ROUNDING = 1e-12  # how much better a new decision must be, as a part of the largest value: else no end
@@ -25,7 +24,7 @@ class DecisionProcess:
     """Poisson arrivals at a rate, service times by size with their noise, and a cost per batch by size."""
 
     def __init__(self, rate_per_s: float, seconds: np.ndarray, cost: np.ndarray, noise: Noise | None) -> None:
-        self.rate, self.noise = rate_per_s, noise
+        self.rate, self.noise, self.args = rate_per_s, noise, (rate_per_s, seconds, noise)
         self.seconds, self.cost = seconds[1:], cost[1:]
         self.means = rate_per_s * self.seconds
         self.squares = arrivals.second_moment(self.means, noise)
@@ -49,16 +48,12 @@ class DecisionProcess:
             if other != top and other in self.fastest:
                 top = other
                 policy[-1] = top
-            elif (beyond == top).all() or self._is_unseen(policy):
+            elif (beyond == top).all() or chain.evaluate(policy, *self.args).chain.above < UNSEEN:
                 return policy[: max(top, int(np.max(np.flatnonzero(policy != top), initial=0)) + 1) + 1]
             elif len(policy) > MOST_STATES:
                 raise UnsolvedError(f"the best policy must settle within {MOST_STATES:,} waiting, got more")
             else:
                 policy = np.append(policy, np.full(len(policy) - 1, top))
-
-    def _is_unseen(self, policy: np.ndarray) -> bool:
-        seconds = np.append(np.nan, self.seconds)
-        return evaluate(policy, self.rate, seconds, self.noise).chain.above < UNSEEN
 
     def _iterate(self, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the best policy below this threshold, and the best decisions for as many states beyond."""
@@ -84,13 +79,9 @@ class _Values:
     """
 
     def __init__(
-        self,
-        process: DecisionProcess,
-        policy: np.ndarray,
-        long_queue: chain.LongQueue,
-        mass: np.ndarray,
-        tail: np.ndarray,
-    ) -> None:
+        self, process: DecisionProcess, policy: np.ndarray, long_queue: chain.LongQueue,
+        mass: np.ndarray, tail: np.ndarray,
+    ) -> None:  # fmt: skip
         self.process = process
         threshold, top = len(policy) - 1, int(policy[-1])
         mean, second = process.means[top - 1], process.squares[top - 1]
@@ -143,10 +134,8 @@ class _Values:
         costs = np.empty((count, sizes.size + 1))
         serving = value[np.maximum(left, 0), sizes - 1] + s[:, None] * process.seconds
         costs[:, 1:] = np.where(left >= 0, serving, np.inf)
-        after = s + 1
-        costs[:, 0] = (
-            (s - self.rate) / process.rate + self.square * after**2 + self.slope * after + rest[after]
-        )
+        after, stay = s + 1, (s - self.rate) / process.rate
+        costs[:, 0] = stay + self.square * after**2 + self.slope * after + rest[after]
         old = np.append(policy, np.full(count - len(policy), policy[-1]))
         best = costs.argmin(1)
         better = costs[s, best] < costs[s, old] - ROUNDING * np.abs(costs[:, 0]).max()

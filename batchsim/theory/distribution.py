@@ -29,7 +29,8 @@ class Latency:
     """The latency's distribution in a steady state, computed on first use."""
 
     def __init__(self, state: Forming) -> None:
-        self.state, self.rate, self.seconds, self.largest = state, state.rate, state.seconds, state.largest
+        self.state, self.rate, self.seconds = state, state.rate, state.seconds
+        self.largest = state.seconds.size - 1
 
     def cdf(self, latency_ms: Any) -> np.ndarray:
         """Return the fraction of requests with at most these latencies in ms, any shape."""
@@ -49,14 +50,6 @@ class Latency:
         return np.clip(result, 0, 1).reshape(np.shape(latency_ms))
 
     @cached_property
-    def mean_s(self) -> float:
-        """The mean of the distribution. The chain gives it too, by another way: a check of both."""
-        edges, integrals, total, shift_s = self._tables
-        areas = chebyshev.chebint(integrals, lbnd=-1, axis=2).sum(2) * np.diff(edges)[:, None] / 2
-        at_s, jump = self._jumps
-        return float((total * (edges[-1] + shift_s) - areas.sum(0)).sum() + jump @ at_s)
-
-    @cached_property
     def _tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Edges of the pieces of w; the integrals of each (f, s), by piece and in all; its f tau_b + tau_s.
 
@@ -66,10 +59,8 @@ class Latency:
         edges = split(np.append(self.seconds[1:], [0.0, state.wait_s]), self.rate)
         numbers = edges.size * (self._longest + self._reach(self.largest)) * (DEGREE + 2)
         if numbers > LARGEST:
-            raise UnsolvedError(
-                f"the distribution must have at most {LARGEST:,} coefficients, "
-                f"got {numbers:,}: {self.rate:,.6g}/s in batches of up to {self.largest:,}"
-            )
+            got = f"{numbers:,}: {self.rate:,.6g}/s in batches of up to {self.largest:,}"
+            raise UnsolvedError(f"the distribution must have at most {LARGEST:,} coefficients, got {got}")
         batches = -(-(self._left_behind.size + self._reach(self.largest)) // self.largest)
         nodes = np.cos(np.pi * (np.arange(DEGREE + 1) + 0.5) / (DEGREE + 1))
         half = np.diff(edges) / 2
@@ -97,9 +88,8 @@ class Latency:
         if wait_s > 0 and cap > 1:
             # Batches that still form at the end, with an unexpired timer, do not start then.
             mean = self.rate * self.state.unexpired_s
-            density[:, 0, :-1] -= (
-                (w[:, None] < self.state.unexpired_s) * self._forms_on @ poisson(mean, cap - 1)
-            )
+            still = (w[:, None] < self.state.unexpired_s) * self._forms_on
+            density[:, 0, :-1] -= still @ poisson(mean, cap - 1)
             density[:, 0] += (w < wait_s)[:, None] * self._joined(w)
         return np.clip(density, 0, None).reshape(len(w), -1)
 

@@ -30,27 +30,15 @@ class Forming(chain.SteadyState):
     rate: float
     seconds: np.ndarray
     wait_s: float
+    service_s: np.ndarray  # of a batch that starts with n in the system, n <= b, shape (b + 1,)
     unexpired_s: np.ndarray
     shift: np.ndarray
-
-    @property
-    def largest(self) -> int:
-        return self.seconds.size - 1
-
-    @property
-    def service_s(self) -> np.ndarray:
-        """The service time of a batch that starts with n in the system, n <= b, shape (b + 1,)."""
-        return _by_number(self.seconds)
-
-
-def _by_number(seconds: np.ndarray) -> np.ndarray:
-    return np.append(seconds[1], seconds[1:])  # none in the system: the next arrival starts a batch of 1
 
 
 def solve(rate_per_s: float, seconds: np.ndarray, wait_s: float) -> Forming:
     """Return the steady state, by renewal reward over the cycles between starts."""
     largest, n = seconds.size - 1, np.arange(seconds.size)
-    service_s = _by_number(seconds)
+    service_s = np.append(seconds[1], seconds[1:])  # none in the system: the next starts a batch of 1
     unexpired_s = np.minimum(service_s, wait_s)
     shift = _shift(rate_per_s, service_s, unexpired_s, wait_s)
     means, full_s = rate_per_s * service_s, float(seconds[largest])
@@ -64,18 +52,10 @@ def solve(rate_per_s: float, seconds: np.ndarray, wait_s: float) -> Forming:
     sizes[-1] += starts.above
     requests = sizes * np.arange(largest + 1)
     return Forming(
-        chain=starts,
-        cycle_s=cycle_s,
-        utilisation=float(sizes @ service_s) / cycle_s,
-        mean_number=float(area) / cycle_s,
-        computing_s=float(requests @ service_s / requests.sum()),
-        batch_size_pmf=sizes,
-        rate=rate_per_s,
-        seconds=seconds,
-        wait_s=wait_s,
-        unexpired_s=unexpired_s,
-        shift=shift,
-    )
+        starts, cycle_s, utilisation=float(sizes @ service_s) / cycle_s, mean_number=float(area) / cycle_s,
+        computing_s=float(requests @ service_s / requests.sum()), batch_size_pmf=sizes, rate=rate_per_s,
+        seconds=seconds, wait_s=wait_s, service_s=service_s, unexpired_s=unexpired_s, shift=shift,
+    )  # fmt: skip
 
 
 def _shift(rate: float, service_s: np.ndarray, unexpired_s: np.ndarray, wait_s: float) -> np.ndarray:

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
 from batchsim import _check
 from batchsim.scenario import Service
-from batchsim.theory.answer import check_load
+from batchsim.theory.answer import check_load, checked
+from batchsim.theory.chain import evaluate
 from batchsim.theory.decision import DecisionProcess
-from batchsim.theory.policy import evaluate
 
 RARE = 1e-9  # of the batches; states that are seen less often do not count
 LARGEST = 1024  # max batch size: the decision process needs four times as many states
@@ -71,35 +72,26 @@ class Optimum:
             when = "as soon as the server is free" if least == 1 else f"once {least} wait"
             words = f"serve all that wait (at most {self.max_batch_size}) {when}"
         cost = f", cost {self.cost_per_request:.6g} a request, weight {self.weight:g}" if self.weight else ""
-        return "\n".join(
-            [
-                f"Best possible: {words}",
-                f"  latency     mean {self.mean_latency_ms:.6g} ms{cost}",
-                f"  batches     of {self.mean_batch_size:.6g} on average",
-            ]
+        return (
+            f"Best possible: {words}\n  latency     mean {self.mean_latency_ms:.6g} ms{cost}\n"
+            f"  batches     of {self.mean_batch_size:.6g} on average"
         )
 
     def _policy_in_words(self) -> str:
         """Return the policy for the usual states, as "wait at 1 to 3, serve all of 4 to 5, ..."."""
-        taken = self.taken(np.arange(1, self.usual)).tolist()
-        kinds = [n if n != waiting else "all" for waiting, n in enumerate(taken, 1)]
-        words, begin = [], 1
-        for end in range(1, self.usual):
-            if end < self.usual - 1 and kinds[end] == kinds[begin - 1]:
-                continue
-            where = f"{begin} to {end}" if end > begin else f"{end}"
-            words.append(f"{'wait' if kinds[begin - 1] == 0 else f'serve {kinds[begin - 1]}'} of {where}")
-            begin = end + 1
-        return ", ".join(words).replace("wait of", "wait at")
+        taken = enumerate(self.taken(np.arange(1, self.usual)).tolist(), 1)
+        words = []
+        for kind, group in groupby(taken, lambda pair: "all" if pair[1] == pair[0] else pair[1]):
+            waiting = [number for number, _ in group]
+            where = f"{waiting[0]} to {waiting[-1]}" if len(waiting) > 1 else f"{waiting[0]}"
+            words.append(f"wait at {where}" if kind == 0 else f"serve {kind} of {where}")
+        return ", ".join(words)
 
 
 def optimum(
-    rate_per_s: float,
-    service: Service,
-    max_batch_size: int,
-    batch_cost: Callable[[int], float] | Sequence[float] | None = None,
-    weight: float = 1.0,
-) -> Optimum:
+    rate_per_s: float, service: Service, max_batch_size: int,
+    batch_cost: Callable[[int], float] | Sequence[float] | None = None, weight: float = 1.0,
+) -> Optimum:  # fmt: skip
     """Return the policy with the least mean latency plus weighted cost, for Poisson arrivals and one server.
 
     Over all policies that, whenever the server is free, wait or serve some of the waiting requests, at
@@ -120,9 +112,7 @@ def optimum(
     >>> round(best.gap(mean_latency_ms=5.0), 1)
     9.3
     """
-    rate = _check.real("rate_per_s", rate_per_s, above=0)
-    if not isinstance(service, Service):
-        raise TypeError(f"service must be a service of batchsim, got {service!r}")
+    rate = checked(rate_per_s, service)
     size = _check.whole("max_batch_size", max_batch_size, at_most=LARGEST)
     weight = _check.real("weight", weight, at_least=0)
     seconds = service.table(size)
@@ -136,17 +126,10 @@ def optimum(
     seen = np.cumsum(np.append(state.chain.below, state.chain.above)) < 1 - RARE
     usual = max(int(np.argmax(policy > 0)), int(seen.sum())) + 1
     return Optimum(
-        policy,
-        size,
-        usual,
-        rate,
-        saturation_per_s,
-        mean_latency_ms=state.mean_number / rate * 1000,
-        mean_batch_size=state.mean_batch_size,
-        cost_per_request=per_batch / state.mean_batch_size,
-        utilisation=state.utilisation,
-        weight=weight if batch_cost is not None else 0.0,
-    )
+        policy, size, usual, rate, saturation_per_s, mean_latency_ms=state.mean_number / rate * 1000,
+        mean_batch_size=state.mean_batch_size, cost_per_request=per_batch / state.mean_batch_size,
+        utilisation=state.utilisation, weight=weight if batch_cost is not None else 0.0,
+    )  # fmt: skip
 
 
 def _costs(batch_cost: Callable[[int], float] | Sequence[float] | None, size: int) -> np.ndarray:
@@ -160,8 +143,7 @@ def _costs(batch_cost: Callable[[int], float] | Sequence[float] | None, size: in
     elif len(batch_cost) > size:
         costs = list(batch_cost)[1 : size + 1]
     else:
-        raise ValueError(
-            f"batch_cost must have {size + 1} entries, for sizes 0 to {size}, got {len(batch_cost)}"
-        )
+        needed = f"{size + 1} entries, for sizes 0 to {size}"
+        raise ValueError(f"batch_cost must have {needed}, got {len(batch_cost)}")
     checked = [_check.real(f"cost of a batch of {n}", cost, at_least=0) for n, cost in enumerate(costs, 1)]
     return np.array([0.0, *checked])

@@ -1,6 +1,8 @@
 """Requests computed one at a time: M/M/1, M/D/1, M/G/1, M/M/c, M/D/c, and Kingman's approximation."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -14,12 +16,13 @@ MOST_SERVERS = 2048  # the chain of M/D/c has as many states
 POLLACZEK = "Pollaczek 1930, Khinchine 1932"
 
 
-def _checked(rate_per_s: float, mean_service_ms: float, servers: int = 1) -> tuple[float, float]:
-    """Return the rate and the service time in seconds, once the system is known to be stable."""
+def _checked(rate_per_s: float, mean_service_ms: float, servers: int = 1) -> tuple[float, float, int]:
+    """Return the rate, the service time in seconds and the servers, once the system is known to be stable."""
+    servers = _check.whole("servers", servers, at_most=65_536)
     rate_per_s = _check.real("rate_per_s", rate_per_s, above=0)
     service_s = _check.real("mean_service_ms", mean_service_ms, above=0) / 1000
     check_load(rate_per_s, servers / service_s)
-    return rate_per_s, service_s
+    return rate_per_s, service_s, servers
 
 
 def mg1(rate_per_s: float, mean_service_ms: float, cv: float) -> Answer:
@@ -30,7 +33,7 @@ def mg1(rate_per_s: float, mean_service_ms: float, cv: float) -> Answer:
     >>> round(mg1(rate_per_s=80, mean_service_ms=10, cv=0.5).mean_wait_ms, 9)
     25.0
     """
-    rate, service_s = _checked(rate_per_s, mean_service_ms)
+    rate, service_s, _ = _checked(rate_per_s, mean_service_ms)
     cv = _check.real("cv", cv, at_least=0, at_most=1e3)
     load = rate * service_s
     wait_ms = load * mean_service_ms * (1 + cv**2) / (2 * (1 - load))
@@ -94,8 +97,7 @@ def mmc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
     >>> round(answer.mean_wait_ms, 6)
     17.777778
     """
-    servers = _check.whole("servers", servers, at_most=65_536)
-    rate, service_s = _checked(rate_per_s, mean_service_ms, servers)
+    rate, service_s, servers = _checked(rate_per_s, mean_service_ms, servers)
     waits = erlang_c(servers, rate * service_s)
     mu = 1 / mean_service_ms
     spare = servers * mu - rate / 1000  # the rate, per ms, at which a wait ends
@@ -127,8 +129,7 @@ def mmc_wait_percentile_ms(q: float, rate_per_s: float, mean_service_ms: float, 
     66.3701
     """
     q = _check.real("q", q, at_least=0, at_most=100)
-    servers = _check.whole("servers", servers, at_most=65_536)
-    rate, service_s = _checked(rate_per_s, mean_service_ms, servers)
+    rate, service_s, servers = _checked(rate_per_s, mean_service_ms, servers)
     waits, later = erlang_c(servers, rate * service_s), 1 - q / 100
     if later == 0:
         return math.inf
@@ -145,18 +146,14 @@ def mdc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
     >>> round(answer.mean_wait_ms, 5)
     9.03284
     """
-    servers = _check.whole("servers", servers, at_most=65_536)
-    rate, service_s = _checked(rate_per_s, mean_service_ms, servers)
+    rate, service_s, servers = _checked(rate_per_s, mean_service_ms, servers)
     if servers > MOST_SERVERS:
         raise UnsolvedError(f"M/D/c must have at most {MOST_SERVERS:,} servers to be solved, got {servers:,}")
     mean = rate * service_s
-    number = chain.stationary(
-        np.zeros(servers, dtype=int), np.full(servers, mean), top=servers, top_mean=mean, noise=None
-    )
-    waiting = number.above_left  # the mean of what exceeds c
-    return _one_by_one(
-        f"M/D/{servers}", "Crommelin 1932", rate, mean_service_ms, waiting / rate * 1000, servers
-    )
+    left, means = np.zeros(servers, dtype=int), np.full(servers, mean)
+    number = chain.stationary(left, means, top=servers, top_mean=mean, noise=None)
+    wait_ms = number.above_left / rate * 1000  # above_left: the mean of what exceeds c
+    return _one_by_one(f"M/D/{servers}", "Crommelin 1932", rate, mean_service_ms, wait_ms, servers)
 
 
 def kingman(rate_per_s: float, mean_service_ms: float, arrival_cv: float, service_cv: float) -> Answer:
@@ -167,26 +164,18 @@ def kingman(rate_per_s: float, mean_service_ms: float, arrival_cv: float, servic
     >>> round(kingman(rate_per_s=80, mean_service_ms=10, arrival_cv=0.5, service_cv=0).mean_wait_ms, 9)
     5.0
     """
-    rate, service_s = _checked(rate_per_s, mean_service_ms)
-    squares = sum(
-        _check.real(name, cv, at_least=0, at_most=1e3) ** 2
-        for name, cv in (("arrival_cv", arrival_cv), ("service_cv", service_cv))
-    )
+    rate, service_s, _ = _checked(rate_per_s, mean_service_ms)
+    arrival_cv = _check.real("arrival_cv", arrival_cv, at_least=0, at_most=1e3)
+    squares = arrival_cv**2 + _check.real("service_cv", service_cv, at_least=0, at_most=1e3) ** 2
     load = rate * service_s
     wait_ms = load / (1 - load) * squares / 2 * mean_service_ms
     return _one_by_one("G/G/1", "Kingman 1961", rate, mean_service_ms, wait_ms, exact=False)
 
 
 def _one_by_one(
-    model: str,
-    source: str,
-    rate_per_s: float,
-    mean_service_ms: float,
-    mean_wait_ms: float,
-    servers: int = 1,
-    cdf: batch.Cdf | None = None,
-    exact: bool = True,
-) -> Answer:
+    model: str, source: str, rate_per_s: float, mean_service_ms: float, mean_wait_ms: float,
+    servers: int = 1, cdf: Callable[[Any], np.ndarray] | None = None, exact: bool = True,
+) -> Answer:  # fmt: skip
     saturation_per_s = servers / mean_service_ms * 1000
     return Answer(
         model, source, rate_per_s, saturation_per_s, mean_wait_ms + mean_service_ms, mean_wait_ms,

@@ -28,9 +28,8 @@ def light_traffic_latency_ms(rule: Rule | float, service: Service, timer: str = 
     if not isinstance(service, Service):
         raise TypeError(f"service must be a service of batchsim, got {service!r}")
     if timer not in TIMERS:
-        raise ValueError(
-            f"timer must be one of {', '.join(TIMERS)}, got {timer!r}" + _check.nearest(timer, TIMERS, True)
-        )
+        hint = _check.nearest(timer, TIMERS, True)
+        raise ValueError(f"timer must be one of {', '.join(TIMERS)}, got {timer!r}{hint}")
     if isinstance(rule, Rule):
         wait_ms = 0.0 if rule.enough == 1 else rule.max_wait_ms
     else:
