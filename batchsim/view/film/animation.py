@@ -76,12 +76,11 @@ class Header(Tile):
         self.set_moving(self.clock, self.texts)
         right = box.right - self.left
         self.rights = [right - 21 * em, right - 10.5 * em, right]  # of the counters
-        self.below = self.line + 1.7 * em
 
     def show(self, now: Snapshot, within_s: float, decimals: int) -> None:
         self.clock.show([Label(f"{now.time_s * 1000:,.{decimals}f} ms", self.left, self.line)])
         counters = (f"arrived {now.arrived:,}", f"served {now.served:,}", f"lost {now.lost:,}")
-        labels = [Label(_activity(now, within_s), self.left, self.below)]
+        labels = [Label(_activity(now, within_s), self.left, self.line + 1.7 * self.picture.font_px)]
         labels += [Label(text, x, self.line, "right") for text, x in zip(counters, self.rights, strict=True)]
         self.texts.show(labels)
 
@@ -95,9 +94,8 @@ class Queue(Tile):
         left, right, top = 1.2 * em, box.right - 1.4 * em, box.top + 1.9 * em
         begin = right - (columns * (WIDE + GAP) - GAP) * em
         # The oldest stands next to the servers; each later one takes the next place to the left.
-        rising = np.array(grid(begin, top, columns, rows, em)).reshape(rows, columns, 2)
-        slots = [(x, y) for x, y in rising[:, ::-1].reshape(-1, 2).tolist()]
-        bottom = slots[-1][1] + HIGH * em
+        slots = grid(begin, top, columns, rows, em)[:, ::-1].reshape(-1, 2)
+        bottom = float(slots[-1, 1]) + HIGH * em
         self.title_at = begin, box.top + 1.2 * em
         self.more_at = begin - 0.9 * em, bottom - 1.0 * em
         self.add_text(begin - 0.9 * em, top + 1.6 * em, "arrivals \u2192", color=self.theme.soft, ha="right")
@@ -201,12 +199,13 @@ class ServerCell:
             int((length + GAP * em) / ((size + GAP) * em))
             for length, size in ((right - left, WIDE), (room, HIGH))
         )
-        self.boxes = RequestBoxes(tile, grid(left, line + 0.6 * em, columns, rows, em), em)
+        slots = grid(left, line + 0.6 * em, columns, rows, em).reshape(-1, 2)
+        self.boxes = RequestBoxes(tile, slots, em)
 
     def show(self, batch: Batch | None, time_s: float) -> Label:
         """Show what is computed, and return its label."""
         if batch is None:
-            self.boxes.show(np.empty(0, dtype=int), "computing")
+            self.boxes.show(np.empty(0), "computing")
             self.gauge.show(0.0)
             return Label("idle", *self.text_at, "right")
         self.boxes.show(batch.requests, "computing")

@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedLocator
 from batchsim._format import counted, number
 from batchsim.engines.log import Status
 from batchsim.result import Result
-from batchsim.view.canvas.cells import NOWHERE, RECTANGLE
+from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import COMPONENTS
 from batchsim.view.run.data import ViewData
@@ -111,11 +111,11 @@ class TimelineView(View):
 
 def batch_frames(result: Result, shown: int, first_s: float) -> Path:
     """Return a frame round the computing of each batch that holds any of the first requests."""
-    batch, corners = result.batch_index[:shown], []
-    for index in np.unique(batch[batch >= 0]):
-        rows = np.flatnonzero(batch == index)
-        times_s = (result.batches.start_s[index], result.batches.finish_s[index])
-        begin, end = (1000 * (time_s - first_s) for time_s in times_s)
-        top, bottom = rows[0] - 0.45, rows[-1] + 0.45
-        corners += [(begin, top), (end, top), (end, bottom), (begin, bottom), (begin, top)]
-    return Path(np.array(corners), RECTANGLE * (len(corners) // 5)) if corners else NOWHERE
+    rows = np.flatnonzero(result.batch_index[:shown] >= 0)
+    batch, first = np.unique(result.batch_index[rows], return_index=True)
+    last = np.unique(result.batch_index[rows][::-1], return_index=True)[1]
+    begin_ms, end_ms = (
+        1000 * (times_s[batch] - first_s) for times_s in (result.batches.start_s, result.batches.finish_s)
+    )
+    upper, lower = rows[first] - 0.45, rows[::-1][last] + 0.45
+    return rectangles(np.stack([begin_ms, upper], axis=-1), np.stack([end_ms, lower], axis=-1))
