@@ -156,9 +156,9 @@ class HeatMapView(View):
             self.bar.yaxis.set_major_formatter(tick_in(ms))
             self.unit.set_text(unit)
 
-    def _marks(self, surface: "Surface", best: tuple[int, int] | None, pinned: bool) -> list[Entry | None]:
+    def _marks(self, surface: "Surface", best: tuple[int, int] | None, pinned: bool) -> list[Entry]:
         """Return the legend of the present setting, A and the best."""
-        entries: list[Entry | None] = [Entry("B" if pinned else "now", self.now_style)]
+        entries: list[Entry] = [Entry("B" if pinned else "now", self.now_style)]
         if pinned:
             smaller = {"markersize": 6 * self.line_px, "markeredgecolor": self.theme.ink}
             entries.append(Entry("A", self.a_ring_style | smaller))

@@ -43,15 +43,15 @@ class LoadView(View):
         def line(ax: Axes, zorder: float, style: Style, **more: Any) -> Line2D:
             return ax.plot([], [], zorder=zorder, **style | more)[0]
 
-        dots: Style = {"linewidth": width, "marker": ".", "markersize": 3 * width}
+        dots: Style = {"marker": ".", "markersize": 3 * width}
         diamond: Style = {"linestyle": "none", "marker": "D", "markersize": 4.5 * width}
         hollow: Style = diamond | {"color": theme.ink, "markersize": 4 * width, "markerfacecolor": "none"}
         self.styles: dict[str, Style] = {
-            "mean": {"color": theme.blue, "linestyle": "-"} | dots,
-            "p99": {"color": theme.vermilion, "linestyle": ":"} | dots,
-            "theory": {"color": theme.green, "linestyle": "-."} | dots | {"marker": "x"},
+            "mean": self.line_style("blue") | dots,
+            "p99": self.line_style("vermilion", ":") | dots,
+            "theory": self.line_style("green", "-.") | dots | {"marker": "x"},
             "now": {"color": theme.blue, "markeredgecolor": theme.background} | diamond,
-            "saturation": {"color": theme.soft, "linestyle": (0, (4, 1, 1, 1)), "linewidth": width},
+            "saturation": self.line_style("soft", (0, (4, 1, 1, 1))),
             "objective": self.objective_style,
             "A": self.a_style | {"marker": "D", "markersize": 3.5 * width, "markerfacecolor": "none"},
         }

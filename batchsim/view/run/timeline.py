@@ -30,11 +30,10 @@ class TimelineView(View):
         ax = self.ax = self.add_plot(self.axes_box(), label, "request", grid="x")
         self.bars = LineCollection([], capstyle="butt", zorder=2)
         self.waits = LineCollection([], color=theme.grey, linestyle=":", linewidth=thin, zorder=2)
-        for lines in (self.bars, self.waits):
-            ax.add_collection(lines, autolim=False)
         self.frame_style: Style = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": thin}
         self.batches = PathPatch(NOWHERE, zorder=3, **self.frame_style)
-        ax.add_patch(self.batches)
+        for artist in (self.bars, self.waits, self.batches):
+            ax.add_artist(artist)
         self.styles: dict[Status, Style] = {
             status: {"linestyle": "none", "color": theme.vermilion, "marker": marker, "markeredgewidth": 0}
             for status, marker in LOST.items()
@@ -75,11 +74,9 @@ class TimelineView(View):
                 )
         self.batches.set_path(batch_frames(result, shown, first_s))
         self._scale(shown, nice(1.02 * last_ms))
-        entries: list[Entry | None] = [
-            Entry(name, {"color": getattr(self.theme, style.colour), "linestyle": "-",
-                         "linewidth": style.width * self.line_px})
-            for name, style in COMPONENTS.items()
-        ]  # fmt: skip
+        entries = [
+            Entry(name, self.line_style(style.colour, "-", style.width)) for name, style in COMPONENTS.items()
+        ]
         entries += [NEW_ROW, Entry("a batch", self.frame_style)]
         for status, rows in gone.items():
             if rows.size:
