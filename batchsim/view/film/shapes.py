@@ -10,7 +10,7 @@ from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import COMPONENTS
 
 WIDE, HIGH, GAP = 2.8, 2.6, 0.35  # a request's box, and the room beside it, in ems
-STRIPE = 0.6  # of a box's height: where its stripe begins
+STRIPE = np.array([0, 0.6])  # of a box: where its stripe begins
 
 
 def fill_style(tile: Tile, component: str) -> dict[str, str]:
@@ -42,10 +42,10 @@ class RequestBoxes:
     def show(self, requests: np.ndarray, component: str) -> None:
         """Show the first of these requests, as many as there are slots."""
         em, texts = self.em, [str(request) for request in requests[: len(self)].tolist()]
-        slots = self.slots[: len(texts)]
+        slots, box = self.slots[: len(texts)], np.array([WIDE, HIGH]) * self.em
         for polygons in (self.papers, self.edges):
             polygons.set_verts(list(self.outlines[: len(texts)]))
-        self.bars.set_path(rectangles(slots + (0, STRIPE * HIGH * em), slots + (WIDE * em, HIGH * em)))
+        self.bars.set_path(rectangles(slots + box * STRIPE, slots + box))
         self.bars.set(**fill_style(self.tile, component))
         widest = 0.94 * WIDE * em / width_em("0" * max(map(len, texts), default=1))
         self.numbers.set_size(min(0.9 * em, widest))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
@@ -44,9 +45,7 @@ class HeatMapView(View):
         plot = self.plot_box = self.axes_box(right=BESIDE)
         ax = self.ax = self.add_plot(plot, "", "", grid="", ticks=False)
         ax.spines[:].set_visible(False)
-        self.image = AxesImage(ax, interpolation="nearest", origin="lower", extent=(0, 1, 0, 1), zorder=1)
-        self.image.set_data(np.zeros((1, 1, 4), dtype=np.uint8))
-        ax.add_image(self.image)
+        self.image = _image(ax, np.zeros((1, 1, 4), dtype=np.uint8), zorder=1)
         # Cells without a number, by why they have none.
         faces = {OVERLOADED: (theme.faint, "////"), REFUSED: ("none", "xx"), LOSING: ("none", "..")}
         self.styles: dict[str, Style] = {
@@ -72,8 +71,8 @@ class HeatMapView(View):
         self.now_style = ring | {"marker": "o", "markersize": 5.5 * width, "markeredgecolor": VERMILION}
         self.a_ring_style = ring | {"marker": "s", "markersize": 7.5 * width, "markeredgecolor": BLACK}
         self.now, self.a = self._ring(self.now_style, zorder=6), self._ring(self.a_ring_style, zorder=5)
-        self.star_style: Style = {"linestyle": "none", "marker": "*", "markersize": 8 * width}
-        self.star_style |= {"color": ORANGE, "markeredgecolor": BLACK}
+        star: Style = {"linestyle": "none", "marker": "*", "color": ORANGE, "markeredgecolor": BLACK}
+        self.star_style = star | {"markersize": 8 * width}
         (self.star,) = ax.plot([], [], zorder=5, **self.star_style)
         self.set_moving(
             self.image, *self.cells.values(), *self.border, *self.ties, *self.now, *self.a, self.star
@@ -93,10 +92,7 @@ class HeatMapView(View):
         bar.xaxis.set_major_locator(FixedLocator([]))
         bar.set_xlim(0, 1)
         # An image in axes coordinates: the logarithmic scale would distort one in data coordinates.
-        image = AxesImage(bar, extent=(0, 1, 0, 1), origin="lower", interpolation="nearest", zorder=0.5)
-        image.set_data(COLOURS[:, None])
-        image.set_transform(bar.transAxes)
-        bar.add_image(image)
+        _image(bar, COLOURS[:, None], zorder=0.5).set_transform(bar.transAxes)
         below = box.left, box.bottom + 1.35 * self.em
         self.unit = self.add_text(*below, "ms", fontsize=0.9 * self.em, color=self.theme.soft)
 
@@ -123,15 +119,13 @@ class HeatMapView(View):
         kinds[TIED] = ties if ties.sum() > 1 else np.zeros_like(ties)
         for frames in self.ties:
             frames.set_path(squares(kinds[TIED], INSET))
-        self.star.set_data(*(([], []) if best is None else ([best[1] + 0.5], [best[0] + 0.5])))
+        _place([self.star], best and (best[1] + 0.5, best[0] + 0.5))
         for marks, each in ((self.now, data), (self.a, data.pinned)):
-            at = None if each is None else position(surface, each.result.scenario.rule)
-            for mark in marks:
-                mark.set_data(*(([], []) if at is None else ([at[0]], [at[1]])))
+            _place(marks, None if each is None else position(surface, each.result.scenario.rule))
         self._scale(surface, span)
         entries = [*self._marks(surface, best, data.pinned is not None), NEW_ROW]
         if edges and data.objective_ms is not None:
-            style: Style = {"color": self.theme.ink, "linestyle": "-", "linewidth": 1.4 * self.line_px}
+            style = self.line_style("ink", "-", 1.4)
             entries.append(Entry(f"≤ {typed_duration(data.objective_ms)}", style))
         entries += [Entry(name, self.styles[name]) for name, cells in kinds.items() if cells.any()]
         self.show_legend(entries)
@@ -140,15 +134,18 @@ class HeatMapView(View):
         if self.hold("grid", (surface.x, surface.y, surface.x_values, surface.y_values)):
             rows, columns = self.shape
             self.ax.set(xlim=(0, columns), ylim=(0, rows))
-            across, up = (size / count / self.em for size, count in
-                          ((self.plot_box.width, columns), (self.plot_box.height, rows)))  # fmt: skip
-            for axis, name, values in (
-                (self.ax.xaxis, surface.x, surface.x_values), (self.ax.yaxis, surface.y, surface.y_values),
-            ):  # fmt: skip
+            for axis, name, values, length in (
+                (self.ax.xaxis, surface.x, surface.x_values, self.plot_box.width),
+                (self.ax.yaxis, surface.y, surface.y_values, self.plot_box.height),
+            ):
                 unit, texts = in_unit(name, values)
                 axis.set_label_text(label_of(surface, name) + (f" ({unit})" if unit else ""))
-                wide = max(0.62 * len(text) + 0.4 for text in texts) / across
-                _label_cells(axis, texts, wide if axis is self.ax.xaxis else 1.05 / up)
+                # Where the texts need more room than their cells have, every second or third is shown.
+                room = 1.05 if name == surface.y else max(0.62 * len(text) + 0.4 for text in texts)
+                step = math.ceil(room * self.em / (length / len(texts)))
+                shown = range((len(texts) - 1) % step, len(texts), step)
+                axis.set_major_locator(FixedLocator([i + 0.5 for i in shown]))
+                axis.set_major_formatter(FixedFormatter([texts[i] for i in shown]))
         if self.hold("colours", span):
             unit, ms = unit_of(span[1])
             self.bar.set_ylim(*span)
@@ -200,6 +197,19 @@ class HeatMapView(View):
         return int(up * rows), int(across * columns)
 
 
+def _image(ax: Axes, pixels: np.ndarray, zorder: float) -> AxesImage:
+    image = AxesImage(ax, interpolation="nearest", origin="lower", extent=(0, 1, 0, 1), zorder=zorder)
+    image.set_data(pixels)
+    ax.add_image(image)
+    return image
+
+
+def _place(marks: Sequence[Line2D], at: tuple[float, float] | None) -> None:
+    """Put marks at a place of the map, or nowhere."""
+    for mark in marks:
+        mark.set_data(*(([], []) if at is None else ([at[0]], [at[1]])))
+
+
 def label_of(surface: "Surface", name: str) -> str:
     """Return what the rule calls one of its parameters, without the unit."""
     label = surface.scenario.rule.parameters()[name].label.removesuffix(" (ms)")
@@ -232,14 +242,6 @@ def in_unit(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
     if name.endswith("_ms"):
         unit, ms = unit_of(max((value for value in values if math.isfinite(value)), default=1.0))
     return unit, [level(value / ms) for value in values]
-
-
-def _label_cells(axis: Any, texts: list[str], crowd: float) -> None:
-    """Label the cells, or every second or third: `crowd` is the room that a label needs, in cells."""
-    step = max(1, math.ceil(crowd))
-    shown = range((len(texts) - 1) % step, len(texts), step)
-    axis.set_major_locator(FixedLocator([i + 0.5 for i in shown]))
-    axis.set_major_formatter(FixedFormatter([texts[i] for i in shown]))
 
 
 def colours(p99_ms: np.ndarray, low_ms: float, high_ms: float) -> np.ndarray:

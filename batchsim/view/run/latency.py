@@ -36,12 +36,10 @@ class LatencyView(View):
         theme = self.theme
         self.plot_box = self.axes_box()
         ax = self.ax = self.add_plot(self.plot_box, "latency (ms)", "requests (%)")
-        across, zeros, edges = ax.get_xaxis_transform(), np.zeros(BINS), np.arange(BINS + 1)
-        self.late = Rectangle((0, 0), 0, 1, transform=across, color=theme.orange, alpha=0.2, lw=0)
-        ax.add_patch(self.late)
-        self.bars = ax.stairs(zeros, edges, fill=True, color=theme.sky, zorder=2)
-        self.a_bars = ax.stairs(zeros, edges, zorder=3, **self.a_style)
-        (self.objective,) = ax.plot([0, 0], [0, 1], transform=across, zorder=2.5, **self.objective_style)
+        self.late = ax.axvspan(0, 0, color=theme.orange, alpha=0.2, lw=0)
+        self.bars = ax.stairs([0], [0, 1], fill=True, color=theme.sky, zorder=2)
+        self.a_bars = ax.stairs([0], [0, 1], zorder=3, **self.a_style)
+        self.objective = ax.axvline(0, zorder=2.5, **self.objective_style)
         self.styles = {q: self.line_style(*style) for q, style in PERCENTILES.items()}
         self.lines = {q: ax.axvline(0, zorder=4, **style) for q, style in self.styles.items()}
         self.queue_style = self.line_style("purple", "-", 1.5)
@@ -83,13 +81,12 @@ class LatencyView(View):
         if objective_ms is not None and objective_ms <= NEAR * right_ms:
             right_ms = max(right_ms, nice(1.05 * objective_ms))
         edges = np.linspace(0, right_ms, BINS + 1)
-        share = data.ranked.shares(edges)
-        self.bars.set_data(share, edges)
-        highest = float(share.max())
-        if a is not None:
-            a_share = a.ranked.shares(edges)
-            self.a_bars.set_data(a_share, edges)
-            highest = max(highest, float(a_share.max()))
+        highest = 0.0
+        for bars, each in ((self.bars, data), (self.a_bars, a)):
+            if each is not None:
+                share = each.ranked.shares(edges)
+                bars.set_data(share, edges)
+                highest = max(highest, float(share.max()))
         for q, line in self.lines.items():
             line.set_xdata([values[q]] * 2)
         if objective_ms is not None:
@@ -106,7 +103,7 @@ class LatencyView(View):
         room = WRITTEN if lines else HEADROOM
         self.set_limits(self.ax, x=(0, right_ms), y=(0, nice(room * highest)))
         ms = unit_of(right_ms)[1]
-        entries: list[Entry] = [
+        entries = [
             Entry(f"p{q} 00.00", style, f"p{q} {fixed(values[q] / ms)}") for q, style in self.styles.items()
         ]
         self.show_legend([*entries, NEW_ROW, *self._second_row(data, a is not None)], extra)
@@ -146,9 +143,8 @@ class LatencyView(View):
         self.growth.set_data([0, end_s], [0, per_s * end_s])
         highest, right_s = max(float(waiting.max()), per_s * end_s), nice(end_s)
         growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
-        entries: list[Entry] = [
-            Entry("waiting", self.queue_style), Entry("+000,000 every second", self.growth_style, growth),
-        ]  # fmt: skip
+        names = ("waiting", self.queue_style), ("+000,000 every second", self.growth_style, growth)
+        entries = [Entry(*each) for each in names]
         if a is not None:
             a_waiting, a_end_s = queue_length(a)
             self.a_queue.set_data(np.linspace(0, a_end_s, POINTS), a_waiting)
