@@ -48,12 +48,8 @@ class TimelineView(View):
     def update(self, data: ViewData) -> None:
         result = data.result
         shown, first_s = min(REQUESTS, result.arrival_s.size), float(result.arrival_s[0])
-
-        def ms(time_s: float) -> float:
-            return 1000 * (float(time_s) - first_s)
-
         stretches = [
-            (ms(begin_s), ms(end_s), request, COMPONENTS[component])
+            (1000 * (begin_s - first_s), 1000 * (end_s - first_s), request, COMPONENTS[component])
             for request in range(shown)
             for component, begin_s, end_s in result.story(request)
         ]
@@ -61,30 +57,26 @@ class TimelineView(View):
         self.bars.set_segments([[(begin, row), (end, row)] for begin, end, row, _ in stretches])
         self.bars.set_color([getattr(self.theme, style.colour) for *_, style in stretches])
         self.bars.set_linewidth([thick * style.width for *_, style in stretches])
-        last_ms = max([end for _, end, *_ in stretches], default=0.0)
-        gone = {status: np.flatnonzero(result.status[:shown] == status) for status in LOST}
-        for status, rows in gone.items():
-            waited_s = result.scenario.timeout_s if status == Status.TIMED_OUT else 0.0
-            begin_ms, end_ms = (1000 * (result.arrival_s[rows] + s - first_s) for s in (0.0, waited_s))
-            self.lost[status].set_data(end_ms, rows)
-            last_ms = max(last_ms, float(end_ms.max(initial=0.0)))
-            if status == Status.TIMED_OUT:
-                self.waits.set_segments(
-                    [[(b, r), (e, r)] for b, e, r in zip(begin_ms, end_ms, rows, strict=True)]
-                )
         self.batches.set_path(batch_frames(result, shown, first_s))
-        self._scale(shown, nice(1.02 * last_ms))
         entries = [
             Entry(name, self.line_style(style.colour, "-", style.width)) for name, style in COMPONENTS.items()
         ]
         entries += [NEW_ROW, Entry("a batch", self.frame_style)]
-        for status, rows in gone.items():
+        last_ms = max([end for _, end, *_ in stretches], default=0.0)
+        for status, marks in self.lost.items():
+            rows = np.flatnonzero(result.status[:shown] == status)
+            waited_s = result.scenario.timeout_s if status == Status.TIMED_OUT else 0.0
+            begin_ms, end_ms = (1000 * (result.arrival_s[rows] + s - first_s) for s in (0.0, waited_s))
+            marks.set_data(end_ms, rows)
+            if status == Status.TIMED_OUT:
+                waits = [[begin_ms, rows], [end_ms, rows]]
+                self.waits.set_segments(list(np.array(waits).transpose(2, 0, 1)))
             if rows.size:
+                last_ms = max(last_ms, float(end_ms.max()))
                 size = {"markersize": 0.6 * self.em}
                 entries.append(Entry(status.name.lower().replace("_", " "), self.styles[status] | size))
         self.show_legend(entries)
-
-    def _scale(self, shown: int, last_ms: float) -> None:
+        last_ms = nice(1.02 * last_ms)
         self.set_label(self.ax.xaxis, "time since the first arrival", last_ms)
         self.set_limits(self.ax, x=(0, last_ms), y=(shown - 0.4, -0.6))
         if self.hold("rows", shown):
