@@ -125,9 +125,7 @@ def capacity_curves(
     if not given:
         raise ValueError("frames must have at least one, got none")
     capacities = {name: each for name, each in given.items() if hasattr(each, "probes")}
-    named: dict[str, pandas.DataFrame] = given | {
-        name: _whole_runs(each) for name, each in capacities.items()
-    }
+    named: dict[str, pandas.DataFrame] = given | {k: _whole_runs(each) for k, each in capacities.items()}
     if value is None:
         keys = [each.slo.objectives[0].key for each in capacities.values()]
         value = keys[0] if keys else charts.p99_of_all(*named.values())

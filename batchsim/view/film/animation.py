@@ -75,8 +75,7 @@ class Header(Tile):
         self.clock = Lettering(animation, 1.15 * em, self.theme.ink, "bold")
         self.texts = Lettering(animation, em, self.theme.ink)
         self.set_moving(self.clock, self.texts)
-        right = box.right - self.left
-        self.rights = [right - 21 * em, right - 10.5 * em, right]  # of the counters
+        self.rights = [box.right - self.left - left * em for left in (21, 10.5, 0)]  # of the counters
 
     def show(self, now: Snapshot, within_s: float, decimals: int) -> None:
         self.clock.show([Label(f"{now.time_s * 1000:,.{decimals}f} ms", self.left, self.line)])
@@ -119,9 +118,8 @@ class Queue(Tile):
         self.size_gauge.show(waiting / largest, component)
         size_text = f"largest batch: {min(waiting, largest):,} of {largest:,}"
         size_text += "" if enough == largest else f", {enough:,} are enough"
-        gauge = self.size_gauge.box
         if self.hold("enough", enough / largest):
-            wide = 0.0 if enough == largest else 0.17 * self.em
+            gauge, wide = self.size_gauge.box, 0.0 if enough == largest else 0.17 * self.em
             x = gauge.left + gauge.width * enough / largest - wide / 2
             self.enough.set(x=x, y=gauge.top - 0.3 * self.em, width=wide)
         limit_ms, waited_ms = now.rule.max_wait_ms, now.waited_ms
@@ -154,8 +152,7 @@ class Servers(Tile):
         wide = (right - left - (columns - 1) * gap) / columns
         high = (bottom - top - (rows - 1) * gap) / rows
         places = [divmod(place, rows) for place in range(min(count, rows * columns))]  # column by column
-        title = "server" if count == 1 else "servers"
-        self.add_text(left, box.top + 1.2 * em, title, fontweight="bold")
+        self.add_text(left, box.top + 1.2 * em, "server" if count == 1 else "servers", fontweight="bold")
         self.more_at = right, box.top + 1.2 * em
         self.more = Lettering(animation, em, self.theme.ink)
         self.texts = Lettering(animation, 0.92 * em, self.theme.ink)

@@ -111,8 +111,7 @@ class HeatMapView(View):
         }
         for name, cells in kinds.items():
             self.cells[name].set_path(squares(cells))
-        limit_ms = math.nan if data.objective_ms is None else data.objective_ms
-        edges = border(np.isfinite(p99_ms) & (p99_ms <= limit_ms))
+        edges = border(p99_ms <= (math.nan if data.objective_ms is None else data.objective_ms))
         for lines in self.border:
             lines.set_segments(edges)
         best, ties = surface.best(), surface.ties()
@@ -179,10 +178,8 @@ class HeatMapView(View):
             if data.objective_ms is not None:
                 within = int((steady & (surface.p99_ms <= data.objective_ms)).sum())
                 text += f"; {within} meet the objective"
-        elif steady.any():
-            text = f"{scope} none serves 99 of 100 requests"
         else:
-            text = f"{scope} none keeps up"
+            text = f"{scope} none {'serves 99 of 100 requests' if steady.any() else 'keeps up'}"
         if surface.overloaded.any() and steady.any():
             text += f"; {int(surface.overloaded.sum())} are overloaded"
         return [f"{text}."]
@@ -218,13 +215,11 @@ def label_of(surface: "Surface", name: str) -> str:
 
 def values_of(surface: "Surface", cell: tuple[int, int]) -> dict[str, str]:
     """Return the setting of a cell in words: the value of each parameter by its label."""
-    setting = {surface.x: surface.x_values[cell[1]], surface.y: surface.y_values[cell[0]]}
-    return {
-        label_of(surface, name): typed_duration(value)
-        if name.endswith("_ms") and value < math.inf
-        else level(value)
-        for name, value in setting.items()
-    }
+    texts = {}
+    for name, value in ((surface.x, surface.x_values[cell[1]]), (surface.y, surface.y_values[cell[0]])):
+        write = typed_duration if name.endswith("_ms") and value < math.inf else level
+        texts[label_of(surface, name)] = write(value)
+    return texts
 
 
 def level(value: float) -> str:
@@ -261,11 +256,8 @@ def position(surface: "Surface", rule: Rule) -> tuple[float, float] | None:
     """Return where a rule is on the map, in cells, also between two values of the grid; None for another."""
     if not {surface.x, surface.y} <= rule.parameters().keys():
         return None
-    x, y = (
-        _between(getattr(rule, name), values)
-        for name, values in ((surface.x, surface.x_values), (surface.y, surface.y_values))
-    )
-    return x, y
+    x, y = getattr(rule, surface.x), getattr(rule, surface.y)
+    return _between(x, surface.x_values), _between(y, surface.y_values)
 
 
 def _between(value: float, values: Sequence[float]) -> float:

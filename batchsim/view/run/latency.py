@@ -136,20 +136,19 @@ class LatencyView(View):
 
     def _show_queue(self, result: Result, a: Result | None) -> None:
         """Draw how many requests wait along the run, and how fast that grows by the rates alone."""
-        waiting, end_s = queue_length(result)
         arriving = result.scenario.workload.offered_per_s  # type: ignore[union-attr]
-        per_s = float(arriving) - result.scenario.full_batches_per_s
-        self.queue.set_data(np.linspace(0, end_s, POINTS), waiting)
+        per_s, end_s = float(arriving) - result.scenario.full_batches_per_s, float(result.arrival_s[-1])
         self.growth.set_data([0, end_s], [0, per_s * end_s])
-        highest, right_s = max(float(waiting.max()), per_s * end_s), nice(end_s)
+        highest, right_s = per_s * end_s, 0.0
+        for line, each in ((self.queue, result), (self.a_queue, a)):
+            if each is not None:
+                waiting, end_s = queue_length(each)
+                line.set_data(np.linspace(0, end_s, POINTS), waiting)
+                highest, right_s = max(highest, float(waiting.max())), max(right_s, nice(end_s))
         growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
         names = ("waiting", self.queue_style), ("+000,000 every second", self.growth_style, growth)
         entries = [Entry(*each) for each in names]
-        if a is not None:
-            a_waiting, a_end_s = queue_length(a)
-            self.a_queue.set_data(np.linspace(0, a_end_s, POINTS), a_waiting)
-            highest, right_s = max(highest, float(a_waiting.max())), max(right_s, nice(a_end_s))
-            entries += [NEW_ROW, Entry("A pinned", self.a_style)]
+        entries += [] if a is None else [NEW_ROW, Entry("A pinned", self.a_style)]
         self.set_label(self.ax.xaxis, "time (s)")
         self.set_label(self.ax.yaxis, "requests waiting")
         self.set_limits(self.ax, x=(0, right_s), y=(0, nice(HEADROOM * highest)))
@@ -176,10 +175,8 @@ class LatencyView(View):
             share = percent(data.result.attainment(objective_ms))
             limit = f"The objective, p99 of all requests within {typed_duration(objective_ms)},"
             sentences.append(f"{limit} is {verdict}: {share} of requests are within it.")
-        if s["drifting"]:
-            sentences += [
-                "The run drifts: its arrival rate changes, so these numbers hold for this run only."
-            ]
+        drift = "The run drifts: its arrival rate changes, so these numbers hold for this run only."
+        sentences += [drift] * bool(s["drifting"])
         return [*sentences, *_describe_difference(data)]
 
     # What a still picture shows in addition.

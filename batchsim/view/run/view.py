@@ -227,11 +227,9 @@ class RunPicture(Picture):
             self.views = tuple(kind(self, box(number), line_px) for number, kind in enumerate(kinds))
 
     def view(self, kind: type[AnyView]) -> AnyView:
-        """Return the view of that kind."""
         return next(view for view in self.views if isinstance(view, kind))
 
     def show(self, data: ViewData) -> None:  # type: ignore[override]  # Figure.show is pyplot's
-        """Update every view."""
         for view in self.views:
             view.update(data)
 
