@@ -221,11 +221,11 @@ def test_a_look_that_makes_no_sense_is_refused(look, message):
 
 def values_of(view):
     """The values in a view's legend."""
-    return [entry.value for entry in view.entries if entry is not None and entry.value is not None]
+    return [entry.value for entry in view.entries if entry.value is not None]
 
 
 def names_of(view):
-    return [entry.text for entry in view.entries if entry is not None and entry.value is None]
+    return [entry.text for entry in view.entries if entry.value is None]
 
 
 def test_the_distributions_last_bar_holds_the_tail(cases):

@@ -83,12 +83,12 @@ def test_the_batch_view_names_only_reasons_that_occur(result, picture):
 
 def shown_names(view):
     """The names in a view's rows that stand still."""
-    return [entry for entry in view.entries if entry is not None and entry.value is None]
+    return [entry for entry in view.entries if entry.value is None]
 
 
 def values_of(view):
     """The values in a view's legend."""
-    return [entry.value for entry in view.entries if entry is not None and entry.value is not None]
+    return [entry.value for entry in view.entries if entry.value is not None]
 
 
 def test_the_timeline_draws_each_part_of_each_request_to_scale(result, picture):

@@ -1,10 +1,17 @@
-"""Outlines on a grid of cells, and rectangles, as paths."""
+"""Rectangles, and outlines on a grid of cells, as paths."""
 
 import numpy as np
 from matplotlib.path import Path
 
 NOWHERE = Path(np.zeros((1, 2)))
+CORNERS = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]])
 RECTANGLE = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
+
+
+def rectangles(begin: np.ndarray, end: np.ndarray) -> Path:
+    """Return rectangles as one path; their opposite corners have shape (count, 2)."""
+    vertices = begin[:, None] + (end - begin)[:, None] * CORNERS
+    return Path(vertices.reshape(-1, 2), RECTANGLE * len(begin)) if len(begin) else NOWHERE
 
 
 def squares(cells: np.ndarray, inset: float = 0.0) -> Path:
@@ -13,11 +20,7 @@ def squares(cells: np.ndarray, inset: float = 0.0) -> Path:
     `inset` is the distance from the cell's edges, as a fraction of the cell.
     """
     corners = np.argwhere(cells)[:, ::-1]
-    if not corners.size:
-        return NOWHERE
-    unit = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]])
-    vertices = corners[:, None] + inset + (1 - 2 * inset) * unit
-    return Path(vertices.reshape(-1, 2), RECTANGLE * len(corners))
+    return rectangles(corners + inset, corners + 1 - inset)
 
 
 def border(within: np.ndarray) -> list[list[tuple[int, int]]]:

@@ -72,7 +72,6 @@ class Lettering(PathCollection):
         picture.add_artist(self)
 
     def set_size(self, font_px: float) -> None:
-        """Change the size of all labels."""
         self.set_transform(Affine2D().scale(font_px / PX_PER_INCH) + self.picture.dpi_scale_trans)
         self.font_px = font_px
 

@@ -39,11 +39,9 @@ class Marks:
         self.label_y = label_at[1]
         ax.xaxis.set_visible(False)
         ax.yaxis.set_visible(False)
-        self.lines, self.ticks = (
-            tile.add(LineCollection([], colors=colour, linewidths=width, zorder=zorder))
-            # Below the axes, whose background is transparent.
-            for colour, width, zorder in ((theme.faint, 1.0, -2), (theme.soft, 0.8, -1))
-        )
+        # Below the axes, whose background is transparent.
+        self.lines = tile.add(LineCollection([], colors=theme.faint, linewidths=1.0, zorder=-2))
+        self.ticks = tile.add(LineCollection([], colors=theme.soft, linewidths=0.8, zorder=-1))
         self.tick_labels = Lettering(picture, SMALL * em, theme.soft)
         self.x_label = Lettering(picture, SMALL * em, theme.ink)
         tile.fixed += [self.tick_labels, self.x_label]
@@ -53,7 +51,6 @@ class Marks:
         )  # fmt: skip
 
     def refresh(self) -> None:
-        """Put the marks where the scales are now."""
         box, em, tick = self.box, self.em, self.tick_px
         lines: list[list[tuple[float, float]]] = []
         ticks: list[list[tuple[float, float]]] = []

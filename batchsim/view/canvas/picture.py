@@ -91,10 +91,6 @@ class Picture(Figure):
         with matplotlib.style.context(["default", self.theme.rc(self.font_px)]):
             yield
 
-    def add_tile(self, tile: "Tile") -> None:
-        """Add a rectangle that no other tile covers."""
-        self.tiles.append(tile)
-
     def _frame(self) -> np.ndarray:
         return np.asarray(self.agg.get_renderer()._renderer)
 
@@ -118,6 +114,8 @@ class Picture(Figure):
         """Return the picture as PNG, pixel by pixel as on the screen."""
         return to_png(self.pixels())
 
+    _repr_png_ = png
+
     def savefig(self, fname: Any, **options: Any) -> None:
         """Write the picture to a file, a PNG, SVG or PDF by its ending; `dpi` is 200 by default."""
         moving = [artist for tile in self.tiles for artist in tile.moving]
@@ -131,9 +129,6 @@ class Picture(Figure):
         finally:
             for artist in moving:
                 artist.set_animated(True)
-
-    def _repr_png_(self) -> bytes:
-        return self.png()
 
 
 def to_png(pixels: np.ndarray) -> bytes:
@@ -164,7 +159,7 @@ class Tile:
         self.moving: list[Artist] = []
         self.stale = True
         self._held: dict[str, Any] = {}
-        picture.add_tile(self)
+        picture.tiles.append(self)
 
     @property
     def region(self) -> tuple[slice, slice]:
@@ -214,21 +209,17 @@ class Tile:
 
     def hold(self, what: str, value: Any) -> bool:
         """Return whether a value on which fixed artists depend is new: the tile is then stale."""
-        if what in self._held and self._held[what] == value:
-            return False
-        self._held[what] = value
-        self.stale = True
-        return True
+        new = what not in self._held or self._held[what] != value
+        self._held[what], self.stale = value, self.stale or new
+        return new
 
     def refresh(self) -> None:
         """Prepare the fixed artists of a stale tile for drawing."""
 
     def draw_fixed(self, renderer: Any) -> None:
-        """Draw what stands still."""
         for artist in sorted((*self.axes, *self.fixed), key=Artist.get_zorder):
             artist.draw(renderer)
 
     def draw_moving(self, renderer: Any) -> None:
-        """Draw what moves."""
         for artist in self.moving:
             artist.draw(renderer)

@@ -37,7 +37,6 @@ COMPONENTS = {
 class Theme:
     """A set of colours by what they are for; those named after a colour are Okabe and Ito's."""
 
-    name: str
     background: str
     ink: str  # text, and lines that are black on paper
     soft: str  # axes and their numbers
@@ -53,33 +52,26 @@ class Theme:
     def rc(self, font_px: float) -> dict[str, Any]:
         """Return the theme as matplotlib's parameters, for `matplotlib.style.context`."""
         return {
-            "font.size": font_px,
-            "text.color": self.ink,
-            "axes.facecolor": "none",
-            "axes.edgecolor": self.soft,
-            "axes.labelcolor": self.ink,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "xtick.color": self.soft,
-            "ytick.color": self.soft,
+            "font.size": font_px, "text.color": self.ink, "axes.facecolor": "none",
+            "axes.edgecolor": self.soft, "axes.labelcolor": self.ink, "axes.spines.top": False,
+            "axes.spines.right": False, "xtick.color": self.soft, "ytick.color": self.soft,
             "hatch.linewidth": 1.0,
-        }
+        }  # fmt: skip
 
 
-LIGHT = Theme("light", background="#FFFFFF", ink="#000000", soft="#595959", faint="#E3E3E3")
+LIGHT = Theme(background="#FFFFFF", ink="#000000", soft="#595959", faint="#E3E3E3")
 # On black, blue and green are lightened until lines of them can be seen; their hues stay.
 DARK = Theme(
-    "dark", background="#111111", ink="#F2F2F2", soft="#B0B0B0", faint="#333333",
+    background="#111111", ink="#F2F2F2", soft="#B0B0B0", faint="#333333",
     blue="#2E97DB", green="#14B88A", vermilion="#EC6F14",
 )  # fmt: skip
-THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
+THEMES = {"light": LIGHT, "dark": DARK}
 
 
 @dataclass(frozen=True)
 class Size:
     """How large letters and lines are, in CSS pixels, and how high a row of views is."""
 
-    name: str
     font_px: float  # at the least width
     line_px: float
     row: float  # height of a row of views, in ems, and what it gains for each pixel of their width
@@ -111,9 +103,9 @@ class Size:
         return math.ceil(self.row * self.em_px(width_px) + self.gain * width_px / self.columns(width_px))
 
 
-PAGE = Size("page", font_px=11, line_px=1.6, row=16, gain=0.3)
-PROJECTOR = Size("projector", font_px=16, line_px=2.6, row=15, gain=0.3)
-SIZES = {size.name: size for size in (PAGE, PROJECTOR)}
+PAGE = Size(font_px=11, line_px=1.6, row=16, gain=0.3)
+PROJECTOR = Size(font_px=16, line_px=2.6, row=15, gain=0.3)
+SIZES = {"page": PAGE, "projector": PROJECTOR}
 
 
 def theme_of(name: str) -> Theme:

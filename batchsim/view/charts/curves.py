@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,8 +10,7 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from batchsim._format import counted
-from batchsim._format import number as plain
+from batchsim._format import counted, number
 from batchsim.result.metrics import heading
 from batchsim.view.canvas.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from batchsim.view.charts import chart as charts
@@ -69,19 +69,11 @@ def frontier(
     chart = Chart()
     ax = chart.add_subplot()
     handles: list[Any] = ax.plot(others[x], others[value], ".", color=GREY, label="other settings")
-    for number, (servers, rows) in enumerate(
-        front.groupby("servers") if "servers" in front else [(0, front)]
-    ):
-        colour, style, marker = STYLES[number % len(STYLES)]
-        label = counted(servers, "server") if servers else "Pareto frontier"
-        options: dict[str, Any] = {
-            "marker": marker,
-            "color": colour,
-            "label": label,
-            "drawstyle": "steps-pre",
-        }
-        rows = rows.sort_values(x)
-        handles += ax.plot(rows[x], rows[value], style, **options)
+    groups = front.groupby("servers") if "servers" in front else [(0, front)]
+    for (colour, style, marker), (servers, rows) in zip(cycle(STYLES), groups, strict=False):
+        label, rows = counted(servers, "server") if servers else "Pareto frontier", rows.sort_values(x)
+        steps: dict[str, Any] = {"color": colour, "marker": marker, "drawstyle": "steps-pre"}
+        handles += ax.plot(rows[x], rows[value], style, label=label, **steps)
     title = "The trade-off between latency and saturation rate"
     varied = [knob for knob in knobs if knob != "servers" and front[knob].nunique() > 1]
     if varied and len(front) <= LABELLED:
@@ -133,9 +125,7 @@ def capacity_curves(
     if not given:
         raise ValueError("frames must have at least one, got none")
     capacities = {name: each for name, each in given.items() if hasattr(each, "probes")}
-    named: dict[str, pandas.DataFrame] = given | {
-        name: _whole_runs(each) for name, each in capacities.items()
-    }
+    named: dict[str, pandas.DataFrame] = given | {k: _whole_runs(each) for k, each in capacities.items()}
     if value is None:
         keys = [each.slo.objectives[0].key for each in capacities.values()]
         value = keys[0] if keys else charts.p99_of_all(*named.values())
@@ -152,20 +142,20 @@ def capacity_curves(
     drawn: list[float] = []  # the numbers of all lines, and the upper ends of their bands
     bands: list[float] = []
     crosses = hollows = losing = False
-    for number, (name, frame) in enumerate(named.items()):
-        colour, style, marker = STYLES[number % len(STYLES)]
-        frame = frame.iloc[np.argsort([each if numeric else levels.index(each) for each in frame[x]])]
+    for (colour, style, marker), (name, frame) in zip(cycle(STYLES), named.items(), strict=False):
         place = np.array([each if numeric else levels.index(each) for each in frame[x]], float)
+        order = np.argsort(place)
+        place, frame = place[order], frame.iloc[order]
         there = _feasible(frame, value)
         at, numbers, label = place[there], frame[value].to_numpy(float)[there], name or heading(value)
         partial = charts.of_served_alone(frame, value)[there]
         if name in capacities and x == "rate_per_s":
             capacity = capacities[name]
             edges = [edge for edge in (capacity.lowest_per_s, capacity.rate_per_s) if edge > 0]
-            label += f"; capacity {' to '.join(plain(edge, 4) for edge in edges)}/s" if edges else ""
+            label += f"; capacity {' to '.join(number(edge, 4) for edge in edges)}/s" if edges else ""
             ax.plot(edges, np.interp(edges, at, numbers), "D", color=colour, **ON_TOP)
         elif numeric and objective is not None and (crossings := _crossings(at, numbers, objective, partial)):
-            label += f"; {objective:g} at {', '.join(plain(crossing, 4) for crossing in crossings)}"
+            label += f"; {objective:g} at {', '.join(number(crossing, 4) for crossing in crossings)}"
             ax.plot(crossings, np.full(len(crossings), objective), "D", color=colour, **ON_TOP)
         handles += ax.plot(at, numbers, style, marker=marker, markersize=4, color=colour, label=label)
         drawn += numbers.tolist()

@@ -91,7 +91,8 @@ def heat_map(
         within = np.zeros(numbers.shape, dtype=bool)
         if objective is not None:
             within = rated >= objective if better(value) == "higher" else rated <= objective  # NaN is neither
-            handles += _show_border(ax, within, f"{heading(value)} {_sign(value)} {objective:g}")
+            sign = "≥" if better(value) == "higher" else "≤"
+            handles += _show_border(ax, within, f"{heading(value)} {sign} {objective:g}")
         if numbers.size <= MANY:
             _write_numbers(ax, numbers, within, colours)
         handles += _show_best(ax, rated, value)
@@ -114,35 +115,25 @@ def heat_map(
     return chart
 
 
-def _sign(value: str) -> str:
-    return "≥" if better(value) == "higher" else "≤"
-
-
 def _show_border(ax: Axes, within: np.ndarray, condition: str) -> list[Any]:
     """Draw the border between the cells within the objective and the others."""
     if not within.any():
         return [Line2D([], [], linestyle="none", label=f"none has {condition}")]
+    both: dict[str, Any] = {"capstyle": "projecting", "zorder": 3}
     for colour, width in (("white", 5), (BLACK, 2.5)):  # seen on dark cells and on bright ones
-        lines = LineCollection(
-            border(within), colors=colour, linewidths=width, capstyle="projecting", zorder=3
-        )
-        ax.add_collection(lines)
+        ax.add_collection(LineCollection(border(within), colors=colour, linewidths=width, **both))
     return [Line2D([], [], color=BLACK, linewidth=2.5, label=f"bold, within the line: {condition}")]
 
 
 def _write_numbers(ax: Axes, numbers: np.ndarray, bold: np.ndarray, colours: ScalarMappable) -> None:
     """Write each cell's number into it, legible on its colour."""
     size = 9 if max(numbers.shape) <= 10 else 7
-    for (row, column), number in np.ndenumerate(numbers):
-        if not math.isfinite(number):
-            continue
-        red, green, blue, _ = colours.to_rgba(number)
-        bright = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
-        ax.text(
-            column + 0.5, row + 0.5, f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}", ha="center",
-            va="center", fontsize=size, color=BLACK if bright else "white",
-            weight="bold" if bold[row, column] else "normal",
-        )  # fmt: skip
+    for row, column in np.argwhere(np.isfinite(numbers)):
+        number, weight = numbers[row, column], "bold" if bold[row, column] else "normal"
+        bright = np.dot(colours.to_rgba(number)[:3], (0.299, 0.587, 0.114)) > 0.5
+        text, ink = f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}", BLACK if bright else "white"
+        at = column + 0.5, row + 0.5
+        ax.text(*at, text, ha="center", va="center", fontsize=size, color=ink, weight=weight)
 
 
 def _show_best(ax: Axes, numbers: np.ndarray, value: str) -> list[Any]:

@@ -56,7 +56,8 @@ class Animation(Picture):
             self.shown = run
         now, decimals = self.film.snapshot(time_s), self.film.decimals
         if self.film.servers != self.servers.count:
-            self.servers.close()
+            self.servers.remove([*self.servers.fixed, *self.servers.moving])
+            self.tiles.remove(self.servers)
             with self.styled():
                 self.servers = self._servers(self.film.servers)
         self.header.show(now, within_s, decimals)
@@ -74,14 +75,12 @@ class Header(Tile):
         self.clock = Lettering(animation, 1.15 * em, self.theme.ink, "bold")
         self.texts = Lettering(animation, em, self.theme.ink)
         self.set_moving(self.clock, self.texts)
-        right = box.right - self.left
-        self.rights = [right - 21 * em, right - 10.5 * em, right]  # of the counters
-        self.below = self.line + 1.7 * em
+        self.rights = [box.right - self.left - left * em for left in (21, 10.5, 0)]  # of the counters
 
     def show(self, now: Snapshot, within_s: float, decimals: int) -> None:
         self.clock.show([Label(f"{now.time_s * 1000:,.{decimals}f} ms", self.left, self.line)])
         counters = (f"arrived {now.arrived:,}", f"served {now.served:,}", f"lost {now.lost:,}")
-        labels = [Label(_activity(now, within_s), self.left, self.below)]
+        labels = [Label(_activity(now, within_s), self.left, self.line + 1.7 * self.picture.font_px)]
         labels += [Label(text, x, self.line, "right") for text, x in zip(counters, self.rights, strict=True)]
         self.texts.show(labels)
 
@@ -95,9 +94,8 @@ class Queue(Tile):
         left, right, top = 1.2 * em, box.right - 1.4 * em, box.top + 1.9 * em
         begin = right - (columns * (WIDE + GAP) - GAP) * em
         # The oldest stands next to the servers; each later one takes the next place to the left.
-        rising = np.array(grid(begin, top, columns, rows, em)).reshape(rows, columns, 2)
-        slots = [(x, y) for x, y in rising[:, ::-1].reshape(-1, 2).tolist()]
-        bottom = slots[-1][1] + HIGH * em
+        slots = grid(begin, top, columns, rows, em)[:, ::-1].reshape(-1, 2)
+        bottom = float(slots[-1, 1]) + HIGH * em
         self.title_at = begin, box.top + 1.2 * em
         self.more_at = begin - 0.9 * em, bottom - 1.0 * em
         self.add_text(begin - 0.9 * em, top + 1.6 * em, "arrivals \u2192", color=self.theme.soft, ha="right")
@@ -114,16 +112,14 @@ class Queue(Tile):
     def show(self, now: Snapshot, decimals: int) -> None:
         component = "forming" if now.forming else "queueing"
         waiting, largest, enough = now.waiting.size, now.rule.largest_batch, now.rule.enough
-        self.title.show(
-            [Label(f"queue: {waiting:,} waiting{f', {component}' * bool(waiting)}", *self.title_at)]
-        )
+        title = f"queue: {waiting:,} waiting{f', {component}' * bool(waiting)}"
+        self.title.show([Label(title, *self.title_at)])
         self.boxes.show(now.waiting, component)
         self.size_gauge.show(waiting / largest, component)
         size_text = f"largest batch: {min(waiting, largest):,} of {largest:,}"
         size_text += "" if enough == largest else f", {enough:,} are enough"
-        gauge = self.size_gauge.box
         if self.hold("enough", enough / largest):
-            wide = 0.0 if enough == largest else 0.17 * self.em
+            gauge, wide = self.size_gauge.box, 0.0 if enough == largest else 0.17 * self.em
             x = gauge.left + gauge.width * enough / largest - wide / 2
             self.enough.set(x=x, y=gauge.top - 0.3 * self.em, width=wide)
         limit_ms, waited_ms = now.rule.max_wait_ms, now.waited_ms
@@ -155,18 +151,16 @@ class Servers(Tile):
         rows = min(math.ceil(count / columns), most_rows)
         wide = (right - left - (columns - 1) * gap) / columns
         high = (bottom - top - (rows - 1) * gap) / rows
-        boxes = [
-            Box(left + column * (wide + gap), top + row * (high + gap), wide, high)
-            for column in range(columns)
-            for row in range(rows)
-        ]
-        title = "server" if count == 1 else "servers"
-        self.add_text(left, box.top + 1.2 * em, title, fontweight="bold")
+        places = [divmod(place, rows) for place in range(min(count, rows * columns))]  # column by column
+        self.add_text(left, box.top + 1.2 * em, "server" if count == 1 else "servers", fontweight="bold")
         self.more_at = right, box.top + 1.2 * em
         self.more = Lettering(animation, em, self.theme.ink)
         self.texts = Lettering(animation, 0.92 * em, self.theme.ink)
         self.set_moving(self.more, self.texts)
-        self.cells = [ServerCell(self, each, number, em) for number, each in enumerate(boxes[:count])]
+        self.cells = [
+            ServerCell(self, Box(left + x * (wide + gap), top + y * (high + gap), wide, high), number, em)
+            for number, (x, y) in enumerate(places)
+        ]
 
     def show(self, now: Snapshot) -> None:
         shown = zip(self.cells, now.computing, strict=False)
@@ -175,12 +169,6 @@ class Servers(Tile):
         busy = sum(batch is not None for batch in rest)
         more = f"+ {len(rest):,} more, {busy:,} busy"
         self.more.show([Label(more, *self.more_at, "right")] if rest else [])
-
-    def close(self) -> None:
-        """Leave the picture."""
-        for artist in (*self.fixed, *self.moving):
-            artist.remove()
-        self.picture.tiles.remove(self)
 
 
 class ServerCell:
@@ -197,19 +185,17 @@ class ServerCell:
         thick = 0.9 * em if box.height > 4.5 * em else 0.6 * em
         self.gauge = Gauge(tile, Box(left, box.bottom - 0.5 * em - thick, right - left, thick))
         room = self.gauge.box.top - line - 0.9 * em
-        columns, rows = (
-            int((length + GAP * em) / ((size + GAP) * em))
-            for length, size in ((right - left, WIDE), (room, HIGH))
-        )
-        self.boxes = RequestBoxes(tile, grid(left, line + 0.6 * em, columns, rows, em), em)
+        columns = int((right - left + GAP * em) / ((WIDE + GAP) * em))
+        rows = int((room + GAP * em) / ((HIGH + GAP) * em))
+        slots = grid(left, line + 0.6 * em, columns, rows, em).reshape(-1, 2)
+        self.boxes = RequestBoxes(tile, slots, em)
 
     def show(self, batch: Batch | None, time_s: float) -> Label:
         """Show what is computed, and return its label."""
+        self.boxes.show(np.empty(0) if batch is None else batch.requests, "computing")
         if batch is None:
-            self.boxes.show(np.empty(0, dtype=int), "computing")
             self.gauge.show(0.0)
             return Label("idle", *self.text_at, "right")
-        self.boxes.show(batch.requests, "computing")
         self.gauge.show((time_s - batch.start_s) / (batch.finish_s - batch.start_s))
         first, last, size = batch.requests[0], batch.requests[-1], batch.requests.size
         numbers = f"{first} to {last}" if last > first else f"{first}"

@@ -4,6 +4,7 @@ import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from batchsim._format import percent
 from batchsim.result import Result
@@ -122,9 +123,8 @@ def to_html(
         return f'<span style="flex:none;{style}">{text}</span>'
 
     rows = []
-    for number in range(max(MOST_LINES, len(lines))):
-        line = lines[number] if number < len(lines) else Line("", 0)
-        share = shares[number] if shares is not None and number < len(lines) else None
+    padded = [*lines, *[Line("", 0)] * (MOST_LINES - len(lines))]
+    for number, (line, share) in enumerate(zip_longest(padded, shares or ())):
         acts = number == acting
         arrow = f'<span aria-hidden="true" style="color:{colours.vermilion}">▶\ufe0e</span>' if acts else ""
         bold = f";font-weight:bold;background:{colours.faint}" if acts else ""

@@ -145,16 +145,11 @@ class Film:
         return self._instants[: np.searchsorted(self._instants, last_s, side="right")]
 
     def batch(self, number: int) -> Batch:
-        """Return the batch of that number."""
-        batches = self._batches
-        return Batch(
-            number=number,
-            requests=self._requests[self._ends[number] - batches.batch_size[number] : self._ends[number]],
-            start_s=float(batches.start_s[number]),
-            finish_s=float(batches.finish_s[number]),
-            server=int(batches.server[number]),
-            trigger=Trigger(batches.trigger[number]),
-        )
+        batches, end = self._batches, self._ends[number]
+        times_s = float(batches.start_s[number]), float(batches.finish_s[number])
+        requests = self._requests[end - batches.batch_size[number] : end]
+        trigger = Trigger(batches.trigger[number])
+        return Batch(number, requests, *times_s, int(batches.server[number]), trigger)
 
     def snapshot(self, time_s: float) -> Snapshot:
         """Return the state at a time from 0 on, after everything that was due then."""
@@ -170,13 +165,7 @@ class Film:
         for number in finished + np.flatnonzero(self._batches.finish_s[finished:started] > time_s):
             batch = self.batch(int(number))
             computing[batch.server] = batch
-        return Snapshot(
-            time_s=time_s,
-            rule=self.rule,
-            waiting=waiting,
-            oldest_s=float(self._arrival_s[waiting[0]]) if waiting.size else None,
-            computing=tuple(computing),
-            last=self.batch(started - 1) if started else None,
-            arrived=arrived,
-            **{each.name.lower(): until(self._done_by_status[each]) for each in Status},
-        )
+        oldest_s = float(self._arrival_s[waiting[0]]) if waiting.size else None
+        last = self.batch(started - 1) if started else None
+        counts = {each.name.lower(): until(self._done_by_status[each]) for each in Status}
+        return Snapshot(time_s, self.rule, waiting, oldest_s, tuple(computing), last, arrived, **counts)

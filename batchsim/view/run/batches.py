@@ -10,7 +10,7 @@ from batchsim.result import Result
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.view.canvas.scales import nice
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import Entry, View
+from batchsim.view.run.view import Entry, StackedView
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
@@ -26,44 +26,29 @@ TRIGGERS = {
 MOST_BARS = 64
 
 
-class BatchView(View):
+class BatchView(StackedView):
     """The distribution of batch sizes, each bar divided by why its batches left."""
 
     NAME = "Batch sizes, by why they left"
 
     def add_artists(self) -> None:
-        ax = self.ax = self.add_plot(self.axes_box(), "batch size (requests)", "batches (%)")
-        ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
-        self.styles = {trigger: self.bar_style(*colours) for trigger, colours in TRIGGERS.items()}
-        self.bars = {
-            trigger: ax.stairs([0], [0, 1], baseline=[0], fill=True, zorder=2, **style)
-            for trigger, style in self.styles.items()
-        }
-        self.a_total = ax.stairs([0], [0, 1], baseline=None, zorder=3, **self.a_style)
-        self.set_moving(*self.bars.values(), self.a_total)
+        self.ax = self.add_plot(self.axes_box(), "batch size (requests)", "batches (%)")
+        self.ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
+        self.add_bars(self.ax, TRIGGERS)
 
     def update(self, data: ViewData) -> None:
         results = [each.result for each in (data, data.pinned) if each is not None]
         edges = bar_edges(max(result.scenario.rule.largest_batch for result in results))
-        shares = by_trigger(data.result, edges)
-        base = np.zeros(edges.size - 1)
-        for trigger, bars in self.bars.items():
-            bars.set_visible(bool(shares[trigger].any()))
-            bars.set_data(base + shares[trigger], edges, baseline=base)  # type: ignore[arg-type]
-            base = base + shares[trigger]
-        highest = float(base.max())
-        self.a_total.set_visible(data.pinned is not None)
-        if data.pinned is not None:
-            total = by_trigger(data.pinned.result, edges).sum(axis=0)
-            self.a_total.set_data(total, edges)
-            highest = max(highest, float(total.max()))
+        shares, *of_a = (by_trigger(result, edges) for result in results)
+        a = (of_a[0].sum(axis=0), edges) if of_a else None
+        highest = self.show_bars(shares[list(TRIGGERS)], edges, a)
         self.set_limits(self.ax, x=(0.5, float(edges[-1])), y=(0, min(nice(1.05 * highest), 100)))
         entries = [
             Entry(label_of(data.result.scenario.rule, trigger), style)
             for trigger, style in self.styles.items()
             if shares[trigger].any()
         ]
-        entries += [Entry("A", self.a_style)] if data.pinned is not None else []
+        entries += [Entry("A", self.a_style)] * bool(of_a)
         mean = f"mean {fixed(data.summary['mean_batch_size'])}"
         self.show_legend([*entries, Entry("mean 00.00", value=mean)])
 

@@ -32,12 +32,10 @@ class ViewData:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """The run's summary numbers."""
         return self.result.summary()
 
     @cached_property
     def ranked(self) -> Ranked:
-        """The run's latencies by rank."""
         return Ranked(self.result.latency_ms)
 
     @property

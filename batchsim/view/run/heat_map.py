@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
@@ -44,9 +45,7 @@ class HeatMapView(View):
         plot = self.plot_box = self.axes_box(right=BESIDE)
         ax = self.ax = self.add_plot(plot, "", "", grid="", ticks=False)
         ax.spines[:].set_visible(False)
-        self.image = AxesImage(ax, interpolation="nearest", origin="lower", extent=(0, 1, 0, 1), zorder=1)
-        self.image.set_data(np.zeros((1, 1, 4), dtype=np.uint8))
-        ax.add_image(self.image)
+        self.image = _image(ax, np.zeros((1, 1, 4), dtype=np.uint8), zorder=1)
         # Cells without a number, by why they have none.
         faces = {OVERLOADED: (theme.faint, "////"), REFUSED: ("none", "xx"), LOSING: ("none", "..")}
         self.styles: dict[str, Style] = {
@@ -72,8 +71,8 @@ class HeatMapView(View):
         self.now_style = ring | {"marker": "o", "markersize": 5.5 * width, "markeredgecolor": VERMILION}
         self.a_ring_style = ring | {"marker": "s", "markersize": 7.5 * width, "markeredgecolor": BLACK}
         self.now, self.a = self._ring(self.now_style, zorder=6), self._ring(self.a_ring_style, zorder=5)
-        self.star_style: Style = {"linestyle": "none", "marker": "*", "markersize": 8 * width}
-        self.star_style |= {"color": ORANGE, "markeredgecolor": BLACK}
+        star: Style = {"linestyle": "none", "marker": "*", "color": ORANGE, "markeredgecolor": BLACK}
+        self.star_style = star | {"markersize": 8 * width}
         (self.star,) = ax.plot([], [], zorder=5, **self.star_style)
         self.set_moving(
             self.image, *self.cells.values(), *self.border, *self.ties, *self.now, *self.a, self.star
@@ -93,10 +92,7 @@ class HeatMapView(View):
         bar.xaxis.set_major_locator(FixedLocator([]))
         bar.set_xlim(0, 1)
         # An image in axes coordinates: the logarithmic scale would distort one in data coordinates.
-        image = AxesImage(bar, extent=(0, 1, 0, 1), origin="lower", interpolation="nearest", zorder=0.5)
-        image.set_data(COLOURS[:, None])
-        image.set_transform(bar.transAxes)
-        bar.add_image(image)
+        _image(bar, COLOURS[:, None], zorder=0.5).set_transform(bar.transAxes)
         below = box.left, box.bottom + 1.35 * self.em
         self.unit = self.add_text(*below, "ms", fontsize=0.9 * self.em, color=self.theme.soft)
 
@@ -115,23 +111,20 @@ class HeatMapView(View):
         }
         for name, cells in kinds.items():
             self.cells[name].set_path(squares(cells))
-        limit_ms = math.nan if data.objective_ms is None else data.objective_ms
-        edges = border(np.isfinite(p99_ms) & (p99_ms <= limit_ms))
+        edges = border(p99_ms <= (math.nan if data.objective_ms is None else data.objective_ms))
         for lines in self.border:
             lines.set_segments(edges)
         best, ties = surface.best(), surface.ties()
         kinds[TIED] = ties if ties.sum() > 1 else np.zeros_like(ties)
         for frames in self.ties:
             frames.set_path(squares(kinds[TIED], INSET))
-        self.star.set_data(*(([], []) if best is None else ([best[1] + 0.5], [best[0] + 0.5])))
+        _place([self.star], best and (best[1] + 0.5, best[0] + 0.5))
         for marks, each in ((self.now, data), (self.a, data.pinned)):
-            at = None if each is None else position(surface, each.result.scenario.rule)
-            for mark in marks:
-                mark.set_data(*(([], []) if at is None else ([at[0]], [at[1]])))
+            _place(marks, None if each is None else position(surface, each.result.scenario.rule))
         self._scale(surface, span)
         entries = [*self._marks(surface, best, data.pinned is not None), NEW_ROW]
         if edges and data.objective_ms is not None:
-            style: Style = {"color": self.theme.ink, "linestyle": "-", "linewidth": 1.4 * self.line_px}
+            style = self.line_style("ink", "-", 1.4)
             entries.append(Entry(f"≤ {typed_duration(data.objective_ms)}", style))
         entries += [Entry(name, self.styles[name]) for name, cells in kinds.items() if cells.any()]
         self.show_legend(entries)
@@ -140,15 +133,18 @@ class HeatMapView(View):
         if self.hold("grid", (surface.x, surface.y, surface.x_values, surface.y_values)):
             rows, columns = self.shape
             self.ax.set(xlim=(0, columns), ylim=(0, rows))
-            across, up = (size / count / self.em for size, count in
-                          ((self.plot_box.width, columns), (self.plot_box.height, rows)))  # fmt: skip
-            for axis, name, values in (
-                (self.ax.xaxis, surface.x, surface.x_values), (self.ax.yaxis, surface.y, surface.y_values),
-            ):  # fmt: skip
+            for axis, name, values, length in (
+                (self.ax.xaxis, surface.x, surface.x_values, self.plot_box.width),
+                (self.ax.yaxis, surface.y, surface.y_values, self.plot_box.height),
+            ):
                 unit, texts = in_unit(name, values)
                 axis.set_label_text(label_of(surface, name) + (f" ({unit})" if unit else ""))
-                wide = max(0.62 * len(text) + 0.4 for text in texts) / across
-                _label_cells(axis, texts, wide if axis is self.ax.xaxis else 1.05 / up)
+                # Where the texts need more room than their cells have, every second or third is shown.
+                room = 1.05 if name == surface.y else max(0.62 * len(text) + 0.4 for text in texts)
+                step = math.ceil(room * self.em / (length / len(texts)))
+                shown = range((len(texts) - 1) % step, len(texts), step)
+                axis.set_major_locator(FixedLocator([i + 0.5 for i in shown]))
+                axis.set_major_formatter(FixedFormatter([texts[i] for i in shown]))
         if self.hold("colours", span):
             unit, ms = unit_of(span[1])
             self.bar.set_ylim(*span)
@@ -156,9 +152,9 @@ class HeatMapView(View):
             self.bar.yaxis.set_major_formatter(tick_in(ms))
             self.unit.set_text(unit)
 
-    def _marks(self, surface: "Surface", best: tuple[int, int] | None, pinned: bool) -> list[Entry | None]:
+    def _marks(self, surface: "Surface", best: tuple[int, int] | None, pinned: bool) -> list[Entry]:
         """Return the legend of the present setting, A and the best."""
-        entries: list[Entry | None] = [Entry("B" if pinned else "now", self.now_style)]
+        entries: list[Entry] = [Entry("B" if pinned else "now", self.now_style)]
         if pinned:
             smaller = {"markersize": 6 * self.line_px, "markeredgecolor": self.theme.ink}
             entries.append(Entry("A", self.a_ring_style | smaller))
@@ -182,10 +178,8 @@ class HeatMapView(View):
             if data.objective_ms is not None:
                 within = int((steady & (surface.p99_ms <= data.objective_ms)).sum())
                 text += f"; {within} meet the objective"
-        elif steady.any():
-            text = f"{scope} none serves 99 of 100 requests"
         else:
-            text = f"{scope} none keeps up"
+            text = f"{scope} none {'serves 99 of 100 requests' if steady.any() else 'keeps up'}"
         if surface.overloaded.any() and steady.any():
             text += f"; {int(surface.overloaded.sum())} are overloaded"
         return [f"{text}."]
@@ -200,6 +194,19 @@ class HeatMapView(View):
         return int(up * rows), int(across * columns)
 
 
+def _image(ax: Axes, pixels: np.ndarray, zorder: float) -> AxesImage:
+    image = AxesImage(ax, interpolation="nearest", origin="lower", extent=(0, 1, 0, 1), zorder=zorder)
+    image.set_data(pixels)
+    ax.add_image(image)
+    return image
+
+
+def _place(marks: Sequence[Line2D], at: tuple[float, float] | None) -> None:
+    """Put marks at a place of the map, or nowhere."""
+    for mark in marks:
+        mark.set_data(*(([], []) if at is None else ([at[0]], [at[1]])))
+
+
 def label_of(surface: "Surface", name: str) -> str:
     """Return what the rule calls one of its parameters, without the unit."""
     label = surface.scenario.rule.parameters()[name].label.removesuffix(" (ms)")
@@ -208,13 +215,11 @@ def label_of(surface: "Surface", name: str) -> str:
 
 def values_of(surface: "Surface", cell: tuple[int, int]) -> dict[str, str]:
     """Return the setting of a cell in words: the value of each parameter by its label."""
-    setting = {surface.x: surface.x_values[cell[1]], surface.y: surface.y_values[cell[0]]}
-    return {
-        label_of(surface, name): typed_duration(value)
-        if name.endswith("_ms") and value < math.inf
-        else level(value)
-        for name, value in setting.items()
-    }
+    texts = {}
+    for name, value in ((surface.x, surface.x_values[cell[1]]), (surface.y, surface.y_values[cell[0]])):
+        write = typed_duration if name.endswith("_ms") and value < math.inf else level
+        texts[label_of(surface, name)] = write(value)
+    return texts
 
 
 def level(value: float) -> str:
@@ -234,14 +239,6 @@ def in_unit(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
     return unit, [level(value / ms) for value in values]
 
 
-def _label_cells(axis: Any, texts: list[str], crowd: float) -> None:
-    """Label the cells, or every second or third: `crowd` is the room that a label needs, in cells."""
-    step = max(1, math.ceil(crowd))
-    shown = range((len(texts) - 1) % step, len(texts), step)
-    axis.set_major_locator(FixedLocator([i + 0.5 for i in shown]))
-    axis.set_major_formatter(FixedFormatter([texts[i] for i in shown]))
-
-
 def colours(p99_ms: np.ndarray, low_ms: float, high_ms: float) -> np.ndarray:
     """Return the colours of latencies on a logarithmic scale, uint8 RGBA; transparent for NaN and infinity.
 
@@ -259,11 +256,8 @@ def position(surface: "Surface", rule: Rule) -> tuple[float, float] | None:
     """Return where a rule is on the map, in cells, also between two values of the grid; None for another."""
     if not {surface.x, surface.y} <= rule.parameters().keys():
         return None
-    x, y = (
-        _between(getattr(rule, name), values)
-        for name, values in ((surface.x, surface.x_values), (surface.y, surface.y_values))
-    )
-    return x, y
+    x, y = getattr(rule, surface.x), getattr(rule, surface.y)
+    return _between(x, surface.x_values), _between(y, surface.y_values)
 
 
 def _between(value: float, values: Sequence[float]) -> float:

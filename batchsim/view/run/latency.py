@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.patches import Rectangle
@@ -14,7 +14,7 @@ from batchsim.view.canvas.lettering import Label, width_em
 from batchsim.view.canvas.marks import SMALL
 from batchsim.view.canvas.scales import nice
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import NEW_ROW, Entry, Style, View
+from batchsim.view.run.view import NEW_ROW, Entry, View
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
@@ -36,28 +36,20 @@ class LatencyView(View):
         theme = self.theme
         self.plot_box = self.axes_box()
         ax = self.ax = self.add_plot(self.plot_box, "latency (ms)", "requests (%)")
-        across, zeros, edges = ax.get_xaxis_transform(), np.zeros(BINS), np.arange(BINS + 1)
-        self.late = Rectangle((0, 0), 0, 1, transform=across, color=theme.orange, alpha=0.2, lw=0)
-        ax.add_patch(self.late)
-        self.bars = ax.stairs(zeros, edges, fill=True, color=theme.sky, zorder=2)
-        self.a_bars = ax.stairs(zeros, edges, zorder=3, **self.a_style)
-        (self.objective,) = ax.plot([0, 0], [0, 1], transform=across, zorder=2.5, **self.objective_style)
-        self.styles: dict[int, Style] = {
-            q: {"color": getattr(theme, colour), "linestyle": style, "linewidth": self.line_px}
-            for q, (colour, style) in PERCENTILES.items()
-        }
+        self.late = ax.axvspan(0, 0, color=theme.orange, alpha=0.2, lw=0)
+        self.bars = ax.stairs([0], [0, 1], fill=True, color=theme.sky, zorder=2)
+        self.a_bars = ax.stairs([0], [0, 1], zorder=3, **self.a_style)
+        self.objective = ax.axvline(0, zorder=2.5, **self.objective_style)
+        self.styles = {q: self.line_style(*style) for q, style in PERCENTILES.items()}
         self.lines = {q: ax.axvline(0, zorder=4, **style) for q, style in self.styles.items()}
-        self.queue_style: Style = {"color": theme.purple, "linestyle": "-", "linewidth": 1.5 * self.line_px}
-        self.growth_style: Style = {"color": theme.soft, "linestyle": "-.", "linewidth": self.line_px}
+        self.queue_style = self.line_style("purple", "-", 1.5)
+        self.growth_style = self.line_style("soft", "-.")
         self.queue, self.growth, self.a_queue = (
             ax.plot([], [], zorder=3, **style)[0]
             for style in (self.queue_style, self.growth_style, self.a_style)
         )
-        paper: Style = {"facecolor": theme.background, "alpha": 0.85, "lw": 0, "zorder": 6}
-        self.paper = Rectangle(
-            (0, 0), 0, 0, transform=self.picture.px_transform, **paper
-        )  # below the difference
-        self.picture.add_artist(self.paper)
+        # Below the difference.
+        self.paper = self.add(Rectangle((0, 0), 0, 0, facecolor=theme.background, alpha=0.85, lw=0, zorder=6))
         self.set_moving(
             self.late, self.bars, self.a_bars, self.objective, *self.lines.values(), self.queue, self.growth,
             self.a_queue, self.paper,
@@ -67,18 +59,17 @@ class LatencyView(View):
         grows = data.overloaded
         # A is drawn where it shows the same thing as B: a distribution, or a growing queue.
         a = data.pinned if data.pinned is not None and data.pinned.overloaded == grows else None
-        for artist in (self.bars, *self.lines.values()):
-            artist.set_visible(not grows)
+        for artist in self.moving:
+            if artist is not self.values:
+                of_queue = artist in (self.queue, self.growth, self.a_queue)
+                artist.set_visible(of_queue == grows)
         for artist in (self.late, self.objective):
             artist.set_visible(not grows and data.objective_ms is not None)
-        self.queue.set_visible(grows)
-        self.growth.set_visible(grows)
         self.a_bars.set_visible(not grows and a is not None)
         self.a_queue.set_visible(grows and a is not None)
         if self.hold("title", grows):
             self.title.set_text(self.OVERLOADED if grows else self.NAME)
         if grows:
-            self.paper.set_visible(False)
             self._show_queue(data.result, None if a is None else a.result)
         else:
             self._show_distribution(data, a)
@@ -90,13 +81,12 @@ class LatencyView(View):
         if objective_ms is not None and objective_ms <= NEAR * right_ms:
             right_ms = max(right_ms, nice(1.05 * objective_ms))
         edges = np.linspace(0, right_ms, BINS + 1)
-        share = data.ranked.shares(edges)
-        self.bars.set_data(share, edges)
-        highest = float(share.max())
-        if a is not None:
-            a_share = a.ranked.shares(edges)
-            self.a_bars.set_data(a_share, edges)
-            highest = max(highest, float(a_share.max()))
+        highest = 0.0
+        for bars, each in ((self.bars, data), (self.a_bars, a)):
+            if each is not None:
+                share = each.ranked.shares(edges)
+                bars.set_data(share, edges)
+                highest = max(highest, float(share.max()))
         for q, line in self.lines.items():
             line.set_xdata([values[q]] * 2)
         if objective_ms is not None:
@@ -113,7 +103,7 @@ class LatencyView(View):
         room = WRITTEN if lines else HEADROOM
         self.set_limits(self.ax, x=(0, right_ms), y=(0, nice(room * highest)))
         ms = unit_of(right_ms)[1]
-        entries: list[Entry | None] = [
+        entries = [
             Entry(f"p{q} 00.00", style, f"p{q} {fixed(values[q] / ms)}") for q, style in self.styles.items()
         ]
         self.show_legend([*entries, NEW_ROW, *self._second_row(data, a is not None)], extra)
@@ -146,20 +136,19 @@ class LatencyView(View):
 
     def _show_queue(self, result: Result, a: Result | None) -> None:
         """Draw how many requests wait along the run, and how fast that grows by the rates alone."""
-        waiting, end_s = queue_length(result)
-        per_s = growth_per_s(result)
-        self.queue.set_data(np.linspace(0, end_s, POINTS), waiting)
+        arriving = result.scenario.workload.offered_per_s  # type: ignore[union-attr]
+        per_s, end_s = float(arriving) - result.scenario.full_batches_per_s, float(result.arrival_s[-1])
         self.growth.set_data([0, end_s], [0, per_s * end_s])
-        highest, right_s = max(float(waiting.max()), per_s * end_s), nice(end_s)
+        highest, right_s = per_s * end_s, 0.0
+        for line, each in ((self.queue, result), (self.a_queue, a)):
+            if each is not None:
+                waiting, end_s = queue_length(each)
+                line.set_data(np.linspace(0, end_s, POINTS), waiting)
+                highest, right_s = max(highest, float(waiting.max())), max(right_s, nice(end_s))
         growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
-        entries: list[Entry | None] = [
-            Entry("waiting", self.queue_style), Entry("+000,000 every second", self.growth_style, growth),
-        ]  # fmt: skip
-        if a is not None:
-            a_waiting, a_end_s = queue_length(a)
-            self.a_queue.set_data(np.linspace(0, a_end_s, POINTS), a_waiting)
-            highest, right_s = max(highest, float(a_waiting.max())), max(right_s, nice(a_end_s))
-            entries += [NEW_ROW, Entry("A pinned", self.a_style)]
+        names = ("waiting", self.queue_style), ("+000,000 every second", self.growth_style, growth)
+        entries = [Entry(*each) for each in names]
+        entries += [] if a is None else [NEW_ROW, Entry("A pinned", self.a_style)]
         self.set_label(self.ax.xaxis, "time (s)")
         self.set_label(self.ax.yaxis, "requests waiting")
         self.set_limits(self.ax, x=(0, right_s), y=(0, nice(HEADROOM * highest)))
@@ -186,10 +175,8 @@ class LatencyView(View):
             share = percent(data.result.attainment(objective_ms))
             limit = f"The objective, p99 of all requests within {typed_duration(objective_ms)},"
             sentences.append(f"{limit} is {verdict}: {share} of requests are within it.")
-        if s["drifting"]:
-            sentences.append(
-                "The run drifts: its arrival rate changes, so these numbers hold for this run only."
-            )
+        drift = "The run drifts: its arrival rate changes, so these numbers hold for this run only."
+        sentences += [drift] * bool(s["drifting"])
         return [*sentences, *_describe_difference(data)]
 
     # What a still picture shows in addition.
@@ -203,7 +190,7 @@ class LatencyView(View):
 
     def show_theory(self, answer: "Answer") -> None:
         """Draw the distribution that theory expects, or its mean where it knows no more."""
-        style: dict[str, Any] = {"color": self.theme.green, "linestyle": "-.", "linewidth": self.line_px}
+        style = self.line_style("green", "-.")
         edges = np.asarray(self.bars.get_data()[1])
         below = answer.below(edges)
         if below is None:
@@ -245,11 +232,10 @@ def _describe_difference(data: ViewData) -> list[str]:
         return ["A and B cannot be compared: one of them serves no request."]
     if data.comparison is None:
         return ["A and B cannot be compared: one is overloaded, or their traffic differs."]
-    latencies = (
-        f"p50 {number(a['p50_ms'])} ms, p99 {number(a['p99_ms'])} ms, mean {number(a['mean_latency_ms'])} ms"
-    )
+    p50, p99, mean = (number(a[key]) for key in ("p50_ms", "p99_ms", "mean_latency_ms"))
     return [
-        f"A has {latencies}, and batches of {number(a['mean_batch_size'])} requests on average.",
+        f"A has p50 {p50} ms, p99 {p99} ms, mean {mean} ms, and batches of {number(a['mean_batch_size'])} "
+        "requests on average.",
         f"The p99 of B is {_relative(data.comparison['p99_ms'], ' ms')}.",
         f"The throughput of B is {_relative(data.comparison['throughput_per_s'], '/s')}.",
     ]
@@ -262,12 +248,6 @@ def _relative(row: Difference, unit: str) -> str:
     if math.isnan(row.low):
         return f"{text} (no interval: the run is too short, drifts, or loses too many requests)"
     return f"{text} (95% interval of the difference: {signed(row.low)} to {signed(row.high)})"
-
-
-def growth_per_s(result: Result) -> float:
-    """Return how many more requests arrive per second than full batches carry."""
-    workload = result.scenario.workload
-    return float(workload.offered_per_s) - result.scenario.full_batches_per_s  # type: ignore[union-attr]
 
 
 def queue_length(result: Result) -> tuple[np.ndarray, float]:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 
 from batchsim._format import counted, number, percent
 from batchsim.result import Result
@@ -43,22 +42,23 @@ class LoadView(View):
         def line(ax: Axes, zorder: float, style: Style, **more: Any) -> Line2D:
             return ax.plot([], [], zorder=zorder, **style | more)[0]
 
-        dots: Style = {"linewidth": width, "marker": ".", "markersize": 3 * width}
+        dots: Style = {"marker": ".", "markersize": 3 * width}
         diamond: Style = {"linestyle": "none", "marker": "D", "markersize": 4.5 * width}
         hollow: Style = diamond | {"color": theme.ink, "markersize": 4 * width, "markerfacecolor": "none"}
         self.styles: dict[str, Style] = {
-            "mean": {"color": theme.blue, "linestyle": "-"} | dots,
-            "p99": {"color": theme.vermilion, "linestyle": ":"} | dots,
-            "theory": {"color": theme.green, "linestyle": "-."} | dots | {"marker": "x"},
+            "mean": self.line_style("blue") | dots,
+            "p99": self.line_style("vermilion", ":") | dots,
+            "theory": self.line_style("green", "-.") | dots | {"marker": "x"},
             "now": {"color": theme.blue, "markeredgecolor": theme.background} | diamond,
-            "saturation": {"color": theme.soft, "linestyle": (0, (4, 1, 1, 1)), "linewidth": width},
+            "saturation": self.line_style("soft", (0, (4, 1, 1, 1))),
             "objective": self.objective_style,
             "A": self.a_style | {"marker": "D", "markersize": 3.5 * width, "markerfacecolor": "none"},
         }
-        self.p99, self.mean = line(top, 3, self.styles["p99"]), line(top, 3, self.styles["mean"])
-        self.throughput = line(low, 3, self.styles["mean"])
+        self.p99, self.mean, self.throughput = (
+            line(ax, 3, self.styles[name]) for ax, name in ((top, "p99"), (top, "mean"), (low, "mean"))
+        )
         self.theory = line(top, 3.5, self.styles["theory"])
-        self.objective = line(top, 2.2, self.objective_style)
+        self.objective = top.axhline(1, zorder=2.2, **self.objective_style)
         # p99, mean and throughput of A, and the points of both settings.
         self.a_curves = [line(ax, 2.5, self.a_style) for ax in (top, top, low)]
         self.a_points = [line(ax, 4, hollow) for ax in (top, top, low)]
@@ -67,15 +67,8 @@ class LoadView(View):
             for ax, colour in ((top, theme.vermilion), (top, theme.blue), (low, theme.blue))
         ]
         # Across the whole height, whatever the scale: 0 has no place on a logarithmic one.
-        self.saturation = [
-            line(ax, 3, self.styles["saturation"], transform=ax.get_xaxis_transform()) for ax in (top, low)
-        ]
-        self.beyond = [
-            Rectangle((0, 0), 0, 1, color=theme.faint, lw=0, transform=ax.get_xaxis_transform())
-            for ax in (top, low)
-        ]
-        for ax, area in zip((top, low), self.beyond, strict=True):
-            ax.add_patch(area)
+        self.saturation = [ax.axvline(0, zorder=3, **self.styles["saturation"]) for ax in (top, low)]
+        self.beyond = [ax.axvspan(0, 0, color=theme.faint, lw=0) for ax in (top, low)]
         self.overloaded = top.text(
             0, 0.5, "overloaded", transform=top.get_xaxis_transform(), color=theme.soft, rotation=90,
             fontsize=0.9 * self.em, ha="center", va="center", zorder=4,
@@ -98,32 +91,29 @@ class LoadView(View):
             heights = [np.concatenate(both) for both in zip(heights, of_a, strict=True)]
             right = max(right, float(a.curve.x_values[-1]))
         right = nice(right)
-        expected = theory is not None and bool(np.isfinite(theory.mean_ms).any())
-        self.theory.set_visible(expected)
-        if theory is not None and expected:
-            at = np.isfinite(theory.mean_ms)  # it is worked out at some of the rates only
+        at = np.isfinite(theory.mean_ms) if theory is not None else np.zeros(0)  # at some of the rates only
+        self.theory.set_visible(bool(at.any()))
+        if theory is not None:
             self.theory.set_data(theory.rate_per_s[at], theory.mean_ms[at])
-        self._show_saturation(curve.saturation, right)
+        for line, area in zip(self.saturation, self.beyond, strict=True):
+            line.set_visible(curve.saturation < right)
+            area.set_visible(curve.saturation < right)
+            if curve.saturation < right:
+                line.set_xdata([curve.saturation] * 2)
+                area.set_bounds(curve.saturation, 0, right - curve.saturation, 1)
+        self.overloaded.set_position(((curve.saturation + right) / 2, 0.5))
         # With a queue limit or a timeout curves go on there, and A's may: a word would be in their way.
         self.overloaded.set_visible(curve.saturation < right and bool(curve.overloaded.any()) and not pair)
-        self.objective.set_data([0, right], [data.objective_ms or np.nan] * 2)
+        self.objective.set_ydata([data.objective_ms or np.nan] * 2)
         self._scale(curve.x, right, np.concatenate(heights[:2]), float(np.nanmax(heights[2])))
-        names = {"mean": "mean", "p99": "p99", "now": "B now" if pair else "now"}
-        names |= {"theory": "theory"} if expected else {}
-        names |= {"saturation": "saturation"} if np.isfinite(curve.saturation) else {}
-        names |= {"objective": "objective"} if data.objective_ms is not None else {}
-        names |= {"A": "A"} if pair else {}
-        self.show_legend([Entry(names[key], style) for key, style in self.styles.items() if key in names])
-
-    def _show_saturation(self, saturation: float, right: float) -> None:
-        inside = saturation < right
-        for artist in (*self.saturation, *self.beyond):
-            artist.set_visible(inside)
-        if inside:
-            for line, area in zip(self.saturation, self.beyond, strict=True):
-                line.set_data([saturation] * 2, [0, 1])
-                area.set_bounds(saturation, 0, right - saturation, 1)
-            self.overloaded.set_position(((saturation + right) / 2, 0.5))
+        shown = {
+            "theory": at.any(), "saturation": np.isfinite(curve.saturation),
+            "objective": data.objective_ms is not None, "A": pair,
+        }  # fmt: skip
+        names = {"now": "B now"} if pair else {}
+        self.show_legend(
+            [Entry(names.get(key, key), style) for key, style in self.styles.items() if shown.get(key, True)]
+        )
 
     def _scale(self, x: str, right: float, latencies_ms: np.ndarray, highest: float) -> None:
         positive = latencies_ms[np.isfinite(latencies_ms) & (latencies_ms > 0)]

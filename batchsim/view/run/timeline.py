@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedLocator
 from batchsim._format import counted, number
 from batchsim.engines.log import Status
 from batchsim.result import Result
-from batchsim.view.canvas.cells import NOWHERE, RECTANGLE
+from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import COMPONENTS
 from batchsim.view.run.data import ViewData
@@ -30,11 +30,10 @@ class TimelineView(View):
         ax = self.ax = self.add_plot(self.axes_box(), label, "request", grid="x")
         self.bars = LineCollection([], capstyle="butt", zorder=2)
         self.waits = LineCollection([], color=theme.grey, linestyle=":", linewidth=thin, zorder=2)
-        for lines in (self.bars, self.waits):
-            ax.add_collection(lines, autolim=False)
         self.frame_style: Style = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": thin}
         self.batches = PathPatch(NOWHERE, zorder=3, **self.frame_style)
-        ax.add_patch(self.batches)
+        for artist in (self.bars, self.waits, self.batches):
+            ax.add_artist(artist)
         self.styles: dict[Status, Style] = {
             status: {"linestyle": "none", "color": theme.vermilion, "marker": marker, "markeredgewidth": 0}
             for status, marker in LOST.items()
@@ -49,12 +48,8 @@ class TimelineView(View):
     def update(self, data: ViewData) -> None:
         result = data.result
         shown, first_s = min(REQUESTS, result.arrival_s.size), float(result.arrival_s[0])
-
-        def ms(time_s: float) -> float:
-            return 1000 * (float(time_s) - first_s)
-
         stretches = [
-            (ms(begin_s), ms(end_s), request, COMPONENTS[component])
+            (1000 * (begin_s - first_s), 1000 * (end_s - first_s), request, COMPONENTS[component])
             for request in range(shown)
             for component, begin_s, end_s in result.story(request)
         ]
@@ -62,32 +57,26 @@ class TimelineView(View):
         self.bars.set_segments([[(begin, row), (end, row)] for begin, end, row, _ in stretches])
         self.bars.set_color([getattr(self.theme, style.colour) for *_, style in stretches])
         self.bars.set_linewidth([thick * style.width for *_, style in stretches])
+        self.batches.set_path(batch_frames(result, shown, first_s))
+        entries = [
+            Entry(name, self.line_style(style.colour, "-", style.width)) for name, style in COMPONENTS.items()
+        ]
+        entries += [NEW_ROW, Entry("a batch", self.frame_style)]
         last_ms = max([end for _, end, *_ in stretches], default=0.0)
-        gone = {status: np.flatnonzero(result.status[:shown] == status) for status in LOST}
-        for status, rows in gone.items():
+        for status, marks in self.lost.items():
+            rows = np.flatnonzero(result.status[:shown] == status)
             waited_s = result.scenario.timeout_s if status == Status.TIMED_OUT else 0.0
             begin_ms, end_ms = (1000 * (result.arrival_s[rows] + s - first_s) for s in (0.0, waited_s))
-            self.lost[status].set_data(end_ms, rows)
-            last_ms = max(last_ms, float(end_ms.max(initial=0.0)))
+            marks.set_data(end_ms, rows)
             if status == Status.TIMED_OUT:
-                self.waits.set_segments(
-                    [[(b, r), (e, r)] for b, e, r in zip(begin_ms, end_ms, rows, strict=True)]
-                )
-        self.batches.set_path(batch_frames(result, shown, first_s))
-        self._scale(shown, nice(1.02 * last_ms))
-        entries: list[Entry | None] = [
-            Entry(name, {"color": getattr(self.theme, style.colour), "linestyle": "-",
-                         "linewidth": style.width * self.line_px})
-            for name, style in COMPONENTS.items()
-        ]  # fmt: skip
-        entries += [NEW_ROW, Entry("a batch", self.frame_style)]
-        for status, rows in gone.items():
+                waits = [[begin_ms, rows], [end_ms, rows]]
+                self.waits.set_segments(list(np.array(waits).transpose(2, 0, 1)))
             if rows.size:
+                last_ms = max(last_ms, float(end_ms.max()))
                 size = {"markersize": 0.6 * self.em}
                 entries.append(Entry(status.name.lower().replace("_", " "), self.styles[status] | size))
         self.show_legend(entries)
-
-    def _scale(self, shown: int, last_ms: float) -> None:
+        last_ms = nice(1.02 * last_ms)
         self.set_label(self.ax.xaxis, "time since the first arrival", last_ms)
         self.set_limits(self.ax, x=(0, last_ms), y=(shown - 0.4, -0.6))
         if self.hold("rows", shown):
@@ -111,11 +100,11 @@ class TimelineView(View):
 
 def batch_frames(result: Result, shown: int, first_s: float) -> Path:
     """Return a frame round the computing of each batch that holds any of the first requests."""
-    batch, corners = result.batch_index[:shown], []
-    for index in np.unique(batch[batch >= 0]):
-        rows = np.flatnonzero(batch == index)
-        times_s = (result.batches.start_s[index], result.batches.finish_s[index])
-        begin, end = (1000 * (time_s - first_s) for time_s in times_s)
-        top, bottom = rows[0] - 0.45, rows[-1] + 0.45
-        corners += [(begin, top), (end, top), (end, bottom), (begin, bottom), (begin, top)]
-    return Path(np.array(corners), RECTANGLE * (len(corners) // 5)) if corners else NOWHERE
+    rows = np.flatnonzero(result.batch_index[:shown] >= 0)
+    batch, first = np.unique(result.batch_index[rows], return_index=True)
+    last = np.unique(result.batch_index[rows][::-1], return_index=True)[1]
+    begin_ms, end_ms = (
+        1000 * (times_s[batch] - first_s) for times_s in (result.batches.start_s, result.batches.finish_s)
+    )
+    upper, lower = rows[first] - 0.45, rows[::-1][last] + 0.45
+    return rectangles(np.stack([begin_ms, upper], axis=-1), np.stack([end_ms, lower], axis=-1))

@@ -1,9 +1,10 @@
 """What all views of a run share: a title, a legend of two rows, axes, and the same picture in words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -18,14 +19,10 @@ from batchsim.view.run.data import ViewData
 
 TITLE, ROWS, TOP = 1.45, (2.95, 4.3), 5.0  # baselines from the upper edge, and where the axes begin: in ems
 LEFT, RIGHT, BOTTOM = 4.5, 1.8, 3.0  # room around the axes, in ems
-SWATCH, GAP, NEXT = (
-    1.3,
-    0.35,
-    0.6,
-)  # of a legend, in ems: a swatch, the gap to its name, and to the next entry
-NEW_ROW = None  # in a legend: what follows begins the second row
+SWATCH, GAP, NEXT = 1.3, 0.35, 0.6  # of a legend, in ems: a swatch, the gaps to its name and the next entry
 
 Style = dict[str, Any]
+Steps = tuple[np.ndarray, np.ndarray]  # heights, and the edges of their bars
 AnyView = TypeVar("AnyView", bound="View")
 
 
@@ -42,6 +39,9 @@ class Entry:
     value: str | None = field(default=None, compare=False)  # a new value leaves the legend where it is
 
 
+NEW_ROW = Entry("\n")  # what follows begins the second row
+
+
 class View(Tile):
     """One subject of the picture: `update` draws the data, and `describe` says in words what it shows."""
 
@@ -53,7 +53,7 @@ class View(Tile):
         left, top = box.left + self.em, box.top + TITLE * self.em
         self.title = self.add_text(left, top, self.NAME, weight="bold", fontsize=1.05 * self.em)
         self.marks: list[Marks] = []
-        self.entries: tuple[Entry | None, ...] = ()
+        self.entries: tuple[Entry, ...] = ()
         self.swatches: list[Artist] = []
         self.slots: list[tuple[float, float]] = []  # where the values of the legend stand
         self.names = Lettering(picture, SMALL * self.em, self.theme.ink)
@@ -62,9 +62,7 @@ class View(Tile):
         self.set_moving(self.values)
         # A, the pinned setting, and the objective look the same in every view.
         self.a_style: Style = {"color": self.theme.ink, "linestyle": "--", "linewidth": 0.8 * line_px}
-        self.objective_style: Style = {
-            "color": self.theme.orange, "linestyle": "-", "linewidth": 1.4 * line_px,
-        }  # fmt: skip
+        self.objective_style = self.line_style("orange", "-", 1.4)
         self.add_artists()
 
     def add_artists(self) -> None:
@@ -72,19 +70,16 @@ class View(Tile):
         raise NotImplementedError
 
     def update(self, data: ViewData) -> None:
-        """Draw the data."""
         raise NotImplementedError
 
     def describe(self, data: ViewData) -> list[str]:
         """Return what the view shows of the data, as sentences."""
         raise NotImplementedError
 
-    def bar_style(self, colour: str, hatch: str) -> Style:
-        """Return the style of bars in one of the theme's colours."""
-        background = self.theme.background
-        return {
-            "facecolor": getattr(self.theme, colour), "edgecolor": background, "hatch": hatch, "linewidth": 0,
-        }  # fmt: skip
+    def line_style(self, colour: str, linestyle: Any = "-", width: float = 1.0) -> Style:
+        """Return the style of lines in one of the theme's colours."""
+        colour = getattr(self.theme, colour)
+        return {"color": colour, "linestyle": linestyle, "linewidth": width * self.line_px}
 
     # Axes. Their limits change in steps, so that they hold still while a slider moves a little.
 
@@ -109,15 +104,11 @@ class View(Tile):
         for marks in self.marks:
             marks.refresh()
 
-    def set_limits(
-        self, ax: Axes, x: tuple[float, float] | None = None, y: tuple[float, float] | None = None
-    ) -> None:
-        """Give axes their limits; nothing is drawn anew where these stay."""
-        number = self.axes.index(ax)
-        if x is not None and self.hold(f"x{number}", x):
-            ax.set_xlim(x)
-        if y is not None and self.hold(f"y{number}", y):
-            ax.set_ylim(y)
+    def set_limits(self, ax: Axes, **limits: tuple[float, float]) -> None:
+        """Give axes their limits, `x` and `y`; nothing is drawn anew where these stay."""
+        for name, ends in limits.items():
+            if self.hold(f"{name}{self.axes.index(ax)}", ends):
+                ax.set(**{f"{name}lim": ends})
 
     def set_label(self, axis: Any, label: str, upper_ms: float | None = None) -> None:
         """Label an axis; one of durations up to `upper_ms` has the unit that suits them."""
@@ -128,7 +119,7 @@ class View(Tile):
 
     # The legend: names are written once, values have a fixed place.
 
-    def show_legend(self, entries: Sequence[Entry | None], extra: Sequence[Label] = ()) -> None:
+    def show_legend(self, entries: Sequence[Entry], extra: Sequence[Label] = ()) -> None:
         """Show the entries in two rows; `extra` are moving labels elsewhere."""
         self.entries = tuple(entries)
         if self.hold("legend", self.entries):
@@ -136,14 +127,15 @@ class View(Tile):
             self.swatches, self.slots = [], []
             with self.picture.styled():
                 self._lay_out(self.entries)
-        values = [entry.value for entry in self.entries if entry is not None and entry.value is not None]
+        values = [entry.value for entry in self.entries if entry.value is not None]
         labels = [Label(value, *slot) for value, slot in zip(values, self.slots, strict=True)]
         self.values.show([*labels, *extra])
 
-    def _lay_out(self, entries: Sequence[Entry | None]) -> None:
-        rows = self._rows(entries)
+    def _lay_out(self, entries: Sequence[Entry]) -> None:
+        room = self.box.width - 1.3 * self.em
+        rows = self._rows(entries, room)
         longest = max(sum(map(self._width, row)) for row in rows)
-        shrink = min(1.0, self.room / longest) if longest else 1.0
+        shrink = min(1.0, room / longest) if longest else 1.0
         for lettering in (self.names, self.values):
             lettering.set_size(SMALL * self.em * shrink)
         names: list[Label] = []
@@ -161,26 +153,50 @@ class View(Tile):
                 x += self._width(entry) * shrink
         self.names.show(names)
 
-    @property
-    def room(self) -> float:
-        """How long a row of the legend can be, in pixels."""
-        return self.box.width - 1.3 * self.em
-
-    def _rows(self, entries: Sequence[Entry | None]) -> list[list[Entry]]:
+    def _rows(self, entries: Sequence[Entry], room: float) -> list[list[Entry]]:
         """Return the entries of each row; without a `NEW_ROW` the first takes as many as fit."""
+        if NEW_ROW in entries:
+            cut = entries.index(NEW_ROW)
+            return [list(entries[:cut]), list(entries[cut + 1 :])]
         rows: list[list[Entry]] = [[]]
         for entry in entries:
-            if entry is None:
-                rows.append([])
-                continue
-            full = sum(map(self._width, [*rows[-1], entry])) > self.room
-            if full and len(rows) < len(ROWS) and NEW_ROW not in entries:
+            if sum(map(self._width, [*rows[-1], entry])) > room and len(rows) < len(ROWS):
                 rows.append([])
             rows[-1].append(entry)
         return rows
 
     def _width(self, entry: Entry) -> float:
         return self.em * (SMALL * width_em(entry.text) + NEXT + (SWATCH + GAP if entry.style else 0))
+
+
+class StackedView(View):
+    """A view of bars on top of each other, with the outline of A's total over them."""
+
+    def add_bars(self, ax: Axes, colours: Mapping[Any, tuple[str, str]]) -> None:
+        """Add bars from the bottom up, each by its key: a colour of the theme and a hatch."""
+        self.styles: dict[Any, Style] = {
+            key: {"facecolor": getattr(self.theme, colour), "edgecolor": self.theme.background,
+                  "hatch": hatch, "linewidth": 0}
+            for key, (colour, hatch) in colours.items()
+        }  # fmt: skip
+        self.bars = {
+            key: ax.stairs([0], [0, 1], baseline=[0], fill=True, zorder=2, **style)
+            for key, style in self.styles.items()
+        }
+        self.a_total = ax.stairs([0], [0, 1], baseline=None, zorder=3, **self.a_style)
+        self.set_moving(*self.bars.values(), self.a_total)
+
+    def show_bars(self, heights: np.ndarray, edges: np.ndarray, a: Steps | None) -> float:
+        """Draw heights, shape (bars' keys, bars), and A's total; return the highest."""
+        tops = np.cumsum(heights, axis=0)
+        for bars, height, top in zip(self.bars.values(), heights, tops, strict=True):
+            bars.set_visible(bool(height.any()))
+            bars.set_data(top, edges, baseline=top - height)
+        self.a_total.set_visible(a is not None)
+        if a is None:
+            return float(tops.max())
+        self.a_total.set_data(*a)
+        return float(max(tops.max(), a[0].max()))
 
 
 def _swatch(style: Style, x: float, y: float, em: float) -> Artist:
@@ -211,11 +227,9 @@ class RunPicture(Picture):
             self.views = tuple(kind(self, box(number), line_px) for number, kind in enumerate(kinds))
 
     def view(self, kind: type[AnyView]) -> AnyView:
-        """Return the view of that kind."""
         return next(view for view in self.views if isinstance(view, kind))
 
     def show(self, data: ViewData) -> None:  # type: ignore[override]  # Figure.show is pyplot's
-        """Update every view."""
         for view in self.views:
             view.update(data)
 
