@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 MINUS, INFINITE, NONE = "\N{MINUS SIGN}", "∞", "\N{EN DASH}"
-UNITS = ((1000.0, "s", 1000.0), (1.0, "ms", 1.0), (0.0, "µs", 0.001))  # from so many ms on; ms in one
+UNITS = ((1000.0, "s", 1000.0), (1.0, "ms", 1.0), (0.0, "µs", 0.001))  # from how many ms on; ms in one
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number with so many digits that count, and all that stand before its point.
+    """Return a number with `digits` significant digits, and all that stand before its point.
 
     >>> number(17.5778), number(1398.2), number(0.04), number(97_500.4), number(2.5e-7), number(math.inf)
     ('17.6', '1,398', '0.04', '97,500', '0.00000025', '∞')
@@ -19,7 +19,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def fixed(value: float, digits: int = 3) -> str:
-    """Return a number with so many digits that count, zeros at the end kept: for columns and labels.
+    """Return a number with `digits` significant digits, zeros at the end kept: for columns and labels.
 
     >>> fixed(12.345), fixed(0.0123456), fixed(1234.6), fixed(7), fixed(999.96, 4), fixed(math.nan)
     ('12.3', '0.0123', '1,235', '7.00', '1,000', '–')
@@ -71,7 +71,7 @@ def rate(per_s: float, digits: int = 3) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return so many of something.
+    """Return a count with its noun, in the plural unless it is one.
 
     >>> counted(1, "server"), counted(2400, "setting")
     ('1 server', '2,400 settings')
@@ -158,5 +158,5 @@ def tick(value: float, _: Any = None) -> str:
 
 
 def tick_in(unit_ms: float) -> Callable[..., str]:
-    """Return what writes milliseconds on an axis, in a unit that has so many."""
+    """Return what writes milliseconds on an axis in a unit of `unit_ms` milliseconds."""
     return lambda value, _=None: tick(float(f"{value / unit_ms:.10g}"))

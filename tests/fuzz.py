@@ -8,7 +8,7 @@ import sys
 import time
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--minutes", type=float, default=30, help="begin no round after so many minutes")
+parser.add_argument("--minutes", type=float, default=30, help="begin no round after this many minutes")
 parser.add_argument("--examples", type=int, default=20, help="times the number of examples of `make test`")
 parser.add_argument("--seed", type=int, help="of the first round (default: another each time)")
 parser.add_argument("tests", nargs="*", help="files or tests (default: all but the browser's)")

@@ -56,7 +56,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 app = typer.Typer(
     cls=_OneLineErrors, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-    help="A laboratory for request batching in model serving: simulate it, see it, choose it.",
+    help="Request batching in model serving: simulate it, draw it, tune it.",
     epilog="Exit codes: 0 met (or no objective), 1 not met, 2 bad input, 130 interrupted.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip

@@ -17,7 +17,7 @@ NUMBERS = ("met", "rate_per_s", "low_per_s", "high_per_s", "lowest_per_s", "limi
 class Capacity(JsonFlag, SLOFlags, TrafficFlags, ScenarioFlags):
     """Find the highest rate within an objective; exit code 1 if there is none.
 
-    The workload may have any rate: it is scaled to others.
+    The workload's own rate does not matter: the search rescales it.
 
     batchsim capacity scenario.toml --p99-ms 50
     """

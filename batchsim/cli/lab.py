@@ -11,14 +11,14 @@ import typer
 
 import batchsim
 from batchsim import _check
-from batchsim.cli.flags import OUTPUT, Command
+from batchsim.cli.flags import OUTPUT, RUN, Command
 
 
 @dataclass
 class Lab(Command):
     """Open the course in JupyterLab."""
 
-    port: int = OUTPUT.whole("Port to listen on, on this machine only.", 8888)
+    port: int = RUN.whole("Port to listen on, on this machine only.", 8888)
     notebooks: Path | None = OUTPUT.option("Folder of notebooks (default: the course's).")
 
     def run(self) -> None:

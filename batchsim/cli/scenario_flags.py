@@ -65,7 +65,7 @@ class ScenarioFlags(Command):
 
     servers: int | None = OTHER.whole("Model instances, each computing one batch at a time (default: 1).")
     queue_limit: int | None = OTHER.whole("Reject arrivals when this many are waiting.")
-    timeout_ms: float | None = OTHER.number("MS", "A request not started after this long leaves the queue.")
+    timeout_ms: float | None = OTHER.number("MS", "Drop a request that has not started after this long.")
     set_: list[str] | None = OTHER.option(
         "Any knob by name: workload.cv=2, 'slowdown={1: 1, 2: 1.8}'. Repeatable.", None, "--set",
         metavar="KNOB=VALUE",

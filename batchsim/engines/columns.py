@@ -85,7 +85,7 @@ class Horizon(NamedTuple):
 
     known: int  # requests in the window: arrivals that are known, or room for sends
     total: int  # requests that come in all; more than `known` where another window follows
-    stop: int  # return once so many have come
+    stop: int  # return once this many have come
     closed: bool  # whether this is a closed loop
 
 

@@ -28,7 +28,7 @@ def wake_s(now_s: Any, waiting: Any, idle: Any, state: Any, params: Any) -> Any:
 
 
 def finished(now_s: Any, size: Any, seconds: Any, state: Any, params: Any) -> Any:
-    """Tell the rule of `params` that a batch of `size` has ended after so many seconds."""
+    """Tell the rule of `params` that a batch of `size` has ended, and how many seconds it took."""
     raise NotImplementedError("only compiled loops call this")
 
 

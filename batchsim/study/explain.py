@@ -133,11 +133,11 @@ def _optimum(found: Recommendation) -> Iterator[str]:
     if gap is None or found.optimum is None or math.isnan(low):
         return  # without an interval there is no saying how far it is
     best, most = found.optimum.mean_latency_ms, found.optimum.max_batch_size
-    above = f"; this one's is {_format.number(gap, 2)} % above it"
+    above = f"{_format.number(gap, 2)} % above it"
     if low <= best <= high or gap <= 0:
-        above = ", and this one's cannot be told from it"
-    policy = f"No policy with batches of at most {most}"
-    yield f"{policy} has a lower mean latency than {_format.number(best)} ms{above}."
+        above = "statistically the same"
+    lowest = f"The lowest mean latency that any policy with batches of at most {most} can have"
+    yield f"{lowest} is {_format.number(best)} ms; this one's is {above}."
 
 
 def _remedies(found: Recommendation) -> Iterator[str]:

@@ -62,7 +62,7 @@ class Surface:
         return self._told_apart[1]
 
     def ties(self) -> np.ndarray:
-        """Return which settings cannot be told from the one with the lowest p99, itself included; bool.
+        """Return which settings are statistically the same as the one of the lowest p99, itself included.
 
         Each pair has met the same requests. In each of 16 sections of the run it is counted how many
         requests took longer than the lowest p99 under either setting; two settings are told apart where the

@@ -49,7 +49,7 @@ class AtLeast(Rule):
     Params = AtLeastParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
-    title = "At least so many"
+    title = "Minimum batch size"
     map_knobs = ("max_batch_size", "min_batch_size")
 
     def check(self) -> None:

@@ -46,7 +46,7 @@ class PreferredSizes(Rule):
     """
 
     preferred: tuple[int, ...] = seam.parameter(
-        "Preferred sizes", "Batch sizes that leave as soon as so many requests wait, as 4, 8", kind="sizes",
+        "Preferred sizes", "A batch of such a size leaves as soon as it is complete, as 4, 8", kind="sizes",
         usual=(8, 32),
     )  # fmt: skip
     max_batch_size: int = seam.max_batch_size(default=32)

@@ -174,7 +174,7 @@ class HeatMapView(View):
             setting = ", ".join(map(" ".join, values_of(surface, best).items()))
             text = f"{scope} the best is {setting}: p99 {number(surface.p99_ms[best])} ms"
             if tied := int(surface.ties().sum()) - 1:
-                text += f"; {counted(tied, 'other')} cannot be told from it"
+                text += f"; {counted(tied, 'other')} {'is' if tied == 1 else 'are'} statistically the same"
             if data.objective_ms is not None:
                 within = int((steady & (surface.p99_ms <= data.objective_ms)).sum())
                 text += f"; {within} meet the objective"

@@ -184,7 +184,8 @@ def _describe_curve(curve: "LoadCurve") -> list[str]:
         for name, values in (("mean", curve.mean_ms), ("p99", curve.p99_ms))
     )
     span = f"{number(curve.x_values[first])} to {number(curve.x_values[last])}{unit}"
-    return [f"From {span}: {', '.join(ends)}."]
+    over = "number of clients" if curve.x == "clients" else "arrival rate"
+    return [f"By {over}, from {span}: {', '.join(ends)}."]
 
 
 def load_of(result: Result) -> float:
