@@ -43,6 +43,7 @@ class Collector:
         self.outputs: list[Any] | None = None if inputs is None else [None] * plan.requests
         self.arrival_s: list[float] = []
         self.line = Line(plan, lambda: self.env.now, self.arrival_s, model_fn, self.outputs)
+        self.queue_limit, self.timeout_s = plan.scenario.queue_limit, plan.scenario.timeout_s
         # What is due at this instant, gathered by the processes and emptied by the collector.
         self.arriving: list[int] = []
         self.ending: list[int] = []
@@ -143,8 +144,7 @@ class Collector:
         self.arrival_s.append(self.env.now)
         self.client.append(client)
         self.batch_index.append(-1)
-        limit = self.plan.scenario.queue_limit
-        if limit is not None and len(self.line) >= limit:
+        if self.queue_limit is not None and len(self.line) >= self.queue_limit:
             self.status.append(Status.REJECTED)
             return False
         self.status.append(Status.SERVED)
@@ -163,7 +163,7 @@ class Collector:
 
     def dispatch(self) -> None:
         """Start batches, each on the lowest-numbered idle server, until the rule has nothing to do."""
-        while self.line and (self.idle or self.rule.freezes):
+        while (self.idle or self.rule.freezes) and self.line:
             action, size, trigger = self.line.decide(len(self.idle))
             if action == START and self.idle:
                 if self.line.frozen:
@@ -194,7 +194,7 @@ class Collector:
     def expire(self) -> list[int]:
         """Let the requests that have waited too long leave; return them."""
         queue, gone = self.line.queue, []
-        while queue and self.env.now >= queue[0]["timestamp"] + self.plan.scenario.timeout_s:
+        while queue and self.env.now >= queue[0]["timestamp"] + self.timeout_s:
             request = queue.popleft()["id"]
             self.status[request] = Status.TIMED_OUT
             gone.append(request)
@@ -218,8 +218,8 @@ class Collector:
         """
         queue, alarm_s = self.line.queue, math.inf
         if queue:
-            alarm_s = queue[0]["timestamp"] + self.plan.scenario.timeout_s
-        if self.line and (self.idle or self.rule.freezes):
+            alarm_s = queue[0]["timestamp"] + self.timeout_s
+        if (self.idle or self.rule.freezes) and self.line:
             wake_s = self.line.wake_s(len(self.idle))
             if wake_s > self.env.now:  # else the rule has been asked already
                 alarm_s = min(alarm_s, wake_s)
