@@ -17,7 +17,7 @@ from batchsim.study.candidate import Candidate, Outcome
 from batchsim.study.judgement import LEVEL, STRICT, can_lose, slower_by
 from batchsim.study.race import Race, Run
 
-# What the tie-break may cost: so many full runs, or that fraction of full runs of the whole grid if more.
+# What the tie-break may cost: a number of full runs, or a fraction of full runs of the whole grid if more.
 COST = 4, 1 / 20
 FULL_RUNS = 24  # at most, to draw the frontier
 
