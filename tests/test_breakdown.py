@@ -7,21 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runs import SECOND, busy_run, run
 
 import batchsim as bs
-
-SECOND = 1000.0
-
-
-def run(times_s, size, wait_s, service_s, warmup=0.0, per_item_s=0.0, **knobs):
-    rule = bs.SizeOrWait(size, wait_s * SECOND)
-    service = bs.Affine(service_s * SECOND, per_item_s * SECOND)
-    return bs.simulate(bs.Scenario(bs.Trace(times_s), rule, service, **knobs), warmup=warmup)
-
-
-def busy_run(**knobs):
-    scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.5), servers=2)
-    return bs.simulate(scenario.replace(knobs.pop("replace", {})), knobs.pop("requests", 3000), **knobs)
 
 
 def idle_time(result, until_s):

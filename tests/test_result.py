@@ -9,23 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.plans import scenarios_at_random
+from runs import busy_run, lossy_run, run
 
 import batchsim as bs
 
-SECOND = 1000.0
 FULL, WAIT, BACKLOG = bs.Trigger.FULL, bs.Trigger.WAIT, bs.Trigger.BACKLOG
 DRAIN = bs.Trigger.DRAIN
-
-
-def run(times_s, size, wait_s, service_s, warmup=0.0, per_item_s=0.0, **knobs):
-    rule = bs.SizeOrWait(size, wait_s * SECOND)
-    service = bs.Affine(service_s * SECOND, per_item_s * SECOND)
-    return bs.simulate(bs.Scenario(bs.Trace(times_s), rule, service, **knobs), warmup=warmup)
-
-
-def busy_run(**knobs):
-    scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.5), servers=2)
-    return bs.simulate(scenario.replace(knobs.pop("replace", {})), knobs.pop("requests", 3000), **knobs)
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +24,7 @@ def result():
 
 @pytest.fixture(scope="module")
 def lossy():
-    limits = {"queue_limit": 20, "timeout_ms": 12, "rate_per_s": 2500}
-    return busy_run(replace=limits, seed=1)
+    return lossy_run()
 
 
 # The columns.

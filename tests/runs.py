@@ -1,0 +1,21 @@
+"""Runs that several tests look at: small ones to check by hand, and a busy one with or without losses."""
+
+import batchsim as bs
+
+SECOND = 1000.0  # ms
+
+
+def run(times_s, size, wait_s, service_s, warmup=0.0, per_item_s=0.0, **knobs):
+    rule = bs.SizeOrWait(size, wait_s * SECOND)
+    service = bs.Affine(service_s * SECOND, per_item_s * SECOND)
+    return bs.simulate(bs.Scenario(bs.Trace(times_s), rule, service, **knobs), warmup=warmup)
+
+
+def busy_run(**knobs):
+    scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.5), servers=2)
+    return bs.simulate(scenario.replace(knobs.pop("replace", {})), knobs.pop("requests", 3000), **knobs)
+
+
+def lossy_run():
+    limits = {"queue_limit": 20, "timeout_ms": 12, "rate_per_s": 2500}
+    return busy_run(replace=limits, seed=1)
