@@ -16,13 +16,15 @@ from batchsim import _check
 from batchsim.engines.draws import draw_cached
 from batchsim.result.intervals import FINE, students_t
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
+from batchsim.study.candidate import preference
+from batchsim.study.judgement import LEVEL
 
 # The loads at which a curve has its points: the last three are beyond saturation.
 LOADS = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.03, 1.1, 1.2)
 CLIENTS = 13  # the most points of a closed loop's curve,
 FILLED = 4  # which ends at this many times the clients that fill the servers' batches
 SHARES = 16  # of a surface: a thread takes one after the other
-SECTIONS, LEVEL = 16, 0.95  # of the test by which two settings are told apart
+SECTIONS = 16  # of the test by which two settings are told apart
 NEAR = 1.2  # times the lowest p99: settings above it are not tested
 
 
@@ -56,8 +58,8 @@ class Surface:
     def best(self) -> tuple[int, int] | None:
         """Return (row, column) of the setting to take, as `tune` would: one of the `ties`.
 
-        The one with the most headroom, that is the highest saturation rate; of equals the one with the lower
-        mean latency, then with the shorter wait.
+        By `candidate.preference`: the one with the most headroom, that is the highest saturation rate; of
+        equals the one with the lower mean latency, then with the shorter wait.
         """
         return self._told_apart[1]
 
@@ -87,10 +89,10 @@ class Surface:
         same = np.flatnonzero(np.abs(difference.mean(axis=1)) <= half)
         tied.flat[places[same]] = True
 
-        def order(number: Any) -> tuple[float, float, float]:
+        def order(number: Any) -> tuple[float, ...]:
             rule = rules[number]
             saturation = replace(self.scenario, rule=rule).saturation_per_s
-            return -saturation, float(mean_ms[number]), rule.max_wait_ms
+            return preference(saturation, float(mean_ms[number]), rule.max_wait_ms)
 
         return tied, divmod(int(places[min(same, key=order)]), len(self.x_values))
 
