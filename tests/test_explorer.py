@@ -1,6 +1,10 @@
 """The explorer works without a browser: move a control, read the text."""
 
+import os
 import re
+import subprocess
+import sys
+import textwrap
 
 import pytest
 
@@ -23,6 +27,26 @@ def test_it_opens_with_a_picture_and_words_that_say_its_numbers(panel):
     assert panel.screen.alt == panel.picture.describe(panel.data) == text(panel.readout)
     assert f"p99 {number(panel.result.percentile(99))} ms" in panel.readout.value
     assert panel.status.value == ""
+
+
+def test_what_is_compiled_on_opening_is_announced_and_then_forgotten(tmp_path):
+    """As on a fresh machine: the loops of the run, and those of the numbers that its views ask for."""
+    code = """
+        from batchsim.view.explorer.session import Session
+        say, told = Session.say, []
+        Session.say = lambda session, text, alert=False: (told.append(text), say(session, text, alert))
+        import batchsim as bs
+        panel = bs.explore(requests=300)
+        print(sum("compiling" in text for text in told) > 1, repr(panel.status.value))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("True ''\n", "")
 
 
 def test_a_whole_scenario_can_be_explored():

@@ -92,9 +92,9 @@ class Session:
         with self.lock, self.reporting(), compiled.announcing(self.say):
             state = self.state
             self.data, self.data_state = self.runner.run(state, self.pinned), state
-            self.say("")
             self._notify("run")
             self._notify("change")
+            self.say("")  # last: what draws the data may compile something, too, and says so
 
     def pin(self, refresh: bool = True) -> None:
         """Put the data aside as A, with which every later run is compared."""
