@@ -3,6 +3,7 @@
 # make test      everything that CI checks; the browser's tests where there is a Chromium (WORKERS=2, ORDER=random)
 # make test-browser  these alone, and they must run
 # make fuzz      the unit tests with random inputs, many more, in random order (MINUTES=30, EXAMPLES=20)
+# make attack    random attacks on sweeps, files, the shell, links and the batcher (MINUTES=9, SEED=...)
 # make bench     what is claimed about speed, as ratios
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
 # All make .venv first; PYTHON=python3.12 picks another Python.
@@ -20,7 +21,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
 
-.PHONY: help lab app test test-browser fuzz bench validate notebooks clean
+.PHONY: help lab app test test-browser fuzz attack bench validate notebooks clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -46,6 +47,9 @@ test-browser: $(VENV)/.installed-test
 # Not in CI, which must say the same each time.
 fuzz: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python tests/fuzz.py --minutes $(MINUTES) --examples $(EXAMPLES)
+
+attack: $(VENV)/.installed-test
+	PYTHONPATH=tests $(BIN)/python -m attack --minutes $(or $(filter-out 30,$(MINUTES)),9) $(if $(SEED),--seed $(SEED))
 
 bench: $(VENV)/.installed-benchmark
 	$(BIN)/python benchmarks/bench.py
