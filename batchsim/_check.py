@@ -85,6 +85,20 @@ def fix_real(instance: Any, name: str, **bounds: Any) -> None:
     object.__setattr__(instance, name, real(name, getattr(instance, name), **bounds))
 
 
+def instance(name: str, value: Any, kind: Any, what: str) -> None:
+    """Raise TypeError unless the value is `what`, such as "a Scenario"."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {what}, got {value!r}")
+
+
+def one_of(name: str, value: Any, known: Iterable[str]) -> None:
+    """Raise ValueError unless the value is one of some words."""
+    known = list(known)
+    if not isinstance(value, str) or value not in known:
+        hint = nearest(value, known, listed=True)
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}{hint}")
+
+
 def nearest(name: Any, known: Iterable[str], listed: bool = False) -> str:
     """Return "; did you mean 'x'?" for the known name nearest to `name`, else the known ones.
 
