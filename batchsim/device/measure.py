@@ -58,7 +58,7 @@ def measure(
         device=describe(device), platform="cpu" if device is None else device.platform,
         jax_version=jax.__version__, batch_sizes=sizes, repeats=repeats,
         samples_ms=tuple(tuple(samples_ms[size]) for size in sizes),
-        first_call_s=tuple(first_call_s[size] for size in sizes),
+        first_call_s=tuple(first_call_s.values()),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
 

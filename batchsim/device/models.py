@@ -210,16 +210,11 @@ def _convnet(weights: Any, batch: jax.Array) -> jax.Array:
 def _transformer_weights(generator: np.random.Generator, width: int, layers: int) -> Any:
     if width % HEAD_WIDTH:
         raise ValueError(f"width of a transformer must be a multiple of {HEAD_WIDTH}, got {width}")
-    blocks = [
-        {
-            "scale": np.ones((2, width), np.float32),
-            "query_key_value": _dense(generator, width, 3 * width),
-            "mix": _dense(generator, width, width),
-            "up": _dense(generator, width, 4 * width, gain=2),
-            "down": _dense(generator, 4 * width, width),
-        }
-        for _ in range(layers)
-    ]
+    blocks = [{
+        "scale": np.ones((2, width), np.float32),
+        "query_key_value": _dense(generator, width, 3 * width), "mix": _dense(generator, width, width),
+        "up": _dense(generator, width, 4 * width, gain=2), "down": _dense(generator, 4 * width, width),
+    } for _ in range(layers)]  # fmt: skip
     token, position = _dense(generator, width, TOKENS).T, _dense(generator, width, LENGTH).T
     return {"token": token, "position": position, "blocks": blocks, "scale": np.ones(width, np.float32)}
 

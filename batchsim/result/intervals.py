@@ -20,7 +20,6 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.result.metrics import LATENCY, Kind, Metric
-from batchsim.result.sections import FINE as FINE
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
     FEW,
@@ -76,9 +75,9 @@ def _impossible(metric: Metric, samples: Sequence[Sample]) -> NoInterval | None:
         return NoInterval("needs columns or replications, got one run with keep='summary'")
     if len(samples) == 1 and samples[0].drift is not None:
         low, high = samples[0].drift  # no section stands for the others
+        got = f"a rate that drifts from {low:.4g}/s to {high:.4g}/s"
         return NoInterval(
-            f"needs traffic that stays the same, got a rate that drifts from {low:.4g}/s to {high:.4g}/s: "
-            "see over_time, or take replications"
+            f"needs traffic that stays the same, got {got}: see over_time, or take replications"
         )
     return next(filter(None, (_too_short(sample, metric.q) for sample in samples)), None)
 
@@ -97,9 +96,6 @@ def _too_short(sample: Sample, q: float | None) -> NoInterval | None:
         if got < needed * sections:
             return NoInterval(f"needs at least {needed * sections:,} {what}, got {got:,}")
     return None
-
-
-# Means, rates and shares; and every difference.
 
 
 def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic | NoInterval:
@@ -149,9 +145,6 @@ def _symmetric(metric: Metric, samples: Sequence[Sample], error: StandardError, 
         return Interval(values[1] - values[0] - half, values[1] - values[0] + half)
     most = 1.0 if metric.kind is Kind.SHARE else math.inf
     return Interval(max(values[0] - half, 0.0), min(values[0] + half, most))
-
-
-# Percentiles, and shares of the requests.
 
 
 def percentile_of_all(sample: Sample, q: float, level: float, independent: float = INDEPENDENT) -> Interval:
@@ -221,9 +214,9 @@ def _of_percentile(
         independent = min(independent, by_median)
         beyond = (independent if of_all else by_median) * min(below, 1 - below)
         if beyond < needed:
+            got = f"about {beyond:.1f}: neighbours are alike, take more of them"
             return NoInterval(
-                f"needs at least {needed} independent requests beyond the percentile, "
-                f"got about {beyond:.1f}: neighbours are alike, take more of them"
+                f"needs at least {needed} independent requests beyond the percentile, got {got}"
             )
     unserved = "inf" if of_all else "ignore"
     ends = binomial(below, independent, error.sections, level)

@@ -101,8 +101,7 @@ def metric(key: Any, known: Sequence[str] = tuple(METRICS)) -> Metric:
     >>> metric("throughput_per_s").label, metric("p99.9").key, metric("p99.9").unit
     ('throughput', 'p99.9_ms', 'ms')
     """
-    if not isinstance(key, str):
-        raise TypeError(f"a metric must be named by text, got {key!r}")
+    _check.instance("a metric", key, str, "named by text")
     if key in known:
         return METRICS[key]
     if percentile := _PERCENTILE.fullmatch(key):
@@ -268,13 +267,10 @@ class Metrics:
         closed = isinstance(scenario.workload, ClosedLoop)
         offered = math.nan if closed else scenario.workload.offered_per_s  # type: ignore[union-attr]
         numbers = {
-            "offered_per_s": offered,
-            "saturation_per_s": scenario.saturation_per_s,
-            "load": offered / scenario.saturation_per_s,
-            "stable": scenario.stable,
-            "drifting": drifting,
-            **self.numbers,
+            "offered_per_s": offered, "saturation_per_s": scenario.saturation_per_s,
+            "load": offered / scenario.saturation_per_s, "stable": scenario.stable, "drifting": drifting,
             **{key: self.percentile(each.q) for key, each in METRICS.items() if each.q is not None},
-        }
+        }  # fmt: skip
         absent = set(SHARES.values()) - self.shares().keys()
+        numbers |= self.numbers
         return {key: METRICS[key].plain(numbers[key]) for key in SUMMARY if key not in absent}

@@ -53,10 +53,8 @@ class NoInterval(Interval):
 
 
 NO_NUMBER = NoInterval("needs a number from every part of the run, got none from some")
-ALIKE = NoInterval(
-    "needs sections that do not resemble their neighbours: "
-    "the run is too short for its load, or it drifts (see over_time)"
-)
+WHY_ALIKE = "the run is too short for its load, or it drifts (see over_time)"
+ALIKE = NoInterval(f"needs sections that do not resemble their neighbours: {WHY_ALIKE}")
 
 
 class StandardError(NamedTuple):
@@ -124,9 +122,6 @@ def standard_errors(
         NO_NUMBER if not known else ALIKE if close else StandardError(float(error), int(count))
         for known, close, error, count in zip(there, alike, errors, counts, strict=True)
     ]
-
-
-# Each of these works along the last axis, the sections.
 
 
 def _correlation(values: np.ndarray) -> np.ndarray:

@@ -28,9 +28,7 @@ class Noise:
 
     def __post_init__(self) -> None:
         _check.fix_real(self, "cv", at_least=0, at_most=1e3)
-        if self.shape not in SHAPES:
-            hint = _check.nearest(self.shape, SHAPES, listed=True)
-            raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {self.shape!r}{hint}")
+        _check.one_of("shape", self.shape, SHAPES)
         if self.shape == "exponential" and self.cv != 1:
             raise ValueError(f"cv of exponential noise must be 1, got {self.cv!r}")
 
@@ -52,8 +50,7 @@ class Service:
     padding: tuple[int, ...] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.noise is not None and not isinstance(self.noise, Noise):
-            raise TypeError(f"noise must be a Noise, got {self.noise!r}")
+        _check.instance("noise", self.noise, (Noise, type(None)), "a Noise")
         if self.padding is not None:
             object.__setattr__(self, "padding", _check.sizes("padded sizes", self.padding))
 

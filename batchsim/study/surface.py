@@ -14,7 +14,8 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.draws import draw_cached
-from batchsim.result.intervals import FINE, students_t
+from batchsim.result.intervals import students_t
+from batchsim.result.sections import FINE
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 from batchsim.study.candidate import preference
 from batchsim.study.judgement import LEVEL
@@ -258,8 +259,7 @@ def _accepted(make: Callable[[], Any]) -> Any:
 
 def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
     """Return the requests, as many as there are, and the seed, or raise."""
-    if not isinstance(scenario, Scenario):
-        raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
+    _check.instance("scenario", scenario, Scenario, "a Scenario")
     if not scenario.rule.compiled:
         raise ValueError(f"the rule must be one that the compiled engine covers, got {scenario.rule!r}")
     requests = _check.whole("requests", requests)

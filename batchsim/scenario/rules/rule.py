@@ -33,7 +33,6 @@ FULL, WAIT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
 # What a rule can do. After NOTHING it is not asked again at this look.
 NOTHING, START, FREEZE = 0, 1, 2
 
-
 Decision = tuple[int, int, int]  # an action, how many requests, and the trigger
 
 
@@ -218,9 +217,6 @@ class Rule:
     def fewest_clients(self) -> int:
         """How many clients a closed loop needs for a batch ever to leave."""
         return self.enough if math.isinf(self.max_wait_ms) else 1
-
-
-# Steps that rules share.
 
 
 def send_full(size: int) -> Step:
