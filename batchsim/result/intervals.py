@@ -18,7 +18,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from batchsim import _check
 from batchsim.result.metrics import LATENCY, Kind, Metric
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
@@ -45,7 +44,6 @@ def metric_intervals(
     Two are compared section by section: in runs of one seed these have the same traffic, whose luck cancels
     out in the difference.
     """
-    level = _check.real("level", level, above=0, below=1)
     intervals: dict[str, Interval] = {}
     statistics: dict[str, Statistic] = {}
     for each in metrics:
@@ -57,15 +55,14 @@ def metric_intervals(
         if each.q is not None and len(samples) == 1:
             statistics[MEDIAN + each.column] = _below(samples[0], each.column, 50)
     errors = dict(zip(statistics, standard_errors(samples, list(statistics.values())), strict=True))
-    for each in metrics:
-        if each.key in statistics:
-            error, of_median = errors[each.key], errors.get(MEDIAN + each.column)
-            if isinstance(error, NoInterval):
-                intervals[each.key] = error
-            elif each.q is not None and of_median is not None:
-                intervals[each.key] = _of_percentile(samples[0], each.q, each.column, error, of_median, level)
-            else:
-                intervals[each.key] = _symmetric(each, samples, error, level)
+    for each in (each for each in metrics if each.key in statistics):
+        error, of_median = errors[each.key], errors.get(MEDIAN + each.column)
+        if isinstance(error, NoInterval):
+            intervals[each.key] = error
+        elif each.q is not None and of_median is not None:
+            intervals[each.key] = _of_percentile(samples[0], each.q, each.column, error, of_median, level)
+        else:
+            intervals[each.key] = _symmetric(each, samples, error, level)
     return intervals
 
 
@@ -156,9 +153,9 @@ def percentile_of_all(sample: Sample, q: float, level: float, independent: float
         return reason
     statistics = [_below(sample, LATENCY, each, of_all=True) for each in (q, 50)]
     error, of_median = standard_errors([sample], statistics)
-    shares = [statistic.whole for statistic in statistics]
     if isinstance(error, NoInterval):
         return error
+    shares = [statistic.whole for statistic in statistics]
     return _of_percentile(sample, q, LATENCY, error, of_median, level, shares, independent)
 
 

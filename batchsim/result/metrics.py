@@ -222,7 +222,6 @@ class Metrics:
 
     @cached_property
     def numbers(self) -> dict[str, float]:
-        """The metrics that are sums or ratios of them."""
         return {key: float(value) for key, value in values(self.totals, self.scenario.servers).items()}
 
     @property
@@ -267,10 +266,9 @@ class Metrics:
         closed = isinstance(scenario.workload, ClosedLoop)
         offered = math.nan if closed else scenario.workload.offered_per_s  # type: ignore[union-attr]
         numbers = {
-            "offered_per_s": offered, "saturation_per_s": scenario.saturation_per_s,
+            "offered_per_s": offered, "saturation_per_s": scenario.saturation_per_s, **self.numbers,
             "load": offered / scenario.saturation_per_s, "stable": scenario.stable, "drifting": drifting,
             **{key: self.percentile(each.q) for key, each in METRICS.items() if each.q is not None},
         }  # fmt: skip
         absent = set(SHARES.values()) - self.shares().keys()
-        numbers |= self.numbers
         return {key: METRICS[key].plain(numbers[key]) for key in SUMMARY if key not in absent}

@@ -22,7 +22,6 @@ from batchsim.scenario.rules import Trigger
 if TYPE_CHECKING:
     import pandas
 
-
 Value = TypeVar("Value")
 
 
@@ -147,7 +146,6 @@ class Result:
 
     @cached_property
     def metrics(self) -> Metrics:
-        """The metrics of all runs together."""
         return Metrics.pool([run.metrics for run in self.runs])
 
     def percentile(self, q: float, *, unserved: str = "ignore") -> float:

@@ -125,7 +125,7 @@ def standard_errors(
 
 
 def _correlation(values: np.ndarray) -> np.ndarray:
-    """Return the correlation of neighbours; 0 if all are the same but for the floats' rounding."""
+    """Return the correlation of neighbours along the last axis; 0 if all are the same but for rounding."""
     above = values - values.mean(axis=-1, keepdims=True)
     square = (above**2).sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -81,10 +81,8 @@ def first_passage(top: int, mean: float, noise: Noise | None) -> np.ndarray:
         if error < 1e-14 or (error < 1e-11 and points > MOST_POINTS):
             return result
         if points > MOST_POINTS:
-            got = f"batches of {top} that see {mean:.6g} arrivals"
-            raise UnsolvedError(
-                f"batches must fill often, or almost never, for the chain to be solved, got {got}"
-            )
+            rule = "batches must fill often, or almost never, for the chain to be solved"
+            raise UnsolvedError(f"{rule}, got batches of {top} that see {mean:.6g} arrivals")
 
 
 def _factor(top: int, mass: np.ndarray) -> np.ndarray:
