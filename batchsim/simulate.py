@@ -52,8 +52,7 @@ def simulate(
     if (model_fn is None) != (inputs is None):
         missing = "inputs" if inputs is None else "model_fn"
         raise ValueError(f"model_fn and inputs must be given together, got no {missing}")
-    if model_fn is not None and not callable(model_fn):
-        raise TypeError(f"model_fn must be callable, got {model_fn!r}")
+    _check.instance("model_fn", model_fn, (Callable, type(None)), "callable")
     if inputs is not None:
         if isinstance(inputs, (str, bytes, Mapping)) or not isinstance(inputs, Iterable):
             raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")

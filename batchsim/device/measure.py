@@ -65,8 +65,7 @@ def measure(
 
 def _batches(model: Any, sizes: tuple[int, ...], example: Any, seed: int) -> dict[int, np.ndarray]:
     """Return a batch of each size: random inputs for a Model, or the example repeated."""
-    if not callable(model):
-        raise TypeError(f"model must be callable, got {model!r}")
+    _check.instance("model", model, Callable, "callable")
     if isinstance(model, Model):
         model.padded_size(max(sizes))  # raises before the first run if a size is too large
         if example is None:
@@ -77,7 +76,6 @@ def _batches(model: Any, sizes: tuple[int, ...], example: Any, seed: int) -> dic
 
 
 def _timed(model: Callable[[np.ndarray], Any], batch: np.ndarray) -> tuple[float, Any]:
-    """Return the seconds of one call, and its output."""
     begin_s = time.perf_counter()
     output = _wait_for(model(batch))
     return time.perf_counter() - begin_s, output

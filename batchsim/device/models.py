@@ -169,7 +169,6 @@ def _dense(generator: np.random.Generator, inputs: int, outputs: int, gain: floa
 
 
 def _layer(generator: np.random.Generator, inputs: int, outputs: int, gain: float = 1.0) -> Any:
-    """Draw a dense layer: its matrix and its biases."""
     matrix = _dense(generator, inputs, outputs, gain)
     return matrix, generator.standard_normal(outputs, dtype=np.float32) * np.float32(0.1)
 

@@ -208,7 +208,7 @@ def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
         raise ValueError(f"knob {name!r} is ambiguous: use {places}")
     if not matches:
         is_open = isinstance(workload, OpenLoop)
-        if steps[-1] in (_fields(ClosedLoop) if is_open else [RATE]):
+        if steps[-1] in (ClosedLoop.__match_args__ if is_open else [RATE]):
             kind = "a ClosedLoop" if is_open else "an open workload"
             raise ValueError(f"{name} needs {kind}, got {workload!r}")
         known = {path[-1] for path in paths} | {".".join(path) for path in paths} | set(parts)
@@ -222,12 +222,8 @@ def _within(steps: list[str], path: tuple[str, ...]) -> bool:
     return all(step in rest for step in steps)
 
 
-def _fields(part: Any) -> list[str]:
-    return [f.name for f in dataclasses.fields(part)]
-
-
 def _paths(part: Any) -> Iterator[tuple[str, ...]]:
     if dataclasses.is_dataclass(part):
-        for name in _fields(part):
+        for name in (f.name for f in dataclasses.fields(part)):
             yield (name,)
             yield from ((name, *path) for path in _paths(getattr(part, name)))

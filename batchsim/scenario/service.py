@@ -153,9 +153,14 @@ class Table(Service):
         self, points_ms: Mapping[int, float] | Iterable[tuple[int, float]], *,
         noise: Noise | None = None, padding: tuple[int, ...] | None = None,
     ) -> None:  # fmt: skip
+        given: Any = points_ms.items() if isinstance(points_ms, Mapping) else points_ms
+        try:
+            pairs = [(size, ms) for size, ms in given]
+        except (TypeError, ValueError):
+            raise TypeError(f"a Table must be given as {{batch_size: ms}}, got {points_ms!r}") from None
         points = sorted(
             (_check.whole("a batch size", size), _check.real(f"the time of batch size {size}", ms, above=0))
-            for size, ms in _pairs(points_ms)
+            for size, ms in pairs
         )
         if not points:
             raise ValueError("a Table must have at least one point, got none")
@@ -191,12 +196,3 @@ def _table(service: Service, max_batch_size: int) -> np.ndarray:
         rule = f"service of a batch of {size} must be greater than 0 and finite"
         raise ValueError(f"{rule}, got {seconds[size]} s")
     return seconds
-
-
-def _pairs(points: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(points, Mapping):
-        return points.items()
-    try:
-        return [(size, ms) for size, ms in points]
-    except (TypeError, ValueError):
-        raise TypeError(f"a Table must be given as {{batch_size: ms}}, got {points!r}") from None

@@ -122,7 +122,6 @@ def from_tables(
 
 
 def _value(place: str, key: str, value: Any, folder: Path) -> Any:
-    """Return what a constructor takes for a value of the file."""
     if key in KINDS:
         return _part(place if place == f"[{key}]" else f"{place[:-1]}.{key}]", key, value, folder)
     if key in BY_NUMBER and isinstance(value, Mapping):
@@ -136,7 +135,6 @@ def _value(place: str, key: str, value: Any, folder: Path) -> Any:
 
 
 def _part(place: str, name: str, table: Any, folder: Path) -> Any:
-    """Return the workload, rule, service time or noise of a table."""
     table, kinds = dict(_table(place, table)), KINDS[name]
     kind = next(iter(kinds))
     if len(kinds) > 1:

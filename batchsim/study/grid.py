@@ -142,7 +142,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check_knobs(scenario: Scenario, axes: tuple[Axis, ...]) -> None:
-    parts = {f.name: getattr(scenario, f.name) for f in dataclasses.fields(scenario)}
+    parts = vars(scenario)
     nesting = {axis.name: axis.values for axis in axes if axis.name in NESTING}
     combinations = [dict(zip(nesting, each, strict=True)) for each in itertools.product(*nesting.values())]
     named: dict[tuple[str, ...], str] = {}

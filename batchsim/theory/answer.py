@@ -37,7 +37,6 @@ class Answer:
 
     @property
     def load(self) -> float:
-        """The arrival rate over the saturation rate."""
         return self.rate_per_s / self.saturation_per_s
 
     def percentile(self, q: float) -> float:

@@ -80,11 +80,10 @@ class AtLeast(Rule):
         if enough == size:
             return (full, seam.send_remainder())
         nth, free = ordinal(enough), f"a server came free and at least {enough:,} requests wait"
+        came = f"the {nth} request came"
         return (
             full,
-            Step(
-                f"the {nth} comes now", "send all", Trigger.ENOUGH, f"the {nth} request came", "enough came"
-            ),
+            Step(f"the {nth} comes now", "send all", Trigger.ENOUGH, came, "enough came"),
             Step(f"{enough:,} or more wait", "send all", Trigger.BACKLOG, free, "server came free"),
             seam.send_remainder(),
         )
