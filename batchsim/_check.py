@@ -91,6 +91,12 @@ def instance(name: str, value: Any, kind: Any, what: str) -> None:
         raise TypeError(f"{name} must be {what}, got {value!r}")
 
 
+def at_most(name: str, value: int, most: int, what: str) -> None:
+    """Raise ValueError if the value is above `most`, which is `what`, such as "the largest padded size"."""
+    if value > most:
+        raise ValueError(f"{name} must be at most {what}, {most}, got {value}")
+
+
 def one_of(name: str, value: Any, known: Iterable[str]) -> None:
     """Raise ValueError unless the value is one of some words."""
     known = list(known)

@@ -85,8 +85,7 @@ class Model:
         size = _check.whole("batch_size", batch_size)
         if self.pad_to is None:
             return size
-        if size > self.pad_to[-1]:
-            raise ValueError(f"a batch must be at most the largest of pad_to, {self.pad_to[-1]}, got {size}")
+        _check.at_most("a batch", size, self.pad_to[-1], "the largest of pad_to")
         return next(padded for padded in self.pad_to if padded >= size)
 
     def inputs(self, count: int, seed: int = 0) -> np.ndarray:

@@ -66,9 +66,7 @@ class Service:
         """Return the mean seconds that a batch of `batch_size` computes."""
         size = _check.whole("batch_size", batch_size)
         if self.padding is not None:
-            if size > self.padding[-1]:
-                rule = f"batch_size must be at most the largest padded size, {self.padding[-1]}"
-                raise ValueError(f"{rule}, got {size}")
+            _check.at_most("batch_size", size, self.padding[-1], "the largest padded size")
             size = next(padded for padded in self.padding if padded >= size)
         return self._cost_ms(size) / 1000
 
@@ -81,10 +79,7 @@ class Service:
         return _table(self, max_batch_size).copy()
 
     def with_noise(self, cv: float, shape: str = "lognormal") -> Self:
-        """Return this service time with a random factor of mean 1, drawn once a batch.
-
-        `shape` is "lognormal", or "exponential", whose cv is 1.
-        """
+        """Return this service time with a random factor of mean 1, drawn once a batch: see `Noise`."""
         return replace(self, noise=Noise(cv, shape))
 
     def padded_to(self, sizes: Iterable[int]) -> Self:
@@ -178,9 +173,7 @@ class Table(Service):
 
     def _cost_ms(self, batch_size: int) -> float:
         sizes, times = zip(*self.points_ms, strict=True)
-        if batch_size > sizes[-1]:
-            rule = f"batch_size must be at most the Table's largest size, {sizes[-1]}"
-            raise ValueError(f"{rule}, got {batch_size}")
+        _check.at_most("batch_size", batch_size, sizes[-1], "the Table's largest size")
         return float(np.interp(batch_size, sizes, times))
 
     def __repr__(self) -> str:

@@ -58,11 +58,7 @@ class Surface:
         return (int(row), int(column)) if math.isfinite(p99_ms[row, column]) else None
 
     def best(self) -> tuple[int, int] | None:
-        """Return (row, column) of the setting to take, as `tune` would: one of the `ties`.
-
-        By `candidate.preference`: the one with the most headroom, that is the highest saturation rate; of
-        equals the one with the lower mean latency, then with the shorter wait.
-        """
+        """Return (row, column) of the setting to take, as `tune` would: of the `ties`, by `preference`."""
         return self._told_apart[1]
 
     def ties(self) -> np.ndarray:

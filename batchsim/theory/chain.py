@@ -192,13 +192,11 @@ def stationary_distribution(matrix: np.ndarray) -> np.ndarray:
 
 
 def evaluate(policy: np.ndarray, rate_per_s: float, seconds: np.ndarray, noise: Noise | None) -> SteadyState:
-    """Return the exact steady state under any policy of the kind "wait, or serve n".
-
-    Poisson arrivals; its chain is at a batch's end.
+    """Return the exact steady state under any policy of the kind "wait, or serve n", for Poisson arrivals.
 
     Of s waiting requests `policy[s]` are taken, 0 to wait for one more; the last entry holds for all s
-    above, and batches of that size must keep up with the arrivals. `seconds[k]` is the mean service
-    time of a batch of k. By renewal reward over the cycles between batch ends.
+    above, and batches of that size must keep up with the arrivals. `seconds[k]` is the mean service time
+    of a batch of k. By renewal reward over the cycles between batch ends, where its chain is too.
     """
     threshold, top = len(policy) - 1, int(policy[-1])
     L = np.arange(threshold)
