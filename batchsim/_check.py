@@ -68,10 +68,8 @@ def sizes(name: str, values: Any, at_most: int = LARGEST_WHOLE, rising: bool = T
     checked = tuple(whole(f"a size in {name}", size, at_most=at_most) for size in values)
     if not checked:
         raise ValueError(f"{name} must not be empty, got []")
-    if rising and list(checked) != sorted(set(checked)):
-        raise ValueError(f"{name} must increase, got {list(checked)}")
-    if len(set(checked)) < len(checked):
-        raise ValueError(f"{name} must differ, got {list(checked)}")
+    if list(checked) != (sorted(set(checked)) if rising else list(dict.fromkeys(checked))):
+        raise ValueError(f"{name} must {'increase' if rising else 'differ'}, got {list(checked)}")
     return checked
 
 

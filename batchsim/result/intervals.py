@@ -145,10 +145,7 @@ def _symmetric(metric: Metric, samples: Sequence[Sample], error: StandardError, 
 
 
 def percentile_of_all(sample: Sample, q: float, level: float, independent: float = INDEPENDENT) -> Interval:
-    """Return the interval of a percentile of all requests, in which one not served is infinitely late.
-
-    `independent`: the number of independent requests that it needs on its rarer side.
-    """
+    """Return the interval of a percentile of all requests, in which one not served is infinitely late."""
     if (reason := _too_short(sample, q)) is not None:
         return reason
     statistics = [_below(sample, LATENCY, each, of_all=True) for each in (q, 50)]

@@ -27,11 +27,10 @@ class LongQueue:
     of the `top` states just there. `returns[x]` is the distribution over these from threshold + x. In
     theory: from x, the chance of each is a coefficient of z^(x - threshold + top) modulo Q(z), whose roots
     are those of z^top = E[z^A] in the closed unit disc, A the arrivals during a batch, because z^x is a
-    martingale at each root.
+    martingale at each root. `above`: how many states from the threshold up are told apart.
     """
 
     def __init__(self, top: int, top_mean: float, noise: Noise | None, threshold: int, above: int) -> None:
-        """`above`: how many states from the threshold up are told apart (`resolved_arrivals`)."""
         self.top, self.threshold = top, threshold
         first = first_passage(top, top_mean, noise)
         # From one state higher the walk comes back one state higher; where that is the threshold itself,

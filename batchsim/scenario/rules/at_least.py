@@ -77,12 +77,12 @@ class AtLeast(Rule):
         if enough == 1:
             return (full, *seam.send_at_once(Trigger.ENOUGH))
         if enough == size:
-            return (full, seam.SEND_REMAINDER)
+            return (full, seam.REMAINDER)
         nth, free = ordinal(enough), f"a server came free and at least {enough:,} requests wait"
         came = f"the {nth} request came"
         return (
             full,
             Step(f"the {nth} comes now", "send all", Trigger.ENOUGH, came, "enough came"),
             Step(f"{enough:,} or more wait", "send all", Trigger.BACKLOG, free, "server came free"),
-            seam.SEND_REMAINDER,
+            seam.REMAINDER,
         )

@@ -220,9 +220,7 @@ class Rule:
 
 
 # Of a rule that no timer ends.
-SEND_REMAINDER = Step(
-    "no more will come", "send all", Trigger.DRAIN, "no more requests will come", "run ended"
-)
+REMAINDER = Step("no more will come", "send all", Trigger.DRAIN, "no more requests will come", "run ended")
 
 
 def send_full(size: int) -> Step:
@@ -247,7 +245,7 @@ def send_after(wait_ms: float) -> tuple[Step, ...]:
     if wait_ms == 0:
         return send_at_once(Trigger.WAIT)
     if math.isinf(wait_ms):
-        return (SEND_REMAINDER,)
+        return (REMAINDER,)
     over = f"the oldest has waited {typed(wait_ms)} ms"
     late = f"a server came free after the oldest had waited {typed(wait_ms)} ms"
     return (
