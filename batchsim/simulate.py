@@ -81,21 +81,20 @@ def simulate(
 
     def one(replication: int) -> Run:
         # Each engine loads on first use: SimPy, or Numba.
+        if keep == "summary":
+            from batchsim.engines import summaries
+
+            streams, skip = Streams(scenario, seed, replication), warmup_requests(fraction, count)
+            sums = summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
+            return Run(scenario, sums=sums, warmup=fraction)
+        plan = draw(scenario, count, seed, replication, cancelled)
         if engine == "simpy":
             from batchsim.engines import reference
 
-            plan = draw(scenario, count, seed, replication)
             return Run(scenario, reference.run(plan, model_fn, inputs), warmup=fraction)
-        if keep == "all":
-            from batchsim.engines import compiled
+        from batchsim.engines import compiled
 
-            plan = draw(scenario, count, seed, replication, cancelled)
-            return Run(scenario, compiled.run(plan, cancelled), warmup=fraction)
-        from batchsim.engines import summaries
-
-        streams, skip = Streams(scenario, seed, replication), warmup_requests(fraction, count)
-        sums = summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
-        return Run(scenario, sums=sums, warmup=fraction)
+        return Run(scenario, compiled.run(plan, cancelled), warmup=fraction)
 
     if replications == 1 or engine == "simpy":  # one after the other, here, where Ctrl-C is heard
         runs = tuple(map(one, range(replications)))

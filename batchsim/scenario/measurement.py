@@ -52,13 +52,11 @@ class Measurement:
             raise ValueError(f"measured_at must be an ISO time, got {self.measured_at!r}") from None
         sizes = _check.sizes("batch_sizes", self.batch_sizes, rising=False)
         repeats = _check.whole("repeats", self.repeats)
-        rows = _list_of(len(sizes), "samples_ms", self.samples_ms)
-        by_size = zip(sizes, rows, strict=True)
-        samples_ms = (_times(repeats, f"samples_ms of batch size {size}", row) for size, row in by_size)
-        first_call_s = _times(len(sizes), "first_call_s", self.first_call_s)
+        rows = zip(sizes, _list_of(len(sizes), "samples_ms", self.samples_ms), strict=True)
+        samples_ms = tuple(_times(repeats, f"samples_ms of batch size {size}", row) for size, row in rows)
+        first_s = _times(len(sizes), "first_call_s", self.first_call_s)
         # As tuples, so that a measurement read from a file equals the one that was saved.
-        checked = {"samples_ms": tuple(samples_ms), "first_call_s": first_call_s}
-        vars(self).update(checked, batch_sizes=sizes, repeats=repeats)
+        vars(self).update(batch_sizes=sizes, repeats=repeats, samples_ms=samples_ms, first_call_s=first_s)
 
     @property
     def median_ms(self) -> dict[int, float]:
