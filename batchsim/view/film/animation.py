@@ -10,7 +10,7 @@ from batchsim._format import number, typed
 from batchsim.result import Result
 from batchsim.view.canvas.lettering import Label, Lettering
 from batchsim.view.canvas.picture import Box, Picture, Tile
-from batchsim.view.canvas.theme import size_of, theme_of
+from batchsim.view.canvas.theme import SIZES, THEMES, named
 from batchsim.view.film.pseudocode import acting, pseudocode
 from batchsim.view.film.shapes import GAP, HIGH, WIDE, Gauge, RequestBoxes, grid, outlines
 from batchsim.view.film.snapshot import Activity, Batch, Film, Snapshot
@@ -30,12 +30,12 @@ class Animation(Picture):
     def __init__(
         self, width_px: int = 1200, ratio: float = 1.0, theme: str = "light", size: str = "page"
     ) -> None:
-        em = self.em = size_of(size).em_px(width_px)
+        em = self.em = named("size", size, SIZES).em_px(width_px)
         middle, top = round(0.64 * width_px), round(4 * em)
         columns = max(int((middle - 11 * em) / ((WIDE + GAP) * em)), 1)
         rows = min(math.ceil(SLOTS / columns), 4)
         height_px = round(top + (10.9 + rows * (HIGH + GAP)) * em)
-        super().__init__(width_px, height_px, ratio, theme_of(theme), font_px=em)
+        super().__init__(width_px, height_px, ratio, named("theme", theme, THEMES), font_px=em)
         self.film: Film | None = None
         self.shown: Result | Film | None = None
         with self.styled():

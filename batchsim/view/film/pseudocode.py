@@ -9,7 +9,7 @@ from itertools import zip_longest
 from batchsim._format import percent
 from batchsim.result import Result
 from batchsim.scenario.rules import Rule, Trigger
-from batchsim.view.canvas.theme import theme_of
+from batchsim.view.canvas.theme import THEMES, named
 from batchsim.view.film.snapshot import Activity, Snapshot
 
 MOST_LINES = 7  # of any rule: the block always has this height
@@ -117,7 +117,7 @@ def to_html(
 
     Screen readers find the sentence of the shares first, and the acting line as the current step.
     """
-    colours = theme_of(theme)
+    colours = named("theme", theme, THEMES)
 
     def cell(style: str, text: str) -> str:
         return f'<span style="flex:none;{style}">{text}</span>'
