@@ -59,12 +59,12 @@ class HeatMapView(View):
             for colour, thick in (("white", 3.0), (BLACK, 1.4))
         ]
         frame: Style = {"facecolor": "none", "linewidth": 0.8 * width}
-        self.ties = [
-            PathPatch(NOWHERE, zorder=4, edgecolor=colour, linestyle=dashes, **frame)
-            for colour, dashes in (("white", "-"), (BLACK, (0, (2, 1.5))))
-        ]
-        self.styles[TIED] = frame | {"edgecolor": theme.ink, "linestyle": (0, (2, 1.5))}
-        for artist in (*self.cells.values(), *self.border, *self.ties):
+        dashed: Style = frame | {"edgecolor": BLACK, "linestyle": (0, (2, 1.5))}
+        ties = frame | {"edgecolor": "white"}, dashed
+        self.ties = [PathPatch(NOWHERE, zorder=4, **style) for style in ties]
+        self.styles[TIED] = dashed | {"edgecolor": theme.ink}
+        patches = *self.cells.values(), *self.border, *self.ties
+        for artist in patches:
             ax.add_artist(artist)
         # Rings, through which their cells are seen; A's is larger, to be seen round the other.
         ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.4 * width}
@@ -74,9 +74,7 @@ class HeatMapView(View):
         star: Style = {"linestyle": "none", "marker": "*", "color": ORANGE, "markeredgecolor": BLACK}
         self.star_style = star | {"markersize": 8 * width}
         (self.star,) = ax.plot([], [], zorder=5, **self.star_style)
-        self.set_moving(
-            self.image, *self.cells.values(), *self.border, *self.ties, *self.now, *self.a, self.star
-        )
+        self.set_moving(self.image, *patches, *self.now, *self.a, self.star)
         self.shape = (0, 0)
         self._add_colour_bar(Box(plot.right + 0.7 * self.em, plot.top, BAR * self.em, plot.height))
 
@@ -97,18 +95,15 @@ class HeatMapView(View):
         self.unit = self.add_text(*below, "ms", fontsize=0.9 * self.em, color=self.theme.soft)
 
     def update(self, data: ViewData) -> None:
-        surface = data.surface
+        surface, refused = data.surface, data.surface.refused
         rows, columns = self.shape = surface.p99_ms.shape
-        p99_ms = np.where(surface.overloaded | surface.refused, np.nan, surface.p99_ms)
+        p99_ms = np.where(surface.overloaded | refused, np.nan, surface.p99_ms)
         finite = p99_ms[np.isfinite(p99_ms)]
         span = nice_span(float(finite.min()), float(finite.max()), FINE) if finite.size else (1.0, 100.0)
         self.image.set_data(colours(p99_ms, *span))
         self.image.set_extent((0, columns, 0, rows))
-        kinds = {
-            OVERLOADED: surface.overloaded & ~surface.refused,
-            REFUSED: surface.refused,
-            LOSING: np.isinf(p99_ms),
-        }
+        overloaded, losing = surface.overloaded & ~refused, np.isinf(p99_ms)
+        kinds = {OVERLOADED: overloaded, REFUSED: refused, LOSING: losing}
         for name, cells in kinds.items():
             self.cells[name].set_path(squares(cells))
         edges = border(p99_ms <= (math.nan if data.objective_ms is None else data.objective_ms))
@@ -153,8 +148,7 @@ class HeatMapView(View):
             self.unit.set_text(unit)
 
     def _marks(self, surface: "Surface", best: tuple[int, int] | None, pinned: bool) -> list[Entry]:
-        """Return the legend of the present setting, A and the best."""
-        entries: list[Entry] = [Entry("B" if pinned else "now", self.now_style)]
+        entries = [Entry("B" if pinned else "now", self.now_style)]
         if pinned:
             smaller = {"markersize": 6 * self.line_px, "markeredgecolor": self.theme.ink}
             entries.append(Entry("A", self.a_ring_style | smaller))
@@ -189,9 +183,8 @@ class HeatMapView(View):
         rows, columns = self.shape
         across = (x_px - self.plot_box.left) / self.plot_box.width
         up = (self.plot_box.bottom - y_px) / self.plot_box.height
-        if not (rows and 0 <= across < 1 and 0 <= up < 1):
-            return None
-        return int(up * rows), int(across * columns)
+        inside = rows and 0 <= across < 1 and 0 <= up < 1
+        return (int(up * rows), int(across * columns)) if inside else None
 
 
 def _image(ax: Axes, pixels: np.ndarray, zorder: float) -> AxesImage:
@@ -202,7 +195,6 @@ def _image(ax: Axes, pixels: np.ndarray, zorder: float) -> AxesImage:
 
 
 def _place(marks: Sequence[Line2D], at: tuple[float, float] | None) -> None:
-    """Put marks at a place of the map, or nowhere."""
     for mark in marks:
         mark.set_data(*(([], []) if at is None else ([at[0]], [at[1]])))
 
