@@ -160,7 +160,6 @@ class Tile:
 
     @property
     def region(self) -> tuple[slice, slice]:
-        """Its rows and columns of the picture's pixels."""
         ratio, box = self.picture.ratio, self.box
         edges = [round(ratio * edge) for edge in (box.top, box.bottom, box.left, box.right)]
         return slice(*edges[:2]), slice(*edges[2:])

@@ -131,7 +131,10 @@ def capacity_curves(
     if not given:
         raise ValueError("frames must have at least one, got none")
     capacities = {name: each for name, each in given.items() if hasattr(each, "probes")}
-    named: dict[str, pandas.DataFrame] = given | {k: _whole_runs(each) for k, each in capacities.items()}
+    # Of a capacity the runs of full length: short ones see less of a queue.
+    runs = {name: each.to_frame() for name, each in capacities.items()}
+    whole = {name: frame[frame["requests"] == frame["requests"].max()] for name, frame in runs.items()}
+    named: dict[str, pandas.DataFrame] = given | whole
     if value is None:
         keys = [each.slo.objectives[0].key for each in capacities.values()]
         value = keys[0] if keys else charts.p99_of_all(*named.values())
@@ -190,12 +193,6 @@ def capacity_curves(
 def _feasible(frame: pandas.DataFrame, value: str) -> np.ndarray:
     there = np.isfinite(frame[value].to_numpy(float))
     return there & (frame["infeasible"] == "").to_numpy() if "infeasible" in frame else there
-
-
-def _whole_runs(capacity: "Capacity") -> pandas.DataFrame:
-    """Return a capacity's runs of full length: short ones see less of a queue."""
-    frame = capacity.to_frame()
-    return frame[frame["requests"] == frame["requests"].max()]
 
 
 def _band(frame: pandas.DataFrame, value: str) -> tuple[np.ndarray, np.ndarray] | None:

@@ -60,8 +60,6 @@ WORKLOADS: Mapping[str, Kind] = {
         read=lambda loop: (loop.clients, loop.think_s * 1000)),
     "given": Kind("Given: the traffic of this page", scenario.OpenLoop, ("rate_per_s",)),  # made by the state
 }  # fmt: skip
-
-
 # Every registered rule, by its name in snake case; full batches only is one of its own.
 RULE_KINDS: Mapping[str, Kind] = {
     re.sub(r"(?<!^)(?=[A-Z])", "_", rule.__name__).lower(): Kind(rule.title, rule, tuple(rule.parameters()))
@@ -73,9 +71,7 @@ RULE_KINDS: Mapping[str, Kind] = {
 }  # fmt: skip
 SERVICES: Mapping[str, Kind] = {
     "affine": Kind("Affine: fixed cost + cost per item", scenario.Affine, ("fixed_ms", "per_item_ms")),
-    "published": Kind(
-        "Published", scenario.Table, ("published",), scenario.published, read=lambda table: None
-    ),
+    "published": Kind("Published", scenario.Table, ("published",), scenario.published, lambda table: None),
     "curve": Kind("Curve", scenario.Table, ("curve",)),
 }
 KINDS: Mapping[str, Mapping[str, Kind]] = {"workload": WORKLOADS, "rule": RULE_KINDS, "service": SERVICES}

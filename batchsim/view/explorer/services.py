@@ -74,10 +74,7 @@ def rescaled(state: State, values: Values, keep_rate: bool = False) -> State:
 
 
 def origin(state: State) -> str:
-    """Return where a state's service time comes from, as HTML.
-
-    A curve says on which device it was measured, and whether that is this machine's.
-    """
+    """Return where a state's service time comes from, as HTML: of a curve, whether from this machine."""
     if state.service == "published":
         source = published_source(state.published)
         text = f"Published: {source.stat} latency with {source.backend}. Not measured on this machine."

@@ -128,10 +128,8 @@ class Queue(Tile):
         # A wait of 0 ms is over at once.
         share = 0.0 if waited_ms is None else waited_ms / limit_ms if limit_ms else 1.0
         self.wait_gauge.show(share, component)
-        labels = [
-            Label(text, gauge.box.left, gauge.box.top - 0.6 * self.em)
-            for text, gauge in ((size_text, self.size_gauge), (f"oldest: {waited}, {limit}", self.wait_gauge))
-        ]
+        pairs = (size_text, self.size_gauge), (f"oldest: {waited}, {limit}", self.wait_gauge)
+        labels = [Label(text, gauge.box.left, gauge.box.top - 0.6 * self.em) for text, gauge in pairs]
         if waiting > len(self.boxes):
             labels.append(Label(f"+ {waiting - len(self.boxes):,} more", *self.more_at, "right"))
         self.texts.show(labels)
@@ -221,7 +219,6 @@ def describe(snapshot: Snapshot, within_s: float = 0.0) -> str:
 
 
 def _activity(snapshot: Snapshot, within_s: float) -> str:
-    """Return what the rule does, and why."""
     activity = snapshot.activity(within_s)
     if activity is Activity.LEAVING and snapshot.last is not None:
         because = pseudocode(snapshot.rule)[acting(snapshot, within_s)].because

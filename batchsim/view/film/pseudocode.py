@@ -47,10 +47,8 @@ def pseudocode(rule: Rule) -> tuple[Line, ...]:
       elif it has waited longer: send all
       else: wait for company
     """
-    lines = [
-        Line("while requests wait:", indent=0, activity=Activity.IDLE),
-        Line("if every server is busy: wait for a server", activity=Activity.QUEUEING),
-    ]
+    busy = Line("if every server is busy: wait for a server", activity=Activity.QUEUEING)
+    lines = [Line("while requests wait:", indent=0, activity=Activity.IDLE), busy]
     for step in rule.steps:
         condition = f"elif {step.condition}" if step.condition else "else"
         lines.append(Line(f"{condition}: {step.action}", trigger=step.trigger, because=step.because))
@@ -108,11 +106,9 @@ def sentence(lines: Sequence[Line], shares: Sequence[float | None] | None = None
 
 
 def to_html(
-    lines: Sequence[Line],
-    shares: Sequence[float | None] | None = None,
-    acting: int | None = None,
+    lines: Sequence[Line], shares: Sequence[float | None] | None = None, acting: int | None = None,
     theme: str = "light",
-) -> str:
+) -> str:  # fmt: skip
     """Return the lines as a block of HTML, equally high for every rule, with the acting line marked.
 
     Screen readers find the sentence of the shares first, and the acting line as the current step.

@@ -56,10 +56,9 @@ class Snapshot:
 
     def __repr__(self) -> str:
         computing = [None if batch is None else batch.requests.tolist() for batch in self.computing]
-        return (
-            f"Snapshot(time_s={self.time_s:g}, waiting={self.waiting.tolist()}, computing={computing}, "
-            f"arrived={self.arrived}, served={self.served}, lost={self.lost}, {self.activity()})"
-        )
+        state = f"time_s={self.time_s:g}, waiting={self.waiting.tolist()}, computing={computing}"
+        counts = f"arrived={self.arrived}, served={self.served}, lost={self.lost}"
+        return f"Snapshot({state}, {counts}, {self.activity()})"
 
     @property
     def forming(self) -> bool:

@@ -128,10 +128,9 @@ class HeatMapView(View):
         if self.hold("grid", (surface.x, surface.y, surface.x_values, surface.y_values)):
             rows, columns = self.shape
             self.ax.set(xlim=(0, columns), ylim=(0, rows))
-            for axis, name, values, length in (
-                (self.ax.xaxis, surface.x, surface.x_values, self.plot_box.width),
-                (self.ax.yaxis, surface.y, surface.y_values, self.plot_box.height),
-            ):
+            horizontal = self.ax.xaxis, surface.x, surface.x_values, self.plot_box.width
+            vertical = self.ax.yaxis, surface.y, surface.y_values, self.plot_box.height
+            for axis, name, values, length in (horizontal, vertical):
                 unit, texts = in_unit(name, values)
                 axis.set_label_text(label_of(surface, name) + (f" ({unit})" if unit else ""))
                 # Where the texts need more room than their cells have, every second or third is shown.
@@ -225,9 +224,8 @@ def in_unit(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
     >>> in_unit("max_wait_ms", (0.0, 500.0, 2000.0, math.inf)), in_unit("max_batch_size", (8, 16))
     (('s', ['0', '0.5', '2', '∞']), ('', ['8', '16']))
     """
-    unit, ms = "", 1.0
-    if name.endswith("_ms"):
-        unit, ms = unit_of(max((value for value in values if math.isfinite(value)), default=1.0))
+    longest = max(filter(math.isfinite, values), default=1.0)
+    unit, ms = unit_of(longest) if name.endswith("_ms") else ("", 1.0)
     return unit, [level(value / ms) for value in values]
 
 

@@ -127,7 +127,8 @@ class LoadView(View):
 def _show(data: ViewData, lines: list[Line2D], points: list[Line2D]) -> list[np.ndarray]:
     """Draw curves of p99, mean and throughput, and the setting's point on each; return all their heights."""
     curve, result = data.curve, data.result
-    curves = [steady(curve, "p99_ms"), steady(curve, "mean_ms"), curve.throughput_per_s]
+    steady = np.where(curve.overloaded, np.nan, (curve.p99_ms, curve.mean_ms))
+    curves = [*steady, curve.throughput_per_s]
     heights = [result.percentile(99), result.mean_latency_ms, result.throughput_per_s]
     if data.overloaded:
         heights[:2] = [np.nan] * 2
@@ -160,7 +161,7 @@ def _describe_point(data: ViewData) -> list[str]:
 def _observed(result: Result, offered: float) -> str:
     """Return the run's own arrival rate, where it differs from the long-run rate by a tenth or more."""
     spanned_s = float(result.arrival_s[-1] - result.arrival_s[0])
-    if result.arrival_s.size < 2 or not spanned_s:
+    if not spanned_s:
         return ""
     observed = (result.arrival_s.size - 1) / spanned_s
     return "" if abs(observed / offered - 1) < 0.1 else f" on average, {number(observed)}/s in this run"
@@ -184,8 +185,3 @@ def load_of(result: Result) -> float:
     """Return where a result is on its load curve: its arrival rate, or its clients."""
     workload = result.scenario.workload
     return float(workload.clients if isinstance(workload, ClosedLoop) else workload.offered_per_s)
-
-
-def steady(curve: "LoadCurve", column: str) -> np.ndarray:
-    """Return a latency of a curve, NaN where it has no steady state."""
-    return np.where(curve.overloaded, np.nan, getattr(curve, column))

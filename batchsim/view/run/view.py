@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Rectangle, StepPatch
 from matplotlib.ticker import MaxNLocator
 
 from batchsim._format import tick, tick_in, unit_of
@@ -174,15 +174,12 @@ class StackedView(View):
 
     def add_bars(self, ax: Axes, colours: Mapping[Any, tuple[str, str]]) -> None:
         """Add bars from the bottom up, each by its key: a colour of the theme and a hatch."""
-        self.styles: dict[Any, Style] = {
-            key: {"facecolor": getattr(self.theme, colour), "edgecolor": self.theme.background,
-                  "hatch": hatch, "linewidth": 0}
-            for key, (colour, hatch) in colours.items()
-        }  # fmt: skip
-        self.bars = {
-            key: ax.stairs([0], [0, 1], baseline=[0], fill=True, zorder=2, **style)
-            for key, style in self.styles.items()
-        }
+        self.styles: dict[Any, Style] = {}
+        self.bars: dict[Any, StepPatch] = {}
+        for key, (colour, hatch) in colours.items():
+            style = {"facecolor": getattr(self.theme, colour), "edgecolor": self.theme.background}
+            self.styles[key] = style = style | {"hatch": hatch, "linewidth": 0}
+            self.bars[key] = ax.stairs([0], [0, 1], baseline=[0], fill=True, zorder=2, **style)
         self.a_total = ax.stairs([0], [0, 1], baseline=None, zorder=3, **self.a_style)
         self.set_moving(*self.bars.values(), self.a_total)
 
