@@ -105,7 +105,5 @@ class CostOfAWait(Exercise):
         if answer in (0, self.max_wait_ms):
             some, others = "some requests wait for company", "others would have waited for the server anyway"
             return f"simulate it: {some}, {others}."
-        runs = (
-            "a run without the wait and one with it: the same seed, and enough requests for a narrow interval"
-        )
-        return f'use compare(a, b)["mean_latency_ms"].difference on {runs}.'
+        use = 'use compare(a, b)["mean_latency_ms"].difference on a run without the wait and one with it'
+        return f"{use}: the same seed, and enough requests for a narrow interval."

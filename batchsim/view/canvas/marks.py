@@ -77,4 +77,4 @@ class Marks:
         texts = axis.get_major_formatter().format_ticks(values.tolist())
         low, high, *inner = axis.get_transform().transform(np.array([*axis.get_view_interval(), *values]))
         places = zip((np.array(inner) - low) / (high - low), texts, strict=True)
-        return [(fraction, text) for fraction, text in places if -1e-6 <= fraction <= 1 + 1e-6]
+        return [place for place in places if -1e-6 <= place[0] <= 1 + 1e-6]

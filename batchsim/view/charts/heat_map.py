@@ -54,10 +54,9 @@ def heat_map(
     charts.check_columns(frame, x, y, value, "infeasible", "requests")
     columns, rows = charts.distinct(frame[x]), charts.distinct(frame[y])
     if frame.duplicated([x, y]).any():
-        raise ValueError(
-            f"a heat map must have one row for each {x} and {y}, got {len(frame)} rows for "
-            f"{len(frame[[x, y]].drop_duplicates())}: choose among the other knobs"
-        )
+        rule = f"a heat map must have one row for each {x} and {y}"
+        got = f"{len(frame)} rows for {len(frame[[x, y]].drop_duplicates())}"
+        raise ValueError(f"{rule}, got {got}: choose among the other knobs")
     infeasible = (frame["infeasible"] != "").to_numpy()
 
     def on_grid(column: Any, missing: Any) -> np.ndarray:

@@ -88,9 +88,8 @@ def origin(state: State) -> str:
     from batchsim.device.models import devices  # JAX, for a measured curve: so mostly it is loaded
 
     here = devices()
-    if of.partition(" on ")[2] in here:
-        return html.escape(f"Measured: {of}, a device like this machine's.")
-    return html.escape(
-        f"Measured: {of}. That is another machine's curve: this one has {' and '.join(here)}. "
-        "Choose “Measure here” for its own."
-    )
+    text = f"Measured: {of}, a device like this machine's."
+    if of.partition(" on ")[2] not in here:
+        other = f"That is another machine's curve: this one has {' and '.join(here)}"
+        text = f"Measured: {of}. {other}. Choose “Measure here” for its own."
+    return html.escape(text)

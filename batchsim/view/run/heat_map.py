@@ -246,12 +246,6 @@ def position(surface: "Surface", rule: Rule) -> tuple[float, float] | None:
     """Return where a rule is on the map, in cells, also between two values of the grid; None for another."""
     if not {surface.x, surface.y} <= rule.parameters().keys():
         return None
-    x, y = getattr(rule, surface.x), getattr(rule, surface.y)
-    return _between(x, surface.x_values), _between(y, surface.y_values)
-
-
-def _between(value: float, values: Sequence[float]) -> float:
-    if math.isinf(value):
-        return len(values) - 0.5
-    finite = [each for each in values if math.isfinite(each)]
-    return float(np.interp(value, finite, np.arange(len(finite)))) + 0.5
+    axes = (surface.x, surface.x_values), (surface.y, surface.y_values)
+    x, y = (np.interp(getattr(rule, name), values, np.arange(len(values))) for name, values in axes)
+    return float(x) + 0.5, float(y) + 0.5

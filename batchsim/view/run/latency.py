@@ -150,12 +150,12 @@ class LatencyView(View):
         s, objective_ms = data.summary, data.objective_ms
         if data.overloaded:
             arriving, possible = s["offered_per_s"], data.result.scenario.full_batches_per_s
-            return [
-                f"Overloaded: {number(arriving, 5)} requests arrive per second, full batches carry "
-                f"{number(possible, 5)}: the queue grows by {number(arriving - possible)} per second, and "
-                "latency has no steady state.",
-                *_describe_difference(data),
-            ]  # fmt: skip
+            rates = (
+                f"{number(arriving, 5)} requests arrive per second, full batches carry {number(possible, 5)}"
+            )
+            grows = f"the queue grows by {number(arriving - possible)} per second"
+            text = f"Overloaded: {rates}: {grows}, and latency has no steady state."
+            return [text, *_describe_difference(data)]
         if not s["served"]:
             return [f"None of {s['requests']:,} requests is served.", *_describe_difference(data)]
         text = ", ".join(f"p{q} {number(s[f'p{q}_ms'])} ms" for q in PERCENTILES)
@@ -221,9 +221,9 @@ def _describe_difference(data: ViewData) -> list[str]:
     if data.comparison is None:
         return ["A and B cannot be compared: one is overloaded, or their traffic differs."]
     p50, p99, mean = (number(a[key]) for key in ("p50_ms", "p99_ms", "mean_latency_ms"))
+    batches = f"batches of {number(a['mean_batch_size'])} requests on average"
     return [
-        f"A has p50 {p50} ms, p99 {p99} ms, mean {mean} ms, and batches of {number(a['mean_batch_size'])} "
-        "requests on average.",
+        f"A has p50 {p50} ms, p99 {p99} ms, mean {mean} ms, and {batches}.",
         f"The p99 of B is {_relative(data.comparison['p99_ms'], ' ms')}.",
         f"The throughput of B is {_relative(data.comparison['throughput_per_s'], '/s')}.",
     ]
