@@ -47,11 +47,10 @@ class HeatMapView(View):
         ax.spines[:].set_visible(False)
         self.image = _image(ax, np.zeros((1, 1, 4), dtype=np.uint8), zorder=1)
         # Cells without a number, by why they have none.
-        faces = {OVERLOADED: (theme.faint, "////"), REFUSED: ("none", "xx"), LOSING: ("none", "..")}
-        self.styles: dict[str, Style] = {
-            name: {"facecolor": face, "edgecolor": theme.grey, "linewidth": 0, "hatch": hatch}
-            for name, (face, hatch) in faces.items()
-        }
+        hatched: Style = {"facecolor": "none", "edgecolor": theme.grey, "linewidth": 0}
+        hatches = {OVERLOADED: "////", REFUSED: "xx", LOSING: ".."}
+        self.styles: dict[str, Style] = {name: hatched | {"hatch": each} for name, each in hatches.items()}
+        self.styles[OVERLOADED]["facecolor"] = theme.faint
         self.cells = {name: PathPatch(NOWHERE, zorder=2, **style) for name, style in self.styles.items()}
         # All marks are white and a colour, to be seen on dark cells and on bright ones.
         self.border = [

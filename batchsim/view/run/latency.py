@@ -150,12 +150,10 @@ class LatencyView(View):
         s, objective_ms = data.summary, data.objective_ms
         if data.overloaded:
             arriving, possible = s["offered_per_s"], data.result.scenario.full_batches_per_s
-            rates = (
-                f"{number(arriving, 5)} requests arrive per second, full batches carry {number(possible, 5)}"
-            )
+            rates = f"{number(arriving, 5)} requests arrive per second, full batches carry"
             grows = f"the queue grows by {number(arriving - possible)} per second"
-            text = f"Overloaded: {rates}: {grows}, and latency has no steady state."
-            return [text, *_describe_difference(data)]
+            text = f"{rates} {number(possible, 5)}: {grows}, and latency has no steady state."
+            return [f"Overloaded: {text}", *_describe_difference(data)]
         if not s["served"]:
             return [f"None of {s['requests']:,} requests is served.", *_describe_difference(data)]
         text = ", ".join(f"p{q} {number(s[f'p{q}_ms'])} ms" for q in PERCENTILES)

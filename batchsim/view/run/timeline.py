@@ -36,10 +36,8 @@ class TimelineView(View):
             ax.add_artist(artist)
         mark: Style = {"linestyle": "none", "color": theme.vermilion, "markeredgewidth": 0}
         self.styles: dict[Status, Style] = {status: mark | {"marker": LOST[status]} for status in LOST}
-        size = 0.5 * self.em
-        self.lost = {
-            status: ax.plot([], [], markersize=size, zorder=4, **self.styles[status])[0] for status in LOST
-        }
+        marks: Style = {"markersize": 0.5 * self.em, "zorder": 4}
+        self.lost = {status: ax.plot([], [], **marks | style)[0] for status, style in self.styles.items()}
         self.set_moving(self.bars, self.batches, self.waits, *self.lost.values())
         self.height_px = ax.bbox.height / self.picture.ratio
 
@@ -65,8 +63,7 @@ class TimelineView(View):
             begin_ms, end_ms = (1000 * (result.arrival_s[rows] + s - first_s) for s in (0.0, waited_s))
             marks.set_data(end_ms, rows)
             if status == Status.TIMED_OUT:
-                waits = [[begin_ms, rows], [end_ms, rows]]
-                self.waits.set_segments(list(np.array(waits).transpose(2, 0, 1)))
+                self.waits.set_segments(list(np.array([[begin_ms, rows], [end_ms, rows]]).transpose(2, 0, 1)))
             if rows.size:
                 last_ms = max(last_ms, float(end_ms.max()))
                 size = {"markersize": 0.6 * self.em}

@@ -121,11 +121,10 @@ class PlayPage(Page):
                 self.stage, self.style = Animation(*style), style
             # A batch that left since the last frame is shown to leave: no frame hits the very instant.
             moment = self.stage.show(self.film, self.time_s, self.frame_s)
-            words = describe(moment, self.frame_s)
+            words, acts = describe(moment, self.frame_s), acting(moment, self.frame_s)
             self.screen.show(self.stage.png(), words)
             self.words.value = line(words, "note")  # not said at once: it changes twelve times a second
-            lines = pseudocode(self.film.rule)
-            self.code.value = to_html(lines, acting=acting(moment, self.frame_s), theme=style.theme)
+            self.code.value = to_html(pseudocode(self.film.rule), acting=acts, theme=style.theme)
 
 
 def comfortable(arrivals_per_s: float) -> int:
