@@ -15,7 +15,6 @@ from batchsim.view.canvas.picture import Box, Tile
 
 SMALL = 0.9  # of the picture's font size: numbers, axis labels and legends
 TICK, PAD = 0.25, 0.3  # in ems
-Segment = list[tuple[float, float]]
 
 
 class Marks:
@@ -48,8 +47,8 @@ class Marks:
 
     def refresh(self) -> None:
         box, em, tick = self.box, self.em, self.tick_px
-        lines: list[Segment] = []
-        ticks: list[Segment] = []
+        lines: list[list[tuple[float, float]]] = []
+        ticks: list[list[tuple[float, float]]] = []
         labels: list[Label] = []
         side, outward, align = (box.right, 1, "left") if self.right else (box.left, -1, "right")
         for fraction, text in self._ticks(self.ax.xaxis):

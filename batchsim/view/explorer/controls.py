@@ -150,7 +150,8 @@ class Controls:
             control.layout.display = None if relevant(name, values) else "none"
 
     def _fit(self) -> None:
-        service = (state := self.session.state).service_time()
+        state = self.session.state
+        service = state.service_time()
         largest = offer.largest_slid(service)
         least_ms, slowest_ms = 1000 * service(1), 1000 * service(largest)
         longest_ms = nice(4 * slowest_ms)

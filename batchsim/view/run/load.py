@@ -173,11 +173,10 @@ def _describe_curve(curve: "LoadCurve") -> list[str]:
     if not steady_at.size:
         return []
     first, last = steady_at[0], steady_at[-1]
-    unit = " clients" if curve.x == "clients" else "/s"
+    over, unit = ("number of clients", " clients") if curve.x == "clients" else ("arrival rate", "/s")
     pairs = ("mean", curve.mean_ms), ("p99", curve.p99_ms)
     ends = (f"{name} {number(values[first])} to {number(values[last])} ms" for name, values in pairs)
     span = f"{number(curve.x_values[first])} to {number(curve.x_values[last])}{unit}"
-    over = "number of clients" if curve.x == "clients" else "arrival rate"
     return [f"By {over}, from {span}: {', '.join(ends)}."]
 
 

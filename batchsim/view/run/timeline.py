@@ -25,8 +25,7 @@ class TimelineView(View):
     NAME, SHORT = f"The first {REQUESTS} requests", "The requests"  # of a run that has fewer
 
     def add_artists(self) -> None:
-        theme, thin = self.theme, 0.6 * self.line_px
-        label = "time since the first arrival (ms)"
+        theme, thin, label = self.theme, 0.6 * self.line_px, "time since the first arrival (ms)"
         ax = self.ax = self.add_plot(self.axes_box(), label, "request", grid="x")
         self.bars = LineCollection([], capstyle="butt", zorder=2)
         self.waits = LineCollection([], color=theme.grey, linestyle=":", linewidth=thin, zorder=2)

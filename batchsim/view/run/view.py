@@ -176,9 +176,9 @@ class StackedView(View):
         """Add bars from the bottom up, each by its key: a colour of the theme and a hatch."""
         self.styles: dict[Any, Style] = {}
         self.bars: dict[Any, StepPatch] = {}
+        edge: Style = {"edgecolor": self.theme.background, "linewidth": 0}
         for key, (colour, hatch) in colours.items():
-            style = {"facecolor": getattr(self.theme, colour), "edgecolor": self.theme.background}
-            self.styles[key] = style = style | {"hatch": hatch, "linewidth": 0}
+            style = self.styles[key] = edge | {"facecolor": getattr(self.theme, colour), "hatch": hatch}
             self.bars[key] = ax.stairs([0], [0, 1], baseline=[0], fill=True, zorder=2, **style)
         self.a_total = ax.stairs([0], [0, 1], baseline=None, zorder=3, **self.a_style)
         self.set_moving(*self.bars.values(), self.a_total)
