@@ -91,6 +91,10 @@ class EnoughServers(Exercise):
     def right(self) -> float:
         return _fewest_servers(self.rate_per_s, self.most, SEED)[0]
 
+    def load(self, servers: float) -> float:
+        """Return the load of this many servers with the largest batches of the grid."""
+        return self.rate_per_s * SERVICE(SIZES[-1]) / (servers * SIZES[-1])
+
     def because(self, right: float) -> str:
         _, rule, p99_ms = _fewest_servers(self.rate_per_s, self.most, SEED)
         setting = f"max_batch_size={rule.max_batch_size} and max_wait_ms={rule.max_wait_ms:g}"
@@ -102,8 +106,7 @@ class EnoughServers(Exercise):
             return f"servers come in whole numbers, at least 1, got {answer:g}."
         if answer > right:
             return "they keep the promise. Would fewer do?"
-        largest = SIZES[-1]
-        load = self.rate_per_s * SERVICE(largest) / (answer * largest)
+        largest, load = SIZES[-1], self.load(answer)
         if load >= 1:
             return f"they cannot keep up: in full batches of {largest} the load is {load:.0%}."
         slow = f"such a batch alone takes {SERVICE(largest) * 1000:.0f} ms, and {PROMISED_MS} ms is promised"
