@@ -1,0 +1,20 @@
+"""The program of random attacks works, and its first attempts find nothing (`make attack` makes more)."""
+
+import random
+import warnings
+
+import pytest
+from attack.__main__ import ATTACKS
+
+# A damaged cache is compiled anew, which takes long: test_kernels_jit.py has examples.
+QUICK = sorted(ATTACKS.keys() - {"compiled loops on disk, damaged"})
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_nothing_is_lost_or_wrong(name, tmp_path):
+    attempt, outcomes = ATTACKS[name][0], set()
+    for number in range(3 if "sweeps" in name else 20):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            outcomes.add(attempt(random.Random(f"0 {name} {number}"), tmp_path))
+    assert outcomes
