@@ -106,7 +106,23 @@ def _edited(rng, content):
 
 # Scenarios.
 
-NUMBERS = [0, -1, 1, 2, 3, 0.5, 1e-9, 1e-308, 1e9, 1e15, 1e308, 10**20, float("nan"), float("inf"), -float("inf")]
+NUMBERS = [
+    0,
+    -1,
+    1,
+    2,
+    3,
+    0.5,
+    1e-9,
+    1e-308,
+    1e9,
+    1e15,
+    1e308,
+    10**20,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+]
 OTHERS = ["", "x", "nan", True, None, [], [1], [1, 2], [[1, 2.0]], {}, {"kind": "Poisson"}, {"1": 2}]
 
 
@@ -177,7 +193,9 @@ def attack_trace(rng: random.Random, folder: Path) -> str:
     """A trace is read in time order, or refused."""
     path = folder / "trace.csv"
     start = rng.choice([0, 0.5, 1.7e9])
-    times = sorted(start + rng.choice([rng.random() * 10, rng.randint(0, 9)]) for _ in range(rng.randint(1, 30)))
+    times = sorted(
+        start + rng.choice([rng.random() * 10, rng.randint(0, 9)]) for _ in range(rng.randint(1, 30))
+    )
     kind = rng.choice(["seconds", "iso", "whole", "ms"])
     if kind == "iso":
         lines = [f"2024-05-01T12:00:{time % 60:09.6f}{rng.choice(['', 'Z'])}" for time in times]

@@ -8,8 +8,36 @@ from urllib.parse import quote
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.state import DEFAULT, State
 
-TEXTS = ["llama-3.0", "CUDA 12.0", "1.0", "a&b=c", "<script>", "none", "None", " x ", "ä→𝄞", "0x10", "%00", "1:2,3:4", ""]
-VALUES = ["0", "-1", "1e12", "nan", "inf", "-inf", "1e-300", "32.0", "1,2,4", "1:2.0,4:3.0", "none", "true", "9" * 40]
+TEXTS = [
+    "llama-3.0",
+    "CUDA 12.0",
+    "1.0",
+    "a&b=c",
+    "<script>",
+    "none",
+    "None",
+    " x ",
+    "ä→𝄞",
+    "0x10",
+    "%00",
+    "1:2,3:4",
+    "",
+]
+VALUES = [
+    "0",
+    "-1",
+    "1e12",
+    "nan",
+    "inf",
+    "-inf",
+    "1e-300",
+    "32.0",
+    "1,2,4",
+    "1:2.0,4:3.0",
+    "none",
+    "true",
+    "9" * 40,
+]
 
 
 def attack_link(rng: random.Random, _: Path) -> str:
@@ -43,7 +71,11 @@ def _value(rng, name):
         return rng.choice([default, *TEXTS])
     number = rng.choice([rng.randint(0, 100), rng.uniform(0, 1e4), 10.0 ** rng.randint(-9, 12), None])
     pairs = tuple((size, rng.uniform(0.1, 50)) for size in sorted(rng.sample(range(1, 64), 3)))
-    return rng.choice([number, pairs, tuple(size for size, _ in pairs)]) if isinstance(default, tuple) else number
+    return (
+        rng.choice([number, pairs, tuple(size for size, _ in pairs)])
+        if isinstance(default, tuple)
+        else number
+    )
 
 
 def _scenario(state):

@@ -10,7 +10,24 @@ from pathlib import Path
 import batchsim as bs
 
 COMMANDS = ["simulate", "simulate", "sweep", "tune", "capacity", "published", "init"]
-NUMBERS = ["0", "-1", "1", "2.5", "32", "1e9", "1e400", "nan", "inf", "", "x", "1,2", "1=2", "1=2,8=4", "True", "5"]
+NUMBERS = [
+    "0",
+    "-1",
+    "1",
+    "2.5",
+    "32",
+    "1e9",
+    "1e400",
+    "nan",
+    "inf",
+    "",
+    "x",
+    "1,2",
+    "1=2",
+    "1=2,8=4",
+    "True",
+    "5",
+]
 PARTS = [
     "Gamma(800, cv=2)", "Poisson(0)", "Poisson(", "ClosedLoop(5, 0.1)", "OnOff(900, 100, 1, 1)", "__import__('os')",
     "AtLeast(4, 8)", "PreferredSizes([2, 4], 8, 5)", "SizeOrWait", "Affine(5, 0.25).with_noise(0.1)", "5", "None",
@@ -39,8 +56,15 @@ def attack_shell(rng: random.Random, folder: Path) -> str:
     command = rng.choice(COMMANDS)
     arguments = [command, *rng.choice(FILES)]
     if command in ("simulate", "sweep", "tune", "capacity"):
-        arguments += [*([] if arguments[1:] and rng.random() < 0.9 else USUAL), "--requests", rng.choice(["300", "300", "300", "1", "x"])]
-        arguments += {"sweep": ["--over", "max_batch_size=1,4"], "tune": ["--over", "max_batch_size=1,4"]}.get(command, [])
+        arguments += [
+            *([] if arguments[1:] and rng.random() < 0.9 else USUAL),
+            "--requests",
+            rng.choice(["300", "300", "300", "1", "x"]),
+        ]
+        arguments += {
+            "sweep": ["--over", "max_batch_size=1,4"],
+            "tune": ["--over", "max_batch_size=1,4"],
+        }.get(command, [])
         arguments += ["--p99-ms", "50"] if command in ("tune", "capacity") else []
     for name in rng.sample(sorted(OPTIONS), rng.choice([0, 1, 1, 1, 2])):
         values = OPTIONS[name]
@@ -63,7 +87,9 @@ def _prepare(folder: Path) -> None:
     if not (folder / "folder").exists():
         (folder / "folder").mkdir()
         (folder / "t.csv").write_text("t,x\n" + "".join(f"{place / 100},1\n" for place in range(200)))
-        bs.Scenario(bs.Poisson(800), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25)).to_toml(folder / "scenario.toml")
+        bs.Scenario(bs.Poisson(800), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25)).to_toml(
+            folder / "scenario.toml"
+        )
 
 
 def _call(arguments: list[str], folder: Path) -> tuple[int, str, str]:

@@ -17,7 +17,9 @@ OVER = {"max_batch_size": list(range(1, 21)), "max_wait_ms": [0, 1, 2, 5, 10, 20
 REQUESTS = 2000
 # Each sweep starts from a process that has loaded everything and has no threads yet.
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["batchsim.study.sweep", "batchsim.study.store", "batchsim.engines.compiled"])
+processes.set_forkserver_preload(
+    ["batchsim.study.sweep", "batchsim.study.store", "batchsim.engines.compiled"]
+)
 
 
 def sweep(out: str | None, pipe=None) -> None:
