@@ -90,7 +90,8 @@ def _edited(rng, content):
             lambda: np.append(old, old), lambda: old.astype(complex), lambda: np.full_like(old, 10**9 % 251),
             lambda: -old if old.dtype.kind in "if" else old[::-1] if old.ndim else old,
             lambda: np.full(old.shape, np.nan), lambda: np.zeros((3, 3)), lambda: np.zeros(0, old.dtype),
-            lambda: old.astype(np.int8), lambda: old.astype(bool), lambda: np.full_like(old, -1, dtype=np.int64),
+            lambda: old.astype(np.int8), lambda: old.astype(bool),
+            lambda: np.full_like(old, -1, dtype=np.int64),
         ])()  # fmt: skip
         if rng.random() < 0.1:
             del arrays[name]
@@ -107,22 +108,8 @@ def _edited(rng, content):
 # Scenarios.
 
 NUMBERS = [
-    0,
-    -1,
-    1,
-    2,
-    3,
-    0.5,
-    1e-9,
-    1e-308,
-    1e9,
-    1e15,
-    1e308,
-    10**20,
-    float("nan"),
-    float("inf"),
-    -float("inf"),
-]
+    0, -1, 1, 2, 3, 0.5, 1e-9, 1e-308, 1e9, 1e15, 1e308, 10**20, float("nan"), float("inf"), -float("inf"),
+]  # fmt: skip
 OTHERS = ["", "x", "nan", True, None, [], [1], [1, 2], [[1, 2.0]], {}, {"kind": "Poisson"}, {"1": 2}]
 
 

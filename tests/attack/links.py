@@ -1,5 +1,6 @@
 """Links to the explorer: random states there and back, and random text."""
 
+import contextlib
 import random
 import string
 from pathlib import Path
@@ -9,35 +10,13 @@ from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.state import DEFAULT, State
 
 TEXTS = [
-    "llama-3.0",
-    "CUDA 12.0",
-    "1.0",
-    "a&b=c",
-    "<script>",
-    "none",
-    "None",
-    " x ",
-    "ä→𝄞",
-    "0x10",
-    "%00",
-    "1:2,3:4",
+    "llama-3.0", "CUDA 12.0", "1.0", "a&b=c", "<script>", "none", "None", " x ", "ä→𝄞", "0x10", "%00", "1:2,3:4",
     "",
-]
+]  # fmt: skip
 VALUES = [
-    "0",
-    "-1",
-    "1e12",
-    "nan",
-    "inf",
-    "-inf",
-    "1e-300",
-    "32.0",
-    "1,2,4",
-    "1:2.0,4:3.0",
-    "none",
-    "true",
+    "0", "-1", "1e12", "nan", "inf", "-inf", "1e-300", "32.0", "1,2,4", "1:2.0,4:3.0", "none", "true",
     "9" * 40,
-]
+]  # fmt: skip
 
 
 def attack_link(rng: random.Random, _: Path) -> str:
@@ -79,7 +58,5 @@ def _value(rng, name):
 
 
 def _scenario(state):
-    try:
+    with contextlib.suppress(ValueError):
         state.scenario()
-    except ValueError:
-        pass

@@ -11,41 +11,29 @@ import batchsim as bs
 
 COMMANDS = ["simulate", "simulate", "sweep", "tune", "capacity", "published", "init"]
 NUMBERS = [
-    "0",
-    "-1",
-    "1",
-    "2.5",
-    "32",
-    "1e9",
-    "1e400",
-    "nan",
-    "inf",
-    "",
-    "x",
-    "1,2",
-    "1=2",
-    "1=2,8=4",
-    "True",
-    "5",
-]
+    "0", "-1", "1", "2.5", "32", "1e9", "1e400", "nan", "inf", "", "x", "1,2", "1=2", "1=2,8=4", "True", "5"
+]  # fmt: skip
 PARTS = [
-    "Gamma(800, cv=2)", "Poisson(0)", "Poisson(", "ClosedLoop(5, 0.1)", "OnOff(900, 100, 1, 1)", "__import__('os')",
-    "AtLeast(4, 8)", "PreferredSizes([2, 4], 8, 5)", "SizeOrWait", "Affine(5, 0.25).with_noise(0.1)", "5", "None",
-    "Table({1: 5})", "published('resnet50/t4/fp16')", "Affine(5).scaled(2)", "lambda: 0", "'text'", "[1, 2]",
+    "Gamma(800, cv=2)", "Poisson(0)", "Poisson(", "ClosedLoop(5, 0.1)", "OnOff(900, 100, 1, 1)",
+    "__import__('os')", "AtLeast(4, 8)", "PreferredSizes([2, 4], 8, 5)", "SizeOrWait", "None", "5",
+    "Affine(5, 0.25).with_noise(0.1)", "Table({1: 5})", "published('resnet50/t4/fp16')", "'text'", "[1, 2]",
+    "Affine(5).scaled(2)", "lambda: 0",
 ]  # fmt: skip
 OPTIONS = {
-    "--rate-per-s": NUMBERS, "--workload": PARTS, "--clients": NUMBERS, "--trace": ["t.csv", "no.csv", "folder", "."],
-    "--column": ["t", "x", ""], "--speedup": NUMBERS, "--max-batch-size": NUMBERS, "--max-wait-ms": NUMBERS,
-    "--rule": PARTS, "--fixed-ms": NUMBERS, "--per-item-ms": NUMBERS, "--table": NUMBERS,
-    "--published": ["resnet50/t4/fp16", "nothing"], "--measurement": ["m.json", "no.json"], "--service": PARTS,
-    "--servers": NUMBERS, "--queue-limit": NUMBERS, "--timeout-ms": NUMBERS,
+    "--rate-per-s": NUMBERS, "--workload": PARTS, "--clients": NUMBERS, "--column": ["t", "x", ""],
+    "--trace": ["t.csv", "no.csv", "folder", "."], "--speedup": NUMBERS, "--max-batch-size": NUMBERS,
+    "--max-wait-ms": NUMBERS, "--rule": PARTS, "--fixed-ms": NUMBERS, "--per-item-ms": NUMBERS,
+    "--table": NUMBERS, "--published": ["resnet50/t4/fp16", "nothing"], "--service": PARTS,
+    "--measurement": ["m.json", "no.json"], "--servers": NUMBERS, "--queue-limit": NUMBERS,
+    "--timeout-ms": NUMBERS, "--seed": NUMBERS, "--warmup": ["auto", *NUMBERS], "--json": None,
     "--set": ["workload.cv=2", "slowdown={1: 1, 2: 1.8}", "x=1", "servers", "=", "rule.max_wait_ms=3"],
-    "--seed": NUMBERS, "--warmup": ["auto", *NUMBERS], "--replications": ["1", "2", "x"], "--json": None,
-    "--engine": ["simpy", "compiled", "auto", "x"], "--p99-ms": NUMBERS, "--p50-ms": NUMBERS, "--mean-ms": NUMBERS,
-    "--over": ["max_batch_size=1,2,4", "max_wait_ms=0:20:5", "rate_per_s=100:900:x2", "x=1", "=", "servers=", "1:2"],
-    "--tolerance": NUMBERS, "--save": ["out.npz", "folder", "no/where.npz"], "--plot": ["a.png", "a.txt", "no/a.png"],
+    "--replications": ["1", "2", "x"], "--engine": ["simpy", "compiled", "auto", "x"],
+    "--p99-ms": NUMBERS, "--p50-ms": NUMBERS, "--mean-ms": NUMBERS, "--tolerance": NUMBERS,
+    "--over": ["max_batch_size=1,2,4", "max_wait_ms=0:20:5", "rate_per_s=100:900:x2", "x=1", "=", "servers="],
+    "--save": ["out.npz", "folder", "no/where.npz"], "--plot": ["a.png", "a.txt", "no/a.png"],
     "--nonsense": ["1"], "--force": None,
 }  # fmt: skip
+GRID = ["--over", "max_batch_size=1,4"]
 FILES = [[], [], [], ["scenario.toml"], ["scenario.toml"], ["no.toml"], ["folder"], ["t.csv"]]
 USUAL = ["--rate-per-s", "800", "--fixed-ms", "5", "--per-item-ms", "0.25"]
 
@@ -56,15 +44,9 @@ def attack_shell(rng: random.Random, folder: Path) -> str:
     command = rng.choice(COMMANDS)
     arguments = [command, *rng.choice(FILES)]
     if command in ("simulate", "sweep", "tune", "capacity"):
-        arguments += [
-            *([] if arguments[1:] and rng.random() < 0.9 else USUAL),
-            "--requests",
-            rng.choice(["300", "300", "300", "1", "x"]),
-        ]
-        arguments += {
-            "sweep": ["--over", "max_batch_size=1,4"],
-            "tune": ["--over", "max_batch_size=1,4"],
-        }.get(command, [])
+        arguments += [] if arguments[1:] and rng.random() < 0.9 else USUAL
+        arguments += ["--requests", rng.choice(["300", "300", "300", "1", "x"])]
+        arguments += GRID if command in ("sweep", "tune") else []
         arguments += ["--p99-ms", "50"] if command in ("tune", "capacity") else []
     for name in rng.sample(sorted(OPTIONS), rng.choice([0, 1, 1, 1, 2])):
         values = OPTIONS[name]
