@@ -10,8 +10,8 @@ from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.state import DEFAULT, State
 
 TEXTS = [
-    "llama-3.0", "CUDA 12.0", "1.0", "a&b=c", "<script>", "none", "None", " x ", "ä→𝄞", "0x10", "%00", "1:2,3:4",
-    "",
+    "llama-3.0", "CUDA 12.0", "1.0", "a&b=c", "<script>", "none", "None", " x ", "ä→𝄞", "0x10", "%00",
+    "1:2,3:4", "",
 ]  # fmt: skip
 VALUES = [
     "0", "-1", "1e12", "nan", "inf", "-inf", "1e-300", "32.0", "1,2,4", "1:2.0,4:3.0", "none", "true",
