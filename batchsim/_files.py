@@ -2,10 +2,13 @@
 
 import os
 import secrets
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+LEFT_S = 3600.0  # nothing takes that long to write: the process was killed
 
 
 @contextmanager
@@ -24,3 +27,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_left(folder: Path) -> None:
+    """Remove what `replacing` left half-written in a folder, in processes that were killed an hour ago or more."""
+    for path in folder.glob(f".{'[0-9a-f]' * 16}.tmp"):
+        with suppress(OSError):
+            if time.time() - path.lstat().st_mtime > LEFT_S:
+                path.unlink()
