@@ -30,7 +30,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def remove_left(folder: Path) -> None:
-    """Remove what `replacing` left half-written in a folder, in processes that were killed an hour ago or more."""
+    """Remove what `replacing` left half-written, in processes that were killed an hour ago or more."""
     for path in folder.glob(f".{'[0-9a-f]' * 16}.tmp"):
         with suppress(OSError):
             if time.time() - path.lstat().st_mtime > LEFT_S:

@@ -293,6 +293,22 @@ def test_it_runs_where_nothing_can_be_kept_on_disk(tmp_path):
     assert out == "compiled\n"
 
 
+def test_without_a_compiler_the_loops_are_plain_python_and_all_is_the_same():
+    code = """
+        import batchsim as bs
+        base = bs.Scenario(bs.Poisson(300), bs.SizeOrWait(4, 10), bs.Affine(5, 1))
+        others = {"timeout_ms": 20}, {"workload": bs.ClosedLoop(9)}, {"rule": bs.PreferredSizes([2, 4], 4, 5)}
+        for scenario in (base, *map(base.replace, others)):
+            print(bs.simulate(scenario, 200, keep="summary").mean_latency_ms)
+        panel = bs.explore(base.replace(timeout_ms=20), requests=200)
+        print(panel.result.percentile(99), repr(panel.status.value))
+    """
+    plain, compiled = (in_python(code, NUMBA_DISABLE_JIT=off) for off in "10")
+    out, said = plain.communicate()
+    assert (out, said) == (compiled.communicate()[0], "")
+    assert out.endswith(" ''\n")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a Unix signal")
 @pytest.mark.parametrize("replications", [1, 2])
 @pytest.mark.parametrize("knobs", [{}, {"timeout_ms": 1000.0}], ids=repr)
