@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 import tomllib
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -561,3 +562,49 @@ def test_several_processes_may_sweep_into_one_folder_at_once(tmp_path, undisturb
     assert computed == []
     table = stored(tmp_path / "out")
     assert len(table) == table.point.nunique() == POINTS
+
+
+# An executor that ends, or never begins.
+
+
+class Leaving(ThreadPoolExecutor):
+    """Computes five tasks, and is then shut down, as a client whose scheduler is gone."""
+
+    given = 0
+
+    def submit(self, function, /, *args, **kwargs):
+        self.given += 1
+        if self.given <= 5:
+            return super().submit(function, *args, **kwargs)
+        future = Future()
+        future.cancel()
+        future.set_running_or_notify_cancel()
+        return future
+
+
+class Silent(Executor):
+    def submit(self, function, /, *args, **kwargs):
+        return Future()
+
+
+def test_an_executor_that_ends_too_soon_is_named_with_what_is_kept(
+    tmp_path, undisturbed, computed, monkeypatch
+):
+    monkeypatch.setattr(sweeping, "AWAY_S", (0.0, 0.0))
+    with Leaving(1) as leaving, pytest.raises(RuntimeError, match="CancelledError") as error:
+        sweep(executor=leaving, workers=1, out=tmp_path)
+    there = len(stored(tmp_path))
+    assert f"the {there} points there are kept" in str(error.value)
+    assert there > 0
+    computed.clear()
+    assert_frame_equal(sweep(out=tmp_path), undisturbed, check_exact=True)
+    assert len(computed) == POINTS - there
+    with Leaving(1) as leaving, pytest.raises(RuntimeError, match="with out="):
+        sweep(executor=leaving, workers=1)
+
+
+def test_an_executor_from_which_nothing_comes_is_warned_of(monkeypatch):
+    monkeypatch.setattr(sweeping, "SAVE_S", 0.0)
+    monkeypatch.setattr(sweeping, "SILENT_S", 0.0)
+    with pytest.raises(UserWarning, match=f"workers, and whether they have batchsim {bs.__version__}"):
+        sweep(executor=Silent())

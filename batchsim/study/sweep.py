@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from itertools import islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim import _check
+from batchsim._version import __version__
 from batchsim.scenario import Scenario
 from batchsim.simulate import DEFAULT_REQUESTS, ENGINES, check_requests
 from batchsim.study.evaluate import COLUMNS, REFUSED, Rows, compute
@@ -24,6 +25,7 @@ from batchsim.study.grid import Grid
 if TYPE_CHECKING:
     import pandas
 
+SILENT_S = 30.0  # after which an executor from which nothing comes is warned of
 SAVE_S = 0.5  # the longest that finished points wait for others to share a file with
 SWITCH_S = 5e-4  # how long a thread that leaves compiled code waits while another holds Python's lock
 AHEAD = 4  # tasks given to each worker in advance
@@ -64,7 +66,9 @@ def sweep(
     that a sweep may be killed, or its axes extended (`batchsim.study.store`). Ctrl-C keeps finished points.
 
     An unknown knob, a value of the wrong type, an empty or repeating axis, a folder of another sweep: all
-    raise before anything runs. A full disk raises OSError, and loses nothing.
+    raise before anything runs. A full disk raises OSError, and loses nothing. An executor that ends before the
+    sweep does raises RuntimeError, and one from which nothing comes is warned of: it may have no workers, or
+    these no batchsim.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=800), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -108,9 +112,14 @@ def sweep(
 
         try:
             # Closed on the way out, so that any error, and Ctrl-C, cancels what is not started.
-            with contextlib.closing(_work(submit, tasks, AHEAD * workers, table.fill)) as steps:
+            silent_s = math.inf if executor is None else SILENT_S
+            with contextlib.closing(_work(submit, tasks, AHEAD * workers, table.fill, silent_s)) as steps:
                 for _ in steps:
                     bar.update(table.save_in_time())
+        except (BrokenExecutor, CancelledError) as error:
+            bar.update(table.save())
+            got = type(error).__name__
+            raise RuntimeError(f"the executor must run to the end, got {got}; {table.kept()}") from error
         finally:
             bar.update(table.save())
     return table.to_frame()
@@ -136,12 +145,14 @@ def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
 
 def _work(
     submit: Callable[[Sequence[int]], "Future[Rows]"], tasks: Iterator[Sequence[int]], ahead: int,
-    keep: Callable[[Sequence[int], Rows], None],
+    keep: Callable[[Sequence[int], Rows], None], silent_s: float,
 ) -> Generator[None]:  # fmt: skip
     """Have tasks computed and keep their rows as they finish; yield after each, and every `SAVE_S`.
 
-    At most `ahead` are submitted and unfinished. When closed, those not started are cancelled.
+    At most `ahead` are submitted and unfinished. When closed, those not started are cancelled. Warn once where
+    none finishes for `silent_s`.
     """
+    heard_s = time.monotonic()
     done: queue.SimpleQueue[Future[Rows]] = queue.SimpleQueue()
     waiting: dict[Future[Rows], Sequence[int]] = {}
     try:
@@ -152,8 +163,17 @@ def _work(
                 future.add_done_callback(done.put)
             if not waiting:
                 return
-            with contextlib.suppress(queue.Empty):
+            try:
                 future = done.get(timeout=SAVE_S)
+            except queue.Empty:
+                if time.monotonic() - heard_s >= silent_s:
+                    _check.warn(
+                        f"no point has finished for {silent_s:g} s: unless points take that long, look whether the "
+                        f"executor has workers, and whether they have batchsim {__version__}"
+                    )
+                    silent_s = math.inf
+            else:
+                heard_s = time.monotonic()
                 keep(waiting[future], future.result())
                 del waiting[future]
             yield
@@ -216,6 +236,9 @@ class _Table:
                 raise
         self.unsaved, self.saved_at_s = [], time.monotonic()
         return len(points)
+
+    def kept(self) -> str:
+        return "with out=, finished points would be kept" if self.store is None else self.store.kept()
 
     def to_frame(self) -> "pandas.DataFrame":
         import pandas
