@@ -70,6 +70,11 @@ class Clients(NamedTuple):
     client: Any
     sending: Any  # to work in: the clients that send at one instant
 
+    @classmethod
+    def room_for(cls, count: int) -> "Clients":
+        """Return columns of that length, to be written to."""
+        return cls(np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64))
+
 
 class Servers(NamedTuple):
     """What each server computes."""
@@ -78,6 +83,11 @@ class Servers(NamedTuple):
     since_s: Any  # when its batch started
     size: Any  # of its batch
     clock_s: Any  # shape (1,): the last instant that was handled
+
+    @classmethod
+    def room_for(cls, count: int) -> "Servers":
+        """Return columns of that length, to be written to."""
+        return cls(np.empty(count), np.empty(count), np.empty(count, np.int64), np.empty(1))
 
 
 class Horizon(NamedTuple):

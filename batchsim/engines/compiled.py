@@ -18,6 +18,7 @@ from batchsim.engines.draws import Plan
 from batchsim.engines.kernels_jit import announcing as announcing  # how others hear of compiling
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.scenario import ClosedLoop, Scenario
+from batchsim.scenario.rules import Rule
 
 SLICE = 1_000_000  # requests a call: some tens of milliseconds
 
@@ -34,26 +35,28 @@ class Instants:
 
     def __init__(self, scenario: Scenario, room: int) -> None:
         """`room`: how many requests a window may hold."""
-        rule = self.rule = scenario.rule
+        rule = scenario.rule
         self.closed = isinstance(scenario.workload, ClosedLoop)
         limit = np.iinfo(np.int64).max if scenario.queue_limit is None else scenario.queue_limit
-        self.limits, self.params = columns.Limits(limit, scenario.timeout_s), rule.params
+        self.limits = columns.Limits(limit, scenario.timeout_s)
         self.queue = columns.Queue.room_for(room, rule.freezes)
+        self.memory, self.at = np.empty(rule.state_size), np.empty(columns.PLACES, np.int64)
+        self.servers = columns.Servers.room_for(scenario.servers)
+        workload = scenario.workload
+        self.clients = columns.Clients.room_for(workload.clients if isinstance(workload, ClosedLoop) else 0)
         self.loop: Callable[..., Any] = kernels_instants.pass_instants_anew
         if type(rule).__module__.startswith("batchsim."):
             self.loop = kernels_instants.pass_instants
-        self.begin(scenario)
+        self.begin(rule)
 
-    def begin(self, scenario: Scenario) -> None:
-        """Set the clock to the start of a run."""
-        self.memory = np.zeros(self.rule.state_size)
-        idle_s, sizes = np.full(scenario.servers, np.inf), np.zeros(scenario.servers, np.int64)
-        self.servers = columns.Servers(idle_s, np.zeros(scenario.servers), sizes, np.full(1, -np.inf))
+    def begin(self, rule: Rule) -> None:
+        """Set the clock to the start of a run, under another rule of the same class."""
+        self.rule, self.params = rule, rule.params
+        self.memory[:] = self.at[:] = 0
+        self.servers.busy_until_s[:], self.servers.clock_s[0] = np.inf, -np.inf
         # All clients send at time 0, in their order, which is a heap already.
-        count = scenario.workload.clients if isinstance(scenario.workload, ClosedLoop) else 0
-        self.clients = columns.Clients(np.zeros(count), np.arange(count), np.zeros(count, np.int64))
-        self.at = np.zeros(columns.PLACES, np.int64)
-        self.at[columns.THINKING] = count
+        count = self.at[columns.THINKING] = self.clients.due_s.size
+        self.clients.due_s[:], self.clients.client[:] = 0, np.arange(count)
 
     def pass_(self, horizon: Horizon, requests: Requests, costs: Costs, batches: Batches) -> bool:
         """Run the loop on a window; return whether all is over."""

@@ -26,7 +26,6 @@ class Numbers(NamedTuple):
     last_s: Any  # the last finish
     ranked: Any  # the latencies on both sides of each percentile, as `select`'s keys, shape (settings, q, 2)
     sums_s: Any  # latencies summed from each cut to the next, shape (settings, parts)
-    edges_s: Any  # arrival times at the cuts, shape (settings, cuts)
     above: Any  # requests that took longer than `above_s`, or were not served; shape (settings, parts)
 
 
@@ -123,8 +122,6 @@ def run_thresholds(arrival_s, wait_s, enough, largest, costs, free_s, wanted, sc
             head = end
             batch += 1
         numbers.served[row], numbers.last_s[row] = requests, latest_s
-        for cut in range(cuts.size):
-            numbers.edges_s[row, cut] = arrival_s[min(cuts[cut], requests - 1)]
         for part in range(cuts.size - 1):
             total_s, above = 0.0, 0
             for request in range(cuts[part], cuts[part + 1]):
@@ -142,8 +139,6 @@ def note_run(requests, batches, batch_count, wanted, scratch, row, numbers):
     numbers.last_s[row] = 0.0
     for batch in range(batch_count):
         numbers.last_s[row] = max(numbers.last_s[row], batches.finish_s[batch])
-    for cut in range(cuts.size):
-        numbers.edges_s[row, cut] = arrival_s[min(cuts[cut], size - 1)]
     part, count = 0, 0
     for request in range(size):
         batch = requests.batch_index[request]

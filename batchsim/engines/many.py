@@ -53,31 +53,32 @@ def run_many(
     ranked_s = np.empty((rows, len(per_cent), 2))
     parts = (rows, max(sections, 1))
     numbers = Numbers(
-        served=np.empty(rows, int), last_s=np.empty(rows), ranked=ranked_s.view(int), sums_s=np.zeros(parts),
-        edges_s=np.empty((rows, cuts.size)), above=np.zeros(parts, int),
-    )  # fmt: skip
+        np.empty(rows, int), np.empty(rows), ranked_s.view(int), np.zeros(parts), np.zeros(parts, int)
+    )
+    edges_s, edges = np.empty((rows, cuts.size)), np.minimum(cuts, requests - 1)
     wanted = Wanted(np.array(per_cent, float), unserved == "inf", cuts, above_ms / 1000)
     latency_s, kept, bins = np.empty(requests), np.empty(requests, int), np.empty(BINS, np.int32)
     scratch = Scratch(latency_s, latency_s.view(int), kept, bins)
     costs = Costs.of(plan.service_s, plan.noise, plan.slowdown)
+    arrival_s = np.empty(requests) if plan.arrival_s is None else plan.arrival_s
     if is_fast(scenario):
         wait_s, enough, largest = map(np.array, zip(*(rule.threshold for rule in rules), strict=True))
-        args = plan.arrival_s, wait_s, enough, largest, costs, np.empty(scenario.servers)
+        args = arrival_s, wait_s, enough, largest, costs, np.empty(scenario.servers)
         kernels_many.run_thresholds(*args, wanted, scratch, numbers)
+        edges_s[:] = arrival_s[edges]
     else:
-        arrival_s = np.empty(requests) if plan.arrival_s is None else plan.arrival_s
         columns = of_requests(arrival_s, plan.think_s, np.empty(requests, int), np.empty(requests, np.uint8))
         batches, instants = Batches.room_for(requests), Instants(scenario, requests)
         horizon = Horizon(requests, requests, requests + 1, instants.closed)
         for row, rule in enumerate(rules):
-            instants.rule, instants.params = rule, rule.params
-            instants.begin(scenario)
+            instants.begin(rule)
             instants.pass_(horizon, columns, costs, batches)
             done = int(instants.at[BATCH])
             kernels_many.note_run(columns, batches, done, wanted, scratch, row, numbers)
+            edges_s[row] = arrival_s[edges]
     count = numbers.served if unserved == "ignore" else np.full(rows, requests)
     none = np.full(rows, math.nan)
-    means = _means(numbers) if sections else (none, none)
+    means = _means(numbers, edges_s) if sections else (none, none)
     return ManyMetrics(numbers.served, _between(ranked_s, wanted.per_cent, count), *means, numbers.above)
 
 
@@ -92,9 +93,12 @@ def _between(ranked_s: np.ndarray, per_cent: np.ndarray, count: np.ndarray) -> n
     return np.where(np.isinf(above_ms), math.inf, between_ms)
 
 
-def _means(numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean latency in ms and the finished requests per second, added up as in a result."""
-    edges_s, last_s, served = numbers.edges_s, numbers.last_s, numbers.served
+def _means(numbers: Numbers, edges_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean latency in ms and the finished requests per second, added up as in a result.
+
+    `edges_s`: the arrival times between which a result adds up, shape (settings, cuts).
+    """
+    last_s, served = numbers.last_s, numbers.served
     edges_s[:, 0], edges_s[:, -1] = 0.0, last_s
     window_s = np.diff(np.minimum(edges_s, last_s[:, None]), axis=1).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):  # NaN where no request was served

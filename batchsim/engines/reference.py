@@ -2,7 +2,7 @@
 
 A source (or clients) sends requests, a collector puts them into batches, servers compute them.
 SimPy handles what is due at one instant in the order in which it was scheduled, which means nothing here: so
-all of it is gathered first, and then the collector takes the instant's four steps, in `Collector.act`.
+all of it is gathered first, and then the collector takes the instant's four steps, in `Collector.collect`.
 """
 
 import math
@@ -99,12 +99,14 @@ class Collector:
             self.call()
 
     def collect(self) -> Story:
-        """Whenever called, gather all that is due at this instant, then act."""
+        """Whenever called, gather all that is due at this instant, then take its four steps."""
         while True:
             yield self.called
             yield from self.gather()
             self.called = self.env.event()
-            yield from self.act()
+            done = self.act()
+            if self.plan.think_s is not None:
+                yield from self.answer(done)
             self.set_alarm()
 
     def call(self) -> None:
@@ -119,7 +121,8 @@ class Collector:
 
     # The four steps of an instant.
 
-    def act(self) -> Story:
+    def act(self) -> list[int]:
+        """Take the first three steps; return the requests that are done."""
         arriving, self.arriving = self.arriving, []
         for _ in arriving:
             self.enter(client=-1)
@@ -128,15 +131,17 @@ class Collector:
         done = [request for server in sorted(ending) for request in self.release(server)]
         self.dispatch()
 
-        done += self.expire()
+        return done + self.expire()
 
-        if self.plan.think_s is not None:
-            self.answer(done)
-            yield from self.gather()  # those who do not think send again at this instant
-            sending, self.sending = self.sending, []
-            for client in sorted(sending):
-                if not self.line.ended:
-                    self.send(client)
+    def answer(self, done: list[int]) -> Story:
+        """Take the fourth step of a closed loop: clients are answered, and those that are due send."""
+        for request in done:
+            self.answered[self.client[request]].succeed(request)
+        yield from self.gather()  # those who do not think send again at this instant
+        sending, self.sending = self.sending, []
+        for client in sorted(sending):
+            if not self.line.ended:
+                self.send(client)
 
     def enter(self, client: int) -> bool:
         """Let one request into the queue, unless that is at its limit; return whether it is in."""
@@ -200,15 +205,11 @@ class Collector:
             gone.append(request)
         return gone
 
-    def answer(self, requests: list[int]) -> None:
-        for request in requests:
-            self.answered[self.client[request]].succeed(request)
-
     def send(self, client: int) -> None:
         request = len(self.arrival_s)
         self.line.ended = request + 1 == self.plan.requests
         if not self.enter(client):
-            self.answer([request])
+            self.answered[client].succeed(request)
         self.dispatch()
 
     def set_alarm(self) -> None:
