@@ -70,6 +70,23 @@ def test_equal_wherever_the_slices_are_cut(plan, size):
         assert np.array_equal(getattr(whole, field.name), getattr(cut, field.name)), field.name
 
 
+AT_ONCE = {"workload": bs.Trace(np.zeros(1000)), "timeout_ms": 1e9}
+
+
+@pytest.mark.parametrize("keep", ["all", "summary"])
+@pytest.mark.parametrize(
+    "knobs", [{}, {"timeout_ms": 1e9}, AT_ONCE, {"workload": bs.ClosedLoop(160)}], ids=repr
+)
+def test_a_slice_is_of_bounded_work_however_many_the_servers_are(monkeypatch, knobs, keep):
+    slices = []
+    scenario = bs.Scenario(bs.Poisson(1e5), bs.SizeOrWait(1, 0), bs.Affine(1, 0), servers=160).replace(knobs)
+    run = repr(bs.simulate(scenario, 1000, keep=keep).summary())
+    monkeypatch.setattr(compiled, "SLICE", 1000)  # so that a slice is of 1000 / 11
+    monkeypatch.setattr(compiled, "check_cancelled", slices.append)
+    assert repr(bs.simulate(scenario, 1000, keep=keep).summary()) == run
+    assert len(slices) > 5  # all servers start a batch at one instant of seven
+
+
 @pytest.mark.parametrize("workload", WORKLOADS, ids=repr)
 @pytest.mark.parametrize("servers", [1, 3])
 def test_equal_on_long_runs(workload, servers):

@@ -361,3 +361,9 @@ def test_runs_of_a_few_requests_tell_nothing_and_break_nothing(requests):
     assert re.search(r"search +\d[\d,]* requests? simulated(, 1/[1-9]\d* of the grid's)?$", repr(found))
     assert "1/0" not in repr(found)
     assert "would not" not in repr(found)
+
+
+def test_more_requests_than_memory_holds_are_refused_at_once():
+    scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.5))
+    with pytest.raises(MemoryError, match=r"1,000,000,000,000 requests need"):
+        tune(scenario, SLO(p99_ms=20), {"max_batch_size": [4, 8]}, requests=10**12)

@@ -16,6 +16,7 @@ from batchsim import _check
 from batchsim.engines.draws import draw_cached
 from batchsim.result.intervals import FINE, students_t
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
+from batchsim.simulate import check_memory
 from batchsim.study.candidate import preference
 from batchsim.study.judgement import LEVEL
 
@@ -265,6 +266,7 @@ def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
     requests = _check.whole("requests", requests)
     if isinstance(scenario.workload, OpenLoop) and scenario.workload.max_requests is not None:
         requests = min(requests, scenario.workload.max_requests)
+    check_memory(requests)
     return requests, _check.whole("seed", seed, at_least=0, at_most=None)
 
 

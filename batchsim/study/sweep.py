@@ -5,6 +5,7 @@ import math
 import os
 import queue
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._version import __version__
+from batchsim.engines.log import CANCELLED
 from batchsim.scenario import Scenario
 from batchsim.simulate import DEFAULT_REQUESTS, ENGINES, check_requests
 from batchsim.study.evaluate import COLUMNS, REFUSED, Rows, compute
@@ -66,9 +68,8 @@ def sweep(
     that a sweep may be killed, or its axes extended (`batchsim.study.store`). Ctrl-C keeps finished points.
 
     An unknown knob, a value of the wrong type, an empty or repeating axis, a folder of another sweep: all
-    raise before anything runs. A full disk raises OSError, and loses nothing. An executor that ends before the
-    sweep does raises RuntimeError, and one from which nothing comes is warned of: it may have no workers, or
-    these no batchsim.
+    raise before anything runs. A full disk raises OSError, and loses nothing. An executor that ends too soon
+    raises RuntimeError, and one from which nothing comes is warned of: its workers may not have batchsim.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=800), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -131,11 +132,13 @@ def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
     if executor is not None:
         yield executor
         return
-    threads, before_s = ThreadPoolExecutor(workers, "sweep"), sys.getswitchinterval()
+    cancelled, before_s = threading.Event(), sys.getswitchinterval()
+    threads = ThreadPoolExecutor(workers, "sweep", CANCELLED.set, (cancelled,))
     sys.setswitchinterval(min(before_s, SWITCH_S))
     try:
         yield threads
     except BaseException:
+        cancelled.set()  # what runs stops at its next slice
         threads.shutdown(wait=False, cancel_futures=True)
         raise
     finally:
@@ -149,8 +152,8 @@ def _work(
 ) -> Generator[None]:  # fmt: skip
     """Have tasks computed and keep their rows as they finish; yield after each, and every `SAVE_S`.
 
-    At most `ahead` are submitted and unfinished. When closed, those not started are cancelled. Warn once where
-    none finishes for `silent_s`.
+    At most `ahead` are submitted and unfinished. When closed, those not started are cancelled. Where none
+    finishes for `silent_s`, warn once.
     """
     heard_s = time.monotonic()
     done: queue.SimpleQueue[Future[Rows]] = queue.SimpleQueue()
@@ -168,8 +171,8 @@ def _work(
             except queue.Empty:
                 if time.monotonic() - heard_s >= silent_s:
                     _check.warn(
-                        f"no point has finished for {silent_s:g} s: unless points take that long, look whether the "
-                        f"executor has workers, and whether they have batchsim {__version__}"
+                        f"no point has finished for {silent_s:g} s: unless points take that long, "
+                        f"look whether the executor has workers, and whether they have batchsim {__version__}"
                     )
                     silent_s = math.inf
             else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from batchsim import _check, _format
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, Poisson, Scenario
-from batchsim.simulate import check_requests
+from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome, Tie
 from batchsim.study.capacity import check, check_loss
@@ -68,6 +68,7 @@ def tune(
         hint = _check.nearest(prefer, PREFER, listed=True)
         raise ValueError(f"prefer must be one of {', '.join(PREFER)}, got {prefer!r}{hint}")
     count = check_requests(scenario, requests)
+    check_memory(count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     grid = Grid.of(scenario, over)
     entries = _entries(scenario, slo, grid)
