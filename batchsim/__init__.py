@@ -8,27 +8,13 @@ from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.engines.log import Status
 from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
-from batchsim.scenario import (
-    Affine,
-    AtLeast,
-    ClosedLoop,
-    Constant,
-    Diurnal,
-    Gamma,
-    Noise,
-    OnOff,
-    Poisson,
-    PreferredSizes,
-    Rule,
-    Scenario,
-    SizeOrWait,
-    Table,
-    Trace,
-    Trigger,
-    published,
-    published_names,
-    published_source,
-)
+from batchsim.scenario.published import published, published_names, published_source
+from batchsim.scenario.rules import AtLeast, PreferredSizes, Rule, SizeOrWait, Trigger
+from batchsim.scenario.scenario import Scenario
+from batchsim.scenario.service import Affine, Noise, Table
+from batchsim.scenario.trace import Trace
+from batchsim.scenario.varying import Diurnal, OnOff
+from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, Poisson
 from batchsim.simulate import simulate
 
 if TYPE_CHECKING:
@@ -44,73 +30,29 @@ if TYPE_CHECKING:
     from batchsim.view.run.plot import plot
 
 __all__ = [
-    "Affine",
-    "AtLeast",
-    "Batches",
-    "Capacity",
-    "ClosedLoop",
-    "Comparison",
-    "Constant",
-    "Diurnal",
-    "Gamma",
-    "InferenceBatcher",
-    "Noise",
-    "OnOff",
-    "Poisson",
-    "PreferredSizes",
-    "Recommendation",
-    "Result",
-    "Rule",
-    "SLO",
-    "Scenario",
-    "SizeOrWait",
-    "Status",
-    "Table",
-    "Trace",
-    "Trigger",
-    "batch_inference",
-    "capacity",
-    "capacity_curves",
-    "compare",
-    "device",
-    "explore",
-    "frontier",
-    "heat_map",
-    "plot",
-    "published",
-    "published_names",
-    "published_source",
-    "simulate",
-    "sweep",
-    "teaching",
-    "theory",
-    "tune",
-]
+    "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "Constant", "Diurnal",
+    "Gamma", "InferenceBatcher", "Noise", "OnOff", "Poisson", "PreferredSizes", "Recommendation",
+    "Result", "Rule", "SLO", "Scenario", "SizeOrWait", "Status", "Table", "Trace", "Trigger",
+    "batch_inference", "capacity", "capacity_curves", "compare", "device", "explore", "frontier",
+    "heat_map", "plot", "published", "published_names", "published_source", "simulate", "sweep",
+    "teaching", "theory", "tune",
+]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.
 _ON_FIRST_USE = {
-    "Capacity": "batchsim.study.capacity",
-    "Recommendation": "batchsim.study.recommendation",
-    "SLO": "batchsim.study.slo",
-    "capacity": "batchsim.study.capacity",
-    "capacity_curves": "batchsim.view.charts.curves",
-    "device": "batchsim.device",
-    "explore": "batchsim.view.explorer",
-    "frontier": "batchsim.view.charts.curves",
-    "heat_map": "batchsim.view.charts.heat_map",
-    "plot": "batchsim.view.run.plot",
-    "sweep": "batchsim.study.sweep",
-    "teaching": "batchsim.teaching",
-    "theory": "batchsim.theory",
-    "tune": "batchsim.study.tune",
-}
+    "Capacity": "study.capacity", "Recommendation": "study.recommendation", "SLO": "study.slo",
+    "capacity": "study.capacity", "capacity_curves": "view.charts.curves", "device": "device",
+    "explore": "view.explorer", "frontier": "view.charts.curves", "heat_map": "view.charts.heat_map",
+    "plot": "view.run.plot", "sweep": "study.sweep", "teaching": "teaching", "theory": "theory",
+    "tune": "study.tune",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module 'batchsim' has no attribute {name!r}")
-    module = import_module(_ON_FIRST_USE[name])
-    return module if module.__name__ == f"batchsim.{name}" else getattr(module, name)
+    module = import_module(f"batchsim.{_ON_FIRST_USE[name]}")
+    return module if name == _ON_FIRST_USE[name] else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -68,10 +68,8 @@ def sizes(name: str, values: Any, at_most: int = LARGEST_WHOLE, rising: bool = T
     checked = tuple(whole(f"a size in {name}", size, at_most=at_most) for size in values)
     if not checked:
         raise ValueError(f"{name} must not be empty, got []")
-    if rising and list(checked) != sorted(set(checked)):
-        raise ValueError(f"{name} must increase, got {list(checked)}")
-    if len(set(checked)) < len(checked):
-        raise ValueError(f"{name} must differ, got {list(checked)}")
+    if list(checked) != (sorted(set(checked)) if rising else list(dict.fromkeys(checked))):
+        raise ValueError(f"{name} must {'increase' if rising else 'differ'}, got {list(checked)}")
     return checked
 
 
@@ -83,6 +81,26 @@ def fix_whole(instance: Any, name: str, at_least: int = 1, at_most: int | None =
 def fix_real(instance: Any, name: str, **bounds: Any) -> None:
     """Check a frozen dataclass's field and store the plain number: NumPy's may be half as exact."""
     object.__setattr__(instance, name, real(name, getattr(instance, name), **bounds))
+
+
+def instance(name: str, value: Any, kind: Any, what: str) -> None:
+    """Raise TypeError unless the value is `what`, such as "a Scenario"."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {what}, got {value!r}")
+
+
+def at_most(name: str, value: int, most: int, what: str) -> None:
+    """Raise ValueError if the value is above `most`, which is `what`, such as "the largest padded size"."""
+    if value > most:
+        raise ValueError(f"{name} must be at most {what}, {most}, got {value}")
+
+
+def one_of(name: str, value: Any, known: Iterable[str]) -> None:
+    """Raise ValueError unless the value is one of some words."""
+    known = list(known)
+    if not isinstance(value, str) or value not in known:
+        hint = nearest(value, known, listed=True)
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}{hint}")
 
 
 def nearest(name: Any, known: Iterable[str], listed: bool = False) -> str:

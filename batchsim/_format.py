@@ -108,9 +108,6 @@ def typed(value: float) -> str:
     return f"{value:.12g}"
 
 
-# Durations.
-
-
 def unit_of(ms: float) -> tuple[str, float]:
     """Return the unit that suits a duration, and how many milliseconds it has.
 
@@ -140,9 +137,6 @@ def typed_duration(ms: float) -> str:
     """
     unit, size = unit_of(ms) if ms else ("ms", 1.0)
     return f"{typed(float(f'{ms / size:.10g}'))} {unit}"
-
-
-# Ticks of axes.
 
 
 def tick(value: float, _: Any = None) -> str:

@@ -37,10 +37,8 @@ class InferenceBatcher:
         self, model_fn: Callable[[Any], Any], max_batch_size: int = 32, max_wait_ms: float = 50.0, *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        if not callable(model_fn):
-            raise TypeError(f"model_fn must be callable, got {model_fn!r}")
-        if not callable(clock):
-            raise TypeError(f"clock must be callable, got {clock!r}")
+        _check.instance("model_fn", model_fn, Callable, "callable")
+        _check.instance("clock", clock, Callable, "callable")
         self.model_fn = model_fn
         self.max_batch_size = _check.whole("max_batch_size", max_batch_size)
         self.max_wait_ms = _check.real("max_wait_ms", max_wait_ms, at_least=0, finite=False)

@@ -16,7 +16,6 @@ from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import OpenLoop, Scenario
 
 DEFAULT_REQUESTS = 100_000
-KEEP = ("all", "summary")
 ENGINES = ("auto", "compiled", "simpy")
 
 
@@ -43,14 +42,9 @@ def simulate(
     >>> round(result.mean_batch_size, 1), round(result.percentile(99), 1)
     (9.0, 18.5)
     """
-    if not isinstance(scenario, Scenario):
-        raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
-    for name, value, known in (("engine", engine, ENGINES), ("keep", keep, KEEP)):
-        if not isinstance(value, str) or value not in known:
-            raise ValueError(
-                f"{name} must be one of {', '.join(known)}, got {value!r}"
-                + _check.nearest(value, known, listed=True)
-            )
+    _check.instance("scenario", scenario, Scenario, "a Scenario")
+    _check.one_of("engine", engine, ENGINES)
+    _check.one_of("keep", keep, ("all", "summary"))
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     replications = _check.whole("replications", replications)
     find_warmup = isinstance(warmup, str) and warmup == "auto"
@@ -58,8 +52,7 @@ def simulate(
     if (model_fn is None) != (inputs is None):
         missing = "inputs" if inputs is None else "model_fn"
         raise ValueError(f"model_fn and inputs must be given together, got no {missing}")
-    if model_fn is not None and not callable(model_fn):
-        raise TypeError(f"model_fn must be callable, got {model_fn!r}")
+    _check.instance("model_fn", model_fn, (Callable, type(None)), "callable")
     if inputs is not None:
         if isinstance(inputs, (str, bytes, Mapping)) or not isinstance(inputs, Iterable):
             raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
@@ -68,9 +61,8 @@ def simulate(
     count = check_requests(scenario, requests)
     if inputs is not None and len(inputs) != count:
         raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
-    lacking = "" if scenario.rule.compiled else f"the rule {scenario.rule!r}"
-    if model_fn is not None:
-        lacking = "a model_fn"
+    rule = scenario.rule
+    lacking = "a model_fn" if model_fn is not None else "" if rule.compiled else f"the rule {rule!r}"
     if lacking and engine == "compiled":
         raise ValueError(f"engine 'compiled' does not cover {lacking}: use engine='simpy'")
     if keep == "summary" and lacking:
@@ -89,21 +81,20 @@ def simulate(
 
     def one(replication: int) -> Run:
         # Each engine loads on first use: SimPy, or Numba.
+        if keep == "summary":
+            from batchsim.engines import summaries
+
+            streams, skip = Streams(scenario, seed, replication), warmup_requests(fraction, count)
+            sums = summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
+            return Run(scenario, sums=sums, warmup=fraction)
+        plan = draw(scenario, count, seed, replication, cancelled)
         if engine == "simpy":
             from batchsim.engines import reference
 
-            plan = draw(scenario, count, seed, replication)
             return Run(scenario, reference.run(plan, model_fn, inputs), warmup=fraction)
-        if keep == "all":
-            from batchsim.engines import compiled
+        from batchsim.engines import compiled
 
-            plan = draw(scenario, count, seed, replication, cancelled)
-            return Run(scenario, compiled.run(plan, cancelled), warmup=fraction)
-        from batchsim.engines import summaries
-
-        streams, skip = Streams(scenario, seed, replication), warmup_requests(fraction, count)
-        sums = summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
-        return Run(scenario, sums=sums, warmup=fraction)
+        return Run(scenario, compiled.run(plan, cancelled), warmup=fraction)
 
     if replications == 1 or engine == "simpy":  # one after the other, here, where Ctrl-C is heard
         runs = tuple(map(one, range(replications)))

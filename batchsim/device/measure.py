@@ -60,15 +60,14 @@ def measure(
         device=describe(device), platform="cpu" if device is None else device.platform,
         jax_version=jax.__version__, batch_sizes=sizes, repeats=repeats,
         samples_ms=tuple(tuple(samples_ms[size]) for size in sizes),
-        first_call_s=tuple(first_call_s[size] for size in sizes),
+        first_call_s=tuple(first_call_s.values()),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
 
 
 def _batches(model: Any, sizes: tuple[int, ...], example: Any, seed: int) -> dict[int, np.ndarray]:
     """Return a batch of each size: random inputs for a Model, or the example repeated."""
-    if not callable(model):
-        raise TypeError(f"model must be callable, got {model!r}")
+    _check.instance("model", model, Callable, "callable")
     if isinstance(model, Model):
         model.padded_size(max(sizes))  # raises before the first run if a size is too large
         if example is None:
@@ -79,7 +78,6 @@ def _batches(model: Any, sizes: tuple[int, ...], example: Any, seed: int) -> dic
 
 
 def _timed(model: Callable[[np.ndarray], Any], batch: np.ndarray) -> tuple[float, Any]:
-    """Return the seconds of one call, and its output."""
     begin_s = time.perf_counter()
     output = _wait_for(model(batch))
     return time.perf_counter() - begin_s, output

@@ -86,8 +86,7 @@ class Model:
         size = _check.whole("batch_size", batch_size)
         if self.pad_to is None:
             return size
-        if size > self.pad_to[-1]:
-            raise ValueError(f"a batch must be at most the largest of pad_to, {self.pad_to[-1]}, got {size}")
+        _check.at_most("a batch", size, self.pad_to[-1], "the largest of pad_to")
         return next(padded for padded in self.pad_to if padded >= size)
 
     def inputs(self, count: int, seed: int = 0) -> np.ndarray:
@@ -184,7 +183,6 @@ def _dense(generator: np.random.Generator, inputs: int, outputs: int, gain: floa
 
 
 def _layer(generator: np.random.Generator, inputs: int, outputs: int, gain: float = 1.0) -> Any:
-    """Draw a dense layer: its matrix and its biases."""
     matrix = _dense(generator, inputs, outputs, gain)
     return matrix, generator.standard_normal(outputs, dtype=np.float32) * np.float32(0.1)
 
@@ -225,16 +223,11 @@ def _convnet(weights: Any, batch: jax.Array) -> jax.Array:
 def _transformer_weights(generator: np.random.Generator, width: int, layers: int) -> Any:
     if width % HEAD_WIDTH:
         raise ValueError(f"width of a transformer must be a multiple of {HEAD_WIDTH}, got {width}")
-    blocks = [
-        {
-            "scale": np.ones((2, width), np.float32),
-            "query_key_value": _dense(generator, width, 3 * width),
-            "mix": _dense(generator, width, width),
-            "up": _dense(generator, width, 4 * width, gain=2),
-            "down": _dense(generator, 4 * width, width),
-        }
-        for _ in range(layers)
-    ]
+    blocks = [{
+        "scale": np.ones((2, width), np.float32),
+        "query_key_value": _dense(generator, width, 3 * width), "mix": _dense(generator, width, width),
+        "up": _dense(generator, width, 4 * width, gain=2), "down": _dense(generator, 4 * width, width),
+    } for _ in range(layers)]  # fmt: skip
     token, position = _dense(generator, width, TOKENS).T, _dense(generator, width, LENGTH).T
     return {"token": token, "position": position, "blocks": blocks, "scale": np.ones(width, np.float32)}
 

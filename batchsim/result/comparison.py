@@ -78,8 +78,7 @@ def compare(
     True
     """
     for result in (result_a, result_b):
-        if not isinstance(result, Result):
-            raise TypeError(f"what is compared must be a Result, got {result!r}")
+        _check.instance("what is compared", result, Result, "a Result")
     level = _check.real("level", level, above=0, below=1)
     metrics = [metric(key, SUMMARY) for key in ([keys] if isinstance(keys, str) else keys)]
     warmup = max(result_a.warmup, result_b.warmup)

@@ -18,9 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from batchsim import _check
 from batchsim.result.metrics import LATENCY, Kind, Metric
-from batchsim.result.sections import FINE as FINE
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
     FEW,
@@ -46,7 +44,6 @@ def metric_intervals(
     Two are compared section by section: in runs of one seed these have the same traffic, whose luck cancels
     out in the difference.
     """
-    level = _check.real("level", level, above=0, below=1)
     intervals: dict[str, Interval] = {}
     statistics: dict[str, Statistic] = {}
     for each in metrics:
@@ -58,15 +55,14 @@ def metric_intervals(
         if each.q is not None and len(samples) == 1:
             statistics[MEDIAN + each.column] = _below(samples[0], each.column, 50)
     errors = dict(zip(statistics, standard_errors(samples, list(statistics.values())), strict=True))
-    for each in metrics:
-        if each.key in statistics:
-            error, of_median = errors[each.key], errors.get(MEDIAN + each.column)
-            if isinstance(error, NoInterval):
-                intervals[each.key] = error
-            elif each.q is not None and of_median is not None:
-                intervals[each.key] = _of_percentile(samples[0], each.q, each.column, error, of_median, level)
-            else:
-                intervals[each.key] = _symmetric(each, samples, error, level)
+    for each in (each for each in metrics if each.key in statistics):
+        error, of_median = errors[each.key], errors.get(MEDIAN + each.column)
+        if isinstance(error, NoInterval):
+            intervals[each.key] = error
+        elif each.q is not None and of_median is not None:
+            intervals[each.key] = _of_percentile(samples[0], each.q, each.column, error, of_median, level)
+        else:
+            intervals[each.key] = _symmetric(each, samples, error, level)
     return intervals
 
 
@@ -76,9 +72,9 @@ def _impossible(metric: Metric, samples: Sequence[Sample]) -> NoInterval | None:
         return NoInterval("needs columns or replications, got one run with keep='summary'")
     if len(samples) == 1 and samples[0].drift is not None:
         low, high = samples[0].drift  # no section stands for the others
+        got = f"a rate that drifts from {low:.4g}/s to {high:.4g}/s"
         return NoInterval(
-            f"needs traffic that stays the same, got a rate that drifts from {low:.4g}/s to {high:.4g}/s: "
-            "see over_time, or take replications"
+            f"needs traffic that stays the same, got {got}: see over_time, or take replications"
         )
     return next(filter(None, (_too_short(sample, metric.q) for sample in samples)), None)
 
@@ -97,9 +93,6 @@ def _too_short(sample: Sample, q: float | None) -> NoInterval | None:
         if got < needed * sections:
             return NoInterval(f"needs at least {needed * sections:,} {what}, got {got:,}")
     return None
-
-
-# Means, rates and shares; and every difference.
 
 
 def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic | NoInterval:
@@ -151,21 +144,15 @@ def _symmetric(metric: Metric, samples: Sequence[Sample], error: StandardError, 
     return Interval(max(values[0] - half, 0.0), min(values[0] + half, most))
 
 
-# Percentiles, and shares of the requests.
-
-
 def percentile_of_all(sample: Sample, q: float, level: float, independent: float = INDEPENDENT) -> Interval:
-    """Return the interval of a percentile of all requests, in which one not served is infinitely late.
-
-    `independent`: the number of independent requests that it needs on its rarer side.
-    """
+    """Return the interval of a percentile of all requests, in which one not served is infinitely late."""
     if (reason := _too_short(sample, q)) is not None:
         return reason
     statistics = [_below(sample, LATENCY, each, of_all=True) for each in (q, 50)]
     error, of_median = standard_errors([sample], statistics)
-    shares = [statistic.whole for statistic in statistics]
     if isinstance(error, NoInterval):
         return error
+    shares = [statistic.whole for statistic in statistics]
     return _of_percentile(sample, q, LATENCY, error, of_median, level, shares, independent)
 
 
@@ -221,9 +208,9 @@ def _of_percentile(
         independent = min(independent, by_median)
         beyond = (independent if of_all else by_median) * min(below, 1 - below)
         if beyond < needed:
+            got = f"about {beyond:.1f}: neighbours are alike, take more of them"
             return NoInterval(
-                f"needs at least {needed} independent requests beyond the percentile, "
-                f"got about {beyond:.1f}: neighbours are alike, take more of them"
+                f"needs at least {needed} independent requests beyond the percentile, got {got}"
             )
     unserved = "inf" if of_all else "ignore"
     ends = binomial(below, independent, error.sections, level)

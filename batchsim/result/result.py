@@ -22,7 +22,6 @@ from batchsim.scenario.rules import Trigger
 if TYPE_CHECKING:
     import pandas
 
-
 Value = TypeVar("Value")
 
 
@@ -147,7 +146,6 @@ class Result:
 
     @cached_property
     def metrics(self) -> Metrics:
-        """The metrics of all runs together."""
         return Metrics.pool([run.metrics for run in self.runs])
 
     def percentile(self, q: float, *, unserved: str = "ignore") -> float:
@@ -186,8 +184,6 @@ class Result:
         requests = int(self.runs[0].metrics.totals.requests)
         return timeseries.rate_range_per_s(self.scenario.workload, requests, self.warmup)
 
-    # Intervals.
-
     @cached_property
     def sample(self) -> Sample:
         """What intervals are made from."""
@@ -225,8 +221,6 @@ class Result:
         if isinstance(interval, NoInterval):
             _check.warn(f"an interval for {metric(key).key} {interval.reason}")
         return interval.low, interval.high
-
-    # Other forms.
 
     def over_time(self, window_s: float) -> "pandas.DataFrame":
         """Return a DataFrame with a row for each `window_s` of the run: rates, queue, percentiles.

@@ -60,7 +60,6 @@ class Run:
 
     @property
     def warmup_requests(self) -> int:
-        """The number of requests that metrics leave out."""
         return warmup_requests(self.warmup, self.log.arrival_s.size)
 
     @cached_property
@@ -115,7 +114,6 @@ class Run:
 
     @cached_property
     def metrics(self) -> Metrics:
-        """The metrics of the requests after the warm-up."""
         if self.sums is not None:
             totals, histogram = self.sums
             return Metrics(self.scenario, totals, {LATENCY: histogram})

@@ -105,7 +105,6 @@ class Sections:
 
     @cached_property
     def numbers(self) -> dict[str, np.ndarray]:
-        """The metrics that are sums or ratios of them, shape (sections,)."""
         return values(self.totals, self.servers)
 
     @property

@@ -53,10 +53,8 @@ class NoInterval(Interval):
 
 
 NO_NUMBER = NoInterval("needs a number from every part of the run, got none from some")
-ALIKE = NoInterval(
-    "needs sections that do not resemble their neighbours: "
-    "the run is too short for its load, or it drifts (see over_time)"
-)
+WHY_ALIKE = "the run is too short for its load, or it drifts (see over_time)"
+ALIKE = NoInterval(f"needs sections that do not resemble their neighbours: {WHY_ALIKE}")
 
 
 class StandardError(NamedTuple):
@@ -126,11 +124,8 @@ def standard_errors(
     ]
 
 
-# Each of these works along the last axis, the sections.
-
-
 def _correlation(values: np.ndarray) -> np.ndarray:
-    """Return the correlation of neighbours; 0 if all are the same but for the floats' rounding."""
+    """Return the correlation of neighbours along the last axis; 0 if all are the same but for rounding."""
     above = values - values.mean(axis=-1, keepdims=True)
     square = (above**2).sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):

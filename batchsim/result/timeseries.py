@@ -87,9 +87,6 @@ def _queue(run: Run, edges_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.interp(edges_s, times_s, integral_s), longest
 
 
-# Drift.
-
-
 def rate_range_per_s(
     workload: OpenLoop | ClosedLoop, requests: int, warmup: float
 ) -> tuple[float, float] | None:

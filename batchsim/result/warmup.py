@@ -32,9 +32,8 @@ def mser5(latency_ms: np.ndarray) -> Warmup:
     counts = (~np.isnan(blocks)).sum(axis=1)
     kept = np.flatnonzero(counts)
     if kept.size < 2 * BLOCK:
-        served = np.count_nonzero(~np.isnan(latency_ms))
-        needed = f"needs at least {2 * BLOCK**2} served requests, got {served}"
-        return Warmup(0, f"a warm-up by MSER-5 {needed}: none is dropped")
+        needed = f"{2 * BLOCK**2} served requests, got {np.count_nonzero(~np.isnan(latency_ms))}"
+        return Warmup(0, f"a warm-up by MSER-5 needs at least {needed}: none is dropped")
     means = np.nansum(blocks[kept], axis=1) / counts[kept]
     means -= means.mean()  # the sums of squares below lose no digits
     left = np.arange(kept.size, 0, -1)
@@ -44,11 +43,9 @@ def mser5(latency_ms: np.ndarray) -> Warmup:
     drop = int(np.argmin(error))
     if drop <= kept.size // 2:
         return Warmup(int(kept[drop]) * BLOCK)
-    return Warmup(
-        int(kept[kept.size // 2]) * BLOCK,
-        "a warm-up must end within half of the run, got later (MSER-5): no steady state was reached, "
-        "take more requests or see over_time()",
-    )
+    reason = "no steady state was reached, take more requests or see over_time()"
+    warning = f"a warm-up must end within half of the run, got later (MSER-5): {reason}"
+    return Warmup(int(kept[kept.size // 2]) * BLOCK, warning)
 
 
 def drop_warmup(result: Result) -> tuple[Result, str]:

@@ -3,7 +3,6 @@
 import codecs
 import json
 import os
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime
 from html import escape
@@ -20,10 +19,9 @@ if TYPE_CHECKING:
     import pandas
 
 HEADER = {"format": "batchsim measurement", "version": 1}  # what the file begins with
-_FORMATS: dict[Any, Callable[[object], str]] = {
-    **dict.fromkeys(("median_ms", "spread_ms", "per_item_ms", "compile_s"), "{:.3f}".format),
-    "items_per_s": "{:,.0f}".format,
-}
+_FORMATS: dict[Any, Any] = dict.fromkeys(
+    ("median_ms", "spread_ms", "per_item_ms", "compile_s"), "{:.3f}".format
+) | {"items_per_s": "{:,.0f}".format}
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,41 +45,34 @@ class Measurement:
 
     def __post_init__(self) -> None:
         for name in ("model", "device", "platform", "jax_version", "measured_at"):
-            if not isinstance(getattr(self, name), str):
-                raise TypeError(f"{name} must be text, got {getattr(self, name)!r}")
+            _check.instance(name, getattr(self, name), str, "text")
         try:
             datetime.fromisoformat(self.measured_at)
         except ValueError:
             raise ValueError(f"measured_at must be an ISO time, got {self.measured_at!r}") from None
         sizes = _check.sizes("batch_sizes", self.batch_sizes, rising=False)
         repeats = _check.whole("repeats", self.repeats)
-        rows = _list_of(len(sizes), "samples_ms", self.samples_ms)
-        by_size = zip(sizes, rows, strict=True)
-        samples_ms = (_times(repeats, f"samples_ms of batch size {size}", row) for size, row in by_size)
-        first_call_s = _times(len(sizes), "first_call_s", self.first_call_s)
+        rows = zip(sizes, _list_of(len(sizes), "samples_ms", self.samples_ms), strict=True)
+        samples_ms = tuple(_times(repeats, f"samples_ms of batch size {size}", row) for size, row in rows)
+        first_s = _times(len(sizes), "first_call_s", self.first_call_s)
         # As tuples, so that a measurement read from a file equals the one that was saved.
-        checked = {"batch_sizes": sizes, "samples_ms": tuple(samples_ms), "first_call_s": first_call_s}
-        for name, value in (checked | {"repeats": repeats}).items():
-            object.__setattr__(self, name, value)
-
-    def _by_size(self, values: Iterable[float]) -> dict[int, float]:
-        return dict(zip(self.batch_sizes, values, strict=True))
+        vars(self).update(batch_sizes=sizes, repeats=repeats, samples_ms=samples_ms, first_call_s=first_s)
 
     @property
     def median_ms(self) -> dict[int, float]:
         """The median time of each batch size."""
-        return self._by_size(float(np.median(row)) for row in self.samples_ms)
+        return dict(zip(self.batch_sizes, np.median(self.samples_ms, axis=1).tolist(), strict=True))
 
     @property
     def spread_ms(self) -> dict[int, float]:
         """The interquartile range of each batch size."""
-        quartiles = np.percentile(self.samples_ms, [25, 75], axis=1)
-        return self._by_size((quartiles[1] - quartiles[0]).tolist())
+        low, high = np.percentile(self.samples_ms, [25, 75], axis=1)
+        return dict(zip(self.batch_sizes, (high - low).tolist(), strict=True))
 
     @property
     def compile_s(self) -> dict[int, float]:
         """The first call of each batch size: compiling, and computing once."""
-        return self._by_size(self.first_call_s)
+        return dict(zip(self.batch_sizes, self.first_call_s, strict=True))
 
     @property
     def service(self) -> Table:
@@ -124,8 +115,7 @@ class Measurement:
 
 
 def _list_of(length: int, name: str, values: Any) -> Any:
-    if not isinstance(values, (list, tuple)):
-        raise TypeError(f"{name} must be a list, got {values!r}")
+    _check.instance(name, values, (list, tuple), "a list")
     if len(values) != length:
         raise ValueError(f"{name} must hold {length} values, got {len(values)}")
     return values
@@ -151,7 +141,6 @@ def _read(text: bytes) -> dict[str, Any]:
     for key in content:
         if key not in keys:
             raise ValueError(f"there is no key {key!r}" + _check.nearest(key, keys))
-    missing = [key for key in keys if key not in content]
-    if missing:
+    if missing := [key for key in keys if key not in content]:
         raise ValueError(f"it must have the key {missing[0]!r}, got {', '.join(content) or 'no keys'}")
     return content

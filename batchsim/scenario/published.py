@@ -67,11 +67,8 @@ def published_names(match: str | None = None) -> tuple[str, ...]:
     >>> len(published_names()), len(published_names("bert")), len(published_names("resnet50/t4"))
     (97, 47, 3)
     """
-    if match is None:
-        return tuple(_tables())
-    if not isinstance(match, str):
-        raise TypeError(f"match must be a string, got {match!r}")
-    return tuple(name for name in _tables() if _words(match) in _words(name))
+    _check.instance("match", match, (str, type(None)), "a string")
+    return tuple(name for name in _tables() if _words(match or "") in _words(name))
 
 
 def published_source(name: str) -> Published:
@@ -83,8 +80,7 @@ def published_source(name: str) -> Published:
     >>> dict(source.p99_ms)[8]
     9.065
     """
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a published table must be a string, got {name!r}")
+    _check.instance("the name of a published table", name, str, "a string")
     tables = _tables()
     if name not in tables:
         hint = _check.nearest(name, tables, listed=True) or "; published_names() lists them"
@@ -115,6 +111,5 @@ def _table(rows: list[dict[str, str]]) -> Published:
 
     # The same in every row: a table comes from one page.
     about = {column: rows[0][column] for column in ("name", "backend", "stat", "source_url", "licence")}
-    p99_ms, throughput_per_s = pairs("p99_ms"), pairs("throughput_per_s")
-    service = Table(pairs("latency_ms"))
-    return Published(service=service, p99_ms=p99_ms, throughput_per_s=throughput_per_s, **about)
+    service, p99_ms, throughput_per_s = map(pairs, ("latency_ms", "p99_ms", "throughput_per_s"))
+    return Published(service=Table(service), p99_ms=p99_ms, throughput_per_s=throughput_per_s, **about)

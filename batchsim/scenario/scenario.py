@@ -44,42 +44,37 @@ class Scenario:
 
     def __post_init__(self) -> None:
         for name, kind in (("workload", (OpenLoop, ClosedLoop)), ("rule", Rule), ("service", Service)):
-            if not isinstance(getattr(self, name), kind):
-                raise TypeError(f"{name} must be a {name} of batchsim, got {getattr(self, name)!r}")
+            _check.instance(name, getattr(self, name), kind, f"a {name} of batchsim")
         _check.fix_whole(self, "servers", at_most=65_536)
         if self.queue_limit is not None:
             _check.fix_whole(self, "queue_limit")
         if self.timeout_ms is not None:
             _check.fix_real(self, "timeout_ms", at_least=0)
-        self._check_slowdown()
-        self._check_closed_loop()
+        if self.slowdown is not None:
+            self._check_slowdown(self.slowdown)
+        if isinstance(self.workload, ClosedLoop):
+            self._check_closed_loop(self.workload)
         self.service.table(self.rule.max_batch_size)  # raises if the service time does not cover a size
 
-    def _check_slowdown(self) -> None:
-        if self.slowdown is None:
-            return
-        if not isinstance(self.slowdown, Mapping):
-            raise TypeError(f"slowdown must be {{busy servers: factor}}, got {self.slowdown!r}")
+    def _check_slowdown(self, slowdown: Mapping[int, float]) -> None:
+        _check.instance("slowdown", slowdown, Mapping, "{busy servers: factor}")
         factors = {}
-        for busy, factor in self.slowdown.items():
+        for busy, factor in slowdown.items():
             busy = _check.whole("a number of busy servers in slowdown", busy)
             factors[busy] = _check.real(f"slowdown of {busy} busy servers", factor, above=0)
         object.__setattr__(self, "slowdown", factors)  # a copy: the caller's may change
-        missing = [busy for busy in range(1, self.servers + 1) if busy not in factors]
-        if missing:
+        if missing := [busy for busy in range(1, self.servers + 1) if busy not in factors]:
             rule = f"slowdown must have a factor for each of 1..{self.servers} busy servers"
             raise ValueError(f"{rule}, got none for {missing[0]}")
 
-    def _check_closed_loop(self) -> None:
-        if not isinstance(self.workload, ClosedLoop):
-            return
-        if self.queue_limit is not None and self.workload.think_s == 0:
+    def _check_closed_loop(self, workload: ClosedLoop) -> None:
+        if self.queue_limit is not None and workload.think_s == 0:
             why = "a rejected client would send again at once"
             raise ValueError(f"a queue_limit on a ClosedLoop needs think_s greater than 0 ({why}), got 0")
         fewest = self.rule.fewest_clients
-        if self.workload.clients < fewest:
+        if workload.clients < fewest:
             rule = f"a ClosedLoop must have at least {fewest} clients for a batch of {fewest} ever to gather"
-            raise ValueError(f"{rule}, got {self.workload.clients}")
+            raise ValueError(f"{rule}, got {workload.clients}")
 
     def __hash__(self) -> int:
         slowdown = None if self.slowdown is None else tuple(sorted(self.slowdown.items()))
@@ -140,8 +135,7 @@ class Scenario:
         """
         values = {**(changes or {}), **knobs}
         for name in values:
-            if not isinstance(name, str):
-                raise TypeError(f"a knob must be named by text, got {name!r}")
+            _check.instance("a knob", name, str, "named by text")
         # Names are sought in the new parts, where a whole part changes too.
         parts = {name: values.get(name, value) for name, value in vars(self).items()}
         by_path: dict[tuple[str, ...], Any] = {}
@@ -214,7 +208,7 @@ def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
         raise ValueError(f"knob {name!r} is ambiguous: use {places}")
     if not matches:
         is_open = isinstance(workload, OpenLoop)
-        if steps[-1] in (_fields(ClosedLoop) if is_open else [RATE]):
+        if steps[-1] in (ClosedLoop.__match_args__ if is_open else [RATE]):
             kind = "a ClosedLoop" if is_open else "an open workload"
             raise ValueError(f"{name} needs {kind}, got {workload!r}")
         known = {path[-1] for path in paths} | {".".join(path) for path in paths} | set(parts)
@@ -228,12 +222,8 @@ def _within(steps: list[str], path: tuple[str, ...]) -> bool:
     return all(step in rest for step in steps)
 
 
-def _fields(part: Any) -> list[str]:
-    return [f.name for f in dataclasses.fields(part)]
-
-
 def _paths(part: Any) -> Iterator[tuple[str, ...]]:
     if dataclasses.is_dataclass(part):
-        for name in _fields(part):
+        for name in (f.name for f in dataclasses.fields(part)):
             yield (name,)
             yield from ((name, *path) for path in _paths(getattr(part, name)))

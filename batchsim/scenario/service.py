@@ -28,9 +28,7 @@ class Noise:
 
     def __post_init__(self) -> None:
         _check.fix_real(self, "cv", at_least=0, at_most=1e3)
-        if self.shape not in SHAPES:
-            hint = _check.nearest(self.shape, SHAPES, listed=True)
-            raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {self.shape!r}{hint}")
+        _check.one_of("shape", self.shape, SHAPES)
         if self.shape == "exponential" and self.cv != 1:
             raise ValueError(f"cv of exponential noise must be 1, got {self.cv!r}")
 
@@ -52,8 +50,7 @@ class Service:
     padding: tuple[int, ...] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.noise is not None and not isinstance(self.noise, Noise):
-            raise TypeError(f"noise must be a Noise, got {self.noise!r}")
+        _check.instance("noise", self.noise, (Noise, type(None)), "a Noise")
         if self.padding is not None:
             object.__setattr__(self, "padding", _check.sizes("padded sizes", self.padding))
 
@@ -69,9 +66,7 @@ class Service:
         """Return the mean seconds that a batch of `batch_size` computes."""
         size = _check.whole("batch_size", batch_size)
         if self.padding is not None:
-            if size > self.padding[-1]:
-                rule = f"batch_size must be at most the largest padded size, {self.padding[-1]}"
-                raise ValueError(f"{rule}, got {size}")
+            _check.at_most("batch_size", size, self.padding[-1], "the largest padded size")
             size = next(padded for padded in self.padding if padded >= size)
         return self._cost_ms(size) / 1000
 
@@ -84,10 +79,7 @@ class Service:
         return _table(self, max_batch_size).copy()
 
     def with_noise(self, cv: float, shape: str = "lognormal") -> Self:
-        """Return this service time with a random factor of mean 1, drawn once a batch.
-
-        `shape` is "lognormal", or "exponential", whose cv is 1.
-        """
+        """Return this service time with a random factor of mean 1, drawn once a batch: see `Noise`."""
         return replace(self, noise=Noise(cv, shape))
 
     def padded_to(self, sizes: Iterable[int]) -> Self:
@@ -156,9 +148,14 @@ class Table(Service):
         self, points_ms: Mapping[int, float] | Iterable[tuple[int, float]], *,
         noise: Noise | None = None, padding: tuple[int, ...] | None = None,
     ) -> None:  # fmt: skip
+        given: Any = points_ms.items() if isinstance(points_ms, Mapping) else points_ms
+        try:
+            pairs = [(size, ms) for size, ms in given]
+        except (TypeError, ValueError):
+            raise TypeError(f"a Table must be given as {{batch_size: ms}}, got {points_ms!r}") from None
         points = sorted(
             (_check.whole("a batch size", size), _check.real(f"the time of batch size {size}", ms, above=0))
-            for size, ms in _pairs(points_ms)
+            for size, ms in pairs
         )
         if not points:
             raise ValueError("a Table must have at least one point, got none")
@@ -176,9 +173,7 @@ class Table(Service):
 
     def _cost_ms(self, batch_size: int) -> float:
         sizes, times = zip(*self.points_ms, strict=True)
-        if batch_size > sizes[-1]:
-            rule = f"batch_size must be at most the Table's largest size, {sizes[-1]}"
-            raise ValueError(f"{rule}, got {batch_size}")
+        _check.at_most("batch_size", batch_size, sizes[-1], "the Table's largest size")
         return float(np.interp(batch_size, sizes, times))
 
     def __repr__(self) -> str:
@@ -194,12 +189,3 @@ def _table(service: Service, max_batch_size: int) -> np.ndarray:
         rule = f"service of a batch of {size} must be greater than 0 and finite"
         raise ValueError(f"{rule}, got {seconds[size]} s")
     return seconds
-
-
-def _pairs(points: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(points, Mapping):
-        return points.items()
-    try:
-        return [(size, ms) for size, ms in points]
-    except (TypeError, ValueError):
-        raise TypeError(f"a Table must be given as {{batch_size: ms}}, got {points!r}") from None

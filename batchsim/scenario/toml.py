@@ -12,6 +12,7 @@ their data is elsewhere: a Trace with `path` (and `column`, `speedup`) is a CSV 
 relative to the TOML file.
 """
 
+import contextlib
 import dataclasses
 import os
 import tomllib
@@ -28,9 +29,6 @@ from batchsim.scenario.kinds import KINDS, Maker, keys_of, kind_of
 BY_NUMBER = ("points_ms", "slowdown")  # tables whose keys are whole numbers
 TOP_LEVEL = ("servers", "queue_limit", "timeout_ms", "slowdown")  # a scenario's keys that are not parts
 S = TypeVar("S")  # the class Scenario, which imports this module
-
-
-# From a scenario to text.
 
 
 def to_tables(part: Any) -> dict[str, Any]:
@@ -76,9 +74,6 @@ def _inline(value: Any) -> Any:
     return tomlkit.array(repr(value)) if isinstance(value, list) else value
 
 
-# From text to a scenario.
-
-
 def read_toml(
     kind: type[S], path_or_text: str | os.PathLike[str], extra: Collection[str] = ()
 ) -> tuple[S, dict[str, dict[str, Any]]]:
@@ -87,8 +82,7 @@ def read_toml(
     Text has more than one line; any other string is a path. Wrong content raises ValueError with its place;
     a file that cannot be opened raises OSError.
     """
-    if not isinstance(path_or_text, (str, os.PathLike)):
-        raise TypeError(f"path_or_text must be a path or text, got {path_or_text!r}")
+    _check.instance("path_or_text", path_or_text, (str, os.PathLike), "a path or text")
     if isinstance(path_or_text, str) and "\n" in path_or_text:
         source, place, text, folder = "the text", "", path_or_text, Path()
     else:
@@ -128,7 +122,6 @@ def from_tables(
 
 
 def _value(place: str, key: str, value: Any, folder: Path) -> Any:
-    """Return what a constructor takes for a value of the file."""
     if key in KINDS:
         return _part(place if place == f"[{key}]" else f"{place[:-1]}.{key}]", key, value, folder)
     if key in BY_NUMBER and isinstance(value, Mapping):
@@ -142,16 +135,14 @@ def _value(place: str, key: str, value: Any, folder: Path) -> Any:
 
 
 def _part(place: str, name: str, table: Any, folder: Path) -> Any:
-    """Return the workload, rule, service time or noise of a table."""
     table, kinds = dict(_table(place, table)), KINDS[name]
-    kind, names = next(iter(kinds)), ", ".join(kinds)
+    kind = next(iter(kinds))
     if len(kinds) > 1:
         if "kind" not in table:
-            raise ValueError(f"{place} must have a kind, one of {names}, got {', '.join(table) or 'no keys'}")
+            got = ", ".join(table) or "no keys"
+            raise ValueError(f"{place} must have a kind, one of {', '.join(kinds)}, got {got}")
         kind = table.pop("kind")
-        if not isinstance(kind, str) or kind not in kinds:
-            hint = _check.nearest(kind, kinds, listed=True)
-            raise ValueError(f"{place} kind must be one of {names}, got {kind!r}{hint}")
+        _check.one_of(f"{place} kind", kind, kinds)
     maker = _choose(place, table, kinds[kind], kind)
     values = {key: _value(place, key, value, folder) for key, value in table.items()}
     try:
@@ -182,11 +173,9 @@ def _choose(
 
 
 def _whole(place: str, key: str) -> int:
-    try:
+    with contextlib.suppress(ValueError):
         if str(int(key)) == key:  # "1" and "01" must not both be 1
             return int(key)
-    except ValueError:
-        pass
     raise ValueError(f"{place} a key must be a whole number, got {key!r}" + _misplaced(key))
 
 

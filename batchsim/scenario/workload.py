@@ -34,10 +34,7 @@ class OpenLoop:
         raise NotImplementedError
 
     def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
-        """Yield the arrival times in seconds, never decreasing, in chunks of at most `size`.
-
-        The times do not depend on `size`.
-        """
+        """Yield the arrival times in seconds, never decreasing and the same for any `size` of chunks."""
         raise NotImplementedError
 
 

@@ -12,10 +12,9 @@ from batchsim.study.judgement import UNJUDGED, UNKNOWN, Estimate, Judgement
 
 Order = tuple[float, float, float]
 ADVANTAGES = (
-    "more headroom (saturation {}/s, not {}/s)",
-    "a lower mean latency ({} ms, not {})",
+    "more headroom (saturation {}/s, not {}/s)", "a lower mean latency ({} ms, not {})",
     "a shorter wait ({} ms, not {})",
-)
+)  # fmt: skip
 
 
 class Outcome(StrEnum):

@@ -13,8 +13,6 @@ from batchsim.scenario import Scenario
 from batchsim.simulate import check_requests, simulate
 from batchsim.study import phrases
 
-# Latencies are of the served requests: a queue that rejects many looks fast by them. These two see it.
-LOSS, P99_OF_ALL = "loss", "p99_all_ms"
 INTERVALS = tuple(key for key, metric in METRICS.items() if metric.interval)
 # The numbers of a point, in order, with their dtypes. Counts are floats: those of a refused point are NaN.
 COLUMNS = {
@@ -52,8 +50,9 @@ def _numbers(point: Scenario, settings: Mapping[str, Any]) -> list[float]:
     else:
         result = simulate(point, **settings)
     numbers = dict.fromkeys(SHARES.values(), 0.0) | result.summary()
-    numbers[LOSS] = 1 - numbers["served"] / numbers["requests"] if numbers["requests"] else math.nan
-    numbers[P99_OF_ALL] = result.percentile(99, unserved="inf")
+    # Latencies are of the served requests: a queue that rejects many looks fast by them. These two see it.
+    numbers["loss"] = 1 - numbers["served"] / numbers["requests"] if numbers["requests"] else math.nan
+    numbers["p99_all_ms"] = result.percentile(99, unserved="inf")
     for key, (low, high) in result.intervals(INTERVALS).items():
         numbers[f"{key}_low"], numbers[f"{key}_high"] = low, high
     return [numbers[name] for name in COLUMNS]

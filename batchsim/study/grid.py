@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from batchsim import _check
 from batchsim.scenario import Scenario
 from batchsim.scenario.scenario import find_knob
 
@@ -74,12 +75,11 @@ class Grid:
 
         One out of bounds is not refused, because another combination may take it.
         """
-        if not isinstance(over, Mapping):
-            raise TypeError(f"over must be {{knob: values}}, got {over!r}")
+        _check.instance("over", over, Mapping, "{knob: values}")
         if not over:
             raise ValueError(f"over must have at least one knob, got {over!r}")
-        if nameless := [name for name in over if not isinstance(name, str)]:
-            raise TypeError(f"a knob must be named by text, got {nameless[0]!r}")
+        for name in over:
+            _check.instance("a knob", name, str, "named by text")
         axes = tuple(Axis.of(name, values) for name, values in over.items())
         _check_knobs(scenario, axes)
         return cls(axes)
@@ -142,7 +142,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check_knobs(scenario: Scenario, axes: tuple[Axis, ...]) -> None:
-    parts = {f.name: getattr(scenario, f.name) for f in dataclasses.fields(scenario)}
+    parts = vars(scenario)
     nesting = {axis.name: axis.values for axis in axes if axis.name in NESTING}
     combinations = [dict(zip(nesting, each, strict=True)) for each in itertools.product(*nesting.values())]
     named: dict[tuple[str, ...], str] = {}

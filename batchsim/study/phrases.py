@@ -10,27 +10,16 @@ from batchsim.study.judgement import Estimate, Judgement, Verdict
 from batchsim.study.slo import described
 
 
-def estimated(key: str, estimate: Estimate) -> str:
+def estimated(key: str, estimate: Estimate, digits: int = 4) -> str:
     """Return a metric's value with its interval.
 
     >>> estimated("p99_ms", Estimate(17.58, 17.4, 17.73))
     'p99 17.58 ms (17.4 to 17.73)'
     """
     label, unit, scale = described(key)
-    value, low, high = (number(each * scale, 4) for each in estimate)
+    value, low, high = (number(each * scale, digits) for each in estimate)
     interval = "" if math.isnan(estimate.low) or low == high else f" ({low} to {high})"
     return f"{label} {value}{unit}{interval}"
-
-
-def slower(key: str, estimate: Estimate) -> str:
-    """Return how much higher a latency is, and the interval of that.
-
-    >>> slower("p99_ms", Estimate(2, 1, 3))
-    'p99 2 ms (1 to 3)'
-    """
-    label, unit, scale = described(key)
-    value, low, high = (number(each * scale) for each in estimate)
-    return f"{label} {value}{unit} ({low} to {high})"
 
 
 def estimates(judgement: Judgement) -> str:

@@ -135,7 +135,7 @@ class Race:
 
     def drop_slower(self, candidate: Candidate, than: Candidate, slower: Estimate) -> None:
         """Eliminate a setting whose latency is clearly higher than another's."""
-        by = phrases.slower(self.slo.latency.key, slower)
+        by = phrases.estimated(self.slo.latency.key, slower, digits=3)
         candidate.eliminate(Outcome.SLOWER, f"{by} slower than {phrases.setting(than.knobs)}")
 
     def _leave_behind(self, alive: Sequence[Candidate], places: int, count: int) -> None:

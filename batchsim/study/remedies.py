@@ -1,5 +1,6 @@
 """What would meet an objective that a setting misses: less wait, less traffic, servers, a faster model."""
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,10 +56,7 @@ def remedies(
 
     `others` are settings that miss it by little more, each of which is tried with one more server.
     """
-
-    def trials() -> _Trials:
-        return _Trials(scenario, slo, traffic)
-
+    trials = functools.partial(_Trials, scenario, slo, traffic)
     found = [*_shorter_wait(trials()), *_less_traffic(trials()), *_more_servers(trials())]
     servers = [remedy.value for remedy in found if remedy.knob == "servers" and remedy.value is not None]
     more = _other_setting(trials(), others, below=min(servers, default=math.inf))

@@ -56,7 +56,6 @@ class Objective(NamedTuple):
 
     @property
     def limit_text(self) -> str:
-        """The limit with its unit."""
         _, unit, scale = described(self.key)
         return f"{_format.number(self.limit * scale, 6)}{unit}"
 

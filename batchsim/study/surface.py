@@ -14,8 +14,10 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.draws import draw_cached
-from batchsim.result.intervals import FINE, students_t
+from batchsim.result.intervals import students_t
+from batchsim.result.sections import FINE
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
+from batchsim.scenario.rules.rule import Parameter
 from batchsim.simulate import check_memory
 from batchsim.study.candidate import preference
 from batchsim.study.judgement import LEVEL
@@ -57,11 +59,7 @@ class Surface:
         return (int(row), int(column)) if math.isfinite(p99_ms[row, column]) else None
 
     def best(self) -> tuple[int, int] | None:
-        """Return (row, column) of the setting to take, as `tune` would: one of the `ties`.
-
-        By `candidate.preference`: the one with the most headroom, that is the highest saturation rate; of
-        equals the one with the lower mean latency, then with the shorter wait.
-        """
+        """Return (row, column) of the setting to take, as `tune` would: of the `ties`, by `preference`."""
         return self._told_apart[1]
 
     def ties(self) -> np.ndarray:
@@ -122,10 +120,7 @@ def surface(
     """
     requests, seed = _checked(scenario, requests, seed)
     (x, y), described = scenario.rule.map_knobs, scenario.rule.parameters()
-    xs, ys = (
-        _rising(name, [described[name].check(name, value) for value in values])
-        for name, values in ((x, x_values), (y, y_values))
-    )
+    xs, ys = (_rising(name, described[name], given) for name, given in ((x, x_values), (y, y_values)))
     rules = _rules(scenario.rule, xs, ys)
     # Whether a scenario has a service time for a rule, and keeps up, is the same for many cells.
     points: dict[tuple[int, int], Scenario | None] = {}
@@ -227,13 +222,10 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
     if not points:
         _at(workload, values[0])  # which says why: a trace without a rate has no load at all
     x_values, overloaded, numbers = zip(*points, strict=True)
-    p50_ms, p99_ms = np.concatenate([one.percentiles_ms for one in numbers]).T
-    mean_ms, throughput_per_s = (
-        np.concatenate([getattr(one, name) for one in numbers]) for name in ("mean_ms", "throughput_per_s")
-    )
-    return LoadCurve(
-        x, np.array(x_values), mean_ms, p50_ms, p99_ms, throughput_per_s, np.array(overloaded), saturation
-    )
+    names = ("mean_ms", "percentiles_ms", "throughput_per_s")
+    mean_ms, both_ms, answers_per_s = (np.concatenate([getattr(one, n) for one in numbers]) for n in names)
+    xs, over, (p50_ms, p99_ms) = np.array(x_values), np.array(overloaded), both_ms.T
+    return LoadCurve(x, xs, mean_ms, p50_ms, p99_ms, answers_per_s, over, saturation)
 
 
 def _at(workload: OpenLoop | ClosedLoop, value: float) -> OpenLoop | ClosedLoop:
@@ -259,8 +251,7 @@ def _accepted(make: Callable[[], Any]) -> Any:
 
 def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
     """Return the requests, as many as there are, and the seed, or raise."""
-    if not isinstance(scenario, Scenario):
-        raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
+    _check.instance("scenario", scenario, Scenario, "a Scenario")
     if not scenario.rule.compiled:
         raise ValueError(f"the rule must be one that the compiled engine covers, got {scenario.rule!r}")
     requests = _check.whole("requests", requests)
@@ -270,7 +261,8 @@ def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
     return requests, _check.whole("seed", seed, at_least=0, at_most=None)
 
 
-def _rising(name: str, values: list[Any]) -> tuple[Any, ...]:
+def _rising(name: str, parameter: Parameter, given: Sequence[Any]) -> tuple[Any, ...]:
+    values = tuple(parameter.check(name, value) for value in given)
     if not values or any(a >= b for a, b in itertools.pairwise(values)):
-        raise ValueError(f"values of {name} must rise, got {values}")
-    return tuple(values)
+        raise ValueError(f"values of {name} must rise, got {list(values)}")
+    return values

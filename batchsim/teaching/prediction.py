@@ -33,9 +33,8 @@ class Prediction(widgets.VBox):
             nearest = _check.nearest(answer, self.choices)
             raise ValueError(f"answer must be one of the choices, got {answer!r}{nearest}")
         # value=None: a preselected choice would be a hint.
-        self.choice = widgets.RadioButtons(
-            options=self.choices, value=None, tooltip=question, layout={"width": "auto"}
-        )
+        wide = {"width": "auto"}
+        self.choice = widgets.RadioButtons(options=self.choices, value=None, tooltip=question, layout=wide)
         tip = "Commit to your choice: it cannot be changed afterwards"
         self.commit = widgets.Button(description="Commit", tooltip=tip)
         self.verdict = widgets.HTML()

@@ -37,7 +37,6 @@ class Answer:
 
     @property
     def load(self) -> float:
-        """The arrival rate over the saturation rate."""
         return self.rate_per_s / self.saturation_per_s
 
     def percentile(self, q: float) -> float:
@@ -69,17 +68,13 @@ class Answer:
         """Return the plain numbers that are known, under the keys of `Result.summary()`."""
         distributed = self.below(np.array([self.mean_latency_ms])) is not None
         numbers = {
-            "offered_per_s": self.rate_per_s,
-            "saturation_per_s": self.saturation_per_s,
-            "load": self.load,
-            "stable": True,
-            "throughput_per_s": self.rate_per_s,
-            "utilisation": self.utilisation,
+            "offered_per_s": self.rate_per_s, "saturation_per_s": self.saturation_per_s, "load": self.load,
+            "stable": True, "throughput_per_s": self.rate_per_s, "utilisation": self.utilisation,
             "mean_latency_ms": self.mean_latency_ms,
             **({f"p{q}_ms": self.percentile(q) for q in PERCENTILES} if distributed else {}),
             "mean_computing_ms": self.mean_latency_ms - self.mean_wait_ms,
             "mean_batch_size": self.mean_batch_size,
-        }
+        }  # fmt: skip
         return {key: number for key, number in numbers.items() if not math.isnan(number)}
 
     def below(self, latency_ms: np.ndarray) -> np.ndarray | None:
@@ -123,8 +118,7 @@ class UnsolvedError(ValueError):
 
 def checked(rate_per_s: float, service: Any) -> float:
     """Return the checked arrival rate of a queue with a service."""
-    if not isinstance(service, Service):
-        raise TypeError(f"service must be a service of batchsim, got {service!r}")
+    _check.instance("service", service, Service, "a service of batchsim")
     return _check.real("rate_per_s", rate_per_s, above=0)
 
 

@@ -36,16 +36,14 @@ def solve_threshold(rate_per_s: float, service: Service, rule: Threshold) -> Ans
     if timed and enough < largest:
         raise UnsolvedError(f"a timer beside a minimum batch size of {enough} is not solved")
     if timed and wait_s > full_s:
-        limit = f"at most the {full_s * 1000:g} ms of a full batch"
-        raise UnsolvedError(f"max wait must be 0, inf, or {limit}, got {wait_s * 1000:g} ms")
+        most = f"at most the {full_s * 1000:g} ms of a full batch"
+        raise UnsolvedError(f"max wait must be 0, inf, or {most}, got {wait_s * 1000:g} ms")
     check_load(rate, saturation_per_s)
     state: chain.SteadyState
     if noisy or math.isinf(wait_s):
         _check_states(largest)
-        waiting = np.arange(largest + 1)
-        policy = np.where(waiting < enough, 0, waiting)
-        state = chain.evaluate(policy, rate, service.table(largest), service.noise)
-        noise = service.noise
+        waiting, noise = np.arange(largest + 1), service.noise
+        state = chain.evaluate(np.where(waiting < enough, 0, waiting), rate, service.table(largest), noise)
         letter = "D" if noise is None or not noisy else "M" if noise.shape == "exponential" else "G"
         model = f"M/{letter}^({enough},{largest})/1"  # Kendall's letter of the service times
     else:
@@ -161,9 +159,7 @@ def neuts(rate_per_s: float, mean_service_ms: float, min_batch_size: int, max_ba
     q = np.arange(a)
     idle = mu / rate * (1 - r ** (q + 1)) / (1 - r)
     scale = 1 / (1 / (1 - r) + idle.sum())
-    queue = float(scale * (r / (1 - r) ** 2 + q @ idle))
-    busy = float(scale / (1 - r))
-    wait_ms = queue / rate
+    wait_ms, busy = float(scale * (r / (1 - r) ** 2 + q @ idle)) / rate, float(scale / (1 - r))
     return Answer(
         f"M/M^({a},{b})/1", "Neuts 1967", rate * 1000, b * mu * 1000, wait_ms + 1 / mu, wait_ms,
         utilisation=busy, mean_batch_size=rate / (mu * busy),
@@ -205,9 +201,8 @@ def _is_beyond_reach(rate_per_s: float, seconds: np.ndarray) -> bool:
 
 
 def _check_states(batch_size: int) -> None:
-    if batch_size >= chain.MOST_STATES:
-        limit = f"{chain.MOST_STATES:,} for the chain to be solved"
-        raise UnsolvedError(f"batches must stay below {limit}, got larger ones")
+    if batch_size >= (limit := chain.MOST_STATES):
+        raise UnsolvedError(f"batches must stay below {limit:,} for the chain to be solved, got larger ones")
 
 
 def _answer(

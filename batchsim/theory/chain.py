@@ -27,11 +27,10 @@ class LongQueue:
     of the `top` states just there. `returns[x]` is the distribution over these from threshold + x. In
     theory: from x, the chance of each is a coefficient of z^(x - threshold + top) modulo Q(z), whose roots
     are those of z^top = E[z^A] in the closed unit disc, A the arrivals during a batch, because z^x is a
-    martingale at each root.
+    martingale at each root. `above`: how many states from the threshold up are told apart.
     """
 
     def __init__(self, top: int, top_mean: float, noise: Noise | None, threshold: int, above: int) -> None:
-        """`above`: how many states from the threshold up are told apart (`resolved_arrivals`)."""
         self.top, self.threshold = top, threshold
         first = first_passage(top, top_mean, noise)
         # From one state higher the walk comes back one state higher; where that is the threshold itself,
@@ -81,10 +80,8 @@ def first_passage(top: int, mean: float, noise: Noise | None) -> np.ndarray:
         if error < 1e-14 or (error < 1e-11 and points > MOST_POINTS):
             return result
         if points > MOST_POINTS:
-            got = f"batches of {top} that see {mean:.6g} arrivals"
-            raise UnsolvedError(
-                f"batches must fill often, or almost never, for the chain to be solved, got {got}"
-            )
+            rule = "batches must fill often, or almost never, for the chain to be solved"
+            raise UnsolvedError(f"{rule}, got batches of {top} that see {mean:.6g} arrivals")
 
 
 def _factor(top: int, mass: np.ndarray) -> np.ndarray:
@@ -194,13 +191,11 @@ def stationary_distribution(matrix: np.ndarray) -> np.ndarray:
 
 
 def evaluate(policy: np.ndarray, rate_per_s: float, seconds: np.ndarray, noise: Noise | None) -> SteadyState:
-    """Return the exact steady state under any policy of the kind "wait, or serve n".
-
-    Poisson arrivals; its chain is at a batch's end.
+    """Return the exact steady state under any policy of the kind "wait, or serve n", for Poisson arrivals.
 
     Of s waiting requests `policy[s]` are taken, 0 to wait for one more; the last entry holds for all s
-    above, and batches of that size must keep up with the arrivals. `seconds[k]` is the mean service
-    time of a batch of k. By renewal reward over the cycles between batch ends.
+    above, and batches of that size must keep up with the arrivals. `seconds[k]` is the mean service time
+    of a batch of k. By renewal reward over the cycles between batch ends, where its chain is too.
     """
     threshold, top = len(policy) - 1, int(policy[-1])
     L = np.arange(threshold)

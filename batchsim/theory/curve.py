@@ -50,8 +50,7 @@ def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> The
     empty = TheoryCurve(rate_per_s, np.full(rate_per_s.shape, math.nan), "", "")
     workload, largest = scenario.workload, scenario.rule.largest_batch
     if not isinstance(workload, (Poisson, Gamma, Constant)):
-        answer = expected(scenario)
-        return replace(empty, reason="" if answer else answer.why)  # type: ignore[union-attr]
+        return replace(empty, reason=_mean_ms(scenario)[2])
     if largest > LARGEST:
         return replace(empty, reason=f"batches must be at most {LARGEST} for theory's curve, got {largest}")
     saturation_per_s = scenario.full_batches_per_s

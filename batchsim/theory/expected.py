@@ -1,5 +1,6 @@
 """The choice of the theory that applies to a scenario."""
 
+from batchsim import _check
 from batchsim.scenario import Constant, Gamma, Poisson, Scenario, Service, Table
 from batchsim.theory import batch, single
 from batchsim.theory.answer import Answer, NoAnswer, UnsolvedError, check_load
@@ -17,8 +18,7 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
     >>> expected(scenario.replace(servers=2))
     no theory applies: batches of up to 32 are solved for one server only, got 2
     """
-    if not isinstance(scenario, Scenario):
-        raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
+    _check.instance("scenario", scenario, Scenario, "a Scenario")
     workload, servers, service = scenario.workload, scenario.servers, scenario.service
     if not isinstance(workload, (Poisson, Gamma, Constant)):
         return NoAnswer(f"arrivals must be Poisson, Gamma or Constant, got {workload!r}")

@@ -117,8 +117,7 @@ def optimum(
     weight = _check.real("weight", weight, at_least=0)
     seconds = service.table(size)
     cost = _costs(batch_cost, size)
-    sizes = np.arange(1, size + 1)
-    saturation_per_s = float((sizes / seconds[1:]).max())
+    saturation_per_s = float((np.arange(1, size + 1) / seconds[1:]).max())
     check_load(rate, saturation_per_s)
     policy = DecisionProcess(rate, seconds, cost * weight / 1000, service.noise).best_policy()
     state = evaluate(policy, rate, seconds, service.noise)
@@ -136,14 +135,9 @@ def _costs(batch_cost: Callable[[int], float] | Sequence[float] | None, size: in
     """Return the cost of a batch by its size, shape (size + 1,), 0 at 0."""
     if batch_cost is None:
         return np.zeros(size + 1)
-    if not callable(batch_cost) and not isinstance(batch_cost, (Sequence, np.ndarray)):
-        raise TypeError(f"batch_cost must be a function or a list, got {batch_cost!r}")
-    if callable(batch_cost):
-        costs = [batch_cost(n) for n in range(1, size + 1)]
-    elif len(batch_cost) > size:
-        costs = list(batch_cost)[1 : size + 1]
-    else:
-        needed = f"{size + 1} entries, for sizes 0 to {size}"
-        raise ValueError(f"batch_cost must have {needed}, got {len(batch_cost)}")
-    checked = [_check.real(f"cost of a batch of {n}", cost, at_least=0) for n, cost in enumerate(costs, 1)]
+    costs = [0.0, *map(batch_cost, range(1, size + 1))] if callable(batch_cost) else batch_cost
+    _check.instance("batch_cost", costs, (Sequence, np.ndarray), "a function or a list")
+    if len(costs) <= size:
+        raise ValueError(f"batch_cost must have {size + 1} entries, for sizes 0 to {size}, got {len(costs)}")
+    checked = [_check.real(f"cost of a batch of {n}", costs[n], at_least=0) for n in range(1, size + 1)]
     return np.array([0.0, *checked])

@@ -11,8 +11,6 @@ from batchsim.scenario.rules import LARGEST_BATCH
 from batchsim.theory.answer import check_load
 from batchsim.theory.arrivals import poisson_at
 
-TIMERS = ("oldest", "free")
-
 
 def light_traffic_latency_ms(rule: Rule | float, service: Service, timer: str = "oldest") -> float:
     """Return the latency in ms of a request that has the server to itself: the limit of light traffic.
@@ -25,11 +23,8 @@ def light_traffic_latency_ms(rule: Rule | float, service: Service, timer: str = 
     >>> light_traffic_latency_ms(SizeOrWait(32, 10), Affine(5, 0.25))
     15.25
     """
-    if not isinstance(service, Service):
-        raise TypeError(f"service must be a service of batchsim, got {service!r}")
-    if timer not in TIMERS:
-        hint = _check.nearest(timer, TIMERS, True)
-        raise ValueError(f"timer must be one of {', '.join(TIMERS)}, got {timer!r}{hint}")
+    _check.instance("service", service, Service, "a service of batchsim")
+    _check.one_of("timer", timer, ("oldest", "free"))
     if isinstance(rule, Rule):
         wait_ms = 0.0 if rule.enough == 1 else rule.max_wait_ms
     else:

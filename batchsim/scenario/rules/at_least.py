@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from batchsim import _check
 from batchsim._format import ordinal
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Threshold, Trigger, Waiting
@@ -53,9 +54,7 @@ class AtLeast(Rule):
     map_knobs = ("max_batch_size", "min_batch_size")
 
     def check(self) -> None:
-        if self.min_batch_size > self.max_batch_size:
-            rule = f"min_batch_size must be at most max_batch_size, {self.max_batch_size}"
-            raise ValueError(f"{rule}, got {self.min_batch_size}")
+        _check.at_most("min_batch_size", self.min_batch_size, self.max_batch_size, "max_batch_size")
 
     @property
     def enough(self) -> int:
@@ -78,13 +77,12 @@ class AtLeast(Rule):
         if enough == 1:
             return (full, *seam.send_at_once(Trigger.ENOUGH))
         if enough == size:
-            return (full, seam.send_remainder())
+            return (full, seam.REMAINDER)
         nth, free = ordinal(enough), f"a server came free and at least {enough:,} requests wait"
+        came = f"the {nth} request came"
         return (
             full,
-            Step(
-                f"the {nth} comes now", "send all", Trigger.ENOUGH, f"the {nth} request came", "enough came"
-            ),
+            Step(f"the {nth} comes now", "send all", Trigger.ENOUGH, came, "enough came"),
             Step(f"{enough:,} or more wait", "send all", Trigger.BACKLOG, free, "server came free"),
-            seam.send_remainder(),
+            seam.REMAINDER,
         )

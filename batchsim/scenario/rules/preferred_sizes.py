@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from batchsim import _check
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
@@ -58,9 +59,7 @@ class PreferredSizes(Rule):
     title = "Preferred sizes"
 
     def check(self) -> None:
-        if self.preferred[-1] > self.max_batch_size:
-            rule = f"preferred sizes must be at most max_batch_size, {self.max_batch_size}"
-            raise ValueError(f"{rule}, got {self.preferred[-1]}")
+        _check.at_most("preferred sizes", self.preferred[-1], self.max_batch_size, "max_batch_size")
 
     def at(self, x: Any, y: Any) -> Self:
         # A smaller limit does without the preferred sizes above it.

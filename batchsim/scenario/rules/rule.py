@@ -33,7 +33,6 @@ FULL, WAIT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
 # What a rule can do. After NOTHING it is not asked again at this look.
 NOTHING, START, FREEZE = 0, 1, 2
 
-
 Decision = tuple[int, int, int]  # an action, how many requests, and the trigger
 
 
@@ -220,7 +219,8 @@ class Rule:
         return self.enough if math.isinf(self.max_wait_ms) else 1
 
 
-# Steps that rules share.
+# Of a rule that no timer ends.
+REMAINDER = Step("no more will come", "send all", Trigger.DRAIN, "no more requests will come", "run ended")
 
 
 def send_full(size: int) -> Step:
@@ -245,15 +245,10 @@ def send_after(wait_ms: float) -> tuple[Step, ...]:
     if wait_ms == 0:
         return send_at_once(Trigger.WAIT)
     if math.isinf(wait_ms):
-        return (send_remainder(),)
+        return (REMAINDER,)
     over = f"the oldest has waited {typed(wait_ms)} ms"
     late = f"a server came free after the oldest had waited {typed(wait_ms)} ms"
     return (
         Step(over, "send all", Trigger.WAIT, over, "wait was over"),
         Step("it has waited longer", "send all", Trigger.BACKLOG, late, "server came free"),
     )
-
-
-def send_remainder() -> Step:
-    """Return the step of a rule that no timer ends."""
-    return Step("no more will come", "send all", Trigger.DRAIN, "no more requests will come", "run ended")

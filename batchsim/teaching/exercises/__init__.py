@@ -46,7 +46,5 @@ def check(exercise: str, answer: Any) -> None:
         print(f"Not yet: {textwrap.shorten(str(error), 100, placeholder=' ...')} ({task.unit}).")
         return
     right = task.right()
-    if task.near(number, right):
-        print(f"Right: {task.because(right)}")
-    else:
-        print(f"Not yet: {task.hint(number, right)}")
+    correct = task.near(number, right)
+    print(f"Right: {task.because(right)}" if correct else f"Not yet: {task.hint(number, right)}")

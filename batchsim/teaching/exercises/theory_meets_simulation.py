@@ -24,10 +24,9 @@ class TwiceTheTime(Exercise):
         return float(brentq(lambda rate: self.latency_ms(rate) - aim_ms, low, high))
 
     def because(self, right: float) -> str:
-        return (
-            f"at {right:,.0f} requests per second the server is busy {right * SERVICE(1):.1%} of the time, "
-            f"and the mean latency is {self.latency_ms(right):.2f} ms: as long in the queue as on the server."
-        )
+        busy = f"at {right:,.0f} requests per second the server is busy {right * SERVICE(1):.1%} of the time"
+        mean = f"the mean latency is {self.latency_ms(right):.2f} ms: as long in the queue as on the server"
+        return f"{busy}, and {mean}."
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, right * SERVICE(1)):
@@ -61,20 +60,17 @@ class EnoughRequests(Exercise):
 
     def because(self, right: float) -> str:
         wide, times = self.half_width(self.requests), math.sqrt(right / self.requests)
-        return (
-            f"{self.requests:,} requests give ± {wide:.1%}, {times:.2f} times too wide, so {times:.2f}² "
-            f"times as many are needed. A run of {right:,.0f} gives ± {self.half_width(round(right)):.1%}."
-        )
+        needed = f"{times:.2f} times too wide, so {times:.2f}² times as many are needed"
+        gives = f"A run of {right:,.0f} gives ± {self.half_width(round(right)):.1%}"
+        return f"{self.requests:,} requests give ± {wide:.1%}, {needed}. {gives}."
 
     def hint(self, answer: float, right: float) -> str:
         if answer <= self.requests:
             return f"{self.requests:,} requests are too few: you need more."
         times = math.sqrt(right / self.requests)
         if self.near(answer, self.requests * times):
-            return (
-                f"{times:.2f} times as many requests make the interval only {math.sqrt(times):.2f} times "
-                "narrower: the error shrinks with the square root."
-            )
+            narrower = f"only {math.sqrt(times):.2f} times narrower: the error shrinks with the square root"
+            return f"{times:.2f} times as many requests make the interval {narrower}."
         width = self.target * math.sqrt(right / answer)
         return f"that would give about ± {width:.2%}, and the target is ± {self.target:.0%}."
 
@@ -109,7 +105,5 @@ class CostOfAWait(Exercise):
         if answer in (0, self.max_wait_ms):
             some, others = "some requests wait for company", "others would have waited for the server anyway"
             return f"simulate it: {some}, {others}."
-        return (
-            'use compare(a, b)["mean_latency_ms"].difference on a run without the wait and one with it: '
-            "the same seed, and enough requests for a narrow interval."
-        )
+        use = 'use compare(a, b)["mean_latency_ms"].difference on a run without the wait and one with it'
+        return f"{use}: the same seed, and enough requests for a narrow interval."

@@ -31,10 +31,8 @@ class Goodput(Exercise):
         return simulate(scenario, self.requests, seed=SEED).goodput_per_s(PROMISED_MS)
 
     def because(self, right: float) -> str:
-        return (
-            f"about {RATE_PER_S:,} requests per second are answered, and {right:,.0f} of them within "
-            f"{PROMISED_MS} ms: an attainment of {right / RATE_PER_S:.0%}."
-        )
+        in_time = f"{right:,.0f} of them within {PROMISED_MS} ms: an attainment of {right / RATE_PER_S:.0%}"
+        return f"about {RATE_PER_S:,} requests per second are answered, and {in_time}."
 
     def hint(self, answer: float, right: float) -> str:
         share = right / RATE_PER_S
@@ -69,10 +67,8 @@ class StricterPromise(Exercise):
         return float(brentq(lambda rate: self.p99_ms(rate) - self.promised_ms, 0.1 * top, top))
 
     def because(self, right: float) -> str:
-        return (
-            f"theory says that p99 is {self.p99_ms(right):.1f} ms at {right:,.0f} requests per second. "
-            f"At {RATE_PER_S:,} it is {self.p99_ms(RATE_PER_S):.1f} ms."
-        )
+        there = f"p99 is {self.p99_ms(right):.1f} ms at {right:,.0f} requests per second"
+        return f"theory says that {there}. At {RATE_PER_S:,} it is {self.p99_ms(RATE_PER_S):.1f} ms."
 
     def hint(self, answer: float, right: float) -> str:
         if answer <= 0:
@@ -101,24 +97,20 @@ class EnoughServers(Exercise):
 
     def because(self, right: float) -> str:
         _, rule, p99_ms = _fewest_servers(self.rate_per_s, self.most, SEED)
-        return (
-            f"with {right:g} servers, max_batch_size={rule.max_batch_size} and "
-            f"max_wait_ms={rule.max_wait_ms:g}, p99 is {p99_ms:.0f} ms. With {right - 1:g} no setting of the "
-            f"grid keeps it within {PROMISED_MS} ms."
-        )
+        setting = f"max_batch_size={rule.max_batch_size} and max_wait_ms={rule.max_wait_ms:g}"
+        fewer = f"With {right - 1:g} no setting of the grid keeps it within {PROMISED_MS} ms"
+        return f"with {right:g} servers, {setting}, p99 is {p99_ms:.0f} ms. {fewer}."
 
     def hint(self, answer: float, right: float) -> str:
         if answer != int(answer) or answer < 1:
             return f"servers come in whole numbers, at least 1, got {answer:g}."
         if answer > right:
             return "they keep the promise. Would fewer do?"
-        load = self.load(answer)
+        largest, load = SIZES[-1], self.load(answer)
         if load >= 1:
-            return f"they cannot keep up: in full batches of {SIZES[-1]} the load is {load:.0%}."
-        return (
-            f"in full batches of {SIZES[-1]} the load is {load:.1%}: just stable. But such a batch alone "
-            f"takes {SERVICE(SIZES[-1]) * 1000:.0f} ms, and {PROMISED_MS} ms is promised."
-        )
+            return f"they cannot keep up: in full batches of {largest} the load is {load:.0%}."
+        slow = f"such a batch alone takes {SERVICE(largest) * 1000:.0f} ms, and {PROMISED_MS} ms is promised"
+        return f"in full batches of {largest} the load is {load:.1%}: just stable. But {slow}."
 
 
 @cache  # the search takes longer than a learner should wait twice

@@ -44,21 +44,17 @@ class SmallestBatch(Exercise):
         return next(size for size in range(1, 1000) if self.saturation_per_s(size) > self.rate_per_s)
 
     def because(self, right: float) -> str:
-        size = int(right)
-        return (
-            f"batches of {size} finish up to {self.saturation_per_s(size):,.0f} requests per second, "
-            f"batches of {size - 1} only {self.saturation_per_s(size - 1):,.0f}."
-        )
+        size, enough = int(right), f"{self.saturation_per_s(int(right)):,.0f} requests per second"
+        too_few = f"batches of {size - 1} only {self.saturation_per_s(size - 1):,.0f}"
+        return f"batches of {size} finish up to {enough}, {too_few}."
 
     def hint(self, answer: float, right: float) -> str:
         if answer != int(answer) or answer < 1:
             return f"a batch holds a whole number of requests, at least 1, got {answer:g}."
         if answer > right:
             return f"that is enough for {self.rate_per_s:,} requests per second. Is it the smallest?"
-        return (
-            f"batches of {answer:g} finish up to {self.saturation_per_s(int(answer)):,.0f} requests "
-            f"per second, and {self.rate_per_s:,} arrive."
-        )
+        finished = f"{self.saturation_per_s(int(answer)):,.0f} requests per second"
+        return f"batches of {answer:g} finish up to {finished}, and {self.rate_per_s:,} arrive."
 
 
 class BreakEven(Exercise):
@@ -86,10 +82,9 @@ class BreakEven(Exercise):
 
     def because(self, right: float) -> str:
         alone_ms, together_ms = self.both_ms(right)
-        return (
-            f"at {right:,.0f} requests per second the mean latency is {together_ms:.1f} ms in batches "
-            f"and {alone_ms:.1f} ms one at a time. A shorter wait pays off at a lower rate."
-        )
+        means = f"{together_ms:.1f} ms in batches and {alone_ms:.1f} ms one at a time"
+        at = f"at {right:,.0f} requests per second the mean latency is"
+        return f"{at} {means}. A shorter wait pays off at a lower rate."
 
     def hint(self, answer: float, right: float) -> str:
         if answer not in self.rates_per_s:

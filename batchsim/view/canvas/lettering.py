@@ -1,7 +1,6 @@
 """Many short texts as one artist, some twenty times as fast as matplotlib's own."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,8 +17,7 @@ from batchsim.view.canvas.picture import PX_PER_INCH, Picture
 STARTS = {"left": 0.0, "center": 0.5, "right": 1.0}
 
 
-@dataclass(frozen=True)
-class Label:
+class Label(NamedTuple):
     """One line of text: its baseline is at `y`, its left end, center or right end at `x`, in CSS pixels."""
 
     text: str
@@ -28,23 +26,16 @@ class Label:
     align: str = "left"
 
 
-class Glyph(NamedTuple):
-    """A letter of size 1 px: its outline, and the distance to the next letter."""
-
-    path: Path
-    advance: float
-
-
 @lru_cache(maxsize=2048)
-def glyph(letter: str, weight: str = "normal") -> Glyph:
-    """Return a letter of the usual font."""
+def glyph(letter: str, weight: str = "normal") -> tuple[Path, float]:
+    """Return a letter of the usual font, 1 px high: its outline, and the distance to the next letter."""
     font = FontProperties(family="DejaVu Sans", weight=weight)
     face = font_manager.get_font(font_manager.findfont(font))
     face.set_size(100, 72)  # points at 72 an inch: pixels
     advance = face.load_char(ord(letter)).linearHoriAdvance / 65536 / 100
     # A space has no outline, and TextPath fails on it.
-    blank = letter.isspace()
-    return Glyph(Path(np.empty((0, 2))) if blank else TextPath((0, 0), letter, size=1, prop=font), advance)
+    outline = Path(np.empty((0, 2))) if letter.isspace() else TextPath((0, 0), letter, size=1, prop=font)
+    return outline, advance
 
 
 def width_em(text: str, weight: str = "normal") -> float:
@@ -53,7 +44,7 @@ def width_em(text: str, weight: str = "normal") -> float:
     >>> round(width_em("0123"), 3)
     2.545
     """
-    return sum(glyph(letter, weight).advance for letter in text)
+    return sum(glyph(letter, weight)[1] for letter in text)
 
 
 class Lettering(PathCollection):
@@ -62,9 +53,8 @@ class Lettering(PathCollection):
     def __init__(
         self, picture: Picture, font_px: float, color: str, weight: str = "normal", zorder: float = 5
     ) -> None:
-        super().__init__(
-            [], facecolor=color, linewidth=0, zorder=zorder, offset_transform=picture.px_transform
-        )
+        place = picture.px_transform
+        super().__init__([], facecolor=color, linewidth=0, zorder=zorder, offset_transform=place)
         self.picture, self.weight = picture, weight
         self.set_size(font_px)
         self.set_snap(False)  # snapped to whole pixels, an i would lose its dot
@@ -76,14 +66,11 @@ class Lettering(PathCollection):
         self.font_px = font_px
 
     def show(self, labels: Iterable[Label]) -> None:
-        """Show these labels instead of the previous ones."""
         self.labels = tuple(labels)
         paths: list[Path] = []
         offsets: list[tuple[float, float]] = []
         for label in self.labels:
-            x = label.x
-            if label.align != "left":
-                x -= STARTS[label.align] * self.font_px * width_em(label.text, self.weight)
+            x = label.x - STARTS[label.align] * self.font_px * width_em(label.text, self.weight)
             for letter in label.text:
                 path, advance = glyph(letter, self.weight)
                 if len(path):

@@ -4,6 +4,8 @@ matplotlib's own axis draws each tick as five artists, some 15 ms for a pair of 
 formatters still say where the ticks are and how they are written, but each kind of mark is one artist.
 """
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
@@ -23,16 +25,9 @@ class Marks:
     """
 
     def __init__(
-        self,
-        tile: Tile,
-        ax: Axes,
-        box: Box,
-        label_at: tuple[float, float],
-        grid: str = "y",
-        numbers: str = "xy",
-        ticks: bool = True,
-        right: bool = False,
-    ) -> None:
+        self, tile: Tile, ax: Axes, box: Box, label_at: tuple[float, float], grid: str = "y",
+        numbers: str = "xy", ticks: bool = True, right: bool = False,
+    ) -> None:  # fmt: skip
         picture, theme, em = tile.picture, tile.theme, tile.picture.font_px
         self.ax, self.box, self.grid, self.numbers, self.right = ax, box, grid, numbers, right
         self.em, self.tick_px = em, TICK * em if ticks else 0.0
@@ -56,17 +51,15 @@ class Marks:
         ticks: list[list[tuple[float, float]]] = []
         labels: list[Label] = []
         side, outward, align = (box.right, 1, "left") if self.right else (box.left, -1, "right")
-        for fraction, text in self._ticks("x"):
+        for fraction, text in self._ticks(self.ax.xaxis):
             x = box.left + fraction * box.width
-            if "x" in self.grid:
-                lines.append([(x, box.top), (x, box.bottom)])
+            lines += [[(x, box.top), (x, box.bottom)]] * ("x" in self.grid)
             ticks.append([(x, box.bottom), (x, box.bottom + tick)])
             if "x" in self.numbers:
                 labels.append(Label(text, x, box.bottom + tick + PAD * em + 0.76 * SMALL * em, "center"))
-        for fraction, text in self._ticks("y"):
+        for fraction, text in self._ticks(self.ax.yaxis):
             y = box.bottom - fraction * box.height
-            if "y" in self.grid:
-                lines.append([(box.left, y), (box.right, y)])
+            lines += [[(box.left, y), (box.right, y)]] * ("y" in self.grid)
             ticks.append([(side, y), (side + outward * tick, y)])
             if "y" in self.numbers:
                 labels.append(Label(text, side + outward * (tick + PAD * em), y + 0.36 * SMALL * em, align))
@@ -77,12 +70,10 @@ class Marks:
         self.x_label.show([Label(text, box.left + box.width / 2, self.label_y, "center")] if text else [])
         self.y_label.set_text(self.ax.yaxis.get_label_text())
 
-    def _ticks(self, name: str) -> list[tuple[float, str]]:
+    def _ticks(self, axis: Any) -> list[tuple[float, str]]:
         """Return each tick of an axis: where it is, as a fraction of the axis' length, and its number."""
-        axis = self.ax.xaxis if name == "x" else self.ax.yaxis
         values = np.asarray(axis.get_majorticklocs(), dtype=float)
         texts = axis.get_major_formatter().format_ticks(values.tolist())
-        begin, end = self.ax.get_xlim() if name == "x" else self.ax.get_ylim()
-        low, high, *inner = axis.get_transform().transform(np.array([begin, end, *values]))
+        low, high, *inner = axis.get_transform().transform(np.array([*axis.get_view_interval(), *values]))
         places = zip((np.array(inner) - low) / (high - low), texts, strict=True)
-        return [(fraction, text) for fraction, text in places if -1e-6 <= fraction <= 1 + 1e-6]
+        return [place for place in places if -1e-6 <= place[0] <= 1 + 1e-6]

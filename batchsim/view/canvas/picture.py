@@ -22,8 +22,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import matplotlib.style
 import numpy as np
@@ -42,8 +41,7 @@ PX_PER_INCH = 72  # so that matplotlib's points are CSS pixels
 PRINT_DPI = 200
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(NamedTuple):
     """A rectangle in CSS pixels, from the top left of a picture."""
 
     left: float
@@ -74,14 +72,13 @@ class Picture(Figure):
         self.width_px, self.height_px, self.ratio = width_px, height_px, ratio
         self.theme, self.font_px = theme, font_px
         self.tiles: list[Tile] = []
-        self.agg: FigureCanvasAgg
         # A little more than the pixels, or matplotlib rounds the last one off.
         inches = ((width_px + 1e-6) / PX_PER_INCH, (height_px + 1e-6) / PX_PER_INCH)
         with self.styled():
             super().__init__(figsize=inches, dpi=PX_PER_INCH * ratio, facecolor=theme.background)
             self.agg = FigureCanvasAgg(self)
-        self.px = Affine2D().scale(1 / PX_PER_INCH, -1 / PX_PER_INCH).translate(0, inches[1])
-        self.px_transform = self.px + self.dpi_scale_trans  # CSS pixels from the top left
+        px = Affine2D().scale(1 / PX_PER_INCH, -1 / PX_PER_INCH).translate(0, inches[1])
+        self.px_transform = px + self.dpi_scale_trans  # CSS pixels from the top left
         # The pixels of all that stands still, tile by tile: what a redraw begins with.
         self._fixed_pixels = np.empty((*self._frame().shape[:2], 4), dtype=np.uint8)
 
@@ -163,7 +160,6 @@ class Tile:
 
     @property
     def region(self) -> tuple[slice, slice]:
-        """Its rows and columns of the picture's pixels."""
         ratio, box = self.picture.ratio, self.box
         edges = [round(ratio * edge) for edge in (box.top, box.bottom, box.left, box.right)]
         return slice(*edges[:2]), slice(*edges[2:])
@@ -171,9 +167,8 @@ class Tile:
     def add_axes(self, box: Box) -> Axes:
         """Return axes with this frame; they never scale themselves."""
         width, height = self.picture.width_px, self.picture.height_px
-        ax = self.picture.add_axes(
-            (box.left / width, 1 - box.bottom / height, box.width / width, box.height / height)
-        )
+        begin, size = (box.left / width, 1 - box.bottom / height), (box.width / width, box.height / height)
+        ax = self.picture.add_axes((*begin, *size))
         ax.set_autoscale_on(False)
         ax.set_axisbelow(True)
         ax.spines[:].set_zorder(0.6)  # below all that moves
@@ -194,7 +189,6 @@ class Tile:
         return artist
 
     def remove(self, artists: Iterable[Artist]) -> None:
-        """Remove artists that `add` added."""
         for artist in artists:
             (self.moving if artist in self.moving else self.fixed).remove(artist)
             artist.remove()

@@ -41,10 +41,9 @@ def nice_span(low: float, high: float, digits: Sequence[float] = COARSE) -> tupl
 def log_ticks(axis: Any, low: float, high: float, most: int = 7, finest: Sequence[float] = COARSE) -> None:
     """Mark a logarithmic axis at the finest steps that make at most `most` ticks."""
     powers = range(math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9) + 1)
-    ticks: list[float] = []
     for digits in (finest, COARSE, (1, 3), (1,)):
-        ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
-        ticks = [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+        steps = (float(f"{digit}e{power}") for power in powers for digit in digits)
+        ticks = [step for step in steps if low * (1 - 1e-9) <= step <= high * (1 + 1e-9)]
         if len(ticks) <= most:
             break
     while len(ticks) > most:

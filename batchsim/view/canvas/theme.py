@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from batchsim import _check
 
@@ -16,8 +16,7 @@ COLUMNS = (3, 2, 1)
 Choice = TypeVar("Choice")
 
 
-@dataclass(frozen=True)
-class ComponentStyle:
+class ComponentStyle(NamedTuple):
     """How one component of the latency is drawn: a colour of the theme, a hatch, and the width of a line."""
 
     colour: str
@@ -108,17 +107,8 @@ PROJECTOR = Size(font_px=16, line_px=2.6, row=15, gain=0.3)
 SIZES = {"page": PAGE, "projector": PROJECTOR}
 
 
-def theme_of(name: str) -> Theme:
-    """Return the theme of that name, or raise, naming the nearest."""
-    return _named("theme", name, THEMES)
-
-
-def size_of(name: str) -> Size:
-    """Return the size of that name, or raise, naming the nearest."""
-    return _named("size", name, SIZES)
-
-
-def _named(parameter: str, name: str, choices: dict[str, Choice]) -> Choice:
+def named(parameter: str, name: str, choices: dict[str, Choice]) -> Choice:
+    """Return the theme or the size of that name, or raise, naming the nearest."""
     if name in choices:
         return choices[name]
     names = " or ".join(map(repr, choices))

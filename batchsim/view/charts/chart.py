@@ -83,11 +83,9 @@ def plain_log(axis: Any) -> None:
     axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(3, 1)))
 
 
-def scale(ax: Axes, numbers: Iterable[float], objective: float | None) -> None:
-    """Give axes a linear or a logarithmic height that holds the numbers and the objective."""
-    drawn = [float(number) for number in numbers if math.isfinite(number)]
-    drawn += [] if objective is None else [objective]
-    if is_wide(drawn):
+def scale(ax: Axes, numbers: Iterable[float]) -> None:
+    """Give axes a linear or a logarithmic height that holds the numbers."""
+    if is_wide([float(number) for number in numbers if math.isfinite(number)]):
         ax.set_yscale("log")
         plain_log(ax.yaxis)
     else:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas
-from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from batchsim._format import counted, number
@@ -84,14 +83,23 @@ def frontier(
     if best is not None and math.isfinite(best[value]):
         star: dict[str, Any] = {"markersize": 17, "color": ORANGE, "label": best["outcome"]}
         handles += ax.plot(best[x], best[value], "*", **star, **ON_TOP)
-    handles += _show_objective(ax, value, objective)
-    charts.scale(ax, [*others[value], *front[value]], objective)
     ax.margins(x=0.1)
-    return _finish(chart, x, value, title, handles)
+    return _finish(chart, x, value, title, handles, [*others[value], *front[value]], objective)
 
 
-def _finish(chart: Chart, x: str, value: str, title: str, handles: list[Any]) -> Chart:
+def _finish(
+    chart: Chart, x: str, value: str, title: str, handles: list[Any], drawn: list[float],
+    objective: float | None, highest: float | None = None,
+) -> Chart:  # fmt: skip
+    """Give a picture its scale, which holds what is drawn and the objective, its labels and its legend."""
     (ax,) = chart.axes
+    if objective is not None:
+        name = f"objective: {heading(value)} = {objective:g}"
+        handles += [ax.axhline(objective, color=BLACK, linewidth=1.2, linestyle=(0, (6, 3)), label=name)]
+        drawn = [*drawn, objective]
+    charts.scale(ax, drawn)
+    if highest is not None and drawn:
+        charts.room_above(ax, max(*drawn, highest))
     ax.set(xlabel=heading(x), ylabel=heading(value))
     ax.set_title(title, fontsize="medium")
     ax.grid(alpha=0.3)
@@ -101,10 +109,8 @@ def _finish(chart: Chart, x: str, value: str, title: str, handles: list[Any]) ->
 
 def capacity_curves(
     frames: "pandas.DataFrame | Capacity | Mapping[str, pandas.DataFrame | Capacity]",
-    x: str = "rate_per_s",
-    value: str | None = None,
-    objective: float | None = None,
-) -> Chart:
+    x: str = "rate_per_s", value: str | None = None, objective: float | None = None,
+) -> Chart:  # fmt: skip
     """Return a picture of a metric along one knob, such as the rate: a line for each of {label: frame}.
 
     A frame is what `sweep` returned, or `Capacity.to_frame()`, with one row for each value of `x`. Bands are
@@ -125,7 +131,10 @@ def capacity_curves(
     if not given:
         raise ValueError("frames must have at least one, got none")
     capacities = {name: each for name, each in given.items() if hasattr(each, "probes")}
-    named: dict[str, pandas.DataFrame] = given | {k: _whole_runs(each) for k, each in capacities.items()}
+    # Of a capacity the runs of full length: short ones see less of a queue.
+    runs = {name: each.to_frame() for name, each in capacities.items()}
+    whole = {name: frame[frame["requests"] == frame["requests"].max()] for name, frame in runs.items()}
+    named: dict[str, pandas.DataFrame] = given | whole
     if value is None:
         keys = [each.slo.objectives[0].key for each in capacities.values()]
         value = keys[0] if keys else charts.p99_of_all(*named.values())
@@ -175,26 +184,15 @@ def capacity_curves(
     if hollows:
         label = "of the served requests alone: others are lost"
         handles.append(Line2D([], [], marker="o", label=label, **mark, **HOLLOW))
-    handles += _show_objective(ax, value, objective)
-    charts.scale(ax, drawn, objective)
-    heights = drawn + ([] if objective is None else [objective])
-    if crosses and heights:
-        charts.room_above(ax, max(heights + bands))
     if not numeric:
         ax.set_xticks(range(len(levels)), charts.texts(levels))
-    return _finish(chart, x, value, f"{heading(value)} by {heading(x)}", handles)
+    highest = max(bands, default=-math.inf) if crosses else None
+    return _finish(chart, x, value, f"{heading(value)} by {heading(x)}", handles, drawn, objective, highest)
 
 
 def _feasible(frame: pandas.DataFrame, value: str) -> np.ndarray:
-    """Return which rows have a steady state and a number."""
     there = np.isfinite(frame[value].to_numpy(float))
     return there & (frame["infeasible"] == "").to_numpy() if "infeasible" in frame else there
-
-
-def _whole_runs(capacity: "Capacity") -> pandas.DataFrame:
-    """Return a capacity's runs of full length: short ones see less of a queue."""
-    frame = capacity.to_frame()
-    return frame[frame["requests"] == frame["requests"].max()]
 
 
 def _band(frame: pandas.DataFrame, value: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -224,10 +222,3 @@ def _crossings(x: np.ndarray, numbers: np.ndarray, objective: float, partial: np
     before = np.flatnonzero((above[1:] != above[:-1]) & ~partial[1:] & ~partial[:-1])
     share = (objective - numbers[before]) / (numbers[before + 1] - numbers[before])
     return (x[before] + share * (x[before + 1] - x[before])).tolist()
-
-
-def _show_objective(ax: Axes, value: str, objective: float | None) -> list[Any]:
-    if objective is None:
-        return []
-    name = f"objective: {heading(value)} = {objective:g}"
-    return [ax.axhline(objective, color=BLACK, linewidth=1.2, linestyle=(0, (6, 3)), label=name)]

@@ -31,13 +31,9 @@ PARTIAL: dict[str, Any] = {"fill": False, "edgecolor": VERMILION, "linewidth": 0
 
 
 def heat_map(
-    frame: "pandas.DataFrame",
-    x: str,
-    y: str,
-    value: str | None = None,
-    objective: float | None = None,
+    frame: "pandas.DataFrame", x: str, y: str, value: str | None = None, objective: float | None = None,
     today: tuple[Any, Any] | None = None,
-) -> Chart:
+) -> Chart:  # fmt: skip
     """Return a picture of a metric of a sweep over two of its knobs, a cell a point.
 
     `frame` is what `sweep` returned, with one row for each pair: choose where there were more knobs. Cells
@@ -58,10 +54,9 @@ def heat_map(
     charts.check_columns(frame, x, y, value, "infeasible", "requests")
     columns, rows = charts.distinct(frame[x]), charts.distinct(frame[y])
     if frame.duplicated([x, y]).any():
-        raise ValueError(
-            f"a heat map must have one row for each {x} and {y}, got {len(frame)} rows for "
-            f"{len(frame[[x, y]].drop_duplicates())}: choose among the other knobs"
-        )
+        rule = f"a heat map must have one row for each {x} and {y}"
+        got = f"{len(frame)} rows for {len(frame[[x, y]].drop_duplicates())}"
+        raise ValueError(f"{rule}, got {got}: choose among the other knobs")
     infeasible = (frame["infeasible"] != "").to_numpy()
 
     def on_grid(column: Any, missing: Any) -> np.ndarray:
@@ -116,7 +111,6 @@ def heat_map(
 
 
 def _show_border(ax: Axes, within: np.ndarray, condition: str) -> list[Any]:
-    """Draw the border between the cells within the objective and the others."""
     if not within.any():
         return [Line2D([], [], linestyle="none", label=f"none has {condition}")]
     both: dict[str, Any] = {"capstyle": "projecting", "zorder": 3}
@@ -126,7 +120,6 @@ def _show_border(ax: Axes, within: np.ndarray, condition: str) -> list[Any]:
 
 
 def _write_numbers(ax: Axes, numbers: np.ndarray, bold: np.ndarray, colours: ScalarMappable) -> None:
-    """Write each cell's number into it, legible on its colour."""
     size = 9 if max(numbers.shape) <= 10 else 7
     for row, column in np.argwhere(np.isfinite(numbers)):
         number, weight = numbers[row, column], "bold" if bold[row, column] else "normal"
@@ -137,7 +130,6 @@ def _write_numbers(ax: Axes, numbers: np.ndarray, bold: np.ndarray, colours: Sca
 
 
 def _show_best(ax: Axes, numbers: np.ndarray, value: str) -> list[Any]:
-    """Mark the best cell, where it is known which values are better."""
     if better(value) is None or np.isnan(numbers).all():
         return []
     best, label = (np.nanargmax, "highest") if better(value) == "higher" else (np.nanargmin, "lowest")

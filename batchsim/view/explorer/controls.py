@@ -25,14 +25,14 @@ class Controls:
         self.session = session
         self.services = {**services, offer.AFFINE: {"service": "affine"}}
         self.paused = False
-        self.by_name: dict[str, Any] = {
-            name: self._make(name) for name, spec in CONTROLS.items() if spec.page is not None
-        }
+        names = [name for name, spec in CONTROLS.items() if spec.page is not None]
+        self.by_name: dict[str, Any] = {name: self._make(name) for name in names}
+        self.knobs = {name: each for name, each in self.by_name.items() if isinstance(each, Knob)}
         for name, control in self.by_name.items():
             control.add_class(f"batchsim-knob-{name}")
             control.observe(functools.partial(self._moved, name), names="value")
-            if isinstance(control, Knob):
-                control.guard = functools.partial(self._guard, name)
+        for name, knob in self.knobs.items():
+            knob.guard = functools.partial(self._guard, name)
         self._follow()
         session.subscribe("state", self._follow)
 
@@ -75,8 +75,7 @@ class Controls:
             return
         value = self.by_name[name].value
         if name == "service":
-            self._choose(value)
-            return
+            return self._choose(value)
         state = self.session.state = self._changed(name, value)
         with self._pause():
             for other in state.kind("rule").controls:
@@ -89,7 +88,6 @@ class Controls:
         self.session.move()
 
     def _choose(self, label: str) -> None:
-        """Move to another service time, and to its scale."""
         with self.session.reporting():
             try:
                 self.session.move_to(offer.rescaled(self.session.state, self._values(label)))
@@ -111,15 +109,12 @@ class Controls:
     @contextmanager
     def _pause(self) -> Iterator[None]:
         """Let controls change without each change being a move."""
-        before, self.paused = self.paused, True
-        try:
-            with ExitStack() as stack:
-                for control in self.by_name.values():
-                    if isinstance(control, Knob):
-                        stack.enter_context(control.still())
-                yield
-        finally:
-            self.paused = before
+        with ExitStack() as stack:
+            stack.callback(setattr, self, "paused", self.paused)
+            self.paused = True
+            for knob in self.knobs.values():
+                stack.enter_context(knob.still())
+            yield
 
     # How they follow a state that came from elsewhere.
 
@@ -129,8 +124,8 @@ class Controls:
             for name, control in self.by_name.items():
                 if name != "service":
                     control.value = getattr(self.session.state, name)
-                if isinstance(control, Knob):
-                    control.settle()  # what was refused goes, though the value is the same
+            for knob in self.knobs.values():
+                knob.settle()  # what was refused goes, though the value is the same
             self._fit()
             self._show_relevant()
 
@@ -155,7 +150,6 @@ class Controls:
             control.layout.display = None if relevant(name, values) else "none"
 
     def _fit(self) -> None:
-        """Give the sliders the ranges that suit the service time."""
         state = self.session.state
         service = state.service_time()
         largest = offer.largest_slid(service)
@@ -171,9 +165,9 @@ class Controls:
                 ranges[name] = (0, longest_ms, longest_ms / 200)
             elif name.endswith("batch_size"):
                 ranges.setdefault(name, (1, state.max_batch_size))
-        for name, control in self.by_name.items():
-            if isinstance(control, Knob) and (slider := control.spec.slider) is not None:
-                control.fit(*ranges.get(name, (slider.low, slider.high)))
+        for name, knob in self.knobs.items():
+            if (slider := knob.spec.slider) is not None:
+                knob.fit(*ranges.get(name, (slider.low, slider.high)))
 
 
 def _tenth(value: float) -> float:

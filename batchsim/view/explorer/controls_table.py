@@ -14,7 +14,7 @@ from batchsim import _check
 from batchsim.scenario import RULES, Table, published_names
 from batchsim.scenario.rules.rule import Parameter
 from batchsim.scenario.service import SHAPES
-from batchsim.view.explorer.kinds import KINDS, MOST_BURSTY, Kind
+from batchsim.view.explorer.kinds import KINDS, MOST_BURSTY
 
 LARGEST_BATCH = 4096  # a heat map's column of it is still computed while a slider moves
 MAIN, ARRIVALS, RULE, COMPUTING, CLASS = "Main", "Arrivals", "Rule, limits", "Service time", "Classroom"
@@ -124,9 +124,7 @@ def _of_parameter(it: Parameter) -> Control:
     return Control(it.label, about, it.kind, least if it.usual is None else it.usual, MAIN, slider, bounds)
 
 
-def _choice(
-    label: str, about: str, default: str, page: str | None, options: Mapping[str, Kind] | Iterable[str]
-) -> Control:
+def _choice(label: str, about: str, default: str, page: str | None, options: Iterable[str]) -> Control:
     labels = {name: options[name].label if isinstance(options, Mapping) else "" for name in options}
     return Control(label, about, "choice", default, page, bounds={"options": labels})
 

@@ -52,8 +52,7 @@ class Explorer(widgets.VBox):
         self.tabs = widgets.Tab([*tabs, *self.pages], titles=[*settings, *(p.title for p in self.pages)])
         self.tabs.add_class("batchsim-tabs")
         main = widgets.VBox([controls[name] for name in on_page(MAIN)])
-        top = flow([main, self.pseudocode])
-        super().__init__([top, self.tabs, self.screen, self.status, self.readout])
+        super().__init__([flow([main, self.pseudocode]), self.tabs, self.screen, self.status, self.readout])
         self.add_class("batchsim")
 
         session.subscribe("change", self._update)
@@ -101,10 +100,8 @@ class Explorer(widgets.VBox):
             else:
                 self.readout.value = line(self.screen.alt)
                 if selected is not self.play:  # which marks the line that acts
-                    result = session.data.result
-                    left = shares(result)
+                    left, lines = shares(session.data.result), pseudocode(session.data.result.scenario.rule)
                     most = max(range(len(left)), key=lambda i: left[i] or 0)
-                    lines = pseudocode(result.scenario.rule)
                     self.pseudocode.value = to_html(lines, left, most, session.style.theme)
             for page in self.pages:
                 page.is_open = page is selected
@@ -114,13 +111,9 @@ class Explorer(widgets.VBox):
 
 
 def explore(
-    service: Any = None,
-    workload: OpenLoop | ClosedLoop | None = None,
-    *,
-    requests: int = 100_000,
-    seed: int = 0,
-    link: str | None = None,
-) -> Explorer:
+    service: Any = None, workload: OpenLoop | ClosedLoop | None = None, *,
+    requests: int = 100_000, seed: int = 0, link: str | None = None,
+) -> Explorer:  # fmt: skip
     """Return sliders that move a picture of a scenario: show it as the last line of a cell.
 
     `service`: a Measurement, a service time, or a whole Scenario to begin with; the panel can measure models,

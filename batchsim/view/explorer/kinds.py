@@ -36,10 +36,6 @@ class Kind:
         return None if values is None else dict(zip(self.controls, values, strict=True))
 
 
-def _bursts(rate_per_s: float, factor: float, mean_burst_s: float) -> OnOff:
-    return OnOff(rate_per_s * factor, 0, mean_burst_s, mean_burst_s * (factor - 1))
-
-
 def _burst_values(traffic: OnOff) -> Sequence[Any] | None:
     mean, burst = traffic.offered_per_s, traffic.on_rate_per_s
     if traffic.off_rate_per_s != 0 or burst >= MOST_BURSTY * mean:
@@ -52,7 +48,8 @@ WORKLOADS: Mapping[str, Kind] = {
     "constant": Kind("Constant: evenly spaced", scenario.Constant, ("rate_per_s",)),
     "gamma": Kind("Gamma: smoother or burstier", scenario.Gamma, ("rate_per_s", "cv")),
     "onoff": Kind("On-off: bursts", OnOff, ("rate_per_s", "burst_factor", "mean_burst_s"),
-        _bursts, _burst_values),
+        make=lambda rate_per_s, factor, on_s: OnOff(rate_per_s * factor, 0, on_s, on_s * (factor - 1)),
+        read=_burst_values),
     "diurnal": Kind("Diurnal: a day, compressed", scenario.Diurnal,
         ("rate_per_s", "peak_to_mean", "period_s")),
     "closed": Kind("Closed loop: clients wait for answers", scenario.ClosedLoop, ("clients", "think_ms"),
@@ -60,8 +57,6 @@ WORKLOADS: Mapping[str, Kind] = {
         read=lambda loop: (loop.clients, loop.think_s * 1000)),
     "given": Kind("Given: the traffic of this page", scenario.OpenLoop, ("rate_per_s",)),  # made by the state
 }  # fmt: skip
-
-
 # Every registered rule, by its name in snake case; full batches only is one of its own.
 RULE_KINDS: Mapping[str, Kind] = {
     re.sub(r"(?<!^)(?=[A-Z])", "_", rule.__name__).lower(): Kind(rule.title, rule, tuple(rule.parameters()))
@@ -73,9 +68,7 @@ RULE_KINDS: Mapping[str, Kind] = {
 }  # fmt: skip
 SERVICES: Mapping[str, Kind] = {
     "affine": Kind("Affine: fixed cost + cost per item", scenario.Affine, ("fixed_ms", "per_item_ms")),
-    "published": Kind(
-        "Published", scenario.Table, ("published",), scenario.published, read=lambda table: None
-    ),
+    "published": Kind("Published", scenario.Table, ("published",), scenario.published, lambda table: None),
     "curve": Kind("Curve", scenario.Table, ("curve",)),
 }
 KINDS: Mapping[str, Mapping[str, Kind]] = {"workload": WORKLOADS, "rule": RULE_KINDS, "service": SERVICES}

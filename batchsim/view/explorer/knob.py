@@ -22,7 +22,6 @@ class RangeFirst(widgets.Widget):
     """A slider that sends a page its range before its value, which the page would fit into the old range."""
 
     def send_state(self, key: str | Iterable[str] | None = None) -> None:
-        """Send what has changed, the value as the last."""
         if key is not None and not isinstance(key, str):
             key = sorted(key, key=lambda name: (name == "value", name))
         super().send_state(key)
@@ -126,11 +125,9 @@ class Knob(widgets.VBox):
 
     def _slid(self, change: dict[str, Any]) -> None:
         value, digits = change["new"], 3 if self.is_log else 6
-        if self.busy:
-            return
-        if self._is_echo(value):
+        if not self.busy and self._is_echo(value):
             self._follow()
-        else:
+        elif not self.busy:
             self._take(lambda: value if self.is_whole else float(f"{value:.{digits}g}"))
 
     def _typed(self, change: dict[str, Any]) -> None:

@@ -33,7 +33,6 @@ class Screen(anywidget.AnyWidget):
     dark = traitlets.Bool(False).tag(sync=True)
 
     def show(self, frame: bytes, alt: str) -> None:
-        """Replace the picture and its text alternative."""
         with self.hold_sync():
             self.frame, self.alt, self.number = frame, alt, self.number + 1
 
@@ -62,7 +61,6 @@ class MainPicture(Screen):
         session.restyle(Style(self.width_px or UNSEEN_PX, self.ratio, theme, size or session.style.size))
 
     def draw(self) -> None:
-        """Show the session's data, or its cover."""
         session = self.session
         self.cover = session.cover
         if session.data is None or session.cover:
@@ -86,7 +84,6 @@ class MainPicture(Screen):
                 self._go(*cell)
 
     def _press(self, arrow: str) -> None:
-        """Move to the neighbouring setting of the heat map."""
         session = self.session
         if session.data is None or not session.visible or arrow not in ARROWS:
             return
@@ -104,8 +101,7 @@ class MainPicture(Screen):
         assert session.data is not None
         surface = session.data.surface
         if surface.refused[row, column]:
-            session.say("This setting makes no sense here: its cell is crossed out.", alert=True)
-            return
+            return session.say("This setting makes no sense here: its cell is crossed out.", alert=True)
         # The map's rule, not the state's, which may be another whose run was refused.
         rule = surface.scenario.rule.at(surface.x_values[column], surface.y_values[row])
         with session.reporting():

@@ -74,10 +74,7 @@ def rescaled(state: State, values: Values, keep_rate: bool = False) -> State:
 
 
 def origin(state: State) -> str:
-    """Return where a state's service time comes from, as HTML.
-
-    A curve says on which device it was measured, and whether that is this machine's.
-    """
+    """Return where a state's service time comes from, as HTML: of a curve, whether from this machine."""
     if state.service == "published":
         source = published_source(state.published)
         text = f"Published: {source.stat} latency with {source.backend}. Not measured on this machine."
@@ -91,9 +88,8 @@ def origin(state: State) -> str:
     from batchsim.device.models import devices  # JAX, for a measured curve: so mostly it is loaded
 
     here = devices()
-    if of.partition(" on ")[2] in here:
-        return html.escape(f"Measured: {of}, a device like this machine's.")
-    return html.escape(
-        f"Measured: {of}. That is another machine's curve: this one has {' and '.join(here)}. "
-        "Choose “Measure here” for its own."
-    )
+    text = f"Measured: {of}, a device like this machine's."
+    if of.partition(" on ")[2] not in here:
+        other = f"That is another machine's curve: this one has {' and '.join(here)}"
+        text = f"Measured: {of}. {other}. Choose “Measure here” for its own."
+    return html.escape(text)

@@ -67,7 +67,6 @@ class Session:
         return self.data is not None and not self.cover
 
     def python(self) -> str:
-        """Return Python that runs the state."""
         return self.state.python(self.runner.requests, self.traffic)
 
     # Moves.
@@ -105,14 +104,12 @@ class Session:
             self.refresh()
 
     def unpin(self) -> None:
-        """Forget A."""
         self.pinned = self.pinned_state = None
         self.refresh()
 
     # How they are shown.
 
     def restyle(self, style: Style) -> None:
-        """Draw with another style, if it is another."""
         with self.lock, self.reporting():
             if style != self.style:
                 self.style = style

@@ -10,7 +10,7 @@ from batchsim._format import number, typed
 from batchsim.result import Result
 from batchsim.view.canvas.lettering import Label, Lettering
 from batchsim.view.canvas.picture import Box, Picture, Tile
-from batchsim.view.canvas.theme import size_of, theme_of
+from batchsim.view.canvas.theme import SIZES, THEMES, named
 from batchsim.view.film.pseudocode import acting, pseudocode
 from batchsim.view.film.shapes import GAP, HIGH, WIDE, Gauge, RequestBoxes, grid, outlines
 from batchsim.view.film.snapshot import Activity, Batch, Film, Snapshot
@@ -30,12 +30,12 @@ class Animation(Picture):
     def __init__(
         self, width_px: int = 1200, ratio: float = 1.0, theme: str = "light", size: str = "page"
     ) -> None:
-        em = self.em = size_of(size).em_px(width_px)
+        em = self.em = named("size", size, SIZES).em_px(width_px)
         middle, top = round(0.64 * width_px), round(4 * em)
         columns = max(int((middle - 11 * em) / ((WIDE + GAP) * em)), 1)
         rows = min(math.ceil(SLOTS / columns), 4)
         height_px = round(top + (10.9 + rows * (HIGH + GAP)) * em)
-        super().__init__(width_px, height_px, ratio, theme_of(theme), font_px=em)
+        super().__init__(width_px, height_px, ratio, named("theme", theme, THEMES), font_px=em)
         self.film: Film | None = None
         self.shown: Result | Film | None = None
         with self.styled():
@@ -128,10 +128,8 @@ class Queue(Tile):
         # A wait of 0 ms is over at once.
         share = 0.0 if waited_ms is None else waited_ms / limit_ms if limit_ms else 1.0
         self.wait_gauge.show(share, component)
-        labels = [
-            Label(text, gauge.box.left, gauge.box.top - 0.6 * self.em)
-            for text, gauge in ((size_text, self.size_gauge), (f"oldest: {waited}, {limit}", self.wait_gauge))
-        ]
+        pairs = (size_text, self.size_gauge), (f"oldest: {waited}, {limit}", self.wait_gauge)
+        labels = [Label(text, gauge.box.left, gauge.box.top - 0.6 * self.em) for text, gauge in pairs]
         if waiting > len(self.boxes):
             labels.append(Label(f"+ {waiting - len(self.boxes):,} more", *self.more_at, "right"))
         self.texts.show(labels)
@@ -221,7 +219,6 @@ def describe(snapshot: Snapshot, within_s: float = 0.0) -> str:
 
 
 def _activity(snapshot: Snapshot, within_s: float) -> str:
-    """Return what the rule does, and why."""
     activity = snapshot.activity(within_s)
     if activity is Activity.LEAVING and snapshot.last is not None:
         because = pseudocode(snapshot.rule)[acting(snapshot, within_s)].because

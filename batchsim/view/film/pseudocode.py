@@ -9,7 +9,7 @@ from itertools import zip_longest
 from batchsim._format import percent
 from batchsim.result import Result
 from batchsim.scenario.rules import Rule, Trigger
-from batchsim.view.canvas.theme import theme_of
+from batchsim.view.canvas.theme import THEMES, named
 from batchsim.view.film.snapshot import Activity, Snapshot
 
 MOST_LINES = 7  # of any rule: the block always has this height
@@ -47,10 +47,8 @@ def pseudocode(rule: Rule) -> tuple[Line, ...]:
       elif it has waited longer: send all
       else: wait for company
     """
-    lines = [
-        Line("while requests wait:", indent=0, activity=Activity.IDLE),
-        Line("if every server is busy: wait for a server", activity=Activity.QUEUEING),
-    ]
+    busy = Line("if every server is busy: wait for a server", activity=Activity.QUEUEING)
+    lines = [Line("while requests wait:", indent=0, activity=Activity.IDLE), busy]
     for step in rule.steps:
         condition = f"elif {step.condition}" if step.condition else "else"
         lines.append(Line(f"{condition}: {step.action}", trigger=step.trigger, because=step.because))
@@ -108,16 +106,14 @@ def sentence(lines: Sequence[Line], shares: Sequence[float | None] | None = None
 
 
 def to_html(
-    lines: Sequence[Line],
-    shares: Sequence[float | None] | None = None,
-    acting: int | None = None,
+    lines: Sequence[Line], shares: Sequence[float | None] | None = None, acting: int | None = None,
     theme: str = "light",
-) -> str:
+) -> str:  # fmt: skip
     """Return the lines as a block of HTML, equally high for every rule, with the acting line marked.
 
     Screen readers find the sentence of the shares first, and the acting line as the current step.
     """
-    colours = theme_of(theme)
+    colours = named("theme", theme, THEMES)
 
     def cell(style: str, text: str) -> str:
         return f'<span style="flex:none;{style}">{text}</span>'

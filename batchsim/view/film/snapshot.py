@@ -56,10 +56,9 @@ class Snapshot:
 
     def __repr__(self) -> str:
         computing = [None if batch is None else batch.requests.tolist() for batch in self.computing]
-        return (
-            f"Snapshot(time_s={self.time_s:g}, waiting={self.waiting.tolist()}, computing={computing}, "
-            f"arrived={self.arrived}, served={self.served}, lost={self.lost}, {self.activity()})"
-        )
+        state = f"time_s={self.time_s:g}, waiting={self.waiting.tolist()}, computing={computing}"
+        counts = f"arrived={self.arrived}, served={self.served}, lost={self.lost}"
+        return f"Snapshot({state}, {counts}, {self.activity()})"
 
     @property
     def forming(self) -> bool:
@@ -147,9 +146,8 @@ class Film:
     def batch(self, number: int) -> Batch:
         batches, end = self._batches, self._ends[number]
         times_s = float(batches.start_s[number]), float(batches.finish_s[number])
-        requests = self._requests[end - batches.batch_size[number] : end]
-        trigger = Trigger(batches.trigger[number])
-        return Batch(number, requests, *times_s, int(batches.server[number]), trigger)
+        requests, server = self._requests[end - batches.batch_size[number] : end], int(batches.server[number])
+        return Batch(number, requests, *times_s, server, Trigger(batches.trigger[number]))
 
     def snapshot(self, time_s: float) -> Snapshot:
         """Return the state at a time from 0 on, after everything that was due then."""
@@ -163,8 +161,7 @@ class Film:
         finished, started = until(self._latest_finish_s), until(self._batches.start_s)
         computing: list[Batch | None] = [None] * self.servers
         for number in finished + np.flatnonzero(self._batches.finish_s[finished:started] > time_s):
-            batch = self.batch(int(number))
-            computing[batch.server] = batch
+            computing[self._batches.server[number]] = self.batch(int(number))
         oldest_s = float(self._arrival_s[waiting[0]]) if waiting.size else None
         last = self.batch(started - 1) if started else None
         counts = {each.name.lower(): until(self._done_by_status[each]) for each in Status}

@@ -17,12 +17,9 @@ if TYPE_CHECKING:
 
 # Colour and hatch; what a trigger means, and what it is called, is in the steps of the rule.
 TRIGGERS = {
-    Trigger.FULL: ("blue", ""),
-    Trigger.ENOUGH: ("green", ".."),
-    Trigger.WAIT: ("orange", "//"),
-    Trigger.BACKLOG: ("purple", "\\\\"),
-    Trigger.DRAIN: ("grey", "xx"),
-}
+    Trigger.FULL: ("blue", ""), Trigger.ENOUGH: ("green", ".."), Trigger.WAIT: ("orange", "//"),
+    Trigger.BACKLOG: ("purple", "\\\\"), Trigger.DRAIN: ("grey", "xx"),
+}  # fmt: skip
 MOST_BARS = 64
 
 
@@ -43,11 +40,8 @@ class BatchView(StackedView):
         a = (of_a[0].sum(axis=0), edges) if of_a else None
         highest = self.show_bars(shares[list(TRIGGERS)], edges, a)
         self.set_limits(self.ax, x=(0.5, float(edges[-1])), y=(0, min(nice(1.05 * highest), 100)))
-        entries = [
-            Entry(label_of(data.result.scenario.rule, trigger), style)
-            for trigger, style in self.styles.items()
-            if shares[trigger].any()
-        ]
+        rule, kinds = data.result.scenario.rule, [kind for kind in self.styles if shares[kind].any()]
+        entries = [Entry(label_of(rule, kind), self.styles[kind]) for kind in kinds]
         entries += [Entry("A", self.a_style)] * bool(of_a)
         mean = f"mean {fixed(data.summary['mean_batch_size'])}"
         self.show_legend([*entries, Entry("mean 00.00", value=mean)])

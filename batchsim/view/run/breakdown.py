@@ -27,11 +27,8 @@ class BreakdownView(StackedView):
 
     def update(self, data: ViewData) -> None:
         means, edges = _group_means(data, *(f"{name}_ms" for name in self.bars))
-        a: Steps | None = None
-        if data.pinned is not None:
-            (total,), a_edges = _group_means(data.pinned, "latency_ms")
-            a = total, a_edges
-        highest = self.show_bars(means, edges, a)
+        of_a = None if data.pinned is None else _group_means(data.pinned, "latency_ms")
+        highest = self.show_bars(means, edges, of_a and (of_a[0][0], of_a[1]))
         self.set_label(self.ax.yaxis, "mean of the group", highest or 1.0)
         self.set_limits(self.ax, y=(0, nice(1.05 * highest)))
         names = [Entry(name, self.styles[name]) for name in COMPONENTS]
@@ -41,10 +38,8 @@ class BreakdownView(StackedView):
         """Return the entries of the means; those of A and B each in a unit of its own."""
         if data.pinned is not None:
             a, b = (duration(each.summary["mean_latency_ms"]) for each in (data.pinned, data))
-            return [
-                Entry(f"A mean {WIDEST} ms", self.a_style, f"A mean {a}"),
-                Entry(f"B mean {WIDEST} ms", value=f"B mean {b}"),
-            ]
+            first = Entry(f"A mean {WIDEST} ms", self.a_style, f"A mean {a}")
+            return [first, Entry(f"B mean {WIDEST} ms", value=f"B mean {b}")]
         if not data.summary["served"]:
             return [Entry("no request was served")]
         if data.overloaded:

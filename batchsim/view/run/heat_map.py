@@ -47,11 +47,10 @@ class HeatMapView(View):
         ax.spines[:].set_visible(False)
         self.image = _image(ax, np.zeros((1, 1, 4), dtype=np.uint8), zorder=1)
         # Cells without a number, by why they have none.
-        faces = {OVERLOADED: (theme.faint, "////"), REFUSED: ("none", "xx"), LOSING: ("none", "..")}
-        self.styles: dict[str, Style] = {
-            name: {"facecolor": face, "edgecolor": theme.grey, "linewidth": 0, "hatch": hatch}
-            for name, (face, hatch) in faces.items()
-        }
+        hatched: Style = {"facecolor": "none", "edgecolor": theme.grey, "linewidth": 0}
+        hatches = {OVERLOADED: "////", REFUSED: "xx", LOSING: ".."}
+        self.styles: dict[str, Style] = {name: hatched | {"hatch": each} for name, each in hatches.items()}
+        self.styles[OVERLOADED]["facecolor"] = theme.faint
         self.cells = {name: PathPatch(NOWHERE, zorder=2, **style) for name, style in self.styles.items()}
         # All marks are white and a colour, to be seen on dark cells and on bright ones.
         self.border = [
@@ -59,12 +58,12 @@ class HeatMapView(View):
             for colour, thick in (("white", 3.0), (BLACK, 1.4))
         ]
         frame: Style = {"facecolor": "none", "linewidth": 0.8 * width}
-        self.ties = [
-            PathPatch(NOWHERE, zorder=4, edgecolor=colour, linestyle=dashes, **frame)
-            for colour, dashes in (("white", "-"), (BLACK, (0, (2, 1.5))))
-        ]
-        self.styles[TIED] = frame | {"edgecolor": theme.ink, "linestyle": (0, (2, 1.5))}
-        for artist in (*self.cells.values(), *self.border, *self.ties):
+        dashed: Style = frame | {"edgecolor": BLACK, "linestyle": (0, (2, 1.5))}
+        ties = frame | {"edgecolor": "white"}, dashed
+        self.ties = [PathPatch(NOWHERE, zorder=4, **style) for style in ties]
+        self.styles[TIED] = dashed | {"edgecolor": theme.ink}
+        patches = *self.cells.values(), *self.border, *self.ties
+        for artist in patches:
             ax.add_artist(artist)
         # Rings, through which their cells are seen; A's is larger, to be seen round the other.
         ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.4 * width}
@@ -74,9 +73,7 @@ class HeatMapView(View):
         star: Style = {"linestyle": "none", "marker": "*", "color": ORANGE, "markeredgecolor": BLACK}
         self.star_style = star | {"markersize": 8 * width}
         (self.star,) = ax.plot([], [], zorder=5, **self.star_style)
-        self.set_moving(
-            self.image, *self.cells.values(), *self.border, *self.ties, *self.now, *self.a, self.star
-        )
+        self.set_moving(self.image, *patches, *self.now, *self.a, self.star)
         self.shape = (0, 0)
         self._add_colour_bar(Box(plot.right + 0.7 * self.em, plot.top, BAR * self.em, plot.height))
 
@@ -97,18 +94,15 @@ class HeatMapView(View):
         self.unit = self.add_text(*below, "ms", fontsize=0.9 * self.em, color=self.theme.soft)
 
     def update(self, data: ViewData) -> None:
-        surface = data.surface
+        surface, refused = data.surface, data.surface.refused
         rows, columns = self.shape = surface.p99_ms.shape
-        p99_ms = np.where(surface.overloaded | surface.refused, np.nan, surface.p99_ms)
+        p99_ms = np.where(surface.overloaded | refused, np.nan, surface.p99_ms)
         finite = p99_ms[np.isfinite(p99_ms)]
         span = nice_span(float(finite.min()), float(finite.max()), FINE) if finite.size else (1.0, 100.0)
         self.image.set_data(colours(p99_ms, *span))
         self.image.set_extent((0, columns, 0, rows))
-        kinds = {
-            OVERLOADED: surface.overloaded & ~surface.refused,
-            REFUSED: surface.refused,
-            LOSING: np.isinf(p99_ms),
-        }
+        overloaded, losing = surface.overloaded & ~refused, np.isinf(p99_ms)
+        kinds = {OVERLOADED: overloaded, REFUSED: refused, LOSING: losing}
         for name, cells in kinds.items():
             self.cells[name].set_path(squares(cells))
         edges = border(p99_ms <= (math.nan if data.objective_ms is None else data.objective_ms))
@@ -133,10 +127,9 @@ class HeatMapView(View):
         if self.hold("grid", (surface.x, surface.y, surface.x_values, surface.y_values)):
             rows, columns = self.shape
             self.ax.set(xlim=(0, columns), ylim=(0, rows))
-            for axis, name, values, length in (
-                (self.ax.xaxis, surface.x, surface.x_values, self.plot_box.width),
-                (self.ax.yaxis, surface.y, surface.y_values, self.plot_box.height),
-            ):
+            horizontal = self.ax.xaxis, surface.x, surface.x_values, self.plot_box.width
+            vertical = self.ax.yaxis, surface.y, surface.y_values, self.plot_box.height
+            for axis, name, values, length in (horizontal, vertical):
                 unit, texts = in_unit(name, values)
                 axis.set_label_text(label_of(surface, name) + (f" ({unit})" if unit else ""))
                 # Where the texts need more room than their cells have, every second or third is shown.
@@ -153,8 +146,7 @@ class HeatMapView(View):
             self.unit.set_text(unit)
 
     def _marks(self, surface: "Surface", best: tuple[int, int] | None, pinned: bool) -> list[Entry]:
-        """Return the legend of the present setting, A and the best."""
-        entries: list[Entry] = [Entry("B" if pinned else "now", self.now_style)]
+        entries = [Entry("B" if pinned else "now", self.now_style)]
         if pinned:
             smaller = {"markersize": 6 * self.line_px, "markeredgecolor": self.theme.ink}
             entries.append(Entry("A", self.a_ring_style | smaller))
@@ -189,9 +181,8 @@ class HeatMapView(View):
         rows, columns = self.shape
         across = (x_px - self.plot_box.left) / self.plot_box.width
         up = (self.plot_box.bottom - y_px) / self.plot_box.height
-        if not (rows and 0 <= across < 1 and 0 <= up < 1):
-            return None
-        return int(up * rows), int(across * columns)
+        inside = rows and 0 <= across < 1 and 0 <= up < 1
+        return (int(up * rows), int(across * columns)) if inside else None
 
 
 def _image(ax: Axes, pixels: np.ndarray, zorder: float) -> AxesImage:
@@ -202,7 +193,6 @@ def _image(ax: Axes, pixels: np.ndarray, zorder: float) -> AxesImage:
 
 
 def _place(marks: Sequence[Line2D], at: tuple[float, float] | None) -> None:
-    """Put marks at a place of the map, or nowhere."""
     for mark in marks:
         mark.set_data(*(([], []) if at is None else ([at[0]], [at[1]])))
 
@@ -233,9 +223,8 @@ def in_unit(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
     >>> in_unit("max_wait_ms", (0.0, 500.0, 2000.0, math.inf)), in_unit("max_batch_size", (8, 16))
     (('s', ['0', '0.5', '2', '∞']), ('', ['8', '16']))
     """
-    unit, ms = "", 1.0
-    if name.endswith("_ms"):
-        unit, ms = unit_of(max((value for value in values if math.isfinite(value)), default=1.0))
+    longest = max(filter(math.isfinite, values), default=1.0)
+    unit, ms = unit_of(longest) if name.endswith("_ms") else ("", 1.0)
     return unit, [level(value / ms) for value in values]
 
 
@@ -256,12 +245,6 @@ def position(surface: "Surface", rule: Rule) -> tuple[float, float] | None:
     """Return where a rule is on the map, in cells, also between two values of the grid; None for another."""
     if not {surface.x, surface.y} <= rule.parameters().keys():
         return None
-    x, y = getattr(rule, surface.x), getattr(rule, surface.y)
-    return _between(x, surface.x_values), _between(y, surface.y_values)
-
-
-def _between(value: float, values: Sequence[float]) -> float:
-    if math.isinf(value):
-        return len(values) - 0.5
-    finite = [each for each in values if math.isfinite(each)]
-    return float(np.interp(value, finite, np.arange(len(finite)))) + 0.5
+    axes = (surface.x, surface.x_values), (surface.y, surface.y_values)
+    x, y = (np.interp(getattr(rule, name), values, np.arange(len(values))) for name, values in axes)
+    return float(x) + 0.5, float(y) + 0.5

@@ -44,10 +44,8 @@ class LatencyView(View):
         self.lines = {q: ax.axvline(0, zorder=4, **style) for q, style in self.styles.items()}
         self.queue_style = self.line_style("purple", "-", 1.5)
         self.growth_style = self.line_style("soft", "-.")
-        self.queue, self.growth, self.a_queue = (
-            ax.plot([], [], zorder=3, **style)[0]
-            for style in (self.queue_style, self.growth_style, self.a_style)
-        )
+        styles = self.queue_style, self.growth_style, self.a_style
+        self.queue, self.growth, self.a_queue = (ax.plot([], [], zorder=3, **style)[0] for style in styles)
         # Below the difference.
         self.paper = self.add(Rectangle((0, 0), 0, 0, facecolor=theme.background, alpha=0.85, lw=0, zorder=6))
         self.set_moving(
@@ -59,14 +57,12 @@ class LatencyView(View):
         grows = data.overloaded
         # A is drawn where it shows the same thing as B: a distribution, or a growing queue.
         a = data.pinned if data.pinned is not None and data.pinned.overloaded == grows else None
+        missing = [self.late, self.objective] * (data.objective_ms is None)
+        missing += [self.a_bars, self.a_queue] * (a is None)
         for artist in self.moving:
             if artist is not self.values:
                 of_queue = artist in (self.queue, self.growth, self.a_queue)
-                artist.set_visible(of_queue == grows)
-        for artist in (self.late, self.objective):
-            artist.set_visible(not grows and data.objective_ms is not None)
-        self.a_bars.set_visible(not grows and a is not None)
-        self.a_queue.set_visible(grows and a is not None)
+                artist.set_visible(of_queue == grows and artist not in missing)
         if self.hold("title", grows):
             self.title.set_text(self.OVERLOADED if grows else self.NAME)
         if grows:
@@ -102,10 +98,8 @@ class LatencyView(View):
         self.set_label(self.ax.yaxis, "requests (%)")
         room = WRITTEN if lines else HEADROOM
         self.set_limits(self.ax, x=(0, right_ms), y=(0, nice(room * highest)))
-        ms = unit_of(right_ms)[1]
-        entries = [
-            Entry(f"p{q} 00.00", style, f"p{q} {fixed(values[q] / ms)}") for q, style in self.styles.items()
-        ]
+        texts = {q: fixed(value / unit_of(right_ms)[1]) for q, value in values.items()}
+        entries = [Entry(f"p{q} 00.00", style, f"p{q} {texts[q]}") for q, style in self.styles.items()]
         self.show_legend([*entries, NEW_ROW, *self._second_row(data, a is not None)], extra)
 
     def _second_row(self, data: ViewData, pinned: bool) -> list[Entry]:
@@ -125,9 +119,7 @@ class LatencyView(View):
         """Return labels for lines in the upper right corner of the axes, and put paper below them."""
         em, box = SMALL * self.em, self.plot_box
         self.paper.set_visible(bool(lines))
-        if not lines:
-            return []
-        wide, high = em * (max(map(width_em, lines)) + 0.6), em * (1.25 * len(lines) + 0.4)
+        wide, high = em * (max(map(width_em, lines), default=0.0) + 0.6), em * (1.25 * len(lines) + 0.4)
         self.paper.set_bounds(box.right - wide, box.top, wide, high)
         return [
             Label(line, box.right - 0.3 * em, box.top + (1.25 * row + 1.1) * em, "right")
@@ -146,8 +138,8 @@ class LatencyView(View):
                 line.set_data(np.linspace(0, end_s, POINTS), waiting)
                 highest, right_s = max(highest, float(waiting.max())), max(right_s, nice(end_s))
         growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
-        names = ("waiting", self.queue_style), ("+000,000 every second", self.growth_style, growth)
-        entries = [Entry(*each) for each in names]
+        rising = Entry("+000,000 every second", self.growth_style, growth)
+        entries = [Entry("waiting", self.queue_style), rising]
         entries += [] if a is None else [NEW_ROW, Entry("A pinned", self.a_style)]
         self.set_label(self.ax.xaxis, "time (s)")
         self.set_label(self.ax.yaxis, "requests waiting")
@@ -158,12 +150,10 @@ class LatencyView(View):
         s, objective_ms = data.summary, data.objective_ms
         if data.overloaded:
             arriving, possible = s["offered_per_s"], data.result.scenario.full_batches_per_s
-            return [
-                f"Overloaded: {number(arriving, 5)} requests arrive per second, full batches carry "
-                f"{number(possible, 5)}: the queue grows by {number(arriving - possible)} per second, and "
-                "latency has no steady state.",
-                *_describe_difference(data),
-            ]  # fmt: skip
+            rates = f"{number(arriving, 5)} requests arrive per second, full batches carry"
+            grows = f"the queue grows by {number(arriving - possible)} per second"
+            text = f"{rates} {number(possible, 5)}: {grows}, and latency has no steady state."
+            return [f"Overloaded: {text}", *_describe_difference(data)]
         if not s["served"]:
             return [f"None of {s['requests']:,} requests is served.", *_describe_difference(data)]
         text = ", ".join(f"p{q} {number(s[f'p{q}_ms'])} ms" for q in PERCENTILES)
@@ -176,8 +166,7 @@ class LatencyView(View):
             limit = f"The objective, p99 of all requests within {typed_duration(objective_ms)},"
             sentences.append(f"{limit} is {verdict}: {share} of requests are within it.")
         drift = "The run drifts: its arrival rate changes, so these numbers hold for this run only."
-        sentences += [drift] * bool(s["drifting"])
-        return [*sentences, *_describe_difference(data)]
+        return [*sentences, *[drift] * bool(s["drifting"]), *_describe_difference(data)]
 
     # What a still picture shows in addition.
 
@@ -217,14 +206,11 @@ def difference(comparison: Comparison) -> list[str]:
     row = comparison.rows.get("p99_ms")
     if row is None or math.isnan(row.difference):
         return []
-    lines = [f"p99, B {MINUS} A: {signed(row.difference)} ms"]
-    if not math.isnan(row.low):
-        lines.append(f"{signed(row.low)} to {signed(row.high)} ({100 * comparison.level:g}%)")
-    return lines
+    interval = f"{signed(row.low)} to {signed(row.high)} ({100 * comparison.level:g}%)"
+    return [f"p99, B {MINUS} A: {signed(row.difference)} ms", *[interval] * (not math.isnan(row.low))]
 
 
 def _describe_difference(data: ViewData) -> list[str]:
-    """Return the sentences about A, the pinned setting."""
     if data.pinned is None:
         return []
     a = data.pinned.summary
@@ -233,16 +219,15 @@ def _describe_difference(data: ViewData) -> list[str]:
     if data.comparison is None:
         return ["A and B cannot be compared: one is overloaded, or their traffic differs."]
     p50, p99, mean = (number(a[key]) for key in ("p50_ms", "p99_ms", "mean_latency_ms"))
+    batches = f"batches of {number(a['mean_batch_size'])} requests on average"
     return [
-        f"A has p50 {p50} ms, p99 {p99} ms, mean {mean} ms, and batches of {number(a['mean_batch_size'])} "
-        "requests on average.",
+        f"A has p50 {p50} ms, p99 {p99} ms, mean {mean} ms, and {batches}.",
         f"The p99 of B is {_relative(data.comparison['p99_ms'], ' ms')}.",
         f"The throughput of B is {_relative(data.comparison['throughput_per_s'], '/s')}.",
     ]
 
 
 def _relative(row: Difference, unit: str) -> str:
-    """Return how much higher or lower a number of B is than A's."""
     size = f"{number(abs(row.difference))}{unit} {'lower' if row.difference < 0 else 'higher'} than A's"
     text = size if row.difference else "the same as A's"
     if math.isnan(row.low):

@@ -3,7 +3,7 @@
 import math
 
 from batchsim import _check
-from batchsim.view.canvas.theme import size_of, theme_of
+from batchsim.view.canvas.theme import SIZES, THEMES, named
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView
 from batchsim.view.run.heat_map import HeatMapView
@@ -29,7 +29,7 @@ class LivePicture(RunPicture):
     ) -> None:
         _check.whole("width_px", width_px, LEAST_PX, MOST_PX)
         _check.real("ratio", ratio, at_least=0.5, at_most=4)
-        colours, self.size = theme_of(theme), size_of(size)
+        colours, self.size = named("theme", theme, THEMES), named("size", size, SIZES)
         columns, row_px = self.size.columns(width_px), self.size.row_px(width_px)
         height_px = math.ceil(len(VIEWS) / columns) * row_px
         super().__init__(width_px, height_px, ratio, colours, self.size.em_px(width_px))

@@ -1,6 +1,6 @@
 """Latency and throughput against load, with the present setting's point on the curves."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -39,12 +39,12 @@ class LoadView(View):
         top.set_yscale("log")
         low.yaxis.get_major_locator().set_params(nbins=3)  # type: ignore[call-arg]
 
-        def line(ax: Axes, zorder: float, style: Style, **more: Any) -> Line2D:
-            return ax.plot([], [], zorder=zorder, **style | more)[0]
+        def line(ax: Axes, zorder: float, style: Style) -> Line2D:
+            return ax.plot([], [], zorder=zorder, **style)[0]
 
         dots: Style = {"marker": ".", "markersize": 3 * width}
         diamond: Style = {"linestyle": "none", "marker": "D", "markersize": 4.5 * width}
-        hollow: Style = diamond | {"color": theme.ink, "markersize": 4 * width, "markerfacecolor": "none"}
+        hollow = diamond | {"color": theme.ink, "markersize": 4 * width, "markerfacecolor": "none"}
         self.styles: dict[str, Style] = {
             "mean": self.line_style("blue") | dots,
             "p99": self.line_style("vermilion", ":") | dots,
@@ -54,18 +54,15 @@ class LoadView(View):
             "objective": self.objective_style,
             "A": self.a_style | {"marker": "D", "markersize": 3.5 * width, "markerfacecolor": "none"},
         }
-        self.p99, self.mean, self.throughput = (
-            line(ax, 3, self.styles[name]) for ax, name in ((top, "p99"), (top, "mean"), (low, "mean"))
-        )
+        curves = (top, "p99"), (top, "mean"), (low, "mean")
+        self.p99, self.mean, self.throughput = (line(ax, 3, self.styles[name]) for ax, name in curves)
         self.theory = line(top, 3.5, self.styles["theory"])
         self.objective = top.axhline(1, zorder=2.2, **self.objective_style)
         # p99, mean and throughput of A, and the points of both settings.
         self.a_curves = [line(ax, 2.5, self.a_style) for ax in (top, top, low)]
         self.a_points = [line(ax, 4, hollow) for ax in (top, top, low)]
-        self.points = [
-            line(ax, 5, self.styles["now"], color=colour)
-            for ax, colour in ((top, theme.vermilion), (top, theme.blue), (low, theme.blue))
-        ]
+        pairs = (top, theme.vermilion), (top, theme.blue), (low, theme.blue)
+        self.points = [line(ax, 5, self.styles["now"] | {"color": colour}) for ax, colour in pairs]
         # Across the whole height, whatever the scale: 0 has no place on a logarithmic one.
         self.saturation = [ax.axvline(0, zorder=3, **self.styles["saturation"]) for ax in (top, low)]
         self.beyond = [ax.axvspan(0, 0, color=theme.faint, lw=0) for ax in (top, low)]
@@ -83,37 +80,34 @@ class LoadView(View):
         curve, theory, a = data.curve, data.theory, data.pinned
         x, pair = load_of(data.result), a is not None and a.curve.x == curve.x
         heights = _show(data, [self.p99, self.mean, self.throughput], self.points)
-        right = max(1.03 * x, float(curve.x_values[-1]))
         for artist in (*self.a_curves, *self.a_points):
             artist.set_visible(pair)
+        last = float(curve.x_values[-1])
         if pair and a is not None:
-            of_a = _show(a, self.a_curves, self.a_points)
+            of_a, last = _show(a, self.a_curves, self.a_points), max(last, float(a.curve.x_values[-1]))
             heights = [np.concatenate(both) for both in zip(heights, of_a, strict=True)]
-            right = max(right, float(a.curve.x_values[-1]))
-        right = nice(right)
+        right = nice(max(1.03 * x, last))
         at = np.isfinite(theory.mean_ms) if theory is not None else np.zeros(0)  # at some of the rates only
         self.theory.set_visible(bool(at.any()))
         if theory is not None:
             self.theory.set_data(theory.rate_per_s[at], theory.mean_ms[at])
+        beyond = curve.saturation < right
         for line, area in zip(self.saturation, self.beyond, strict=True):
-            line.set_visible(curve.saturation < right)
-            area.set_visible(curve.saturation < right)
-            if curve.saturation < right:
-                line.set_xdata([curve.saturation] * 2)
-                area.set_bounds(curve.saturation, 0, right - curve.saturation, 1)
+            line.set_visible(beyond)
+            area.set_visible(beyond)
+            line.set_xdata([curve.saturation] * 2)
+            area.set_bounds(curve.saturation, 0, right - curve.saturation, 1)
         self.overloaded.set_position(((curve.saturation + right) / 2, 0.5))
         # With a queue limit or a timeout curves go on there, and A's may: a word would be in their way.
-        self.overloaded.set_visible(curve.saturation < right and bool(curve.overloaded.any()) and not pair)
+        self.overloaded.set_visible(beyond and bool(curve.overloaded.any()) and not pair)
         self.objective.set_ydata([data.objective_ms or np.nan] * 2)
         self._scale(curve.x, right, np.concatenate(heights[:2]), float(np.nanmax(heights[2])))
         shown = {
             "theory": at.any(), "saturation": np.isfinite(curve.saturation),
             "objective": data.objective_ms is not None, "A": pair,
         }  # fmt: skip
-        names = {"now": "B now"} if pair else {}
-        self.show_legend(
-            [Entry(names.get(key, key), style) for key, style in self.styles.items() if shown.get(key, True)]
-        )
+        names, keys = {"now": "B now"} if pair else {}, [key for key in self.styles if shown.get(key, True)]
+        self.show_legend([Entry(names.get(key, key), self.styles[key]) for key in keys])
 
     def _scale(self, x: str, right: float, latencies_ms: np.ndarray, highest: float) -> None:
         positive = latencies_ms[np.isfinite(latencies_ms) & (latencies_ms > 0)]
@@ -133,7 +127,8 @@ class LoadView(View):
 def _show(data: ViewData, lines: list[Line2D], points: list[Line2D]) -> list[np.ndarray]:
     """Draw curves of p99, mean and throughput, and the setting's point on each; return all their heights."""
     curve, result = data.curve, data.result
-    curves = [steady(curve, "p99_ms"), steady(curve, "mean_ms"), curve.throughput_per_s]
+    steady = np.where(curve.overloaded, np.nan, (curve.p99_ms, curve.mean_ms))
+    curves = [*steady, curve.throughput_per_s]
     heights = [result.percentile(99), result.mean_latency_ms, result.throughput_per_s]
     if data.overloaded:
         heights[:2] = [np.nan] * 2
@@ -166,7 +161,7 @@ def _describe_point(data: ViewData) -> list[str]:
 def _observed(result: Result, offered: float) -> str:
     """Return the run's own arrival rate, where it differs from the long-run rate by a tenth or more."""
     spanned_s = float(result.arrival_s[-1] - result.arrival_s[0])
-    if result.arrival_s.size < 2 or not spanned_s:
+    if not spanned_s:
         return ""
     observed = (result.arrival_s.size - 1) / spanned_s
     return "" if abs(observed / offered - 1) < 0.1 else f" on average, {number(observed)}/s in this run"
@@ -178,13 +173,10 @@ def _describe_curve(curve: "LoadCurve") -> list[str]:
     if not steady_at.size:
         return []
     first, last = steady_at[0], steady_at[-1]
-    unit = " clients" if curve.x == "clients" else "/s"
-    ends = (
-        f"{name} {number(values[first])} to {number(values[last])} ms"
-        for name, values in (("mean", curve.mean_ms), ("p99", curve.p99_ms))
-    )
+    over, unit = ("number of clients", " clients") if curve.x == "clients" else ("arrival rate", "/s")
+    pairs = ("mean", curve.mean_ms), ("p99", curve.p99_ms)
+    ends = (f"{name} {number(values[first])} to {number(values[last])} ms" for name, values in pairs)
     span = f"{number(curve.x_values[first])} to {number(curve.x_values[last])}{unit}"
-    over = "number of clients" if curve.x == "clients" else "arrival rate"
     return [f"By {over}, from {span}: {', '.join(ends)}."]
 
 
@@ -192,8 +184,3 @@ def load_of(result: Result) -> float:
     """Return where a result is on its load curve: its arrival rate, or its clients."""
     workload = result.scenario.workload
     return float(workload.clients if isinstance(workload, ClosedLoop) else workload.offered_per_s)
-
-
-def steady(curve: "LoadCurve", column: str) -> np.ndarray:
-    """Return a latency of a curve, NaN where it has no steady state."""
-    return np.where(curve.overloaded, np.nan, getattr(curve, column))

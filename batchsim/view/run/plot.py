@@ -51,10 +51,8 @@ class Plot(RunPicture):
         low, high = data.result.intervals(["mean_latency_ms"])["mean_latency_ms"]
         kind = "theory" if answer.exact else "approximately"
         surely = "" if math.isnan(low) else f", 95% interval {fixed(low, 4)} to {fixed(high, 4)} ms"
-        return (
-            f"{kind}, {answer.model}: mean latency {fixed(answer.mean_latency_ms, 4)} ms; "
-            f"this run: {fixed(data.result.mean_latency_ms, 4)} ms{surely}"
-        )
+        theory = f"{kind}, {answer.model}: mean latency {fixed(answer.mean_latency_ms, 4)} ms"
+        return f"{theory}; this run: {fixed(data.result.mean_latency_ms, 4)} ms{surely}"
 
 
 def plot(result: Result, theory: bool = False) -> Plot:

@@ -25,8 +25,7 @@ class TimelineView(View):
     NAME, SHORT = f"The first {REQUESTS} requests", "The requests"  # of a run that has fewer
 
     def add_artists(self) -> None:
-        theme, thin = self.theme, 0.6 * self.line_px
-        label = "time since the first arrival (ms)"
+        theme, thin, label = self.theme, 0.6 * self.line_px, "time since the first arrival (ms)"
         ax = self.ax = self.add_plot(self.axes_box(), label, "request", grid="x")
         self.bars = LineCollection([], capstyle="butt", zorder=2)
         self.waits = LineCollection([], color=theme.grey, linestyle=":", linewidth=thin, zorder=2)
@@ -34,14 +33,10 @@ class TimelineView(View):
         self.batches = PathPatch(NOWHERE, zorder=3, **self.frame_style)
         for artist in (self.bars, self.waits, self.batches):
             ax.add_artist(artist)
-        self.styles: dict[Status, Style] = {
-            status: {"linestyle": "none", "color": theme.vermilion, "marker": marker, "markeredgewidth": 0}
-            for status, marker in LOST.items()
-        }
-        self.lost = {
-            status: ax.plot([], [], markersize=0.5 * self.em, zorder=4, **style)[0]
-            for status, style in self.styles.items()
-        }
+        mark: Style = {"linestyle": "none", "color": theme.vermilion, "markeredgewidth": 0}
+        self.styles: dict[Status, Style] = {status: mark | {"marker": LOST[status]} for status in LOST}
+        marks: Style = {"markersize": 0.5 * self.em, "zorder": 4}
+        self.lost = {status: ax.plot([], [], **marks | style)[0] for status, style in self.styles.items()}
         self.set_moving(self.bars, self.batches, self.waits, *self.lost.values())
         self.height_px = ax.bbox.height / self.picture.ratio
 
@@ -58,10 +53,8 @@ class TimelineView(View):
         self.bars.set_color([getattr(self.theme, style.colour) for *_, style in stretches])
         self.bars.set_linewidth([thick * style.width for *_, style in stretches])
         self.batches.set_path(batch_frames(result, shown, first_s))
-        entries = [
-            Entry(name, self.line_style(style.colour, "-", style.width)) for name, style in COMPONENTS.items()
-        ]
-        entries += [NEW_ROW, Entry("a batch", self.frame_style)]
+        lines = {name: self.line_style(style.colour, "-", style.width) for name, style in COMPONENTS.items()}
+        entries = [*map(Entry, lines, lines.values()), NEW_ROW, Entry("a batch", self.frame_style)]
         last_ms = max([end for _, end, *_ in stretches], default=0.0)
         for status, marks in self.lost.items():
             rows = np.flatnonzero(result.status[:shown] == status)
@@ -69,8 +62,7 @@ class TimelineView(View):
             begin_ms, end_ms = (1000 * (result.arrival_s[rows] + s - first_s) for s in (0.0, waited_s))
             marks.set_data(end_ms, rows)
             if status == Status.TIMED_OUT:
-                waits = [[begin_ms, rows], [end_ms, rows]]
-                self.waits.set_segments(list(np.array(waits).transpose(2, 0, 1)))
+                self.waits.set_segments(list(np.array([[begin_ms, rows], [end_ms, rows]]).transpose(2, 0, 1)))
             if rows.size:
                 last_ms = max(last_ms, float(end_ms.max()))
                 size = {"markersize": 0.6 * self.em}
@@ -103,8 +95,7 @@ def batch_frames(result: Result, shown: int, first_s: float) -> Path:
     rows = np.flatnonzero(result.batch_index[:shown] >= 0)
     batch, first = np.unique(result.batch_index[rows], return_index=True)
     last = np.unique(result.batch_index[rows][::-1], return_index=True)[1]
-    begin_ms, end_ms = (
-        1000 * (times_s[batch] - first_s) for times_s in (result.batches.start_s, result.batches.finish_s)
-    )
+    times_s = result.batches.start_s, result.batches.finish_s
+    begin_ms, end_ms = (1000 * (each[batch] - first_s) for each in times_s)
     upper, lower = rows[first] - 0.45, rows[::-1][last] + 0.45
     return rectangles(np.stack([begin_ms, upper], axis=-1), np.stack([end_ms, lower], axis=-1))

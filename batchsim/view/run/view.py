@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Rectangle, StepPatch
 from matplotlib.ticker import MaxNLocator
 
 from batchsim._format import tick, tick_in, unit_of
@@ -77,7 +78,6 @@ class View(Tile):
         raise NotImplementedError
 
     def line_style(self, colour: str, linestyle: Any = "-", width: float = 1.0) -> Style:
-        """Return the style of lines in one of the theme's colours."""
         colour = getattr(self.theme, colour)
         return {"color": colour, "linestyle": linestyle, "linewidth": width * self.line_px}
 
@@ -126,14 +126,14 @@ class View(Tile):
             self.remove(self.swatches)
             self.swatches, self.slots = [], []
             with self.picture.styled():
-                self._lay_out(self.entries)
+                self._lay_out()
         values = [entry.value for entry in self.entries if entry.value is not None]
         labels = [Label(value, *slot) for value, slot in zip(values, self.slots, strict=True)]
         self.values.show([*labels, *extra])
 
-    def _lay_out(self, entries: Sequence[Entry]) -> None:
+    def _lay_out(self) -> None:
         room = self.box.width - 1.3 * self.em
-        rows = self._rows(entries, room)
+        rows = self._rows(room)
         longest = max(sum(map(self._width, row)) for row in rows)
         shrink = min(1.0, room / longest) if longest else 1.0
         for lettering in (self.names, self.values):
@@ -153,13 +153,13 @@ class View(Tile):
                 x += self._width(entry) * shrink
         self.names.show(names)
 
-    def _rows(self, entries: Sequence[Entry], room: float) -> list[list[Entry]]:
+    def _rows(self, room: float) -> list[list[Entry]]:
         """Return the entries of each row; without a `NEW_ROW` the first takes as many as fit."""
-        if NEW_ROW in entries:
-            cut = entries.index(NEW_ROW)
-            return [list(entries[:cut]), list(entries[cut + 1 :])]
+        if NEW_ROW in self.entries:
+            cut = self.entries.index(NEW_ROW)
+            return [list(self.entries[:cut]), list(self.entries[cut + 1 :])]
         rows: list[list[Entry]] = [[]]
-        for entry in entries:
+        for entry in self.entries:
             if sum(map(self._width, [*rows[-1], entry])) > room and len(rows) < len(ROWS):
                 rows.append([])
             rows[-1].append(entry)
@@ -174,15 +174,12 @@ class StackedView(View):
 
     def add_bars(self, ax: Axes, colours: Mapping[Any, tuple[str, str]]) -> None:
         """Add bars from the bottom up, each by its key: a colour of the theme and a hatch."""
-        self.styles: dict[Any, Style] = {
-            key: {"facecolor": getattr(self.theme, colour), "edgecolor": self.theme.background,
-                  "hatch": hatch, "linewidth": 0}
-            for key, (colour, hatch) in colours.items()
-        }  # fmt: skip
-        self.bars = {
-            key: ax.stairs([0], [0, 1], baseline=[0], fill=True, zorder=2, **style)
-            for key, style in self.styles.items()
-        }
+        self.styles: dict[Any, Style] = {}
+        self.bars: dict[Any, StepPatch] = {}
+        edge: Style = {"edgecolor": self.theme.background, "linewidth": 0}
+        for key, (colour, hatch) in colours.items():
+            style = self.styles[key] = edge | {"facecolor": getattr(self.theme, colour), "hatch": hatch}
+            self.bars[key] = ax.stairs([0], [0, 1], baseline=[0], fill=True, zorder=2, **style)
         self.a_total = ax.stairs([0], [0, 1], baseline=None, zorder=3, **self.a_style)
         self.set_moving(*self.bars.values(), self.a_total)
 
@@ -193,19 +190,15 @@ class StackedView(View):
             bars.set_visible(bool(height.any()))
             bars.set_data(top, edges, baseline=top - height)
         self.a_total.set_visible(a is not None)
-        if a is None:
-            return float(tops.max())
-        self.a_total.set_data(*a)
-        return float(max(tops.max(), a[0].max()))
+        if a is not None:
+            self.a_total.set_data(*a)
+        return float(max(tops.max(), 0 if a is None else a[0].max()))
 
 
 def _swatch(style: Style, x: float, y: float, em: float) -> Artist:
-    """Return a sample of the style, to stand left of its name."""
     middle, wide = y - 0.33 * em, SWATCH * em
     if "facecolor" in style:
         return Rectangle((x, middle - 0.38 * em), wide, 0.76 * em, **style)
-    if style.get("linestyle") == "none":
-        return Line2D([x + wide / 2], [middle], **style)
     xs = [x, x + wide / 2, x + wide]
     return Line2D(xs, [middle] * 3, solid_capstyle="butt", markevery=[1], **style)
 
@@ -216,15 +209,10 @@ class RunPicture(Picture):
     views: tuple[View, ...] = ()
 
     def add_views(self, kinds: Sequence[type[View]], columns: int, row_px: int, line_px: float) -> None:
-        """Add a view of each kind, side by side in rows of this height."""
-
-        def box(number: int) -> Box:
-            row, column = divmod(number, columns)
-            left, right = (round(self.width_px * edge / columns) for edge in (column, column + 1))
-            return Box(left, row * row_px, right - left, row_px)
-
+        edges = list(pairwise(round(self.width_px * edge / columns) for edge in range(columns + 1)))
+        boxes = (Box(x, row * row_px, end - x, row_px) for row in range(len(kinds)) for x, end in edges)
         with self.styled():
-            self.views = tuple(kind(self, box(number), line_px) for number, kind in enumerate(kinds))
+            self.views = tuple(kind(self, box, line_px) for kind, box in zip(kinds, boxes, strict=False))
 
     def view(self, kind: type[AnyView]) -> AnyView:
         return next(view for view in self.views if isinstance(view, kind))

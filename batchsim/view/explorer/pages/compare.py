@@ -33,8 +33,7 @@ class ComparePage(Page):
         self.update()
 
     def _swap(self) -> None:
-        state = self.session.pinned_state
-        if state is not None and self.session.visible:
+        if (state := self.session.pinned_state) is not None and self.session.visible:
             self.session.pin(refresh=False)
             self.session.move_to(state)
 

@@ -48,10 +48,9 @@ class PlayPage(Page):
             tooltip="How many seconds on the screen a second of the run takes",
             layout={"width": "19em"}, style={"description_width": "9em"},
         )  # fmt: skip
-        self.previous = button(
-            "Previous event", "Back to when something last happened", lambda: self._step(-1)
-        )
-        self.next = button("Next event", "On to when something next happens", lambda: self._step(1))
+        back, on = "Back to when something last happened", "On to when something next happens"
+        self.previous = button("Previous event", back, lambda: self._step(-1))
+        self.next = button("Next event", on, lambda: self._step(1))
         self.screen = Screen()
         self.screen.add_class("batchsim-stage")
         self.words = widgets.HTML()
@@ -108,9 +107,7 @@ class PlayPage(Page):
     def _step(self, way: int) -> None:
         if self.film is None:
             return
-        before = np.searchsorted(self.instants, self.time_s, side="left")
-        after = np.searchsorted(self.instants, self.time_s, side="right")
-        event = int(after) if way > 0 else int(before) - 1
+        event = int(np.searchsorted(self.instants, self.time_s, "right" if way > 0 else "left")) - (way < 0)
         self._put(float(self.instants[min(max(event, 0), self.instants.size - 1)]))
 
     def _draw(self) -> None:
@@ -124,11 +121,10 @@ class PlayPage(Page):
                 self.stage, self.style = Animation(*style), style
             # A batch that left since the last frame is shown to leave: no frame hits the very instant.
             moment = self.stage.show(self.film, self.time_s, self.frame_s)
-            words = describe(moment, self.frame_s)
+            words, acts = describe(moment, self.frame_s), acting(moment, self.frame_s)
             self.screen.show(self.stage.png(), words)
             self.words.value = line(words, "note")  # not said at once: it changes twelve times a second
-            lines = pseudocode(self.film.rule)
-            self.code.value = to_html(lines, acting=acting(moment, self.frame_s), theme=style.theme)
+            self.code.value = to_html(pseudocode(self.film.rule), acting=acts, theme=style.theme)
 
 
 def comfortable(arrivals_per_s: float) -> int:

@@ -1,7 +1,6 @@
 """Predict, then reveal: the picture is covered until the learner has said what will happen to it."""
 
 import math
-from typing import Any
 
 import ipywidgets as widgets
 
@@ -15,10 +14,8 @@ from batchsim.view.run.data import ViewData
 TOLERANCE = 0.02  # a smaller change counts as none
 FALLS, STAYS, RISES = "falls", "stays", "rises"
 QUESTIONS = {
-    "p50": "p50, the middle latency",
-    "p99": "p99, the slowest in a hundred",
-    "throughput": "throughput",
-}
+    "p50": "p50, the middle latency", "p99": "p99, the slowest in a hundred", "throughput": "throughput",
+}  # fmt: skip
 HELP = (
     "Tick the box, move a control, and say what will happen before you see it. "
     f"“Stays” is a change of less than {100 * TOLERANCE:.0f} %."
@@ -39,13 +36,14 @@ class PredictPage(Page):
         self.seen: ViewData | None = None  # what the learner saw last
         self.correct = self.answered = 0
         self.predicting = widgets.Checkbox(description="Predict before seeing", indent=False)
-        self.answers = {key: _answer(name) for key, name in QUESTIONS.items()}
+        ways = [FALLS, STAYS, RISES]
+        self.answers = {key: toggle(ways, name, "5em") for key, name in QUESTIONS.items()}
         rows = [widgets.HBox([label(f"{QUESTIONS[key]}:", "16em"), self.answers[key]]) for key in QUESTIONS]
-        tip = "Commit to the three answers, and see"
-        self.reveal = button("Reveal", tip, self._reveal, disabled=True)
+        self.reveal = button("Reveal", "Commit to the three answers, and see", self._reveal, disabled=True)
         self.verdict = widgets.HTML(HELP)
         self.predicting.observe(lambda _: self._begin(), names="value")
         for answer in self.answers.values():
+            answer.value, answer.disabled = None, True
             answer.observe(lambda _: self._enable(), names="value")
         super().__init__(session, [self.predicting, *rows, self.reveal, self.verdict])
         session.subscribe("run", self._ran)
@@ -57,12 +55,12 @@ class PredictPage(Page):
             self._uncover()
 
     def _ran(self) -> None:
-        """Cover a new run, if it is to be predicted."""
         data = self.session.data
         assert data is not None
+        old, new = (each and (each.result.scenario, each.result.seed) for each in (self.seen, data))
         if not self.predicting.value:
             self.seen = data
-        elif not self.session.cover and _run_of(self.seen) != _run_of(data):
+        elif not self.session.cover and old != new:
             for answer in self.answers.values():
                 answer.disabled = False
             self.verdict.value = "Move on if you like, then say what has happened to all three."
@@ -96,16 +94,6 @@ class PredictPage(Page):
             answer.value, answer.disabled = None, True
         self.reveal.disabled = True
         self.session.set_cover("")
-
-
-def _answer(name: str) -> widgets.ToggleButtons:
-    answer = toggle([FALLS, STAYS, RISES], name, "5em")
-    answer.value, answer.disabled = None, True
-    return answer
-
-
-def _run_of(data: ViewData | None) -> Any:
-    return data and (data.result.scenario, data.result.seed)
 
 
 def outcome(key: str, before: Result, after: Result) -> tuple[str | None, str]:

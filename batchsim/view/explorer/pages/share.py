@@ -1,10 +1,8 @@
 """For the class: a seed for each student, a link and Python to hand on, files to save, and the colours."""
 
-import functools
 import io
 import unicodedata
 import zlib
-from collections.abc import Callable
 
 import ipywidgets as widgets
 
@@ -38,11 +36,10 @@ class SharePage(Page):
         )  # fmt: skip
         self.refusal = widgets.HTML()
         self.refusal.add_class("batchsim-refusal")
-        self.python = widgets.Textarea(
-            description="Python", disabled=True, rows=9, tooltip="The same, without sliders", **WIDE
-        )
+        tip = "The same, without sliders"
+        self.python = widgets.Textarea(description="Python", disabled=True, rows=9, tooltip=tip, **WIDE)
         self.buttons = {
-            name: button(name, tip, functools.partial(self._click, act))
+            name: button(name, tip, session.reporting()(act))
             for name, tip, act in [
                 ("Reset", "Every control as it was at the start", lambda: session.move_to(session.initial)),
                 ("Copy link", "Copy the link to the clipboard", lambda: self._copy("link")),
@@ -60,17 +57,12 @@ class SharePage(Page):
         rows = [flow([seed, self.student]), looks, flow(self.buttons.values())]
         super().__init__(session, [*rows, self.link, self.refusal, self.python])
 
-    def _click(self, act: Callable[[], None]) -> None:
-        with self.session.reporting():
-            act()
-
     @property
     def text(self) -> str:
         """The link, which for the defaults must be something that can be pasted."""
         return self.session.state.to_link() or "seed=0"
 
     def update(self) -> None:
-        """Bring the link and the Python up to date."""
         self.link.value, self.refusal.value = self.text, ""
         self.python.value = self.session.python()
         if self.student.value.strip() and seed_of(self.student.value) != self.session.state.seed:
@@ -98,10 +90,9 @@ class SharePage(Page):
         self.session.say(f"The {name} is on the clipboard.")
 
     def _save(self, kind: str, media_type: str) -> None:
-        data = self.session.data
         if self.session.cover:
             raise ValueError("Reveal the picture before you save it.")
-        if data is None:
+        if (data := self.session.data) is None:
             return
         file = io.BytesIO()
         if kind == "csv":
