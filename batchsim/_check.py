@@ -3,9 +3,12 @@
 import difflib
 import math
 import operator
+import os
 import sys
 import warnings
 from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,6 +76,18 @@ def sizes(name: str, values: Any, at_most: int = LARGEST_WHOLE, rising: bool = T
     if len(set(checked)) < len(checked):
         raise ValueError(f"{name} must differ, got {list(checked)}")
     return checked
+
+
+def path(name: str, value: Any) -> Path:
+    """Return `value` as a path, or raise.
+
+    Above all a whole number is none: `open` would take it for a descriptor, and close it.
+    """
+    if not isinstance(value, (str, PathLike)) or not isinstance(os.fspath(value), str):
+        raise TypeError(f"{name} must be a file's path, got {value!r}")
+    if not os.fspath(value):
+        raise ValueError(f"{name} must not be empty, got {value!r}")
+    return Path(value)
 
 
 def fix_whole(instance: Any, name: str, at_least: int = 1, at_most: int | None = LARGEST_WHOLE) -> None:

@@ -52,7 +52,8 @@ def tune(
     `met` is False, and the nearest setting comes with what would meet the objective, each checked by runs.
 
     An unknown knob, an empty axis, a NaN or a value of the wrong type raise, naming the place; so does a
-    knob of the workload, and a trace whose requests all arrive at once. A combination that the scenario refuses is a candidate with that outcome.
+    knob of the workload, and a trace whose requests all arrive at once. A combination that the scenario
+    refuses is a candidate with that outcome.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=2000), SizeOrWait(), Affine(fixed_ms=5, per_item_ms=0.25))
