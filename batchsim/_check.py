@@ -6,7 +6,7 @@ import operator
 import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def real(
 
 def sizes(name: str, values: Any, at_most: int = LARGEST_WHOLE, rising: bool = True) -> tuple[int, ...]:
     """Return different whole numbers from 1 on as a tuple, in rising order if `rising`, or raise."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+    if not listed(values):
         raise TypeError(f"{name} must be a list of sizes, got {values!r}")
     checked = tuple(whole(f"a size in {name}", size, at_most=at_most) for size in values)
     if not checked:
@@ -76,6 +76,20 @@ def sizes(name: str, values: Any, at_most: int = LARGEST_WHOLE, rising: bool = T
     if len(set(checked)) < len(checked):
         raise ValueError(f"{name} must differ, got {list(checked)}")
     return checked
+
+
+def listed(values: Any) -> bool:
+    """Return whether this is a list of values, as text and an array of no dimension are not."""
+    text_or_number = isinstance(values, (str, bytes)) or getattr(values, "ndim", 1) == 0
+    return isinstance(values, Iterable) and not text_or_number
+
+
+def one_of(name: str, value: Any, known: Collection[str]) -> str:
+    """Return `value` if it is one of the known words, or raise."""
+    if not isinstance(value, str) or value not in known:  # an array would be compared item by item
+        hint = nearest(value, known, listed=True)
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}{hint}")
+    return value
 
 
 def path(name: str, value: Any) -> Path:

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -45,12 +45,8 @@ def simulate(
     """
     if not isinstance(scenario, Scenario):
         raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
-    for name, value, known in (("engine", engine, ENGINES), ("keep", keep, KEEP)):
-        if not isinstance(value, str) or value not in known:
-            raise ValueError(
-                f"{name} must be one of {', '.join(known)}, got {value!r}"
-                + _check.nearest(value, known, listed=True)
-            )
+    _check.one_of("engine", engine, ENGINES)
+    _check.one_of("keep", keep, KEEP)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     replications = _check.whole("replications", replications)
     find_warmup = isinstance(warmup, str) and warmup == "auto"
@@ -61,7 +57,7 @@ def simulate(
     if model_fn is not None and not callable(model_fn):
         raise TypeError(f"model_fn must be callable, got {model_fn!r}")
     if inputs is not None:
-        if isinstance(inputs, (str, bytes, Mapping)) or not isinstance(inputs, Iterable):
+        if isinstance(inputs, Mapping) or not _check.listed(inputs):
             raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
         inputs = list(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)
         requests = len(inputs) if requests is None else requests

@@ -81,7 +81,10 @@ def compare(
         if not isinstance(result, Result):
             raise TypeError(f"what is compared must be a Result, got {result!r}")
     level = _check.real("level", level, above=0, below=1)
-    metrics = [metric(key, SUMMARY) for key in ([keys] if isinstance(keys, str) else keys)]
+    keys = [keys] if isinstance(keys, str) else keys
+    if not _check.listed(keys):
+        raise TypeError(f"keys must be a list of metrics, got {keys!r}")
+    metrics = [metric(key, SUMMARY) for key in keys]
     warmup = max(result_a.warmup, result_b.warmup)
     a, b = result_a.with_warmup(warmup), result_b.with_warmup(warmup)
     shared = [(each.seed, len(each.runs), int(each.metrics.totals.requests)) for each in (a, b)]

@@ -28,9 +28,7 @@ class Noise:
 
     def __post_init__(self) -> None:
         _check.fix_real(self, "cv", at_least=0, at_most=1e3)
-        if self.shape not in SHAPES:
-            hint = _check.nearest(self.shape, SHAPES, listed=True)
-            raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {self.shape!r}{hint}")
+        _check.one_of("shape", self.shape, SHAPES)
         if self.shape == "exponential" and self.cv != 1:
             raise ValueError(f"cv of exponential noise must be 1, got {self.cv!r}")
 
@@ -105,7 +103,8 @@ class Service:
         >>> Affine(5, 0.25).scaled(0.5, max_batch_size=2)
         Table({1: 2.625, 2: 2.75})
         """
-        sizes = range(1, max_batch_size + 1)
+        factor = _check.real("factor", factor, above=0)
+        sizes = range(1, _check.whole("max_batch_size", max_batch_size) + 1)
         # Padding is in the points already. `factor` comes last: other orders give other floats.
         return Table({size: self(size) * 1000 * factor for size in sizes}, noise=self.noise)
 

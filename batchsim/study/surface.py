@@ -121,6 +121,9 @@ def surface(
     """
     requests, seed = _checked(scenario, requests, seed)
     (x, y), described = scenario.rule.map_knobs, scenario.rule.parameters()
+    for name, given in ((x, x_values), (y, y_values)):
+        if not _check.listed(given):
+            raise TypeError(f"values of {name} must be a list, got {given!r}")
     xs, ys = (
         _rising(name, [described[name].check(name, value) for value in values])
         for name, values in ((x, x_values), (y, y_values))

@@ -65,9 +65,7 @@ def tune(
     [12.6, 12.5, 12.8]
     """
     check(scenario, slo)
-    if not isinstance(prefer, str) or prefer not in PREFER:
-        hint = _check.nearest(prefer, PREFER, listed=True)
-        raise ValueError(f"prefer must be one of {', '.join(PREFER)}, got {prefer!r}{hint}")
+    _check.one_of("prefer", prefer, PREFER)
     count = check_requests(scenario, requests)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     grid = Grid.of(scenario, over)

@@ -136,7 +136,9 @@ def _costs(batch_cost: Callable[[int], float] | Sequence[float] | None, size: in
     """Return the cost of a batch by its size, shape (size + 1,), 0 at 0."""
     if batch_cost is None:
         return np.zeros(size + 1)
-    if not callable(batch_cost) and not isinstance(batch_cost, (Sequence, np.ndarray)):
+    if not callable(batch_cost) and not (
+        isinstance(batch_cost, (Sequence, np.ndarray)) and _check.listed(batch_cost)
+    ):
         raise TypeError(f"batch_cost must be a function or a list, got {batch_cost!r}")
     if callable(batch_cost):
         costs = [batch_cost(n) for n in range(1, size + 1)]
