@@ -64,7 +64,7 @@ def test_an_array_is_not_one_value(name, value):
 )
 @pytest.mark.parametrize("values", [np.array(3), np.float64(3), 3])
 def test_one_value_is_no_list(ask, values):
-    with pytest.raises((TypeError, ValueError), match=" must be a (list|sequence)"):
+    with pytest.raises((TypeError, ValueError), match=r" must be a (list|sequence)"):
         ask(values)
 
 
