@@ -269,14 +269,15 @@ def test_timestamps_with_a_zone_and_without_are_not_mixed(written, zone):
             bs.Trace.from_csv(path)
 
 
-@pytest.mark.parametrize("path", [True, np.int64(1), None, b"trace.csv", "", io.StringIO("t\n1\n")])
+@pytest.mark.parametrize("path", [1.5, None, b"trace.csv", "", io.StringIO("t\n1\n")])
 def test_a_trace_is_read_from_a_path_alone(path):
     with pytest.raises((TypeError, ValueError), match=r"path must "):
         bs.Trace.from_csv(path)
 
 
-def test_a_descriptor_is_no_path_and_stays_open(written):
+@pytest.mark.parametrize("whole", [int, np.int64])
+def test_a_descriptor_is_no_path_and_stays_open(written, whole):
     with written("t\n1\n").open() as file:
         with pytest.raises(TypeError, match="path must be a file's path, got"):
-            bs.Trace.from_csv(file.fileno())
+            bs.Trace.from_csv(whole(file.fileno()))
         assert file.read() == "t\n1\n"
