@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -54,7 +54,7 @@ def simulate(
         raise ValueError(f"model_fn and inputs must be given together, got no {missing}")
     _check.instance("model_fn", model_fn, (Callable, type(None)), "callable")
     if inputs is not None:
-        if isinstance(inputs, (str, bytes, Mapping)) or not isinstance(inputs, Iterable):
+        if isinstance(inputs, Mapping) or not _check.listed(inputs):
             raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
         inputs = list(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)
         requests = len(inputs) if requests is None else requests

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import stat
 import zipfile
 
 import numpy as np
@@ -460,3 +461,25 @@ def test_every_column_that_an_engine_returns_is_saved(tmp_path):
     with np.load(tmp_path / "run.npz") as arrays:
         saved = {name.removeprefix("0/Log/") for name in arrays if "/" in name}
     assert saved == {f.name for f in dataclasses.fields(Log)} - {"outputs"}
+
+
+def test_a_descriptor_is_no_path_and_stays_open(tmp_path):
+    path = tmp_path / "run.npz"
+    bs.simulate(BUSY, 10).save(path)
+    with path.open("rb") as file:
+        with pytest.raises(TypeError, match="path must be a file's path, got"):
+            Result.load(file.fileno())
+        assert file.read(2) == b"PK"
+    with pytest.raises(TypeError, match="path must be a file's path, got 1"):
+        bs.simulate(BUSY, 10).save(1)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes as on POSIX")
+def test_a_run_is_saved_through_a_pipe_too(tmp_path):
+    result, path = bs.simulate(BUSY, 100), tmp_path / "run.npz"
+    os.mkfifo(path)
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        result.save(path)
+        (tmp_path / "read.npz").write_bytes(reader.read())
+    assert_same(Result.load(tmp_path / "read.npz"), result)
+    assert stat.S_ISFIFO(path.stat().st_mode)

@@ -65,7 +65,7 @@ def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[
 
 def load(path: str | os.PathLike[str]) -> tuple[tuple[Run, ...], dict[str, Any]]:
     """Return what `save` was given; a file that is anything else, or was edited, raises ValueError."""
-    with open(os.fspath(path), "rb") as file:
+    with _check.path("path", path).open("rb") as file:
         try:
             return _read(file)
         except MemoryError:

@@ -262,6 +262,8 @@ def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
 
 
 def _rising(name: str, parameter: Parameter, given: Sequence[Any]) -> tuple[Any, ...]:
+    if not _check.listed(given):
+        raise TypeError(f"values of {name} must be a list, got {given!r}")
     values = tuple(parameter.check(name, value) for value in given)
     if not values or any(a >= b for a, b in itertools.pairwise(values)):
         raise ValueError(f"values of {name} must rise, got {list(values)}")

@@ -270,10 +270,8 @@ def check_settings(
     engine: str = "auto",
 ) -> dict[str, Any]:  # fmt: skip
     """Return the checked arguments of `simulate`, the same at every point."""
-    if not isinstance(engine, str) or engine not in ENGINES:
-        hint = _check.nearest(engine, ENGINES, listed=True)
-        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}{hint}")
-    if warmup != "auto":
+    _check.one_of("engine", engine, ENGINES)
+    if not (isinstance(warmup, str) and warmup == "auto"):  # an array is compared item by item
         warmup = _check.real("warmup", warmup, at_least=0, below=1)
     return {
         "requests": None if requests is None else _check.whole("requests", requests),
