@@ -3,9 +3,12 @@
 import difflib
 import math
 import operator
+import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,7 +66,7 @@ def real(
 
 def sizes(name: str, values: Any, at_most: int = LARGEST_WHOLE, rising: bool = True) -> tuple[int, ...]:
     """Return different whole numbers from 1 on as a tuple, in rising order if `rising`, or raise."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+    if not listed(values):
         raise TypeError(f"{name} must be a list of sizes, got {values!r}")
     checked = tuple(whole(f"a size in {name}", size, at_most=at_most) for size in values)
     if not checked:
@@ -71,6 +74,32 @@ def sizes(name: str, values: Any, at_most: int = LARGEST_WHOLE, rising: bool = T
     if list(checked) != (sorted(set(checked)) if rising else list(dict.fromkeys(checked))):
         raise ValueError(f"{name} must {'increase' if rising else 'differ'}, got {list(checked)}")
     return checked
+
+
+def listed(values: Any) -> bool:
+    """Return whether this is a list of values, as text and an array of no dimension are not."""
+    text_or_number = isinstance(values, (str, bytes)) or getattr(values, "ndim", 1) == 0
+    return isinstance(values, Iterable) and not text_or_number
+
+
+def one_of(name: str, value: Any, known: Collection[str]) -> str:
+    """Return `value` if it is one of the known words, or raise."""
+    if not isinstance(value, str) or value not in known:  # an array would be compared item by item
+        hint = nearest(value, known, listed=True)
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}{hint}")
+    return value
+
+
+def path(name: str, value: Any) -> Path:
+    """Return `value` as a path, or raise.
+
+    Above all a whole number is none: `open` would take it for a descriptor, and close it.
+    """
+    if not isinstance(value, (str, PathLike)) or not isinstance(os.fspath(value), str):
+        raise TypeError(f"{name} must be a file's path, got {value!r}")
+    if not os.fspath(value):
+        raise ValueError(f"{name} must not be empty, got {value!r}")
+    return Path(value)
 
 
 def fix_whole(instance: Any, name: str, at_least: int = 1, at_most: int | None = LARGEST_WHOLE) -> None:
@@ -93,14 +122,6 @@ def at_most(name: str, value: int, most: int, what: str) -> None:
     """Raise ValueError if the value is above `most`, which is `what`, such as "the largest padded size"."""
     if value > most:
         raise ValueError(f"{name} must be at most {what}, {most}, got {value}")
-
-
-def one_of(name: str, value: Any, known: Iterable[str]) -> None:
-    """Raise ValueError unless the value is one of some words."""
-    known = list(known)
-    if not isinstance(value, str) or value not in known:
-        hint = nearest(value, known, listed=True)
-        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}{hint}")
 
 
 def nearest(name: Any, known: Iterable[str], listed: bool = False) -> str:

@@ -124,6 +124,8 @@ def batch_inference(model_fn: Callable[[Any], Any], inputs: Sequence[Any], batch
     [np.int64(3), np.int64(7), np.int64(11)]
     """
     batch_size = _check.whole("batch_size", batch_size)
+    if not _check.listed(inputs):
+        raise TypeError(f"inputs must be a list of items, got {inputs!r}")
     batcher = InferenceBatcher(model_fn, batch_size, math.inf)
     for index, item in enumerate(inputs):
         batcher.add_request(item, index)

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.engines.draws import Streams, draw
-from batchsim.engines.log import warmup_requests
+from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result import Result, Run
 from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import OpenLoop, Scenario
@@ -54,7 +54,7 @@ def simulate(
         raise ValueError(f"model_fn and inputs must be given together, got no {missing}")
     _check.instance("model_fn", model_fn, (Callable, type(None)), "callable")
     if inputs is not None:
-        if isinstance(inputs, (str, bytes, Mapping)) or not isinstance(inputs, Iterable):
+        if isinstance(inputs, Mapping) or not _check.listed(inputs):
             raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
         inputs = list(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)
         requests = len(inputs) if requests is None else requests
@@ -75,9 +75,9 @@ def simulate(
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
     if keep == "all":
-        _check_memory(count * replications * BYTES_A_REQUEST[engine], count * replications)
+        check_memory(count * replications, engine, "; keep='summary' runs any number")
 
-    cancelled = threading.Event()
+    cancelled = CANCELLED.get() or threading.Event()
 
     def one(replication: int) -> Run:
         # Each engine loads on first use: SimPy, or Numba.
@@ -129,8 +129,9 @@ def check_requests(scenario: Scenario, requests: int | None) -> int:
 BYTES_A_REQUEST = {"compiled": 230, "simpy": 510}
 
 
-def _check_memory(needed: int, requests: int) -> None:
-    """Refuse, before anything is drawn, a run that this machine's memory cannot hold."""
+def check_memory(requests: int, engine: str = "compiled", advice: str = "") -> None:
+    """Refuse with MemoryError, before anything is drawn, a run that this machine's memory cannot hold."""
+    needed = requests * BYTES_A_REQUEST[engine]
     if needed < 2**28:  # asking takes longer than such a small run
         return
     import psutil
@@ -142,5 +143,5 @@ def _check_memory(needed: int, requests: int) -> None:
     if needed > free:
         raise MemoryError(
             f"columns must fit in memory: {requests:,} requests need {needed / 2**30:,.1f} GiB, "
-            f"got {free / 2**30:,.1f} GiB free; keep='summary' runs any number"
+            f"got {free / 2**30:,.1f} GiB free{advice}"
         )

@@ -273,6 +273,11 @@ def test_capacity_refuses(scenario, slo, knobs, error, message):
         capacity(scenario, slo, **knobs)
 
 
+def test_more_requests_than_memory_holds_are_refused_at_once():
+    with pytest.raises(MemoryError, match=r"1,000,000,000,000 requests need"):
+        capacity(MM1, SLO(p99_ms=20), requests=10**12)
+
+
 @given(inside=st.floats(1e-3, 1e3), truth=st.floats(1, 100), tolerance=st.floats(1e-3, 0.5))
 def test_an_edge_is_found_within_the_tolerance(inside, truth, tolerance):
     at = inside * truth

@@ -70,6 +70,23 @@ def test_equal_wherever_the_slices_are_cut(plan, size):
         assert np.array_equal(getattr(whole, field.name), getattr(cut, field.name)), field.name
 
 
+AT_ONCE = {"workload": bs.Trace(np.zeros(1000)), "timeout_ms": 1e9}
+
+
+@pytest.mark.parametrize("keep", ["all", "summary"])
+@pytest.mark.parametrize(
+    "knobs", [{}, {"timeout_ms": 1e9}, AT_ONCE, {"workload": bs.ClosedLoop(160)}], ids=repr
+)
+def test_a_slice_is_of_bounded_work_however_many_the_servers_are(monkeypatch, knobs, keep):
+    slices = []
+    scenario = bs.Scenario(bs.Poisson(1e5), bs.SizeOrWait(1, 0), bs.Affine(1, 0), servers=160).replace(knobs)
+    run = repr(bs.simulate(scenario, 1000, keep=keep).summary())
+    monkeypatch.setattr(compiled, "SLICE", 1000)  # so that a slice is of 1000 / 11
+    monkeypatch.setattr(compiled, "check_cancelled", slices.append)
+    assert repr(bs.simulate(scenario, 1000, keep=keep).summary()) == run
+    assert len(slices) > 5  # all servers start a batch at one instant of seven
+
+
 @pytest.mark.parametrize("workload", WORKLOADS, ids=repr)
 @pytest.mark.parametrize("servers", [1, 3])
 def test_equal_on_long_runs(workload, servers):
@@ -291,6 +308,22 @@ def test_it_runs_where_nothing_can_be_kept_on_disk(tmp_path):
     """
     out, _ = in_python(code).communicate()
     assert out == "compiled\n"
+
+
+def test_without_a_compiler_the_loops_are_plain_python_and_all_is_the_same():
+    code = """
+        import batchsim as bs
+        base = bs.Scenario(bs.Poisson(300), bs.SizeOrWait(4, 10), bs.Affine(5, 1))
+        others = {"timeout_ms": 20}, {"workload": bs.ClosedLoop(9)}, {"rule": bs.PreferredSizes([2, 4], 4, 5)}
+        for scenario in (base, *map(base.replace, others)):
+            print(bs.simulate(scenario, 200, keep="summary").mean_latency_ms)
+        panel = bs.explore(base.replace(timeout_ms=20), requests=200)
+        print(panel.result.percentile(99), repr(panel.status.value))
+    """
+    plain, compiled = (in_python(code, NUMBA_DISABLE_JIT=off) for off in "10")
+    out, said = plain.communicate()
+    assert (out, said) == (compiled.communicate()[0], "")
+    assert out.endswith(" ''\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a Unix signal")

@@ -165,3 +165,32 @@ def test_a_size_above_the_padding_is_refused():
 def test_an_example_that_is_no_item_is_refused():
     with refused(ValueError, "a batch of mlp must have shape (batch, 784), got (1, 3)"):
         measure(load_model("mlp", width=8), [1], example=[1, 2, 3])
+
+
+# Memory.
+
+
+def test_a_batch_that_does_not_fit_in_the_devices_memory_is_a_memory_error():
+    @jax.jit
+    def vast(batch):
+        return jax.numpy.zeros((len(batch) - 1, 10**7, 10**7)) + batch.sum()
+
+    with pytest.raises(MemoryError, match=r"a batch of 2 must fit in the device's memory, got .*allocat"):
+        measure(vast, [1, 2], repeats=1, example=[1.0])
+
+
+def test_other_errors_of_a_model_are_its_own():
+    def broken(batch):
+        raise RuntimeError("of the model")
+
+    with pytest.raises(RuntimeError, match=r"^of the model$"):
+        measure(broken, [1], repeats=1, example=[1.0])
+
+
+def test_weights_that_do_not_fit_are_a_memory_error(monkeypatch):
+    def full(*_):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes.")
+
+    monkeypatch.setattr(jax, "device_put", full)
+    with pytest.raises(MemoryError, match=r"mlp of width 8 and 3 layers must fit .* allocating 8 bytes"):
+        load_model("mlp", width=8)

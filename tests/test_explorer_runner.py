@@ -30,6 +30,13 @@ def test_the_map_reaches_every_batch_size_that_the_service_time_has():
     assert waits(2.0)[-2:] == (1.0, math.inf)
 
 
+@pytest.mark.parametrize("link", ["fixed_ms=1e12", "per_item_ms=1e12&rule=at_least&min_batch_size=4"])
+def test_the_longest_service_times_have_a_map_whose_waits_are_possible(link):
+    panel = bs.explore(requests=300, link=link)
+    assert panel.status.value == ""
+    assert panel.result.mean_latency_ms > 1e12
+
+
 def test_bursts_that_cannot_come_at_the_rate_of_full_batches_have_a_load_curve_all_the_same():
     # A cycle of 1.5 ms sees too few arrivals below 0.67 per s; full batches of 32 do 0.64 per s.
     link = "workload=onoff&mean_burst_s=0.0003&rate_per_s=2000&fixed_ms=50000&per_item_ms=5"

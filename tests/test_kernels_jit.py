@@ -1,7 +1,9 @@
 """How the loops are compiled and kept."""
 
 import ast
+import errno
 import importlib
+import os
 import sys
 from pathlib import Path
 
@@ -38,6 +40,12 @@ def loop(tmp_path, monkeypatch):
     return begin
 
 
+@pytest.fixture
+def said_nothing(monkeypatch):
+    """As in a process that begins."""
+    monkeypatch.setattr(kernels_jit._announcer, "said", set())
+
+
 def test_a_loop_is_kept_until_any_file_of_the_loops_says_something_else(loop, monkeypatch):
     assert not loop().stats.cache_hits
     assert loop().stats.cache_hits
@@ -47,9 +55,72 @@ def test_a_loop_is_kept_until_any_file_of_the_loops_says_something_else(loop, mo
 
 
 def test_a_loop_is_not_kept_where_it_cannot_be_said_for_which_files(loop, monkeypatch):
-    monkeypatch.setattr("numba.core.dispatcher.Dispatcher.enable_caching", lambda self: None)
+    monkeypatch.setattr("numba.core.caching.FunctionCache.__init__", lambda *_: None)  # another Numba's
     assert not loop().stats.cache_hits
     assert not loop().stats.cache_hits
+
+
+def the_file_of(found):
+    (path,) = Path(found.stats.cache_path).glob("a_loop.one*")
+    return path
+
+
+def flipped(content, place):
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+DAMAGE = {
+    "empty": lambda content: b"",
+    "cut": lambda content: content[:1000],
+    "garbage": lambda content: bytes(range(256)) * 20,
+    "a bit of the code": lambda content: flipped(content, len(content) // 2),
+    "a bit of the checksum": lambda content: flipped(content, 40),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_loop_is_never_run_but_compiled_again_and_repaired(loop, capfd, said_nothing, how):
+    path = the_file_of(loop())
+    path.write_bytes(DAMAGE[how](path.read_bytes()))
+    assert not loop().stats.cache_hits
+    assert "damaged" in capfd.readouterr().err
+    assert loop().stats.cache_hits
+    assert capfd.readouterr().err == ""
+
+
+def test_a_loop_of_other_sources_is_not_run_however_its_file_is_named(loop, monkeypatch, capfd, said_nothing):
+    path = the_file_of(loop())
+    content = path.read_bytes()
+    monkeypatch.setattr(kernels_jit, "SOURCES", "of another version")
+    assert the_file_of(loop()) == path
+    path.write_bytes(content)
+    assert not loop().stats.cache_hits
+    assert capfd.readouterr().err == ""
+
+
+def test_where_a_loop_cannot_be_read_nor_written_it_is_compiled_each_time_and_that_is_said_once(
+    loop, capfd, said_nothing
+):
+    path = the_file_of(loop())
+    path.unlink()
+    path.mkdir()
+    for expected in (2, 0):
+        assert not loop().stats.cache_hits
+        assert capfd.readouterr().err.count("batchsim's compiled engine") == expected
+    path.rmdir()
+    assert not loop().stats.cache_hits
+    assert loop().stats.cache_hits
+
+
+def test_a_full_disk_keeps_no_loop_and_stops_no_run(loop, monkeypatch, capfd, said_nothing):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    assert not loop().stats.cache_hits
+    assert not loop().stats.cache_hits
+    said = capfd.readouterr().err
+    assert said.count("No space left") == said.count("NUMBA_CACHE_DIR") == 1
 
 
 def test_the_digest_is_of_every_file_of_which_a_loop_can_contain_code_or_constants():

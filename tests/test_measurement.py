@@ -205,3 +205,9 @@ def test_half_a_file_is_refused(saved):
     saved.write_text(text[: len(text) // 2])
     with pytest.raises(ValueError, match=re.escape(f"{saved} is not a saved measurement: it must be JSON")):
         Measurement.load(saved)
+
+
+def test_a_measurement_is_at_a_path(measurement):
+    for act in (Measurement.load, measurement.save):
+        with refused(TypeError, "path must be a file's path, got 1"):
+            act(1)

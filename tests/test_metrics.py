@@ -79,7 +79,7 @@ def test_with_everyone_served_the_unserved_change_nothing(result):
 def test_a_percentile_refuses(result, arguments, error, message):
     with pytest.raises(error, match=message):
         result.percentile(*arguments)
-    with pytest.raises(ValueError, match="unserved must be 'ignore' or 'inf', got 'drop'"):
+    with pytest.raises(ValueError, match="unserved must be one of ignore, inf, got 'drop'"):
         result.percentile(50, unserved="drop")
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import stat
 import zipfile
 
 import numpy as np
@@ -230,9 +231,12 @@ def about_file(about):
         (b"arrival_s,start_s\n", "File is not a zip file"),
         (array_file(np.arange(3.0)), "File is not a zip file"),
         (zip_file(), ""),
-        (zip_file(x=array_file(np.arange(3.0))), "'about is not a file in the archive'"),
+        (zip_file(x=array_file(np.arange(3.0))), "it must have an 'about', got none"),
         (zip_file(about=b"text"), ""),
-        (zip_file(about=array_file(np.array([b"x", None]))), "Object arrays cannot be loaded"),
+        (
+            zip_file(about=array_file(np.array([b"x", None]))),
+            "its about.npy must be uint8 of shape (any,), got object of shape (2,)",
+        ),
         (about_file([]), "its format must be 'batchsim result', got []"),
         (
             about_file({"format": "a diary"}),
@@ -262,8 +266,142 @@ def test_a_column_that_is_missing_is_refused(small, tmp_path):
     with np.load(tmp_path / "run.npz") as arrays:
         rest = {name: arrays[name] for name in arrays.files if name != "1/Log/status"}
     np.savez(tmp_path / "run.npz", **rest)
-    with pytest.raises(ValueError, match=r"run\.npz must be a saved result: .*'status'"):
+    with pytest.raises(ValueError, match=r"run\.npz must be a saved result: .* got no '1/Log/status'"):
         Result.load(tmp_path / "run.npz")
+
+
+def edited(result, path, change, write=np.savez):
+    """Save a result, and change its arrays: {name: array, or a function of it}."""
+    result.save(path)
+    with np.load(path) as arrays:
+        there = dict(arrays)
+    for name, value in change.items():
+        there[name] = np.asarray(value(there[name].copy()) if callable(value) else value)
+    write(path, **there)
+    return path
+
+
+def put(place, value):
+    """Return a function that changes one value of an array."""
+
+    def edit(array):
+        array[place] = value
+        return array
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("arrival_s", lambda column: column[:-1]),
+        ("arrival_s", lambda column: column.astype(str)),
+        ("arrival_s", lambda column: column.astype(np.float32)),
+        ("arrival_s", lambda column: column[:, None]),
+        ("arrival_s", lambda column: column[::-1]),
+        ("arrival_s", put(3, math.nan)),
+        ("batch_index", put(0, 10**6)),
+        ("batch_index", put(0, -2)),
+        ("status", put(-1, 9)),
+        ("status", lambda column: 1 - np.minimum(column, 1)),
+        ("batch_start_s", lambda column: column[1:]),
+        ("batch_start_s", put(0, 1e9)),
+        ("batch_start_s", put(0, -1e9)),
+        ("batch_finish_s", put(0, 0.0)),
+        ("batch_finish_s", put(0, math.inf)),
+        ("batch_size", put(0, 0)),
+        ("batch_size", lambda column: column + 1),
+        ("batch_server", put(0, 2)),
+        ("batch_server", put(0, -1)),
+        ("batch_trigger", put(0, 77)),
+    ],
+)
+def test_an_edited_column_is_refused(small, tmp_path, name, change):
+    path = edited(small, tmp_path / "run.npz", {f"1/Log/{name}": change})
+    with pytest.raises(ValueError, match=r"run\.npz must be a saved result: .*(must|another)"):
+        Result.load(path)
+
+
+def test_columns_that_are_all_cut_alike_are_refused(small, tmp_path):
+    cut = lambda column: column[:-5]  # noqa: E731
+    path = edited(
+        small, tmp_path / "run.npz", {f"1/Log/{name}": cut for name in ("arrival_s", "status", "batch_index")}
+    )
+    with pytest.raises(ValueError, match="must be a saved result"):
+        Result.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("Totals/requests", 61),
+        ("Totals/requests", "60"),
+        ("Totals/statuses", put(0, -1)),
+        ("Totals/parts_s", np.zeros(3)),
+        ("Totals/busy_s", math.nan),
+        ("Totals/triggers", lambda column: column + 1),
+        ("Histogram/counts", put(0, 5)),
+        ("Histogram/counts", lambda column: column[1:]),
+    ],
+)
+def test_edited_sums_are_refused(tmp_path, name, change):
+    path = edited(bs.simulate(BUSY, 60, keep="summary"), tmp_path / "run.npz", {f"0/{name}": change})
+    with pytest.raises(ValueError, match="must be a saved result"):
+        Result.load(path)
+
+
+def with_about(path, change):
+    with np.load(path) as arrays:
+        there = dict(arrays)
+    about = json.loads(there["about"].tobytes())
+    change(about)
+    there["about"] = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
+    np.savez(path, **there)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about: about["result"].update(warmup=2),
+        lambda about: about["result"].update(seed="0"),
+        lambda about: about["result"].update(engine=3),
+        lambda about: about["result"].update(note="unknown"),
+        lambda about: about["result"].pop("seed"),
+        lambda about: about.update(runs=10**12),
+        lambda about: about.update(runs=1),
+        lambda about: about["scenario"].update(workload={"kind": "Trace", "path": "times.csv"}),
+    ],
+)
+def test_an_edited_description_is_refused_and_no_other_file_is_read(small, tmp_path, monkeypatch, change):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "times.csv").write_text("t\n0\n1\n")
+    small.save("run.npz")
+    with_about("run.npz", change)
+    with pytest.raises(ValueError, match=r"run\.npz must be a saved"):
+        Result.load("run.npz")
+
+
+def test_what_a_file_says_of_itself_is_checked_before_it_is_read(small, tmp_path):
+    path = edited(small, tmp_path / "run.npz", {"more": np.zeros(3)})
+    with pytest.raises(ValueError, match="unknown 'more'"):
+        Result.load(path)
+    # Zeros: a file of some kilobytes, of which nothing may be unpacked.
+    columns = {f"0/Log/{f.name}": np.zeros(10**7) for f in dataclasses.fields(Log) if f.name == "arrival_s"}
+    path = edited(small, tmp_path / "run.npz", columns, np.savez_compressed)
+    with pytest.raises(ValueError, match=r"0/Log/arrival_s.npy must not be packed, got 80,000,128 bytes"):
+        Result.load(path)
+    # A header that promises more than there is: NumPy would make room for it.
+    head = array_file(np.zeros(5)).replace(b"(5,)", b"(9000000000000,)")
+    content = dict(np.load(edited(small, path, {})))
+    members = {name: array_file(array) for name, array in content.items()}
+    path.write_bytes(zip_file(**(members | {"0/Log/arrival_s": head})))
+    with pytest.raises(ValueError, match="must be"):
+        Result.load(path)
+
+
+def test_a_summary_of_a_trace_comes_back_as_it_was(tmp_path):
+    result = bs.simulate(BUSY.replace(workload=bs.Trace(np.arange(500) / 900)), keep="summary")
+    assert_same(result, there_and_back(result, tmp_path / "run.npz"))
 
 
 @pytest.fixture(scope="module")
@@ -323,3 +461,25 @@ def test_every_column_that_an_engine_returns_is_saved(tmp_path):
     with np.load(tmp_path / "run.npz") as arrays:
         saved = {name.removeprefix("0/Log/") for name in arrays if "/" in name}
     assert saved == {f.name for f in dataclasses.fields(Log)} - {"outputs"}
+
+
+def test_a_descriptor_is_no_path_and_stays_open(tmp_path):
+    path = tmp_path / "run.npz"
+    bs.simulate(BUSY, 10).save(path)
+    with path.open("rb") as file:
+        with pytest.raises(TypeError, match="path must be a file's path, got"):
+            Result.load(file.fileno())
+        assert file.read(2) == b"PK"
+    with pytest.raises(TypeError, match="path must be a file's path, got 1"):
+        bs.simulate(BUSY, 10).save(1)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes as on POSIX")
+def test_a_run_is_saved_through_a_pipe_too(tmp_path):
+    result, path = bs.simulate(BUSY, 100), tmp_path / "run.npz"
+    os.mkfifo(path)
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        result.save(path)
+        (tmp_path / "read.npz").write_bytes(reader.read())
+    assert_same(Result.load(tmp_path / "read.npz"), result)
+    assert stat.S_ISFIFO(path.stat().st_mode)

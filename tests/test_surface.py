@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 import batchsim as bs
 from batchsim.engines import compiled, draws, kernels_many, many
 from batchsim.engines.draws import draw
+from batchsim.engines.log import CANCELLED
 from batchsim.result import Result, Run
 from batchsim.study import surface as module
 from batchsim.study.surface import load_curve, surface
@@ -358,3 +360,50 @@ def test_a_listener_that_has_left_hears_nothing():
     both.wait()
     other.join()
     assert _announcer.listeners == []
+
+
+# Ctrl-C, and what no memory holds.
+
+SMALL = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.5), servers=40)
+
+
+@pytest.mark.parametrize("knobs", [{}, {"timeout_ms": 60}], ids=repr)
+@pytest.mark.parametrize("size", [7, 5000])
+def test_settings_run_in_slices_of_bounded_work_and_are_the_same(monkeypatch, knobs, size):
+    scenario, slices = SMALL.replace(knobs), []
+    whole, curve = surface(scenario, [4, 8], [0, 5], 1000), load_curve(scenario, 300)
+    monkeypatch.setattr(compiled, "SLICE", size)
+    for place in (compiled, many):
+        monkeypatch.setattr(place, "check_cancelled", slices.append)
+    cut = surface(scenario, [4, 8], [0, 5], 1000)
+    assert len(slices) >= 4 * 1000 * 3 / size / 8  # 3 for 40 servers, and at most 8 requests a batch
+    assert np.array_equal(whole.p99_ms, cut.p99_ms)
+    for name in ("mean_ms", "p50_ms", "p99_ms", "throughput_per_s"):
+        assert np.array_equal(getattr(curve, name), getattr(load_curve(scenario, 300), name))
+
+
+def test_when_one_setting_fails_the_others_are_stopped():
+    stopped = []
+
+    def task(job):
+        stopped.append(CANCELLED.get())
+        raise KeyError(job)
+
+    many.in_threads(SMALL, int, [1])
+    with pytest.raises(KeyError):
+        many.in_threads(SMALL, task, [1, 2])
+    assert stopped
+    assert all(each.is_set() for each in stopped)
+    with pytest.raises(InterruptedError):
+        many.in_threads(SMALL, lambda job: (CANCELLED.get().set(), surface_of_one()), [1])
+
+
+def surface_of_one():
+    plan = draw(SMALL, 100, 0)
+    return many.run_many(plan, [SMALL.rule])
+
+
+@pytest.mark.parametrize("call", [lambda **how: surface(SMALL, [4], [0], **how), partial(load_curve, SMALL)])
+def test_more_requests_than_memory_holds_are_refused_at_once(call):
+    with pytest.raises(MemoryError, match=r"1,000,000,000,000 requests need"):
+        call(requests=10**12)

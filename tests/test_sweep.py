@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 import batchsim as bs
+from batchsim.engines.log import CANCELLED
 from batchsim.result.metrics import METRICS, SHARES, SUMMARY
 from batchsim.result.warmup import drop_warmup
 from batchsim.study import sweep as sweeping
@@ -468,3 +469,17 @@ def test_a_notebook_without_widgets_shows_a_bar_of_text_and_no_warning(monkeypat
     monkeypatch.undo()
     for name in ("tqdm.auto", "tqdm.autonotebook"):
         sys.modules.pop(name, None)
+
+
+def test_when_a_point_fails_those_that_run_in_other_threads_are_stopped(monkeypatch):
+    stopped = []
+
+    def failing(*_):
+        stopped.append(CANCELLED.get())
+        raise KeyError("failed")
+
+    monkeypatch.setattr(sweeping, "compute", failing)
+    with pytest.raises(KeyError):
+        sweep(BASE, {"servers": [1, 2, 3]}, 100)
+    assert all(each.is_set() for each in stopped)
+    assert stopped

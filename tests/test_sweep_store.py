@@ -1,12 +1,15 @@
 import errno
+import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 import tomllib
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -321,7 +324,59 @@ def test_a_file_of_another_sweep_is_refused(tmp_path):
         sweep(out=tmp_path / "one")
 
 
+@pytest.mark.parametrize("kind", ["dangling link", "link to itself", "folder", "pipe"])
+def test_what_is_no_file_is_set_aside_and_never_waited_for(tmp_path, computed, kind):
+    table = sweep(over={"servers": [1]}, out=tmp_path)
+    path = tmp_path / "points" / f"01234567-{hashlib.sha256(b'').hexdigest()[:24]}.parquet"
+    make = {
+        "dangling link": lambda: path.symlink_to(tmp_path / "nowhere"),
+        "link to itself": lambda: path.symlink_to(path),
+        "folder": path.mkdir,
+        "pipe": lambda: os.mkfifo(path),
+    }
+    make[kind]()
+    computed.clear()
+    with pytest.warns(UserWarning, match=f"{path.name} is damaged"):
+        again = sweep(over={"servers": [1]}, out=tmp_path)
+    assert (len(files(tmp_path)), computed) == (1, [])
+    assert os.path.lexists(tmp_path / "damaged" / path.name)
+    assert_frame_equal(again, table, check_exact=True)
+
+
+def test_a_folder_in_place_of_the_description_is_refused_by_name(tmp_path):
+    (tmp_path / "sweep.toml").mkdir()
+    with pytest.raises(ValueError, match=r"sweep.toml must describe a sweep"):
+        sweep(over={"servers": [1]}, out=tmp_path)
+
+
+def test_what_killed_processes_left_half_written_is_removed_an_hour_later(tmp_path):
+    sweep(over={"servers": [1]}, out=tmp_path)
+    old = [folder / ".0123456789abcdef.tmp" for folder in (tmp_path, tmp_path / "points")]
+    others = [tmp_path / ".notes.tmp", tmp_path / "points" / ".fedcba9876543210.tmp"]
+    for path in [*old, *others]:
+        path.touch()
+    for path in [*old, others[0]]:
+        os.utime(path, (0, 0))
+    sweep(over={"servers": [1]}, out=tmp_path)
+    assert [path.exists() for path in [*old, *others]] == [False, False, True, True]
+
+
 # A full disk.
+
+
+def test_points_are_not_said_to_be_kept_in_a_folder_that_was_deleted(tmp_path, monkeypatch, at_once):
+    write = stores.Store.write
+
+    def deleting(self, *rows):
+        if files(tmp_path):
+            shutil.rmtree(tmp_path / "points")
+        write(self, *rows)
+
+    monkeypatch.setattr(stores.Store, "write", deleting)
+    with pytest.raises(OSError, match="could not be written") as error:
+        sweep(out=tmp_path, workers=1)
+    assert "no points" in str(error.value)
+    assert "kept" not in str(error.value)
 
 
 def test_a_full_disk_is_an_os_error_that_loses_nothing(tmp_path, undisturbed, computed, at_once, monkeypatch):
@@ -507,3 +562,49 @@ def test_several_processes_may_sweep_into_one_folder_at_once(tmp_path, undisturb
     assert computed == []
     table = stored(tmp_path / "out")
     assert len(table) == table.point.nunique() == POINTS
+
+
+# An executor that ends, or never begins.
+
+
+class Leaving(ThreadPoolExecutor):
+    """Computes five tasks, and is then shut down, as a client whose scheduler is gone."""
+
+    given = 0
+
+    def submit(self, function, /, *args, **kwargs):
+        self.given += 1
+        if self.given <= 5:
+            return super().submit(function, *args, **kwargs)
+        future = Future()
+        future.cancel()
+        future.set_running_or_notify_cancel()
+        return future
+
+
+class Silent(Executor):
+    def submit(self, function, /, *args, **kwargs):
+        return Future()
+
+
+def test_an_executor_that_ends_too_soon_is_named_with_what_is_kept(
+    tmp_path, undisturbed, computed, monkeypatch
+):
+    monkeypatch.setattr(sweeping, "AWAY_S", (0.0, 0.0))
+    with Leaving(1) as leaving, pytest.raises(RuntimeError, match="CancelledError") as error:
+        sweep(executor=leaving, workers=1, out=tmp_path)
+    there = len(stored(tmp_path))
+    assert f"the {there} points there are kept" in str(error.value)
+    assert there > 0
+    computed.clear()
+    assert_frame_equal(sweep(out=tmp_path), undisturbed, check_exact=True)
+    assert len(computed) == POINTS - there
+    with Leaving(1) as leaving, pytest.raises(RuntimeError, match="with out="):
+        sweep(executor=leaving, workers=1)
+
+
+def test_an_executor_from_which_nothing_comes_is_warned_of(monkeypatch):
+    monkeypatch.setattr(sweeping, "SAVE_S", 0.0)
+    monkeypatch.setattr(sweeping, "SILENT_S", 0.0)
+    with pytest.raises(UserWarning, match=f"workers, and whether they have batchsim {bs.__version__}"):
+        sweep(executor=Silent())

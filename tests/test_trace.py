@@ -1,5 +1,6 @@
 import copy
 import csv
+import io
 import math
 import pickle
 
@@ -228,3 +229,55 @@ def test_pythons_own_spelling_of_a_number_is_none_in_a_file(tmp_path):
     path.write_text("at\n0\n1_000\n")
     with pytest.raises(ValueError, match="line 3: must be a number of seconds, got '1_000'"):
         bs.Trace.from_csv(path)
+
+
+@pytest.mark.parametrize(
+    ("times", "unit", "speedup"),
+    [
+        (["1700000000000", "1700000000500"], "milliseconds", 1e3),
+        (["1700000000000000", "1700000000500000"], "microseconds", 1e6),
+        (["1.7e18", "1.7000000005e18"], "nanoseconds", 1e9),
+    ],
+)
+def test_times_since_1970_in_a_smaller_unit_are_refused_by_file_line_and_unit(written, times, unit, speedup):
+    path = written("when\n\n" + "\n".join(times), "epoch.csv")
+    with pytest.raises(
+        ValueError, match=rf"epoch\.csv, line 3: must be seconds.*{unit}.*speedup={speedup:.0f}"
+    ):
+        bs.Trace.from_csv(path)
+    assert bs.Trace.from_csv(path, speedup=speedup).times_s.tolist() == [0, 0.5]
+
+
+def test_times_since_1970_in_seconds_are_read(written):
+    assert bs.Trace.from_csv(written("t\n1700000000.25\n1700000001.75\n")).times_s.tolist() == [0, 1.5]
+
+
+def test_a_time_too_far_away_to_be_in_any_unit_is_refused_by_its_line_alone(written):
+    with pytest.raises(ValueError, match=r"far\.csv, line 3: must be seconds, .*, got '1e30'$"):
+        bs.Trace.from_csv(written("t\n0\n1e30\n", "far.csv"))
+
+
+@pytest.mark.parametrize("zone", ["Z", "z", "+00:00", "-05:30", "+02"])
+def test_timestamps_with_a_zone_and_without_are_not_mixed(written, zone):
+    with_zone, without = f"2024-01-01T12:00:00{zone}", "2024-01-01T12:00:01"
+    for rows, rule in (
+        ([with_zone, without], "have a time zone"),
+        ([without, with_zone], "have no time zone"),
+    ):
+        path = written("when\n\n" + "\n".join([rows[0], *rows]), "zones.csv")
+        with pytest.raises(ValueError, match=rf"zones\.csv, line 5: must {rule}, as line 3, got"):
+            bs.Trace.from_csv(path)
+
+
+@pytest.mark.parametrize("path", [1.5, None, b"trace.csv", "", io.StringIO("t\n1\n")])
+def test_a_trace_is_read_from_a_path_alone(path):
+    with pytest.raises((TypeError, ValueError), match=r"path must "):
+        bs.Trace.from_csv(path)
+
+
+@pytest.mark.parametrize("whole", [int, np.int64])
+def test_a_descriptor_is_no_path_and_stays_open(written, whole):
+    with written("t\n1\n").open() as file:
+        with pytest.raises(TypeError, match="path must be a file's path, got"):
+            bs.Trace.from_csv(whole(file.fileno()))
+        assert file.read() == "t\n1\n"

@@ -338,6 +338,19 @@ P99 = SLO(p99_ms=50)
             ValueError,
             "with a queue_limit needs max_loss or a percentile too",
         ),
+        *(
+            (
+                POISSON.replace(workload=bs.Trace([0.0] * requests)),
+                SLO(p99_ms=limit_ms),
+                over,
+                {},
+                ValueError,
+                "tune needs traffic that spans some time, got Trace",
+            )
+            for requests in (2, 3_000)
+            for limit_ms in (1, 1e6)
+            for over in (SMALL, {"servers": [1, 2]})
+        ),
     ],
 )
 def test_tune_refuses(scenario, slo, over, knobs, error, message):
@@ -361,3 +374,32 @@ def test_runs_of_a_few_requests_tell_nothing_and_break_nothing(requests):
     assert re.search(r"search +\d[\d,]* requests? simulated(, 1/[1-9]\d* of the grid's)?$", repr(found))
     assert "1/0" not in repr(found)
     assert "would not" not in repr(found)
+
+
+def test_more_requests_than_memory_holds_are_refused_at_once():
+    scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.5))
+    with pytest.raises(MemoryError, match=r"1,000,000,000,000 requests need"):
+        tune(scenario, SLO(p99_ms=20), {"max_batch_size": [4, 8]}, requests=10**12)
+
+
+@pytest.mark.parametrize("requests", [2, 3_000])
+def test_requests_that_all_arrive_at_once_are_judged_where_the_queue_is_limited(requests):
+    scenario = LOSSY.replace(workload=bs.Trace([0.0] * requests))
+    found = tune(scenario, P99, SMALL)
+    assert found.met == (found.expected["p99_ms"].value <= 50) == (requests == 2)
+    assert "the load is ∞" in found.explain()
+
+
+@pytest.mark.parametrize("limit_ms", [1, 1e6])
+def test_a_log_in_whole_seconds_is_tuned(limit_ms):
+    seconds = [second for second in range(20) for _ in range(100)]
+    found = tune(POISSON.replace(workload=bs.Trace(seconds)), SLO(p99_ms=limit_ms), SMALL)
+    assert found.met == (limit_ms > 1)
+    assert math.isfinite(found.expected["p99_ms"].value)
+
+
+def test_a_load_above_1_is_told_as_it_is():
+    found = tune(LOSSY.replace(rate_per_s=10_000), SLO(p99_ms=50), {"max_batch_size": [4]}, requests=2_000)
+    load = found.scenario.load
+    assert load > 1
+    assert f"the load is {load:.0%}" in re.sub(r"(\d),(\d)", r"\1\2", found.explain())

@@ -1,10 +1,16 @@
 """The command: `batchsim init | simulate | sweep | tune | capacity | measure | published | lab`.
 
-Exit codes: 0, the objective is met, or there was none; 1, it is not met; 2, bad input, explained in one line
-on stderr; 130, Ctrl-C.
+Exit codes: 0, the objective is met, or there was none; 1, it is not met; 2, bad input; 70, an error
+that nobody expected; 130, Ctrl-C; 141, nobody reads the output any more. An error is one line on stderr, and
+`--debug` prints its traceback too.
 """
 
+import contextlib
+import os
+import sys
+import traceback
 import warnings
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +18,7 @@ from typer.core import TyperGroup
 
 import batchsim
 from batchsim.cli.capacity import Capacity
-from batchsim.cli.flags import Command
+from batchsim.cli.flags import DEBUG, Command, Debug
 from batchsim.cli.init import Init
 from batchsim.cli.lab import Lab
 from batchsim.cli.measure import Measure
@@ -21,33 +27,60 @@ from batchsim.cli.simulate import Simulate
 from batchsim.cli.sweep import Sweep
 from batchsim.cli.tune import Tune
 
-BAD_INPUT, INTERRUPTED = 2, 130
+# As in sysexits.h, and as a shell says that a signal ended a program.
+BAD_INPUT, UNEXPECTED, INTERRUPTED, UNREAD = 2, 70, 130, 141
 COMMANDS: tuple[type[Command], ...] = (Init, Simulate, Sweep, Tune, Capacity, Measure, Published, Lab)
 
 
 class _OneLineErrors(TyperGroup):
-    """Commands that explain bad input in one line."""
+    """Commands whose errors are told in one line, each kind with its exit code."""
+
+    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        with _told():
+            return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("default", UserWarning)
-            warnings.showwarning = _show_warning
-            try:
-                return super().invoke(ctx)
-            except typer.TyperException as error:  # of Typer's own, such as an unknown option
-                raise _failed(error.format_message()) from None
-            except BrokenPipeError:
-                raise  # the reader of our output is gone, as in `| head`: Typer exits silently
-            except (ValueError, TypeError, OSError, MemoryError) as error:
-                raise _failed(str(error) or type(error).__name__) from None
-            except KeyboardInterrupt:
-                typer.echo("Interrupted.", err=True)
-                raise typer.Exit(INTERRUPTED) from None
+        with _told(lambda: DEBUG in ctx.meta):
+            return super().invoke(ctx)
 
 
-def _failed(message: str) -> typer.Exit:
+@contextlib.contextmanager
+def _told(debug: Callable[[], bool] = bool) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = _show_warning
+        try:
+            yield
+        except typer.TyperException as error:  # of Typer's own, such as an unknown option
+            raise _failed(error.format_message(), BAD_INPUT) from None
+        except (BrokenPipeError, SystemExit):  # the latter is how Rich says so
+            # The reader of our output is gone, as in `| head`: what is left of it goes nowhere.
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            raise typer.Exit(UNREAD) from None
+        except KeyboardInterrupt:
+            # Threads finish what they are at, after this: nobody wants their warnings then.
+            stack.pop_all()
+            warnings.simplefilter("ignore")
+            typer.echo("Interrupted.", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        except typer.Exit:
+            raise
+        except Exception as error:
+            if debug():
+                traceback.print_exc()
+            if isinstance(error, (ValueError, TypeError, OSError, MemoryError)):
+                raise _failed(str(error) or type(error).__name__, BAD_INPUT) from None
+            # Not 1, which scripts take for "not met".
+            what = traceback.format_exception_only(error)[-1]
+            raise _failed(f"{what} (unexpected: --debug shows where)", UNEXPECTED) from None
+
+
+def _failed(message: str, code: int) -> typer.Exit:
     typer.echo(f"Error: {' '.join(message.split())}", err=True)
-    return typer.Exit(BAD_INPUT)
+    return typer.Exit(code)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -55,18 +88,25 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 app = typer.Typer(
-    cls=_OneLineErrors, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    cls=_OneLineErrors, add_completion=False, pretty_exceptions_enable=False,
     help="Request batching in model serving: simulate it, draw it, tune it.",
-    epilog="Exit codes: 0 met (or no objective), 1 not met, 2 bad input, 130 interrupted.",
+    epilog="Exit codes: 0 met (or no objective), 1 not met, 2 bad input, 70 unexpected, 130 interrupted.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
 
 @app.callback(invoke_without_command=True)
-def _top(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def _top(
+    ctx: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Debug = False,
+) -> None:
     if version:
         typer.echo(f"batchsim {batchsim.__version__}")
         raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+        raise typer.Exit(BAD_INPUT)
 
 
 for _command in COMMANDS:

@@ -14,6 +14,25 @@ from batchsim import _check
 from batchsim.cli import values
 from batchsim.scenario import Scenario
 
+DEBUG = "batchsim debug"  # in Typer's context: whether an error is to be printed in full
+
+
+def _note_debug(ctx: typer.Context, wanted: bool) -> None:
+    if wanted:
+        ctx.meta[DEBUG] = True
+
+
+Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug",
+        help="Print the traceback of an error.",
+        callback=_note_debug,
+        expose_value=False,
+        is_eager=True,
+    ),
+]  # before or after a command's name; no command reads it
+
 
 class Command:
     """A command: a dataclass whose fields are its options, and whose docstring is its help.
@@ -30,12 +49,13 @@ class Command:
         """Return the function that Typer registers: its parameters are the fields."""
         hints, kind = get_type_hints(cls), inspect.Parameter.KEYWORD_ONLY
         options = fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
-        types = {f.name: Annotated[hints[f.name], f.metadata["option"]] for f in options}
+        types = {f.name: Annotated[hints[f.name], f.metadata["option"]] for f in options} | {"debug": Debug}
+        defaults = {f.name: f.default for f in options} | {"debug": False}
         parameters = [
-            inspect.Parameter(f.name, kind, default=f.default, annotation=types[f.name]) for f in options
+            inspect.Parameter(name, kind, default=defaults[name], annotation=types[name]) for name in types
         ]
 
-        def run(**given: Any) -> None:
+        def run(debug: bool, **given: Any) -> None:
             cls(**given).run()
 
         run.__doc__ = cls.__doc__

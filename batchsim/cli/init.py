@@ -22,7 +22,7 @@ class Init(Command):
 
     def run(self) -> None:
         check_output("The file", self.path)
-        if self.path.exists() and not self.force:
+        if self.path.is_file() and not self.force:
             raise ValueError(f"{self.path} already exists: choose another name, or --force")
         template = files("batchsim.cli").joinpath("scenario.toml").read_text(encoding="utf-8")
         text = template.replace("# OTHER_RULES\n", "\n".join(_other_rules()))

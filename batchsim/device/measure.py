@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from batchsim import _check
-from batchsim.device.models import Model, describe
+from batchsim.device.models import Model, describe, fitting
 from batchsim.scenario.measurement import Measurement
 
 _wait_for: Callable[[Any], Any] = jax.block_until_ready  # JAX returns before its device has computed
@@ -27,7 +27,7 @@ def measure(
     processes) affects all sizes alike. A time runs from the batch in the host's memory until the output is
     ready on the device: like a server's, it includes the copy to the device, but not the copy back. A `Model`
     drops what it had compiled, so that the first call includes compiling; padded sizes of one shape compile
-    once.
+    once. A batch that does not fit in the device's memory raises MemoryError.
 
     >>> from batchsim.device import load_model
     >>> measurement = measure(load_model("mlp", width=8), [1, 4], repeats=2)
@@ -43,13 +43,15 @@ def measure(
         model.forget_compiled()
     first_call_s, output = {}, None
     for size in sizes:
-        first_call_s[size], output = _timed(model, batches[size])
-        for _ in range(warmup):
-            _wait_for(model(batches[size]))
+        with fitting(f"a batch of {size:,}"):
+            first_call_s[size], output = _timed(model, batches[size])
+            for _ in range(warmup):
+                _wait_for(model(batches[size]))
     samples_ms: dict[int, list[float]] = {size: [] for size in sizes}
     for _ in range(repeats):
         for size in generator.permutation(sizes).tolist():
-            samples_ms[size].append(_timed(model, batches[size])[0] * 1000)
+            with fitting(f"a batch of {size:,}"):
+                samples_ms[size].append(_timed(model, batches[size])[0] * 1000)
     # None if JAX did not compute the output.
     arrays = [leaf for leaf in jax.tree_util.tree_leaves(output) if isinstance(leaf, jax.Array)]
     device = next(iter(arrays[0].devices())) if arrays else None

@@ -5,7 +5,8 @@ import itertools
 import math
 import os
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -117,7 +118,7 @@ def load_model(
     `layers` convolutions (4), the first with `width` channels (64), doubled each time the image is halved,
     down to 4 x 4: many operations on few weights. "transformer" predicts the byte that follows 16 others,
     with `layers` blocks (4) of `width` (256, a multiple of 32). `pad_to`, increasing sizes, pads batches: see
-    `Model`.
+    `Model`. Weights that do not fit in the device's memory raise MemoryError.
 
     >>> model = load_model("mlp", width=64, pad_to=[1, 2, 4])
     >>> model.item_shape, model.parameters
@@ -132,17 +133,31 @@ def load_model(
     width = _check.whole("width", kind.width if width is None else width)
     layers = _check.whole("layers", kind.layers if layers is None else layers)
     sizes = None if pad_to is None else _check.sizes("pad_to", pad_to)
-    weights = kind.draw(generator, width, layers)
+    weights: Any = kind.draw(generator, width, layers)
     # Committed to a device, the weights keep the model there even if the default device changes.
     device = next(iter(jnp.zeros(()).devices()))
+    with fitting(f"{name} of width {width:,} and {layers:,} layers"):
+        weights = jax.device_put(weights, device)
     return Model(
         name=name, item_shape=kind.item_shape, tokens=kind.tokens, pad_to=sizes, device=describe(device),
         dtype=np.dtype(np.float32 if kind.tokens is None else np.int32),
         parameters=sum(leaf.size for leaf in jax.tree_util.tree_leaves(weights)),
-        weights=jax.device_put(weights, device),
+        weights=weights,
         # A new function for each model: models that shared one would share its compiled code.
         _forward=jax.jit(lambda weights, batch: kind.forward(weights, batch)),
     )  # fmt: skip
+
+
+@contextmanager
+def fitting(what: str) -> Iterator[None]:
+    """Raise MemoryError, which says what does not fit, where a device's memory is full."""
+    try:
+        yield
+    except RuntimeError as error:  # XLA has no class for it
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        got = str(error).partition("RESOURCE_EXHAUSTED:")[2].strip().partition("\n")[0]
+        raise MemoryError(f"{what} must fit in the device's memory, got {got}") from error
 
 
 def describe(device: jax.Device | None) -> str:

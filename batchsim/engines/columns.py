@@ -100,10 +100,11 @@ class Horizon(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """When requests are turned away, or give up."""
+    """When requests are turned away, or give up, and when a call pauses."""
 
     queue: int  # an arrival that finds this many waiting is rejected
     timeout_s: float  # a request leaves after waiting this long; inf: never
+    work: int  # a call pauses after this many instants, requests and batches
 
 
 # Places in the array of whole numbers that the instants' loop carries from call to call.

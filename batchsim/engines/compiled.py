@@ -18,9 +18,14 @@ from batchsim.engines.draws import Plan
 from batchsim.engines.kernels_jit import announcing as announcing  # how others hear of compiling
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.scenario import ClosedLoop, Scenario
-from batchsim.scenario.rules import Rule
+from batchsim.scenario.rules import Rule, Threshold
 
-SLICE = 1_000_000  # requests a call: some tens of milliseconds
+SLICE = 1_000_000  # requests, batches and instants a call: some tens of milliseconds
+
+
+def slice_of(servers: int) -> int:
+    """Return how many of them a call takes: each looks at all servers, of which a few cost little."""
+    return max(SLICE // (1 + servers // 16), 1)
 
 
 def is_fast(scenario: Scenario) -> bool:
@@ -38,7 +43,7 @@ class Instants:
         rule = scenario.rule
         self.closed = isinstance(scenario.workload, ClosedLoop)
         limit = np.iinfo(np.int64).max if scenario.queue_limit is None else scenario.queue_limit
-        self.limits = columns.Limits(limit, scenario.timeout_s)
+        self.limits = columns.Limits(limit, scenario.timeout_s, slice_of(scenario.servers))
         self.queue = columns.Queue.room_for(room, rule.freezes)
         self.memory, self.at = np.empty(rule.state_size), np.empty(columns.PLACES, np.int64)
         self.servers = columns.Servers.room_for(scenario.servers)
@@ -58,15 +63,37 @@ class Instants:
         count = self.at[columns.THINKING] = self.clients.due_s.size
         self.clients.due_s[:], self.clients.client[:] = 0, np.arange(count)
 
-    def pass_(self, horizon: Horizon, requests: Requests, costs: Costs, batches: Batches) -> bool:
+    def pass_(
+        self, horizon: Horizon, requests: Requests, costs: Costs, batches: Batches,
+        cancelled: threading.Event | None = None,
+    ) -> bool:  # fmt: skip
         """Run the loop on a window; return whether all is over."""
-        done = self.loop(
-            horizon, self.limits, self.params, self.memory, self.rule.freezes, requests, costs, self.queue,
-            self.clients, self.servers, batches, self.at,
-        )  # fmt: skip
+        done = kernels_instants.PAUSED
+        while done == kernels_instants.PAUSED:
+            check_cancelled(cancelled)
+            done = self.loop(
+                horizon, self.limits, self.params, self.memory, self.rule.freezes, requests, costs,
+                self.queue, self.clients, self.servers, batches, self.at,
+            )  # fmt: skip
         if done == kernels_instants.WRONG:
             raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {self.rule!r}")
         return bool(done == kernels_instants.ENDED)
+
+
+def form_batches(
+    arrival_s: np.ndarray, more: bool, threshold: Threshold | None, costs: Costs, free_s: np.ndarray,
+    batch_index: np.ndarray, batches: Batches, cancelled: threading.Event | None = None,
+) -> tuple[int, int]:  # fmt: skip
+    """Run the fast loop on a window; return how many requests are in batches, and in how many."""
+    state, size = np.zeros(2, np.int64), slice_of(free_s.size)
+    before = -1
+    while before < state[0] < arrival_s.size:  # until it has no more to do
+        check_cancelled(cancelled)
+        before = int(state[0])
+        kernels.form_batches(
+            arrival_s, more, threshold, costs, free_s, state, before + size, batch_index, batches
+        )
+    return int(state[0]), int(state[1])
 
 
 def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
@@ -82,21 +109,13 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     costs = Costs.of(plan.service_s, plan.noise, plan.slowdown)
     threshold = scenario.rule.threshold
     if threshold is not None and is_fast(scenario):
-        state, free_s = np.zeros(2, np.int64), np.zeros(scenario.servers)
-        while state[0] < requests:
-            check_cancelled(cancelled)
-            kernels.form_batches(
-                arrival_s, False, threshold, costs, free_s, state, int(state[0]) + SLICE, batch_index, batches
-            )
-        count = int(state[1])
+        free_s = np.zeros(scenario.servers)
+        _, count = form_batches(arrival_s, False, threshold, costs, free_s, batch_index, batches, cancelled)
     else:
         instants = Instants(scenario, requests)
         rows = of_requests(arrival_s, plan.think_s, batch_index, status)
-        over = False
-        while not over:
-            check_cancelled(cancelled)
-            horizon = Horizon(requests, requests, int(instants.at[columns.SENT]) + SLICE, instants.closed)
-            over = instants.pass_(horizon, rows, costs, batches)
+        horizon = Horizon(requests, requests, requests + 1, instants.closed)
+        instants.pass_(horizon, rows, costs, batches, cancelled)
         count = int(instants.at[columns.BATCH])
         assert instants.at[columns.SENT] == requests, "a time was not finite"
     return Log(arrival_s, batch_index, status, *(column[:count].copy() for column in batches))

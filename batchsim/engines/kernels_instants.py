@@ -16,7 +16,8 @@ from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import FREEZE, START, Waiting
 
 REJECTED, TIMED_OUT = int(Status.REJECTED), int(Status.TIMED_OUT)
-ENDED, MORE, WRONG = 1, 0, -1  # what the loop returns: all is over; a window follows; a rule's size is wrong
+# What the loop returns: all is over; a window follows; the same call goes on; a rule's size is wrong.
+ENDED, MORE, PAUSED, WRONG = 1, 0, 2, -1
 
 
 # A heap of the clients that think, soonest first, ties by client.
@@ -103,8 +104,10 @@ def _start(now_s, size, trigger, server, busy, requests, costs, queue, clients, 
 @inlined
 def _dispatch(now_s, ended, params, state, freezes, requests, costs, queue, clients, servers, batches, at):
     """Ask the rule what to do until it does nothing; return whether all that it asked can be done."""
+    if at[HEAD] == at[TAIL]:
+        return True
+    idle, server = _idle(servers)
     while at[HEAD] < at[TAIL]:
-        idle, server = _idle(servers)
         if idle == 0 and not freezes:
             return True
         action, size, trigger = decide(now_s, _waiting(requests, queue, at, ended), idle, state, params)
@@ -120,6 +123,9 @@ def _dispatch(now_s, ended, params, state, freezes, requests, costs, queue, clie
                 at[MID] += size
             busy = servers.busy_until_s.size - idle + 1
             _start(now_s, size, trigger, server, busy, requests, costs, queue, clients, servers, batches, at)
+            idle -= 1
+            while idle > 0 and servers.busy_until_s[server] < math.inf:  # on to the next idle one
+                server += 1
         elif action == FREEZE and freezes:
             if size < 1 or size > at[TAIL] - at[MID] or size >= costs.service_s.size:
                 return False
@@ -154,7 +160,11 @@ def _pass_instants(
     """
     closed, arrival_s = horizon.closed, requests.arrival_s
     last_s = servers.clock_s[0]
+    work_left = limits.work + at[SENT] + at[BATCH]
     while at[SENT] < horizon.stop:
+        if at[SENT] + at[BATCH] >= work_left:
+            return PAUSED
+        work_left -= 1
         # The next instant at which something is due.
         now_s = math.inf
         if not closed and at[SENT] < horizon.known:

@@ -1,7 +1,10 @@
 """How the loops are compiled and cached on disk, and how a caller hears that one is being compiled."""
 
+# mypy: disable-error-code="no-untyped-call"
+
 import contextlib
 import hashlib
+import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.event import Event, Listener, register
 from numba.core.options import DefaultOptions
 
@@ -35,19 +39,80 @@ def digest(files: Iterable[Path]) -> str:
 SOURCES = digest(sources())
 
 
+class _Files(IndexDataCacheFile):
+    """The compiled code of a loop: a file for each types of arguments, with a checksum.
+
+    Numba's own files have none, and code with a flipped bit would run. Nor has this an index: one that was
+    written just before its process was killed points to code of earlier sources.
+    """
+
+    def load(self, key: Any) -> Any:
+        path = self._path(key)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        stamp, checksum, code = content[:32], content[32:64], content[64:]
+        if checksum != _sha256(code):
+            raise ValueError("damaged")
+        return pickle.loads(code) if stamp == self._stamp() else None
+
+    def save(self, key: Any, data: Any) -> None:
+        code = self._dump(data)
+        with self._open_for_write(str(self._path(key))) as file:
+            file.write(self._stamp() + _sha256(code) + code)
+
+    def _path(self, key: Any) -> Path:
+        return Path(self._cache_path) / self._data_name(int.from_bytes(_sha256(repr(key).encode())[:6]))
+
+    def _stamp(self) -> bytes:
+        return _sha256(repr((self._version, self._source_stamp)).encode())
+
+
+def _sha256(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+class _Cache(FunctionCache):
+    """A loop's files; whatever is wrong with them, it is compiled, and written anew where it can be."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        # Numba checks a loop on disk against the loop's own file alone, but it contains code and constants of
+        # other files: one of an earlier version would be used again.
+        stamp = self._impl.locator.get_source_stamp(), SOURCES
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # a pickle raises nearly anything
+            where = f"batchsim's compiled engine in {self._cache_path}"
+            _announcer.print_once("read", f"{where} cannot be read ({_brief(error)}): it is compiled again.")
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:
+            where = f"batchsim's compiled engine cannot be kept in {self._cache_path}"
+            again = "every process compiles it again. The variable NUMBA_CACHE_DIR names another folder."
+            _announcer.print_once("kept", f"{where} ({_brief(error)}): {again}")
+
+
+def _brief(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """Compile on first use and cache the result on disk, or in memory alone where the disk is read-only."""
-    options = {"nogil": True, **UNCOUNTED, **options}
-    with contextlib.suppress(RuntimeError, AttributeError):
-        # RuntimeError: no folder to write to (a read-only installation and home).
-        # AttributeError: a Numba that keeps its stamps elsewhere.
-        loop = numba.njit(cache=True, **options)(function)
-        # Numba checks a cached loop against the loop's own file alone, but a loop contains code and constants
-        # of other files: one cached by an earlier version would be used again.
-        kept = loop._cache._cache_file
-        kept._source_stamp = (kept._source_stamp, SOURCES)
-        return loop
-    return numba.njit(**options)(function)
+    """Compile on first use and keep the result on disk, or in memory alone where the disk is read-only."""
+    loop = numba.njit(**{"nogil": True, **UNCOUNTED, **options})(function)
+    if loop is not function:  # as with NUMBA_DISABLE_JIT
+        # RuntimeError, OSError: no folder to write to (a read-only installation and home).
+        # AttributeError: a Numba that keeps its files otherwise.
+        with contextlib.suppress(AttributeError, OSError, RuntimeError):
+            loop._cache = _Cache(function)
+    return loop
 
 
 def compiled_anew(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,7 +135,7 @@ class _Announcer(Listener):
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.listeners: list[Callable[[str], Any]] = []
-        self.said = False
+        self.said: set[str] = set()
         self.depth = 0  # Numba compiles one loop at a time, and its parts within it
 
     def on_start(self, event: Event) -> None:
@@ -79,15 +144,24 @@ class _Announcer(Listener):
         if self.depth > 1 or not function.__module__.startswith("batchsim.engines."):
             return
         with self.lock:
-            listeners, say = self.listeners[-1:], not self.listeners and not self.said
-            self.said = self.said or say
+            listeners = self.listeners[-1:]
         for listener in listeners:
             listener(
                 f"batchsim is compiling its engine ({function.__name__}), once on this machine: "
                 f"about {SECONDS.get(function.__name__, 1)} s."
             )
-        if say:
-            print("batchsim is compiling its engine, once on this machine: some seconds.", file=sys.stderr)
+        if not listeners:
+            self.print_once(
+                "compiling", "batchsim is compiling its engine, once on this machine: some seconds."
+            )
+
+    def print_once(self, about: str, text: str) -> None:
+        """Print a line on stderr, one about each thing in this process."""
+        with self.lock:
+            first = about not in self.said
+            self.said.add(about)
+        if first:
+            print(text, file=sys.stderr)
 
     def on_end(self, event: Event) -> None:
         self.depth -= 1

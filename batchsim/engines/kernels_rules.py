@@ -3,7 +3,8 @@
 A rule's functions are plain Python. Here Numba learns to compile them: the type of `params`, a NamedTuple of
 the rule's own, says which rule is meant, so that each rule has a copy of the loop in which its functions are
 inlined. That type is in the signature by which a compiled loop is found on disk, and the rules' files
-are in the digest that tells when one is stale (`kernels_jit.sources`).
+are in the digest that tells when one is stale (`kernels_jit.sources`). Without Numba's compiler
+(NUMBA_DISABLE_JIT=1) the loops are plain Python, and so are these calls.
 """
 
 from typing import Any
@@ -19,17 +20,18 @@ register_jitable(oldest_s)
 
 def decide(now_s: Any, waiting: Any, idle: Any, state: Any, params: Any) -> Any:
     """Return what the rule of `params` does now: an action, how many requests, and the trigger."""
-    raise NotImplementedError("only compiled loops call this")
+    return Rule.by_params[type(params)].decide(now_s, waiting, idle, state, params)
 
 
 def wake_s(now_s: Any, waiting: Any, idle: Any, state: Any, params: Any) -> Any:
     """Return the next instant at which time alone changes the answer of the rule of `params`."""
-    raise NotImplementedError("only compiled loops call this")
+    return Rule.by_params[type(params)].wake_s(now_s, waiting, idle, state, params)
 
 
 def finished(now_s: Any, size: Any, seconds: Any, state: Any, params: Any) -> Any:
     """Tell the rule of `params` that a batch of `size` has ended, and how many seconds it took."""
-    raise NotImplementedError("only compiled loops call this")
+    if tell := Rule.by_params[type(params)].finished:
+        tell(now_s, size, seconds, state, params)
 
 
 def _rule_of(params: types.NamedTuple) -> Any:

@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any
@@ -79,7 +80,11 @@ def warmup_requests(fraction: float, requests: int) -> int:
     return min(math.floor(fraction * requests + 1e-9), requests - 1)
 
 
+# What stops the runs of a thread: one that several share, each of which has begun some.
+CANCELLED: ContextVar[threading.Event | None] = ContextVar("cancelled", default=None)
+
+
 def check_cancelled(cancelled: threading.Event | None) -> None:
-    """Raise InterruptedError if the run, one of several replications, has been cancelled."""
+    """Raise InterruptedError if the run, one of several, has been cancelled."""
     if cancelled is not None and cancelled.is_set():
-        raise InterruptedError("another replication was stopped")
+        raise InterruptedError("another run was stopped")

@@ -7,6 +7,7 @@ of its batches.
 import functools
 import math
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ import numpy as np
 
 from batchsim.engines import kernels_many
 from batchsim.engines.columns import BATCH, Batches, Costs, Horizon
-from batchsim.engines.compiled import Instants, is_fast, of_requests
+from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, slice_of
 from batchsim.engines.draws import Plan
 from batchsim.engines.kernels_many import BINS, Numbers, Scratch, Wanted
+from batchsim.engines.log import CANCELLED, check_cancelled
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule
 
@@ -61,20 +63,31 @@ def run_many(
     scratch = Scratch(latency_s, latency_s.view(int), kept, bins)
     costs = Costs.of(plan.service_s, plan.noise, plan.slowdown)
     arrival_s = np.empty(requests) if plan.arrival_s is None else plan.arrival_s
-    if is_fast(scenario):
-        wait_s, enough, largest = map(np.array, zip(*(rule.threshold for rule in rules), strict=True))
-        args = arrival_s, wait_s, enough, largest, costs, np.empty(scenario.servers)
-        kernels_many.run_thresholds(*args, wanted, scratch, numbers)
+    size, fast, cancelled = slice_of(scenario.servers), is_fast(scenario), CANCELLED.get()
+    if fast and requests <= size:  # as many settings a call as are some tens of milliseconds
+        columns = [*map(np.array, zip(*(rule.threshold for rule in rules), strict=True))]
+        free_s, step = np.empty(scenario.servers), size // requests
+        for begin in range(0, rows, step):
+            check_cancelled(cancelled)
+            part = slice(begin, begin + step)
+            args = arrival_s, *(column[part] for column in columns), costs, free_s, wanted, scratch
+            kernels_many.run_thresholds(*args, Numbers(*(column[part] for column in numbers)))
         edges_s[:] = arrival_s[edges]
     else:
-        columns = of_requests(arrival_s, plan.think_s, np.empty(requests, int), np.empty(requests, np.uint8))
-        batches, instants = Batches.room_for(requests), Instants(scenario, requests)
-        horizon = Horizon(requests, requests, requests + 1, instants.closed)
+        of_each = of_requests(arrival_s, plan.think_s, np.empty(requests, int), np.empty(requests, np.uint8))
+        batches, instants = Batches.room_for(requests), None if fast else Instants(scenario, requests)
         for row, rule in enumerate(rules):
-            instants.begin(rule)
-            instants.pass_(horizon, columns, costs, batches)
-            done = int(instants.at[BATCH])
-            kernels_many.note_run(columns, batches, done, wanted, scratch, row, numbers)
+            if instants is None:
+                free_s, taken = np.zeros(scenario.servers), of_each.batch_index
+                _, done = form_batches(
+                    arrival_s, False, rule.threshold, costs, free_s, taken, batches, cancelled
+                )
+            else:
+                instants.begin(rule)
+                horizon = Horizon(requests, requests, requests + 1, instants.closed)
+                instants.pass_(horizon, of_each, costs, batches, cancelled)
+                done = int(instants.at[BATCH])
+            kernels_many.note_run(of_each, batches, done, wanted, scratch, row, numbers)
             edges_s[row] = arrival_s[edges]
     count = numbers.served if unserved == "ignore" else np.full(rows, requests)
     none = np.full(rows, math.nan)
@@ -121,4 +134,17 @@ def in_threads(scenario: Scenario, task: Callable[[Job], Done], jobs: Sequence[J
     here = 0 if loop in _ran else 1  # this thread compiles, whose caller may listen
     first = [*map(task, jobs[:here])]
     _ran.add(loop)
-    return [*first, *_threads(os.getpid()).map(task, jobs[here:])]
+    cancelled = threading.Event()
+
+    def stoppable(job: Job) -> Done:
+        token = CANCELLED.set(cancelled)
+        try:
+            return task(job)
+        finally:
+            CANCELLED.reset(token)
+
+    try:
+        return [*first, *_threads(os.getpid()).map(stoppable, jobs[here:])]
+    except BaseException:
+        cancelled.set()  # the others stop at their next slice
+        raise

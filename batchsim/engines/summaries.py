@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchsim.engines import columns, kernels, kernels_sums
+from batchsim.engines import columns, kernels_sums
 from batchsim.engines.columns import NONE, Batches, Costs, Requests
-from batchsim.engines.compiled import Instants, is_fast, of_requests
+from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, slice_of
 from batchsim.engines.draws import Streams
 from batchsim.engines.histogram import BINS, Histogram
-from batchsim.engines.log import Totals, check_cancelled
+from batchsim.engines.log import Totals
 from batchsim.scenario import Scenario
+
+LEAST = 1 << 12  # new requests in a window: those that wait are copied from each to the next
 
 
 @dataclass
@@ -42,21 +44,21 @@ class _Draws:
         self.ahead = self.ahead[count:].copy()
 
 
-def _fast_windows(scenario: Scenario, requests: int, streams: Streams, chunk: int) -> Iterator[_Window]:
+def _fast_windows(
+    scenario: Scenario, requests: int, streams: Streams, chunk: int, cancelled: threading.Event | None = None
+) -> Iterator[_Window]:
     """Run an open loop in which every request is served, under a threshold rule."""
     threshold, noise = scenario.rule.threshold, _Draws(streams.noise())
-    free_s, state = np.zeros(scenario.servers), np.zeros(2, np.int64)
+    free_s = np.zeros(scenario.servers)
     waiting_s, passed = NONE, 0
     for new_s in streams.arrivals_s(requests, chunk):
         base, passed = passed - waiting_s.size, passed + new_s.size
         arrival_s = np.concatenate([waiting_s, new_s])
         size = arrival_s.size
         batch_index, batches = np.full(size, -1, np.int64), Batches.room_for(size)
-        state[:] = 0
         costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown)
         more = passed < requests
-        kernels.form_batches(arrival_s, more, threshold, costs, free_s, state, size, batch_index, batches)
-        head, count = (int(value) for value in state)
+        head, count = form_batches(arrival_s, more, threshold, costs, free_s, batch_index, batches, cancelled)
         noise.use(count)
         rows = of_requests(arrival_s, None, batch_index, np.zeros(size, np.uint8))
         oldest_s = float(arrival_s[min(head, size - 1)])
@@ -64,7 +66,9 @@ def _fast_windows(scenario: Scenario, requests: int, streams: Streams, chunk: in
         waiting_s = arrival_s[head:]
 
 
-def _instant_windows(scenario: Scenario, requests: int, streams: Streams, chunk: int) -> Iterator[_Window]:
+def _instant_windows(
+    scenario: Scenario, requests: int, streams: Streams, chunk: int, cancelled: threading.Event | None = None
+) -> Iterator[_Window]:
     """Run anything else from instant to instant.
 
     A window begins with the requests that wait; behind them stand the next arrivals, as far as they are
@@ -103,7 +107,8 @@ def _instant_windows(scenario: Scenario, requests: int, streams: Streams, chunk:
         at[: columns.THINKING] = waiting, 0, members, waiting, 0, 0, sizes.size
         batches = Batches.room_for(size)
         costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown)
-        over = instants.pass_(columns.Horizon(size, total, stop, closed), rows, costs, batches)
+        horizon = columns.Horizon(size, total, stop, closed)
+        over = instants.pass_(horizon, rows, costs, batches, cancelled)
         sent, head, mid, tail, count, frozen_head, frozen_tail = at[: columns.THINKING].tolist()
         noise.use(count)
         if closed:
@@ -129,18 +134,17 @@ def summarise(
     The first `skip` requests are the warm-up. The answer does not depend on `chunk`.
     """
     windows = _fast_windows if is_fast(scenario) else _instant_windows
+    chunk = min(chunk, max(slice_of(scenario.servers), LEAST))  # adding up a window looks at the servers, too
     begin_s = 0.0
     if skip:  # the summary begins when request number `skip` comes: find out when that is
-        for window in windows(scenario, skip + 1, streams, chunk):
-            check_cancelled(cancelled)
+        for window in windows(scenario, skip + 1, streams, chunk, cancelled):
             place = int(np.searchsorted(window.numbers[: window.settled], skip))
             if place < window.settled:
                 begin_s = float(window.requests.arrival_s[place])
     # What `account` adds up, window after window.
     sums, counts = np.zeros(kernels_sums.SUMS), np.zeros(kernels_sums.COUNTS, np.int64)
     histogram, until_s, spans = np.zeros(BINS, np.int64), np.zeros(scenario.servers), np.zeros((0, 3))
-    for window in windows(scenario, requests, streams, chunk):
-        check_cancelled(cancelled)
+    for window in windows(scenario, requests, streams, chunk, cancelled):
         known, spans = len(spans), np.concatenate([spans, np.zeros((window.count, 3))])
         count = kernels_sums.account(
             window.requests, window.settled, int(np.searchsorted(window.numbers[: window.settled], skip)),

@@ -80,7 +80,10 @@ def compare(
     for result in (result_a, result_b):
         _check.instance("what is compared", result, Result, "a Result")
     level = _check.real("level", level, above=0, below=1)
-    metrics = [metric(key, SUMMARY) for key in ([keys] if isinstance(keys, str) else keys)]
+    keys = [keys] if isinstance(keys, str) else keys
+    if not _check.listed(keys):
+        raise TypeError(f"keys must be a list of metrics, got {keys!r}")
+    metrics = [metric(key, SUMMARY) for key in keys]
     warmup = max(result_a.warmup, result_b.warmup)
     a, b = result_a.with_warmup(warmup), result_b.with_warmup(warmup)
     shared = [(each.seed, len(each.runs), int(each.metrics.totals.requests)) for each in (a, b)]

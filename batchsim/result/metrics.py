@@ -230,8 +230,7 @@ class Metrics:
     def percentile(self, q: float, unserved: str = "ignore", column: str = LATENCY) -> float:
         """Return the value in ms that q % of the requests do not exceed; see `Result.percentile`."""
         q = _check.real("q", q, at_least=0, at_most=100)
-        if unserved not in ("ignore", "inf"):
-            raise ValueError(f"unserved must be 'ignore' or 'inf', got {unserved!r}")
+        _check.one_of("unserved", unserved, ("ignore", "inf"))
         count = self.served if unserved == "ignore" else int(self.totals.requests)
         if count == 0:
             return math.nan

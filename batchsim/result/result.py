@@ -1,7 +1,7 @@
 """What `simulate` returns: one or several runs, their columns in a row, and the metrics of all of them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -242,6 +242,8 @@ class Result:
         from batchsim.result import storage
 
         runs, about = storage.load(path)
+        if unknown := {*about} - {field.name for field in fields(cls)}:
+            raise ValueError(f"{path} must be a saved {cls.__name__}, got one with {min(unknown)!r}")
         return cls(runs, **about)
 
     def to_frame(self) -> "pandas.DataFrame":

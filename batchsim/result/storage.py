@@ -8,21 +8,24 @@ run, class and field, as in "0/Log/arrival_s".
 
 import dataclasses
 import json
+import math
 import os
 import zipfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+from numpy.lib import format as npy
 
 from batchsim import _check
 from batchsim._files import replacing
 from batchsim._version import __version__
-from batchsim.engines.histogram import Histogram
-from batchsim.engines.log import Log, Totals
+from batchsim.engines.histogram import BINS, Histogram
+from batchsim.engines.log import Log, Status, Totals
 from batchsim.result.run import Run
 from batchsim.scenario import Scenario
+from batchsim.scenario.rules import Trigger
 from batchsim.scenario.toml import from_tables, to_tables
 
 FORMAT = "batchsim result"
@@ -53,7 +56,7 @@ def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[
     }  # fmt: skip
     arrays["about"] = np.frombuffer(json.dumps(description).encode(), dtype=np.uint8)
     # Columns shrink to 40 %, in 30 times the time; histograms, nearly all zeros, to 1 %.
-    write = np.savez_compressed if first.columns is None else np.savez
+    write = np.savez_compressed if first.columns is None and "times_s" not in arrays else np.savez
     with replacing(path) as file:
         write(file, **arrays)
     if first.columns is not None and first.columns.outputs is not None:
@@ -61,8 +64,8 @@ def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[
 
 
 def load(path: str | os.PathLike[str]) -> tuple[tuple[Run, ...], dict[str, Any]]:
-    """Return what `save` was given; a file that is anything else raises ValueError."""
-    with open(path, "rb") as file:
+    """Return what `save` was given; a file that is anything else, or was edited, raises ValueError."""
+    with _check.path("path", path).open("rb") as file:
         try:
             return _read(file)
         except MemoryError:
@@ -73,12 +76,14 @@ def load(path: str | os.PathLike[str]) -> tuple[tuple[Run, ...], dict[str, Any]]
 
 def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
     with zipfile.ZipFile(file) as archive:
-        damaged = archive.testzip()  # NumPy stops reading just before some checksums
-        if damaged is not None:
-            raise ValueError(f"its {damaged} is damaged")
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as arrays:
-        description = json.loads(arrays["about"].tobytes())
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if len(members) < len(archive.infolist()):
+            raise ValueError("its arrays must have different names")
+        if sum(info.compress_size for info in members.values()) > os.fstat(file.fileno()).st_size:
+            raise ValueError("its arrays must not overlap")
+        if "about" not in members:
+            raise ValueError("it must have an 'about', got none")
+        description = json.loads(_array(archive, members["about"], ABOUT).tobytes())
         if not isinstance(description, dict) or description.get("format") != FORMAT:
             raise ValueError(f"its format must be {FORMAT!r}, got {description!r:.60}")
         version = _check.whole("its version", description.get("version"))
@@ -86,22 +91,161 @@ def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
             other = "a newer batchsim can load it" if version > VERSION else "simulate it again"
             written = f"{version}, of batchsim {description.get('batchsim')}"
             raise ValueError(f"its version must be {VERSION}, got {written}: {other}")
-        # A number was saved as an array without dimensions, and is taken out of it again.
-        values = {name: array if array.ndim else array.item() for name, array in arrays.items()}
-    if "times_s" in values:
-        description["scenario"]["workload"]["times_s"] = values["times_s"]
-    scenario, about = from_tables(Scenario, description["scenario"]), description["result"]
-    warmup = about.pop("warmup")
-    fields: dict[tuple[int, str], dict[str, Any]] = defaultdict(dict)
-    for place, value in values.items():
-        if "/" in place:
-            number, table, field = place.split("/")
-            fields[int(number), table][field] = value
-    runs = []
-    for number in range(description["runs"]):
-        if (number, "Log") in fields:
-            runs.append(Run(scenario, Log(**fields[number, "Log"]), warmup=warmup))
+        tables, about = description["scenario"], dict(description["result"])
+        runs = _check.whole("its runs", description["runs"], at_most=len(members))
+        kinds = _kinds(members, runs)
+        for how, others in (("no", {*kinds} - {*members}), ("an unknown", {*members} - {*kinds, "about"})):
+            if others:
+                raise ValueError(f"its arrays must be those of its {runs} runs, got {how} {min(others)!r}")
+        arrays = {name: _array(archive, members[name], kind) for name, kind in kinds.items()}
+    if any("path" in part for part in tables.values() if isinstance(part, dict)):
+        raise ValueError("its scenario must be complete, got the path of another file")
+    if "times_s" in arrays:
+        tables["workload"]["times_s"] = arrays["times_s"]
+    scenario = from_tables(Scenario, tables)
+    warmup = _check.real("its warmup", about.pop("warmup"), at_least=0, below=1)
+    _check.whole("its seed", about.get("seed"), at_least=0, at_most=None)
+    if not isinstance(about.get("engine"), str):
+        raise ValueError(f"its engine must be text, got {about.get('engine')!r}")
+    return tuple(_run(number, arrays, scenario, warmup) for number in range(runs)), about
+
+
+# The arrays that there may be, each checked before it is read.
+
+
+class _Kind(NamedTuple):
+    """What an array must be: its dtype and shape (None: any length), and the most bytes that may be packed.
+
+    A few bytes of a zip may stand for gigabytes; an array that is not packed is no longer than its file.
+    """
+
+    dtype: str
+    shape: tuple[int | None, ...] = ()
+    packed: int = 0
+
+
+ABOUT = _Kind("u1", (None,), packed=1 << 26)
+TIMES = _Kind("f8", (None,), packed=1 << 28)
+LOG = {
+    "arrival_s": "f8", "batch_index": "i8", "status": "u1", "batch_start_s": "f8", "batch_finish_s": "f8",
+    "batch_size": "i8", "batch_server": "i8", "batch_trigger": "u1",
+}  # fmt: skip
+TOTALS = {
+    "requests": _Kind("i8"), "statuses": _Kind("i8", (len(Status),)), "parts_s": _Kind("f8", (4,)),
+    "finished": _Kind("i8"), "busy_s": _Kind("f8"), "window_s": _Kind("f8"), "batches": _Kind("i8"),
+    "items": _Kind("i8"), "triggers": _Kind("i8", (len(Trigger),)),
+}  # fmt: skip
+
+
+def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
+    """Return what the arrays of so many runs must be, by name."""
+    kinds = {"times_s": TIMES} if "times_s" in names else {}
+    for number in range(runs):
+        if f"{number}/Totals/requests" in names:
+            kinds |= {f"{number}/Totals/{name}": kind for name, kind in TOTALS.items()}
+            kinds[f"{number}/Histogram/counts"] = _Kind("i8", (BINS,), packed=1 << 26)
         else:
-            sums = Totals(**fields[number, "Totals"]), Histogram(**fields[number, "Histogram"])
-            runs.append(Run(scenario, sums=sums, warmup=warmup))
-    return tuple(runs), about
+            kinds |= {f"{number}/Log/{name}": _Kind(dtype, (None,), 1 << 20) for name, dtype in LOG.items()}
+    return kinds
+
+
+def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kind: _Kind) -> np.ndarray:
+    """Return a member's array; one that is not of its kind is refused before it is read."""
+    what = f"its {info.filename}"
+    with archive.open(info) as member:
+        header = {1: npy.read_array_header_1_0, 2: npy.read_array_header_2_0}[npy.read_magic(member)[0]]
+        shape, _, dtype = header(member)
+        fits = len(shape) == len(kind.shape) and all(map(_fits, shape, kind.shape))
+        if dtype != kind.dtype or not fits:
+            wanted = f"{np.dtype(kind.dtype)} of shape {kind.shape}".replace("None", "any")
+            raise ValueError(f"{what} must be {wanted}, got {dtype} of shape {shape}")
+        if math.prod(shape) * dtype.itemsize != info.file_size - member.tell():
+            raise ValueError(f"{what} must be {shape} long, got {info.file_size} bytes")
+        if info.compress_type != zipfile.ZIP_STORED and info.file_size > max(kind.packed, 1 << 10):
+            raise ValueError(f"{what} must not be packed, got {info.file_size:,} bytes")
+    with archive.open(info) as member:
+        array = npy.read_array(member, allow_pickle=False)
+        member.read()  # to its end, where the checksum is compared: NumPy stops just before some
+    return array
+
+
+def _fits(length: int, wanted: int | None) -> bool:
+    return wanted is None or length == wanted
+
+
+# The runs, each checked: what is edited would fail later, or not at all.
+
+
+def _run(number: int, arrays: Mapping[str, np.ndarray], scenario: Scenario, warmup: float) -> Run:
+    fields: dict[str, dict[str, Any]] = defaultdict(dict)
+    for place, array in arrays.items():
+        if place.startswith(f"{number}/"):
+            _, table, field = place.split("/")
+            # A number was saved as an array without dimensions, and is taken out of it again.
+            fields[table][field] = array if array.ndim else array.item()
+    wrong: str | None
+    if "Log" in fields:
+        log = Log(**fields["Log"])
+        wrong = _wrong_in_log(log, scenario.servers)
+        run = Run(scenario, log, warmup=warmup)
+    else:
+        sums = Totals(**fields["Totals"]), Histogram(**fields["Histogram"])
+        wrong = _wrong_in_sums(*sums)
+        run = Run(scenario, sums=sums, warmup=warmup)
+    if wrong:
+        raise ValueError(f"in run {number}, {wrong}")
+    return run
+
+
+def _wrong_in_log(log: Log, servers: int) -> str | None:
+    requests, batches = log.arrival_s.size, log.batch_start_s.size
+    columns = {name: getattr(log, name) for name in LOG}
+    for name, column in columns.items():
+        if column.size != (
+            wanted := batches if name.startswith("batch_") and name != "batch_index" else requests
+        ):
+            return f"{name} must have {wanted:,} rows, got {column.size:,}"
+    if not requests:
+        return "there must be a request, got none"
+    served = log.batch_index >= 0
+    of_batch = log.batch_index[served]
+    checks = {
+        "arrival_s must rise": _rises(log.arrival_s),
+        "batch_start_s must rise": _rises(log.batch_start_s),
+        "batch_finish_s must be after batch_start_s": (
+            np.isfinite(log.batch_finish_s).all() and (log.batch_finish_s > log.batch_start_s).all()
+        ),
+        "batch_server must be a server": ((log.batch_server >= 0) & (log.batch_server < servers)).all(),
+        "batch_trigger must be a Trigger": (log.batch_trigger < len(Trigger)).all(),
+        "status must be a Status": (log.status < len(Status)).all(),
+        "batch_index must be a batch's, or -1 where status is not SERVED": (
+            (log.batch_index >= -1).all()
+            and (of_batch < batches).all()
+            and np.array_equal(served, log.status == Status.SERVED)
+        ),
+    }
+    for rule, holds in checks.items():
+        if not holds:
+            return f"{rule}, got another"
+    if not np.array_equal(np.bincount(of_batch, minlength=batches), log.batch_size):
+        return "batch_size must be how many requests have that batch_index, got another"
+    if not (log.arrival_s[served] <= log.batch_start_s[of_batch]).all():
+        return "arrival_s must be before the start of the request's batch, got another"
+    return None
+
+
+def _rises(times_s: np.ndarray) -> bool:
+    return bool(np.isfinite(times_s).all() and (np.diff(times_s) >= 0).all())
+
+
+def _wrong_in_sums(totals: Totals, histogram: Histogram) -> str | None:
+    numbers = [np.atleast_1d(getattr(totals, name)) for name in TOTALS]
+    if not all(np.isfinite(each).all() and (each >= 0).all() for each in (*numbers, histogram.counts)):
+        return "sums must be finite and at least 0, got another"
+    if totals.requests < 1 or int(totals.statuses.sum()) != totals.requests:
+        return f"statuses must add up to the requests, got {totals.statuses} of {totals.requests}"
+    if int(totals.triggers.sum()) != totals.batches:
+        return f"triggers must add up to the batches, got {totals.triggers} of {totals.batches}"
+    if int(histogram.counts.sum()) != totals.statuses[Status.SERVED]:
+        return f"counts must add up to the served, got {histogram.counts.sum()}"
+    return None

@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass, fields
 from datetime import datetime
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -97,8 +96,9 @@ class Measurement:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return what `save` wrote to `path`; any other file raises ValueError."""
+        file = _check.path("path", path)
         try:
-            return cls(**_read(Path(path).read_bytes()))
+            return cls(**_read(file.read_bytes()))
         except (OverflowError, TypeError, ValueError) as error:
             raise ValueError(f"{os.fspath(path)} is not a saved measurement: {error}") from None
 

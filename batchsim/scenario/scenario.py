@@ -133,6 +133,8 @@ class Scenario:
         `rate_per_s` scales any open workload to that mean rate. An ambiguous name raises ValueError: write
         where it is, as in `replace({"workload.cv": 2.0})`.
         """
+        if not isinstance(changes, (Mapping, type(None))):
+            raise TypeError(f"changes must be {{knob: value}}, got {changes!r}")
         values = {**(changes or {}), **knobs}
         for name in values:
             _check.instance("a knob", name, str, "named by text")

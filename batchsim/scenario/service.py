@@ -97,7 +97,8 @@ class Service:
         >>> Affine(5, 0.25).scaled(0.5, max_batch_size=2)
         Table({1: 2.625, 2: 2.75})
         """
-        sizes = range(1, max_batch_size + 1)
+        factor = _check.real("factor", factor, above=0)
+        sizes = range(1, _check.whole("max_batch_size", max_batch_size) + 1)
         # Padding is in the points already. `factor` comes last: other orders give other floats.
         return Table({size: self(size) * 1000 * factor for size in sizes}, noise=self.noise)
 

@@ -16,8 +16,11 @@ from batchsim.scenario.workload import OpenLoop
 
 # Stricter than pandas, which also accepts what is left of a truncated timestamp: a bare date, a single digit.
 TIMESTAMP = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d(:?\d\d)?)?", re.ASCII | re.IGNORECASE
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?", re.ASCII | re.IGNORECASE
 )
+# Of times since 1970: how many of them a second has. They are told apart between the years 1973 and 2286.
+UNITS = {1e3: "milliseconds", 1e6: "microseconds", 1e9: "nanoseconds"}
+EPOCH_S = 1e8, 1e10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,11 +62,12 @@ class Trace(OpenLoop):
         """Read arrival times from a CSV file with a header line.
 
         `column` (default: the first) holds seconds, or ISO 8601 timestamps, read to the nanosecond.
-        `speedup` divides the times. A row that is truncated, is not a number, or goes back in time
-        raises ValueError with its line; a missing column, with the columns there are.
+        `speedup` divides the times: 1000 also reads milliseconds. A row that is truncated, is not a number,
+        goes back in time, or has a time zone where others have none raises ValueError with its line; a
+        missing column, with the columns there are.
         """
         speedup = _check.real("speedup", speedup, above=0)
-        return cls(_read_times_s(path, column) / speedup)
+        return cls(_read_times_s(path, column, speedup) / speedup)
 
     @property
     def max_requests(self) -> int:  # type: ignore[override]
@@ -102,7 +106,7 @@ class Trace(OpenLoop):
 # Reading a CSV file.
 
 
-def _read_times_s(path: str | PathLike[str], column: str | None) -> np.ndarray:
+def _read_times_s(path: str | PathLike[str], column: str | None, speedup: float) -> np.ndarray:
     """Return one column of a CSV file as seconds, or, of timestamps, as seconds since the first."""
     cells, lines = _read_column(path, column)
     if _is_number(cells[0]):
@@ -110,8 +114,12 @@ def _read_times_s(path: str | PathLike[str], column: str | None) -> np.ndarray:
         times_s = np.array([float(cell) if _is_number(cell) else math.nan for cell in cells])
     else:
         kind, times_s = "a number of seconds or an ISO 8601 timestamp", _since_first(cells)
+        _check_zones(path, cells, lines)
     for row in np.flatnonzero(~np.isfinite(times_s)):
         raise ValueError(f"{path}, line {lines[row]}: must be {kind}, got {cells[row]!r}")
+    for row in np.flatnonzero(np.abs(times_s) > _check.LARGEST * speedup):
+        rule = f"{path}, line {lines[row]}: must be seconds, at most {_check.LARGEST:g} from 0"
+        raise ValueError(f"{rule}, got {cells[row]!r}{_unit(abs(times_s[row]))}")
     for row in np.flatnonzero(np.diff(times_s) < 0) + 1:
         rule = f"{path}, line {lines[row]}: times must be sorted"
         raise ValueError(f"{rule}, got {cells[row]!r} after {cells[row - 1]!r}")
@@ -123,7 +131,7 @@ def _read_column(path: str | PathLike[str], column: str | None) -> tuple[list[st
     if column is not None and not isinstance(column, str):
         raise TypeError(f"column must be a name, got {column!r}")
     try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
+        with _check.path("path", path).open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             header = [name.strip() for name in next(reader, [])]
             if not header:
@@ -160,6 +168,22 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _unit(time: float) -> str:
+    """Return the unit in which a time is one since 1970, as a hint, or ""."""
+    first, last = EPOCH_S
+    units = (each for each in UNITS if first <= time / each < last)
+    return "".join(f": are these {UNITS[each]} since 1970? speedup={each:.0f} reads them" for each in units)
+
+
+def _check_zones(path: str | PathLike[str], cells: list[str], lines: list[int]) -> None:
+    """Refuse timestamps with a time zone among others without: these would silently be UTC."""
+    zones = [stamp["zone"] is not None for cell in cells if (stamp := TIMESTAMP.fullmatch(cell))]
+    if len(zones) == len(cells) and len(set(zones)) > 1:
+        row = zones.index(not zones[0])
+        rule = "have a time zone" if zones[0] else "have no time zone"
+        raise ValueError(f"{path}, line {lines[row]}: must {rule}, as line {lines[0]}, got {cells[row]!r}")
 
 
 def _since_first(cells: list[str]) -> np.ndarray:

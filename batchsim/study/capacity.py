@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
 from batchsim.scenario import OpenLoop, Scenario
-from batchsim.simulate import check_requests
+from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.judgement import OVERLOADED, STRICT, Judgement, Verdict, can_lose, judge
 from batchsim.study.race import SHORTEST
@@ -134,6 +134,7 @@ def capacity(
     if not isinstance(scenario.workload, OpenLoop):
         raise ValueError(f"capacity needs an open workload, whose rate can change, got {scenario.workload!r}")
     count = check_requests(scenario, requests)
+    check_memory(count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     tolerance = _check.real("tolerance", tolerance, at_least=1e-4, at_most=0.5)
     return _Search(scenario, slo, seed, count, tolerance).capacity()

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -35,7 +35,7 @@ class Axis:
     @classmethod
     def of(cls, name: str, given: Any) -> Self:
         """Check a list of values, or {label: value}."""
-        if isinstance(given, (str, bytes, Set)) or not isinstance(given, Iterable):
+        if isinstance(given, Set) or not _check.listed(given):
             raise TypeError(f"{name} must be a list of values, or {{label: value}}, got {given!r}")
         values = labels = [_plain(value) for value in given]
         if isinstance(given, Mapping):

@@ -31,7 +31,7 @@ import pyarrow.parquet
 import tomlkit
 
 from batchsim import _check
-from batchsim._files import replacing
+from batchsim._files import remove_left, replacing
 from batchsim._version import __version__
 from batchsim.scenario import Scenario, Trace
 from batchsim.scenario.toml import document, from_tables
@@ -59,7 +59,6 @@ class Store:
         self.about = {"scenario": scenario, **settings, "batchsim": __version__}
         self.mark = hashlib.sha256(json.dumps(canonical(self.about), sort_keys=True).encode()).hexdigest()
         self.recent: list[Path] = []
-        self.count = 0
         if self.folder.exists() and not self.folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "out must be a folder, got a file", str(out))
         if not (self.folder / DESCRIPTION).exists():
@@ -67,6 +66,8 @@ class Store:
         self._compare()  # even if just written: another process may have written another sweep first
         with self._writing("a folder for points"):
             self.points.mkdir(exist_ok=True)
+        remove_left(self.folder)
+        remove_left(self.points)
 
     # The description.
 
@@ -103,7 +104,7 @@ class Store:
                 raise ValueError(f"format must be {FORMAT}, got {there.get('format')!r}: take another folder")
             if there.get("batchsim") == self.about["batchsim"]:  # another might not read it
                 there["scenario"] = from_tables(Scenario, tables, self.folder)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, IsADirectoryError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} must describe a sweep, got {error}") from None
         if "scenario" not in there:
             rule = f"out must be a folder of this batchsim, {self.about['batchsim']}"
@@ -126,7 +127,6 @@ class Store:
         if not tables:
             return [], np.empty((0, len(self.columns))), []
         table = _unique(pyarrow.concat_tables(tables))
-        self.count = table.num_rows
         numbers = np.empty((table.num_rows, len(self.columns)))
         for place, name in enumerate(self.columns):
             numbers[:, place] = table[name].to_numpy()
@@ -140,7 +140,6 @@ class Store:
         values["infeasible"] = pyarrow.array(texts, pyarrow.string())
         with self._writing("finished points"):
             self.recent.append(self._add(pyarrow.table(values, metadata={MARK: self.mark})))
-        self.count += len(keys)
         if len(self.recent) >= MERGE:
             self.merge(self.recent)
             self.recent = []
@@ -167,20 +166,20 @@ class Store:
     def _files(self, paths: Iterable[Path] | None = None) -> dict[Path, pyarrow.Table]:
         """Return the tables of the files (default: of all); damaged ones are set aside."""
         tables: dict[Path, pyarrow.Table] = {}
-        gone = True
-        while gone:
-            gone = False
-            for path in {*(self.points.glob("*.parquet") if paths is None else paths)} - {*tables}:
-                try:
+        seen: set[Path] = set()
+        # Until there is nothing new: what another process merged meanwhile is in a newer file.
+        while unseen := {*(self.points.glob("*.parquet") if paths is None else paths)} - seen:
+            seen |= unseen
+            for path in unseen:
+                with contextlib.suppress(FileNotFoundError):
                     if (table := self._load(path)) is not None:
                         tables[path] = table
-                except FileNotFoundError:  # another process merged it: its points are in a newer file
-                    gone = paths is None
         return {path: tables[path] for path in sorted(tables)}
 
     def _load(self, path: Path) -> pyarrow.Table | None:
-        content = path.read_bytes()
-        if not path.stem.endswith(_checksum(content)):
+        # A pipe would never be read to its end, and a link to nothing must not look like a file that is gone.
+        content = None if os.path.lexists(path) and not path.is_file() else path.read_bytes()
+        if content is None or not path.stem.endswith(_checksum(content)):
             aside = self.folder / DAMAGED / path.name  # elsewhere: readers of points/ read every file in it
             aside.parent.mkdir(exist_ok=True)
             path.replace(aside)
@@ -198,8 +197,17 @@ class Store:
             yield
         except OSError as error:
             failed = f"{content} could not be written to {self.folder} ({error.strerror or error})"
-            kept = f"the {self.count:,} points there are kept, and the same call goes on from them"
-            raise OSError(error.errno, f"{failed}; {kept}") from error
+            raise OSError(error.errno, f"{failed}; {self.kept()}") from error
+
+    def kept(self) -> str:
+        """Return in words what the folder holds now: somebody may have deleted it."""
+        try:
+            count = len(self.read()[0])
+        except (OSError, ValueError) as error:
+            return f"the points there cannot be read either ({error})"
+        if not count:
+            return "no points are there, and the same call begins anew"
+        return f"the {count:,} points there are kept, and the same call goes on from them"
 
 
 def _versions() -> dict[str, str]:

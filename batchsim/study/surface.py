@@ -18,6 +18,7 @@ from batchsim.result.intervals import students_t
 from batchsim.result.sections import FINE
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 from batchsim.scenario.rules.rule import Parameter
+from batchsim.simulate import check_memory
 from batchsim.study.candidate import preference
 from batchsim.study.judgement import LEVEL
 
@@ -256,10 +257,13 @@ def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
     requests = _check.whole("requests", requests)
     if isinstance(scenario.workload, OpenLoop) and scenario.workload.max_requests is not None:
         requests = min(requests, scenario.workload.max_requests)
+    check_memory(requests)
     return requests, _check.whole("seed", seed, at_least=0, at_most=None)
 
 
 def _rising(name: str, parameter: Parameter, given: Sequence[Any]) -> tuple[Any, ...]:
+    if not _check.listed(given):
+        raise TypeError(f"values of {name} must be a list, got {given!r}")
     values = tuple(parameter.check(name, value) for value in given)
     if not values or any(a >= b for a, b in itertools.pairwise(values)):
         raise ValueError(f"values of {name} must rise, got {list(values)}")

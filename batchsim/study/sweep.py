@@ -5,10 +5,11 @@ import math
 import os
 import queue
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from itertools import islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim import _check
+from batchsim._version import __version__
+from batchsim.engines.log import CANCELLED
 from batchsim.scenario import Scenario
 from batchsim.simulate import DEFAULT_REQUESTS, ENGINES, check_requests
 from batchsim.study.evaluate import COLUMNS, REFUSED, Rows, compute
@@ -24,6 +27,7 @@ from batchsim.study.grid import Grid
 if TYPE_CHECKING:
     import pandas
 
+SILENT_S = 30.0  # after which an executor from which nothing comes is warned of
 SAVE_S = 0.5  # the longest that finished points wait for others to share a file with
 SWITCH_S = 5e-4  # how long a thread that leaves compiled code waits while another holds Python's lock
 AHEAD = 4  # tasks given to each worker in advance
@@ -64,7 +68,8 @@ def sweep(
     that a sweep may be killed, or its axes extended (`batchsim.study.store`). Ctrl-C keeps finished points.
 
     An unknown knob, a value of the wrong type, an empty or repeating axis, a folder of another sweep: all
-    raise before anything runs. A full disk raises OSError, and loses nothing.
+    raise before anything runs. A full disk raises OSError, and loses nothing. An executor that ends too soon
+    raises RuntimeError, and one from which nothing comes is warned of: its workers may not have batchsim.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=800), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -108,9 +113,14 @@ def sweep(
 
         try:
             # Closed on the way out, so that any error, and Ctrl-C, cancels what is not started.
-            with contextlib.closing(_work(submit, tasks, AHEAD * workers, table.fill)) as steps:
+            silent_s = math.inf if executor is None else SILENT_S
+            with contextlib.closing(_work(submit, tasks, AHEAD * workers, table.fill, silent_s)) as steps:
                 for _ in steps:
                     bar.update(table.save_in_time())
+        except (BrokenExecutor, CancelledError) as error:
+            bar.update(table.save())
+            got = type(error).__name__
+            raise RuntimeError(f"the executor must run to the end, got {got}; {table.kept()}") from error
         finally:
             bar.update(table.save())
     return table.to_frame()
@@ -122,11 +132,13 @@ def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
     if executor is not None:
         yield executor
         return
-    threads, before_s = ThreadPoolExecutor(workers, "sweep"), sys.getswitchinterval()
+    cancelled, before_s = threading.Event(), sys.getswitchinterval()
+    threads = ThreadPoolExecutor(workers, "sweep", CANCELLED.set, (cancelled,))
     sys.setswitchinterval(min(before_s, SWITCH_S))
     try:
         yield threads
     except BaseException:
+        cancelled.set()  # what runs stops at its next slice
         threads.shutdown(wait=False, cancel_futures=True)
         raise
     finally:
@@ -136,12 +148,14 @@ def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
 
 def _work(
     submit: Callable[[Sequence[int]], "Future[Rows]"], tasks: Iterator[Sequence[int]], ahead: int,
-    keep: Callable[[Sequence[int], Rows], None],
+    keep: Callable[[Sequence[int], Rows], None], silent_s: float,
 ) -> Generator[None]:  # fmt: skip
     """Have tasks computed and keep their rows as they finish; yield after each, and every `SAVE_S`.
 
-    At most `ahead` are submitted and unfinished. When closed, those not started are cancelled.
+    At most `ahead` are submitted and unfinished. When closed, those not started are cancelled. Where none
+    finishes for `silent_s`, warn once.
     """
+    heard_s = time.monotonic()
     done: queue.SimpleQueue[Future[Rows]] = queue.SimpleQueue()
     waiting: dict[Future[Rows], Sequence[int]] = {}
     try:
@@ -152,8 +166,17 @@ def _work(
                 future.add_done_callback(done.put)
             if not waiting:
                 return
-            with contextlib.suppress(queue.Empty):
+            try:
                 future = done.get(timeout=SAVE_S)
+            except queue.Empty:
+                if time.monotonic() - heard_s >= silent_s:
+                    _check.warn(
+                        f"no point has finished for {silent_s:g} s: unless points take that long, "
+                        f"look whether the executor has workers, and whether they have batchsim {__version__}"
+                    )
+                    silent_s = math.inf
+            else:
+                heard_s = time.monotonic()
                 keep(waiting[future], future.result())
                 del waiting[future]
             yield
@@ -217,6 +240,9 @@ class _Table:
         self.unsaved, self.saved_at_s = [], time.monotonic()
         return len(points)
 
+    def kept(self) -> str:
+        return "with out=, finished points would be kept" if self.store is None else self.store.kept()
+
     def to_frame(self) -> "pandas.DataFrame":
         import pandas
 
@@ -244,10 +270,8 @@ def check_settings(
     engine: str = "auto",
 ) -> dict[str, Any]:  # fmt: skip
     """Return the checked arguments of `simulate`, the same at every point."""
-    if not isinstance(engine, str) or engine not in ENGINES:
-        hint = _check.nearest(engine, ENGINES, listed=True)
-        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}{hint}")
-    if warmup != "auto":
+    _check.one_of("engine", engine, ENGINES)
+    if not (isinstance(warmup, str) and warmup == "auto"):  # an array is compared item by item
         warmup = _check.real("warmup", warmup, at_least=0, below=1)
     return {
         "requests": None if requests is None else _check.whole("requests", requests),

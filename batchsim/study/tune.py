@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from batchsim import _check, _format
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, Poisson, Scenario
-from batchsim.simulate import check_requests
+from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome, Tie
 from batchsim.study.capacity import check, check_loss
@@ -52,7 +52,8 @@ def tune(
     `met` is False, and the nearest setting comes with what would meet the objective, each checked by runs.
 
     An unknown knob, an empty axis, a NaN or a value of the wrong type raise, naming the place; so does a
-    knob of the workload. A combination that the scenario refuses is a candidate with that outcome.
+    knob of the workload, and a trace whose requests all arrive at once. A combination that the scenario
+    refuses is a candidate with that outcome.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=2000), SizeOrWait(), Affine(fixed_ms=5, per_item_ms=0.25))
@@ -64,15 +65,17 @@ def tune(
     [12.6, 12.5, 12.8]
     """
     check(scenario, slo)
-    if not isinstance(prefer, str) or prefer not in PREFER:
-        hint = _check.nearest(prefer, PREFER, listed=True)
-        raise ValueError(f"prefer must be one of {', '.join(PREFER)}, got {prefer!r}{hint}")
+    _check.one_of("prefer", prefer, PREFER)
     count = check_requests(scenario, requests)
+    check_memory(count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     grid = Grid.of(scenario, over)
     entries = _entries(scenario, slo, grid)
     _check_throughput(scenario, slo)
     candidates = [entry for entry in entries if isinstance(entry, Candidate)]
+    if scenario.load == math.inf and not any(each.scenario.stable for each in candidates):
+        # Nothing keeps up with an infinite rate, so every setting would fail, whatever its run says.
+        raise ValueError(f"tune needs traffic that spans some time, got {scenario.workload!r}")
     race = Race(slo, Traffic(scenario, count, seed), candidates)
     race.first_round()
     best, result = _search(race, prefer)

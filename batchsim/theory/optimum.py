@@ -136,7 +136,8 @@ def _costs(batch_cost: Callable[[int], float] | Sequence[float] | None, size: in
     if batch_cost is None:
         return np.zeros(size + 1)
     costs = [0.0, *map(batch_cost, range(1, size + 1))] if callable(batch_cost) else batch_cost
-    _check.instance("batch_cost", costs, (Sequence, np.ndarray), "a function or a list")
+    if not (isinstance(costs, (Sequence, np.ndarray)) and _check.listed(costs)):
+        raise TypeError(f"batch_cost must be a function or a list, got {batch_cost!r}")
     if len(costs) <= size:
         raise ValueError(f"batch_cost must have {size + 1} entries, for sizes 0 to {size}, got {len(costs)}")
     checked = [_check.real(f"cost of a batch of {n}", costs[n], at_least=0) for n in range(1, size + 1)]

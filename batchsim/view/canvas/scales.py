@@ -16,7 +16,7 @@ def nice(value: float) -> float:
     >>> nice(17), nice(0.26)
     (20.0, 0.3)
     """
-    if not 0 < value < math.inf:
+    if not 1e-300 < value < math.inf:  # below, its power of ten is 0
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     step = next(step for step in STEPS if value <= step * power * (1 + 1e-12))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsim._check import LARGEST
 from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Rule, Scenario
@@ -60,7 +61,7 @@ class Runner:
         """Return the p99 of every setting: it is the same wherever in it the present setting is."""
         rule, workload = type(scenario.rule), scenario.workload
         largest = int(min(scenario.service.largest_batch, max(64, state.max_batch_size)))
-        longest_ms = nice(4000 * scenario.service(min(largest, 64)))
+        longest_ms = min(nice(4000 * scenario.service(min(largest, 64))), LARGEST)
         x, y = (axis(rule, name, largest, longest_ms) for name in rule.map_knobs)
         # What the map does not depend on: its own two knobs, and the parameters of other rules.
         own = set(rule.parameters()) - set(rule.map_knobs)

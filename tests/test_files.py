@@ -1,0 +1,141 @@
+"""A file is written completely or not at all, and what is no file is not replaced by one."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from batchsim._files import replacing
+
+POSIX = pytest.mark.skipif(os.name == "nt", reason="links, pipes and modes as on POSIX")
+
+
+def write(path, content=b"new"):
+    with replacing(path) as file:
+        file.write(content)
+
+
+def write_half(path):
+    with replacing(path) as file:
+        file.write(b"ne")
+        file.write(1 / 0)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_replaced_in_one_step(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"old")
+    with replacing(path) as file:
+        file.write(b"new")
+        file.flush()
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_an_older_file_stays_where_writing_fails(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError):
+        write_half(path)
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+@POSIX
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
+def test_a_file_keeps_its_mode_and_is_never_open_to_more(tmp_path, mode):
+    path = tmp_path / "a.txt"
+    path.touch()
+    path.chmod(mode)
+    with replacing(path) as file:
+        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == mode
+        file.write(b"new")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", mode)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files to others")
+def test_a_file_keeps_its_owner(tmp_path):
+    path = tmp_path / "a.txt"
+    path.touch()
+    os.chown(path, 12345, 54321)
+    write(path)
+    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 54321)
+
+
+@POSIX
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_followed(tmp_path, there):
+    folder, link = tmp_path / "of another name", tmp_path / "link"
+    folder.mkdir()
+    if there:
+        (folder / "a.txt").write_bytes(b"old")
+    link.symlink_to("of another name/a.txt")
+    write(link)
+    assert link.is_symlink()
+    assert (folder / "a.txt").read_bytes() == b"new"
+    assert (names(folder), names(tmp_path)) == (["a.txt"], ["link", "of another name"])
+
+
+@POSIX
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_device_is_written_to(tmp_path, linked):
+    ours, device = os.openpty()  # not /dev/null, which a mistake made as root would replace
+    os.set_blocking(ours, False)
+    path, link = os.ttyname(device), tmp_path / "link"
+    if linked:
+        link.symlink_to(path)
+    write(link if linked else path)
+    assert os.read(ours, 99) == b"new"
+    assert stat.S_ISCHR(os.stat(path).st_mode)
+    assert link.is_symlink() == linked
+    os.close(ours)
+    os.close(device)
+
+
+@POSIX
+def test_a_pipe_gets_everything_or_nothing(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(ZeroDivisionError):
+        write_half(path)
+    assert os.read(reader, 99) == b""
+    with replacing(path) as file:
+        file.write(b"xxxx")
+        file.seek(0)  # as a zip does
+        file.write(b"new")
+    assert os.read(reader, 99) == b"newx"
+    os.close(reader)
+    assert names(tmp_path) == ["pipe"]
+
+
+@POSIX
+@pytest.mark.parametrize("name", ["/dev/fd/1", "out.txt"])
+def test_the_file_that_our_output_goes_to_is_added_to(tmp_path, name):
+    code = (
+        "from batchsim._files import replacing\nprint('one', flush=True)\n"
+        f"with replacing({name!r}) as file: file.write(b'two\\n')\nprint('three')"
+    )
+    with (tmp_path / "out.txt").open("w") as out:
+        subprocess.run([sys.executable, "-c", code], stdout=out, cwd=tmp_path, check=True)
+    assert (tmp_path / "out.txt").read_text().split() == ["one", "two", "three"]
+    assert names(tmp_path) == ["out.txt"]
+
+
+def test_a_folder_is_no_file(tmp_path):
+    (tmp_path / "a folder").mkdir()
+    with pytest.raises(OSError, match="a folder"):
+        write(tmp_path / "a folder")
+    assert names(tmp_path) == ["a folder"]
+
+
+@pytest.mark.parametrize("path", [1, 1.5, None, b"a.txt"])
+def test_a_file_has_a_path(path):
+    with pytest.raises(TypeError, match="path must be a file's path, got"):
+        write(path)
