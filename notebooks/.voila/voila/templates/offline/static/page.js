@@ -1,0 +1,12 @@
+// What Voila writes into its page as inline scripts, of which a page that is open to links can have none.
+// The whole page has been read when its cells are there; Voila's own code sets themeLoaded, and then calls
+// voila_finish if cellLoaded was first.
+window.voila_finish = () => {
+  if (!window.themeLoaded) {
+    window.cellLoaded = true;
+    return;
+  }
+  document.getElementById("loading")?.remove();
+  document.getElementById("rendered_cells").style.display = "";
+};
+document.addEventListener("DOMContentLoaded", window.voila_finish);
