@@ -3,7 +3,7 @@
 # make test      everything that CI checks; the browser's tests where there is a Chromium (WORKERS=2, ORDER=random)
 # make test-browser  these alone, and they must run
 # make fuzz      the unit tests with random inputs, many more, in random order (MINUTES=30, EXAMPLES=20)
-# make class-of-30  the app in class: 30 pages open, move, reload and close; pictures and memory (PAGES=30, LESSONS=3)
+# make class-of-30  the app in class: 30 pages open, move, reload and close; pictures and memory (STUDENTS=30, LESSONS=3)
 # make bench     what is claimed about speed, as ratios
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
 # All make .venv first; PYTHON=python3.12 picks another Python.
@@ -14,6 +14,7 @@ WORKERS ?= auto
 MINUTES ?= 30
 EXAMPLES ?= 20
 LESSONS ?= 3
+STUDENTS ?= 30
 VENV := .venv
 BIN := $(VENV)/bin
 JUPYTER_DATA := $(VENV)/share/jupyter
@@ -51,7 +52,7 @@ fuzz: $(VENV)/.installed-test
 
 # Not in CI: it takes a quarter of an hour.
 class-of-30: $(VENV)/.installed-test
-	$(BIN)/python tests/class_of_30.py --pages $(or $(PAGES),30) --lessons $(LESSONS)
+	$(BIN)/python tests/class_of_30.py --pages $(STUDENTS) --lessons $(LESSONS)
 
 bench: $(VENV)/.installed-benchmark
 	$(BIN)/python benchmarks/bench.py

@@ -1,6 +1,6 @@
 """A class with the app: all open a page at once, move a slider, reload, and close; then the next lesson.
 
-    make class-of-30            (PAGES=30, LESSONS=3)
+    make class-of-30            (STUDENTS=30, LESSONS=3)
 
 Prints how many pages showed a picture, how long the last one took, and what memory a session and the server
 took, before and after. In the last lesson some pages are lost without a word, as in a crash: only the

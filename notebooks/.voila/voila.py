@@ -29,6 +29,6 @@ c.Sessions.max_sessions = int(os.environ.get("PAGES", "40"))
 c.MappingKernelManager.cull_idle_timeout = 600
 c.MappingKernelManager.cull_interval = 60
 
-# Thirty pages opened at once on two cores wait for each other: not a reason to come out blank.
+# On a busy machine all takes long, which is no reason to come out blank.
 c.VoilaExecutor.startup_timeout = 300
 c.VoilaExecutor.iopub_timeout = 300
