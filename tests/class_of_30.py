@@ -4,7 +4,7 @@
 
 Prints how many pages showed a picture, how long the last one took, and what memory a session and the server
 took, before and after. In the last lesson some pages are lost without a word, as in a crash: only the
-server's own timeout ends their kernels, shortened from ten minutes to four. The exit code is 1 where a page
+server's own timeout ends their kernels, shortened from ten minutes to two. The exit code is 1 where a page
 had no picture, a kernel was left, or the memory did not come back to within 10 % of what one page had left.
 """
 
@@ -27,7 +27,7 @@ from browser.servers import running
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PATIENCE_S = 600
 LOST = 3  # pages of the last lesson that crash
-OPTIONS = ("--MappingKernelManager.cull_idle_timeout=240", "--MappingKernelManager.cull_interval=5")
+OPTIONS = ("--MappingKernelManager.cull_idle_timeout=120", "--MappingKernelManager.cull_interval=5")
 HEAD = (
     "lesson",
     "opened",
@@ -101,7 +101,7 @@ class Class:
         await asyncio.sleep(5)
         for context in contexts:
             await context.close()
-        until = time.monotonic() + (400 if lost else 60)
+        until = time.monotonic() + (240 if lost else 60)
         while self.kernels() and time.monotonic() < until:
             await asyncio.sleep(1)
         left = len(self.kernels())

@@ -10,3 +10,8 @@ window.voila_finish = () => {
   document.getElementById("rendered_cells").style.display = "";
 };
 document.addEventListener("DOMContentLoaded", window.voila_finish);
+
+// anywidget gives up on a picture that takes two seconds to begin with, and never tries again. On a machine
+// that opens thirty pages it takes longer.
+const signalAfter = AbortSignal.timeout.bind(AbortSignal);
+AbortSignal.timeout = (ms) => signalAfter(Math.max(ms, 60_000));
