@@ -1,6 +1,7 @@
 """The app's sessions: a kernel for each page, in bounded number, a few of them opening at a time."""
 
 import asyncio
+import gc
 import os
 from typing import Any
 
@@ -38,6 +39,12 @@ class Sessions(AsyncMappingKernelManager):
             raise
         finally:
             self.starting.remove(kernel_id)
+
+    async def shutdown_kernel(self, kernel_id: str, *args: Any, **settings: Any) -> None:  # type: ignore[override]
+        """End a kernel, and let go of what Voila made for its page."""
+        await super().shutdown_kernel(kernel_id, *args, **settings)  # type: ignore[no-untyped-call]
+        # Two megabytes in cycles of few objects, so few that Python would let hundreds of pages pass.
+        gc.collect()
 
     def notify_connect(self, kernel_id: str) -> None:
         """Note a page's socket, which it opens when it is about to draw."""
