@@ -1,9 +1,10 @@
 # make lab       a notebook with sliders       (PORT=8888, GPU=1 for the CUDA build of JAX)
-# make app       the explorer alone, as a page (PORT=8888)
+# make app       the explorer alone, as a page (PORT=8888, PAGES=40 at once)
 # make test      everything that CI checks; the browser's tests where there is a Chromium (WORKERS=2, ORDER=random)
 # make test-browser  these alone, and they must run
 # make fuzz      the unit tests with random inputs, many more, in random order (MINUTES=30, EXAMPLES=20)
 # make attack    random attacks on sweeps, files, the shell, links and the batcher (MINUTES=9, SEED=...)
+# make class-of-30  the app in class: 30 pages open, move, reload and close; pictures and memory (STUDENTS=30, LESSONS=3)
 # make bench     what is claimed about speed, as ratios
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
 # All make .venv first; PYTHON=python3.12 picks another Python.
@@ -12,6 +13,8 @@ PYTHON ?= python3
 PORT ?= 8888
 WORKERS ?= auto
 EXAMPLES ?= 20
+LESSONS ?= 3
+STUDENTS ?= 30
 VENV := .venv
 BIN := $(VENV)/bin
 JUPYTER_DATA := $(VENV)/share/jupyter
@@ -20,7 +23,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
 
-.PHONY: help lab app test test-browser fuzz attack bench validate notebooks clean
+.PHONY: help lab app test test-browser fuzz attack class-of-30 bench validate notebooks clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -30,7 +33,7 @@ lab: $(VENV)/.installed-notebook $(if $(GPU),$(VENV)/.installed-gpu)
 
 # notebooks/.voila holds the settings and a page that fetches nothing from elsewhere.
 app: $(VENV)/.installed-app
-	JUPYTER_CONFIG_PATH=notebooks/.voila JUPYTER_PATH=notebooks/.voila $(BIN)/voila notebooks/app.ipynb --port=$(PORT)
+	$(if $(PAGES),PAGES=$(PAGES) )JUPYTER_CONFIG_PATH=notebooks/.voila JUPYTER_PATH=notebooks/.voila $(BIN)/python -m voila notebooks/app.ipynb --port=$(PORT)
 
 test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
@@ -51,6 +54,10 @@ fuzz: $(VENV)/.installed-test
 attack: MINUTES = 9
 attack: $(VENV)/.installed-test
 	PYTHONPATH=tests $(BIN)/python -m attack --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+# Not in CI: it takes a quarter of an hour.
+class-of-30: $(VENV)/.installed-test
+	$(BIN)/python tests/class_of_30.py --pages $(STUDENTS) --lessons $(LESSONS)
 
 bench: $(VENV)/.installed-benchmark
 	$(BIN)/python benchmarks/bench.py

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from pathlib import Path
 
 import pandas
 import pytest
@@ -460,29 +461,30 @@ def test_published_without_a_word_lists_all():
     )
 
 
-class Started:
-    """A process that is interrupted once, as JupyterLab is by Ctrl-C, and then ends."""
-
-    def __init__(self, command, cwd):
-        Started.command, Started.cwd, self.waited = command, cwd, 0
-
-    def wait(self):
-        self.waited += 1
-        if self.waited == 1:
-            raise KeyboardInterrupt
-        return 0
+LISTEN = """
+import os, signal, sys
+print(os.getcwd(), *sys.argv[1:], sep="|", flush=True)
+signal.pause()
+"""
 
 
-def test_lab_opens_the_front_door_on_this_machine_only(monkeypatch, tmp_path):
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no exec")
+def test_lab_is_jupyterlab_itself_so_that_a_kill_is_its_own(tmp_path):
     folder = tmp_path / "notebooks"
     folder.mkdir()
     (folder / "00-explorer.ipynb").touch()
-    monkeypatch.setattr(lab.subprocess, "Popen", Started)
-    monkeypatch.setattr(lab.importlib.util, "find_spec", lambda name: name)
-    run("lab", "--notebooks", folder, "--port", "9000")
-    assert Started.cwd == tmp_path
-    assert {"--ip=127.0.0.1", "--port=9000"} <= set(Started.command)
-    assert "--LabApp.default_url=/lab/tree/notebooks/00-explorer.ipynb" in Started.command
+    (tmp_path / "jupyterlab.py").write_text(LISTEN)  # what `python -m jupyterlab` runs here
+    command = [sys.executable, "-m", "batchsim", "lab", "--notebooks", folder, "--port", "9000"]
+    path = f"{tmp_path}{os.pathsep}{Path(bs.__file__).parents[1]}"
+    env = {**os.environ, "PYTHONPATH": path}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as running:
+        place, *options = running.stdout.readline().strip().split("|")
+        running.terminate()
+        running.communicate(timeout=60)  # until nobody is left to write
+        assert running.returncode == -signal.SIGTERM
+    assert place == str(tmp_path)
+    assert {"--ip=127.0.0.1", "--port=9000"} <= set(options)
+    assert "--LabApp.default_url=/lab/tree/notebooks/00-explorer.ipynb" in options
 
 
 def test_lab_says_what_is_missing(monkeypatch, tmp_path):

@@ -24,7 +24,7 @@ CORRIDOR = [
     ["view"],
     ["teaching"],
     ["__init__"],  # the public names
-    ["cli", "__main__"],
+    ["app", "cli", "__main__"],
 ]
 STEP = {room: step for step, rooms in enumerate(CORRIDOR) for room in rooms}
 
@@ -38,6 +38,8 @@ ROOMS = {
     "matplotlib": ["view/**/*.py"],
     "typer": ["cli/*.py"],
     "rich": ["cli/*.py"],
+    "jupyter_server": ["app/*.py"],
+    "tornado": ["app/*.py"],
 }
 
 # Imports within a function that close a circle: "importer -> imported", and why.

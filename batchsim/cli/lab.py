@@ -38,7 +38,11 @@ class Lab(Command):
         if hasattr(os, "getuid") and os.getuid() == 0:
             # JupyterLab refuses to run as root otherwise; here it listens on loopback only, with a token.
             command.append("--allow-root")
-        running = subprocess.Popen(command, cwd=folder.resolve().parent)
+        place = folder.resolve().parent
+        if os.name == "posix":
+            os.chdir(place)
+            os.execv(command[0], command)  # not beside it: a `kill` is then JupyterLab's, as Ctrl-C is
+        running = subprocess.Popen(command, cwd=place)
         while True:
             try:
                 raise typer.Exit(running.wait())

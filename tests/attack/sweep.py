@@ -1,5 +1,6 @@
 """Sweeps into a folder, killed at any moment, and folders that were damaged in between."""
 
+import contextlib
 import multiprocessing
 import os
 import random
@@ -14,7 +15,7 @@ import batchsim as bs
 os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker:UserWarning"
 SCENARIO = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25))
 OVER = {"max_batch_size": list(range(1, 21)), "max_wait_ms": [0, 1, 2, 5, 10, 20, 40]}
-REQUESTS = 2000
+REQUESTS = 20_000
 # Each sweep starts from a process that has loaded everything and has no threads yet.
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(
@@ -83,10 +84,11 @@ def attack_sweep(rng: random.Random, folder: Path) -> str:
         several = [processes.Process(target=sweep, args=(str(out),)) for _ in range(rng.choice([1, 1, 2]))]
         for process in several:
             process.start()
-        time.sleep(rng.uniform(0, 0.6))
+        time.sleep(rng.uniform(0, 1.5))
         for process in several:
             with_what = rng.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-            os.kill(process.pid, with_what)
+            with contextlib.suppress(ProcessLookupError):  # it is done
+                os.kill(process.pid, with_what)
         for process in several:
             process.join(60)
             assert not process.is_alive(), f"a sweep outlives {with_what!r}"

@@ -25,11 +25,12 @@ JUPYTER = ["--ip=127.0.0.1", "--port={port}", "--ServerApp.port_retries=0", "--n
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: its address, and the folder whose files it serves."""
+    """A running server: its address, the folder whose files it serves, and its process."""
 
     kind: str
     url: str
     folder: Path
+    pid: int
 
     def address(self, file_name: str = "", query: str = "") -> str:
         """Return the address of a notebook of the folder; of the app."""
@@ -50,7 +51,7 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(kind: str, home: Path):
+def running(kind: str, home: Path, *options: str):
     """Run JupyterLab, Notebook 7 ("notebook") or the app ("app"), with all that it writes in `home`."""
     for name in ("files", "settings", "runtime"):
         (home / name).mkdir(parents=True)
@@ -63,7 +64,7 @@ def running(kind: str, home: Path):
         command = [part.format(port=port, settings=home / "settings") for part in said]
     with (home / "log").open("wb") as log:
         process = subprocess.Popen(
-            command,
+            [*command, *options],
             cwd=home / "files",
             env=environment(home),
             stdout=log,
@@ -73,7 +74,7 @@ def running(kind: str, home: Path):
     try:
         url = f"http://127.0.0.1:{port}/"
         wait_for(url, process, home / "log")
-        yield Server(kind, url, home / "files")
+        yield Server(kind, url, home / "files", process.pid)
     finally:
         stop(process)
 
@@ -83,7 +84,7 @@ def app(port: int) -> list[str]:
     dry_run = ["make", "-n", "-C", str(ROOT), "app", f"PORT={port}", f"BIN={Path(sys.executable).parent}"]
     said = subprocess.run(dry_run, capture_output=True, text=True, check=True).stdout
     (last,) = [line for line in said.splitlines() if "voila" in line]
-    return ["sh", "-c", f"cd {ROOT} && exec env {last} --no-browser --token={TOKEN}"]
+    return ["sh", "-c", f'cd {ROOT} && exec env {last} --no-browser --token={TOKEN} "$@"', "app"]
 
 
 def environment(home: Path) -> dict[str, str]:

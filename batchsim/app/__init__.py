@@ -1,0 +1,1 @@
+"""The explorer as a page of its own, for a class: what `notebooks/.voila/voila.py` has Voila run."""

@@ -1,0 +1,114 @@
+"""The app's pages: a kernel each that ends with its page, in bounded number, and no script from a link."""
+
+import time
+from urllib.parse import quote
+
+import psutil
+import pytest
+
+from browser.servers import running
+
+PLACES = 2
+HIT = "window.hit = 1"
+# Twenty ways to have text run as a script.
+INJECTIONS = (
+    f"<script>{HIT}</script>",
+    f'"><script>{HIT}</script>',
+    f"'><script>{HIT}</script>",
+    f"</script><script>{HIT}</script>",
+    f"--><script>{HIT}</script>",
+    f"</title></style></textarea><script>{HIT}</script>",
+    f"<ScRiPt>{HIT}</sCrIpT>",
+    f'<script type="module">{HIT}</script>',
+    f'<script src="data:text/javascript,{HIT}"></script>',
+    f'<script src="blob:text/javascript,{HIT}"></script>',
+    f'<img src=x onerror="{HIT}">',
+    f'"><img src=x onerror="{HIT}">',
+    f'<svg onload="{HIT}">',
+    f"<svg><script>{HIT}</script></svg>",
+    f'<body onload="{HIT}">',
+    f'" onmouseover="{HIT}" autofocus onfocus="{HIT}" x="',
+    f'<details open ontoggle="{HIT}">',
+    f'<iframe srcdoc="<script>parent.{HIT}</script>"></iframe>',
+    f'<iframe src="javascript:parent.{HIT}"></iframe>',
+    f'<meta http-equiv="refresh" content="0;url=javascript:{HIT}">',
+)
+# As the picture's page shows what a link says: its names, its values, and what is wrong with them.
+SHOW = """
+from urllib.parse import quote
+said = quote(text)
+for link in (f"curve_of={said}&service=curve&curve=1:2,8:3", f"{said}=1", f"workload={said}"):
+    try:
+        panel.move_to(State.from_link(link))
+    except ValueError as error:
+        panel.say(str(error), alert=True)
+"""
+# What no text may become; the page's own code has neither.
+ELEMENTS = ".batchsim :is(script, iframe, [onerror], [onload], [ontoggle], [onfocus])"
+INSERT = """(text) => {
+    const place = document.body.appendChild(document.createElement("div"));
+    place.innerHTML = text;
+    for (const script of place.querySelectorAll("script")) {  // which HTML that is set would not run
+        const copy = document.createElement("script");
+        for (const { name, value } of script.attributes) copy.setAttribute(name, value);
+        copy.textContent = script.textContent;
+        script.replaceWith(copy);
+    }
+}"""
+
+
+@pytest.fixture(scope="module")
+def small(browser, tmp_path_factory):
+    options = (f"--Sessions.max_sessions={PLACES}",)
+    with running("app", tmp_path_factory.mktemp("small"), *options) as server:
+        yield server
+
+
+def kernels(server):
+    return len(psutil.Process(server.pid).children())
+
+
+def eventually(holds, seconds=30):
+    until = time.monotonic() + seconds
+    while not holds() and time.monotonic() < until:
+        time.sleep(0.05)
+    return holds()
+
+
+def refused(page, server):
+    return page.goto(server.address()).status == 503
+
+
+def test_a_full_app_says_so_until_a_page_is_closed_or_reloaded(small, opened, browser):
+    with opened(small) as first, opened(small):
+        assert kernels(small) == PLACES
+        third = browser.new_page()
+        assert refused(third, small)
+        assert f"{PLACES} pages are open" in third.inner_text("body")
+        assert kernels(small) == PLACES
+        third.close()
+        first.page.close(run_before_unload=True)
+        assert eventually(lambda: kernels(small) == PLACES - 1)
+
+
+def test_no_link_and_no_text_of_a_page_runs_a_script(app, opened):
+    query = f"&theme={quote(INJECTIONS[1])}&template={quote(INJECTIONS[1])}&{quote(INJECTIONS[0])}=1"
+    with opened(app, query=query) as panel:
+        assert panel.page.get_attribute("body", "data-jp-theme-name") == "JupyterLab Light"
+        panel.kernel.run("from batchsim.view.explorer.state import State")
+        for text in INJECTIONS:
+            panel.kernel.run(f"text = {text!r}\n{SHOW}")
+        panel.quiet()
+        assert panel.page.locator(ELEMENTS).count() == 0
+        assert not panel.page.evaluate("window.hit")
+        # And if one did get through:
+        for text in INJECTIONS:
+            panel.page.evaluate(INSERT, text)
+        panel.page.wait_for_timeout(300)
+        assert not panel.page.evaluate("window.hit")
+
+
+def test_a_link_chooses_the_theme(app, opened):
+    with opened(app, query="&theme=dark") as panel:
+        assert panel.page.get_attribute("body", "data-jp-theme-name") == "JupyterLab Dark"
+        assert panel.kernel.ask("panel.session.style.theme") == "dark"
