@@ -1,5 +1,10 @@
 """Runs that several tests look at: small ones to check by hand, and a busy one with or without losses."""
 
+import os
+import subprocess
+import sys
+import textwrap
+
 import batchsim as bs
 
 SECOND = 1000.0  # ms
@@ -19,3 +24,14 @@ def busy_run(**knobs):
 def lossy_run():
     limits = {"queue_limit": 20, "timeout_ms": 12, "rate_per_s": 2500}
     return busy_run(replace=limits, seed=1)
+
+
+def in_python(code, **environment):
+    """Start a process of its own, with more in its environment."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -3,12 +3,10 @@
 import contextlib
 import dataclasses
 import math
-import os
 import re
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 
@@ -17,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
+from runs import in_python
 
 import batchsim as bs
 from batchsim.engines import compiled, reference, summaries
@@ -273,16 +272,6 @@ def test_a_replication_that_is_halted_stops_at_its_next_slice():
 
 
 # First use, Ctrl-C, and what is refused.
-
-
-def in_python(code, **environment):
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def test_the_first_run_on_a_new_machine_says_that_it_compiles_and_the_second_does_not(tmp_path):

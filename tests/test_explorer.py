@@ -1,12 +1,9 @@
 """The explorer works without a browser: move a control, read the text."""
 
-import os
 import re
-import subprocess
-import sys
-import textwrap
 
 import pytest
+from runs import in_python
 
 import batchsim as bs
 from batchsim._format import number
@@ -39,14 +36,8 @@ def test_what_is_compiled_on_opening_is_announced_and_then_forgotten(tmp_path):
         panel = bs.explore(requests=300)
         print(sum("compiling" in text for text in told) > 1, repr(panel.status.value))
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert (done.stdout, done.stderr) == ("True ''\n", "")
+    process = in_python(code, NUMBA_CACHE_DIR=str(tmp_path))
+    assert (*process.communicate(), process.returncode) == ("True ''\n", "", 0)
 
 
 def test_a_whole_scenario_can_be_explored():

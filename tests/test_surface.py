@@ -3,10 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import os
-import subprocess
-import sys
-import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
+from runs import in_python
 
 import batchsim as bs
 from batchsim.engines import compiled, draws, kernels_many, many
@@ -330,14 +327,8 @@ def test_who_listens_is_told_of_compiling_in_the_calling_thread_and_stderr_is_qu
         "",
     )
     for expected in said:  # the second time it is found on disk
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)],
-            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert (done.stdout, done.stderr) == (expected, "")
+        process = in_python(code, NUMBA_CACHE_DIR=str(tmp_path))
+        assert (*process.communicate(), process.returncode) == (expected, "", 0)
 
 
 def test_a_listener_that_has_left_hears_nothing():
