@@ -142,10 +142,8 @@ def capacity(
 
 def check(scenario: Scenario, slo: SLO) -> None:
     """Raise TypeError unless these are a scenario and an SLO."""
-    if not isinstance(scenario, Scenario):
-        raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
-    if not isinstance(slo, SLO):
-        raise TypeError(f"slo must be an SLO, as SLO(p99_ms=50), got {slo!r}")
+    _check.instance("scenario", scenario, Scenario, "a Scenario")
+    _check.instance("slo", slo, SLO, "an SLO, as SLO(p99_ms=50)")
 
 
 def check_loss(scenario: Scenario, slo: SLO) -> None:

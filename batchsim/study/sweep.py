@@ -83,8 +83,7 @@ def sweep(
     >>> "load 1.2" in table.infeasible[0]
     True
     """
-    if not isinstance(scenario, Scenario):
-        raise TypeError(f"scenario must be a Scenario, got {scenario!r}")
+    _check.instance("scenario", scenario, Scenario, "a Scenario")
     settings = check_settings(requests, seed, replications, warmup, engine)
     grid = Grid.of(scenario, over)
     if all(axis.name != "workload" for axis in grid.axes):

@@ -85,8 +85,7 @@ def frozen_load(rate_per_s: float, service: Service, max_batch_size: int, max_wa
     >>> round(frozen_load(1000, Affine(5, 0.25), max_batch_size=32, max_wait_ms=5), 4)
     1.0833
     """
-    if not isinstance(service, Service):
-        raise TypeError(f"service must be a service of batchsim, got {service!r}")
+    _check.instance("service", service, Service, "a service of batchsim")
     pmf = frozen_batch_size_pmf(rate_per_s, max_batch_size, max_wait_ms)
     sizes = np.arange(1, pmf.size)
     return float(rate_per_s * (pmf[1:] @ service.table(max_batch_size)[1:]) / (pmf[1:] @ sizes))
