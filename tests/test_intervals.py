@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.result.intervals import binomial, effective
+from batchsim.result.proportions import effective, proportion
 from batchsim.result.metrics import metric
 from batchsim.result.standard_error import NoInterval
 
@@ -255,13 +255,13 @@ def test_the_interval_of_a_percentile_does_not_depend_on_what_is_asked_with_it()
 
 def test_a_binomial_interval_is_clopper_and_pearsons():
     # 8 of 10: (0.4439, 0.9748), in every table. So many sections that t is the normal's.
-    assert binomial(0.8, 10, 10**9, 0.95) == pytest.approx((0.4439, 0.9748), abs=1e-4)
-    assert binomial(0, 10, 10**9, 0.95) == pytest.approx((0, 0.3085), abs=1e-4)
-    assert binomial(1, 10, 10**9, 0.95) == pytest.approx((0.6915, 1), abs=1e-4)
+    assert proportion(0.8, 10, 10**9, 0.95) == pytest.approx((0.4439, 0.9748), abs=1e-4)
+    assert proportion(0, 10, 10**9, 0.95) == pytest.approx((0, 0.3085), abs=1e-4)
+    assert proportion(1, 10, 10**9, 0.95) == pytest.approx((0.6915, 1), abs=1e-4)
 
 
 def test_fewer_sections_make_a_binomial_interval_wider():
-    (low, high), (lower, higher) = (binomial(0.8, 100, sections, 0.95) for sections in (1000, 8))
+    (low, high), (lower, higher) = (proportion(0.8, 100, sections, 0.95) for sections in (1000, 8))
     assert lower < low < high < higher
 
 

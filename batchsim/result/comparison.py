@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchsim import _check
-from batchsim.result.intervals import metric_intervals
+from batchsim.result.intervals import ROUNDING, metric_intervals
 from batchsim.result.metrics import METRICS, SUMMARY, Kind, metric
 from batchsim.result.result import Result
 from batchsim.result.standard_error import NoInterval
@@ -96,7 +96,9 @@ def compare(
     rows = {}
     for key, interval in metric_intervals([a.sample, b.sample], metrics, level).items():
         value_a, value_b = a.metrics.number(key), b.metrics.number(key)
-        rows[key] = Difference(value_a, value_b, value_b - value_a, *interval)
+        rounding = ROUNDING * max(abs(value_a), abs(value_b))
+        ends = (0.0 if abs(each) <= rounding else each for each in (value_b - value_a, *interval))
+        rows[key] = Difference(value_a, value_b, *ends)
         if isinstance(interval, NoInterval) and not silent:
             _check.warn(f"an interval for {key} {interval.reason}")
     return Comparison(rows, level)

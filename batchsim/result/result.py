@@ -14,6 +14,7 @@ from batchsim.result import printing, timeseries
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import COMPONENTS, SUMMARY, Metrics, metric
 from batchsim.result.run import Batches, Run, state_of
+from batchsim.result.run_length import run_length
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import Interval, NoInterval, Sample
 from batchsim.scenario import Scenario
@@ -187,10 +188,14 @@ class Result:
     @cached_property
     def sample(self) -> Sample:
         """What intervals are made from."""
+        length = run_length(self.scenario)
         if len(self.runs) > 1:
-            return Sample(self.metrics, Sections.of_runs([run.metrics for run in self.runs]), replicated=True)
-        sections = self.runs[0].sections if self.has_columns else None
-        return Sample(self.metrics, sections, replicated=False, drift=self.rate_range_per_s)
+            sections = Sections.of_runs([run.metrics for run in self.runs])
+            kept = int(self.metrics.totals.requests) / len(self.runs)
+            dropped = round(kept * self.warmup / (1 - self.warmup))
+            return Sample(self.metrics, sections, replicated=True, length=length, dropped=dropped)
+        one = self.runs[0].sections if self.has_columns else None
+        return Sample(self.metrics, one, replicated=False, drift=self.rate_range_per_s, length=length)
 
     def intervals(self, keys: Sequence[str], level: float = 0.95) -> dict[str, Interval]:
         """Return the interval of each key, without a warning: a `NoInterval` says why there is none."""

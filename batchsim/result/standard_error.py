@@ -26,9 +26,10 @@ from typing import NamedTuple
 import numpy as np
 
 from batchsim.result.metrics import Metrics
+from batchsim.result.run_length import FEW, RunLength
 from batchsim.result.sections import Sections
 
-MANY, FEW = 16, 8
+MANY = 16
 TOO_ALIKE = 0.75  # the correlation of neighbours among the 64, from which even 8 sections are too short
 ONE_IN_FIVE = 0.8416  # standard normal deviations: a test at 20 %, as to take 8 in vain costs little
 MOST_ALIKE = 0.9  # of neighbours among the 16 or 8: with more, their error would be widened without end
@@ -69,13 +70,26 @@ class Sample:
     """What is known of a result: the metrics of all of it, and of its sections.
 
     `sections` are the replications if there are several; None for one run without columns. `drift` is
-    the lowest and the highest arrival rate of one run whose traffic drifts.
+    the lowest and the highest arrival rate of one run whose traffic drifts. `length` is how long the runs must
+    be, None where that is not asked; `dropped` the requests that each leaves out.
     """
 
     whole: Metrics
     sections: Sections | None
     replicated: bool
     drift: tuple[float, float] | None = None
+    length: RunLength | None = None
+    dropped: int = 0
+
+    @property
+    def replications(self) -> int:
+        return self.sections.size if self.replicated and self.sections is not None else 1
+
+    @property
+    def independent(self) -> float:
+        """How many independent requests these know as much as of rare events, at most."""
+        requests = float(self.whole.totals.requests)
+        return requests if self.length is None else min(requests, self.length.independent(requests))
 
 
 @dataclass(frozen=True)

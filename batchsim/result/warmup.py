@@ -1,10 +1,13 @@
 """How much of a run to leave out, until it no longer remembers how it started."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
+from batchsim.result.metrics import metric
 from batchsim.result.result import Result
+from batchsim.result.run_length import rounded_up, run_length
 
 BLOCK = 5
 
@@ -51,11 +54,21 @@ def mser5(latency_ms: np.ndarray) -> Warmup:
 def drop_warmup(result: Result) -> tuple[Result, str]:
     """Return a result without what MSER-5 drops of all its runs alike, and a warning or "".
 
-    It is found from the mean course of the replications.
+    It is found from the mean course of the replications. In one run the rule would choose the start that is
+    luckily without a busy spell; there it may drop no more than the queue needs to forget that it was
+    empty, and none of a run too short to be steady at its load.
     """
     columns_ms = np.array([run.latency_ms for run in result.runs])
     there = ~np.isnan(columns_ms)
     with np.errstate(invalid="ignore"):  # 0 / 0: a request that no replication served
         course_ms = np.nansum(columns_ms, axis=0) / there.sum(axis=0)
-    warmup = mser5(course_ms)
-    return result.with_warmup(warmup.requests / course_ms.size), warmup.warning
+    warmup, length, requests = mser5(course_ms), run_length(result.scenario), course_ms.size
+    if len(result.runs) == 1 and length is not None and length.relaxation < math.inf:
+        if requests < (needed := length.needed(metric("mean_latency_ms"))):
+            got = f"at load {result.scenario.load:.3g}, or replications, got {requests:,}: none is dropped"
+            warmup = Warmup(0, f"a warm-up by MSER-5 needs about {rounded_up(needed):,} requests {got}")
+        else:
+            # The first batches are alike, whatever the queue: as many of them are enough to tell.
+            first = BLOCK * 2 * result.scenario.rule.largest_batch * result.scenario.servers
+            warmup = warmup._replace(requests=min(warmup.requests, math.ceil(length.warmup) + first))
+    return result.with_warmup(warmup.requests / requests), warmup.warning

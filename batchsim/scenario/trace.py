@@ -80,6 +80,12 @@ class Trace(OpenLoop):
         span = float(self.times_s[-1])
         return (self.times_s.size - 1) / span if span > 0 else math.inf
 
+    @property
+    def dispersion(self) -> float:
+        """As if the gaps were independent: no trace is long enough to show that of a long time."""
+        gaps_s = np.diff(self.times_s)
+        return float(gaps_s.var() / gaps_s.mean() ** 2) if 0 < self.offered_per_s < math.inf else 0.0
+
     def with_rate(self, rate_per_s: float) -> Self:
         _check.real("rate_per_s", rate_per_s, above=0)
         if not 0 < self.offered_per_s < math.inf:

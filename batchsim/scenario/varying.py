@@ -59,6 +59,13 @@ class OnOff(OpenLoop):
         on, off = self.mean_on_s, self.mean_off_s
         return (self.on_rate_per_s * on + self.off_rate_per_s * off) / (on + off)
 
+    @property
+    def dispersion(self) -> float:
+        # Fischer and Meier-Hellstern, The Markov-modulated Poisson process cookbook, 1993.
+        on, off = self.mean_on_s, self.mean_off_s
+        apart = (self.on_rate_per_s - self.off_rate_per_s) ** 2
+        return 1 + 2 * apart * (on * off) ** 2 / (on + off) ** 3 / self.offered_per_s
+
     def with_rate(self, rate_per_s: float) -> Self:
         _check.real("rate_per_s", rate_per_s, above=0)
         factor = rate_per_s / self.offered_per_s
@@ -115,6 +122,10 @@ class Diurnal(OpenLoop):
     @property
     def offered_per_s(self) -> float:
         return self.mean_rate_per_s
+
+    @property
+    def dispersion(self) -> float:
+        return 1.0  # of its Poisson arrivals, without the course of the day
 
     def with_rate(self, rate_per_s: float) -> Self:
         return replace(self, mean_rate_per_s=rate_per_s)

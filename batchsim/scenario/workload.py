@@ -29,6 +29,11 @@ class OpenLoop:
         """The mean arrival rate, requests per second."""
         raise NotImplementedError
 
+    @property
+    def dispersion(self) -> float:
+        """The variance of the number of arrivals in a long time over its mean: 1 for Poisson arrivals."""
+        raise NotImplementedError
+
     def with_rate(self, rate_per_s: float) -> Self:
         """Return the same traffic at another mean rate, requests per second."""
         raise NotImplementedError
@@ -92,6 +97,10 @@ class Poisson(_Renewal):
     Poisson(rate_per_s=100)
     """
 
+    @property
+    def dispersion(self) -> float:
+        return 1.0
+
     def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         return generator.standard_exponential(requests)
 
@@ -99,6 +108,10 @@ class Poisson(_Renewal):
 @dataclass(frozen=True)
 class Constant(_Renewal):
     """Evenly spaced arrivals: number i at (i + 1) / rate_per_s."""
+
+    @property
+    def dispersion(self) -> float:
+        return 0.0
 
     def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
         # Not a sum of gaps, whose rounding errors would add up.
@@ -115,6 +128,10 @@ class Gamma(_Renewal):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.fix_real(self, "cv", at_least=1e-3, at_most=1e3)
+
+    @property
+    def dispersion(self) -> float:
+        return self.cv**2
 
     def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         # A gamma's cv is 1 / sqrt(shape), and its mean shape * scale: scale = cv^2 makes the mean 1.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from batchsim.result import Result
 from batchsim.result.comparison import compare
-from batchsim.result.intervals import percentile_of_all, share_of_all
+from batchsim.result.percentiles import percentile_of_all, share_of_all
 from batchsim.result.metrics import LATENCY
 from batchsim.scenario import ClosedLoop, Diurnal, Scenario, Trace
 from batchsim.study.slo import ROUNDING, SLO, Objective, key_of

@@ -10,7 +10,7 @@ from oracles import policy, published
 
 import batchsim as bs
 from batchsim import theory
-from batchsim.result.intervals import binomial, students_t
+from batchsim.result.proportions import proportion, students_t
 
 SEED = 1
 MS = bs.Affine(1, 0)  # a millisecond, whatever the batch
@@ -278,7 +278,7 @@ def coverage():
             low, high = interval(bs.simulate(scenario, requests, seed=seed, warmup=0.1), "mean_latency_ms")
             held += low <= truth <= high
         what = f"M/D/1, load {load}, {requests:,} requests: share of 200 intervals that contain the true mean"
-        yield Row(what, held / 200, *binomial(held / 200, 200, math.inf, 0.95), 0.95, 0.0)
+        yield Row(what, held / 200, *proportion(held / 200, 200, math.inf, 0.95), 0.95, 0.0)
 
 
 GROUPS = [

@@ -1,0 +1,183 @@
+"""How long a run must be before an interval of it can be right: what the scenario says before it runs.
+
+A short run under a heavy load has seen one busy spell, or none, and its sections agree with each other
+because none of them saw the others' luck: nothing in the run tells that it is too short. But the scenario
+does. Under a heavy load the queue moves like a Brownian motion that drifts down to 0 (Whitt, Planning
+queueing simulations, 1989), from whose load and burstiness follows how many requests pass until it has
+forgotten where it was: its relaxation time, here counted in requests. The lengths that a metric needs are
+multiples of that. They were chosen so that 95 % intervals hold the truth in at least 90 % of the runs of
+the scenarios that `make coverage` tries (see VALIDATION.md).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from batchsim.result.metrics import Metric
+from batchsim.scenario import ClosedLoop, Diurnal, OnOff, Scenario
+from batchsim.scenario.service import Noise
+
+if TYPE_CHECKING:
+    from batchsim.result.standard_error import Sample
+
+FLOWS = {"requests", "served", "throughput_per_s", "utilisation"}
+# Relaxation times that an interval needs: of the numbers of a flow, of another mean, of a percentile; and
+# how many of these are to lie beyond a percentile, as each is worth about one independent request there.
+FLOW, MEAN, PERCENTILE, BEYOND = 25, 150, 150, 5
+ARRIVALS = 500  # requests that the numbers of a flow need, times the dispersion of arrivals and services
+CYCLES = 60  # of bursts
+ROUNDS = 50  # requests of each client of a closed loop
+FEW, REQUESTS = 8, 40  # the fewest sections of a run, and the served requests that each needs
+NOISES = 250  # batches, times how much rare long ones say about the mean wait; see `_surprise`
+FORGOTTEN = 5  # relaxation times after which a start from an empty queue is forgotten
+
+
+@dataclass(frozen=True)
+class RunLength:
+    """The lengths that a scenario's runs need, in requests; 0 where nothing is known to be needed.
+
+    `relaxation` is the relaxation time of the queue, inf if it grows without end; `cycle` that of the arrivals
+    or the clients; `flow` and `noise` are what the numbers of a flow, and the means and tails of
+    latencies, need for the randomness of arrivals and services themselves.
+    """
+
+    relaxation: float
+    cycle: float
+    flow: float
+    noise: float
+
+    def needed(self, metric: Metric, replications: int = 1, dropped: int = 0) -> float:
+        """Return how many requests each run needs, of those that are left after `dropped` are, for an interval.
+
+        Many replications of which each begins with an empty queue share its bias, so that more of them do not
+        replace longer ones.
+        """
+        if self.relaxation == math.inf:
+            return self.flow if metric.key in FLOWS else math.inf
+        in_all = max(self.cycle, self._times(metric) * self.relaxation, self._at_least(metric))
+        if replications == 1:
+            return in_all
+        forgotten = dropped / self.relaxation if self.relaxation else math.inf
+        # From an empty queue the mean of m relaxation times is low by 1/m of its error's square; see Abate and
+        # Whitt, Transient behavior of regulated Brownian motion, 1987.
+        start = max(FORGOTTEN, 0.7 * replications * math.exp(-2 * forgotten))
+        return max(in_all / replications, start * self.relaxation)
+
+    def _times(self, metric: Metric) -> float:
+        if metric.q is not None:
+            return max(PERCENTILE, BEYOND / (1 - metric.q / 100)) if metric.q < 100 else math.inf
+        return FLOW if metric.key in FLOWS else MEAN
+
+    def _at_least(self, metric: Metric) -> float:
+        if metric.key in FLOWS:
+            return self.flow
+        return self.noise if metric.q is None or metric.q > 75 else 0.0
+
+    def independent(self, requests: float) -> float:
+        """Return how many independent requests know as much of a tail, and of any rare event, at most."""
+        return requests / self.relaxation if self.relaxation else math.inf
+
+    @property
+    def warmup(self) -> float:
+        """The requests after which a run that began with an empty queue may be taken for steady."""
+        return FORGOTTEN * self.relaxation
+
+
+def run_length(scenario: Scenario) -> RunLength | None:
+    """Return the lengths that a scenario's runs need; None if its traffic drifts, as over a day.
+
+    >>> from batchsim import Affine, Poisson, SizeOrWait
+    >>> from batchsim.result.metrics import metric
+    >>> md1 = Scenario(Poisson(900), SizeOrWait(1, 0), Affine(1, 0))
+    >>> round(run_length(md1).needed(metric("mean_latency_ms")))
+    30000
+    """
+    workload, noise = scenario.workload, scenario.service.noise
+    largest = scenario.rule.largest_batch
+    if isinstance(workload, Diurnal):
+        return None
+    if isinstance(workload, ClosedLoop):
+        rounds = ROUNDS * workload.clients
+        return RunLength(0.0, rounds, rounds, NOISES * largest * _surprise(noise))
+    load = scenario.load
+    batch = max(1.0, largest * min(load, 1.0))  # under a light load batches are smaller
+    of_batches = batch * _squared_cv(noise)
+    noises = NOISES * largest * min(load, 1.0) * _surprise(noise)
+    relaxation = _relaxation(scenario, load, workload.dispersion + of_batches)
+    if not isinstance(workload, OnOff) or workload.on_rate_per_s == workload.off_rate_per_s:
+        return RunLength(relaxation, 0.0, ARRIVALS * (workload.dispersion + of_batches), noises)
+    cycle = workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
+    busiest = max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s
+    if busiest < 1:  # each state has a queue of its own, which it soon forgets in the other
+        relaxation = min(relaxation, max(_relaxation(scenario, busiest, 1.0 + of_batches), cycle / 4))
+    return RunLength(relaxation, CYCLES * cycle, ARRIVALS * (1.0 + of_batches), noises)
+
+
+def _relaxation(scenario: Scenario, load: float, variance: float) -> float:
+    """Return the relaxation time of the queue, in requests.
+
+    A Brownian motion of this drift and variance a request, kept between 0 and the longest queue, if there
+    is one: Linetsky, On the transition densities for reflected diffusions, 2005.
+    """
+    if not scenario.stable:
+        return math.inf
+    if variance == 0:
+        return 0.0
+    longest = scenario.timeout_s * scenario.saturation_per_s
+    if scenario.queue_limit is not None:
+        longest = min(longest, scenario.queue_limit)
+    longest = max(longest, 1.0)
+    rate = (1 - load) ** 2 / (2 * variance) + variance * (math.pi / longest) ** 2 / 2
+    return 1 / rate if rate else math.inf
+
+
+def _squared_cv(noise: Noise | None) -> float:
+    return 0.0 if noise is None else noise.cv**2
+
+
+def _surprise(noise: Noise | None) -> float:
+    """Return the squared coefficient of variation of the squared service time.
+
+    The mean wait grows with the mean square of the service times, which a run knows only as well as this.
+    """
+    if noise is None:
+        return 0.0
+    # The fourth moment over the square of the second: 24 / 2^2 if exponential, e^(4 sigma^2) if lognormal.
+    return 5.0 if noise.shape == "exponential" else (1 + noise.cv**2) ** 4 - 1
+
+
+def too_short(sample: "Sample", metric: Metric) -> str:
+    """Return why runs are too short for an interval of a metric, and what would do; "" if they are not."""
+    rarer = 0.5 if metric.q is None else min(metric.q, 100 - metric.q) / 100
+    if not rarer:
+        return "cannot be given: the extremes of a longer run lie further out"
+    whole, replications = sample.whole, sample.replications
+    requests = int(whole.totals.requests) // replications
+    if sample.length is not None:
+        needed = sample.length.needed(metric, replications, sample.dropped)
+        load = whole.scenario.load
+        if needed == math.inf:
+            return f"needs a queue that stays finite, got load {load:.3g}"
+        if requests < needed * (1 - 1e-9):
+            each = " in each replication" if replications > 1 else ""
+            at = "" if math.isnan(load) else f" at load {load:.3g}"
+            return f"needs about {rounded_up(needed):,} requests{each}{at}, got {requests:,}"
+    # Of each section, where nothing else is known.
+    sections = replications if sample.replicated else FEW
+    for what, least, got in (
+        ("served requests", max(REQUESTS, math.ceil(BEYOND / rarer - 1e-9)), whole.served),
+        ("batches", BEYOND, whole.totals.batches),
+    ):
+        if got < least * sections:
+            return f"needs at least {least * sections:,} {what}, got {got:,}"
+    return ""
+
+
+def rounded_up(count: float) -> int:
+    """Return a count rounded up to two digits.
+
+    >>> rounded_up(19_200.1), rounded_up(7)
+    (20000, 7)
+    """
+    scale = 10 ** max(len(str(math.ceil(count))) - 2, 0)
+    return math.ceil(count / scale) * scale
