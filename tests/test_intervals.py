@@ -123,7 +123,9 @@ def test_students_t_of_replications():
     run = bs.simulate(BATCHES, 5000, replications=6)
     means = np.array([each.mean_latency_ms for each in run.replications])
     half = 2.570581835636314 * means.std(ddof=1) / math.sqrt(6)  # t of 5 degrees, printed in every table
-    assert run.interval("mean_latency_ms") == pytest.approx((means.mean() - half, means.mean() + half))
+    # The upper end is as far in proportion: latencies have a long upper tail.
+    ends = means.mean() - half, means.mean() * math.exp(half / means.mean())
+    assert run.interval("mean_latency_ms") == pytest.approx(ends)
 
 
 def test_a_run_that_repeats_itself_has_an_interval_without_width():
@@ -144,11 +146,11 @@ def no_interval(run, key, why):
 @pytest.mark.parametrize(
     ("requests", "key", "why"),
     [
-        (319, "mean_latency_ms", "mean_latency_ms .* 320 served requests, got 319"),
-        (3999, "p99", "p99_ms .* 4,000 served requests, got 3,999"),
-        (30_000, "p99.9", "40,000 served requests, got 30,000"),
+        (319, "mean_latency_ms", "mean_latency_ms .* about 660 requests at load 0.325, got 319"),
+        (3999, "p99", "p99_ms .* 4,000 requests at load 0.325, got 3,999"),
+        (30_000, "p99.9", "40,000 requests at load 0.325, got 30,000"),
         (30_000, "p100", "extremes"),
-        (1, "p50", "320 served requests, got 1"),
+        (1, "p50", "about 660 requests at load 0.325, got 1"),
     ],
 )
 def test_too_few_requests_have_no_interval(requests, key, why):
@@ -161,7 +163,7 @@ def test_too_few_batches_have_no_interval():
 
 
 def test_short_replications_have_no_interval():
-    no_interval(bs.simulate(BATCHES, 300, replications=4), "p99", "2,000 served requests, got 1,200")
+    no_interval(bs.simulate(BATCHES, 300, replications=4), "p99", "about 550 requests in each replication at load 0.325, got 300")
 
 
 def test_a_run_without_columns_or_replications_has_no_interval():
@@ -170,7 +172,7 @@ def test_a_run_without_columns_or_replications_has_no_interval():
 
 
 def test_a_queue_that_grows_without_end_has_no_interval():
-    no_interval(bs.simulate(md1(1.2), 20_000), "mean_latency_ms", "resemble")
+    no_interval(bs.simulate(md1(1.2), 20_000), "mean_latency_ms", "stays finite, got load 1.2")
 
 
 def test_a_drifting_day_has_no_interval_but_its_replications_do():
@@ -181,15 +183,15 @@ def test_a_drifting_day_has_no_interval_but_its_replications_do():
 
 
 @pytest.mark.parametrize(("load", "requests"), [(0.95, 5000), (0.9, 10_000)])
-def test_a_run_too_short_for_its_load_seldom_has_an_interval_of_p99(load, requests):
+def test_a_run_too_short_for_its_load_has_no_interval_of_p99(load, requests):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         given = [bs.simulate(md1(load), requests, seed=seed).interval("p99")[0] for seed in range(40)]
-    assert np.isnan(given).mean() > 0.9
+    assert np.isnan(given).all()
 
 
 def test_a_share_is_at_most_all():
-    low, high = bs.simulate(md1(0.98), 100_000).interval("utilisation")
+    low, high = bs.simulate(md1(0.98), 200_000).interval("utilisation")
     assert low < 1
     assert high <= 1
     assert bs.simulate(BATCHES, 20_000).interval("wait_share")[1] <= 1
@@ -242,7 +244,7 @@ def test_intervals_of_several_keys_are_silent_and_say_why_there_is_none():
     assert found["p50"] == run.interval("p50")
     assert found["load"] == (run.scenario.load, run.scenario.load)
     assert isinstance(found["p99"], NoInterval)
-    assert "4,000 served requests, got 1,000" in found["p99"].reason
+    assert "about 4,000 requests at load 0.325, got 1,000" in found["p99"].reason
     assert np.isnan(found["p99"]).all()
 
 

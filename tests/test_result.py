@@ -170,7 +170,7 @@ def test_a_warm_up_always_leaves_a_request(keep):
 
 
 def test_a_result_pickles_also_after_it_was_read():
-    result = bs.simulate(bs.Scenario(bs.Poisson(800), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25)), 5000)
+    result = bs.simulate(bs.Scenario(bs.Poisson(800), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25)), 15_000)
     expected = result.summary(), result.interval("p99")
     again = pickle.loads(pickle.dumps(result))
     assert (again.summary(), again.interval("p99")) == expected

@@ -117,8 +117,9 @@ def _of_mean(metric: Metric, samples: Sequence[Sample], error: StandardError, le
 
 def _not_the_same(metric: Metric, samples: Sequence[Sample], interval: Interval) -> Interval:
     """Return the interval of a difference, wider where two runs are the same, as longer ones might not be."""
-    scale = max(abs(sample.whole.number(metric.key)) for sample in samples)
-    if math.isnan(interval.low) or interval.high - interval.low > ROUNDING * scale:
+    a, b = (sample.whole for sample in samples)
+    scale = max(abs(a.number(metric.key)), abs(b.number(metric.key)))
+    if not interval.high - interval.low <= ROUNDING * scale or a.scenario == b.scenario:
         return interval
-    half = scale * ACCIDENTS / max(min(int(sample.whole.totals.batches) for sample in samples), 1)
+    half = scale * ACCIDENTS / max(min(int(each.totals.batches) for each in (a, b)), 1)
     return Interval(interval.low - half, interval.high + half)

@@ -153,8 +153,11 @@ def too_short(sample: "Sample", metric: Metric) -> str:
         return "cannot be given: the extremes of a longer run lie further out"
     whole, replications = sample.whole, sample.replications
     requests = int(whole.totals.requests) // replications
+    sections = replications if sample.replicated else FEW
+    least = max(REQUESTS, math.ceil(BEYOND / rarer - 1e-9))  # of each section, where nothing else is known
     if sample.length is not None:
         needed = sample.length.needed(metric, replications, sample.dropped)
+        needed = max(needed, least * sections / replications)
         load = whole.scenario.load
         if needed == math.inf:
             return f"needs a queue that stays finite, got load {load:.3g}"
@@ -162,14 +165,11 @@ def too_short(sample: "Sample", metric: Metric) -> str:
             each = " in each replication" if replications > 1 else ""
             at = "" if math.isnan(load) else f" at load {load:.3g}"
             return f"needs about {rounded_up(needed):,} requests{each}{at}, got {requests:,}"
-    # Of each section, where nothing else is known.
-    sections = replications if sample.replicated else FEW
-    for what, least, got in (
-        ("served requests", max(REQUESTS, math.ceil(BEYOND / rarer - 1e-9)), whole.served),
-        ("batches", BEYOND, whole.totals.batches),
-    ):
-        if got < least * sections:
-            return f"needs at least {least * sections:,} {what}, got {got:,}"
+    for what, per_section, got in (
+        ("served requests", least, whole.served), ("batches", BEYOND, whole.totals.batches),
+    ):  # fmt: skip
+        if got < per_section * sections:
+            return f"needs at least {per_section * sections:,} {what}, got {got:,}"
     return ""
 
 

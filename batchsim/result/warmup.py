@@ -63,7 +63,7 @@ def drop_warmup(result: Result) -> tuple[Result, str]:
     with np.errstate(invalid="ignore"):  # 0 / 0: a request that no replication served
         course_ms = np.nansum(columns_ms, axis=0) / there.sum(axis=0)
     warmup, length, requests = mser5(course_ms), run_length(result.scenario), course_ms.size
-    if len(result.runs) == 1 and length is not None and length.relaxation < math.inf:
+    if len(result.runs) == 1 and length is not None and 0 < length.relaxation < math.inf:
         if requests < (needed := length.needed(metric("mean_latency_ms"))):
             got = f"at load {result.scenario.load:.3g}, or replications, got {requests:,}: none is dropped"
             warmup = Warmup(0, f"a warm-up by MSER-5 needs about {rounded_up(needed):,} requests {got}")
