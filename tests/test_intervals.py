@@ -9,7 +9,7 @@ import pytest
 import batchsim as bs
 from batchsim.result.proportions import effective, proportion
 from batchsim.result.metrics import metric
-from batchsim.result.standard_error import NoInterval
+from batchsim.result.standard_error import NoInterval, StandardError
 
 ONE = bs.Affine(1, 0)  # a millisecond a request
 
@@ -257,16 +257,18 @@ def test_the_interval_of_a_percentile_does_not_depend_on_what_is_asked_with_it()
 
 def test_a_binomial_interval_is_clopper_and_pearsons():
     # 8 of 10: (0.4439, 0.9748), in every table. So many sections that t is the normal's.
-    assert proportion(0.8, 10, 10**9, 0.95) == pytest.approx((0.4439, 0.9748), abs=1e-4)
-    assert proportion(0, 10, 10**9, 0.95) == pytest.approx((0, 0.3085), abs=1e-4)
-    assert proportion(1, 10, 10**9, 0.95) == pytest.approx((0.6915, 1), abs=1e-4)
+    assert proportion(0.8, 10, 0.95) == pytest.approx((0.4439, 0.9748), abs=1e-4)
+    assert proportion(0, 10, 0.95) == pytest.approx((0, 0.3085), abs=1e-4)
+    assert proportion(1, 10, 0.95) == pytest.approx((0.6915, 1), abs=1e-4)
 
 
 def test_fewer_sections_make_a_binomial_interval_wider():
-    (low, high), (lower, higher) = (proportion(0.8, 100, sections, 0.95) for sections in (1000, 8))
+    (low, high), (lower, higher) = (
+        proportion(0.8, effective(0.8, StandardError(0.04, sections), 1000, 0.95), 0.95) for sections in (1000, 8)
+    )
     assert lower < low < high < higher
 
 
 def test_an_independent_share_is_worth_its_requests():
-    assert effective(0.5, math.sqrt(0.25 / 70), 1000) == pytest.approx(70)
-    assert effective(0.5, 0.0, 1000) == 1000
+    assert effective(0.5, StandardError(math.sqrt(0.25 / 70), 10**9), 1000, 0.95) == pytest.approx(70)
+    assert effective(0.5, StandardError(0.0, 16), 1000, 0.95) == 1000

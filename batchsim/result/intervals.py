@@ -104,10 +104,11 @@ def _of_mean(metric: Metric, samples: Sequence[Sample], error: StandardError, le
     (value,) = values
     if metric.kind is Kind.SHARE:
         # Where every section says the same, as of a server that is never idle, rare batches may differ.
-        rounding = error.value < ROUNDING
-        most = float(samples[0].whole.totals.batches) if rounding else math.inf
-        independent = effective(value, 0.0 if rounding else error.value, most)
-        low, high = proportion(value, independent, error.sections, level)
+        if error.value < ROUNDING:
+            independent = min(float(samples[0].whole.totals.batches), samples[0].independent)
+        else:
+            independent = effective(value, error, math.inf, level)
+        low, high = proportion(value, independent, level)
         # So few events may all be accidents, such as the idle time before the first request.
         few = 0.0 if math.isinf(independent) else ACCIDENTS / independent
         return Interval(low if value >= few else 0.0, high if value <= 1 - few else 1.0)

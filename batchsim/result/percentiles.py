@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from batchsim.result.metrics import LATENCY, metric
-from batchsim.result.proportions import certainty, effective, proportion, students_t
+from batchsim.result.proportions import effective, proportion, students_t
 from batchsim.result.run_length import BEYOND, REQUESTS, too_short
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
@@ -40,16 +40,16 @@ def of_percentile(
     Of all requests: `shares` are these fractions. They differ from q where the percentile is infinite.
     """
     whole, of_all = sample.whole, shares is not None
-    independent = _independent(sample, q, error, of_median, shares, needed)
+    independent = _independent(sample, q, error, of_median, level, shares, needed)
     if isinstance(independent, NoInterval):
         return independent
     unserved = "inf" if of_all else "ignore"
-    ends = proportion(q / 100, independent, error.sections, level)
+    ends = proportion(q / 100, independent, level)
     return Interval(*(whole.percentile(100 * end, unserved, column) for end in ends))
 
 
 def _independent(
-    sample: Sample, q: float, error: StandardError, of_median: StandardError | NoInterval,
+    sample: Sample, q: float, error: StandardError, of_median: StandardError | NoInterval, level: float,
     shares: Sequence[float] | None = None, needed: float = BEYOND,
 ) -> float | NoInterval:  # fmt: skip
     """Return how many independent requests know the fraction below a percentile as well as a sample."""
@@ -58,14 +58,14 @@ def _independent(
     if min(below, 1 - below) < TAIL:
         most = min(most, 2 * sample.independent)
     share, half = shares or (below, 0.5)
-    independent = effective(share, error.value, most)
+    independent = effective(share, error, most, level)
     if sample.replicated:
         return independent
     # A short run that by luck has seen no burst of slow requests knows less of them than it shows. The
     # median tells more surely how many requests are worth one: a percentile knows no more.
     if isinstance(of_median, NoInterval):
         return of_median
-    by_median = effective(half, of_median.value, most)
+    by_median = effective(half, of_median, most, level)
     independent = min(independent, by_median)
     beyond = (independent if of_all else by_median) * min(below, 1 - below)
     if beyond < needed * (1 - ROUNDING):
@@ -91,10 +91,10 @@ def between_percentiles(samples: Sequence[Sample], q: float, column: str, level:
             return error
         # In a search, which asks no length of a run, it asks no number beyond the percentile either.
         needed = 0 if sample.length is None else BEYOND
-        independent = _independent(sample, q, error, of_median, needed=needed)
+        independent = _independent(sample, q, error, of_median, level, needed=needed)
         if isinstance(independent, NoInterval):
             return independent
-        counts.append(independent * certainty(error.sections, level))
+        counts.append(independent)
         errors.append(_errors(sample, column, q))
     squares = [float((each**2).sum()) for each in errors]
     together = float((errors[0] * errors[1]).sum()) / math.sqrt(squares[0] * squares[1]) if all(squares) else 0.0
@@ -142,8 +142,8 @@ def share_of_all(sample: Sample, limit_ms: float, level: float) -> Interval:
     if isinstance(error, NoInterval):
         return error
     share = statistic.whole
-    independent = effective(share, error.value, min(requests, sample.independent))
-    return Interval(*proportion(share, independent, error.sections, level))
+    independent = effective(share, error, min(requests, sample.independent), level)
+    return Interval(*proportion(share, independent, level))
 
 
 def below(sample: Sample, column: str, q: float, of_all: bool = False) -> Statistic:

@@ -1,16 +1,26 @@
 """The interval of a share: as of a binomial proportion, of as many independent requests as know as much."""
 
 import math
+from typing import TYPE_CHECKING
 
-def effective(share: float, standard_error: float, most: float) -> float:
+if TYPE_CHECKING:
+    from batchsim.result.standard_error import StandardError
+
+
+def effective(share: float, error: "StandardError", most: float, level: float) -> float:
     """Return the number of independent requests that would know a share as well, `most` at most.
 
-    The share of n independent ones has the variance p (1 - p) / n.
+    The share of n independent ones has the variance p (1 - p) / n. Their number comes from the spread of a few
+    sections, and is itself not certain: it is reduced by as much as Student's t is wider than the normal
+    distribution.
     """
-    return min(share * (1 - share) / standard_error**2 if standard_error else math.inf, most)
+    if error.value == 0:
+        return most
+    certainty = (students_t(level, math.inf) / students_t(level, error.sections)) ** 2
+    return min(share * (1 - share) / error.value**2 * certainty, most)
 
 
-def proportion(share: float, independent: float, sections: int, level: float) -> tuple[float, float]:
+def proportion(share: float, independent: float, level: float) -> tuple[float, float]:
     """Return Clopper and Pearson's interval of a share of that many independent requests.
 
     (Korn and Graubard 1998 use it so, with an effective sample size.)
@@ -19,20 +29,10 @@ def proportion(share: float, independent: float, sections: int, level: float) ->
 
     if math.isinf(independent):
         return share, share
-    independent *= certainty(sections, level)
     at, tail = independent * share, (1 - level) / 2
     low = float(betaincinv(at, independent - at + 1, tail)) if share > 0 else 0.0
     high = float(betaincinv(at + 1, independent - at, 1 - tail)) if share < 1 else 1.0
     return low, high
-
-
-def certainty(sections: int, level: float) -> float:
-    """Return the factor on a number of independent requests that is itself not certain.
-
-    It comes from the spread of a few sections, and is reduced by as much as Student's t is wider than the
-    normal distribution.
-    """
-    return (students_t(level, math.inf) / students_t(level, sections)) ** 2
 
 
 def students_t(level: float, sections: float) -> float:

@@ -71,11 +71,11 @@ class RunLength:
     def _at_least(self, metric: Metric) -> float:
         if metric.key in FLOWS:
             return self.flow
-        return self.noise if metric.q is None or metric.q > 75 else 0.0
+        return self.noise if metric.q is None or metric.q > 75 else self.noise / 10
 
     def independent(self, requests: float) -> float:
         """Return how many independent requests know as much of a tail, and of any rare event, at most."""
-        return requests / self.relaxation if self.relaxation else math.inf
+        return requests / self.relaxation if 0 < self.relaxation < math.inf else math.inf
 
     @property
     def warmup(self) -> float:

@@ -118,7 +118,8 @@ def frontier(race: Race, best: Candidate, result: Result) -> list[Candidate]:
     round, which has one length for all, run in full; one that is behind then makes room for those it hid.
     The recommended one is always there, and stands for those of as many servers that no run tells from it.
     """
-    full, room = race.traffic.requests, FULL_RUNS
+    full = race.traffic.requests
+    room = max(FULL_RUNS * race.asked // full, 1)
     able = [each for each in race.candidates if math.isfinite(each.first_ms)]
     results = {best: result}
     while True:

@@ -6,9 +6,11 @@ from enum import Enum
 from typing import NamedTuple
 
 from batchsim.result import Result
-from batchsim.result.comparison import compare
+from batchsim.result.intervals import metric_intervals
+from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.percentiles import percentile_of_all, share_of_all
-from batchsim.result.metrics import LATENCY
+from batchsim.result.run_length import BEYOND
+from batchsim.result.standard_error import Sample
 from batchsim.scenario import ClosedLoop, Diurnal, Scenario, Trace
 from batchsim.study.slo import ROUNDING, SLO, Objective, key_of
 
@@ -115,10 +117,15 @@ def _verdict(result: Result, objective: Objective, known: Estimate, level: float
     limit = objective.reach if objective.at_most else -objective.reach
     if high <= limit:
         return Verdict.MEETS
-    # The fraction within the limit shows a miss in runs too short for the percentile.
-    q = objective.q
-    late = q is not None and share_within(result, objective.limit, level).high < q / 100
-    return Verdict.FAILS if late or low > limit else Verdict.UNCLEAR
+    if low > limit:
+        return Verdict.FAILS
+    if objective.q is None:
+        return Verdict.UNCLEAR
+    # The fraction within the limit tells in runs too short for the percentile, where that is far from it.
+    within = share_within(result, objective.limit, level)
+    if within.low >= objective.q / 100:
+        return Verdict.MEETS
+    return Verdict.FAILS if within.high < objective.q / 100 else Verdict.UNCLEAR
 
 
 def estimate(result: Result, objective: Objective, scenario: Scenario, level: float = LEVEL) -> Estimate:
@@ -154,34 +161,42 @@ def can_lose(scenario: Scenario) -> bool:
 
 def number(result: Result, key: str, level: float = LEVEL) -> Estimate:
     """Return a metric of a run with its interval."""
-    (interval,) = result.intervals([key], level).values()
+    (interval,) = metric_intervals([_sample(result, level)], [metric(key)], level).values()
     return Estimate(result.metrics.number(key), *interval)
+
+
+def _sample(result: Result, level: float) -> Sample:
+    """Return what intervals are made from; a search takes what a run too short for its scenario has."""
+    return result.sample if level < STRICT else replace(result.sample, length=None)
 
 
 def percentile(result: Result, q: float, level: float = LEVEL) -> Estimate:
     """Return the latency in ms that q % of all requests do not exceed; one not served is infinitely late."""
     if not can_lose(result.scenario):
         estimated = number(result, key_of(q), level)
-        if not math.isnan(estimated.low):
+        if not math.isnan(estimated.low) or level < STRICT:
             return estimated
-    # This interval counts lost requests, and is content with fewer independent ones.
-    value = result.percentile(q, unserved="inf")
-    return Estimate(value, *percentile_of_all(result.sample, q, level, INDEPENDENT))
+    # This interval counts lost requests, and a search is content with fewer independent ones.
+    value, needed = result.percentile(q, unserved="inf"), INDEPENDENT if level >= STRICT else BEYOND
+    return Estimate(value, *percentile_of_all(_sample(result, level), q, level, needed))
 
 
 def share_within(result: Result, limit_ms: float, level: float = LEVEL) -> Estimate:
     """Return the fraction of all requests that are served within a limit, with its interval."""
     metrics = result.metrics
     share = metrics.columns[LATENCY].within(limit_ms * (1 + ROUNDING)) / int(metrics.totals.requests)
-    return Estimate(share, *share_of_all(result.sample, limit_ms, level))
+    return Estimate(share, *share_of_all(_sample(result, level), limit_ms, level))
 
 
 def slower_by(result: Result, than: Result, key: str, level: float = LEVEL) -> Estimate:
     """Return how much higher a latency is than in another run of the same traffic, with its interval.
 
     The comparison is paired, request by request. It is NaN where requests can be lost, because a difference
-    is of those served; its interval is NaN where runs are too short for one.
+    is of those served; its interval is NaN where runs are too short for one. It serves to search: a setting
+    dropped by mistake is one that hardly differs from the one that is kept.
     """
     if can_lose(result.scenario) or can_lose(than.scenario):
         return UNKNOWN
-    return Estimate(*compare(than, result, [key], level, silent=True)[key][2:])
+    each, samples = metric(key), [_sample(run, STRICT) for run in (than, result)]
+    (interval,) = metric_intervals(samples, [each], level).values()
+    return Estimate(result.metrics.number(each.key) - than.metrics.number(each.key), *interval)

@@ -17,10 +17,11 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from batchsim.result import Result
+from batchsim.simulate import check_memory
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome
 from batchsim.study.judgement import LEVEL, STRICT, Estimate, Verdict, estimate, judge, slower_by
@@ -32,6 +33,7 @@ ROUNDS = ((1 / 100, 1.0, 1), (1 / 20, 1 / 8, 4), (1 / 5, 1 / 32, 2))
 FINALISTS = 1 / 128  # of the settings, but at least one
 NEAREST = 8  # settings that run longer, where none meets the objective
 SHORTEST = 800  # requests: 16 windows of 50
+LONGER = (3, 10)  # times a full run, where one meets the objective but only a longer one can prove it
 FINALS, LITTLE = 4, 1.1  # the most full runs, while the last one missed its limit by less than this factor
 NUMBERS = ("mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
 
@@ -46,6 +48,11 @@ class Race:
     slo: SLO
     traffic: Traffic
     candidates: Sequence[Candidate]
+    asked: int = field(init=False)  # the requests of a full run, before any was run longer
+    unproven: tuple[Traffic, Candidate, Result] | None = None  # the best that even a longer run did not prove
+
+    def __post_init__(self) -> None:
+        self.asked = self.traffic.requests
 
     @property
     def lengths(self) -> list[int]:
@@ -85,8 +92,37 @@ class Race:
                 fastest = candidate, result
         return fastest
 
+    def longer(self, candidates: Sequence[Candidate]) -> Run | None:
+        """Run those longer whose full run met the objective without proving it; return the first that does.
+
+        From then on this is the length of a full run. Nothing is run longer than its workload or the memory
+        allows.
+        """
+        unproven = [each for each in candidates if each.outcome is Outcome.UNCLEAR and each.judgement.too_short]
+        full = self.traffic
+        most = getattr(full.scenario.workload, "max_requests", None) or math.inf
+        for times in LONGER:
+            if (requests := self.asked * times) > most or not _fits(requests):
+                break
+            self.traffic = Traffic(full.scenario, requests, full.seed, full.simulated)
+            for candidate in sorted(unproven, key=_by_rank)[:FINALS]:
+                candidate.outcome = None
+                result = self.run(candidate, requests, LEVEL)
+                if candidate.judgement.meets:
+                    return candidate, result
+                if candidate.judgement.too_short:
+                    self.unproven = self.traffic, candidate, result
+            full.simulated, self.traffic = self.traffic.simulated, full
+            unproven = [each for each in unproven if each.judgement.too_short]
+        return None
+
     def nearest(self) -> Run:
         """Return the setting that misses the objective by least, with a full run, once all are eliminated."""
+        if self.unproven is not None:
+            simulated = self.traffic.simulated
+            self.traffic, candidate, result = self.unproven
+            self.traffic.simulated = simulated
+            return candidate, result
         ran = sorted((candidate for candidate in self.candidates if candidate.requests), key=_by_rank)
         if not ran:
             best = min(self.candidates, key=lambda candidate: candidate.scenario.load)
@@ -146,6 +182,14 @@ class Race:
     def latency(self, candidate: Candidate) -> str:
         """Return the latency that settings are ranked by, in words."""
         return phrases.estimated(self.slo.latency.key, candidate.latency)
+
+
+def _fits(requests: int) -> bool:
+    try:
+        check_memory(requests)
+    except MemoryError:
+        return False
+    return True
 
 
 def _in_order(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -46,6 +46,7 @@ def tune(
     highest saturation rate; then that with the lower mean latency, then the shorter wait
     (`batchsim.study.choice`; "fastest" looks for fewer servers first).
     `requests`: the length of a full run (default: the whole trace, or 100,000); the precision of the answer.
+    Where a full run meets the objective and only the proof is missing, up to ten times as long a run.
 
     Settings race, in runs that grow (`batchsim.study.race`); they share the traffic of one seed. One is
     recommended only if the 95 % interval of a full run is within the objective. Where there is none,
@@ -89,7 +90,7 @@ def tune(
     helps: tuple[Remedy, ...] = ()
     if judgement.too_short:
         most = getattr(scenario.workload, "max_requests", None) or math.inf
-        helps = longer(judgement, count, most)
+        helps = longer(judgement, best.requests, most)
     elif not judgement.meets:
         near = [each for each in ranked if each.scenario.stable and each is not best]
         helps = remedies(best.scenario, slo, race.traffic, near[:NEAR])
@@ -140,7 +141,7 @@ def _search(race: Race, prefer: str) -> Run:
     groups = sorted({each.servers if prefer == "cheapest" else 0 for each in race.candidates})
     for servers in groups:
         group = [each for each in race.candidates if servers in (0, each.servers)]
-        if (fastest := race.fastest(group)) is None:
+        if (fastest := race.fastest(group) or race.longer(group)) is None:
             continue
         best, result = preferred(race, group, *fastest)
         best.outcome = Outcome.CHOSEN
