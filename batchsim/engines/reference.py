@@ -55,6 +55,7 @@ class Collector:
         self.handed = [self.env.event() for _ in self.idle]
         self.in_service: list[list[int]] = [[] for _ in self.idle]
         self.computing = [-1 for _ in self.idle]  # the number of each server's batch
+        self.device_free_s = [0.0] * plan.scenario.device_count
         # The log, a row a request (as `arrival_s`) and a row a batch.
         self.client: list[int] = []
         self.batch_index: list[int] = []
@@ -185,13 +186,21 @@ class Collector:
         batch = len(self.batches)
         for request in requests:
             self.batch_index[request] = batch
-        seconds = float(self.plan.service_s[len(requests)])
+        scenario = self.plan.scenario
+        # First its part on the host, then the rest on the server's device, when that is free.
+        host_s, device = scenario.host_ms / 1000, server % scenario.device_count
+        begin_s, free_s = self.env.now + host_s, self.device_free_s[device]
+        seconds = float(self.plan.service_s[len(requests)]) - host_s
         if self.plan.noise is not None:
             seconds *= float(self.plan.noise[batch])
         if self.plan.slowdown is not None:
-            seconds *= float(self.plan.slowdown[self.plan.scenario.servers - len(self.idle)])
+            seconds *= float(self.plan.slowdown[scenario.servers - len(self.idle)])
+        if free_s > begin_s:
+            begin_s, seconds = free_s, seconds * scenario.contention
         # However short, it takes a tick of the clock: a batch never ends at the instant at which it starts.
-        finish_s = max(self.env.now + seconds, math.nextafter(self.env.now, math.inf))
+        finish_s = max(begin_s + seconds, math.nextafter(self.env.now, math.inf))
+        # Batches reach a device in the order of their start: none that starts later changes this one's finish.
+        self.device_free_s[device] = finish_s
         self.batches.append((self.env.now, finish_s, len(requests), server, int(trigger)))
         self.in_service[server], self.computing[server] = requests, batch
         self.handed[server].succeed(finish_s)
