@@ -197,6 +197,11 @@ def _optimum(scenario: Scenario, candidates: Sequence[Candidate]) -> "tuple[Opti
         return None, f"an overloaded setting has no mean latency: {phrases.overload(scenario)}"
     if size > LARGEST:
         return None, f"the best policy is computed for batches of at most {LARGEST:,}, got {size:,}"
+    if scenario.host_ms > 0 and service.noise is not None:
+        return (
+            None,
+            f"the best policy is known for noise on the whole service time, got a host_ms of {scenario.host_ms:g}",
+        )
     if scenario.slowdown is not None:
         service = service.scaled(scenario.slowdown[1], size)
     return optimum(scenario.workload.rate_per_s, service, size), ""

@@ -190,7 +190,9 @@ class Naive:
         """When a batch is done that is first on the host, then waits for the device, then is alone there."""
         devices = self.devices or self.servers
         before = [
-            self.batch_finish[other] for other, by in enumerate(self.server) if by % devices == server % devices
+            self.batch_finish[other]
+            for other, by in enumerate(self.server)
+            if by % devices == server % devices
         ]
         reaches = now + self.host_ms / 1000
         seconds = self.service_s[size] - self.host_ms / 1000
