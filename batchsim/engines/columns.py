@@ -41,8 +41,8 @@ class Costs(NamedTuple):
     @classmethod
     def of(cls, service_s: Any, noise: Any, slowdown: Any, devices: Devices) -> "Costs":
         """Return the costs, None for what there is not."""
-        none = (NONE if column is None else column for column in (noise, slowdown))
-        return cls(service_s, *none, devices)
+        slowdown = NONE if slowdown is None else slowdown
+        return cls(service_s, NONE if noise is None else noise, slowdown, devices)
 
 
 class Requests(NamedTuple):

@@ -199,7 +199,7 @@ class Collector:
             begin_s, seconds = free_s, seconds * scenario.contention
         # However short, it takes a tick of the clock: a batch never ends at the instant at which it starts.
         finish_s = max(begin_s + seconds, math.nextafter(self.env.now, math.inf))
-        # Batches reach a device in the order of their start: none that starts later changes this one's finish.
+        # A device computes in order of start: no batch that starts later changes this one's finish.
         self.device_free_s[device] = finish_s
         self.batches.append((self.env.now, finish_s, len(requests), server, int(trigger)))
         self.in_service[server], self.computing[server] = requests, batch

@@ -21,7 +21,7 @@ class Sharing(Mapping[str, float]):
     contention: float
 
     def __getitem__(self, name: str) -> float:
-        return {each.name: getattr(self, each.name) for each in fields(self)}[name]  # type: ignore[no-any-return]
+        return {each.name: getattr(self, each.name) for each in fields(self)}[name]
 
     def __iter__(self) -> Iterator[str]:
         return (each.name for each in fields(self))
@@ -59,8 +59,9 @@ def sharing(one_per_s: float, two_per_s: float, service: Service, batch_size: in
         return Sharing(0.0, slower / 2)
     host_ms, shortest_ms = ms - ms * slower / 2, float(np.nanmin(service.table(batch_size))) * 1000
     if host_ms > shortest_ms:
-        rule = f"two_per_s / one_per_s must leave a host_ms of at most the shortest service time, {shortest_ms:g}"
-        raise ValueError(f"{rule} ms, got {two_per_s / one_per_s:g}, and so {host_ms:g} ms")
+        rule = f"host_ms must be at most the shortest service time, {shortest_ms:.6g} ms"
+        gain = f"two servers that carry {two_per_s / one_per_s:.3g} times as much as one"
+        raise ValueError(f"{rule}, got {host_ms:.6g} from {gain}")
     return Sharing(host_ms, 1.0)
 
 

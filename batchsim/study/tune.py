@@ -200,7 +200,7 @@ def _optimum(scenario: Scenario, candidates: Sequence[Candidate]) -> "tuple[Opti
     if scenario.host_ms > 0 and service.noise is not None:
         return (
             None,
-            f"the best policy is known for noise on the whole service time, got a host_ms of {scenario.host_ms:g}",
+            "the best policy is known without a host part where there is noise, got both",
         )
     if scenario.slowdown is not None:
         service = service.scaled(scenario.slowdown[1], size)

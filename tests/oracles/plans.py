@@ -72,11 +72,11 @@ def plans_with_ties(draw_):
     elif shared == "devices":
         shortest_ms = min(service(k) for k in range(1, size + 1)) * 1000
         host_ms = min(times_ms(0, 2), shortest_ms)  # often all of it: then nothing is left for the device
-        sharing = dict(
-            devices=draw_(st.sampled_from([None, *range(1, servers + 1)])),
-            host_ms=host_ms if host_ms / 1000 <= shortest_ms / 1000 else 0,
-            contention=draw_(st.sampled_from([1, 1, 1.5, 2, 1.7])),
-        )
+        sharing = {
+            "devices": draw_(st.sampled_from([None, *range(1, servers + 1)])),
+            "host_ms": host_ms if host_ms / 1000 <= shortest_ms / 1000 else 0,
+            "contention": draw_(st.sampled_from([1, 1, 1.5, 2, 1.7])),
+        }
     timeout = draw_(st.sampled_from([None, None, 0, 1, 2, 3, 5]))
     open_loop = draw_(st.booleans())
     if open_loop:

@@ -9,7 +9,6 @@ from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, Service, published
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.kinds import KINDS, Kind, values_of
 
-
 # Controls that are the scenario's own fields, under the same name.
 OWN = ("servers", "queue_limit", "timeout_ms", "devices", "host_ms", "contention")
 
