@@ -1,12 +1,14 @@
 """Servers that share a device: how many batches it carries, and its two numbers from measured throughputs."""
 
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from batchsim import _check
+from batchsim.scenario.rules.rule import LARGEST_BATCH
 from batchsim.scenario.service import Noise, Service
 
 SAMPLES = 100_000  # batches by which a rate with noise is estimated: to 0.3 % where the cv is 1
@@ -30,15 +32,16 @@ class Sharing(Mapping[str, float]):
         return len(fields(self))
 
 
-def sharing(one_per_s: float, two_per_s: float, service: Service, batch_size: int) -> Sharing:
+def sharing(one_per_s: float, two_per_s: float, service: Service, batch_size: float) -> Sharing:
     """Return how two servers share a device, from the throughputs of one and of two at saturation.
 
-    `one_per_s`, `two_per_s`: measured with more requests waiting than batches hold, in any one unit.
-    `service` is of one server alone, and `batch_size` the size of the batches at saturation. Two that carry
-    more than one overlap: while one computes, the other is on the host (`host_ms`). Two that carry less
-    slow each other down (`contention`). More than twice as much counts as twice.
+    Both without a rest, in batches of `batch_size` on average: the largest if there are always more requests
+    than fit; with fewer clients, a third of them is in each batch of two servers, and in the next one.
+    `one_per_s` and `two_per_s` are in any one unit; `service` is of one server alone. Two that carry more
+    than one overlap: while one computes, the other is on the host (`host_ms`). Two that carry less slow each
+    other down (`contention`). More than twice as much counts as twice.
 
-    ValueError where they overlap more than the shortest service time allows.
+    ValueError where they overlap for longer than the shortest service time.
 
     >>> from batchsim import Affine, ClosedLoop, Scenario, SizeOrWait, simulate
     >>> service = Affine(fixed_ms=2, per_item_ms=1)
@@ -52,12 +55,14 @@ def sharing(one_per_s: float, two_per_s: float, service: Service, batch_size: in
     one_per_s = _check.real("one_per_s", one_per_s, above=0)
     two_per_s = _check.real("two_per_s", two_per_s, above=0)
     _check.instance("service", service, Service, "a service of batchsim")
-    ms = service(batch_size) * 1000
+    batch_size = _check.real("batch_size", batch_size, at_least=1, at_most=LARGEST_BATCH)
+    seconds = service.table(math.ceil(batch_size))
+    ms = float(np.interp(batch_size, np.arange(1, seconds.size), seconds[1:])) * 1000
     # How much longer each batch takes than alone, while both compute.
     slower = max(2 * one_per_s / two_per_s, 1.0)
     if slower >= 2:
         return Sharing(0.0, slower / 2)
-    host_ms, shortest_ms = ms - ms * slower / 2, float(np.nanmin(service.table(batch_size))) * 1000
+    host_ms, shortest_ms = ms - ms * slower / 2, float(np.nanmin(seconds)) * 1000
     if host_ms > shortest_ms:
         rule = f"host_ms must be at most the shortest service time, {shortest_ms:.6g} ms"
         gain = f"two servers that carry {two_per_s / one_per_s:.3g} times as much as one"
