@@ -41,8 +41,10 @@ def to_tables(part: Any) -> dict[str, Any]:
     # None has no word in TOML. Inherited fields, such as the noise, come last.
     names = [f.name for f in sorted(dataclasses.fields(part), key=lambda f: bool(f.kw_only))]
     values = {name: getattr(part, name) for name in names}
-    said = {name: value for name, value in values.items() if value is not None and UNSAID.get(name) != value}
-    return {name: _plain(name, value) for name, value in said.items()}
+    unsaid = {
+        name for name, value in values.items() if value is None or (name in UNSAID and value == UNSAID[name])
+    }
+    return {name: _plain(name, value) for name, value in values.items() if name not in unsaid}
 
 
 def document(scenario: Any) -> tomlkit.TOMLDocument:
