@@ -329,3 +329,24 @@ def test_it_is_said_where_servers_share():
     assert re.search(r"3 servers share 2 devices", found.explain())
     alone = bs.tune(RANDOM.replace(devices=None), bs.SLO(p99_ms=500), {"max_batch_size": [8]}, requests=5_000)
     assert "`devices`" in alone.explain()
+
+
+def test_a_scenario_and_a_result_are_kept_with_their_devices(tmp_path):
+    scenario = RANDOM.replace(host_ms=0.5, contention=1.25)
+    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
+    assert "devices = 2\nhost_ms = 0.5\ncontention = 1.25\n" in scenario.to_toml()
+    assert "host_ms" not in RANDOM.replace(devices=None).to_toml()
+    result = bs.simulate(scenario, 300)
+    result.save(tmp_path / "run.npz")
+    again = bs.Result.load(tmp_path / "run.npz")
+    assert again.scenario == scenario
+    assert np.array_equal(again.finish_s, result.finish_s)
+
+
+def test_a_sweep_over_devices_and_their_numbers_has_a_row_for_each():
+    over = {"devices": [1, 3], "contention": [1, 2]}
+    frame = bs.sweep(RANDOM, over, requests=300, progress=False)
+    assert frame.contention.tolist() == [1, 2, 1, 2]
+    one, two, free, free_too = frame.p99_ms
+    assert one < two
+    assert one > free == free_too

@@ -41,10 +41,9 @@ def to_tables(part: Any) -> dict[str, Any]:
     # None has no word in TOML. Inherited fields, such as the noise, come last.
     names = [f.name for f in sorted(dataclasses.fields(part), key=lambda f: bool(f.kw_only))]
     values = {name: getattr(part, name) for name in names}
-    unsaid = {
-        name for name, value in values.items() if value is None or (name in UNSAID and value == UNSAID[name])
-    }
-    return {name: _plain(name, value) for name, value in values.items() if name not in unsaid}
+    unsaid = {name for name, default in UNSAID.items() if name in values and values[name] == default}
+    said = {name: value for name, value in values.items() if value is not None and name not in unsaid}
+    return {name: _plain(name, value) for name, value in said.items()}
 
 
 def document(scenario: Any) -> tomlkit.TOMLDocument:
