@@ -55,6 +55,7 @@ class Collector:
         self.handed = [self.env.event() for _ in self.idle]
         self.in_service: list[list[int]] = [[] for _ in self.idle]
         self.computing = [-1 for _ in self.idle]  # the number of each server's batch
+        self.host_s, self.contention = plan.scenario.host_ms / 1000, plan.scenario.contention
         self.device_free_s = [0.0] * plan.scenario.device_count
         # The log, a row a request (as `arrival_s`) and a row a batch.
         self.client: list[int] = []
@@ -186,17 +187,16 @@ class Collector:
         batch = len(self.batches)
         for request in requests:
             self.batch_index[request] = batch
-        scenario = self.plan.scenario
         # First its part on the host, then the rest on the server's device, when that is free.
-        host_s, device = scenario.host_ms / 1000, server % scenario.device_count
-        begin_s, free_s = self.env.now + host_s, self.device_free_s[device]
-        seconds = float(self.plan.service_s[len(requests)]) - host_s
+        device = server % len(self.device_free_s)
+        begin_s, free_s = self.env.now + self.host_s, self.device_free_s[device]
+        seconds = float(self.plan.service_s[len(requests)]) - self.host_s
         if self.plan.noise is not None:
             seconds *= float(self.plan.noise[batch])
         if self.plan.slowdown is not None:
-            seconds *= float(self.plan.slowdown[scenario.servers - len(self.idle)])
+            seconds *= float(self.plan.slowdown[self.plan.scenario.servers - len(self.idle)])
         if free_s > begin_s:
-            begin_s, seconds = free_s, seconds * scenario.contention
+            begin_s, seconds = free_s, seconds * self.contention
         # However short, it takes a tick of the clock: a batch never ends at the instant at which it starts.
         finish_s = max(begin_s + seconds, math.nextafter(self.env.now, math.inf))
         # A device computes in order of start: no batch that starts later changes this one's finish.
