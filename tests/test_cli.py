@@ -89,6 +89,10 @@ PART_FLAGS = [
         ["--servers", "2", "--set", "slowdown={1: 1, 2: 1.8}"],
         SCENARIO.replace(servers=2, slowdown={1: 1, 2: 1.8}),
     ),
+    (
+        ["--servers", "3", "--devices", "2", "--host-ms", "0.5", "--contention", "1.2"],
+        SCENARIO.replace(servers=3, devices=2, host_ms=0.5, contention=1.2),
+    ),
 ]  # fmt: skip
 
 
@@ -408,6 +412,9 @@ def test_every_alternative_that_init_offers_is_one(written, part, kind):
 
 def test_the_options_that_init_leaves_out_can_be_used(written):
     used = re.sub(r"^# (queue_limit|timeout_ms|slowdown|padding|noise) ", r"\1 ", written, flags=re.M)
+    shared = re.sub(r"^# (devices|host_ms|contention) ", r"\1 ", written, flags=re.M)
+    sharing = read_toml(bs.Scenario, shared)[0]
+    assert (sharing.devices, sharing.host_ms, sharing.contention) == (1, 0.5, 1.2)
     scenario = read_toml(bs.Scenario, used)[0]
     assert scenario.queue_limit == 1000
     assert scenario.timeout_ms == 200

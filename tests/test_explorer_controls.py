@@ -59,6 +59,8 @@ def test_every_control_moves_the_picture_and_the_words(panel, control, value):
         ({"workload": "closed"}, "think_ms", 90),
         ({"rule": "at_least"}, "min_batch_size", 20),
         ({"servers": 4, "rate_per_s": 4000}, "sharing", 0.5),
+        ({"servers": 4, "rate_per_s": 4000, "devices": 2}, "host_ms", 2),
+        ({"servers": 4, "rate_per_s": 4000, "devices": 2}, "contention", 1.5),
     ],
 )
 def test_controls_that_matter_to_some_settings_only_are_seen_there_and_move_the_picture(

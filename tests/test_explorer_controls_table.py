@@ -89,6 +89,8 @@ def test_a_control_matters_to_the_kinds_that_use_it():
     assert {"preferred"} == seen(rule="preferred_sizes") - seen()
     assert {"cv"} == seen(workload="gamma") - seen()
     assert {"sharing"} == seen(servers=2) - seen()
+    assert {"host_ms", "contention"} == seen(devices=1) - seen()
+    assert "sharing" not in seen(servers=2, devices=1)
 
 
 def test_a_message_about_parameters_becomes_one_about_controls():

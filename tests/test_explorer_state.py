@@ -37,6 +37,9 @@ states = st.builds(
     curve_of=st.text(max_size=20),
     noise_cv=st.floats(0, 2),
     servers=st.integers(1, 8),
+    devices=st.none() | st.integers(1, 8),
+    host_ms=st.just(0.0) | st.floats(0.01, 3),
+    contention=st.just(1.0) | st.floats(1.01, 3),
     sharing=st.just(0.0) | st.floats(0.01, 1),
     queue_limit=st.none() | st.integers(1, 100),
     timeout_ms=st.none() | times_ms,
@@ -169,6 +172,23 @@ def test_full_batches_only_is_an_infinite_wait():
 
 def test_sharing_slows_all_servers_evenly():
     assert State(servers=3, sharing=0.5).scenario().slowdown == {1: 1.0, 2: 1.5, 3: 2.0}
+
+
+def test_devices_take_the_place_of_the_slowdown_and_are_at_most_the_servers():
+    state = State(servers=3, devices=2, host_ms=1.5, contention=1.2, sharing=0.5)
+    scenario = state.scenario()
+    assert (scenario.devices, scenario.host_ms, scenario.contention) == (2, 1.5, 1.2)
+    assert scenario.slowdown is None
+    assert state.replace(servers=1).scenario().devices == 1
+    alone = state.replace(devices=None).scenario()
+    assert (alone.devices, alone.host_ms, alone.slowdown[2]) == (None, 0, 1.5)
+    link = "servers=3&devices=2&host_ms=1.5&contention=1.2&sharing=0.5"
+    assert state.to_link() == link
+
+
+def test_a_host_part_on_a_device_of_its_own_is_a_device_for_each_server():
+    scenario = State(servers=3).scenario().replace(host_ms=1)
+    assert State.of(scenario).scenario() == scenario.replace(devices=3)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,12 @@ def test_its_summary_loads_numba_whose_loop_adds_up_alike_for_both_engines():
     assert loaded_by(RUN + "r.summary(), repr(r)") == "['numba']"
 
 
+def test_how_servers_share_a_device_is_found_without_jax():
+    code = "import batchsim as bs\nbs.device.sharing(8, 10, bs.Affine(2, 1), 8)"
+    assert loaded_by(code + "\nassert 'measure' in dir(bs.device)") == "[]"
+    assert loaded_by("import batchsim as bs\nbs.device.measure") == "['jax']"
+
+
 def test_looking_around_loads_nothing_heavy():
     assert loaded_by("import batchsim\nassert 'plot' in dir(batchsim)") == "[]"
 

@@ -521,6 +521,9 @@ def naive_of(plan: Plan) -> Naive:
         queue_limit=scenario.queue_limit,
         timeout_ms=scenario.timeout_ms,
         slowdown=scenario.slowdown,
+        devices=scenario.devices,
+        host_ms=scenario.host_ms,
+        contention=scenario.contention,
         noise=None if plan.noise is None else plan.noise.tolist(),
     ).run()
 

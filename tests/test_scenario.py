@@ -184,7 +184,7 @@ def test_an_ambiguous_name_is_refused_with_the_names_to_use():
         ("max_batchsize", "got 'max_batchsize'; did you mean 'max_batch_size'"),
         ("wait_ms", "got 'wait_ms'; did you mean 'max_wait_ms'"),
         ("rate", "got 'rate'; known: .*rate_per_s"),
-        ("zzz", "got 'zzz'; known: fixed_ms, .*max_wait_ms, .*rate_per_s, .*timeout_ms"),
+        ("zzz", "got 'zzz'; known: .*fixed_ms, .*max_wait_ms, .*rate_per_s, .*timeout_ms"),
         ("workload.max_wait_ms", "got 'workload.max_wait_ms'"),
         ("rule.rate_per_s", "got 'rule.rate_per_s'"),
         ("", "got ''"),

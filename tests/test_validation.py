@@ -15,6 +15,7 @@ QUICK = (
     "The textbook rule with a wait",
     "A real server: nnU-Net on Triton",
     "For plausibility: Triton's guide",
+    "For plausibility: FastPitch on Triton, two instances on one GPU",
 )
 
 
@@ -58,6 +59,23 @@ def test_the_measured_server_within_3_percent(row):
     assert abs(row.error) < 0.03
 
 
+SHARED = {  # groups with two instances on one GPU, the rows of these, and their mean absolute error
+    "For plausibility: Triton's guide": ("two instances", 8, 5.4),
+    "For plausibility: FastPitch on Triton, two instances on one GPU": ("", 64, 3.9),
+    "For plausibility: TFT on Triton, two instances on one GPU": ("", 96, 9.5),
+}
+
+
+@pytest.mark.parametrize(("title", "rows", "count", "error"), [(t, *each) for t, each in SHARED.items()])
+def test_two_instances_on_one_gpu_within_10_percent_from_one_number(title, rows, count, error):
+    cells = [row for row in written(title) if rows in row[0] and "throughput" in row[0]]
+    errors = [abs(float(row[4].strip(" %"))) for row in cells]
+    assert len(errors) == count
+    assert sum(errors) / count == pytest.approx(error, abs=0.05)
+    assert error < 10
+    assert f"{error} %" in re.sub(r"\s+", " ", GROUPS[title].text)
+
+
 def test_a_row_can_disagree():
     wrong = validation.Row("x", ours=1.2, low=1.1, high=1.3, theirs=1)
     assert not wrong.agrees
@@ -73,6 +91,29 @@ def test_the_published_figures_are_those_of_the_data(shared_data):
     guide = pandas.read_csv(shared_data / "measured_triton_guide.csv")
     ours = published.GUIDE_NO_BATCHING + published.GUIDE_BATCHING + published.GUIDE_TWO_INSTANCES
     assert list(guide.iloc[:, 2:].itertuples(index=False, name=None)) == list(ours)
+    others = (
+        (
+            "fastpitch",
+            "batch_size",
+            "inferences_per_s",
+            published.FASTPITCH_STATIC_MS,
+            published.FASTPITCH_PER_S,
+        ),
+        ("tft", "batch_per_request", "items_per_s", published.TFT_STATIC_MS, published.TFT_PER_S),
+    )
+    for name, size, per_s, static_ms, online in others:
+        offline, two = (
+            pandas.read_csv(shared_data / "validation" / f"{name}_triton_{kind}.csv").groupby("pair")
+            for kind in ("offline", "two_instances")
+        )
+        for pair in online:
+            assert dict(offline.get_group(pair)[[size, "avg_ms"]].values) == static_ms[pair]
+            assert two.get_group(pair)[per_s].tolist() == list(online[pair])
+    server = pandas.read_csv(shared_data / "validation" / "mlperf_v30_server.csv")
+    for row, name in ((0, "A30, retinanet"), (4, "L4, resnet50")):
+        _, *numbers, latencies_ms = published.MLPERF[name]
+        assert server.iloc[row, [4, 5, 7, 8, 9, 10, 11]].tolist() == numbers
+        assert server.iloc[row, 12:17].tolist() == list(latencies_ms)
     static = pandas.read_csv(shared_data / "published_latency.csv").query("model == 'nnUNet'")
     for device, table in published.NNUNET_STATIC_MS.items():
         points = static[(static.device == device) & (static.precision == "FP16")]

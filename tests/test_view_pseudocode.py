@@ -129,6 +129,9 @@ def read(plan, lines=None):
         queue_limit=scenario.queue_limit,
         timeout_ms=scenario.timeout_ms,
         slowdown=scenario.slowdown,
+        devices=scenario.devices,
+        host_ms=scenario.host_ms,
+        contention=scenario.contention,
         noise=None if plan.noise is None else plan.noise.tolist(),
         lines=lines or pseudocode(rule),
     ).run()

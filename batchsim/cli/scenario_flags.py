@@ -16,7 +16,7 @@ TABLES = ("simulate", "slo", "over")  # of a file, beside the scenario
 WORKLOAD, RULE, SERVICE, OTHER = map(Panel, ("Workload", "Rule", "Service time", "Scenario"))
 KNOBS = (
     "rate_per_s", "clients", "max_batch_size", "max_wait_ms", "fixed_ms", "per_item_ms",
-    "servers", "queue_limit", "timeout_ms",
+    "servers", "devices", "host_ms", "contention", "queue_limit", "timeout_ms",
 )  # fmt: skip
 SERVICES = ("--service", "--table", "--published", "--measurement")  # each a whole service time
 _TEXTBOOK = bs.SizeOrWait.parameters()  # of the rule where no other is given
@@ -64,6 +64,13 @@ class ScenarioFlags(Command):
     service: Any = SERVICE.part(_one_of("service", "'Affine(5, 0.25).with_noise(0.1)'"))
 
     servers: int | None = OTHER.whole("Model instances, each computing one batch at a time (default: 1).")
+    devices: int | None = OTHER.whole("Devices that the servers share (default: one for each server).")
+    host_ms: float | None = OTHER.number(
+        "MS", "Part of the service time before a batch needs its device (default: 0)."
+    )
+    contention: float | None = OTHER.number(
+        "FACTOR", "How much longer a batch computes that finds its device busy (default: 1)."
+    )
     queue_limit: int | None = OTHER.whole("Reject arrivals when this many are waiting.")
     timeout_ms: float | None = OTHER.number("MS", "Drop a request that has not started after this long.")
     set_: list[str] | None = OTHER.option(

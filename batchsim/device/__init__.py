@@ -1,7 +1,27 @@
-"""Real hardware: small models that JAX compiles, and how long they take."""
+"""Real hardware: small models that JAX compiles, how long they take, and how servers share a device."""
 
-from batchsim.device.measure import measure
-from batchsim.device.models import Model, load_model
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from batchsim.scenario.measurement import Measurement
+from batchsim.scenario.shared_device import Sharing, sharing
 
-__all__ = ["Measurement", "Model", "load_model", "measure"]
+if TYPE_CHECKING:
+    from batchsim.device.measure import measure
+    from batchsim.device.models import Model, load_model
+
+__all__ = ["Measurement", "Model", "Sharing", "load_model", "measure", "sharing"]
+
+# These load JAX, so they load on first use: `sharing` needs none.
+_ON_FIRST_USE = {"Model": "models", "load_model": "models", "measure": "measure"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module 'batchsim.device' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"batchsim.device.{_ON_FIRST_USE[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -8,20 +8,41 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchsim.scenario import Scenario
+
 NONE = np.empty(0)
 
 
+class Devices(NamedTuple):
+    """Devices that servers share: `Scenario.devices`, with what a run knows of them."""
+
+    free_s: Any  # when each has computed all batches that have started; empty: plain servers, no host part
+    host_s: float  # what a batch takes of its service time before it needs the device
+    contention: float  # factor on the rest for a batch that finds the device busy
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "Devices":
+        """Return a scenario's devices at the start of a run: empty where they make no difference."""
+        free_s = np.zeros(0 if scenario.plain_servers else scenario.device_count)
+        return cls(free_s, scenario.host_ms / 1000, float(scenario.contention))
+
+
 class Costs(NamedTuple):
-    """How long batches compute: finish = start + service_s[size] * noise[batch] * slowdown[busy]."""
+    """How long batches compute: finish = start + service_s[size] * noise[batch] * slowdown[busy].
+
+    On shared devices, see `kernels.finish_on_device`.
+    """
 
     service_s: Any  # mean seconds by batch size; [0] is NaN
     noise: Any  # factor by batch number; empty: none
     slowdown: Any  # factor by the number of busy servers, this one included; empty: none
+    devices: Devices
 
     @classmethod
-    def of(cls, service_s: Any, noise: Any, slowdown: Any) -> "Costs":
+    def of(cls, service_s: Any, noise: Any, slowdown: Any, devices: Devices) -> "Costs":
         """Return the costs, None for what there is not."""
-        return cls(service_s, NONE if noise is None else noise, NONE if slowdown is None else slowdown)
+        slowdown = NONE if slowdown is None else slowdown
+        return cls(service_s, NONE if noise is None else noise, slowdown, devices)
 
 
 class Requests(NamedTuple):

@@ -24,8 +24,29 @@ def soonest(times_s):
 
 
 @inlined
-def finish_of(now_s, costs, size, batch, busy):
-    """Return when a batch that starts now ends, `busy` servers computing with it."""
+def finish_on_device(now_s, costs, size, batch, server):
+    """Return when a batch that starts now ends, its host part first, then on a device that may be busy.
+
+    Batches reach a device in the order of their start, as the host part is the same for all: so the finish
+    is known at the start, and nothing that starts later changes it.
+    """
+    host_s, device = costs.devices.host_s, server % costs.devices.free_s.size
+    begin_s, free_s = now_s + host_s, costs.devices.free_s[device]
+    seconds = costs.service_s[size] - host_s
+    if costs.noise.size:
+        seconds = seconds * costs.noise[batch]
+    if free_s > begin_s:
+        begin_s, seconds = free_s, seconds * costs.devices.contention
+    done_s = max(begin_s + seconds, np.nextafter(now_s, math.inf))
+    costs.devices.free_s[device] = done_s
+    return done_s
+
+
+@inlined
+def finish_of(now_s, costs, size, batch, server, busy):
+    """Return when a batch that starts now on a server ends, `busy` servers computing with it."""
+    if costs.devices.free_s.size:
+        return finish_on_device(now_s, costs, size, batch, server)
     seconds = costs.service_s[size]
     if costs.noise.size:
         seconds = seconds * costs.noise[batch]
@@ -64,7 +85,7 @@ def next_batch(arrival_s, head, threshold, costs, free_s, batch):
     most = min(head + threshold.largest, requests)
     while end < most and arrival_s[end] <= now_s:
         end += 1
-    done_s = finish_of(now_s, costs, end - head, batch, busy)
+    done_s = finish_of(now_s, costs, end - head, batch, server, busy)
     free_s[server] = done_s
     return end, server, now_s, done_s
 

@@ -88,7 +88,7 @@ def _idle(servers):
 def _start(now_s, size, trigger, server, busy, requests, costs, queue, clients, servers, batches, at):
     """Let a server compute the `size` requests at the queue's head."""
     batch = at[BATCH]
-    done_s = finish_of(now_s, costs, size, batch, busy)
+    done_s = finish_of(now_s, costs, size, batch, server, busy)
     servers.busy_until_s[server], servers.since_s[server], servers.size[server] = done_s, now_s, size
     for place in range(at[HEAD], at[HEAD] + size):
         request = queue.requests[place]

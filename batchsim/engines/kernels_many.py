@@ -112,6 +112,7 @@ def run_thresholds(arrival_s, wait_s, enough, largest, costs, free_s, wanted, sc
     requests, cuts, latency_s = arrival_s.size, wanted.cuts, scratch.latency_s
     for row in range(wait_s.size):
         free_s[:] = 0.0
+        costs.devices.free_s[:] = 0.0
         threshold = Threshold(wait_s[row], enough[row], largest[row])
         head, batch, latest_s = 0, 0, 0.0
         while head < requests:

@@ -55,6 +55,8 @@ class Collector:
         self.handed = [self.env.event() for _ in self.idle]
         self.in_service: list[list[int]] = [[] for _ in self.idle]
         self.computing = [-1 for _ in self.idle]  # the number of each server's batch
+        self.host_s, self.contention = plan.scenario.host_ms / 1000, plan.scenario.contention
+        self.device_free_s = [0.0] * plan.scenario.device_count
         # The log, a row a request (as `arrival_s`) and a row a batch.
         self.client: list[int] = []
         self.batch_index: list[int] = []
@@ -185,13 +187,20 @@ class Collector:
         batch = len(self.batches)
         for request in requests:
             self.batch_index[request] = batch
-        seconds = float(self.plan.service_s[len(requests)])
+        # First its part on the host, then the rest on the server's device, when that is free.
+        device = server % len(self.device_free_s)
+        begin_s, free_s = self.env.now + self.host_s, self.device_free_s[device]
+        seconds = float(self.plan.service_s[len(requests)]) - self.host_s
         if self.plan.noise is not None:
             seconds *= float(self.plan.noise[batch])
         if self.plan.slowdown is not None:
             seconds *= float(self.plan.slowdown[self.plan.scenario.servers - len(self.idle)])
+        if free_s > begin_s:
+            begin_s, seconds = free_s, seconds * self.contention
         # However short, it takes a tick of the clock: a batch never ends at the instant at which it starts.
-        finish_s = max(self.env.now + seconds, math.nextafter(self.env.now, math.inf))
+        finish_s = max(begin_s + seconds, math.nextafter(self.env.now, math.inf))
+        # A device computes in order of start: no batch that starts later changes this one's finish.
+        self.device_free_s[device] = finish_s
         self.batches.append((self.env.now, finish_s, len(requests), server, int(trigger)))
         self.in_service[server], self.computing[server] = requests, batch
         self.handed[server].succeed(finish_s)

@@ -13,6 +13,7 @@ from batchsim import _check
 from batchsim._files import replacing
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.service import Service
+from batchsim.scenario.shared_device import batches_per_s, noisy_share
 from batchsim.scenario.workload import ClosedLoop, OpenLoop
 
 RATE = "rate_per_s"  # a knob of every open workload, whatever its own fields are called
@@ -23,8 +24,13 @@ class Scenario:
     """A workload, a rule and a service time, on one or more servers.
 
     `queue_limit`: arrivals are rejected when this many wait. `timeout_ms`: a request that has not started
-    this long after its arrival leaves the queue. `slowdown`: servers that share a device, as {busy servers:
-    factor on the service time}, counting the server itself.
+    this long after its arrival leaves the queue.
+
+    `devices`: server i computes on device i mod devices; None: each server has a device of its own. A batch
+    takes the first `host_ms` of its service time on the host, then the device, which computes one batch at a
+    time in order of start; a batch that finds it busy takes `contention` times as long there.
+    `batchsim.device.sharing` measures both. `slowdown`, a coarser way to say it: {busy servers: factor on the
+    service time}, counting the server itself.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -41,6 +47,9 @@ class Scenario:
     queue_limit: int | None = None
     timeout_ms: float | None = None
     slowdown: Mapping[int, float] | None = None
+    devices: int | None = None
+    host_ms: float = 0.0
+    contention: float = 1.0
 
     def __post_init__(self) -> None:
         for name, kind in (("workload", (OpenLoop, ClosedLoop)), ("rule", Rule), ("service", Service)):
@@ -54,7 +63,24 @@ class Scenario:
             self._check_slowdown(self.slowdown)
         if isinstance(self.workload, ClosedLoop):
             self._check_closed_loop(self.workload)
-        self.service.table(self.rule.max_batch_size)  # raises if the service time does not cover a size
+        seconds = self.service.table(self.rule.max_batch_size)  # raises if it does not cover a size
+        self._check_devices(float(np.nanmin(seconds)))
+
+    def _check_devices(self, shortest_s: float) -> None:
+        _check.fix_real(self, "host_ms", at_least=0)
+        _check.fix_real(self, "contention", at_least=1)
+        if self.devices is not None:
+            _check.fix_whole(self, "devices")
+            if self.devices > self.servers:
+                rule = f"devices must be at most the servers, {self.servers:,}"
+                raise ValueError(f"{rule}, as each server computes on one, got {self.devices:,}")
+        if self.host_ms / 1000 > shortest_s:
+            rule = f"host_ms must be at most the shortest service time, {shortest_s * 1000:.6g} ms"
+            raise ValueError(f"{rule}, of which it is a part, got {self.host_ms!r}")
+        shared = {"devices": self.devices, "host_ms": self.host_ms or None}
+        if self.slowdown is not None and (given := [name for name in shared if shared[name] is not None]):
+            both = "slowdown and devices, host_ms and contention are two ways to describe one thing: give one"
+            raise ValueError(f"{both}, got slowdown and {given[0]}={shared[given[0]]}")
 
     def _check_slowdown(self, slowdown: Mapping[int, float]) -> None:
         _check.instance("slowdown", slowdown, Mapping, "{busy servers: factor}")
@@ -86,6 +112,16 @@ class Scenario:
         return math.inf if self.timeout_ms is None else self.timeout_ms / 1000
 
     @property
+    def device_count(self) -> int:
+        """The number of devices: one for each server if `devices` is None."""
+        return self.servers if self.devices is None else self.devices
+
+    @property
+    def plain_servers(self) -> bool:
+        """Whether each server has its own device, and no host part."""
+        return self.host_ms == 0 and self.device_count == self.servers
+
+    @property
     def saturation_per_s(self) -> float:
         """The saturation rate: the highest rate that the servers can sustain at any batch size.
 
@@ -111,7 +147,16 @@ class Scenario:
     def _seconds(self) -> np.ndarray:
         """Return the service times of sizes 1 to the largest batch, while all servers compute."""
         seconds = self.service.table(self.rule.largest_batch)[1:]
-        return seconds if self.slowdown is None else seconds * self.slowdown[self.servers]
+        if self.slowdown is not None:
+            return seconds * self.slowdown[self.servers]
+        if self.plain_servers:
+            return seconds
+        servers, devices, host_s = self.servers, self.device_count, self.host_ms / 1000
+        per_s = batches_per_s(servers, devices, seconds, host_s, self.contention)
+        if (noise := self.service.noise) is not None and noise.cv > 0:
+            # Of full batches; other sizes are taken to lose as much.
+            per_s *= noisy_share(servers, devices, float(seconds[-1]), host_s, self.contention, noise)
+        return servers / per_s
 
     @property
     def load(self) -> float:

@@ -27,7 +27,9 @@ from batchsim import _check
 from batchsim.scenario.kinds import KINDS, Maker, keys_of, kind_of
 
 BY_NUMBER = ("points_ms", "slowdown")  # tables whose keys are whole numbers
-TOP_LEVEL = ("servers", "queue_limit", "timeout_ms", "slowdown")  # a scenario's keys that are not parts
+# A scenario's keys that are not parts.
+TOP_LEVEL = ("servers", "queue_limit", "timeout_ms", "slowdown", "devices", "host_ms", "contention")
+UNSAID = {"host_ms": 0, "contention": 1}  # what is not written: it says that there is none
 S = TypeVar("S")  # the class Scenario, which imports this module
 
 
@@ -39,7 +41,9 @@ def to_tables(part: Any) -> dict[str, Any]:
     # None has no word in TOML. Inherited fields, such as the noise, come last.
     names = [f.name for f in sorted(dataclasses.fields(part), key=lambda f: bool(f.kw_only))]
     values = {name: getattr(part, name) for name in names}
-    return {name: _plain(name, value) for name, value in values.items() if value is not None}
+    unsaid = {name for name, default in UNSAID.items() if name in values and values[name] == default}
+    said = {name: value for name, value in values.items() if value is not None and name not in unsaid}
+    return {name: _plain(name, value) for name, value in said.items()}
 
 
 def document(scenario: Any) -> tomlkit.TOMLDocument:

@@ -161,8 +161,12 @@ def _sentence(text: str) -> str:
 
 def _caveats(found: Recommendation) -> Iterator[str]:
     servers, slowdown = found.scenario.servers, found.scenario.slowdown
-    if servers > 1 and slowdown is None:
-        slower = "on one device they would slow each other down, which `slowdown` describes"
+    devices = found.scenario.device_count
+    if devices < servers:
+        one = "which computes" if devices == 1 else "each of which computes"
+        yield f"The {servers} servers share {_format.counted(devices, 'device')}, {one} one batch at a time."
+    elif servers > 1 and slowdown is None:
+        slower = "on one device they would wait for each other, which `devices` describes"
         yield f"The {servers} servers were taken to have a device each: {slower}."
     elif servers > 1 and slowdown is not None:
         times = f"{_format.number(slowdown[servers] / slowdown[1])} times as long as alone"

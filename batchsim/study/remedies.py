@@ -215,6 +215,8 @@ def _more_servers(trials: _Trials) -> Iterator[Remedy]:
 
 def _instead(scenario: Scenario, servers: int) -> str:
     where = ", taken to have a device each" if scenario.slowdown is None else ""
+    if scenario.devices is not None:
+        where = f" on the same {_format.counted(scenario.devices, 'device')}"
     return f"{_format.counted(servers, 'server')} instead of {scenario.servers}{where}"
 
 

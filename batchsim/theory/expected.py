@@ -30,6 +30,8 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
     rule = scenario.rule.threshold
     if rule is None:
         return NoAnswer(f"the rule must be a threshold rule, got {scenario.rule!r}")
+    if (devices := scenario.device_count) < servers:
+        return NoAnswer(f"each server must have a device of its own, got {servers} servers on {devices}")
     slowdown = scenario.slowdown
     factors = set() if slowdown is None else {slowdown[busy] for busy in range(1, servers + 1)}
     if len(factors) > 1:
@@ -41,7 +43,14 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
     # size would be faster.
     check_load(workload.offered_per_s, servers * rule.largest / service(rule.largest))
     arrival_cv = 0.0 if isinstance(workload, Constant) else getattr(workload, "cv", 1.0)
+    noise, host_ms = service.noise, scenario.host_ms
     try:
+        # A host part and a device of one's own are the whole service time: only noise tells them apart.
+        if host_ms > 0 and noise is not None and noise.cv > 0:
+            if (rule.largest, servers, arrival_cv) != (1, 1, 1):
+                return NoAnswer(f"noise must be on the whole service time, got a host_ms of {host_ms:g}")
+            ms = service(1) * 1000
+            return single.mg1(workload.offered_per_s, ms, noise.cv * (1 - host_ms / ms))
         if rule.largest == 1:
             return _one_by_one(scenario, service, arrival_cv)
         if arrival_cv != 1:

@@ -17,6 +17,7 @@ panel"""
 STATES = (
     "State()",
     "State(workload='gamma', rule='at_least', servers=2)",
+    "State(devices=1)",
     "State(rule='preferred_sizes')",
     "State(workload='onoff')",
     "State(workload='diurnal')",
@@ -41,6 +42,9 @@ TYPED = {
     "noise_cv": "0.1",
     "padding": "8, 32",
     "servers": "3",
+    "devices": "1",
+    "host_ms": "0.5",
+    "contention": "1.2",
     "sharing": "0.2",
     "queue_limit": "50",
     "timeout_ms": "100",

@@ -27,6 +27,9 @@ class Naive:
     queue_limit: int | None = None
     timeout_ms: float | None = None
     slowdown: dict | None = None
+    devices: int | None = None  # server i computes on device i mod devices; None: each on its own
+    host_ms: float = 0.0
+    contention: float = 1.0
     noise: list | None = None
 
     # A row a request.
@@ -171,11 +174,30 @@ class Naive:
             seconds = seconds * self.noise[number]
         if self.slowdown is not None:
             seconds = seconds * self.slowdown[sum(job is not None for job in self.computing)]
+        finish = now + seconds
+        if self.devices is not None or self.host_ms > 0:
+            finish = self.on_device(now, server, number, len(taken))
         self.batch_start.append(now)
-        self.batch_finish.append(now + seconds)
+        self.batch_finish.append(finish)
         self.size.append(len(taken))
         self.server.append(server)
         self.trigger.append(why)
         for request in taken:
-            self.start[request], self.finish[request] = now, now + seconds
+            self.start[request], self.finish[request] = now, finish
             self.batch[request] = number
+
+    def on_device(self, now: float, server: int, number: int, size: int) -> float:
+        """When a batch is done that is first on the host, then waits for the device, then is alone there."""
+        devices = self.devices or self.servers
+        before = [
+            self.batch_finish[other]
+            for other, by in enumerate(self.server)
+            if by % devices == server % devices
+        ]
+        reaches = now + self.host_ms / 1000
+        seconds = self.service_s[size] - self.host_ms / 1000
+        if self.noise is not None:
+            seconds = seconds * self.noise[number]
+        if any(finish > reaches for finish in before):
+            return max(before) + seconds * self.contention
+        return reaches + seconds

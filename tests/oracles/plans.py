@@ -64,9 +64,19 @@ def plans_with_ties(draw_):
     factors = draw_(st.sampled_from([None, (0.5, 1, 2), (1, 1.1, 0.3)]))
     if factors:
         service = service.with_noise(0.5)
-    slowdown = None
-    if draw_(st.booleans()):
-        slowdown = {busy: draw_(st.sampled_from([1, 1.5, 2, 1.7])) for busy in range(1, servers + 1)}
+    sharing = {}
+    shared = draw_(st.sampled_from(["no", "slowdown", "devices"]))
+    if shared == "slowdown":
+        factors_ = st.sampled_from([1, 1.5, 2, 1.7])
+        sharing["slowdown"] = {busy: draw_(factors_) for busy in range(1, servers + 1)}
+    elif shared == "devices":
+        shortest_ms = min(service(k) for k in range(1, size + 1)) * 1000
+        host_ms = min(times_ms(0, 2), shortest_ms)  # often all of it: then nothing is left for the device
+        sharing = {
+            "devices": draw_(st.sampled_from([None, *range(1, servers + 1)])),
+            "host_ms": host_ms if host_ms / 1000 <= shortest_ms / 1000 else 0,
+            "contention": draw_(st.sampled_from([1, 1, 1.5, 2, 1.7])),
+        }
     timeout = draw_(st.sampled_from([None, None, 0, 1, 2, 3, 5]))
     open_loop = draw_(st.booleans())
     if open_loop:
@@ -82,7 +92,7 @@ def plans_with_ties(draw_):
         servers=servers,
         queue_limit=draw_(st.sampled_from([None, None, 1, 2, 4])),
         timeout_ms=None if timeout is None else timeout * unit_s * 1000,
-        slowdown=slowdown,
+        **sharing,
     )
     plan = draw(scenario, requests, 0)
     if factors:
@@ -111,12 +121,24 @@ def scenarios_at_random(draw_):
         )
     )
     queue_limit = draw_(st.sampled_from([None, 3, 10]))
+    servers = draw_(st.integers(1, 3))
+    sharing = draw_(
+        st.sampled_from(
+            [
+                {},
+                {"slowdown": {1: 1.0, 2: 1.4, 3: 1.9}},
+                {"devices": 1, "host_ms": 0.9, "contention": 1.3},
+                {"devices": min(servers, 2), "host_ms": 2.3},
+                {"host_ms": 0.4},
+            ]
+        )
+    )
     return bs.Scenario(
         workload,
         the_rule,
         service,
-        servers=draw_(st.integers(1, 3)),
+        servers=servers,
         queue_limit=None if workload == bs.ClosedLoop(7) else queue_limit,
         timeout_ms=draw_(st.sampled_from([None, 3.3, 8.0])),
-        slowdown={1: 1.0, 2: 1.4, 3: 1.9} if draw_(st.booleans()) else None,
+        **sharing,
     )

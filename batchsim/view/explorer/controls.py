@@ -158,6 +158,7 @@ class Controls:
         ranges: dict[str, tuple[float, ...]] = {
             "rate_per_s": (_tenth(20 / least_ms), _tenth(16 * largest / slowest_ms * 1000)),
             "max_batch_size": (1, largest),
+            "host_ms": (0, least_ms, least_ms / 100),
             "objective_ms": (_tenth(0.5 * least_ms), _tenth(50 * slowest_ms)),
         }
         for name in state.kind("rule").controls:

@@ -17,7 +17,8 @@ from batchsim.scenario.service import SHAPES
 from batchsim.view.explorer.kinds import KINDS, MOST_BURSTY
 
 LARGEST_BATCH = 4096  # a heat map's column of it is still computed while a slider moves
-MAIN, ARRIVALS, RULE, COMPUTING, CLASS = "Main", "Arrivals", "Rule, limits", "Service time", "Classroom"
+MAIN, ARRIVALS, RULE, COMPUTING = "Main", "Arrivals", "Rule, limits", "Service time"
+DEVICE, CLASS = "Device", "Classroom"
 
 
 class Slider(NamedTuple):
@@ -170,9 +171,18 @@ CONTROLS: Mapping[str, Control] = {
         "sizes", (), COMPUTING, optional=True),
     "servers": Control("Servers", "Model instances; each computes one batch at a time",
         "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
+    "devices": Control("Devices",
+        "Devices that the servers share, each computing one batch at a time; empty: each server has its own",
+        "whole", None, DEVICE, None, {"at_most": 64}, optional=True),
+    "host_ms": Control("Host part (ms)",
+        "Part of the service time before a batch needs its device; 0: none",
+        "real", 0, DEVICE, Slider("linear", 0, 50, 0.1), {"at_least": 0}),
+    "contention": Control("Contention",
+        "How many times as long a batch computes that finds its device busy",
+        "real", 1, DEVICE, Slider("linear", 1, 3, 0.05), {"at_least": 1, "at_most": 100}),
     "sharing": Control("Slowdown from sharing",
-        "How much each extra busy server slows the others; 0: each has its own device",
-        "real", 0, COMPUTING, Slider("linear", 0, 1, 0.05), {"at_least": 0, "at_most": 100}),
+        "In place of these: how much each extra busy server slows the others; 0: not at all",
+        "real", 0, DEVICE, Slider("linear", 0, 1, 0.05), {"at_least": 0, "at_most": 100}),
     "queue_limit": Control("Queue limit", "Reject arrivals when this many are waiting; empty: no limit",
         "whole", None, RULE, optional=True),
     "timeout_ms": Control("Timeout (ms)", "Requests that have waited this long give up; empty: never",

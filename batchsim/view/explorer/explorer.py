@@ -9,7 +9,7 @@ from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, OpenLoop, Scenario
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.controls import Controls
-from batchsim.view.explorer.controls_table import ARRIVALS, COMPUTING, MAIN, RULE, on_page
+from batchsim.view.explorer.controls_table import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE, on_page
 from batchsim.view.explorer.knob import flow, line
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
@@ -45,9 +45,10 @@ class Explorer(widgets.VBox):
         self.play = PlayPage(session, self.pseudocode)
         self.share = SharePage(session, self.screen, controls["seed"])
 
-        settings = [ARRIVALS, RULE, COMPUTING]
+        settings = [ARRIVALS, RULE, COMPUTING, DEVICE]
         tabs = [flow(controls[name] for name in on_page(page)) for page in settings]
-        tabs[-1].children = (*tabs[-1].children, self.origin)
+        service = tabs[settings.index(COMPUTING)]
+        service.children = (*service.children, self.origin)
         self.pages: list[Page] = [self.compare, self.predict, self.play, self.share]
         self.tabs = widgets.Tab([*tabs, *self.pages], titles=[*settings, *(p.title for p in self.pages)])
         self.tabs.add_class("batchsim-tabs")

@@ -89,12 +89,14 @@ def values_of(choice: str, part: Any) -> dict[str, Any] | None:
 def relevant(control: str, values: Mapping[str, Any]) -> bool:
     """Return whether a control makes a difference beside the other controls' values.
 
-    >>> values = {"workload": "gamma", "rule": "full_only", "service": "curve"}
+    >>> values = {"workload": "gamma", "rule": "full_only", "service": "curve", "devices": None}
     >>> [relevant(name, values) for name in ("cv", "max_wait_ms", "seed")]
     [True, False, True]
     """
+    if control in ("host_ms", "contention"):
+        return values["devices"] is not None
     if control == "sharing":
-        return bool(values["servers"] > 1)
+        return bool(values["servers"] > 1 and values["devices"] is None)
     users = [(choice, name) for choice, kinds in KINDS.items()
              for name, kind in kinds.items() if control in kind.controls]  # fmt: skip
     return not users or any(values[choice] == name for choice, name in users)

@@ -9,6 +9,9 @@ from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, Service, published
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.kinds import KINDS, Kind, values_of
 
+# Controls that are the scenario's own fields, under the same name.
+OWN = ("servers", "queue_limit", "timeout_ms", "devices", "host_ms", "contention")
+
 
 def _check_values(values: Any) -> None:
     for name, control in CONTROLS.items():
@@ -63,10 +66,16 @@ class State(_Values):
             raise ValueError("workload='given' must come with traffic: explore(workload=...), got none")
         else:
             workload = traffic.with_rate(self.rate_per_s)
-        slowdown = {busy: 1 + self.sharing * (busy - 1) for busy in range(1, self.servers + 1)}
+        # Servers share devices, or slow each other down, or neither.
+        sharing: dict[str, Any] = {}
+        if self.devices is not None:  # the slider of the servers moves below them, too
+            devices = min(self.devices, self.servers)
+            sharing = {"devices": devices, "host_ms": self.host_ms, "contention": self.contention}
+        elif self.sharing and self.servers > 1:
+            sharing["slowdown"] = {busy: 1 + self.sharing * (busy - 1) for busy in range(1, self.servers + 1)}
         return Scenario(
             workload, self._build("rule"), self.service_time(), self.servers, self.queue_limit,
-            self.timeout_ms, slowdown if self.sharing and self.servers > 1 else None,
+            self.timeout_ms, **sharing,
         )  # fmt: skip
 
     def service_time(self) -> Service:
@@ -104,7 +113,9 @@ class State(_Values):
         rule = values_of("rule", scenario.rule)
         if rule is None:
             raise ValueError(f"a rule must be registered to be explored, got {scenario.rule!r}")
-        values = {name: getattr(scenario, name) for name in ("servers", "queue_limit", "timeout_ms")}
+        values = {name: getattr(scenario, name) for name in OWN}
+        if scenario.devices is None and (scenario.host_ms > 0 or scenario.contention > 1):
+            values["devices"] = scenario.servers  # which is the same
         values |= workload_values(scenario.workload) | rule | service_values(scenario.service)
         return cls(**values | {"sharing": sharing} | others)
 
