@@ -286,6 +286,10 @@ def test_what_is_no_metric_is_refused(key, error, message):
         metric(key)
 
 
+def test_order_statistics_of_values_next_to_each_other():
+    assert OrderStatistics(np.array([5e-324, 0.0])).at_rank_ms(1) == 5e-324
+
+
 @given(values=st.lists(st.floats(0, 1e6), min_size=1, max_size=300), data=st.data())
 def test_order_statistics_are_those_of_the_sorted_values(values, data):
     order = OrderStatistics(np.array(values))

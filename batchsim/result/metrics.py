@@ -166,6 +166,7 @@ class OrderStatistics:
     """
 
     BUCKETS = 4096
+    TINY = 1e-300  # closer values share a bucket: their scale would overflow
 
     def __init__(self, *columns: np.ndarray) -> None:
         self._columns = columns
@@ -182,7 +183,8 @@ class OrderStatistics:
     def _buckets(self) -> tuple[np.ndarray, np.ndarray]:
         """The values by rising bucket, and the rank at which each bucket ends."""
         low, high = self._values.min(), self._values.max()
-        scale = (self.BUCKETS - 1) / (high - low) if high > low else 0.0
+        apart = high - low
+        scale = (self.BUCKETS - 1) / apart if apart > self.TINY else 0.0
         bucket = ((self._values - low) * scale).astype(np.uint16)
         # NumPy sorts 16 bits by radix, in a time that does not depend on the processor's vectors.
         in_order = self._values[np.argsort(bucket, kind="stable")]
