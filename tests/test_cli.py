@@ -32,6 +32,7 @@ from batchsim.study.sweep import sweep
 from batchsim.study.tune import tune
 
 SCENARIO = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+GPUNET = "gpunet-175ms/v100-32gb/fp16"
 BASE = ["--rate-per-s", "800", "--max-wait-ms", "10", "--fixed-ms", "5", "--per-item-ms", "0.25"]
 SHORT = ["--requests", "2000"]
 
@@ -79,7 +80,7 @@ PART_FLAGS = [
     (["--clients", "64", "--set", "think_s=0.1"], SCENARIO.replace(workload=bs.ClosedLoop(64, 0.1))),
     (["--fixed-ms", "2"], SCENARIO.replace(fixed_ms=2)),
     (["--table", "1=2.08, 64=3"], SCENARIO.replace(service=bs.Table({1: 2.08, 64: 3}))),
-    (["--published", "resnet50/t4/fp16"], SCENARIO.replace(service=bs.published("resnet50/t4/fp16"))),
+    (["--published", GPUNET], SCENARIO.replace(service=bs.published(GPUNET))),
     (
         ["--service", "Affine(5, 0.25).with_noise(1, 'exponential').padded_to([8, 32])"],
         SCENARIO.replace(service=SCENARIO.service.with_noise(1, "exponential").padded_to([8, 32])),
@@ -522,7 +523,7 @@ BAD = [
     (["simulate", *BASE, "--plot", "a.gif"], "--plot must end in .png or .svg or .pdf, got a.gif"),
     (["simulate", *BASE, "--save", "no/a.npz"], "--save must be in a folder that exists, got no/a.npz"),
     ([*POISSON, "--table", "1=2,1=3"], "batch sizes of a Table must differ"),
-    ([*POISSON, "--published", "resnet50/t5/fp16"], "did you mean 'resnet50/t4/fp16'?"),
+    ([*POISSON, "--published", "gpunet-175ms/v100-32gb/fp61"], "did you mean 'gpunet-175ms/v100-32gb/fp16'?"),
     ([*POISSON, "--service", "Afine(5, 1)"], "there is no part 'Afine'; did you mean"),
     ([*POISSON, "--service", "Affine(5)"], "missing a required argument: 'per_item_ms'"),
     ([*POISSON, "--service", "Affine(5, -1)"], "per_item_ms must be at least 0, got -1"),

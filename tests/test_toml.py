@@ -356,9 +356,9 @@ def test_a_file_that_is_no_measurement_is_refused(tmp_path, content, message):
 
 
 def test_a_published_table_is_read_by_its_name():
-    table = '[service]\nkind = "published"\nname = "resnet50/t4/fp16"\nnoise = {cv = 0.1}\n'
+    table = '[service]\nkind = "published"\nname = "gpunet-175ms/v100-32gb/fp16"\nnoise = {cv = 0.1}\n'
     scenario = bs.Scenario.from_toml(with_table(service=table, rule=OF_FOUR))
-    assert scenario.service == bs.published("resnet50/t4/fp16").with_noise(0.1)
+    assert scenario.service == bs.published("gpunet-175ms/v100-32gb/fp16").with_noise(0.1)
     assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
 
 
@@ -517,8 +517,8 @@ def test_a_misspelt_table_beside_the_scenario_names_the_nearest():
             "[service] padded sizes must be a list of sizes, got 8",
         ),
         (
-            '[service]\nkind = "published"\nname = "resnet50/t4/fp61"',
-            "[service] ... 'resnet50/t4/fp61'; did you mean 'resnet50/t4/fp16'?",
+            '[service]\nkind = "published"\nname = "gpunet-175ms/v100-32gb/fp61"',
+            "[service] ... 'gpunet-175ms/v100-32gb/fp61'; did you mean 'gpunet-175ms/v100-32gb/fp16'?",
         ),
     ],
 )

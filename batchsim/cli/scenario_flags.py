@@ -55,7 +55,7 @@ class ScenarioFlags(Command):
         "Measured times by batch size: 1=2.08,2=2.65,8=3.29.", metavar="SIZE=MS,...", parser=values.table
     )
     published: Any = SERVICE.option(
-        "Published, such as resnet50/t4/fp16: see `batchsim published`.", metavar="<str>", parser=bs.published
+        "Published, such as nnunet/t4/fp16: see `batchsim published`.", metavar="<str>", parser=bs.published
     )
     measurement: Any = SERVICE.option(
         "A file that `batchsim measure --save` wrote.", metavar="<path>",
