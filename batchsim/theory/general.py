@@ -141,20 +141,24 @@ def _mean_wait(load: float, arrival_cv: float, service_cv: float) -> float:
         return (np.log(np.abs(step(y))) + np.log1p((m * y) ** -2.0) / 2) / y**2
 
     # Below `least` the integrand is constant; the fourth moment of the steps decides where that begins.
-    least = 1e-4 / max(scale, gap * arrival_cv**2, (1 + service_cv**2) ** 2.5)
+    least = 1e-4 / max(0.1 * scale, gap * arrival_cv**2, (1 + service_cv**2) ** 2.5)
     far = 1.0
     while far < (FAR if service_cv == 0 else 1e9) and abs(1 + step(np.array([far]))[0]) > 1e-9 * far:
         far *= 2
     octaves = np.geomspace(least, far, 2 + int(math.log2(far / least)))
-    inside = least * float(integrand(np.array([least]))[0]) + _integral(
-        integrand, octaves, 1e-9 * (1 + scale)
-    )
+    # What rounding leaves of a piece from y on: near a load of 1 the terms of phi - 1 cancel.
+    rounding = 16 * np.finfo(float).eps / m
+    inside = least * float(integrand(np.array([least]))[0])
+    inside += _integral(integrand, octaves, lambda y: np.maximum(2e-11 * (1 + scale), rounding / y))
     x = 1 / (m * far)  # beyond, the first logarithm is 0 on average, and the second one's integral is known
     beyond = m / 2 * (x * math.log1p(x**2) - 2 * x + 2 * math.atan(x))
     return max(0.0, (scale / 2 - m) / 2 + (inside + beyond) / math.pi)
 
 
-def _integral(function: Callable[[np.ndarray], np.ndarray], edges: np.ndarray, tolerance: float) -> float:
+def _integral(
+    function: Callable[[np.ndarray], np.ndarray], edges: np.ndarray,
+    tolerance: Callable[[np.ndarray], np.ndarray],
+) -> float:  # fmt: skip
     """Return the integral over the pieces between edges; a piece that two halves change is halved again."""
 
     def gauss(low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -172,7 +176,7 @@ def _integral(function: Callable[[np.ndarray], np.ndarray], edges: np.ndarray, t
             )
         middle = (low + high) / 2
         halves = gauss(np.concatenate([low, middle]), np.concatenate([middle, high])).reshape(2, -1)
-        done = np.abs(halves.sum(0) - whole) < tolerance / 64
+        done = np.abs(halves.sum(0) - whole) < tolerance(low)
         total += float(halves[:, done].sum())
         low, high = np.concatenate([low[~done], middle[~done]]), np.concatenate([middle[~done], high[~done]])
         whole = halves[:, ~done].ravel()
