@@ -142,7 +142,7 @@ class Latency:
 
     @property
     def _next_pole(self) -> float:
-        """The modulus of the next z with z^b = exp(m (z - 1)): z exp(-load z) = exp(-load), turned by 1 / b."""
+        """The modulus of the next root: there z exp(-load z) is exp(-load), turned in the plane by 1 / b."""
         load, turn = self._load, np.exp(2j * np.pi / self.largest) if self.largest > 1 else 1.0
         branches = [-1, 1] if self.largest > 1 else [1]
         return float(np.abs(special.lambertw(-load * np.exp(-load) * turn, branches)).min()) / load
