@@ -114,12 +114,26 @@ def test_a_closed_loop_of_a_file_takes_the_number_of_its_clients(tmp_path):
 def test_a_trace_is_read_with_its_column_and_speedup(tmp_path):
     path = tmp_path / "arrivals.csv"
     path.write_text("id,when\n" + "".join(f"{i},{i / 100}\n" for i in range(500)))
-    arguments = ["--trace", path, "--column", "when", "--speedup", "8", "--fixed-ms", "5"]
+    arguments = ["--trace", path, "--column", "when", "--speedup", "8", "--fixed-ms", "5", "--unit", "s"]
     found = run_json("simulate", *arguments)
-    scenario = bs.Scenario(bs.Trace.from_csv(path, "when", 8), bs.SizeOrWait(), bs.Affine(5, 0))
+    scenario = bs.Scenario(bs.Trace.from_csv(path, "when", 8, "s"), bs.SizeOrWait(), bs.Affine(5, 0))
     assert found["summary"] == _plain(bs.simulate(scenario).summary())
     about = {"kind": "Trace", "requests": 500, "offered_per_s": pytest.approx(800)}
     assert found["scenario"]["workload"] == about
+
+
+def test_a_trace_of_json_lines_is_read_in_its_unit_and_an_assumed_one_is_said(tmp_path, monkeypatch):
+    path = tmp_path / "arrivals.jsonl"
+    path.write_text("".join(f'{{"at": {10 * i}}}\n' for i in range(500)))
+    found = run_json("simulate", "--trace", path, "--unit", "ms", "--fixed-ms", "5")
+    assert found["scenario"]["workload"]["offered_per_s"] == pytest.approx(100)
+    with pytest.warns(
+        UserWarning, match=r"seconds are assumed: 0\.1 requests a second, or 100 if milliseconds"
+    ):
+        assert bs.Trace.from_file(path).offered_per_s == pytest.approx(0.1)
+    assert "unit must be one of s, ms, us, ns, got 'm'" in refused(
+        "simulate", "--trace", path, "--unit", "m", "--fixed-ms", "5"
+    )
 
 
 def test_a_saved_measurement_is_a_service_time(tmp_path):
@@ -519,7 +533,7 @@ BAD = [
     (["simulate", *BASE, "--set", "max_wait=3"], "got 'max_wait'; did you mean 'max_wait_ms'?"),
     (["simulate", *BASE, "--set", "max_wait_ms=3"], "max_wait_ms must be given once, got it again by --set"),
     (["simulate", *BASE, "--set", "servers"], "--set must be knob=value, as workload.cv=2, got 'servers'"),
-    (["simulate", *BASE, "--speedup", "3"], "--column and --speedup must come with --trace"),
+    (["simulate", *BASE, "--speedup", "3"], "--column, --unit and --speedup must come with --trace"),
     (["simulate", *BASE, "--plot", "a.gif"], "--plot must end in .png or .svg or .pdf, got a.gif"),
     (["simulate", *BASE, "--save", "no/a.npz"], "--save must be in a folder that exists, got no/a.npz"),
     ([*POISSON, "--table", "1=2,1=3"], "batch sizes of a Table must differ"),

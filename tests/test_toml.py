@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.plans import WORKLOADS, scenarios_at_random
+from pyarrow import parquet
 
 import batchsim as bs
 from batchsim.scenario import RULES
@@ -263,6 +265,15 @@ def test_a_trace_is_read_from_a_csv_file_beside_the_toml_file(elsewhere):
     scenario = bs.Scenario.from_toml(elsewhere / "scenario.toml")
     assert scenario.workload == bs.Trace([0, 0.5, 2])
     assert bs.Scenario.from_toml(scenario.to_toml()) == scenario  # which holds the times themselves
+
+
+def test_a_trace_in_a_toml_file_may_be_json_lines_or_parquet_with_a_unit(elsewhere):
+    (elsewhere / "arrivals.jsonl").write_text('{"at": 10}\n{"at": 1010}\n')
+    parquet.write_table(pyarrow.table({"at": [10, 1010]}), elsewhere / "arrivals.parquet")
+    for ending in ("jsonl", "parquet"):
+        table = f'[workload]\nkind = "Trace"\npath = "arrivals.{ending}"\nunit = "ms"\n'
+        (elsewhere / "scenario.toml").write_text(with_table(workload=table))
+        assert bs.Scenario.from_toml(elsewhere / "scenario.toml").workload == bs.Trace([0, 1])
 
 
 def test_text_finds_files_from_the_current_folder(elsewhere):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchsim import _check
+from batchsim._format import number
 
 # Stricter than pandas, which also accepts what is left of a truncated timestamp: a bare date, a single digit.
 TIMESTAMP = re.compile(
@@ -120,8 +121,8 @@ def _unit_of(
     if not times[-1] > times[0]:
         return "s", "", ""  # one instant is the same in every unit
     rate = (times.size - 1) / float(times[-1] - times[0])
-    doubt = f"{path}: nothing says the unit of column {column.name!r}, so seconds are assumed: {rate:.3g}"
-    doubt += f" requests a second, or {rate * 1000:.3g} if milliseconds; unit='s' or unit='ms' says which"
+    doubt = f"{path}: nothing says the unit of column {column.name!r}, so seconds are assumed: {number(rate)}"
+    doubt += f" requests a second, or {number(rate * 1000)} if milliseconds; unit='s' or unit='ms' says which"
     return "s", "read as s: assumed", doubt
 
 
@@ -183,20 +184,20 @@ def _jsonl_column(path: str | PathLike[str], column: str | None) -> Column:
     keys: list[str] = []
     try:
         with _check.path("path", path).open(encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):
+            for place, line in enumerate(file, 1):
                 if not line.strip():
                     continue
-                item = _object(path, number, line)
+                item = _object(path, place, line)
                 if not keys:
                     keys = list(item)
                     column = column if column or not keys else keys[0]
                 if column not in item:
                     what = "a key" if column is None else f"the key {column!r}"
                     got = ", ".join(item) or "none"
-                    raise ValueError(f"{path}, line {number}: must have {what}, got the keys {got}")
+                    raise ValueError(f"{path}, line {place}: must have {what}, got the keys {got}")
                 cell = item[column]
                 cells.append(cell.strip() if isinstance(cell, str) else json.dumps(cell))
-                lines.append(number)
+                lines.append(place)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be a text file of JSON lines, got {error}") from None
     if not cells:
@@ -205,14 +206,14 @@ def _jsonl_column(path: str | PathLike[str], column: str | None) -> Column:
     return Column(cells, lines, str(column), unit)
 
 
-def _object(path: str | PathLike[str], number: int, line: str) -> dict[str, object]:
+def _object(path: str | PathLike[str], place: int, line: str) -> dict[str, object]:
     """Return a line's object, its numbers as text: those since 1970 have more digits than a float."""
     try:
         item = json.loads(line, parse_float=str, parse_int=str, parse_constant=str)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}, line {number}: must be a JSON object, got {error}") from None
+        raise ValueError(f"{path}, line {place}: must be a JSON object, got {error}") from None
     if not isinstance(item, dict):
-        raise ValueError(f"{path}, line {number}: must be a JSON object, got {line.strip()[:40]!r}")
+        raise ValueError(f"{path}, line {place}: must be a JSON object, got {line.strip()[:40]!r}")
     return item
 
 
