@@ -246,7 +246,7 @@ def tune(_: int) -> Row:
     asked = [
         (bs.Poisson(1400), bs.Affine(5, 0.25), 40),
         (bs.Poisson(3000), v100, 15),
-        (bs.Gamma(900, 2), bs.published("resnet50/t4/fp16"), 100),
+        (bs.Gamma(1350, 2), bs.published("gpunet-175ms/v100-32gb/fp16"), 67),
         (bs.OnOff(2500, 500, 0.5, 1), v100.with_noise(0.2), 60),
     ]
     simulated = grid = 0

@@ -105,8 +105,8 @@ def test_a_large_batch_without_wait_is_taken_before_a_small_one_with_one():
 
 @pytest.fixture(scope="module")
 def tied():
-    scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(), bs.published("resnet50/t4/fp16"))
-    return tune(scenario, SLO(p99_ms=40), {"max_batch_size": [16, 64], "max_wait_ms": [0, 5]}, 50_000, seed=1)
+    scenario = bs.Scenario(bs.Poisson(1350), bs.SizeOrWait(), bs.published("gpunet-175ms/v100-32gb/fp16"))
+    return tune(scenario, SLO(p99_ms=30), {"max_batch_size": [16, 64], "max_wait_ms": [0, 2]}, 50_000, seed=1)
 
 
 def test_the_explanation_and_the_reasons_say_why_one_as_fast_is_not_taken(tied):

@@ -32,6 +32,7 @@ from batchsim.study.sweep import sweep
 from batchsim.study.tune import tune
 
 SCENARIO = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+GPUNET = "gpunet-175ms/v100-32gb/fp16"
 BASE = ["--rate-per-s", "800", "--max-wait-ms", "10", "--fixed-ms", "5", "--per-item-ms", "0.25"]
 SHORT = ["--requests", "2000"]
 
@@ -79,7 +80,7 @@ PART_FLAGS = [
     (["--clients", "64", "--set", "think_s=0.1"], SCENARIO.replace(workload=bs.ClosedLoop(64, 0.1))),
     (["--fixed-ms", "2"], SCENARIO.replace(fixed_ms=2)),
     (["--table", "1=2.08, 64=3"], SCENARIO.replace(service=bs.Table({1: 2.08, 64: 3}))),
-    (["--published", "resnet50/t4/fp16"], SCENARIO.replace(service=bs.published("resnet50/t4/fp16"))),
+    (["--published", GPUNET], SCENARIO.replace(service=bs.published(GPUNET))),
     (
         ["--service", "Affine(5, 0.25).with_noise(1, 'exponential').padded_to([8, 32])"],
         SCENARIO.replace(service=SCENARIO.service.with_noise(1, "exponential").padded_to([8, 32])),
@@ -117,12 +118,26 @@ def test_a_closed_loop_of_a_file_takes_the_number_of_its_clients(tmp_path):
 def test_a_trace_is_read_with_its_column_and_speedup(tmp_path):
     path = tmp_path / "arrivals.csv"
     path.write_text("id,when\n" + "".join(f"{i},{i / 100}\n" for i in range(500)))
-    arguments = ["--trace", path, "--column", "when", "--speedup", "8", "--fixed-ms", "5"]
+    arguments = ["--trace", path, "--column", "when", "--speedup", "8", "--fixed-ms", "5", "--unit", "s"]
     found = run_json("simulate", *arguments)
-    scenario = bs.Scenario(bs.Trace.from_csv(path, "when", 8), bs.SizeOrWait(), bs.Affine(5, 0))
+    scenario = bs.Scenario(bs.Trace.from_csv(path, "when", 8, "s"), bs.SizeOrWait(), bs.Affine(5, 0))
     assert found["summary"] == _plain(bs.simulate(scenario).summary())
     about = {"kind": "Trace", "requests": 500, "offered_per_s": pytest.approx(800)}
     assert found["scenario"]["workload"] == about
+
+
+def test_a_trace_of_json_lines_is_read_in_its_unit_and_an_assumed_one_is_said(tmp_path, monkeypatch):
+    path = tmp_path / "arrivals.jsonl"
+    path.write_text("".join(f'{{"at": {10 * i}}}\n' for i in range(500)))
+    found = run_json("simulate", "--trace", path, "--unit", "ms", "--fixed-ms", "5")
+    assert found["scenario"]["workload"]["offered_per_s"] == pytest.approx(100)
+    with pytest.warns(
+        UserWarning, match=r"seconds are assumed: 0\.1 requests a second, or 100 if milliseconds"
+    ):
+        assert bs.Trace.from_file(path).offered_per_s == pytest.approx(0.1)
+    assert "unit must be one of s, ms, us, ns, got 'm'" in refused(
+        "simulate", "--trace", path, "--unit", "m", "--fixed-ms", "5"
+    )
 
 
 def test_a_saved_measurement_is_a_service_time(tmp_path):
@@ -525,11 +540,11 @@ BAD = [
     (["simulate", *BASE, "--set", "max_wait=3"], "got 'max_wait'; did you mean 'max_wait_ms'?"),
     (["simulate", *BASE, "--set", "max_wait_ms=3"], "max_wait_ms must be given once, got it again by --set"),
     (["simulate", *BASE, "--set", "servers"], "--set must be knob=value, as workload.cv=2, got 'servers'"),
-    (["simulate", *BASE, "--speedup", "3"], "--column and --speedup must come with --trace"),
+    (["simulate", *BASE, "--speedup", "3"], "--column, --unit and --speedup must come with --trace"),
     (["simulate", *BASE, "--plot", "a.gif"], "--plot must end in .png or .svg or .pdf, got a.gif"),
     (["simulate", *BASE, "--save", "no/a.npz"], "--save must be in a folder that exists, got no/a.npz"),
     ([*POISSON, "--table", "1=2,1=3"], "batch sizes of a Table must differ"),
-    ([*POISSON, "--published", "resnet50/t5/fp16"], "did you mean 'resnet50/t4/fp16'?"),
+    ([*POISSON, "--published", "gpunet-175ms/v100-32gb/fp61"], "did you mean 'gpunet-175ms/v100-32gb/fp16'?"),
     ([*POISSON, "--service", "Afine(5, 1)"], "there is no part 'Afine'; did you mean"),
     ([*POISSON, "--service", "Affine(5)"], "missing a required argument: 'per_item_ms'"),
     ([*POISSON, "--service", "Affine(5, -1)"], "per_item_ms must be at least 0, got -1"),

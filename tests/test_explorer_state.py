@@ -140,7 +140,7 @@ def test_a_scenario_that_the_controls_can_say_comes_back_from_them(state):
         ("objective_ms=inf", "objective_ms must be finite, got inf"),
         ("max_wait=3", "a link must name the explorer's controls, got 'max_wait'; did you mean"),
         ("workload=poison", "workload must be one of poisson, constant, gamma, onoff,"),
-        ("published=resnet50/t4", "published must be a known one, got 'resnet50/t4'; did you mean"),
+        ("published=nnunet/t4", "published must be a known one, got 'nnunet/t4'; did you mean"),
         ("curve=1:2,8", "a curve must be like 1:2.1,8:3.3 (batch size:ms), got '8'"),
         ("padding=4,2", "padding must increase, got [4, 2]"),
         ("hello", "a link must be like rate_per_s=900&servers=2, got 'hello'"),

@@ -40,4 +40,4 @@ def test_a_subclass_of_the_same_name_is_another_kind():
 
 
 def test_a_measurement_and_a_published_table_are_written_as_tables():
-    assert kind_of("service", bs.published("resnet50/t4/fp16")) == "Table"
+    assert kind_of("service", bs.published("gpunet-175ms/v100-32gb/fp16")) == "Table"

@@ -285,11 +285,11 @@ def test_goodput_is_the_rate_times_the_part_in_time_whatever_the_seed():
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (904, "that is the throughput"),
-        (0.36, "How many requests per second is it?"),
-        (36, "How many requests per second is it?"),
-        (580, "how many are late"),
-        (901 * 2, "900 requests per second that arrive, got 1802"),
+        (1356, "that is the throughput"),
+        (0.6, "How many requests per second is it?"),
+        (60, "How many requests per second is it?"),
+        (550, "how many are late"),
+        (1351 * 2, "1,350 requests per second that arrive, got 2702"),
     ],
 )
 def test_a_wrong_goodput_gets_a_hint(capsys, answer, hint):
@@ -308,9 +308,9 @@ def test_the_rate_of_the_stricter_promise_is_what_capacity_finds_whatever_the_se
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (1059, "saturation rate"),
-        (1203, "cannot keep up"),
-        (900, "p99 is 31.9 ms, and 25 ms"),
+        (1549, "saturation rate"),
+        (1786, "cannot keep up"),
+        (1350, "p99 is 23.3 ms, and 18 ms"),
         (-7, "more than 0 requests per second, got -7"),
     ],
 )

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize
 
 import batchsim as bs
 from batchsim import theory
+from batchsim.theory import distribution
 
 SLOW_START = bs.Affine(5, 0.25)
 V100 = bs.Affine(1.8874, 0.1438)
@@ -66,9 +68,21 @@ def test_simulation_agrees_within_its_own_error(service, size, wait_ms, rate):
 def mean_ms_of(latency):
     """The mean of the distribution. The chain gives it too, by another way: a check of both."""
     edges, integrals, total, shift_s = latency._tables
-    areas = np.polynomial.chebyshev.chebint(integrals, lbnd=-1, axis=2).sum(2) * np.diff(edges)[:, None] / 2
+    areas = np.polynomial.chebyshev.chebint(integrals, lbnd=-1, axis=2) * np.diff(edges)[:, None, None] / 2
     at_s, jump = latency._jumps
-    return 1000 * float((total * (edges[-1] + shift_s) - areas.sum(0)).sum() + jump @ at_s)
+    until, end = latency._tail_from_s, edges[-1]
+    if until == math.inf:
+        return 1000 * float((total * (end + shift_s) - areas.sum((0, 2))).sum() + jump @ at_s)
+    # The area below the distribution until the tail begins, column by column; then that above the tail.
+    below = jump @ np.clip(until - at_s, 0, None)
+    for column in np.flatnonzero(shift_s < until):
+        w = until - shift_s[column]
+        piece = min(int(np.searchsorted(edges, w, side="right")) - 1, edges.size - 2)
+        at = 2 * (min(w, end) - edges[piece]) / (edges[piece + 1] - edges[piece]) - 1
+        below += areas[:piece, column].sum() + np.polynomial.chebyshev.chebval(at, areas[piece, column])
+        below += total[column] * max(w - end, 0)
+    late = 1 - float(latency.cdf(until * 1000))
+    return 1000 * float(until - below + late / (latency.rate * (latency._pole - 1)))
 
 
 @settings(max_examples=30)
@@ -133,9 +147,10 @@ def test_an_infinite_wait_is_full_batches_only():
     )
 
 
-@pytest.mark.parametrize("size", [8, 64])
-def test_the_distribution_holds_near_the_capacity(size):
-    answer = theory.capped(at_load(0.995, V100, size), V100, size)
+@pytest.mark.parametrize("load", [0.995, 0.9999])
+@pytest.mark.parametrize("size", [1, 2, 8, 64])
+def test_the_distribution_holds_near_the_capacity(size, load):
+    answer = theory.capped(at_load(load, V100, size), V100, size)
     assert mean_ms_of(answer.cdf.__self__) == pytest.approx(answer.mean_latency_ms, rel=1e-8)
     # Far out the latency falls by the least pole: z^b = E[z^A], e^(-rate (z - 1) x).
     p99, p999 = answer.percentile(99), answer.percentile(99.9)
@@ -145,6 +160,33 @@ def test_the_distribution_holds_near_the_capacity(size):
         z = (low + high) / 2
         low, high = (z, high) if size * math.log(z) > means * (z - 1) else (low, z)
     assert p999 - p99 == pytest.approx(math.log(10) / (answer.rate_per_s / 1000 * (z - 1)), rel=1e-3)
+
+
+@pytest.mark.parametrize("spare", [1e-2, 1e-4, 1e-6])
+def test_the_tail_of_m_d_1_is_its_asymptote_however_near_the_capacity(spare):
+    # P(wait > t) is (1 - load) / (load z - 1) e^(-rate (z - 1) t), z > 1 with log(z) = load (z - 1).
+    load = 1 - spare
+    more = optimize.brentq(lambda x: math.log1p(x) - load * x, spare, 9, xtol=1e-300)
+    for q in (50, 99, 99.99):
+        wait = math.log(spare / (load * (1 + more) - 1) / (1 - q / 100)) / (load * more)
+        assert theory.md1(load * 100, 10).percentile(q) == pytest.approx((1 + wait) * 10, rel=1e-8)
+
+
+@pytest.mark.parametrize("wait_ms", [0, 2])
+def test_the_tail_goes_on_where_the_whole_distribution_would(monkeypatch, wait_ms):
+    args = at_load(0.99, V100, 4), V100, 4, wait_ms
+    whole, answer = theory.size_or_wait(*args), theory.size_or_wait(*args)
+    assert answer.cdf.__self__._tail_from_s < answer.percentile(99) / 1000
+    monkeypatch.setattr(whole.cdf.__self__, "_has_tail", False)
+    grid = np.linspace(0, 2 * answer.percentile(99.9), 2000)
+    assert np.abs(answer.cdf(grid) - whole.cdf(grid)).max() < 1e-11
+
+
+def test_a_percentile_near_the_capacity_needs_few_coefficients():
+    # 14 million of them, and 80 seconds, if all of the tail is computed.
+    latency = theory.md1(99.99, 10).cdf.__self__
+    assert latency._tables[1].size < 10_000
+    assert math.isfinite(latency._tail_from_s)
 
 
 def test_a_cdf_takes_any_shape():
@@ -171,12 +213,14 @@ def test_a_cdf_takes_any_shape():
         ),
         (lambda: theory.size_or_wait(9000, SLOW_START, 32, 10), "the load must be below 1"),
         (lambda: theory.size_or_wait(900, SLOW_START, 32, -1), "max_wait_ms must be at least 0, got -1"),
-        (
-            lambda: theory.capped(at_load(0.99999, V100, 32), V100, 32).percentile(9),
-            "coefficients, got 1,9",
-        ),
     ],
 )
 def test_what_is_not_solved_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_distribution_that_is_too_large_is_refused(monkeypatch):
+    monkeypatch.setattr(distribution, "LARGEST", 1000)
+    with pytest.raises(ValueError, match=r"at most 1,000 coefficients, got .* in batches of up to 32"):
+        theory.capped(900, SLOW_START, 32).percentile(9)

@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.plans import WORKLOADS, scenarios_at_random
+from pyarrow import parquet
 
 import batchsim as bs
 from batchsim.scenario import RULES
@@ -265,6 +267,15 @@ def test_a_trace_is_read_from_a_csv_file_beside_the_toml_file(elsewhere):
     assert bs.Scenario.from_toml(scenario.to_toml()) == scenario  # which holds the times themselves
 
 
+def test_a_trace_in_a_toml_file_may_be_json_lines_or_parquet_with_a_unit(elsewhere):
+    (elsewhere / "arrivals.jsonl").write_text('{"at": 10}\n{"at": 1010}\n')
+    parquet.write_table(pyarrow.table({"at": [10, 1010]}), elsewhere / "arrivals.parquet")
+    for ending in ("jsonl", "parquet"):
+        table = f'[workload]\nkind = "Trace"\npath = "arrivals.{ending}"\nunit = "ms"\n'
+        (elsewhere / "scenario.toml").write_text(with_table(workload=table))
+        assert bs.Scenario.from_toml(elsewhere / "scenario.toml").workload == bs.Trace([0, 1])
+
+
 def test_text_finds_files_from_the_current_folder(elsewhere):
     (elsewhere.parent / "here" / "arrivals.csv").write_text("sent_s\n3\n5\n")
     assert part('[workload]\nkind = "Trace"\npath = "arrivals.csv"') == bs.Trace([0, 2])
@@ -356,9 +367,9 @@ def test_a_file_that_is_no_measurement_is_refused(tmp_path, content, message):
 
 
 def test_a_published_table_is_read_by_its_name():
-    table = '[service]\nkind = "published"\nname = "resnet50/t4/fp16"\nnoise = {cv = 0.1}\n'
+    table = '[service]\nkind = "published"\nname = "gpunet-175ms/v100-32gb/fp16"\nnoise = {cv = 0.1}\n'
     scenario = bs.Scenario.from_toml(with_table(service=table, rule=OF_FOUR))
-    assert scenario.service == bs.published("resnet50/t4/fp16").with_noise(0.1)
+    assert scenario.service == bs.published("gpunet-175ms/v100-32gb/fp16").with_noise(0.1)
     assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
 
 
@@ -517,8 +528,8 @@ def test_a_misspelt_table_beside_the_scenario_names_the_nearest():
             "[service] padded sizes must be a list of sizes, got 8",
         ),
         (
-            '[service]\nkind = "published"\nname = "resnet50/t4/fp61"',
-            "[service] ... 'resnet50/t4/fp61'; did you mean 'resnet50/t4/fp16'?",
+            '[service]\nkind = "published"\nname = "gpunet-175ms/v100-32gb/fp61"',
+            "[service] ... 'gpunet-175ms/v100-32gb/fp61'; did you mean 'gpunet-175ms/v100-32gb/fp16'?",
         ),
     ],
 )

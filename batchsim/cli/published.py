@@ -14,7 +14,7 @@ FEW = 10  # the sources of at most this many tables are printed
 class Published(JsonFlag):
     """List the service times that others measured and published, each with its source."""
 
-    match: str | None = argument("Words of the name, such as resnet50/t4.")
+    match: str | None = argument("Words of the name, such as gpunet-175ms.")
 
     def run(self) -> None:
         names = published_names(self.match)

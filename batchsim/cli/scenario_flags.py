@@ -37,8 +37,14 @@ class ScenarioFlags(Command):
     )
     workload: Any = WORKLOAD.part(_one_of("workload", "'Gamma(800, cv=2)'"))
     clients: int | None = WORKLOAD.whole("Closed loop with this many clients, each waiting for its answer.")
-    trace: Path | None = WORKLOAD.option("Real traffic: a CSV file of arrival times, in seconds or ISO 8601.")
+    trace: Path | None = WORKLOAD.option(
+        "Real traffic: arrival times in a CSV file, JSON lines (.jsonl) or Parquet."
+    )
     column: str | None = WORKLOAD.option("The trace's column (default: the first).")
+    unit: str | None = WORKLOAD.option(
+        "Of the trace's numbers: s, ms, us or ns (default: from the column's name, or times since 1970).",
+        metavar="UNIT",
+    )  # fmt: skip
     speedup: float | None = WORKLOAD.number("FACTOR", "Replay the trace this many times faster.")
 
     max_batch_size: int | None = RULE.whole(
@@ -55,7 +61,7 @@ class ScenarioFlags(Command):
         "Measured times by batch size: 1=2.08,2=2.65,8=3.29.", metavar="SIZE=MS,...", parser=values.table
     )
     published: Any = SERVICE.option(
-        "Published, such as resnet50/t4/fp16: see `batchsim published`.", metavar="<str>", parser=bs.published
+        "Published, such as nnunet/t4/fp16: see `batchsim published`.", metavar="<str>", parser=bs.published
     )
     measurement: Any = SERVICE.option(
         "A file that `batchsim measure --save` wrote.", metavar="<path>",
@@ -121,9 +127,10 @@ class ScenarioFlags(Command):
         """Return a new workload, None to keep the file's; the knobs that it uses are taken out of `knobs`."""
         _once("workload", {"--workload": self.workload, "--trace": self.trace, "--clients": self.clients})
         if self.trace is not None:
-            return bs.Trace.from_csv(self.trace, self.column, 1.0 if self.speedup is None else self.speedup)
-        if not (self.column is None and self.speedup is None):
-            raise ValueError("--column and --speedup must come with --trace, got none")
+            speedup = 1.0 if self.speedup is None else self.speedup
+            return bs.Trace.from_file(self.trace, self.column, speedup, self.unit)
+        if any(option is not None for option in (self.column, self.unit, self.speedup)):
+            raise ValueError("--column, --unit and --speedup must come with --trace, got none")
         if self.clients is not None and not (base and isinstance(base.workload, bs.ClosedLoop)):
             return bs.ClosedLoop(knobs.pop("clients"))
         if self.rate_per_s is not None and self.workload is None and base is None:

@@ -37,7 +37,7 @@ def _by_name(*classes: type) -> dict[str, tuple[Maker, ...]]:
 # also written under that name. "Measurement" and "published" are only read: a Table is what is written.
 KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
     "workload": _by_name(Poisson, Constant, Gamma, OnOff, Diurnal, ClosedLoop)
-    | {"Trace": (Trace, Trace.from_csv)},
+    | {"Trace": (Trace, Trace.from_file, Trace.from_csv, Trace.from_jsonl, Trace.from_parquet)},
     "rule": _by_name(*RULES),
     "service": _by_name(Affine, Table) | {"Measurement": (_measured,), "published": (_published,)},
     "noise": _by_name(Noise),

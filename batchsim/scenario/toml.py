@@ -7,9 +7,9 @@
     rate_per_s = 800
 
 A key is a field, and a `kind` is a name of `batchsim.scenario.kinds`. Three kinds are only read, because
-their data is elsewhere: a Trace with `path` (and `column`, `speedup`) is a CSV file, a "Measurement" has the
-`path` of a file that `bs.device.Measurement.save` wrote, and a "published" table has a `name`. Paths are
-relative to the TOML file.
+their data is elsewhere: a Trace with `path` (and `column`, `speedup`, `unit`) is what `Trace.from_file`
+reads, a "Measurement" has the `path` of a file that `bs.device.Measurement.save` wrote, and a "published"
+table has a `name`. Paths are relative to the TOML file.
 """
 
 import contextlib

@@ -1,26 +1,16 @@
-"""Recorded traffic: arrival times, from an array or from a CSV file."""
+"""Recorded traffic: arrival times, from an array or a file."""
 
-import csv
 import math
-import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from batchsim import _check
+from batchsim.scenario.trace_files import read_times_s
 from batchsim.scenario.workload import OpenLoop
-
-# Stricter than pandas, which also accepts what is left of a truncated timestamp: a bare date, a single digit.
-TIMESTAMP = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?", re.ASCII | re.IGNORECASE
-)
-# Of times since 1970: how many of them a second has. They are told apart between the years 1973 and 2286.
-UNITS = {1e3: "milliseconds", 1e6: "microseconds", 1e9: "nanoseconds"}
-EPOCH_S = 1e8, 1e10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +22,7 @@ class Trace(OpenLoop):
     """
 
     times_s: np.ndarray
+    note: ClassVar[str] = ""  # how the unit was guessed; of one read from a file, its own
 
     def __post_init__(self) -> None:
         try:
@@ -58,16 +49,57 @@ class Trace(OpenLoop):
         object.__setattr__(self, "times_s", times)
 
     @classmethod
-    def from_csv(cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0) -> Self:
+    def from_csv(
+        cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0,
+        unit: str | None = None,
+    ) -> Self:  # fmt: skip
         """Read arrival times from a CSV file with a header line.
 
-        `column` (default: the first) holds seconds, or ISO 8601 timestamps, read to the nanosecond.
-        `speedup` divides the times: 1000 also reads milliseconds. A row that is truncated, is not a number,
-        goes back in time, or has a time zone where others have none raises ValueError with its line; a
-        missing column, with the columns there are.
+        `column` (default: the first) holds numbers, or ISO 8601 timestamps, read to the nanosecond. `unit` of
+        the numbers is "s", "ms", "us" or "ns"; None takes it from the column's name, such as timestamp_ms, or
+        from numbers that are times since 1970; the repr says so. Where nothing tells, seconds are assumed,
+        with a warning. `speedup` divides the times. A row that is truncated, is not a number, goes back in
+        time, or has a time zone where others have none raises ValueError with its line; a missing column,
+        with the columns there are.
         """
+        return cls._read(path, "csv", column, speedup, unit)
+
+    @classmethod
+    def from_jsonl(
+        cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0,
+        unit: str | None = None,
+    ) -> Self:  # fmt: skip
+        """Read arrival times from JSON lines, an object a line; else as `from_csv`.
+
+        `column` is a key of each, by default the first of the first. Mooncake's traces are in milliseconds.
+        """
+        return cls._read(path, "jsonl", column, speedup, unit)
+
+    @classmethod
+    def from_parquet(
+        cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0,
+        unit: str | None = None,
+    ) -> Self:  # fmt: skip
+        """Read arrival times from a Parquet file, as numbers or timestamps; else as `from_csv`."""
+        return cls._read(path, "parquet", column, speedup, unit)
+
+    @classmethod
+    def from_file(
+        cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0,
+        unit: str | None = None,
+    ) -> Self:  # fmt: skip
+        """Read arrival times from a file by its ending: .jsonl or .ndjson, .parquet or .pq, else CSV."""
+        return cls._read(path, None, column, speedup, unit)
+
+    @classmethod
+    def _read(
+        cls, path: str | PathLike[str], kind: str | None, column: str | None, speedup: float, unit: str | None
+    ) -> Self:
         speedup = _check.real("speedup", speedup, above=0)
-        return cls(_read_times_s(path, column, speedup) / speedup)
+        times_s, note = read_times_s(path, kind, column, speedup, unit)
+        trace = cls(times_s / speedup)
+        object.__setattr__(trace, "note", note)
+        return trace
 
     @property
     def max_requests(self) -> int:  # type: ignore[override]
@@ -106,102 +138,6 @@ class Trace(OpenLoop):
         return type(self), (self.times_s,)  # copied and unpickled times are read-only, too
 
     def __repr__(self) -> str:
-        return f"Trace({self.times_s.size:,} arrivals in {self.times_s[-1]:g} s, {self.offered_per_s:.6g}/s)"
-
-
-# Reading a CSV file.
-
-
-def _read_times_s(path: str | PathLike[str], column: str | None, speedup: float) -> np.ndarray:
-    """Return one column of a CSV file as seconds, or, of timestamps, as seconds since the first."""
-    cells, lines = _read_column(path, column)
-    if _is_number(cells[0]):
-        kind = "a number of seconds"
-        times_s = np.array([float(cell) if _is_number(cell) else math.nan for cell in cells])
-    else:
-        kind, times_s = "a number of seconds or an ISO 8601 timestamp", _since_first(cells)
-        _check_zones(path, cells, lines)
-    for row in np.flatnonzero(~np.isfinite(times_s)):
-        raise ValueError(f"{path}, line {lines[row]}: must be {kind}, got {cells[row]!r}")
-    for row in np.flatnonzero(np.abs(times_s) > _check.LARGEST * speedup):
-        rule = f"{path}, line {lines[row]}: must be seconds, at most {_check.LARGEST:g} from 0"
-        raise ValueError(f"{rule}, got {cells[row]!r}{_unit(abs(times_s[row]))}")
-    for row in np.flatnonzero(np.diff(times_s) < 0) + 1:
-        rule = f"{path}, line {lines[row]}: times must be sorted"
-        raise ValueError(f"{rule}, got {cells[row]!r} after {cells[row - 1]!r}")
-    return times_s
-
-
-def _read_column(path: str | PathLike[str], column: str | None) -> tuple[list[str], list[int]]:
-    """Return the column's cells, and the line number of each."""
-    if column is not None and not isinstance(column, str):
-        raise TypeError(f"column must be a name, got {column!r}")
-    try:
-        with _check.path("path", path).open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            header = [name.strip() for name in next(reader, [])]
-            if not header:
-                raise ValueError(f"{path} must have a header line, got an empty line or file")
-            if column is None and (_is_number(header[0]) or TIMESTAMP.fullmatch(header[0])):
-                raise ValueError(f"{path}, line 1: must name the columns, got {','.join(header)!r}")
-            if column is not None and column not in header:
-                got = ", ".join(header) + _check.nearest(column, header, listed=True)
-                raise ValueError(f"{path} must have a column {column!r}, got the columns {got}")
-            if column is not None and header.count(column) > 1:
-                raise ValueError(f"{path} must have one column {column!r}, got {header.count(column)}")
-            index = 0 if column is None else header.index(column)
-            cells, lines = [], []
-            for row in reader:
-                if not row:
-                    continue  # a blank line, for instance at the end of the file
-                if len(row) != len(header):
-                    rule = f"{path}, line {reader.line_num}: must have {len(header)} fields"
-                    raise ValueError(f"{rule}, got {len(row)}")
-                cells.append(row[index].strip())
-                lines.append(reader.line_num)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} must be a CSV text file, got {error}") from None
-    if not cells:
-        raise ValueError(f"{path} must have at least one row below its header, got none")
-    return cells, lines
-
-
-def _is_number(cell: str) -> bool:
-    if not cell.isascii() or "_" in cell:  # float() accepts "1_000", which no file means as a number
-        return False
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _unit(time: float) -> str:
-    """Return the unit in which a time is one since 1970, as a hint, or ""."""
-    first, last = EPOCH_S
-    units = (each for each in UNITS if first <= time / each < last)
-    return "".join(f": are these {UNITS[each]} since 1970? speedup={each:.0f} reads them" for each in units)
-
-
-def _check_zones(path: str | PathLike[str], cells: list[str], lines: list[int]) -> None:
-    """Refuse timestamps with a time zone among others without: these would silently be UTC."""
-    zones = [stamp["zone"] is not None for cell in cells if (stamp := TIMESTAMP.fullmatch(cell))]
-    if len(zones) == len(cells) and len(set(zones)) > 1:
-        row = zones.index(not zones[0])
-        rule = "have a time zone" if zones[0] else "have no time zone"
-        raise ValueError(f"{path}, line {lines[row]}: must {rule}, as line {lines[0]}, got {cells[row]!r}")
-
-
-def _since_first(cells: list[str]) -> np.ndarray:
-    """Return the seconds since the first timestamp, NaN for what is none."""
-    import pandas
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of cells that become NaN here
-        stamps = pandas.to_datetime(pandas.Series(cells), format="ISO8601", utc=True, errors="coerce")
-    # 64 bits hold the nanoseconds of the years 1678 to 2261 alone; other years would wrap around.
-    complete = np.array([TIMESTAMP.fullmatch(cell) is not None for cell in cells])
-    good = stamps.dt.year.between(1678, 2261) & complete
-    usable = stamps.where(good, pandas.Timestamp(0, tz="UTC"))
-    nanoseconds = usable.dt.as_unit("ns").astype("int64").to_numpy()
-    return np.where(good, (nanoseconds - nanoseconds[0]) / 1e9, math.nan)
+        note = f", {self.note}" if self.note else ""
+        what = f"{self.times_s.size:,} arrivals in {self.times_s[-1]:g} s, {self.offered_per_s:.6g}/s"
+        return f"Trace({what}{note})"

@@ -7,6 +7,7 @@ more there is no steady state, and they all raise ValueError with the load and t
 from batchsim.theory.answer import Answer, NoAnswer
 from batchsim.theory.batch import at_least, capped, neuts, size_or_wait, uncapped, uncapped_bound
 from batchsim.theory.expected import expected
+from batchsim.theory.general import gg1
 from batchsim.theory.optimum import Optimum, optimum
 from batchsim.theory.single import erlang_c, kingman, md1, mdc, mg1, mm1, mmc, mmc_wait_percentile_ms
 from batchsim.theory.wait import (
@@ -20,7 +21,7 @@ from batchsim.theory.wait import (
 
 __all__ = [
     "Answer", "NoAnswer", "Optimum", "at_least", "capped", "erlang_c", "expected", "frozen_batch_size_pmf",
-    "frozen_load", "frozen_mean_batch_size", "frozen_wait_min_ms", "full_batch_forming_ms", "kingman",
-    "light_traffic_latency_ms", "md1", "mdc", "mg1", "mm1", "mmc", "mmc_wait_percentile_ms", "neuts",
-    "optimum", "size_or_wait", "uncapped", "uncapped_bound",
+    "frozen_load", "frozen_mean_batch_size", "frozen_wait_min_ms", "full_batch_forming_ms", "gg1",
+    "kingman", "light_traffic_latency_ms", "md1", "mdc", "mg1", "mm1", "mmc", "mmc_wait_percentile_ms",
+    "neuts", "optimum", "size_or_wait", "uncapped", "uncapped_bound",
 ]  # fmt: skip

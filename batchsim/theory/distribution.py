@@ -6,14 +6,19 @@ those that arrive behind it until then. Its latency is w + f tau_b + tau_s. Wher
 end, the request instead waits until the timer of the oldest expires, or the batch is full. For each (f, s)
 the density over the wait w is smooth between the service times, so the distribution function is a sum of
 integrals of polynomials, shifted, and of jumps for the latencies that have a probability of their own.
+
+Near saturation the queue can be so long that this would take minutes. But what r full batches or more leave
+behind falls off as pole^-r, and nothing else is left of it after a few: from there on the latency's tail is
+exponential, exactly.
 """
 
+import math
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from scipy import fft, special
+from scipy import fft, optimize, special
 
 from batchsim.theory.answer import UnsolvedError
 from batchsim.theory.arrivals import poisson, poisson_at, split
@@ -34,7 +39,8 @@ class Latency:
 
     def cdf(self, latency_ms: Any) -> np.ndarray:
         """Return the fraction of requests with at most these latencies in ms, any shape."""
-        x = np.atleast_1d(np.asarray(latency_ms, dtype=float)).ravel() / 1000
+        latency_s = np.atleast_1d(np.asarray(latency_ms, dtype=float)).ravel() / 1000
+        x = np.minimum(latency_s, self._tail_from_s)
         edges, integrals, total, shift_s = self._tables
         at_s, jump = self._jumps
         result = jump @ (at_s[:, None] <= x * (1 + 1e-15))
@@ -47,7 +53,11 @@ class Latency:
             chebyshevs = np.cos(np.arccos(np.clip(at, -1, 1))[..., None] * order)
             inside = (chebyshevs * integrals[piece, np.arange(shift_s.size)]).sum(-1)
             result[part] += np.where(w <= 0, 0, np.where(w >= edges[-1], total, inside)).sum(1)
-        return np.clip(result, 0, 1).reshape(np.shape(latency_ms))
+        result = np.clip(result, 0, 1)
+        tail = latency_s > self._tail_from_s
+        decay = self.rate * (self._pole - 1) * (latency_s[tail] - self._tail_from_s)
+        result[tail] = 1 - (1 - result[tail]) * np.exp(-decay)
+        return result.reshape(np.shape(latency_ms))
 
     @cached_property
     def _tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -113,15 +123,41 @@ class Latency:
     def _pole(self) -> float:
         """The least z > 1 with z^b = exp(m (z - 1)), m the arrivals while b compute.
 
-        With load = m / b it is z exp(-load z) = exp(-load), which Lambert's function solves.
+        With load = m / b it is log(z) = load (z - 1), solved in z - 1 for its digits near a load of 1.
         """
-        load = self.rate * float(self.seconds[-1]) / self.largest
-        return float(-special.lambertw(-load * np.exp(-load), -1).real / load)
+        load = self._load
+        most = 1.0
+        while math.log1p(most) > load * most:
+            most *= 2
+        return 1 + float(optimize.brentq(lambda x: math.log1p(x) - load * x, 1 - load, most, xtol=1e-300))
+
+    @property
+    def _load(self) -> float:
+        return self.rate * float(self.seconds[-1]) / self.largest
+
+    @cached_property
+    def _has_tail(self) -> bool:
+        """Whether the pole is so close to 1 that the tail is left to it; then the next pole is not."""
+        return self._pole < 1 + 0.9 / self.largest
+
+    @property
+    def _next_pole(self) -> float:
+        """The modulus of the next root: there z exp(-load z) is exp(-load), turned in the plane by 1 / b."""
+        load, turn = self._load, np.exp(2j * np.pi / self.largest) if self.largest > 1 else 1.0
+        branches = [-1, 1] if self.largest > 1 else [1]
+        return float(np.abs(special.lambertw(-load * np.exp(-load) * turn, branches)).min()) / load
 
     @property
     def _longest(self) -> int:
-        """A number that is never left behind: its probability falls off as pole^-r."""
-        return self._reach(self.largest) + int(40 / np.log(self._pole))
+        """A number that is never left behind, or from which on its probability falls off as pole^-r alone."""
+        pole = self._next_pole if self._has_tail else self._pole
+        return self._reach(self.largest) + int(40 / np.log(pole))
+
+    @cached_property
+    def _tail_from_s(self) -> float:
+        """The latency from which on the tail is exponential; inf where all of it is computed."""
+        whole = (self._left_behind.size - 1) // self.largest
+        return whole * float(self.seconds[-1]) if self._has_tail else np.inf
 
     @cached_property
     def _left_behind(self) -> np.ndarray:
@@ -129,18 +165,34 @@ class Latency:
 
         P(z) (z^b - f_b(z)) = sum over n <= b of P(n) (z^b f(z | n) - z^n f_b(z)), where f generates the
         next number and f_b the arrivals while b compute. The coefficients are Cauchy integrals on a circle
-        between 1 and the least pole: outside the unit circle, which keeps the digits of small ones.
+        between 1 and the least pole: outside the unit circle, which keeps the digits of small ones. A circle
+        between a pole that is too close to 1 and the next one needs fewer points; then the residue is
+        taken off.
         """
         below, cap, longest = self.state.chain.below, self.largest, self._longest
         means = self.rate * self.seconds
-        radius = min(np.sqrt(self._pole), 1 + 1 / cap)
-        points = 1 << (4 * cap + 2 * self._reach(cap) + 2 * longest).bit_length()
+        radius, pole, tail = min(np.sqrt(self._pole), 1 + 1 / cap), self._pole, self._has_tail
+        if tail:
+            radius = 1 + 1 / cap
+        around = int(40 / np.log(radius / pole)) if tail else 0
+        points = 1 << (4 * cap + 2 * self._reach(cap) + 2 * longest + around).bit_length()
+
+        def numerator(z: np.ndarray, full: np.ndarray) -> np.ndarray:
+            result = z**cap * np.polynomial.Polynomial(below @ self.state.shift)(z)
+            for n in range(1, cap + 1):
+                result += below[n] * (z**cap * np.exp(means[n] * (z - 1)) - z**n * full)
+            return result
+
         z = radius * np.exp(-2j * np.pi * np.arange(points // 2 + 1) / points)
         full = np.exp(means[cap] * (z - 1))
-        numerator = z**cap * np.polynomial.Polynomial(below @ self.state.shift)(z)
-        for n in range(1, cap + 1):
-            numerator += below[n] * (z**cap * np.exp(means[n] * (z - 1)) - z**n * full)
-        values = np.fft.irfft(numerator / (z**cap - full), points) / radius ** np.arange(points)
+        values = np.fft.irfft(numerator(z, full) / (z**cap - full), points) / radius ** np.arange(points)
+        if tail:
+            at = np.array([pole])
+            residue = float(numerator(at, at**cap)[0]) / (pole ** (cap - 1) * (cap - means[cap] * pole))
+            values -= residue * pole ** -(np.arange(points) + 1.0)
+            left = np.clip(values[cap : cap + longest], 0, None)
+            left[0] = 0.0
+            return left * (self.state.chain.above / (left.sum() + left[-1] / (pole - 1)))
         left = np.clip(values[cap : cap + longest], 0, None)
         left[0] = 0.0
         left = left[: 1 + int(np.searchsorted(np.cumsum(left), (1 - NEGLIGIBLE) * left.sum()))]

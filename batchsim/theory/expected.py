@@ -2,7 +2,7 @@
 
 from batchsim import _check
 from batchsim.scenario import Constant, Gamma, Poisson, Scenario, Service, Table
-from batchsim.theory import batch, single
+from batchsim.theory import batch, general, single
 from batchsim.theory.answer import Answer, NoAnswer, UnsolvedError, check_load
 
 
@@ -69,7 +69,8 @@ def _one_by_one(scenario: Scenario, service: Service, arrival_cv: float) -> Answ
     if arrival_cv != 1:
         if servers > 1:
             return NoAnswer(f"arrivals must be Poisson for more than one server, got {scenario.workload!r}")
-        return single.kingman(rate, ms, arrival_cv, noise.cv if noise is not None else 0.0)
+        noise_cv, shape = (0.0, "lognormal") if noise is None else (noise.cv, noise.shape)
+        return general.gg1(rate, ms, arrival_cv, noise_cv, shape)
     if noise is None or noise.cv == 0:
         return single.md1(rate, ms) if servers == 1 else single.mdc(rate, ms, servers)
     if noise.shape == "exponential":

@@ -157,9 +157,12 @@ def mdc(rate_per_s: float, mean_service_ms: float, servers: int) -> Answer:
 
 
 def kingman(rate_per_s: float, mean_service_ms: float, arrival_cv: float, service_cv: float) -> Answer:
-    """Return Kingman's approximation of G/G/1, accurate at high load (Kingman 1961).
+    """Return Kingman's approximation of G/G/1, for a high load only (Kingman 1961).
 
-    The mean wait is about load / (1 - load) * (arrival_cv^2 + service_cv^2) / 2 * service.
+    The mean wait is about load / (1 - load) * (arrival_cv^2 + service_cv^2) / 2 * service. With gamma
+    distributed gaps its latency is within 10 % of the exact one from a load of 0.9 on, for cv up to 10 and 3.
+    Below, it is up to 20 % too high for an arrival_cv below 1, and too low above: for 10, by 36 % at a load
+    of 0.5 and by 84 % at 0.05. `gg1` is exact, and what `expected` takes.
 
     >>> round(kingman(rate_per_s=80, mean_service_ms=10, arrival_cv=0.5, service_cv=0).mean_wait_ms, 9)
     5.0

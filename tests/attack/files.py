@@ -17,7 +17,7 @@ SCENARIOS = [
     bs.Scenario(bs.Gamma(700, 3), bs.AtLeast(2, 16), A.with_noise(0.2), 2, queue_limit=40, timeout_ms=30),
     bs.Scenario(bs.ClosedLoop(20, 0.02), bs.PreferredSizes([4, 8], 16, 5), bs.Table({1: 4, 8: 6, 16: 9})),
     bs.Scenario(bs.OnOff(2000, 100, 0.5, 1), bs.SizeOrWait(8, 2), A, 3, slowdown={1: 1, 2: 1.5, 3: 2}),
-    bs.Scenario(bs.Trace([0.0, 0.1, 0.1, 0.5]), bs.SizeOrWait(4, 0), bs.published("resnet50/t4/fp16")),
+    bs.Scenario(bs.Trace([0.0, 0.1, 0.1, 0.5]), bs.SizeOrWait(4, 0), bs.published("nnunet/t4/fp16")),
 ]
 
 
@@ -192,7 +192,7 @@ def attack_trace(rng: random.Random, folder: Path) -> str:
     content = "\n".join(["t,other", *(f"{line},x" for line in lines)]).encode()
     path.write_bytes(content if rng.random() < 0.2 else damaged(rng, content))
     try:
-        trace = bs.Trace.from_csv(path)
+        trace = bs.Trace.from_csv(path, unit=None if kind == "iso" else "s")
     except ValueError:
         return "refused"
     assert np.all(np.diff(trace.times_s) >= 0)

@@ -16,14 +16,14 @@ NUMBERS = [
 PARTS = [
     "Gamma(800, cv=2)", "Poisson(0)", "Poisson(", "ClosedLoop(5, 0.1)", "OnOff(900, 100, 1, 1)",
     "__import__('os')", "AtLeast(4, 8)", "PreferredSizes([2, 4], 8, 5)", "SizeOrWait", "None", "5",
-    "Affine(5, 0.25).with_noise(0.1)", "Table({1: 5})", "published('resnet50/t4/fp16')", "'text'", "[1, 2]",
+    "Affine(5, 0.25).with_noise(0.1)", "Table({1: 5})", "published('nnunet/t4/fp16')", "'text'", "[1, 2]",
     "Affine(5).scaled(2)", "lambda: 0",
 ]  # fmt: skip
 OPTIONS = {
     "--rate-per-s": NUMBERS, "--workload": PARTS, "--clients": NUMBERS, "--column": ["t", "x", ""],
     "--trace": ["t.csv", "no.csv", "folder", "."], "--speedup": NUMBERS, "--max-batch-size": NUMBERS,
     "--max-wait-ms": NUMBERS, "--rule": PARTS, "--fixed-ms": NUMBERS, "--per-item-ms": NUMBERS,
-    "--table": NUMBERS, "--published": ["resnet50/t4/fp16", "nothing"], "--service": PARTS,
+    "--table": NUMBERS, "--published": ["nnunet/t4/fp16", "nothing"], "--service": PARTS,
     "--measurement": ["m.json", "no.json"], "--servers": NUMBERS, "--queue-limit": NUMBERS,
     "--timeout-ms": NUMBERS, "--devices": NUMBERS, "--host-ms": NUMBERS, "--contention": NUMBERS,
     "--seed": NUMBERS, "--warmup": ["auto", *NUMBERS], "--json": None,

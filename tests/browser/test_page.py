@@ -232,7 +232,7 @@ def test_a_link_is_the_state_and_no_slider_rounds_it(panel):
 
 def test_a_service_time_of_another_scale_brings_values_that_no_slider_rounds(panel):
     go_to(panel, STATES[0])
-    for name in ("nnunet/t4/fp16", "gpunet-085ms/v100-32gb/fp16", "resnet50/a40/fp16", "nnunet/t4/fp16"):
+    for name in ("nnunet/t4/fp16", "gpunet-085ms/v100-32gb/fp16", "bert-large/t4/fp16/trt", "nnunet/t4/fp16"):
         panel.kernel.run(f"panel.controls['service'].value = 'Published: {name}'")
         brought = panel.kernel.ask("panel.state.to_link()")
         panel.page.wait_for_timeout(500)

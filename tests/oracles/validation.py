@@ -114,9 +114,9 @@ def what_waits():
         scenario = at_load(load, bs.SizeOrWait(size, 0), V100)
         yield from against_theory(f"V100, load {load}", scenario, *keys)
     yield from against_theory("P4, load 0.5", at_load(0.5, bs.SizeOrWait(32, 0), P4), *keys)
-    measured = bs.published("resnet50/t4/fp16")
+    measured = bs.published("gpunet-175ms/v100-32gb/fp16")
     scenario = at_load(0.7, bs.SizeOrWait(16, 0), measured)
-    yield from against_theory("a measured table (resnet50/t4/fp16), load 0.7", scenario, *keys)
+    yield from against_theory("a measured table (gpunet-175ms/v100-32gb/fp16), load 0.7", scenario, *keys)
     for noise in ((0.5, "lognormal"), (1, "exponential")):
         scenario = at_load(0.6, bs.SizeOrWait(16, 0), V100.with_noise(*noise))
         yield from against_theory(f"V100 with {noise[1]} noise, load 0.6", scenario, "mean_latency_ms")

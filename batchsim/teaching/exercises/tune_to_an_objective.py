@@ -11,11 +11,11 @@ from batchsim.study.tune import tune
 from batchsim.teaching.exercises.exercise import SEED, Exercise
 from batchsim.theory import capped
 
-RATE_PER_S = 900
-PROMISED_MS = 40
-SERVICE = published("resnet50/t4/fp16")
+RATE_PER_S = 1350
+PROMISED_MS = 30
+SERVICE = published("gpunet-175ms/v100-32gb/fp16")
 SIZES = [4, 8, 12, 16, 24, 32, 64]
-WAITS_MS = [0, 2, 5, 10, 20, 40]
+WAITS_MS = [0, 2, 5, 10, 15, 25]
 
 
 class Goodput(Exercise):
@@ -23,7 +23,7 @@ class Goodput(Exercise):
 
     unit = "requests per second"
     within = 0.03
-    rule = SizeOrWait(max_batch_size=32, max_wait_ms=40)
+    rule = SizeOrWait(max_batch_size=64, max_wait_ms=20)
     requests = 400_000
 
     def right(self) -> float:
@@ -52,7 +52,7 @@ class StricterPromise(Exercise):
 
     unit = "requests per second"
     within = 0.02
-    promised_ms = 25
+    promised_ms = 18
     max_batch_size = 16
 
     @property
@@ -85,7 +85,7 @@ class EnoughServers(Exercise):
 
     unit = "servers, a whole number"
     within = 0.0
-    rate_per_s = 2400
+    rate_per_s = 3550
     most = 4
 
     def right(self) -> float:

@@ -159,7 +159,7 @@ CONTROLS: Mapping[str, Control] = {
         "real", 5, COMPUTING, Slider("linear", 0, 50, 0.5), {"at_least": 0}),
     "per_item_ms": Control("Cost per item (ms)", "Time that each request adds to its batch",
         "real", 0.25, COMPUTING, Slider("linear", 0, 5, 0.01), {"at_least": 0}),
-    "published": _choice("Published table", "A published service time", "resnet50/t4/fp16", None,
+    "published": _choice("Published table", "A published service time", "gpunet-175ms/v100-32gb/fp16", None,
         published_names()),
     "curve": Control("Curve", "A measured service time", "points", (), None, optional=True),
     "curve_of": Control("Curve source", "The model and the device of the curve", "text", "", None),
