@@ -71,7 +71,8 @@ def test_an_advantage_is_the_first_that_counts(other, expected):
 def test_how_much_slower_a_run_is_is_the_paired_difference():
     without, with_wait = (full_run(POISSON.replace(max_wait_ms=ms), 20_000) for ms in (0, 16))
     found = slower_by(with_wait, without, "p99_ms")
-    assert found == bs.compare(without, with_wait, ["p99"])["p99"][2:]
+    # A search does not ask whether the run is long enough for its scenario: hence not to the last digit.
+    assert found == pytest.approx(bs.compare(without, with_wait, ["p99"])["p99"][2:], rel=0.02)
     assert found.low > 0
     assert slower_by(without, with_wait, "p99_ms").high < 0
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.result.proportions import effective, proportion
 from batchsim.result.metrics import metric
+from batchsim.result.proportions import effective, proportion
 from batchsim.result.standard_error import NoInterval, StandardError
 
 ONE = bs.Affine(1, 0)  # a millisecond a request
@@ -163,7 +163,11 @@ def test_too_few_batches_have_no_interval():
 
 
 def test_short_replications_have_no_interval():
-    no_interval(bs.simulate(BATCHES, 300, replications=4), "p99", "about 550 requests in each replication at load 0.325, got 300")
+    no_interval(
+        bs.simulate(BATCHES, 300, replications=4),
+        "p99",
+        "about 550 requests in each replication at load 0.325, got 300",
+    )
 
 
 def test_a_run_without_columns_or_replications_has_no_interval():
@@ -264,7 +268,8 @@ def test_a_binomial_interval_is_clopper_and_pearsons():
 
 def test_fewer_sections_make_a_binomial_interval_wider():
     (low, high), (lower, higher) = (
-        proportion(0.8, effective(0.8, StandardError(0.04, sections), 1000, 0.95), 0.95) for sections in (1000, 8)
+        proportion(0.8, effective(0.8, StandardError(0.04, sections), 1000, 0.95), 0.95)
+        for sections in (1000, 8)
     )
     assert lower < low < high < higher
 

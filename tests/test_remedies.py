@@ -89,7 +89,7 @@ def test_requests_that_wait_for_company_need_more_of_them():
 def test_what_no_change_helps_is_said():
     # Alone a request waits 40 ms: no server, no model does better than 40.
     scenario = bs.Scenario(bs.Poisson(10), bs.SizeOrWait(16, 40), T4)
-    found = tune(scenario, SLO(p99_ms=30), {"max_wait_ms": [40]}, requests=5_000)
+    found = tune(scenario, SLO(p99_ms=30), {"max_wait_ms": [40]}, requests=20_000)
     wait, rate, servers, service = found.remedies
     assert wait.knob == "max_wait_ms"
     assert rate.text.startswith("more requests")
@@ -173,11 +173,11 @@ def test_servers_that_are_a_remedy_are_said_to_have_a_device_each(missed):
 
 
 def test_where_runs_are_too_short_a_longer_one_is_all_that_is_asked_for():
-    found = tune(POISSON, SLO(p99_ms=17.5), {"max_wait_ms": [0]}, requests=5_000)
+    found = tune(POISSON, SLO(p99_ms=17.6), {"max_wait_ms": [0]}, requests=5_000)
     assert found.judgement.verdict is Verdict.UNCLEAR
     (longer,) = found.remedies
     assert (longer.knob, longer.text) == ("requests", f"run longer: requests={longer.value}")
-    assert 10_000 <= longer.value <= 100_000
+    assert longer.value >= 100_000
     assert f"Run longer: requests={longer.value} might settle it." in found.explain()
     assert "to tell     run longer" in repr(found)
     # The limit is 0.6 % above what theory says; so much longer a run may tell, and twice that surely does.

@@ -79,8 +79,8 @@ def _impossible(metric: Metric, samples: Sequence[Sample]) -> NoInterval | None:
         return NoInterval(
             f"needs traffic that stays the same, got {got}: see over_time, or take replications"
         )
-    reason = next(filter(None, (too_short(sample, metric) for sample in samples)), None)
-    return reason and NoInterval(reason)
+    reasons = (reason for sample in samples if (reason := too_short(sample, metric)))
+    return next(map(NoInterval, reasons), None)
 
 
 def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic:

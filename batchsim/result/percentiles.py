@@ -13,10 +13,9 @@ import numpy as np
 
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.proportions import effective, proportion, students_t
-from batchsim.result.run_length import BEYOND, REQUESTS, too_short
+from batchsim.result.run_length import BEYOND, FEW, REQUESTS, too_short
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
-    FEW,
     MANY,
     Interval,
     NoInterval,
@@ -97,7 +96,9 @@ def between_percentiles(samples: Sequence[Sample], q: float, column: str, level:
         counts.append(independent)
         errors.append(_errors(sample, column, q))
     squares = [float((each**2).sum()) for each in errors]
-    together = float((errors[0] * errors[1]).sum()) / math.sqrt(squares[0] * squares[1]) if all(squares) else 0.0
+    together = (
+        float((errors[0] * errors[1]).sum()) / math.sqrt(squares[0] * squares[1]) if all(squares) else 0.0
+    )
     angles = np.linspace(0, 2 * math.pi, DIRECTIONS, endpoint=False)
     normal = np.cos(angles), together * np.cos(angles) + math.sqrt(max(1 - together**2, 0)) * np.sin(angles)
     ends_ms = []

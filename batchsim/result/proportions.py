@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 def effective(share: float, error: "StandardError", most: float, level: float) -> float:
     """Return the number of independent requests that would know a share as well, `most` at most.
 
-    The share of n independent ones has the variance p (1 - p) / n. Their number comes from the spread of a few
-    sections, and is itself not certain: it is reduced by as much as Student's t is wider than the normal
+    The share of n independent ones has the variance p (1 - p) / n. Their number comes from the spread of a
+    few sections, and is itself not certain: it is reduced by as much as Student's t is wider than the normal
     distribution.
     """
     if error.value == 0:

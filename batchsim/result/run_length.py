@@ -36,9 +36,9 @@ FORGOTTEN = 5  # relaxation times after which a start from an empty queue is for
 class RunLength:
     """The lengths that a scenario's runs need, in requests; 0 where nothing is known to be needed.
 
-    `relaxation` is the relaxation time of the queue, inf if it grows without end; `cycle` that of the arrivals
-    or the clients; `flow` and `noise` are what the numbers of a flow, and the means and tails of
-    latencies, need for the randomness of arrivals and services themselves.
+    `relaxation` is the relaxation time of the queue, inf if it grows without end. The others are lengths that
+    a run needs besides: `cycle` for bursts, or the rounds of clients; `flow` for the throughput and other
+    numbers of a flow; `noise` for what rare long services do to the mean and the tail of latencies.
     """
 
     relaxation: float
@@ -47,10 +47,9 @@ class RunLength:
     noise: float
 
     def needed(self, metric: Metric, replications: int = 1, dropped: int = 0) -> float:
-        """Return how many requests each run needs, of those that are left after `dropped` are, for an interval.
+        """Return how many requests each run needs for an interval, not counting the `dropped` ones.
 
-        Many replications of which each begins with an empty queue share its bias, so that more of them do not
-        replace longer ones.
+        Replications that begin with an empty queue share its bias: more of them do not replace longer ones.
         """
         if self.relaxation == math.inf:
             return self.flow if metric.key in FLOWS else math.inf
@@ -58,8 +57,9 @@ class RunLength:
         if replications == 1:
             return in_all
         forgotten = dropped / self.relaxation if self.relaxation else math.inf
-        # From an empty queue the mean of m relaxation times is low by 1/m of its error's square; see Abate and
-        # Whitt, Transient behavior of regulated Brownian motion, 1987.
+        # Of runs of m relaxation times, the bias of the start falls as 1 / m, the error of R runs together as
+        # 1 / sqrt(R m): the bias is a third of the error if m = 0.7 R, and less the more is dropped (Abate and
+        # Whitt, Transient behavior of regulated Brownian motion, 1987).
         start = max(FORGOTTEN, 0.7 * replications * math.exp(-2 * forgotten))
         return max(in_all / replications, start * self.relaxation)
 

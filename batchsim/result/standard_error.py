@@ -70,8 +70,8 @@ class Sample:
     """What is known of a result: the metrics of all of it, and of its sections.
 
     `sections` are the replications if there are several; None for one run without columns. `drift` is
-    the lowest and the highest arrival rate of one run whose traffic drifts. `length` is how long the runs must
-    be, None where that is not asked; `dropped` the requests that each leaves out.
+    the lowest and the highest arrival rate of one run whose traffic drifts. `length` is how long the runs
+    must be, None where that is not asked; `dropped` the requests that each leaves out.
     """
 
     whole: Metrics

@@ -129,15 +129,15 @@ def frontier(race: Race, best: Candidate, result: Result) -> list[Candidate]:
             results[each] = race.run(each, full, LEVEL)
             room -= 1
         if not room:
-            able = [each for each in able if each.requests == full]
+            able = [each for each in able if each.requests >= full]
             leading = _leading(able, _first_ms)
-        ran = [each for each in leading if each.requests == full]
+        ran = [each for each in leading if each.requests >= full]
         if best.scenario.stable and best not in ran:
             ran.append(best)
         front = [each for each in _leading(ran, _full_ms) if math.isfinite(_full_ms(each)) or each is best]
         results = {each: run for each, run in results.items() if each is best or each in front}
         behind = {each for each in leading if each in ran and each not in front}
-        if not behind and all(each.requests == full for each in leading):
+        if not behind and all(each.requests >= full for each in leading):
             break
         able = [each for each in able if each not in behind]  # ever fewer, so this ends
     shown = [best] if best.scenario.stable else []

@@ -98,7 +98,9 @@ class Race:
         From then on this is the length of a full run. Nothing is run longer than its workload or the memory
         allows.
         """
-        unproven = [each for each in candidates if each.outcome is Outcome.UNCLEAR and each.judgement.too_short]
+        unproven = [
+            each for each in candidates if each.outcome is Outcome.UNCLEAR and each.judgement.too_short
+        ]
         full = self.traffic
         most = getattr(full.scenario.workload, "max_requests", None) or math.inf
         for times in LONGER:

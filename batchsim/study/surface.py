@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.draws import draw_cached
-from batchsim.result.intervals import students_t
+from batchsim.result.proportions import students_t
 from batchsim.result.sections import FINE
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 from batchsim.scenario.rules.rule import Parameter

@@ -107,7 +107,9 @@ PAIRS = {
         SCENARIOS["batches, Gamma cv 3, load 0.9"],
         SCENARIOS["batches, Gamma cv 3, load 0.9"].replace(max_batch_size=64), 300_000,
     ),
-    "M/D/2, then M/D/3": (SCENARIOS["M/D/2, load 0.8"], SCENARIOS["M/D/2, load 0.8"].replace(servers=3), 50_000),
+    "M/D/2, then M/D/3": (
+        SCENARIOS["M/D/2, load 0.8"], SCENARIOS["M/D/2, load 0.8"].replace(servers=3), 50_000,
+    ),
 }  # fmt: skip
 
 
@@ -124,8 +126,8 @@ def tables(seeds: int, processes: int) -> str:
     labels = [metric(key).label for key in KEYS]
     lines = [
         f"Of {seeds} runs, in per cent: the least of three warm-ups (none, a tenth, automatic), for"
-        f" {', '.join(labels)}; a dash where no run has an interval. The last column is of the shortest runs that"
-        f" have one, up to {LONGEST:,} requests.",
+        f" {', '.join(labels)}; a dash where no run has an interval. The last column is of the shortest runs"
+        f" that have one, up to {LONGEST:,} requests.",
         "",
         f"| scenario | {' | '.join(heads)} | shortest |",
         f"|---|{'---|' * 4}",
@@ -134,7 +136,8 @@ def tables(seeds: int, processes: int) -> str:
         cells = (" ".join(_percent(each) for each in shares[name, length]) for length in (*LENGTHS, None))
         lines.append(f"| {name} | {' | '.join(cells)} |")
     given = [each for row in shares.values() for each in row if each is not None]
-    lines += ["", f"{len(given)} entries; the least is {_percent(min(given))} %, the mean {np.mean(given):.1%}.".replace("%.", " %.")]
+    mean = f"the mean {100 * np.mean(given):.1f} %"
+    lines += ["", f"{len(given)} entries; the least is {_percent(min(given))} %, {mean}."]
     compared = ", ".join(metric(key).label for key in COMPARED)
     lines += [
         "", f"Of paired differences, for {compared}:", "",
@@ -146,7 +149,7 @@ def tables(seeds: int, processes: int) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.0f}"
+    return "-" if share is None else f"{100 * share:.0f}"
 
 
 def truth(scenario: bs.Scenario) -> dict[str, float]:
