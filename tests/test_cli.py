@@ -215,7 +215,7 @@ def test_a_run_too_short_for_an_interval_says_so_and_json_has_null():
 def test_a_warning_is_one_line_beside_the_answer():
     done = run("simulate", *BASE, "--requests", "20", "--warmup", "auto", "--json")
     assert json.loads(done.stdout)["warmup"] == 0
-    assert done.stderr.startswith("Warning: a warm-up by MSER-5 needs at least 50 served requests, got 20")
+    assert done.stderr.startswith("Warning: a warm-up by MSER-5 needs about")
     assert done.stderr.count("\n") == 1
 
 
@@ -444,7 +444,7 @@ def test_the_tables_for_the_commands_say_what_flags_do(written, tmp_path):
     (tmp_path / "all.toml").write_text(used)
     found = run_json("simulate", "all.toml", "--requests", "3000", "--warmup", "0.25", "--seed", "7")
     assert found["summary"] == _plain(bs.simulate(SCENARIO, 3000, warmup=0.25, seed=7).summary())
-    found = run_json("tune", "all.toml", "--requests", "3000", "--over", "max_batch_size=8,16", code=1)
+    found = run_json("tune", "all.toml", "--requests", "3000", "--over", "max_batch_size=8,16")
     assert found["objective"] == {
         "p99_ms": 50, "attainment": 0.995, "max_loss": 0.001, "min_throughput_per_s": 700
     }  # fmt: skip

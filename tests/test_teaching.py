@@ -215,8 +215,8 @@ def test_a_number_of_requests_from_a_rounded_interval_counts(capsys):
     ("times", "hint"),
     [
         (1, "40,000 requests are too few"),
-        (4, "± 2.67%"),
-        (100, "± 0.53%"),
+        (4, "± 2.71%"),
+        (100, "± 0.54%"),
     ],
 )
 def test_a_wrong_number_of_requests_gets_a_hint(capsys, times, hint):

@@ -164,7 +164,7 @@ def test_the_distribution_of_theory_is_drawn_over_the_simulated_one():
         ({"max_wait_ms": 5}, "theory, M/D^(1,16)/1"),
         ({"max_wait_ms": 50}, "no theory applies"),
         ({"rate_per_s": 5000}, "no steady state: the load must be below 1"),
-        ({"workload": bs.Gamma(100, 2), "max_batch_size": 1}, "approximately, G/G/1"),
+        ({"workload": bs.Gamma(100, 2), "max_batch_size": 1}, "theory, GI/D/1"),
     ],
 )
 def test_what_theory_says_stands_below_or_why_it_says_nothing(knobs, text):
@@ -179,13 +179,13 @@ def test_what_theory_says_stands_below_or_why_it_says_nothing(knobs, text):
     )  # nor written over another view
 
 
-def test_a_distribution_too_large_to_work_out_leaves_the_mean():
+def test_theory_that_has_no_distribution_leaves_the_mean():
     picture, text = drawn_with_theory(
-        bs.Scenario(bs.Poisson(99.9999), bs.SizeOrWait(1, 0), bs.Affine(10, 0)), 100
+        bs.Scenario(bs.Gamma(90, 2), bs.SizeOrWait(1, 0), bs.Affine(10, 0)), 100
     )
-    assert "mean latency 5,000," in text
+    assert "mean latency" in text
     assert "nan" not in text
-    assert shown_names(picture.view(LatencyView))[-1].text == "M/D/1: mean"
+    assert shown_names(picture.view(LatencyView))[-1].text == "GI/D/1: mean"
 
 
 def test_a_run_without_columns_is_not_drawn():

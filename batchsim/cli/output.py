@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import fields
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,11 @@ def in_words(scenario: Scenario) -> str:
     'Affine(fixed_ms=5, per_item_ms=1), 2 servers, queue_limit=9'
     """
     workload, rule, service, servers, *_ = vars(scenario).values()
-    others = [f"{name}={value!r}" for name, value in list(vars(scenario).items())[4:] if value is not None]
+    others = [
+        f"{field.name}={getattr(scenario, field.name)!r}"
+        for field in fields(scenario)[4:]
+        if getattr(scenario, field.name) != field.default
+    ]
     return ", ".join([f"{workload}, {rule}, {service}, {_format.counted(servers, 'server')}", *others])
 
 

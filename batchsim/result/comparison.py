@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchsim import _check
-from batchsim.result.intervals import ROUNDING, metric_intervals
+from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import METRICS, SUMMARY, Kind, metric
 from batchsim.result.result import Result
-from batchsim.result.standard_error import NoInterval
+from batchsim.result.standard_error import ROUNDING, NoInterval
 
 if TYPE_CHECKING:
     import pandas

@@ -18,9 +18,9 @@ import numpy as np
 from batchsim.result.metrics import Kind, Metric
 from batchsim.result.percentiles import below, between_percentiles, of_percentile
 from batchsim.result.proportions import effective, proportion, students_t
-from batchsim.result.run_length import too_short
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
+    ROUNDING,
     Interval,
     NoInterval,
     Sample,
@@ -30,7 +30,6 @@ from batchsim.result.standard_error import (
 )
 
 MEDIAN = "median of "
-ROUNDING = 1e-9
 ACCIDENTS = 3
 
 
@@ -66,7 +65,7 @@ def metric_intervals(
             intervals[each.key] = of_percentile(samples[0], each.q, each.column, error, of_median, level)
         else:
             intervals[each.key] = _of_mean(each, samples, error, level)
-    return intervals
+    return {each.key: intervals[each.key] for each in metrics}
 
 
 def _impossible(metric: Metric, samples: Sequence[Sample]) -> NoInterval | None:
@@ -79,7 +78,7 @@ def _impossible(metric: Metric, samples: Sequence[Sample]) -> NoInterval | None:
         return NoInterval(
             f"needs traffic that stays the same, got {got}: see over_time, or take replications"
         )
-    reasons = (reason for sample in samples if (reason := too_short(sample, metric)))
+    reasons = (reason for sample in samples if (reason := sample.too_short(metric)))
     return next(map(NoInterval, reasons), None)
 
 

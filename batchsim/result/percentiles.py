@@ -13,10 +13,11 @@ import numpy as np
 
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.proportions import effective, proportion, students_t
-from batchsim.result.run_length import BEYOND, FEW, REQUESTS, too_short
+from batchsim.result.run_length import BEYOND, FEW, REQUESTS
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
     MANY,
+    ROUNDING,
     Interval,
     NoInterval,
     Sample,
@@ -25,7 +26,6 @@ from batchsim.result.standard_error import (
     standard_errors,
 )
 
-ROUNDING = 1e-9
 TAIL = 0.06  # of the requests: rarer ones come in clumps, of which a run sees one or two in a relaxation time
 DIRECTIONS = 64
 
@@ -120,7 +120,7 @@ def _errors(sample: Sample, column: str, q: float) -> np.ndarray:
 
 def percentile_of_all(sample: Sample, q: float, level: float, independent: float = BEYOND) -> Interval:
     """Return the interval of a percentile of all requests, in which one not served is infinitely late."""
-    if reason := too_short(sample, metric(f"p{q:.9g}")):
+    if reason := sample.too_short(metric(f"p{q:.9g}")):
         return NoInterval(reason)
     statistics = [below(sample, LATENCY, each, of_all=True) for each in (q, 50)]
     error, of_median = standard_errors([sample], statistics)

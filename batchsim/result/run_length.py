@@ -11,20 +11,16 @@ the scenarios that `make coverage` tries (see VALIDATION.md).
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from batchsim.result.metrics import Metric
 from batchsim.scenario import ClosedLoop, Diurnal, OnOff, Scenario
 from batchsim.scenario.service import Noise
-
-if TYPE_CHECKING:
-    from batchsim.result.standard_error import Sample
 
 FLOWS = {"requests", "served", "throughput_per_s", "utilisation"}
 # Relaxation times that an interval needs: of the numbers of a flow, of another mean, of a percentile; and
 # how many of these are to lie beyond a percentile, as each is worth about one independent request there.
 FLOW, MEAN, PERCENTILE, BEYOND = 25, 150, 150, 5
 ARRIVALS = 500  # requests that the numbers of a flow need, times the dispersion of arrivals and services
+BATCHES = 100  # that they need, at least, counted as full ones at a load of 1
 CYCLES = 60  # of bursts
 ROUNDS = 50  # requests of each client of a closed loop
 FEW, REQUESTS = 8, 40  # the fewest sections of a run, and the served requests that each needs
@@ -105,7 +101,8 @@ def run_length(scenario: Scenario) -> RunLength | None:
     noises = NOISES * largest * min(load, 1.0) * _surprise(noise)
     relaxation = _relaxation(scenario, load, workload.dispersion + of_batches)
     if not isinstance(workload, OnOff) or workload.on_rate_per_s == workload.off_rate_per_s:
-        return RunLength(relaxation, 0.0, ARRIVALS * (workload.dispersion + of_batches), noises)
+        flow = max(ARRIVALS * (workload.dispersion + of_batches), BATCHES * largest * min(load, 1.0))
+        return RunLength(relaxation, 0.0, flow, noises)
     cycle = workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
     busiest = max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s
     if busiest < 1:  # each state has a queue of its own, which it soon forgets in the other
@@ -144,33 +141,6 @@ def _surprise(noise: Noise | None) -> float:
         return 0.0
     # The fourth moment over the square of the second: 24 / 2^2 if exponential, e^(4 sigma^2) if lognormal.
     return 5.0 if noise.shape == "exponential" else (1 + noise.cv**2) ** 4 - 1
-
-
-def too_short(sample: "Sample", metric: Metric) -> str:
-    """Return why runs are too short for an interval of a metric, and what would do; "" if they are not."""
-    rarer = 0.5 if metric.q is None else min(metric.q, 100 - metric.q) / 100
-    if not rarer:
-        return "cannot be given: the extremes of a longer run lie further out"
-    whole, replications = sample.whole, sample.replications
-    requests = int(whole.totals.requests) // replications
-    sections = replications if sample.replicated else FEW
-    least = max(REQUESTS, math.ceil(BEYOND / rarer - 1e-9))  # of each section, where nothing else is known
-    if sample.length is not None:
-        needed = sample.length.needed(metric, replications, sample.dropped)
-        needed = max(needed, least * sections / replications)
-        load = whole.scenario.load
-        if needed == math.inf:
-            return f"needs a queue that stays finite, got load {load:.3g}"
-        if requests < needed * (1 - 1e-9):
-            each = " in each replication" if replications > 1 else ""
-            at = "" if math.isnan(load) else f" at load {load:.3g}"
-            return f"needs about {rounded_up(needed):,} requests{each}{at}, got {requests:,}"
-    for what, per_section, got in (
-        ("served requests", least, whole.served), ("batches", BEYOND, whole.totals.batches),
-    ):  # fmt: skip
-        if got < per_section * sections:
-            return f"needs at least {per_section * sections:,} {what}, got {got:,}"
-    return ""
 
 
 def rounded_up(count: float) -> int:

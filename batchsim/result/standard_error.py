@@ -25,11 +25,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchsim.result.metrics import Metrics
-from batchsim.result.run_length import FEW, RunLength
+from batchsim.result.metrics import Metric, Metrics
+from batchsim.result.run_length import BEYOND, FEW, REQUESTS, RunLength, rounded_up
 from batchsim.result.sections import Sections
 
 MANY = 16
+ROUNDING = 1e-9
 TOO_ALIKE = 0.75  # the correlation of neighbours among the 64, from which even 8 sections are too short
 ONE_IN_FIVE = 0.8416  # standard normal deviations: a test at 20 %, as to take 8 in vain costs little
 MOST_ALIKE = 0.9  # of neighbours among the 16 or 8: with more, their error would be widened without end
@@ -84,6 +85,31 @@ class Sample:
     @property
     def replications(self) -> int:
         return self.sections.size if self.replicated and self.sections is not None else 1
+
+    def too_short(self, metric: Metric) -> str:
+        """Return why the runs are too short for an interval of a metric, and what would do; "" if not."""
+        rarer = 0.5 if metric.q is None else min(metric.q, 100 - metric.q) / 100
+        if not rarer:
+            return "cannot be given: the extremes of a longer run lie further out"
+        whole, replications = self.whole, self.replications
+        requests, load = int(whole.totals.requests) // replications, whole.scenario.load
+        sections = replications if self.replicated else FEW
+        least = max(REQUESTS, math.ceil(BEYOND / rarer - ROUNDING))  # of each section, where no more is known
+        if self.length is not None:
+            needed = self.length.needed(metric, replications, self.dropped)
+            needed = max(needed, least * sections / replications)
+            if needed == math.inf:
+                return f"needs a queue that stays finite, got load {load:.3g}"
+            if requests < needed * (1 - ROUNDING):
+                each = " in each replication" if replications > 1 else ""
+                at = "" if math.isnan(load) else f" at load {load:.3g}"
+                return f"needs about {rounded_up(needed):,} requests{each}{at}, got {requests:,}"
+        for what, per_section, got in (
+            ("served requests", least, whole.served), ("batches", BEYOND, whole.totals.batches),
+        ):  # fmt: skip
+            if got < per_section * sections:
+                return f"needs at least {per_section * sections:,} {what}, got {got:,}"
+        return ""
 
     @property
     def independent(self) -> float:

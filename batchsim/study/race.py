@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from batchsim.result import Result
-from batchsim.simulate import check_memory
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome
 from batchsim.study.judgement import LEVEL, STRICT, Estimate, Verdict, estimate, judge, slower_by
@@ -102,14 +101,14 @@ class Race:
             each for each in candidates if each.outcome is Outcome.UNCLEAR and each.judgement.too_short
         ]
         full = self.traffic
-        most = getattr(full.scenario.workload, "max_requests", None) or math.inf
         for times in LONGER:
-            if (requests := self.asked * times) > most or not _fits(requests):
+            longer = full.longer(times)
+            if longer is None or not unproven:
                 break
-            self.traffic = Traffic(full.scenario, requests, full.seed, full.simulated)
+            longer.simulated, self.traffic = full.simulated, longer
             for candidate in sorted(unproven, key=_by_rank)[:FINALS]:
                 candidate.outcome = None
-                result = self.run(candidate, requests, LEVEL)
+                result = self.run(candidate, longer.requests, LEVEL)
                 if candidate.judgement.meets:
                     return candidate, result
                 if candidate.judgement.too_short:
@@ -184,14 +183,6 @@ class Race:
     def latency(self, candidate: Candidate) -> str:
         """Return the latency that settings are ranked by, in words."""
         return phrases.estimated(self.slo.latency.key, candidate.latency)
-
-
-def _fits(requests: int) -> bool:
-    try:
-        check_memory(requests)
-    except MemoryError:
-        return False
-    return True
 
 
 def _in_order(candidates: Sequence[Candidate]) -> list[Candidate]:

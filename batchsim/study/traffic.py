@@ -9,7 +9,7 @@ import numpy as np
 from batchsim.engines.draws import Streams
 from batchsim.result import Result
 from batchsim.scenario import OpenLoop, Scenario, Trace
-from batchsim.simulate import simulate
+from batchsim.simulate import check_memory, simulate
 from batchsim.study.judgement import recorded
 
 WINDOWS = 16  # in a short run: as many as the sections of an interval
@@ -52,6 +52,18 @@ class Traffic:
             scenario = scenario.replace(workload=self._sample(requests))
         self.simulated += requests
         return simulate(scenario, requests, seed=self.seed, warmup=0.0 if recorded(self.scenario) else WARMUP)
+
+    def longer(self, times: int) -> "Traffic | None":
+        """Return the same traffic, that many times as long; None if it or the memory ends before."""
+        requests, workload = self.requests * times, self.scenario.workload
+        most = workload.max_requests if isinstance(workload, OpenLoop) else None
+        if most is not None and requests > most:
+            return None
+        try:
+            check_memory(requests)
+        except MemoryError:
+            return None
+        return Traffic(self.scenario, requests, self.seed)
 
     def _sample(self, requests: int) -> Trace:
         if requests not in self._samples:
