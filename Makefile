@@ -7,6 +7,7 @@
 # make class-of-30  the app in class: 30 pages open, move, reload and close; pictures and memory (STUDENTS=30, LESSONS=3)
 # make bench     what is claimed about speed, as ratios
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
+# make coverage  how often intervals hold the truth, a table of VALIDATION.md: half an hour (SEEDS=300)
 # All make .venv first; PYTHON=python3.12 picks another Python.
 
 PYTHON ?= python3
@@ -23,7 +24,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
 
-.PHONY: help lab app test test-browser fuzz attack class-of-30 bench validate notebooks clean
+.PHONY: help lab app test test-browser fuzz attack class-of-30 bench validate coverage notebooks clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -64,6 +65,10 @@ bench: $(VENV)/.installed-benchmark
 
 validate: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python tests/validate.py
+
+coverage: SEEDS = 300
+coverage: $(VENV)/.installed-test
+	JAX_PLATFORMS=cpu $(BIN)/python tests/interval_coverage.py --seeds $(SEEDS)
 
 # Run the notebooks afresh and keep their outputs and counts, but no widget state.
 notebooks: $(VENV)/.installed-test

@@ -2,8 +2,8 @@
 
 import json
 import math
-from dataclasses import fields
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 

@@ -11,6 +11,7 @@ the scenarios that `make coverage` tries (see VALIDATION.md).
 
 import math
 from dataclasses import dataclass
+
 from batchsim.result.metrics import Metric
 from batchsim.scenario import ClosedLoop, Diurnal, OnOff, Scenario
 from batchsim.scenario.service import Noise
@@ -54,8 +55,8 @@ class RunLength:
             return in_all
         forgotten = dropped / self.relaxation if self.relaxation else math.inf
         # Of runs of m relaxation times, the bias of the start falls as 1 / m, the error of R runs together as
-        # 1 / sqrt(R m): the bias is a third of the error if m = 0.7 R, and less the more is dropped (Abate and
-        # Whitt, Transient behavior of regulated Brownian motion, 1987).
+        # 1 / sqrt(R m): the bias is a third of the error if m = 0.7 R, and less the more is dropped (Abate
+        # and Whitt, Transient behavior of regulated Brownian motion, 1987).
         start = max(FORGOTTEN, 0.7 * replications * math.exp(-2 * forgotten))
         return max(in_all / replications, start * self.relaxation)
 
