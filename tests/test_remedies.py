@@ -157,8 +157,8 @@ def test_of_settings_that_lose_too_many_the_nearest_is_the_one_that_answers_most
     assert late[found.knobs["queue_limit"], found.knobs["timeout_ms"]] == pytest.approx(least, abs=0.01)
     assert late[5, None] > least + 0.3
     assert [remedy.knob for remedy in found.remedies] == ["rate_per_s", "servers", "service"]
-    for remedy in found.remedies:
-        assert judge(bs.simulate(changed(found, remedy), 30_000, warmup=0.1), slo).verdict is Verdict.MEETS
+    for remedy in found.remedies:  # some of them needed a longer run to prove it
+        assert judge(bs.simulate(changed(found, remedy), 300_000, warmup=0.1), slo).verdict is Verdict.MEETS
         assert remedy.text in found.explain()
 
 
@@ -190,9 +190,10 @@ def test_where_runs_are_too_short_a_longer_one_is_all_that_is_asked_for():
 
 
 def test_what_cannot_be_told_of_a_change_is_not_called_a_failure():
-    # Overloaded, and so surely missed; but of 2,000 requests no change has an interval of its p99.9.
+    # Overloaded, and so surely missed; but of 2,000 requests no change has an interval of its p99.9, and one
+    # ten times as long, either.
     scenario = POISSON.replace(rate_per_s=4000)
-    found = tune(scenario, SLO(p99_9_ms=60), {"max_wait_ms": [0, 2]}, requests=2_000)
+    found = tune(scenario, SLO(p99_9_ms=60), {"max_wait_ms": [0, 2]}, requests=200)
     assert found.judgement.verdict is Verdict.FAILS
     text = found.explain()
     assert "Runs of 2,000 requests cannot tell" in text

@@ -21,7 +21,7 @@ FLOWS = {"requests", "served", "throughput_per_s", "utilisation"}
 # how many of these are to lie beyond a percentile, as each is worth about one independent request there.
 FLOW, MEAN, PERCENTILE, BEYOND = 25, 150, 150, 5
 ARRIVALS = 500  # requests that the numbers of a flow need, times the dispersion of arrivals and services
-BATCHES = 100  # that they need, at least, counted as full ones at a load of 1
+BATCHES = 300  # that they need, at least, counted as full ones at a load of 1
 CYCLES = 60  # of bursts
 ROUNDS = 50  # requests of each client of a closed loop
 FEW, REQUESTS = 8, 40  # the fewest sections of a run, and the served requests that each needs

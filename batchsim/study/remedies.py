@@ -87,12 +87,15 @@ class _Trials:
     slo: SLO
     traffic: Traffic
     too_short: bool = False
+    longest: int = 0
 
     def judge(self, scenario: Scenario) -> Judgement:
         judgement = judge(self.traffic.run(scenario), self.slo)
+        self.longest = max(self.longest, self.traffic.requests)
         if judgement.too_short and (longer := self.traffic.longer(TIMES)) is not None:
             judgement = judge(longer.run(scenario), self.slo)
             self.traffic.simulated += longer.requests
+            self.longest = longer.requests
         self.too_short |= judgement.too_short
         return judgement
 
@@ -101,7 +104,7 @@ class _Trials:
 
     def none(self, knob: str, surely: str, change: str) -> Remedy:
         """Return that no change was found: that there is none, or that the runs cannot tell."""
-        length = _format.counted(self.traffic.requests, "request")
+        length = _format.counted(self.longest, "request")
         unknown = f"runs of {length} cannot tell whether {change} would do with this setting"
         return Remedy(knob, None, unknown if self.too_short else surely)
 
