@@ -26,7 +26,7 @@ from batchsim.result.standard_error import (
     standard_errors,
 )
 
-TAIL = 0.06  # of the requests: rarer ones come in clumps, of which a run sees one or two in a relaxation time
+TAIL = 0.06  # of the requests: rarer ones come in clumps, of which a run sees one in a relaxation time
 DIRECTIONS = 64
 
 
@@ -55,7 +55,7 @@ def _independent(
     below, whole, of_all = q / 100, sample.whole, shares is not None
     most = float(whole.totals.requests) if of_all else whole.served
     if min(below, 1 - below) < TAIL:
-        most = min(most, 2 * sample.independent)
+        most = min(most, sample.independent)
     share, half = shares or (below, 0.5)
     independent = effective(share, error, most, level)
     if sample.replicated:
