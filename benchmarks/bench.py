@@ -239,7 +239,7 @@ def sweep(rounds: int) -> Row:
 
 
 def tune(_: int) -> Row:
-    """Tune four scenarios; each must find the grid's choice, or one as good within its interval."""
+    """Tune four scenarios; each must find the grid's choice, or one as good to a tenth."""
     sizes, waits_ms = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64], [0, 1, 2, 4, 6, 8, 10, 15, 20, 30]
     over = {"max_batch_size": sizes, "max_wait_ms": waits_ms}
     v100 = bs.Affine(1.8874, 0.1438)
@@ -256,11 +256,11 @@ def tune(_: int) -> Row:
         axes = {**over, "max_batch_size": largest}
         found = bs.tune(scenario, bs.SLO(p99_ms=p99_ms), axes)
         table = bs.sweep(scenario, axes, 100_000, progress=False)
-        met = table[table.stable & (table.p99_ms_high <= p99_ms)]
-        best = met.loc[met.p99_ms.idxmin()]
-        p99 = found.expected["p99_ms"][0]
+        best = table[table.stable].p99_ms.min()
+        # The same run as the grid's: of bursts, 100,000 requests are too few for an interval.
+        chosen = bs.simulate(found.scenario, 100_000).percentile(99)
         assert found.met
-        assert best.p99_ms_low <= p99 <= best.p99_ms_high, (found, best)
+        assert chosen <= 1.1 * best, (found, best)
         simulated, grid = simulated + found.requests_simulated, grid + found.grid_requests
     detail = f"{simulated / 1e6:.2f} against {grid / 1e6:.0f} million requests, {len(asked)} scenarios"
     return Row(
