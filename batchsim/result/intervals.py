@@ -50,8 +50,7 @@ def metric_intervals(
         elif each.q is None:
             statistics[each.key] = _statistic(each, samples)
         elif len(samples) == 2:
-            between = between_percentiles(samples, each.q, each.column, level)
-            intervals[each.key] = _not_the_same(each, samples, between)
+            intervals[each.key] = between_percentiles(samples, each.q, each.column, level)
         else:
             statistics[each.key] = below(samples[0], each.column, each.q)
             statistics[MEDIAN + each.column] = below(samples[0], each.column, 50)
@@ -65,6 +64,8 @@ def metric_intervals(
             intervals[each.key] = of_percentile(samples[0], each.q, each.column, error, of_median, level)
         else:
             intervals[each.key] = _of_mean(each, samples, error, level)
+    if len(samples) == 2:
+        return {each.key: _not_the_same(each, samples, intervals[each.key]) for each in metrics}
     return {each.key: intervals[each.key] for each in metrics}
 
 
@@ -98,8 +99,7 @@ def _of_mean(metric: Metric, samples: Sequence[Sample], error: StandardError, le
     half = students_t(level, error.sections) * error.value
     values = [sample.whole.number(metric.key) for sample in samples]
     if len(values) == 2:
-        between = Interval(values[1] - values[0] - half, values[1] - values[0] + half)
-        return _not_the_same(metric, samples, between)
+        return Interval(values[1] - values[0] - half, values[1] - values[0] + half)
     (value,) = values
     if metric.kind is Kind.SHARE:
         # Where every section says the same, as of a server that is never idle, rare batches may differ.

@@ -52,11 +52,11 @@ def _independent(
     shares: Sequence[float] | None = None, needed: float = BEYOND,
 ) -> float | NoInterval:  # fmt: skip
     """Return how many independent requests know the fraction below a percentile as well as a sample."""
-    below, whole, of_all = q / 100, sample.whole, shares is not None
+    fraction, whole, of_all = q / 100, sample.whole, shares is not None
     most = float(whole.totals.requests) if of_all else whole.served
-    if min(below, 1 - below) < TAIL:
+    if min(fraction, 1 - fraction) < TAIL:
         most = min(most, sample.independent)
-    share, half = shares or (below, 0.5)
+    share, half = shares or (fraction, 0.5)
     independent = effective(share, error, most, level)
     if sample.replicated:
         return independent
@@ -66,7 +66,7 @@ def _independent(
         return of_median
     by_median = effective(half, of_median, most, level)
     independent = min(independent, by_median)
-    beyond = (independent if of_all else by_median) * min(below, 1 - below)
+    beyond = (independent if of_all else by_median) * min(fraction, 1 - fraction)
     if beyond < needed * (1 - ROUNDING):
         got = f"about {beyond:.1f}: neighbours are alike, take more of them"
         return NoInterval(f"needs at least {needed} independent requests beyond the percentile, got {got}")
@@ -85,7 +85,8 @@ def between_percentiles(samples: Sequence[Sample], q: float, column: str, level:
 
     below_q, counts, errors = q / 100, [], []
     for sample in samples:
-        error, of_median = standard_errors([sample], [below(sample, column, each) for each in (q, 50)])
+        statistics = [below(sample, column, each) for each in (q, 50)]
+        error, of_median = standard_errors([sample], statistics)
         if isinstance(error, NoInterval):
             return error
         # In a search, which asks no length of a run, it asks no number beyond the percentile either.
@@ -94,7 +95,7 @@ def between_percentiles(samples: Sequence[Sample], q: float, column: str, level:
         if isinstance(independent, NoInterval):
             return independent
         counts.append(independent)
-        errors.append(_errors(sample, column, q))
+        errors.append(_errors(sample, statistics[0]))
     squares = [float((each**2).sum()) for each in errors]
     together = (
         float((errors[0] * errors[1]).sum()) / math.sqrt(squares[0] * squares[1]) if all(squares) else 0.0
@@ -110,10 +111,9 @@ def between_percentiles(samples: Sequence[Sample], q: float, column: str, level:
     return Interval(float(apart_ms.min()), float(apart_ms.max()))
 
 
-def _errors(sample: Sample, column: str, q: float) -> np.ndarray:
-    """Return how far the fraction below a percentile of the whole is off in each section."""
+def _errors(sample: Sample, statistic: Statistic) -> np.ndarray:
+    """Return how far a statistic of the whole is off in each section."""
     assert sample.sections is not None
-    statistic = below(sample, column, q)
     sections = sample.sections if sample.replicated else sample.sections.merged(MANY)
     return statistic.of_sections([sections]) - statistic.whole
 

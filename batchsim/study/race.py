@@ -32,7 +32,8 @@ ROUNDS = ((1 / 100, 1.0, 1), (1 / 20, 1 / 8, 4), (1 / 5, 1 / 32, 2))
 FINALISTS = 1 / 128  # of the settings, but at least one
 NEAREST = 8  # settings that run longer, where none meets the objective
 SHORTEST = 800  # requests: 16 windows of 50
-LONGER = (3, 10)  # times a full run, where one meets the objective but only a longer one can prove it
+LONGEST = 10  # times a full run, where one meets the objective but only a longer one can prove it
+LONGER = (3, LONGEST)
 FINALS, LITTLE = 4, 1.1  # the most full runs, while the last one missed its limit by less than this factor
 NUMBERS = ("mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
 
@@ -105,7 +106,7 @@ class Race:
             longer = full.longer(times)
             if longer is None or not unproven:
                 break
-            longer.simulated, self.traffic = full.simulated, longer
+            self.traffic = longer
             for candidate in sorted(unproven, key=_by_rank)[:FINALS]:
                 candidate.outcome = None
                 result = self.run(candidate, longer.requests, LEVEL)
@@ -113,16 +114,14 @@ class Race:
                     return candidate, result
                 if candidate.judgement.too_short:
                     self.unproven = self.traffic, candidate, result
-            full.simulated, self.traffic = self.traffic.simulated, full
+            self.traffic = full
             unproven = [each for each in unproven if each.judgement.too_short]
         return None
 
     def nearest(self) -> Run:
         """Return the setting that misses the objective by least, with a full run, once all are eliminated."""
         if self.unproven is not None:
-            simulated = self.traffic.simulated
             self.traffic, candidate, result = self.unproven
-            self.traffic.simulated = simulated
             return candidate, result
         ran = sorted((candidate for candidate in self.candidates if candidate.requests), key=_by_rank)
         if not ran:

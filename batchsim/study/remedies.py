@@ -12,6 +12,7 @@ from batchsim.study import phrases
 from batchsim.study.candidate import Candidate
 from batchsim.study.capacity import capacity, edge
 from batchsim.study.judgement import Judgement, judge
+from batchsim.study.race import LONGEST
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import Traffic
 
@@ -22,7 +23,6 @@ NEAR = 0.9  # of the highest rate, for one that is surely met
 HALVINGS = 6  # of a wait, before none is tried
 WAIT_TOLERANCE = 0.1  # of a wait
 LONGEST_MS = 1024  # the wait that is halved first, where a rule waits for ever
-TIMES = 10  # as long a run, where one meets the objective but does not prove it
 LONGER = (2.0, 10.0, 1000.0)  # times as long a run: at least, where there is no interval, and at most
 
 
@@ -92,9 +92,8 @@ class _Trials:
     def judge(self, scenario: Scenario) -> Judgement:
         judgement = judge(self.traffic.run(scenario), self.slo)
         self.longest = max(self.longest, self.traffic.requests)
-        if judgement.too_short and (longer := self.traffic.longer(TIMES)) is not None:
+        if judgement.too_short and (longer := self.traffic.longer(LONGEST)) is not None:
             judgement = judge(longer.run(scenario), self.slo)
-            self.traffic.simulated += longer.requests
             self.longest = longer.requests
         self.too_short |= judgement.too_short
         return judgement
@@ -147,11 +146,11 @@ def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
     if not limits or not 0 < offered < math.inf:  # a throughput alone is no reason for fewer requests
         return
     found = capacity(scenario, slo, traffic.seed, traffic.requests, TOLERANCE)
-    traffic.simulated += found.requests_simulated
+    traffic.count(found.requests_simulated)
     unproven = found.met and not found.low_per_s > NEAR * found.rate_per_s
-    if unproven and (longer := traffic.longer(TIMES)) is not None:
+    if unproven and (longer := traffic.longer(LONGEST)) is not None:
         found = capacity(scenario, slo, traffic.seed, longer.requests, TOLERANCE)
-        traffic.simulated += found.requests_simulated
+        traffic.count(found.requests_simulated)
     value, most = None, _format.rate(found.low_per_s)
     if not found.met:
         text = f"no rate meets it with this setting: {found.limited_by}"

@@ -9,7 +9,7 @@ import numpy as np
 from batchsim.engines.draws import Streams
 from batchsim.result import Result
 from batchsim.scenario import OpenLoop, Scenario, Trace
-from batchsim.simulate import check_memory, simulate
+from batchsim.simulate import check_memory, check_requests, simulate
 from batchsim.study.judgement import recorded
 
 WINDOWS = 16  # in a short run: as many as the sections of an interval
@@ -18,7 +18,7 @@ WARMUP = 0.1  # of each run; none of a trace or a day, whose start is part of th
 
 @dataclass
 class Traffic:
-    """The first `requests` of a scenario's workload under one seed; it counts what it simulates.
+    """The first `requests` of a scenario's workload under one seed; it counts what is simulated of it.
 
     A short run that was the beginning of the long one could be all burst, or all night. So it consists of 16
     windows, spread evenly over the whole, one after the other, at the whole's mean rate. Of
@@ -36,7 +36,7 @@ class Traffic:
     scenario: Scenario
     requests: int
     seed: int = 0
-    simulated: int = 0
+    _counts: list[int] = field(default_factory=list, repr=False)  # shared with what is longer
     _samples: dict[int, Trace] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -45,25 +45,32 @@ class Traffic:
         chunks = list(Streams(self.scenario, self.seed).arrivals_s(self.requests))
         return np.diff(np.concatenate(chunks), prepend=0.0)
 
+    @property
+    def simulated(self) -> int:
+        """The requests simulated so far."""
+        return sum(self._counts)
+
+    def count(self, requests: int) -> None:
+        """Note that so many requests were simulated."""
+        self._counts.append(requests)
+
     def run(self, scenario: Scenario, requests: int | None = None) -> Result:
         """Run a scenario with this traffic: all of it, or fewer requests that stand for it."""
         requests = self.requests if requests is None else requests
         if requests < self.requests and isinstance(scenario.workload, OpenLoop):
             scenario = scenario.replace(workload=self._sample(requests))
-        self.simulated += requests
+        self.count(requests)
         return simulate(scenario, requests, seed=self.seed, warmup=0.0 if recorded(self.scenario) else WARMUP)
 
     def longer(self, times: int) -> "Traffic | None":
         """Return the same traffic, that many times as long; None if it or the memory ends before."""
-        requests, workload = self.requests * times, self.scenario.workload
-        most = workload.max_requests if isinstance(workload, OpenLoop) else None
-        if most is not None and requests > most:
-            return None
+        requests = self.requests * times
         try:
+            check_requests(self.scenario, requests)
             check_memory(requests)
-        except MemoryError:
+        except (ValueError, MemoryError):
             return None
-        return Traffic(self.scenario, requests, self.seed)
+        return Traffic(self.scenario, requests, self.seed, self._counts)
 
     def _sample(self, requests: int) -> Trace:
         if requests not in self._samples:

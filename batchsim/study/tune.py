@@ -199,10 +199,7 @@ def _optimum(scenario: Scenario, candidates: Sequence[Candidate]) -> "tuple[Opti
     if size > LARGEST:
         return None, f"the best policy is computed for batches of at most {LARGEST:,}, got {size:,}"
     if scenario.host_ms > 0 and service.noise is not None:
-        return (
-            None,
-            "the best policy is known without a host part where there is noise, got both",
-        )
+        return None, "the best policy is known without a host part where there is noise, got both"
     if scenario.slowdown is not None:
         service = service.scaled(scenario.slowdown[1], size)
     return optimum(scenario.workload.rate_per_s, service, size), ""
