@@ -22,8 +22,9 @@ class Plot(RunPicture):
 
     def __init__(self, result: Result, theory: bool = False) -> None:
         super().__init__(WIDTH_PX, HEIGHT_PX, font_px=PAGE.font_px)
-        row_px, data = (HEIGHT_PX - LINE_PX * theory) // 2, ViewData(result)
-        self.add_views(VIEWS, columns=2, row_px=row_px, line_px=PAGE.line_px)
+        row_px, wide, data = (HEIGHT_PX - LINE_PX * theory) // 2, WIDTH_PX // 2, ViewData(result)
+        boxes = (Box(x, y, wide, row_px) for y in (0, row_px) for x in (0, wide))
+        self.add_views([(kind, box, True) for kind, box in zip(VIEWS, boxes, strict=True)], PAGE.line_px)
         with self.styled():
             self.show(data)
             if not data.overloaded:  # without an interval a percentile has no band
