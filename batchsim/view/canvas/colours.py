@@ -1,4 +1,4 @@
-"""The colours of a heat map: what is below the objective, at it, and above it, the same wherever one is drawn."""
+"""The colours of a heat map: what is below the objective, at it and above it, wherever one is drawn."""
 
 import math
 

@@ -20,8 +20,8 @@ CAP = 0.76  # height of a capital letter, in ems
 class Marks:
     """The grid, ticks, numbers and labels of axes; `refresh` puts them where the axes' scales say.
 
-    `grid` and `numbers` name the directions, "x", "y" or both, that have grid lines and numbers. `bottom_px` is
-    the baseline of the horizontal axis' label; the vertical one's stands above its axis, as words are read.
+    `grid` and `numbers` name the directions, "x", "y" or both, that have grid lines and numbers. `bottom_px`
+    is the baseline of the horizontal axis' label; the vertical one's stands above its axis, to be read.
     """
 
     def __init__(

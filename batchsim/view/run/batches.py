@@ -31,7 +31,9 @@ class BatchView(StackedView):
 
     def add_artists(self) -> None:
         self.plot_box = self.axes_box()
-        self.ax = self.add_plot(self.plot_box, "batch size (requests)" * self.large, "batches (%)" * self.large)
+        self.ax = self.add_plot(
+            self.plot_box, "batch size (requests)" * self.large, "batches (%)" * self.large
+        )
         self.ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
         self.add_bars(self.ax, TRIGGERS)
 
@@ -60,7 +62,9 @@ class BatchView(StackedView):
         name = f"Batches of {first}" if first == last else f"Batches of {first} to {last}"
         rule = data.result.scenario.rule
         why = [f"{label_of(rule, kind)} {number(shares[kind])} %" for kind in TRIGGERS if shares[kind]]
-        return Spot(self.KEY, f"{name}: {number(shares.sum())} % of all" + (f" ({', '.join(why)})" if why else ""))
+        return Spot(
+            self.KEY, f"{name}: {number(shares.sum())} % of all" + (f" ({', '.join(why)})" if why else "")
+        )
 
     def describe(self, data: ViewData) -> list[str]:
         s = data.summary

@@ -35,7 +35,9 @@ class BreakdownView(StackedView):
         upper = self.ax.get_ylim()[1]
         self.set_label(self.ax.yaxis, "mean of each twentieth", upper)
         if self.large:
-            self.show_legend([Entry("", value=self._mean(data, *unit_of(upper)))], self._names(data, means, upper))
+            self.show_legend(
+                [Entry("", value=self._mean(data, *unit_of(upper)))], self._names(data, means, upper)
+            )
 
     def _names(self, data: ViewData, means: np.ndarray, upper: float) -> list[Label]:
         """Return the names of the components, each beside its bars' right end, with its mean."""
@@ -44,7 +46,12 @@ class BreakdownView(StackedView):
         box, last = self.plot_box, means[:, -1]
         middles = np.cumsum(last) - last / 2
         line, unit = 1.3 * self.em, unit_of(upper)[1]
-        places = apart([box.bottom - box.height * each / upper for each in middles], 2 * line, box.top + line, box.bottom - line)
+        places = apart(
+            [box.bottom - box.height * each / upper for each in middles],
+            2 * line,
+            box.top + line,
+            box.bottom - line,
+        )
         labels = []
         for name, place in zip(self.bars, places, strict=True):
             labels.append(Label(name, box.right + 0.5 * self.em, place))
@@ -66,7 +73,9 @@ class BreakdownView(StackedView):
             return None
         means, _ = _group_means(data, *(f"{name}_ms" for name in self.bars))
         group = int(across * means.shape[1])
-        parts = ", ".join(f"{name} {duration(mean)}" for name, mean in zip(self.bars, means[:, group], strict=True))
+        parts = ", ".join(
+            f"{name} {duration(mean)}" for name, mean in zip(self.bars, means[:, group], strict=True)
+        )
         step = 100 / means.shape[1]
         return Spot(self.KEY, f"Requests from {step * group:.0f} to {step * (group + 1):.0f} %: {parts}")
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class ViewData:
     """A run, what other settings and other loads would give, and what it is compared with.
 
-    `objective_ms` is for the p99. `before` is the data before the last move. `pinned` is A, the data of an earlier setting, to which this one is B;
-    `comparison` then holds the differences B - A, in runs of the same traffic. What is derived is computed
-    once, also for A, which stays the same while B moves.
+    `objective_ms` is for the p99. `before` is the data before the last move. `pinned` is A, the data of an
+    earlier setting, to which this one is B; `comparison` then holds the differences B - A, in runs of the
+    same traffic. What is derived is computed once, also for A, which stays the same while B moves.
     """
 
     result: Result

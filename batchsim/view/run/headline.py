@@ -1,6 +1,7 @@
 """The four numbers that matter, in large figures: p50, p99 against the objective, throughput, load."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from batchsim._format import fixed, number, percent, typed_duration, unit_of
@@ -9,12 +10,13 @@ from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Picture, Tile
 from batchsim.view.run.data import ViewData
 
-HIGH = 5.6  # in ems
+HIGH = 5.6  # of a row of figures, in ems
 LINES = (1.4, 3.55, 5.0)  # baselines, in ems
 FIGURE = 1.9  # the size of the figures, in ems
 UP, DOWN, SAME = "\N{BLACK UP-POINTING TRIANGLE}", "\N{BLACK DOWN-POINTING TRIANGLE}", "unchanged"
 LIMIT = "\N{LESS-THAN OR EQUAL TO}"
 MET, MISSED = "\N{CHECK MARK}", "\N{BALLOT X}"
+Writer = Callable[[float], str]
 LEAST = 1e-9  # of the value: a smaller change is rounding
 
 
@@ -39,7 +41,8 @@ class Headline(Tile):
         columns = 4 // rows
         self.wide = box.width / columns
         self.places = [
-            (box.left + (i % columns) * self.wide + 0.8 * em, box.top + (i // columns) * HIGH * em) for i in range(4)
+            (box.left + (i % columns) * self.wide + 0.8 * em, box.top + (i // columns) * HIGH * em)
+            for i in range(4)
         ]
         self.names = Lettering(picture, em, theme.soft)
         self.figures = Lettering(picture, FIGURE * em, theme.ink, "bold")
@@ -71,13 +74,25 @@ def figures_of(data: ViewData) -> list[Figure]:
     value = s["throughput_per_s"]
     old = None if before is None else before.summary["throughput_per_s"]
     change = _change(value, old, _digits)
-    figures.append(Figure("throughput", _digits(value), "per s", _between(intervals.get("throughput_per_s"), _digits), change))
+    figures.append(
+        Figure(
+            "throughput",
+            _digits(value),
+            "per s",
+            _between(intervals.get("throughput_per_s"), _digits),
+            change,
+        )
+    )
     if isinstance(result.scenario.workload, ClosedLoop):
         busy = s["utilisation"]
         old = None if before is None else before.summary["utilisation"]
         return [*figures, Figure("servers busy", percent(busy), "", "", _points(busy, old))]
     load = result.scenario.load
-    old = None if before is None or isinstance(before.result.scenario.workload, ClosedLoop) else before.result.scenario.load
+    old = (
+        None
+        if before is None or isinstance(before.result.scenario.workload, ClosedLoop)
+        else before.result.scenario.load
+    )
     name = "load" if load < 1 else "load: overloaded"
     of = f"of {_digits(result.scenario.full_batches_per_s)}/s"
     return [*figures, Figure(name, percent(load), "", of, _points(load, old))]
@@ -108,14 +123,14 @@ def _digits(per_s: float) -> str:
     return fixed(per_s) if per_s < 100 else f"{per_s:,.0f}"
 
 
-def _between(interval: tuple[float, float] | None, write) -> str:
+def _between(interval: tuple[float, float] | None, write: Writer) -> str:
     """Return an interval in words; none where a run is too short for one."""
     if interval is None or math.isnan(interval[0]):
         return ""
     return f"{write(interval[0])} to {write(interval[1])}"
 
 
-def _change(value: float, before: float | None, write) -> str:
+def _change(value: float, before: float | None, write: Writer) -> str:
     if before is None or not math.isfinite(before) or not math.isfinite(value):
         return ""
     difference = value - before

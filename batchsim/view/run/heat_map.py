@@ -15,8 +15,8 @@ from matplotlib.ticker import FixedFormatter, FixedLocator
 from batchsim._format import counted, duration, number, tick_in, typed, typed_duration, unit_of
 from batchsim.scenario import Rule
 from batchsim.view.canvas.cells import NOWHERE, border, squares
-from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.colours import colours, ends
+from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.scales import FINE, log_ticks
 from batchsim.view.canvas.theme import BLACK, ORANGE
 from batchsim.view.run.data import ViewData

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from batchsim._format import MINUS, duration, fixed, number, percent, signed, tick, typed, typed_duration, unit_of
+from batchsim._format import (
+    MINUS,
+    duration,
+    fixed,
+    number,
+    percent,
+    signed,
+    tick,
+    typed,
+    typed_duration,
+    unit_of,
+)  # fmt: skip
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison, Difference
 from batchsim.view.canvas.lettering import Label, width_em
@@ -41,7 +52,8 @@ class LatencyView(View):
         self.other_bars = ax.stairs([0], [0, 1], zorder=3)
         self.objective = ax.axvline(0, zorder=2.5, **self.objective_style)
         self.lines = {
-            q: ax.axvline(0, zorder=4, **self.line_style("ink", dashes, 0.9)) for q, dashes in PERCENTILES.items()
+            q: ax.axvline(0, zorder=4, **self.line_style("ink", dashes, 0.9))
+            for q, dashes in PERCENTILES.items()
         }
         self.queue, self.other_queue = (ax.plot([], [], zorder=3, **self.now_style)[0] for _ in range(2))
         (self.growth,) = ax.plot([], [], zorder=3, **self.line_style("soft", "-."))
@@ -98,7 +110,9 @@ class LatencyView(View):
             self.ax.set_ylabel("")
         self.set_limits(self.ax, "latency", y=(0, nice(HEADROOM * highest)))
         if self.large:
-            self.show_legend([Entry("", value=text) for text in self._notes(data)], self._marks(data, values, right_ms))
+            self.show_legend(
+                [Entry("", value=text) for text in self._notes(data)], self._marks(data, values, right_ms)
+            )
 
     def _notes(self, data: ViewData) -> list[str]:
         """Return the words below the title: the difference from A, else the share within the objective."""
@@ -167,7 +181,9 @@ class LatencyView(View):
             waiting, end_s = queue_length(data.result)
             if at > end_s:
                 return None
-            return Spot(self.KEY, f"After {number(at)} s: {waiting[round(at / end_s * (POINTS - 1))]:,} requests wait")
+            return Spot(
+                self.KEY, f"After {number(at)} s: {waiting[round(at / end_s * (POINTS - 1))]:,} requests wait"
+            )
         if not data.ranked.count:
             return None
         below = data.ranked.below(at) / data.ranked.count
@@ -201,7 +217,9 @@ class LatencyView(View):
         """Draw a band round each percentile: its interval, where there is one."""
         for low, high in intervals.values():
             if low < high:
-                self.set_moving(self.ax.axvspan(low, high, color=self.theme.ink, alpha=0.18, lw=0, zorder=3.5))
+                self.set_moving(
+                    self.ax.axvspan(low, high, color=self.theme.ink, alpha=0.18, lw=0, zorder=3.5)
+                )
 
     def show_theory(self, answer: "Answer") -> None:
         """Draw the distribution that theory expects, or its mean where it knows no more."""

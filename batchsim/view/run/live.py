@@ -26,9 +26,9 @@ NAMES = {kind.KEY: kind.NAME for kind in VIEWS}
 class LivePicture(RunPicture):
     """All views of a run in one figure, one of them large.
 
-    The sizes are in CSS pixels, each `ratio` pixels of the screen; `theme` is "light" or "dark", `size` "page"
-    or "projector". `large` is the key of the large view; `alone`: there is no room for the others. `show` draws a
-    `ViewData`, `describe` says the same in words, `at` says what is under the pointer.
+    The sizes are in CSS pixels, each `ratio` pixels of the screen; `theme` is "light" or "dark", `size`
+    "page" or "projector". `large` is the key of the large view; `alone`: there is no room for the others.
+    `show` draws a `ViewData`, `describe` says the same in words, `at` says what is under the pointer.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class LivePicture(RunPicture):
         colours, self.size = named("theme", theme, THEMES), named("size", size, SIZES)
         super().__init__(width_px, height_px, ratio, colours, self.size.em_px(width_px))
         top = round(HIGH * self.font_px * (2 if alone and width_px < 40 * self.font_px else 1))
-        first = next(kind for kind in VIEWS if kind.KEY == large)
+        first = next(kind for kind in VIEWS if large == kind.KEY)
         others = [kind for kind in VIEWS if kind is not first]
         with self.styled():
             self.headline = Headline(self, Box(0, 0, width_px, top))

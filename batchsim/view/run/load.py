@@ -42,7 +42,9 @@ class LoadView(View):
             upper = Box(whole.left, whole.top, whole.width, UPPER * whole.height - gap)
             lower_top = whole.top + UPPER * whole.height + gap
             lower = Box(whole.left, lower_top, whole.width, whole.bottom - lower_top)
-        top = self.top = self.add_plot(upper, "", "latency (ms)" * self.large, numbers="y" if self.large else "xy")
+        top = self.top = self.add_plot(
+            upper, "", "latency (ms)" * self.large, numbers="y" if self.large else "xy"
+        )
         low = self.low = self.add_plot(lower, "", "throughput (per s)") if self.large else None
         self.upper_box, both = upper, [top] if low is None else [top, low]
         top.set_yscale("log")
@@ -54,18 +56,28 @@ class LoadView(View):
 
         dots: Style = {"marker": ".", "markersize": 3 * width} if self.large else {}
         # The same order everywhere: p99, mean, and throughput where it is shown.
-        axes = [top, top, low][: 1 + len(both)]
-        styles = [self.now_style | dots, self.line_style("now", (0, (4, 2)), 1.0) | dots, self.now_style | dots]
+        axes = [top, *both]
+        styles = [
+            self.now_style | dots,
+            self.line_style("now", (0, (4, 2)), 1.0) | dots,
+            self.now_style | dots,
+        ]
         self.curves = [line(ax, 3, style) for ax, style in zip(axes, styles, strict=False)]
         self.theory = line(top, 3.5, self.line_style("ink", ":", 0.9))
         self.objective = top.axhline(1, zorder=2.2, **self.objective_style)
         self.other_curves = [line(ax, 2.5, self.now_style) for ax in axes]
-        diamond: Style = {"linestyle": "none", "marker": "D", "markersize": (4.5 if self.large else 3.5) * width}
+        diamond: Style = {
+            "linestyle": "none",
+            "marker": "D",
+            "markersize": (4.5 if self.large else 3.5) * width,
+        }
         self.other_points = [line(ax, 4, diamond | {"markerfacecolor": "none"}) for ax in axes]
         now = diamond | {"color": theme.now, "markeredgecolor": theme.background}
         self.points = [line(ax, 5, now) for ax in axes]
         # Across the whole height, whatever the scale: 0 has no place on a logarithmic one.
-        self.saturation = [ax.axvline(0, zorder=3, **self.line_style("soft", (0, (4, 1, 1, 1)))) for ax in both]
+        self.saturation = [
+            ax.axvline(0, zorder=3, **self.line_style("soft", (0, (4, 1, 1, 1)))) for ax in both
+        ]
         self.beyond = [ax.axvspan(0, 0, color=theme.faint, lw=0) for ax in both]
         self.set_moving(
             *self.curves, self.theory, self.objective, *self.other_curves, *self.other_points, *self.points,
@@ -124,14 +136,20 @@ class LoadView(View):
             there = np.flatnonzero(np.isfinite(ys) & (ys > 0))
             if there.size:
                 ends[name] = float(xs[there[-1]]), float(ys[there[-1]])
-        heights = [box.bottom - box.height * (math.log(y) - low) / (high - low) + 0.36 * em for _, y in ends.values()]
+        heights = [
+            box.bottom - box.height * (math.log(y) - low) / (high - low) + 0.36 * em for _, y in ends.values()
+        ]
         places = apart(heights, 1.25 * em, box.top + 0.8 * em, box.bottom)
         x_px = max((box.left + box.width * x / right for x, _ in ends.values()), default=box.right) + 0.7 * em
         labels = [Label(name, x_px, y) for name, y in zip(ends, places, strict=True)]
         if data.objective_ms is not None:
             y = box.bottom - box.height * (math.log(data.objective_ms) - low) / (high - low)
             if box.top + 1.6 * em < y <= box.bottom:
-                labels.append(Label(f"objective {typed_duration(data.objective_ms)}", box.left + 0.3 * em, y - 0.35 * em))
+                labels.append(
+                    Label(
+                        f"objective {typed_duration(data.objective_ms)}", box.left + 0.3 * em, y - 0.35 * em
+                    )
+                )
         return labels
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
@@ -139,18 +157,23 @@ class LoadView(View):
         x = self.top.get_xlim()[1] * (x_px - box.left) / box.width
         if not (0 < x_px - box.left < box.width and box.top <= y_px <= box.bottom):
             return None
-        value = max(int(round(x)), 1) if curve.x == "clients" else float(f"{x:.3g}")
+        value = max(round(x), 1) if curve.x == "clients" else float(f"{x:.3g}")
         text = f"{value:,.6g}{UNITS[curve.x]}"
         steady = ~curve.overloaded & np.isfinite(curve.p99_ms) & (curve.p99_ms > 0)
         if x < curve.saturation and steady.sum() > 1 and x <= curve.x_values[steady][-1]:
-            near = (np.exp(np.interp(x, curve.x_values[steady], np.log(each[steady]))) for each in (curve.p99_ms, curve.mean_ms))
+            near = (
+                np.exp(np.interp(x, curve.x_values[steady], np.log(each[steady])))
+                for each in (curve.p99_ms, curve.mean_ms)
+            )
             text += ": p99 about {}, mean {}".format(*map(duration, near))
         elif x >= curve.saturation:
             text += ": overloaded"
         what = "rate" if curve.x == "rate_per_s" else "number"
         return Spot(self.KEY, f"{text}. Click to set this {what}.", {curve.x: value})
 
-    def _scale(self, x: str, right: float, latencies_ms: np.ndarray, throughputs: Sequence[np.ndarray]) -> None:
+    def _scale(
+        self, x: str, right: float, latencies_ms: np.ndarray, throughputs: Sequence[np.ndarray]
+    ) -> None:
         positive = latencies_ms[np.isfinite(latencies_ms) & (latencies_ms > 0)]
         span = nice_span(float(positive.min()), float(positive.max())) if positive.size else (1.0, 100.0)
         self.set_limits(self.top, x, x=(0, right), y=span)

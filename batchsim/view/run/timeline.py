@@ -32,7 +32,7 @@ class Window(NamedTuple):
 
 
 class TimelineView(View):
-    """The requests of a few batches, each a row of forming, queueing and computing; a frame round each batch."""
+    """The requests of a few batches, each a row of forming, queueing and computing."""
 
     KEY, NAME, SHORT = "timeline", "A moment from the middle of the run", "A moment (ms)"
 
@@ -80,18 +80,22 @@ class TimelineView(View):
         if same and other is not None:
             style = self.other_style(data)
             self.other_batches.set_path(batch_frames(other.result, requests, begin_s))
-            self.other_batches.set(edgecolor=style["color"], linewidth=style["linewidth"], linestyle=style["linestyle"])
+            self.other_batches.set(
+                edgecolor=style["color"], linewidth=style["linewidth"], linestyle=style["linestyle"]
+            )
         entries = [Entry(name, self._component(name)) for name in COMPONENTS]
         for status, marks in self.lost.items():
             rows = np.flatnonzero(result.status[requests] == status)
             waited_s = result.scenario.timeout_s if status == Status.TIMED_OUT else 0.0
-            begin_ms, end_ms = (1000 * (result.arrival_s[requests[rows]] + s - begin_s) for s in (0.0, waited_s))
+            begin_ms, end_ms = (
+                1000 * (result.arrival_s[requests[rows]] + s - begin_s) for s in (0.0, waited_s)
+            )
             marks.set_data(end_ms, rows)
             if status == Status.TIMED_OUT:
                 self.waits.set_segments(list(np.array([[begin_ms, rows], [end_ms, rows]]).transpose(2, 0, 1)))
             if rows.size:
                 size = {"markersize": 0.6 * self.em}
-                entries.append(Entry(status.name.lower().replace("_", " "), self.styles[status] | size))
+                entries.append(Entry(_named(status), self.styles[status] | size))
         self.show_legend(entries)
         last_ms = 1020 * (stretch.end_s - begin_s)  # a little more than it is long
         self.set_label(self.ax.xaxis, f"time from {number(begin_s, 4)} s on", last_ms)
@@ -118,10 +122,17 @@ class TimelineView(View):
         request = int(stretch.requests[row])
         story = data.result.story(request)
         if not story:
-            return Spot(self.KEY, f"Request {request:,}: {Status(data.result.status[request]).name.lower().replace('_', ' ')}")
+            return Spot(
+                self.KEY,
+                f"Request {request:,}: {Status(data.result.status[request]).name.lower().replace('_', ' ')}",
+            )
         parts = [f"{name} {duration(1000 * (to_s - from_s))}" for name, from_s, to_s in story]
         size = int(data.result.batches.batch_size[data.result.batch_index[request]])
         return Spot(self.KEY, f"Request {request:,}: {listed(parts)}, in a batch of {size}")
+
+
+def _named(status: Status) -> str:
+    return status.name.lower().replace("_", " ")
 
 
 def window(result: Result, at_s: float | None = None) -> Window:

@@ -80,7 +80,8 @@ class View(Tile):
         self.em, self.line_px, self.large = picture.font_px, line_px, large
         left, top = box.left + 0.8 * self.em, box.top + TITLE * self.em
         title = self.NAME if large else self.SHORT
-        self.title = self.add_text(left, top, title, weight="bold", fontsize=(1.1 if large else 1) * self.em)
+        size_px = min(1.1 if large else 1.0, (box.width / self.em - 1) / width_em(title, "bold")) * self.em
+        self.title = self.add_text(left, top, title, weight="bold", fontsize=size_px)
         self.marks: list[Marks] = []
         self.entries: tuple[Entry, ...] = ()
         self.swatches: list[Artist] = []
