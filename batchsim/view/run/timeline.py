@@ -79,7 +79,9 @@ class TimelineView(View):
         self.other_batches.set_visible(same)
         if same and other is not None:
             style = self.other_style(data)
-            self.other_batches.set_path(batch_frames(other.result, requests, begin_s))
+            # At another rate the same requests come at another time: their first one's arrivals are aligned.
+            shift_s = float(other.result.arrival_s[requests[0]] - result.arrival_s[requests[0]])
+            self.other_batches.set_path(batch_frames(other.result, requests, begin_s + shift_s))
             self.other_batches.set(
                 edgecolor=style["color"], linewidth=style["linewidth"], linestyle=style["linestyle"]
             )
