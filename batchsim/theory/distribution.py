@@ -26,6 +26,7 @@ from batchsim.theory.forming import Forming
 
 DEGREE = 12  # of the polynomials in w, over at most 4 arrivals (split): an error below 1e-9
 NEGLIGIBLE = 1e-13
+NOISE = 1e-14  # of all rounding errors of a generating function's coefficients
 FEW = 40  # arrivals between two edges, at most
 BLOCK = 1 << 22  # numbers worked on at a time, to bound the memory
 LARGEST = 1 << 24  # coefficients in all: 128 MB
@@ -219,7 +220,8 @@ class Latency:
             return left * (self.state.chain.above / (left.sum() + left[-1] / (pole - 1)))
         left = np.clip(values[cap : cap + longest], 0, None)
         left[0] = 0.0
-        left = left[: 1 + int(np.searchsorted(np.cumsum(left), left.sum() - NEGLIGIBLE))]
+        rest = max(NEGLIGIBLE * left.sum(), NOISE)
+        left = left[: 1 + int(np.searchsorted(np.cumsum(left), left.sum() - rest))]
         return left * (self.state.chain.above / left.sum()) if left.sum() > 0 else np.zeros(1)
 
     # Batches that still form when the server is free: the oldest request had an unexpired timer when it
