@@ -8,6 +8,7 @@ from typing import Any
 
 from batchsim import _format
 from batchsim.scenario import ClosedLoop, Scenario
+from batchsim.simulate import available
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate
 from batchsim.study.capacity import capacity, edge
@@ -65,18 +66,19 @@ def remedies(
     return (*found, *more, _faster_model(trials()))
 
 
-def longer(judgement: Judgement, requests: int, most: float) -> tuple[Remedy, ...]:
-    """Return how long a run might settle what one of this length only estimates; nothing above `most`."""
-    least, times, at_most = LONGER
+def longer(judgement: Judgement, requests: int, scenario: Scenario) -> tuple[Remedy, ...]:
+    """Return how long a run might settle what one of this length only estimates, if so many arrive."""
+    least, times, most = LONGER
     value, low, high = judgement.estimates[judgement.worst]
     width = high - value if judgement.worst.at_most else value - low
     if 0 < width < math.inf:
         room = abs(judgement.worst.limit - value)
         # An interval is as wide as one over the root of the length; a fifth more, as its width varies too.
-        times = min(max(1.2 * (width / room) ** 2, least), at_most) if room else at_most
+        times = min(max(1.2 * (width / room) ** 2, least), most) if room else most
     scale = 10 ** (len(str(round(requests * times))) - 1)
     count = math.ceil(requests * times / scale) * scale
-    return () if count > most else (Remedy("requests", count, f"run longer: requests={count}"),)
+    enough = available(scenario, count) == count
+    return (Remedy("requests", count, f"run longer: requests={count}"),) if enough else ()
 
 
 @dataclass
@@ -222,12 +224,19 @@ def _more_servers(trials: _Trials) -> Iterator[Remedy]:
         numbers = phrases.estimates(judgement)
         surely = f"no more servers, up to {servers}, would do with this setting: {numbers}"
         yield trials.none("servers", surely, f"more servers, up to {servers},")
+    else:
+        where, still = _on_the_same(scenario), phrases.overload(more)
+        yield Remedy("servers", None, f"no more servers{where}, up to {servers}, would keep up: {still}")
+
+
+def _on_the_same(scenario: Scenario) -> str:
+    devices = scenario.devices
+    return "" if devices is None else f" on the same {_format.counted(devices, 'device')}"
 
 
 def _instead(scenario: Scenario, servers: int) -> str:
-    where = ", taken to have a device each" if scenario.slowdown is None else ""
-    if scenario.devices is not None:
-        where = f" on the same {_format.counted(scenario.devices, 'device')}"
+    own = scenario.slowdown is None and scenario.devices is None
+    where = ", taken to have a device each" if own else _on_the_same(scenario)
     return f"{_format.counted(servers, 'server')} instead of {scenario.servers}{where}"
 
 

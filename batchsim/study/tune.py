@@ -89,8 +89,7 @@ def tune(
     effects = effects_of(result, slo, race.traffic) if best.scenario.stable else ()
     helps: tuple[Remedy, ...] = ()
     if judgement.too_short:
-        most = getattr(scenario.workload, "max_requests", None) or math.inf
-        helps = longer(judgement, best.requests, most)
+        helps = longer(judgement, best.requests, scenario)
     elif not judgement.meets:
         near = [each for each in ranked if each.scenario.stable and each is not best]
         helps = remedies(best.scenario, slo, race.traffic, near[:NEAR])
