@@ -21,19 +21,20 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from batchsim.result import Result
+from batchsim.result.metrics import metric
+from batchsim.result.run_length import rounded_up, run_length
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome
-from batchsim.study.judgement import LEVEL, STRICT, Estimate, Verdict, estimate, judge, slower_by
+from batchsim.study.judgement import LEVEL, STRICT, Estimate, Verdict, estimate, fewest, judge, slower_by
 from batchsim.study.slo import SLO
-from batchsim.study.traffic import Traffic
+from batchsim.study.traffic import WARMUP, Traffic
 
 # The rounds before the last: the fraction of the full length, of the settings, and the fewest settings.
 ROUNDS = ((1 / 100, 1.0, 1), (1 / 20, 1 / 8, 4), (1 / 5, 1 / 32, 2))
 FINALISTS = 1 / 128  # of the settings, but at least one
 NEAREST = 8  # settings that run longer, where none meets the objective
 SHORTEST = 800  # requests: 16 windows of 50
-LONGEST = 10  # times a full run, where one meets the objective but only a longer one can prove it
-LONGER = (3, LONGEST)
+LONGEST = 10  # times as long as was asked, where a run meets the objective but only a longer one can prove it
 FINALS, LITTLE = 4, 1.1  # the most full runs, while the last one missed its limit by less than this factor
 NUMBERS = ("mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
 
@@ -48,11 +49,11 @@ class Race:
     slo: SLO
     traffic: Traffic
     candidates: Sequence[Candidate]
-    asked: int = field(init=False)  # the requests of a full run, before any was run longer
+    asked: Traffic = field(init=False)  # the traffic of a full run, unless that has to be longer
     unproven: tuple[Traffic, Candidate, Result] | None = None  # the best that even a longer run did not prove
 
     def __post_init__(self) -> None:
-        self.asked = self.traffic.requests
+        self.asked = self.traffic
 
     @property
     def lengths(self) -> list[int]:
@@ -73,6 +74,7 @@ class Race:
 
     def fastest(self, candidates: Sequence[Candidate]) -> Run | None:
         """Race some of them to the end; return the fastest that a full run shows to meet the objective."""
+        self.traffic = self.asked
         count, alive = sum(candidate.requests > 0 for candidate in candidates), _in_order(candidates)
         for requests, (_, share, least) in zip(self.lengths[1:-1], ROUNDS[1:], strict=False):
             if len(alive) <= 1:
@@ -81,6 +83,10 @@ class Race:
             alive = _fairly(_without_twins(alive))
             self._leave_behind(alive, places, count)
             alive = self._round(alive[:places], requests)
+        if alive and alive[0].judgement.excess <= 1:
+            # A full run too short to prove anything would be in vain.
+            needed = fewest(alive[0].scenario, self.slo) / (1 - WARMUP)
+            self._lengthen(needed if needed <= LONGEST * self.asked.requests else 0)
         fastest: Run | None = None
         for place, candidate in enumerate(alive):
             by_little = place > 0 and alive[place - 1].judgement.excess < LITTLE
@@ -95,28 +101,36 @@ class Race:
     def longer(self, candidates: Sequence[Candidate]) -> Run | None:
         """Run those longer whose full run met the objective without proving it; return the first that does.
 
-        From then on this is the length of a full run. Nothing is run longer than its workload or the memory
-        allows.
+        The one comes first that seems to need the shortest run, and then has the longest if it must; if that
+        does not prove it, no other is tried. From then on its length is that of a full run. Nothing is run
+        longer than its workload or the memory allows.
         """
-        unproven = [
-            each for each in candidates if each.outcome is Outcome.UNCLEAR and each.judgement.too_short
-        ]
+        unclear = (each for each in candidates if each.outcome is Outcome.UNCLEAR)
+        needs = {each: _needs(each) for each in unclear if each.judgement.too_short}
         full = self.traffic
-        for times in LONGER:
-            longer = full.longer(times)
-            if longer is None or not unproven:
-                break
-            self.traffic = longer
-            for candidate in sorted(unproven, key=_by_rank)[:FINALS]:
+        for candidate in sorted(needs, key=lambda each: (needs[each], each.rank))[:FINALS]:
+            for requests in (needs[candidate], math.inf):
+                self._lengthen(requests)
+                if candidate.requests == self.traffic.requests:
+                    continue
                 candidate.outcome = None
-                result = self.run(candidate, longer.requests, LEVEL)
+                result = self.run(candidate, self.traffic.requests, LEVEL)
                 if candidate.judgement.meets:
                     return candidate, result
-                if candidate.judgement.too_short:
-                    self.unproven = self.traffic, candidate, result
-            self.traffic = full
-            unproven = [each for each in unproven if each.judgement.too_short]
+                if not candidate.judgement.too_short:
+                    break
+                self.unproven = self.traffic, candidate, result
+            else:
+                break
+        self.traffic = full
         return None
+
+    def _lengthen(self, needed: float) -> None:
+        """Make full runs as long as is needed, but at most LONGEST times as long as was asked."""
+        most = LONGEST * self.asked.requests
+        requests = min(rounded_up(needed), most) if needed < most else most
+        if requests > self.traffic.requests:
+            self.traffic = self.asked.longer(requests) or self.traffic
 
     def nearest(self) -> Run:
         """Return the setting that misses the objective by least, with a full run, once all are eliminated."""
@@ -182,6 +196,16 @@ class Race:
     def latency(self, candidate: Candidate) -> str:
         """Return the latency that settings are ranked by, in words."""
         return phrases.estimated(self.slo.latency.key, candidate.latency)
+
+
+def _needs(candidate: Candidate) -> float:
+    """Return how many requests might prove what a run only estimates; inf if nothing is known of that."""
+    times, key = candidate.judgement.longer, candidate.judgement.worst.key
+    if not math.isnan(times):
+        return times * candidate.requests
+    length = run_length(candidate.scenario)  # without an interval, what one takes
+    needed = math.inf if length is None or key == "loss" else length.needed(metric(key)) / (1 - WARMUP)
+    return needed if needed > candidate.requests else math.inf
 
 
 def _in_order(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -68,12 +68,8 @@ def remedies(
 def longer(judgement: Judgement, requests: int, most: float) -> tuple[Remedy, ...]:
     """Return how long a run might settle what one of this length only estimates; nothing above `most`."""
     least, times, at_most = LONGER
-    value, low, high = judgement.estimates[judgement.worst]
-    width = high - value if judgement.worst.at_most else value - low
-    if 0 < width < math.inf:
-        room = abs(judgement.worst.limit - value)
-        # An interval is as wide as one over the root of the length; a fifth more, as its width varies too.
-        times = min(max(1.2 * (width / room) ** 2, least), at_most) if room else at_most
+    if not math.isnan(judgement.longer):
+        times = min(max(judgement.longer, least), at_most)
     scale = 10 ** (len(str(round(requests * times))) - 1)
     count = math.ceil(requests * times / scale) * scale
     return () if count > most else (Remedy("requests", count, f"run longer: requests={count}"),)
@@ -92,7 +88,10 @@ class _Trials:
     def judge(self, scenario: Scenario) -> Judgement:
         judgement = judge(self.traffic.run(scenario), self.slo)
         self.longest = max(self.longest, self.traffic.requests)
-        if judgement.too_short and (longer := self.traffic.longer(LONGEST)) is not None:
+        if (
+            judgement.too_short
+            and (longer := self.traffic.longer(LONGEST * self.traffic.requests)) is not None
+        ):
             judgement = judge(longer.run(scenario), self.slo)
             self.longest = longer.requests
         self.too_short |= judgement.too_short
@@ -148,7 +147,7 @@ def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
     found = capacity(scenario, slo, traffic.seed, traffic.requests, TOLERANCE)
     traffic.count(found.requests_simulated)
     unproven = found.met and not found.low_per_s > NEAR * found.rate_per_s
-    if unproven and (longer := traffic.longer(LONGEST)) is not None:
+    if unproven and (longer := traffic.longer(LONGEST * traffic.requests)) is not None:
         found = capacity(scenario, slo, traffic.seed, longer.requests, TOLERANCE)
         traffic.count(found.requests_simulated)
     value, most = None, _format.rate(found.low_per_s)
