@@ -63,9 +63,13 @@ class Judgement:
         return self.verdict is Verdict.MEETS
 
     @property
+    def unclear(self) -> bool:
+        return self.verdict is Verdict.UNCLEAR
+
+    @property
     def too_short(self) -> bool:
         """Whether the estimates meet the objectives, but only a longer run could be sure."""
-        return self.verdict is Verdict.UNCLEAR and self.excess <= 1
+        return self.unclear and self.excess <= 1
 
     @property
     def longer(self) -> float:

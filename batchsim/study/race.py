@@ -10,7 +10,8 @@ halving: Jamieson and Talwalkar 2016, AISTATS). A setting is eliminated
 - if others are ahead of it, and the round has no place left. That proves nothing, and the reason says so.
 
 A run too short for an interval proves nothing, and eliminates nobody. A setting is recommended on the
-evidence of a full run alone, at the usual level.
+evidence of a full run alone, at the usual level. Where a full run is known beforehand to be too short for any
+proof, or does not tell, full runs get longer, up to ten times: straight to the length that may do.
 """
 
 import itertools
@@ -34,7 +35,7 @@ ROUNDS = ((1 / 100, 1.0, 1), (1 / 20, 1 / 8, 4), (1 / 5, 1 / 32, 2))
 FINALISTS = 1 / 128  # of the settings, but at least one
 NEAREST = 8  # settings that run longer, where none meets the objective
 SHORTEST = 800  # requests: 16 windows of 50
-LONGEST = 10  # times as long as was asked, where a run meets the objective but only a longer one can prove it
+LONGEST = 10  # times as long as was asked, where only a longer run can tell
 FINALS, LITTLE = 4, 1.1  # the most full runs, while the last one missed its limit by less than this factor
 NUMBERS = ("mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
 
@@ -50,7 +51,7 @@ class Race:
     traffic: Traffic
     candidates: Sequence[Candidate]
     asked: Traffic = field(init=False)  # the traffic of a full run, unless that has to be longer
-    unproven: tuple[Traffic, Candidate, Result] | None = None  # the best that even a longer run did not prove
+    longest: tuple[Candidate, Traffic, Result] | None = None  # the best whose longer run proved nothing
 
     def __post_init__(self) -> None:
         self.asked = self.traffic
@@ -99,44 +100,48 @@ class Race:
         return fastest
 
     def longer(self, candidates: Sequence[Candidate]) -> Run | None:
-        """Run those longer whose full run met the objective without proving it; return the first that does.
+        """Run those longer whose full run did not tell; return the first that is shown to meet the objective.
 
-        The one comes first that seems to need the shortest run, and then has the longest if it must; if that
-        does not prove it, no other is tried. From then on its length is that of a full run. Nothing is run
-        longer than its workload or the memory allows.
+        Those come first whose estimate meets it, and of these the one that seems to need the shortest run. It
+        has the longest if it must; if that does not prove it either, no other is tried. Then full runs are
+        of its length. Nothing is run longer than its workload or the memory allows.
         """
-        unclear = (each for each in candidates if each.outcome is Outcome.UNCLEAR)
-        needs = {each: _needs(each) for each in unclear if each.judgement.too_short}
+        needs = {each: _needs(each) for each in candidates if each.outcome is Outcome.UNCLEAR}
         full = self.traffic
-        for candidate in sorted(needs, key=lambda each: (needs[each], each.rank))[:FINALS]:
+        for candidate in sorted(needs, key=lambda each: (each.rank[0], needs[each], each.rank))[:FINALS]:
             for requests in (needs[candidate], math.inf):
                 self._lengthen(requests)
-                if candidate.requests == self.traffic.requests:
+                if candidate.requests == self.traffic.requests or not candidate.judgement.unclear:
                     continue
                 candidate.outcome = None
                 result = self.run(candidate, self.traffic.requests, LEVEL)
                 if candidate.judgement.meets:
                     return candidate, result
-                if not candidate.judgement.too_short:
-                    break
-                self.unproven = self.traffic, candidate, result
-            else:
+                if self.longest is None or candidate.rank <= self.longest[0].rank:
+                    self.longest = candidate, self.traffic, result
+            if candidate.judgement.too_short or candidate.judgement.excess > LITTLE:
                 break
         self.traffic = full
         return None
 
     def _lengthen(self, needed: float) -> None:
-        """Make full runs as long as is needed, but at most LONGEST times as long as was asked."""
+        """Make full runs as long as is needed, but at most LONGEST times as long as was asked.
+
+        What seems to need more than half of that gets all of it, as it might be run again otherwise.
+        """
         most = LONGEST * self.asked.requests
-        requests = min(rounded_up(needed), most) if needed < most else most
+        requests = rounded_up(needed) if needed <= most / 2 else most
         if requests > self.traffic.requests:
             self.traffic = self.asked.longer(requests) or self.traffic
 
     def nearest(self) -> Run:
-        """Return the setting that misses the objective by least, with a full run, once all are eliminated."""
-        if self.unproven is not None:
-            self.traffic, candidate, result = self.unproven
-            return candidate, result
+        """Return the setting that misses the objective by least, with a full run, once all are eliminated.
+
+        Short runs may have been wrong about it: where its full run does not tell, a longer one may prove it.
+        """
+        if self.longest is not None and self.longest[0].judgement.too_short:
+            best, self.traffic, result = self.longest
+            return best, result
         ran = sorted((candidate for candidate in self.candidates if candidate.requests), key=_by_rank)
         if not ran:
             best = min(self.candidates, key=lambda candidate: candidate.scenario.load)
@@ -147,7 +152,14 @@ class Race:
             if candidate.requests < longer:
                 self.run(candidate, longer)
         best = min((candidate for candidate in ran if candidate.requests >= longer), key=_by_rank)
-        return best, self.run(best, self.lengths[-1], LEVEL)
+        if self.longest is None or best is not self.longest[0]:
+            best.outcome = None
+            result = self.run(best, self.lengths[-1], LEVEL)
+            if proven := self.longer([best]):
+                return proven
+        if self.longest is not None and self.longest[0].rank <= best.rank:
+            best, self.traffic, result = self.longest
+        return best, result
 
     def run(self, candidate: Candidate, requests: int, level: float = STRICT) -> Result:
         """Run a setting and note what the run says; one is eliminated unless its full run meets."""
