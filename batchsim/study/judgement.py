@@ -150,7 +150,7 @@ def fewest(scenario: Scenario, slo: SLO) -> float:
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> round(fewest(Scenario(Poisson(900), SizeOrWait(1, 0), Affine(1, 0)), SLO(p99_ms=30)))
-    73409
+    73408
     """
     length = run_length(scenario)
     if length is None or recorded(scenario):
