@@ -86,12 +86,10 @@ class _Trials:
     longest: int = 0
 
     def judge(self, scenario: Scenario) -> Judgement:
-        judgement = judge(self.traffic.run(scenario), self.slo)
-        self.longest = max(self.longest, self.traffic.requests)
-        if (
-            judgement.too_short
-            and (longer := self.traffic.longer(LONGEST * self.traffic.requests)) is not None
-        ):
+        traffic = self.traffic
+        judgement = judge(traffic.run(scenario), self.slo)
+        self.longest = max(self.longest, traffic.requests)
+        if judgement.too_short and (longer := traffic.longer(LONGEST * traffic.requests)) is not None:
             judgement = judge(longer.run(scenario), self.slo)
             self.longest = longer.requests
         self.too_short |= judgement.too_short

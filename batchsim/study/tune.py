@@ -93,7 +93,7 @@ def tune(
         helps = longer(judgement, best.requests, most)
     elif not judgement.meets:
         near = [each for each in ranked if each.scenario.stable and each is not best]
-        helps = remedies(best.scenario, slo, race.traffic, near[:NEAR])
+        helps = remedies(best.scenario, slo, race.asked, near[:NEAR])  # which has longer runs of its own
     optimum, no_optimum = _optimum(best.scenario, candidates)
     table = _table(grid, entries, slo)
     found = Recommendation(
