@@ -36,6 +36,7 @@ FINALISTS = 1 / 128  # of the settings, but at least one
 NEAREST = 8  # settings that run longer, where none meets the objective
 SHORTEST = 800  # requests: 16 windows of 50
 LONGEST = 10  # times as long as was asked, where only a longer run can tell
+FAR = 2  # times its limit: an estimate above that is not run longer, as chance alone seldom does so much
 FINALS, LITTLE = 4, 1.1  # the most full runs, while the last one missed its limit by less than this factor
 NUMBERS = ("mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
 
@@ -106,7 +107,8 @@ class Race:
         has the longest if it must; if that does not prove it either, no other is tried. Then full runs are
         of its length. Nothing is run longer than its workload or the memory allows.
         """
-        needs = {each: _needs(each) for each in candidates if each.outcome is Outcome.UNCLEAR}
+        unclear = [each for each in candidates if each.outcome is Outcome.UNCLEAR]
+        needs = {each: _needs(each) for each in unclear if each.judgement.excess <= FAR}
         full = self.traffic
         for candidate in sorted(needs, key=lambda each: (each.rank[0], needs[each], each.rank))[:FINALS]:
             for requests in (needs[candidate], math.inf):
