@@ -69,12 +69,8 @@ def remedies(
 def longer(judgement: Judgement, requests: int, scenario: Scenario) -> tuple[Remedy, ...]:
     """Return how long a run might settle what one of this length only estimates, if so many arrive."""
     least, times, most = LONGER
-    value, low, high = judgement.estimates[judgement.worst]
-    width = high - value if judgement.worst.at_most else value - low
-    if 0 < width < math.inf:
-        room = abs(judgement.worst.limit - value)
-        # An interval is as wide as one over the root of the length; a fifth more, as its width varies too.
-        times = min(max(1.2 * (width / room) ** 2, least), most) if room else most
+    if not math.isnan(judgement.longer):
+        times = min(max(judgement.longer, least), most)
     scale = 10 ** (len(str(round(requests * times))) - 1)
     count = math.ceil(requests * times / scale) * scale
     enough = available(scenario, count) == count
@@ -92,9 +88,10 @@ class _Trials:
     longest: int = 0
 
     def judge(self, scenario: Scenario) -> Judgement:
-        judgement = judge(self.traffic.run(scenario), self.slo)
-        self.longest = max(self.longest, self.traffic.requests)
-        if judgement.too_short and (longer := self.traffic.longer(LONGEST)) is not None:
+        traffic = self.traffic
+        judgement = judge(traffic.run(scenario), self.slo)
+        self.longest = max(self.longest, traffic.requests)
+        if judgement.too_short and (longer := traffic.longer(LONGEST * traffic.requests)) is not None:
             judgement = judge(longer.run(scenario), self.slo)
             self.longest = longer.requests
         self.too_short |= judgement.too_short
@@ -150,7 +147,7 @@ def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
     found = capacity(scenario, slo, traffic.seed, traffic.requests, TOLERANCE)
     traffic.count(found.requests_simulated)
     unproven = found.met and not found.low_per_s > NEAR * found.rate_per_s
-    if unproven and (longer := traffic.longer(LONGEST)) is not None:
+    if unproven and (longer := traffic.longer(LONGEST * traffic.requests)) is not None:
         found = capacity(scenario, slo, traffic.seed, longer.requests, TOLERANCE)
         traffic.count(found.requests_simulated)
     value, most = None, _format.rate(found.low_per_s)

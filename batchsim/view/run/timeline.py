@@ -76,12 +76,10 @@ class TimelineView(View):
                 if to_s > begin_s:
                     bars[component].append((max(from_s, begin_s) - begin_s, to_s - begin_s, row))
         for name, spans in bars.items():
-            from_s, to_s, rows = np.array(spans).reshape(-1, 3).T
+            begin, end, rows = np.array(spans).reshape(-1, 3).T
             half = thick * COMPONENTS[name].width / 2
-            corners = (
-                np.stack(each, axis=-1) for each in ((1000 * from_s, rows - half), (1000 * to_s, rows + half))
-            )
-            self.bars[name].set_path(rectangles(*corners))
+            corners = ((1000 * begin, rows - half), (1000 * end, rows + half))
+            self.bars[name].set_path(rectangles(*(np.stack(each, axis=-1) for each in corners)))
         self.batches.set_path(batch_frames(result, requests, begin_s))
         other = data.other
         same = other is not None and other.result.arrival_s.size == result.arrival_s.size
