@@ -34,6 +34,7 @@ class Window(NamedTuple):
 class TimelineView(View):
     """The requests of a few batches, each a row of forming, queueing and computing."""
 
+    data: ViewData | None = None
     KEY, NAME, SHORT = "timeline", "A moment from the middle of the run", "A moment (ms)"
 
     def add_artists(self) -> None:
@@ -59,15 +60,34 @@ class TimelineView(View):
         self.set_moving(
             *self.bars.values(), self.batches, self.other_batches, self.waits, *self.lost.values()
         )
+        self.cursor = ax.axvline(0, visible=False, zorder=5, **self.line_style("ink", "-", 0.9))
+        self.set_moving(self.cursor)
         self.height_px = ax.bbox.height / self.picture.ratio
         self.window: Window | None = None
 
     def update(self, data: ViewData) -> None:
         self.show_window(data, window(data.result))
 
+    # The film above it has a cursor here, which the window follows.
+
+    @property
+    def window_s(self) -> tuple[float, float]:
+        """When the stretch that is shown begins and ends."""
+        return (0.0, 0.0) if self.window is None else (self.window.begin_s, self.window.end_s)
+
+    def turn_to(self, time_s: float) -> None:
+        """Show the stretch of the run round a time, unless it is within the present one."""
+        begin_s, end_s = self.window_s
+        if self.data is not None and not begin_s <= time_s <= end_s:
+            self.show_window(self.data, window(self.data.result, time_s))
+
+    def show_cursor(self, time_s: float) -> None:
+        self.cursor.set_visible(True)
+        self.cursor.set_xdata([1000 * (time_s - self.window_s[0])] * 2)
+
     def show_window(self, data: ViewData, stretch: Window) -> None:
         """Show a stretch of the run."""
-        self.window, result = stretch, data.result
+        self.data, self.window, result = data, stretch, data.result
         requests, begin_s, count = stretch.requests, stretch.begin_s, max(stretch.requests.size, 1)
         thick = min(0.9, 7 * self.line_px * count / self.height_px) / COMPONENTS["computing"].width
         bars: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self.bars}
