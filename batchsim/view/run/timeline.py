@@ -125,9 +125,10 @@ class TimelineView(View):
             if rows.size:
                 size = {"markersize": 0.6 * self.em}
                 entries.append(Entry(_named(status), self.styles[status] | size))
+        entries.append(Entry("from 0000.00 s on", value=f"from {number(begin_s, 4)} s on"))
         self.show_legend(entries)
         last_ms = 1020 * (stretch.end_s - begin_s)  # a little more than it is long
-        self.set_label(self.ax.xaxis, f"time from {number(begin_s, 4)} s on", last_ms)
+        self.set_label(self.ax.xaxis, "time", last_ms)
         self.set_limits(self.ax, x=(0, last_ms), y=(count - 0.4, -0.6))
 
     def _component(self, name: str) -> Style:
