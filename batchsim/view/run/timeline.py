@@ -12,6 +12,7 @@ from batchsim._format import counted, duration, listed, number
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.view.canvas.cells import NOWHERE, rectangles
+from batchsim.view.canvas.lettering import Label
 from batchsim.view.canvas.theme import COMPONENTS
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.view import Entry, Spot, Style, View
@@ -125,8 +126,9 @@ class TimelineView(View):
             if rows.size:
                 size = {"markersize": 0.6 * self.em}
                 entries.append(Entry(_named(status), self.styles[status] | size))
-        entries.append(Entry("from 0000.00 s on", value=f"from {number(begin_s, 4)} s on"))
-        self.show_legend(entries)
+        left, bottom = self.plot_box.left, self.box.bottom - 0.7 * self.em
+        # A value beside the axis' label, which stands still.
+        self.show_legend(entries, [Label(f"from {number(begin_s, 4)} s on", left, bottom)])
         last_ms = 1020 * (stretch.end_s - begin_s)  # a little more than it is long
         self.set_label(self.ax.xaxis, "time", last_ms)
         self.set_limits(self.ax, x=(0, last_ms), y=(count - 0.4, -0.6))
