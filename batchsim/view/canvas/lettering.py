@@ -1,6 +1,6 @@
 """Many short texts as one artist, some twenty times as fast as matplotlib's own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -79,3 +79,40 @@ class Lettering(PathCollection):
                 x += self.font_px * advance
         self.set_paths(paths)
         self.set_offsets(np.array(offsets).reshape(-1, 2))
+
+
+def apart(places: Sequence[float], least: float, low: float, high: float) -> list[float]:
+    """Return places moved as little as order and room allow, each at least `least` from the next.
+
+    For the labels of lines that end near each other; within low and high, as far as there is room.
+
+    >>> apart([10, 12, 40], 8, 0, 44)
+    [7.0, 15.0, 40.0]
+    """
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    groups: list[list[float]] = []  # the middle of a group of labels that touch, and how many it has
+    for i in order:
+        groups.append([places[i], 1])
+        while len(groups) > 1 and _begin(groups[-1], least) < _end(groups[-2], least):
+            (one, some), (two, more) = groups[-2:]
+            groups[-2:] = [[(one * some + two * more) / (some + more), some + more]]
+    moved, floor = [0.0] * len(places), low
+    flat: list[float] = []
+    for middle, count in groups:
+        flat += [middle + (place - (count - 1) / 2) * least for place in range(int(count))]
+    for rank, place in enumerate(flat):
+        flat[rank] = floor = max(place, floor + (least if rank else 0))
+    ceiling = high
+    for rank in range(len(flat) - 1, -1, -1):
+        flat[rank] = ceiling = min(flat[rank], ceiling - (least if rank < len(flat) - 1 else 0))
+    for rank, i in enumerate(order):
+        moved[i] = float(flat[rank])
+    return moved
+
+
+def _begin(group: list[float], least: float) -> float:
+    return group[0] - group[1] * least / 2
+
+
+def _end(group: list[float], least: float) -> float:
+    return group[0] + group[1] * least / 2

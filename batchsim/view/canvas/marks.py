@@ -13,37 +13,33 @@ from matplotlib.collections import LineCollection
 from batchsim.view.canvas.lettering import Label, Lettering
 from batchsim.view.canvas.picture import Box, Tile
 
-SMALL = 0.9  # of the picture's font size: numbers, axis labels and legends
 TICK, PAD = 0.25, 0.3  # in ems
+CAP = 0.76  # height of a capital letter, in ems
 
 
 class Marks:
     """The grid, ticks, numbers and labels of axes; `refresh` puts them where the axes' scales say.
 
-    `grid` and `numbers` name the directions, "x", "y" or both, that have grid lines and numbers. `label_at`
-    is the x of the vertical axis' label and the y of the horizontal one's, in CSS pixels.
+    `grid` and `numbers` name the directions, "x", "y" or both, that have grid lines and numbers. `bottom_px`
+    is the baseline of the horizontal axis' label; the vertical one's stands above its axis, to be read.
     """
 
     def __init__(
-        self, tile: Tile, ax: Axes, box: Box, label_at: tuple[float, float], grid: str = "y",
+        self, tile: Tile, ax: Axes, box: Box, bottom_px: float, grid: str = "y",
         numbers: str = "xy", ticks: bool = True, right: bool = False,
     ) -> None:  # fmt: skip
         picture, theme, em = tile.picture, tile.theme, tile.picture.font_px
         self.ax, self.box, self.grid, self.numbers, self.right = ax, box, grid, numbers, right
         self.em, self.tick_px = em, TICK * em if ticks else 0.0
-        self.label_y = label_at[1]
+        self.bottom_px = bottom_px
         ax.xaxis.set_visible(False)
         ax.yaxis.set_visible(False)
         # Below the axes, whose background is transparent.
         self.lines = tile.add(LineCollection([], colors=theme.faint, linewidths=1.0, zorder=-2))
         self.ticks = tile.add(LineCollection([], colors=theme.soft, linewidths=0.8, zorder=-1))
-        self.tick_labels = Lettering(picture, SMALL * em, theme.soft)
-        self.x_label = Lettering(picture, SMALL * em, theme.ink)
-        tile.fixed += [self.tick_labels, self.x_label]
-        self.y_label = tile.add_text(
-            label_at[0], box.top + box.height / 2, "", fontsize=SMALL * em, rotation=90, ha="right",
-            va="center", rotation_mode="default",
-        )  # fmt: skip
+        self.tick_labels = Lettering(picture, em, theme.soft)
+        self.names = Lettering(picture, em, theme.ink)
+        tile.fixed += [self.tick_labels, self.names]
 
     def refresh(self) -> None:
         box, em, tick = self.box, self.em, self.tick_px
@@ -56,19 +52,20 @@ class Marks:
             lines += [[(x, box.top), (x, box.bottom)]] * ("x" in self.grid)
             ticks.append([(x, box.bottom), (x, box.bottom + tick)])
             if "x" in self.numbers:
-                labels.append(Label(text, x, box.bottom + tick + PAD * em + 0.76 * SMALL * em, "center"))
+                labels.append(Label(text, x, box.bottom + tick + PAD * em + CAP * em, "center"))
         for fraction, text in self._ticks(self.ax.yaxis):
             y = box.bottom - fraction * box.height
             lines += [[(box.left, y), (box.right, y)]] * ("y" in self.grid)
             ticks.append([(side, y), (side + outward * tick, y)])
             if "y" in self.numbers:
-                labels.append(Label(text, side + outward * (tick + PAD * em), y + 0.36 * SMALL * em, align))
+                labels.append(Label(text, side + outward * (tick + PAD * em), y + 0.36 * em, align))
         self.lines.set_segments(lines)
         self.ticks.set_segments(ticks if tick else [])
         self.tick_labels.show(labels)
-        text = self.ax.xaxis.get_label_text()
-        self.x_label.show([Label(text, box.left + box.width / 2, self.label_y, "center")] if text else [])
-        self.y_label.set_text(self.ax.yaxis.get_label_text())
+        across, up = self.ax.xaxis.get_label_text(), self.ax.yaxis.get_label_text()
+        names = [Label(across, box.left + box.width / 2, self.bottom_px, "center")] * bool(across)
+        names += [Label(up, box.left, box.top - 0.6 * em)] * bool(up)
+        self.names.show(names)
 
     def _ticks(self, axis: Any) -> list[tuple[float, str]]:
         """Return each tick of an axis: where it is, as a fraction of the axis' length, and its number."""

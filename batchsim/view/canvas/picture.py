@@ -107,9 +107,15 @@ class Picture(Figure):
             tile.draw_moving(renderer)
         return frame
 
-    def png(self) -> bytes:
-        """Return the picture as PNG, pixel by pixel as on the screen."""
-        return to_png(self.pixels())
+    def png(self, box: Box | None = None) -> bytes:
+        """Return the picture, or a part of it, as PNG, pixel by pixel as on the screen."""
+        pixels = self.pixels()
+        return to_png(pixels if box is None else pixels[self.region(box)])
+
+    def region(self, box: Box) -> tuple[slice, slice]:
+        """Return the rows and columns of the pixels in a box."""
+        edges = [round(self.ratio * edge) for edge in (box.top, box.bottom, box.left, box.right)]
+        return slice(*edges[:2]), slice(*edges[2:])
 
     _repr_png_ = png
 
@@ -160,9 +166,7 @@ class Tile:
 
     @property
     def region(self) -> tuple[slice, slice]:
-        ratio, box = self.picture.ratio, self.box
-        edges = [round(ratio * edge) for edge in (box.top, box.bottom, box.left, box.right)]
-        return slice(*edges[:2]), slice(*edges[2:])
+        return self.picture.region(self.box)
 
     def add_axes(self, box: Box) -> Axes:
         """Return axes with this frame; they never scale themselves."""

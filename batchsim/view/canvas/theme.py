@@ -1,6 +1,5 @@
 """Colours and sizes: light and dark, for a page and for a projector."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,8 +10,7 @@ from batchsim import _check
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#999999"
 
-EM_PER_VIEW = 22  # the least width of a view, in ems: its legend has to fit
-COLUMNS = (3, 2, 1)
+LEAST_PX = 12  # the size of the smallest letters
 Choice = TypeVar("Choice")
 
 
@@ -40,6 +38,9 @@ class Theme:
     ink: str  # text, and lines that are black on paper
     soft: str  # axes and their numbers
     faint: str  # grid lines, and areas without a number
+    now: str = GREEN  # what the present setting gives
+    before: str = GREY  # what the last one gave
+    objective: str = VERMILION
     orange: str = ORANGE
     sky: str = SKY
     green: str = GREEN
@@ -62,48 +63,29 @@ LIGHT = Theme(background="#FFFFFF", ink="#000000", soft="#595959", faint="#E3E3E
 # On black, blue and green are lightened until lines of them can be seen; their hues stay.
 DARK = Theme(
     background="#111111", ink="#F2F2F2", soft="#B0B0B0", faint="#333333",
-    blue="#2E97DB", green="#14B88A", vermilion="#EC6F14",
+    blue="#2E97DB", green="#14B88A", vermilion="#EC6F14", now="#14B88A", objective="#EC6F14",
 )  # fmt: skip
 THEMES = {"light": LIGHT, "dark": DARK}
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large letters and lines are, in CSS pixels, and how high a row of views is."""
+    """How large letters and lines are, in CSS pixels."""
 
-    font_px: float  # at the least width
+    font_px: float
     line_px: float
-    row: float  # height of a row of views, in ems, and what it gains for each pixel of their width
-    gain: float
 
     def em_px(self, width_px: float) -> float:
         """Return the size of the letters in a picture of this width: a little more where there is room.
 
-        >>> PAGE.em_px(860), PAGE.em_px(1500)
-        (11.25, 12.85)
+        >>> PAGE.em_px(570), PAGE.em_px(1200)
+        (12, 13.0)
         """
-        return min(max(self.font_px + (width_px - 760) / 400, self.font_px), self.font_px + 2)
-
-    def columns(self, width_px: float) -> int:
-        """Return how many views fit side by side.
-
-        >>> PAGE.columns(860), PAGE.columns(700), PROJECTOR.columns(860)
-        (3, 2, 2)
-        """
-        em_px = self.em_px(width_px)
-        return next((n for n in COLUMNS if width_px / n >= EM_PER_VIEW * em_px), COLUMNS[-1])
-
-    def row_px(self, width_px: float) -> int:
-        """Return the height of a row of views.
-
-        >>> PAGE.row_px(860), PAGE.row_px(1500)
-        (266, 356)
-        """
-        return math.ceil(self.row * self.em_px(width_px) + self.gain * width_px / self.columns(width_px))
+        return min(max(self.font_px + (width_px - 800) / 400, self.font_px), self.font_px + 2)
 
 
-PAGE = Size(font_px=11, line_px=1.6, row=16, gain=0.3)
-PROJECTOR = Size(font_px=16, line_px=2.6, row=15, gain=0.3)
+PAGE = Size(font_px=LEAST_PX, line_px=1.6)
+PROJECTOR = Size(font_px=16, line_px=2.6)
 SIZES = {"page": PAGE, "projector": PROJECTOR}
 
 

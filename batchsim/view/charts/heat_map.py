@@ -7,12 +7,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
-from matplotlib.colors import LogNorm, Normalize
+from matplotlib.colors import ListedColormap, LogNorm, Normalize
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from batchsim.result.metrics import better, heading
 from batchsim.view.canvas.cells import border
+from batchsim.view.canvas.colours import COLOURS, ends
 from batchsim.view.canvas.theme import BLACK, GREY, ORANGE, VERMILION
 from batchsim.view.charts import chart as charts
 from batchsim.view.charts.chart import Chart
@@ -31,23 +32,24 @@ PARTIAL: dict[str, Any] = {"fill": False, "edgecolor": VERMILION, "linewidth": 0
 
 
 def heat_map(
-    frame: "pandas.DataFrame", x: str, y: str, value: str | None = None, objective: float | None = None,
-    today: tuple[Any, Any] | None = None,
+    frame: "pandas.DataFrame", x: str = "max_batch_size", y: str = "max_wait_ms", value: str | None = None,
+    objective: float | None = None, today: tuple[Any, Any] | None = None,
 ) -> Chart:  # fmt: skip
     """Return a picture of a metric of a sweep over two of its knobs, a cell a point.
 
     `frame` is what `sweep` returned, with one row for each pair: choose where there were more knobs. Cells
-    without a steady state, and those that the scenario refuses, are hatched and take no part in the
-    colours. A line surrounds the cells within `objective`: at most it, at least it for a throughput. A star
-    marks the best cell, a frame `today`, the values (x, y) of the present setting. By default `value` is the
-    p99 of all requests, in which a lost request counts as infinitely late. Other latencies are of the served
-    requests: cells that lose some are hatched, and neither best nor within the objective.
+    without a steady state, and those that the scenario refuses, are hatched. The colours are those of the
+    explorer's map: green within `objective`, white at it, brown beyond. A line surrounds the cells within it:
+    at most it, at least it for a throughput. A star marks the best cell, a frame `today`, the values (x, y)
+    of the present setting. By default `value` is the p99 of all requests, in which a lost request counts as
+    infinitely late. Other latencies are of the served requests: cells that lose some are hatched, and neither
+    best nor within the objective.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.study.sweep import sweep
     >>> scenario = Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25))
     >>> over = {"max_batch_size": [4, 8, 16], "max_wait_ms": [0, 5, 10]}
-    >>> heat_map(sweep(scenario, over, 2000, progress=False), "max_batch_size", "max_wait_ms", objective=16)
+    >>> heat_map(sweep(scenario, over, 2000, progress=False), objective=16)
     <Chart size 760x520 with 2 Axes>
     """
     value = charts.p99_of_all(frame) if value is None else value
@@ -76,11 +78,13 @@ def heat_map(
     ax = chart.add_subplot()
     handles: list[Any] = []
     if finite.size:
-        norm = (LogNorm if charts.is_wide(finite) else Normalize)(finite.min(), finite.max())
+        norm, colour_map = _colours(finite, value, objective)
         cells = np.ma.masked_invalid(numbers)
-        ax.pcolormesh(cells, norm=norm, cmap="cividis", edgecolors="white", linewidth=0.5)
-        colours = ScalarMappable(norm, "cividis")
-        bar = chart.colorbar(colours, ax=ax, label=heading(value))
+        ax.pcolormesh(cells, norm=norm, cmap=colour_map, edgecolors="white", linewidth=0.5)
+        colours = ScalarMappable(norm, colour_map)
+        bar = chart.colorbar(
+            colours, ax=ax, label=heading(value), extend="neither" if objective is None else "both"
+        )
         if isinstance(norm, LogNorm):
             charts.plain_log(bar.ax.yaxis)
         within = np.zeros(numbers.shape, dtype=bool)
@@ -108,6 +112,24 @@ def heat_map(
     ax.set_title(f"{heading(value)} by {heading(x)} and {heading(y)}", fontsize="medium")
     charts.show_legend(chart, handles)
     return chart
+
+
+def _colours(finite: np.ndarray, value: str, objective: float | None) -> tuple[Normalize, ListedColormap]:
+    """Return the scale and the colours: green where an objective is met, white at it, brown beyond it.
+
+    Without an objective there is no middle: the better a number, the stronger the green.
+    """
+    colours = COLOURS / 255
+    if better(value) == "higher":
+        colours = colours[::-1]
+    low, high = float(finite.min()), float(finite.max())
+    if objective is None:
+        half = colours[len(colours) // 2 :] if better(value) == "higher" else colours[: len(colours) // 2]
+        return (LogNorm if charts.is_wide(finite.tolist()) else Normalize)(low, high), ListedColormap(half)
+    if value.endswith("_ms") and objective > 0:
+        return LogNorm(*ends(finite, objective), clip=True), ListedColormap(colours)
+    far = max(abs(low - objective), abs(high - objective)) or 1.0
+    return Normalize(objective - far, objective + far), ListedColormap(colours)
 
 
 def _show_border(ax: Axes, within: np.ndarray, condition: str) -> list[Any]:

@@ -8,8 +8,9 @@ import anywidget
 import traitlets
 
 from batchsim.view.explorer.kinds import values_of
-from batchsim.view.explorer.session import UNSEEN_PX, Session, Style
+from batchsim.view.explorer.session import Session, Style
 from batchsim.view.run.live import LivePicture
+from batchsim.view.run.view import Spot
 
 ARROWS = {"left": (0, -1), "right": (0, 1), "up": (1, 0), "down": (-1, 0)}  # rows, columns
 
@@ -58,7 +59,8 @@ class MainPicture(Screen):
         """Draw for the page's present width and colours, and the reader's choices."""
         session, page = self.session, "dark" if self.dark else "light"
         theme = page if session.theme == "auto" else session.theme
-        session.restyle(Style(self.width_px or UNSEEN_PX, self.ratio, theme, size or session.style.size))
+        style = session.style._replace(ratio=self.ratio, theme=theme, size=size or session.style.size)
+        session.restyle(style._replace(width_px=self.width_px or Style().width_px))
 
     def draw(self) -> None:
         session = self.session
@@ -79,9 +81,21 @@ class MainPicture(Screen):
             self._press(content["key"])
         elif "click" in content:
             with self.session.lock:
-                cell = self.picture.cell_at(*content["click"])
-            if cell is not None and self.session.visible:
-                self._go(*cell)
+                spot = self.picture.at(*content["click"])
+            if spot is not None and self.session.visible:
+                self._choose(spot)
+
+    def _choose(self, spot: Spot) -> None:
+        if spot.refused:
+            self.session.say(spot.refused, alert=True)
+        elif spot.change is not None:
+            values = dict(spot.change)
+            if "rule" in values:
+                values = values_of("rule", values["rule"]) or {}
+            with self.session.reporting():
+                self.session.move_to(self.session.state.replace(**values))
+        elif spot.view != self.session.style.large:
+            self.session.restyle(self.session.style._replace(large=spot.view))
 
     def _press(self, arrow: str) -> None:
         session = self.session

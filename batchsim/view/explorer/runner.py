@@ -1,6 +1,7 @@
 """From what the controls say to all that the picture shows: a run, its heat map, its load curve."""
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,8 @@ class Runner:
             # Silent: the table says where a run is too short.
             comparison = compare(pinned.result, result, COMPARED, silent=True)
         grid = self._surface(state, scenario, requests)
-        return ViewData(result, grid, curve, theory, state.objective_ms, pinned, comparison)
+        data = ViewData(result, grid, curve, theory, state.objective_ms)
+        return replace(data, pinned=pinned, comparison=comparison)
 
     def _get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         if key not in self.stored:

@@ -14,17 +14,19 @@ from batchsim.view.explorer.runner import Runner
 from batchsim.view.explorer.state import State
 from batchsim.view.run.data import ViewData
 
-UNSEEN_PX = 1000  # the picture's width until a page reports its own
 Event = Literal["state", "run", "change", "status"]
 
 
 class Style(NamedTuple):
-    """What a picture is drawn with: its width in CSS pixels, device pixels per CSS pixel, theme and size."""
+    """What a picture is drawn with, as `LivePicture` takes it; the size until a page reports its own."""
 
-    width_px: int = UNSEEN_PX
+    width_px: int = 1000
+    height_px: int = 640
     ratio: float = 1.0
     theme: str = "light"
     size: str = "page"
+    large: str = "latency"
+    alone: bool = False
 
 
 class Session:

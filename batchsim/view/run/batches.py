@@ -10,15 +10,15 @@ from batchsim.result import Result
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.view.canvas.scales import nice
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import Entry, StackedView
+from batchsim.view.run.view import Entry, Spot, StackedView
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
 
 # Colour and hatch; what a trigger means, and what it is called, is in the steps of the rule.
 TRIGGERS = {
-    Trigger.FULL: ("blue", ""), Trigger.ENOUGH: ("green", ".."), Trigger.WAIT: ("orange", "//"),
-    Trigger.BACKLOG: ("purple", "\\\\"), Trigger.DRAIN: ("grey", "xx"),
+    Trigger.FULL: ("sky", ""), Trigger.ENOUGH: ("sky", ".."), Trigger.WAIT: ("orange", "//"),
+    Trigger.BACKLOG: ("purple", "\\\\"), Trigger.DRAIN: ("faint", "xx"),
 }  # fmt: skip
 MOST_BARS = 64
 
@@ -26,25 +26,45 @@ MOST_BARS = 64
 class BatchView(StackedView):
     """The distribution of batch sizes, each bar divided by why its batches left."""
 
-    NAME = "Batch sizes, by why they left"
+    KEY, NAME, SHORT = "batches", "Batch sizes, by why they left", "Batch sizes (%)"
+    ROWS = 2
 
     def add_artists(self) -> None:
-        self.ax = self.add_plot(self.axes_box(), "batch size (requests)", "batches (%)")
+        self.plot_box = self.axes_box()
+        self.ax = self.add_plot(
+            self.plot_box, "batch size (requests)" * self.large, "batches (%)" * self.large
+        )
         self.ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
         self.add_bars(self.ax, TRIGGERS)
 
     def update(self, data: ViewData) -> None:
-        results = [each.result for each in (data, data.pinned) if each is not None]
+        results = [each.result for each in (data, data.other) if each is not None]
         edges = bar_edges(max(result.scenario.rule.largest_batch for result in results))
-        shares, *of_a = (by_trigger(result, edges) for result in results)
-        a = (of_a[0].sum(axis=0), edges) if of_a else None
-        highest = self.show_bars(shares[list(TRIGGERS)], edges, a)
+        shares, *of_other = (by_trigger(result, edges) for result in results)
+        other = (of_other[0].sum(axis=0), edges) if of_other else None
+        highest = self.show_bars(shares[list(TRIGGERS)], edges, other, self.other_style(data))
         self.set_limits(self.ax, x=(0.5, float(edges[-1])), y=(0, min(nice(1.05 * highest), 100)))
-        rule, kinds = data.result.scenario.rule, [kind for kind in self.styles if shares[kind].any()]
-        entries = [Entry(label_of(rule, kind), self.styles[kind]) for kind in kinds]
-        entries += [Entry("A", self.a_style)] * bool(of_a)
-        mean = f"mean {fixed(data.summary['mean_batch_size'])}"
-        self.show_legend([*entries, Entry("mean 00.00", value=mean)])
+        if self.large:
+            rule, kinds = data.result.scenario.rule, [kind for kind in self.styles if shares[kind].any()]
+            entries = [Entry(label_of(rule, kind), self.styles[kind]) for kind in kinds]
+            mean = f"mean {fixed(data.summary['mean_batch_size'])}"
+            self.show_legend([*entries, Entry("mean 00.00", value=mean)])
+
+    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
+        box, (low, high) = self.plot_box, self.ax.get_xlim()
+        size = low + (high - low) * (x_px - box.left) / box.width
+        edges = bar_edges(data.result.scenario.rule.largest_batch)
+        if not (edges[0] <= size < edges[-1] and box.top <= y_px <= box.bottom):
+            return None
+        bar = int(np.searchsorted(edges, size, side="right")) - 1
+        shares = by_trigger(data.result, edges)[:, bar]
+        first, last = math.ceil(edges[bar]), math.floor(edges[bar + 1])
+        name = f"Batches of {first}" if first == last else f"Batches of {first} to {last}"
+        rule = data.result.scenario.rule
+        why = [f"{label_of(rule, kind)} {number(shares[kind])} %" for kind in TRIGGERS if shares[kind]]
+        return Spot(
+            self.KEY, f"{name}: {number(shares.sum())} % of all" + (f" ({', '.join(why)})" if why else "")
+        )
 
     def describe(self, data: ViewData) -> list[str]:
         s = data.summary
@@ -64,7 +84,7 @@ class BatchView(StackedView):
         edges = np.asarray(self.bars[Trigger.FULL].get_data()[1])
         if answer.batch_size_pmf is None or edges[1] - edges[0] > 1:
             return
-        style: dict[str, Any] = {"marker": "o", "linestyle": "none", "color": self.theme.green}
+        style: dict[str, Any] = {"marker": "o", "linestyle": "none", "color": self.theme.ink}
         sizes, expected = np.arange(1, answer.batch_size_pmf.size), 100 * answer.batch_size_pmf[1:]
         self.set_moving(*self.ax.plot(sizes, expected, markersize=3.5, zorder=4, **style))
         *names, mean = self.entries

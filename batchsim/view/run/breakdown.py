@@ -3,23 +3,24 @@
 import numpy as np
 
 from batchsim._format import duration, fixed, number, unit_of
+from batchsim.view.canvas.lettering import Label, apart
 from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import COMPONENTS
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import NEW_ROW, Entry, StackedView, Steps
+from batchsim.view.run.view import Entry, Spot, StackedView, Steps
 
 GROUPS = 20
-WIDEST = "00.0"  # a mean in the legend
+BESIDE = 6.6  # room for the names right of the axes, in ems
 
 
 class BreakdownView(StackedView):
     """The mean components of the latency, for groups of ever slower requests."""
 
-    NAME = "Where a request's time goes"
+    KEY, NAME, SHORT = "breakdown", "Where a request's time goes", "Where time goes (ms)"
 
     def add_artists(self) -> None:
-        across = "requests, from fastest to slowest (%)"
-        self.ax = self.add_plot(self.axes_box(), across, "mean of the group (ms)")
+        box = self.plot_box = self.axes_box(right=BESIDE if self.large else 0)
+        self.ax = self.add_plot(box, "requests, from the fastest to the slowest (%)" * self.large, "")
         # From the bottom up: computing below, forming on top.
         styles = {name: (style.colour, style.hatch) for name, style in reversed(COMPONENTS.items())}
         self.add_bars(self.ax, styles)
@@ -27,28 +28,56 @@ class BreakdownView(StackedView):
 
     def update(self, data: ViewData) -> None:
         means, edges = _group_means(data, *(f"{name}_ms" for name in self.bars))
-        of_a = None if data.pinned is None else _group_means(data.pinned, "latency_ms")
-        highest = self.show_bars(means, edges, of_a and (of_a[0][0], of_a[1]))
-        self.set_label(self.ax.yaxis, "mean of the group", highest or 1.0)
+        of_other = None if data.other is None else _group_means(data.other, "latency_ms")
+        other = of_other and (of_other[0][0], of_other[1])
+        highest = self.show_bars(means, edges, other, self.other_style(data))
         self.set_limits(self.ax, y=(0, nice(1.05 * highest)))
-        names = [Entry(name, self.styles[name]) for name in COMPONENTS]
-        self.show_legend([*names, NEW_ROW, *self._means(data, *unit_of(highest or 1.0))])
+        upper = self.ax.get_ylim()[1]
+        self.set_label(self.ax.yaxis, "mean of each twentieth", upper)
+        if self.large:
+            self.show_legend(
+                [Entry("", value=self._mean(data, *unit_of(upper)))], self._names(data, means, upper)
+            )
 
-    def _means(self, data: ViewData, unit: str, ms: float) -> list[Entry]:
-        """Return the entries of the means; those of A and B each in a unit of its own."""
-        if data.pinned is not None:
-            a, b = (duration(each.summary["mean_latency_ms"]) for each in (data.pinned, data))
-            first = Entry(f"A mean {WIDEST} ms", self.a_style, f"A mean {a}")
-            return [first, Entry(f"B mean {WIDEST} ms", value=f"B mean {b}")]
+    def _names(self, data: ViewData, means: np.ndarray, upper: float) -> list[Label]:
+        """Return the names of the components, each beside its bars' right end, with its mean."""
         if not data.summary["served"]:
-            return [Entry("no request was served")]
+            return []
+        box, last = self.plot_box, means[:, -1]
+        middles = np.cumsum(last) - last / 2
+        line, unit = 1.3 * self.em, unit_of(upper)[1]
+        places = apart(
+            [box.bottom - box.height * each / upper for each in middles],
+            2 * line,
+            box.top + line,
+            box.bottom - line,
+        )
+        labels = []
+        for name, place in zip(self.bars, places, strict=True):
+            labels.append(Label(name, box.right + 0.5 * self.em, place))
+            mean = fixed(data.summary[f"mean_{name}_ms"] / unit)
+            labels.append(Label(mean, box.right + 0.5 * self.em, place + line))
+        return labels
+
+    def _mean(self, data: ViewData, unit: str, ms: float) -> str:
+        if not data.summary["served"]:
+            return "no request was served"
         if data.overloaded:
-            return [Entry("overloaded: it grows with the run")]
-        mean = data.summary["mean_latency_ms"] / ms
-        decimals = len(fixed(mean).partition(".")[2])  # the sum's, so that it can be checked by eye
-        parts = [f"{data.summary[f'mean_{name}_ms'] / ms:,.{decimals}f}" for name in COMPONENTS]
-        widest = f"mean {' + '.join([WIDEST] * len(parts))} = {WIDEST} {unit}"
-        return [Entry(widest, value=f"mean {' + '.join(parts)} = {mean:,.{decimals}f} {unit}")]
+            return "overloaded: it grows with the run"
+        return f"mean {fixed(data.summary['mean_latency_ms'] / ms)} {unit}"
+
+    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
+        box = self.plot_box
+        across = (x_px - box.left) / box.width
+        if not (0 <= across < 1 and box.top <= y_px <= box.bottom and data.summary["served"]):
+            return None
+        means, _ = _group_means(data, *(f"{name}_ms" for name in self.bars))
+        group = int(across * means.shape[1])
+        parts = ", ".join(
+            f"{name} {duration(mean)}" for name, mean in zip(self.bars, means[:, group], strict=True)
+        )
+        step = 100 / means.shape[1]
+        return Spot(self.KEY, f"Requests from {step * group:.0f} to {step * (group + 1):.0f} %: {parts}")
 
     def describe(self, data: ViewData) -> list[str]:
         if not data.summary["served"]:

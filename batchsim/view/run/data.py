@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class ViewData:
     """A run, what other settings and other loads would give, and what it is compared with.
 
-    `objective_ms` is for the p99. `pinned` is A, the data of an earlier setting, to which this one is B;
-    `comparison` then holds the differences B - A, in runs of the same traffic. What is derived is computed
-    once, also for A, which stays the same while B moves.
+    `objective_ms` is for the p99. `before` is the data before the last move. `pinned` is A, the data of an
+    earlier setting, to which this one is B; `comparison` then holds the differences B - A, in runs of the
+    same traffic. What is derived is computed once, also for A, which stays the same while B moves.
     """
 
     result: Result
@@ -27,6 +27,7 @@ class ViewData:
     curve: "LoadCurve" = None  # type: ignore[assignment]
     theory: "TheoryCurve | None" = None
     objective_ms: float | None = None
+    before: "ViewData | None" = None
     pinned: "ViewData | None" = None
     comparison: Comparison | None = None
 
@@ -35,8 +36,24 @@ class ViewData:
         return self.result.summary()
 
     @cached_property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """The 95 % intervals of what the headline shows, NaN where the run is too short for one."""
+        if self.overloaded or not self.summary["served"]:
+            return {}
+        return dict(self.result.intervals(["p50_ms", "p99_ms", "throughput_per_s"]))
+
+    def percentile_of_all(self, q: float) -> float:
+        """Return a percentile of the latency in ms in which a request not served is infinitely late."""
+        return self.result.percentile(q, unserved="inf")
+
+    @cached_property
     def ranked(self) -> Ranked:
         return Ranked(self.result.latency_ms)
+
+    @property
+    def other(self) -> "ViewData | None":
+        """What a view draws beside the present data: A if it is pinned, else what was there before."""
+        return self.before if self.pinned is None else self.pinned
 
     @property
     def overloaded(self) -> bool:

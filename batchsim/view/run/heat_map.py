@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
@@ -16,19 +15,19 @@ from matplotlib.ticker import FixedFormatter, FixedLocator
 from batchsim._format import counted, duration, number, tick_in, typed, typed_duration, unit_of
 from batchsim.scenario import Rule
 from batchsim.view.canvas.cells import NOWHERE, border, squares
+from batchsim.view.canvas.colours import colours, ends
 from batchsim.view.canvas.picture import Box
-from batchsim.view.canvas.scales import FINE, log_ticks, nice_span
-from batchsim.view.canvas.theme import BLACK, ORANGE, VERMILION
+from batchsim.view.canvas.scales import FINE, log_ticks
+from batchsim.view.canvas.theme import BLACK, ORANGE
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import NEW_ROW, Entry, Style, View
+from batchsim.view.run.view import LARGE, Entry, Spot, Style, View
 
 if TYPE_CHECKING:
     from batchsim.study.surface import Surface
 
 OVERLOADED, REFUSED, LOSING, TIED = "overloaded", "not possible", "too many lost", "tied with the best"
-BAR, BESIDE = 0.8, 4.6  # the colour bar: its width, and the room right of the axes, in ems
+BAR, BESIDE = 0.8, 4.2  # the colour bar: its width, and the room right of the axes, in ems
 INSET = 0.12  # of a cell: how far inside it the frame of a tied one is
-COLOURS = matplotlib.colormaps["cividis"].reversed()(np.arange(256), bytes=True)  # dark is slow
 
 
 class HeatMapView(View):
@@ -38,11 +37,12 @@ class HeatMapView(View):
     the best, and a star the best itself: the one that `tune` would take among them.
     """
 
-    NAME = "p99 of every setting at this load"
+    KEY, NAME, SHORT = "map", "p99 of every setting at this load", "p99 of every setting"
+    ROOM, ROWS = LARGE._replace(left=4.2), 2
 
     def add_artists(self) -> None:
         theme, width = self.theme, self.line_px
-        plot = self.plot_box = self.axes_box(right=BESIDE)
+        plot = self.plot_box = self.axes_box(right=BESIDE if self.large else 0)
         ax = self.ax = self.add_plot(plot, "", "", grid="", ticks=False)
         ax.spines[:].set_visible(False)
         self.image = _image(ax, np.zeros((1, 1, 4), dtype=np.uint8), zorder=1)
@@ -66,16 +66,18 @@ class HeatMapView(View):
         for artist in patches:
             ax.add_artist(artist)
         # Rings, through which their cells are seen; A's is larger, to be seen round the other.
-        ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.4 * width}
-        self.now_style = ring | {"marker": "o", "markersize": 5.5 * width, "markeredgecolor": VERMILION}
-        self.a_ring_style = ring | {"marker": "s", "markersize": 7.5 * width, "markeredgecolor": BLACK}
-        self.now, self.a = self._ring(self.now_style, zorder=6), self._ring(self.a_ring_style, zorder=5)
+        ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8 * width}
+        self.ring_style = ring | {"marker": "o", "markersize": 5.5 * width, "markeredgecolor": BLACK}
+        other = ring | {"marker": "s", "markersize": 6.5 * width, "markeredgecolor": theme.before}
+        self.now, self.other = self._ring(self.ring_style, zorder=6), self._ring(other, zorder=5)
         star: Style = {"linestyle": "none", "marker": "*", "color": ORANGE, "markeredgecolor": BLACK}
         self.star_style = star | {"markersize": 8 * width}
         (self.star,) = ax.plot([], [], zorder=5, **self.star_style)
-        self.set_moving(self.image, *patches, *self.now, *self.a, self.star)
+        self.set_moving(self.image, *patches, *self.now, *self.other, self.star)
         self.shape = (0, 0)
-        self._add_colour_bar(Box(plot.right + 0.7 * self.em, plot.top, BAR * self.em, plot.height))
+        self.bar: Axes | None = None
+        if self.large:
+            self._add_colour_bar(Box(plot.right + 0.7 * self.em, plot.top, BAR * self.em, plot.height))
 
     def _ring(self, style: Style, zorder: float) -> list[Line2D]:
         white = style | {"markeredgecolor": "white", "markeredgewidth": 2.6 * self.line_px}
@@ -89,17 +91,16 @@ class HeatMapView(View):
         bar.xaxis.set_major_locator(FixedLocator([]))
         bar.set_xlim(0, 1)
         # An image in axes coordinates: the logarithmic scale would distort one in data coordinates.
-        _image(bar, COLOURS[:, None], zorder=0.5).set_transform(bar.transAxes)
+        self.scale = _image(bar, np.zeros((1, 1, 4), dtype=np.uint8), zorder=0.5)
+        self.scale.set_transform(bar.transAxes)
         below = box.left, box.bottom + 1.35 * self.em
-        self.unit = self.add_text(*below, "ms", fontsize=0.9 * self.em, color=self.theme.soft)
+        self.unit = self.add_text(*below, "ms", fontsize=self.em, color=self.theme.soft)
 
     def update(self, data: ViewData) -> None:
         surface, refused = data.surface, data.surface.refused
         rows, columns = self.shape = surface.p99_ms.shape
         p99_ms = np.where(surface.overloaded | refused, np.nan, surface.p99_ms)
-        finite = p99_ms[np.isfinite(p99_ms)]
-        span = nice_span(float(finite.min()), float(finite.max()), FINE) if finite.size else (1.0, 100.0)
-        self.image.set_data(colours(p99_ms, *span))
+        self.image.set_data(colours(p99_ms, data.objective_ms))
         self.image.set_extent((0, columns, 0, rows))
         overloaded, losing = surface.overloaded & ~refused, np.isinf(p99_ms)
         kinds = {OVERLOADED: overloaded, REFUSED: refused, LOSING: losing}
@@ -110,20 +111,18 @@ class HeatMapView(View):
             lines.set_segments(edges)
         best, ties = surface.best(), surface.ties()
         kinds[TIED] = ties if ties.sum() > 1 else np.zeros_like(ties)
-        for frames in self.ties:
+        for frames in self.ties if self.large else ():
             frames.set_path(squares(kinds[TIED], INSET))
         _place([self.star], best and (best[1] + 0.5, best[0] + 0.5))
-        for marks, each in ((self.now, data), (self.a, data.pinned)):
+        for marks, each in ((self.now, data), (self.other, data.other)):
             _place(marks, None if each is None else position(surface, each.result.scenario.rule))
-        self._scale(surface, span)
-        entries = [*self._marks(surface, best, data.pinned is not None), NEW_ROW]
-        if edges and data.objective_ms is not None:
-            style = self.line_style("ink", "-", 1.4)
-            entries.append(Entry(f"≤ {typed_duration(data.objective_ms)}", style))
-        entries += [Entry(name, self.styles[name]) for name, cells in kinds.items() if cells.any()]
-        self.show_legend(entries)
+        self._scale(surface, p99_ms, data.objective_ms)
+        if self.large:
+            entries = self._marks(surface, best, data.other is not None and data.pinned is not None)
+            entries += [Entry(name, self.styles[name]) for name, cells in kinds.items() if cells.any()]
+            self.show_legend(entries)
 
-    def _scale(self, surface: "Surface", span: tuple[float, float]) -> None:
+    def _scale(self, surface: "Surface", p99_ms: np.ndarray, objective_ms: float | None) -> None:
         if self.hold("grid", (surface.x, surface.y, surface.x_values, surface.y_values)):
             rows, columns = self.shape
             self.ax.set(xlim=(0, columns), ylim=(0, rows))
@@ -131,31 +130,50 @@ class HeatMapView(View):
             vertical = self.ax.yaxis, surface.y, surface.y_values, self.plot_box.height
             for axis, name, values, length in (horizontal, vertical):
                 unit, texts = in_unit(name, values)
-                axis.set_label_text(label_of(surface, name) + (f" ({unit})" if unit else ""))
+                label = label_of(surface, name) + (f" ({unit})" if unit else "")
+                axis.set_label_text(label if self.large else "")
                 # Where the texts need more room than their cells have, every second or third is shown.
-                room = 1.05 if name == surface.y else max(0.62 * len(text) + 0.4 for text in texts)
+                room = 1.15 if name == surface.y else max(0.62 * len(text) + 0.4 for text in texts)
                 step = math.ceil(room * self.em / (length / len(texts)))
                 shown = range((len(texts) - 1) % step, len(texts), step)
                 axis.set_major_locator(FixedLocator([i + 0.5 for i in shown]))
                 axis.set_major_formatter(FixedFormatter([texts[i] for i in shown]))
-        if self.hold("colours", span):
-            unit, ms = unit_of(span[1])
-            self.bar.set_ylim(*span)
-            log_ticks(self.bar.yaxis, *span, finest=FINE)
+        low, high = ends(p99_ms, objective_ms)
+        if self.bar is not None and self.hold("colours", (low, high, objective_ms)):
+            unit, ms = unit_of(high)
+            self.bar.set_ylim(low, high)
+            self.scale.set_data(colours(np.geomspace(low, high, 256)[:, None], objective_ms, (low, high)))
+            if objective_ms is None:
+                log_ticks(self.bar.yaxis, low, high, finest=FINE)
+            else:
+                self.bar.yaxis.set_major_locator(FixedLocator([low, objective_ms, high]))
+                self.bar.yaxis.set_minor_locator(FixedLocator([]))
             self.bar.yaxis.set_major_formatter(tick_in(ms))
             self.unit.set_text(unit)
 
     def _marks(self, surface: "Surface", best: tuple[int, int] | None, pinned: bool) -> list[Entry]:
-        entries = [Entry("B" if pinned else "now", self.now_style)]
-        if pinned:
-            smaller = {"markersize": 6 * self.line_px, "markeredgecolor": self.theme.ink}
-            entries.append(Entry("A", self.a_ring_style | smaller))
+        entries = [Entry("B" if pinned else "now", self.ring_style | {"markeredgecolor": self.theme.ink})]
         if best is not None:
             at = ", ".join(values_of(surface, best).values())
             value = f"best {duration(float(surface.p99_ms[best]))} at {at}"
             style = self.star_style | {"markersize": 7 * self.line_px}
             entries.append(Entry("best 00.0 ms at 00, 00.0 ms", style, value))
         return entries
+
+    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
+        cell = self.cell_at(x_px, y_px)
+        if cell is None:
+            return None
+        surface, (row, column) = data.surface, cell
+        setting = ", ".join(f"{name} {value}" for name, value in values_of(surface, cell).items())
+        if surface.refused[cell]:
+            return Spot(self.KEY, f"{setting}: not possible", refused="This setting makes no sense here.")
+        p99_ms = float(surface.p99_ms[cell])
+        said = f"p99 {duration(p99_ms)}" if math.isfinite(p99_ms) else "more than 1 % are lost"
+        said = "overloaded" if surface.overloaded[cell] else said
+        # The map's rule, not the state's, which may be another whose run was refused.
+        change = {"rule": surface.scenario.rule.at(surface.x_values[column], surface.y_values[row])}
+        return Spot(self.KEY, f"{setting}: {said}. Click to try this setting.", change)
 
     def describe(self, data: ViewData) -> list[str]:
         surface = data.surface
@@ -226,19 +244,6 @@ def in_unit(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
     longest = max(filter(math.isfinite, values), default=1.0)
     unit, ms = unit_of(longest) if name.endswith("_ms") else ("", 1.0)
     return unit, [level(value / ms) for value in values]
-
-
-def colours(p99_ms: np.ndarray, low_ms: float, high_ms: float) -> np.ndarray:
-    """Return the colours of latencies on a logarithmic scale, uint8 RGBA; transparent for NaN and infinity.
-
-    >>> colours(np.array([[1.0, np.nan]]), 1, 100)[0].tolist()
-    [[253, 231, 55, 255], [0, 0, 0, 0]]
-    """
-    finite = np.isfinite(p99_ms)
-    share = np.log(np.where(finite, p99_ms, low_ms) / low_ms) / math.log(high_ms / low_ms)
-    rgba = COLOURS[np.clip(share * 255, 0, 255).round().astype(int)]
-    rgba[~finite] = 0
-    return rgba
 
 
 def position(surface: "Surface", rule: Rule) -> tuple[float, float] | None:

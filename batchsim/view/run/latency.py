@@ -1,27 +1,37 @@
 """How long requests take: the distribution of latency, or the queue that grows without end."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.patches import Rectangle
 
-from batchsim._format import MINUS, fixed, number, percent, signed, typed_duration, unit_of
+from batchsim._format import (
+    MINUS,
+    duration,
+    fixed,
+    number,
+    percent,
+    signed,
+    tick,
+    typed,
+    typed_duration,
+    unit_of,
+)  # fmt: skip
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison, Difference
 from batchsim.view.canvas.lettering import Label, width_em
-from batchsim.view.canvas.marks import SMALL
 from batchsim.view.canvas.scales import nice
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import NEW_ROW, Entry, View
+from batchsim.view.run.view import Entry, Spot, View, outline
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
 
-PERCENTILES = {50: ("blue", "-"), 95: ("vermilion", "--"), 99: ("vermilion", ":")}
+SAID = (50, 95, 99)  # the percentiles that words tell
+PERCENTILES = {50: (0, (4, 2)), 99: "-"}  # those that are drawn, and their lines
 BINS = 60
-HEADROOM, WRITTEN = 1.12, 1.45  # above the highest bar, and where something is written there
+HEADROOM = 1.12  # above the highest bar
 TAIL = 2.0  # a long tail is shown up to this many p99s; the last bar holds the rest
 NEAR = 1.6  # the objective is shown if it is within this many widths of the distribution
 POINTS = 201  # of the queue's curve
@@ -30,121 +40,154 @@ POINTS = 201  # of the queue's curve
 class LatencyView(View):
     """The distribution of latency with its percentiles; of an overloaded run, the growing queue."""
 
-    NAME, OVERLOADED = "Latency distribution", "Overloaded: the queue grows"
+    KEY, NAME, SHORT, OVERLOADED = "latency", "Latency", "Latency (ms)", "Overloaded: the queue grows"
 
     def add_artists(self) -> None:
         theme = self.theme
-        self.plot_box = self.axes_box()
-        ax = self.ax = self.add_plot(self.plot_box, "latency (ms)", "requests (%)")
-        self.late = ax.axvspan(0, 0, color=theme.orange, alpha=0.2, lw=0)
-        self.bars = ax.stairs([0], [0, 1], fill=True, color=theme.sky, zorder=2)
-        self.a_bars = ax.stairs([0], [0, 1], zorder=3, **self.a_style)
+        box = self.plot_box = self.axes_box(top=1.4 if self.large else 0)  # for two rows of labels
+        ax = self.ax = self.add_plot(box, "latency (ms)", "")
+        self.late = ax.axvspan(0, 0, color=theme.objective, alpha=0.13, lw=0)
+        self.bars = ax.stairs([0], [0, 1], fill=True, color=theme.now, zorder=2)
+        self.other_fill = ax.stairs([0], [0, 1], fill=True, color=theme.before, alpha=0.35, zorder=1.8, lw=0)
+        self.other_bars = ax.stairs([0], [0, 1], zorder=3)
         self.objective = ax.axvline(0, zorder=2.5, **self.objective_style)
-        self.styles = {q: self.line_style(*style) for q, style in PERCENTILES.items()}
-        self.lines = {q: ax.axvline(0, zorder=4, **style) for q, style in self.styles.items()}
-        self.queue_style = self.line_style("purple", "-", 1.5)
-        self.growth_style = self.line_style("soft", "-.")
-        styles = self.queue_style, self.growth_style, self.a_style
-        self.queue, self.growth, self.a_queue = (ax.plot([], [], zorder=3, **style)[0] for style in styles)
-        # Below the difference.
-        self.paper = self.add(Rectangle((0, 0), 0, 0, facecolor=theme.background, alpha=0.85, lw=0, zorder=6))
+        self.lines = {
+            q: ax.axvline(0, zorder=4, **self.line_style("ink", dashes, 0.9))
+            for q, dashes in PERCENTILES.items()
+        }
+        self.queue, self.other_queue = (ax.plot([], [], zorder=3, **self.now_style)[0] for _ in range(2))
+        (self.growth,) = ax.plot([], [], zorder=3, **self.line_style("soft", "-."))
         self.set_moving(
-            self.late, self.bars, self.a_bars, self.objective, *self.lines.values(), self.queue, self.growth,
-            self.a_queue, self.paper,
+            self.late, self.bars, self.other_fill, self.other_bars, self.objective, *self.lines.values(),
+            self.queue, self.growth, self.other_queue,
         )  # fmt: skip
 
     def update(self, data: ViewData) -> None:
         grows = data.overloaded
-        # A is drawn where it shows the same thing as B: a distribution, or a growing queue.
-        a = data.pinned if data.pinned is not None and data.pinned.overloaded == grows else None
+        # Another setting is drawn where it shows the same thing: a distribution, or a growing queue.
+        other = data.other if data.other is not None and data.other.overloaded == grows else None
         missing = [self.late, self.objective] * (data.objective_ms is None)
-        missing += [self.a_bars, self.a_queue] * (a is None)
+        missing += [self.other_bars, self.other_fill, self.other_queue] * (other is None)
+        missing += [self.other_fill] * (data.pinned is not None)
         for artist in self.moving:
             if artist is not self.values:
-                of_queue = artist in (self.queue, self.growth, self.a_queue)
+                of_queue = artist in (self.queue, self.growth, self.other_queue)
                 artist.set_visible(of_queue == grows and artist not in missing)
         if self.hold("title", grows):
-            self.title.set_text(self.OVERLOADED if grows else self.NAME)
+            name = self.NAME if self.large else self.SHORT
+            self.title.set_text((self.OVERLOADED if self.large else "Queue (requests)") if grows else name)
         if grows:
-            self._show_queue(data.result, None if a is None else a.result)
+            self._show_queue(data, other)
         else:
-            self._show_distribution(data, a)
+            self._show_distribution(data, other)
 
-    def _show_distribution(self, data: ViewData, a: ViewData | None) -> None:
+    def _show_distribution(self, data: ViewData, other: ViewData | None) -> None:
         values = {q: data.result.percentile(q) for q in PERCENTILES}
         objective_ms = data.objective_ms
-        right_ms = max(upper_ms(each) for each in (data, a) if each is not None)
+        right_ms = max(upper_ms(each) for each in (data, other) if each is not None)
         if objective_ms is not None and objective_ms <= NEAR * right_ms:
             right_ms = max(right_ms, nice(1.05 * objective_ms))
+        self.set_limits(self.ax, "latency", x=(0, right_ms))
+        right_ms = float(self.ax.get_xlim()[1])  # which may hold what was shown before
         edges = np.linspace(0, right_ms, BINS + 1)
         highest = 0.0
-        for bars, each in ((self.bars, data), (self.a_bars, a)):
+        for bars, each in ((self.bars, data), (self.other_bars, other)):
             if each is not None:
                 share = each.ranked.shares(edges)
                 bars.set_data(share, edges)
                 highest = max(highest, float(share.max()))
+        if other is not None:
+            self.other_fill.set_data(*self.other_bars.get_data()[:2])
+            self.other_bars.set(**outline(self.other_style(data)))
         for q, line in self.lines.items():
             line.set_xdata([values[q]] * 2)
         if objective_ms is not None:
             self.objective.set_xdata([objective_ms] * 2)
             self.late.set_bounds(objective_ms, 0, max(right_ms - objective_ms, 0), 1)
-        lines = [] if a is None or data.comparison is None else difference(data.comparison)
-        extra = self._corner(lines)
+        self.set_label(self.ax.xaxis, "latency", right_ms)
+        if self.hold("y label", False):
+            self.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
+            self.ax.set_ylabel("")
+        self.set_limits(self.ax, "latency", y=(0, nice(HEADROOM * highest)))
+        if self.large:
+            self.show_legend(
+                [Entry("", value=text) for text in self._notes(data)], self._marks(data, values, right_ms)
+            )
+
+    def _notes(self, data: ViewData) -> list[str]:
+        """Return the words below the title: the difference from A, else the share within the objective."""
+        if data.pinned is not None and data.comparison is not None and (lines := difference(data.comparison)):
+            return lines
+        notes = []
+        if data.objective_ms is not None:
+            share = percent(data.result.attainment(data.objective_ms))
+            notes.append(f"{share} within {typed_duration(data.objective_ms)}")
+        if data.loss:
+            notes.append(f"{percent(data.loss)} lost")
+        return notes
+
+    def _marks(self, data: ViewData, values: Mapping[int, float], right_ms: float) -> list[Label]:
+        """Return the names of the lines, above them, in two rows where one is too narrow."""
+        box, unit = self.plot_box, unit_of(right_ms)[1]
+        marks = [(f"p{q} {fixed(value / unit)}", value) for q, value in values.items()]
+        if data.objective_ms is not None and data.objective_ms <= right_ms:
+            marks.append((f"objective {typed(data.objective_ms / unit)}", data.objective_ms))
+        taken = [-math.inf, -math.inf]  # the right ends of both rows' last labels
+        labels = []
+        for text, at_ms in sorted(marks, key=lambda mark: mark[1]):
+            if not math.isfinite(at_ms) or at_ms > right_ms:
+                continue
+            half = self.em * width_em(text) / 2
+            x = min(max(box.left + box.width * at_ms / right_ms, box.left + half), self.box.right - half - 4)
+            row = 0 if x - half > taken[0] else 1
+            x = max(x, taken[row] + half)
+            taken[row] = x + half + 0.5 * self.em
+            labels.append(Label(text, x, box.top - (0.5 + 1.3 * row) * self.em, "center"))
         beyond = 100 * (1 - data.ranked.below(right_ms) / data.ranked.count) if data.ranked.count else 0.0
         if beyond >= 0.005:
-            at = self.plot_box.right, self.plot_box.bottom - self.em
-            extra.append(Label(f"{beyond:.2g}% slower \N{RIGHTWARDS ARROW}", *at, "right"))
-        self.set_label(self.ax.xaxis, "latency", right_ms)
-        self.set_label(self.ax.yaxis, "requests (%)")
-        room = WRITTEN if lines else HEADROOM
-        self.set_limits(self.ax, x=(0, right_ms), y=(0, nice(room * highest)))
-        texts = {q: fixed(value / unit_of(right_ms)[1]) for q, value in values.items()}
-        entries = [Entry(f"p{q} 00.00", style, f"p{q} {texts[q]}") for q, style in self.styles.items()]
-        self.show_legend([*entries, NEW_ROW, *self._second_row(data, a is not None)], extra)
+            at = box.right, box.bottom - self.em
+            labels.append(Label(f"{beyond:.2g}% slower \N{RIGHTWARDS ARROW}", *at, "right"))
+        return labels
 
-    def _second_row(self, data: ViewData, pinned: bool) -> list[Entry]:
-        entries = []
-        if pinned:
-            now, then = ("B", "A") if data.loss else ("B now", "A pinned")  # where there is room for it
-            entries += [Entry(now, {"facecolor": self.theme.sky, "lw": 0}), Entry(then, self.a_style)]
-        if data.objective_ms is not None:
-            limit = f"{'≤' if pinned else 'within'} {typed_duration(data.objective_ms)}"
-            share = percent(data.result.attainment(data.objective_ms))
-            entries.append(Entry(f"{limit}: 00.00%", self.objective_style, f"{limit}: {share}"))
-        if data.loss:
-            entries.append(Entry("lost 00.00%", value=f"lost {percent(data.loss)}"))
-        return entries
-
-    def _corner(self, lines: Sequence[str]) -> list[Label]:
-        """Return labels for lines in the upper right corner of the axes, and put paper below them."""
-        em, box = SMALL * self.em, self.plot_box
-        self.paper.set_visible(bool(lines))
-        wide, high = em * (max(map(width_em, lines), default=0.0) + 0.6), em * (1.25 * len(lines) + 0.4)
-        self.paper.set_bounds(box.right - wide, box.top, wide, high)
-        return [
-            Label(line, box.right - 0.3 * em, box.top + (1.25 * row + 1.1) * em, "right")
-            for row, line in enumerate(lines)
-        ]
-
-    def _show_queue(self, result: Result, a: Result | None) -> None:
+    def _show_queue(self, data: ViewData, other: ViewData | None) -> None:
         """Draw how many requests wait along the run, and how fast that grows by the rates alone."""
+        result = data.result
         arriving = result.scenario.workload.offered_per_s  # type: ignore[union-attr]
         per_s, end_s = float(arriving) - result.scenario.full_batches_per_s, float(result.arrival_s[-1])
         self.growth.set_data([0, end_s], [0, per_s * end_s])
         highest, right_s = per_s * end_s, 0.0
-        for line, each in ((self.queue, result), (self.a_queue, a)):
+        if other is not None:
+            self.other_queue.set(**self.other_style(data))
+        for line, each in ((self.queue, data), (self.other_queue, other)):
             if each is not None:
-                waiting, end_s = queue_length(each)
+                waiting, end_s = queue_length(each.result)
                 line.set_data(np.linspace(0, end_s, POINTS), waiting)
                 highest, right_s = max(highest, float(waiting.max())), max(right_s, nice(end_s))
-        growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
-        rising = Entry("+000,000 every second", self.growth_style, growth)
-        entries = [Entry("waiting", self.queue_style), rising]
-        entries += [] if a is None else [NEW_ROW, Entry("A pinned", self.a_style)]
+        self.set_limits(self.ax, "queue", x=(0, right_s), y=(0, nice(HEADROOM * highest)))
         self.set_label(self.ax.xaxis, "time (s)")
-        self.set_label(self.ax.yaxis, "requests waiting")
-        self.set_limits(self.ax, x=(0, right_s), y=(0, nice(HEADROOM * highest)))
-        self.show_legend(entries)
+        if self.hold("y label", True):
+            self.ax.yaxis.set_major_formatter(tick)
+            self.ax.set_ylabel("requests waiting" * self.large)
+        if self.large:
+            growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
+            self.show_legend([Entry("", value=growth)])
+
+    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
+        box, right = self.plot_box, self.ax.get_xlim()[1]
+        at = right * (x_px - box.left) / box.width
+        if not (0 <= at < right and box.top <= y_px <= box.bottom):
+            return None
+        if data.overloaded:
+            waiting, end_s = queue_length(data.result)
+            if at > end_s:
+                return None
+            return Spot(
+                self.KEY, f"After {number(at)} s: {waiting[round(at / end_s * (POINTS - 1))]:,} requests wait"
+            )
+        if not data.ranked.count:
+            return None
+        below = data.ranked.below(at) / data.ranked.count
+        return Spot(self.KEY, f"{percent(below)} of the requests take less than {duration(at)}")
 
     def describe(self, data: ViewData) -> list[str]:
         s, objective_ms = data.summary, data.objective_ms
@@ -156,7 +199,7 @@ class LatencyView(View):
             return [f"Overloaded: {text}", *_describe_difference(data)]
         if not s["served"]:
             return [f"None of {s['requests']:,} requests is served.", *_describe_difference(data)]
-        text = ", ".join(f"p{q} {number(s[f'p{q}_ms'])} ms" for q in PERCENTILES)
+        text = ", ".join(f"p{q} {number(s[f'p{q}_ms'])} ms" for q in SAID)
         if data.loss:
             text += f" of the served requests; {percent(data.loss)} are lost"
         sentences = [f"{text}."]
@@ -172,26 +215,23 @@ class LatencyView(View):
 
     def show_intervals(self, intervals: Mapping[str, tuple[float, float]]) -> None:
         """Draw a band round each percentile: its interval, where there is one."""
-        for q, (low, high) in zip(PERCENTILES, intervals.values(), strict=True):
+        for low, high in intervals.values():
             if low < high:
-                colour = self.styles[q]["color"]
-                self.set_moving(self.ax.axvspan(low, high, color=colour, alpha=0.18, linewidth=0, zorder=3.5))
+                self.set_moving(
+                    self.ax.axvspan(low, high, color=self.theme.ink, alpha=0.18, lw=0, zorder=3.5)
+                )
 
     def show_theory(self, answer: "Answer") -> None:
         """Draw the distribution that theory expects, or its mean where it knows no more."""
-        style = self.line_style("green", "-.")
+        style = self.line_style("ink", "-.")
         edges = np.asarray(self.bars.get_data()[1])
         below = answer.below(edges)
         if below is None:
-            name = f"{answer.model}: mean" + ("" if answer.exact else ", approximately")
             self.set_moving(self.ax.axvline(answer.mean_latency_ms, zorder=5, **style))
         else:
-            name = f"{answer.model}: theory"
             share = 100 * np.diff(np.append(below[:-1], 1.0))  # the last bar has the tail, as the run's
             self.set_moving(self.ax.stairs(share, edges, zorder=5, **style))
-            if share.max() > self.ax.get_ylim()[1] / HEADROOM:
-                self.set_limits(self.ax, y=(0, nice(HEADROOM * float(share.max()))))
-        self.show_legend([*self.entries, Entry(name, style)])
+            self.set_limits(self.ax, "latency", y=(0, nice(HEADROOM * float(share.max()))))
 
 
 def upper_ms(data: ViewData) -> float:

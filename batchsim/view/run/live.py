@@ -1,43 +1,72 @@
-"""The explorer's picture: six views of a run, redrawn at every move."""
+"""The explorer's picture: the four numbers that matter, one large view of a run and five small ones."""
 
-import math
+from itertools import pairwise
 
 from batchsim import _check
+from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import SIZES, THEMES, named
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView
+from batchsim.view.run.data import ViewData
+from batchsim.view.run.headline import HIGH, Headline
 from batchsim.view.run.heat_map import HeatMapView
 from batchsim.view.run.latency import LatencyView
 from batchsim.view.run.load import LoadView
 from batchsim.view.run.timeline import TimelineView
-from batchsim.view.run.view import RunPicture
+from batchsim.view.run.view import RunPicture, Spot, View
 
-LEAST_PX, MOST_PX = 320, 4096
-# The views, row by row. To add one, write its file and name it here.
-VIEWS = (BreakdownView, LatencyView, LoadView, BatchView, TimelineView, HeatMapView)
+LEAST_PX, MOST_PX = 240, 4096
+# The views, in the order in which the small ones stand. To add one, write its file and name it here.
+VIEWS: tuple[type[View], ...] = (
+    LatencyView, HeatMapView, LoadView, TimelineView, BreakdownView, BatchView,
+)  # fmt: skip
+NAMES = {kind.KEY: kind.NAME for kind in VIEWS}
 
 
 class LivePicture(RunPicture):
-    """All views of a run in one figure: 3 x 2 where there is room, else 2 x 3.
+    """All views of a run in one figure, one of them large.
 
-    `width_px` is in CSS pixels, each `ratio` pixels of the screen wide; `theme` is "light" or "dark", `size`
-    "page" or "projector". The height follows. `show` draws a `ViewData`, `describe` says the same in words.
+    The sizes are in CSS pixels, each `ratio` pixels of the screen; `theme` is "light" or "dark", `size`
+    "page" or "projector". `large` is the key of the large view; `alone`: there is no room for the others.
+    `show` draws a `ViewData`, `describe` says the same in words, `at` says what is under the pointer.
     """
 
     def __init__(
-        self, width_px: int = 1200, ratio: float = 1.0, theme: str = "light", size: str = "page"
-    ) -> None:
+        self, width_px: int = 1000, height_px: int = 640, ratio: float = 1.0, theme: str = "light",
+        size: str = "page", large: str = "latency", alone: bool = False,
+    ) -> None:  # fmt: skip
         _check.whole("width_px", width_px, LEAST_PX, MOST_PX)
+        _check.whole("height_px", height_px, LEAST_PX, MOST_PX)
         _check.real("ratio", ratio, at_least=0.5, at_most=4)
+        named("large", large, NAMES)
         colours, self.size = named("theme", theme, THEMES), named("size", size, SIZES)
-        columns, row_px = self.size.columns(width_px), self.size.row_px(width_px)
-        height_px = math.ceil(len(VIEWS) / columns) * row_px
         super().__init__(width_px, height_px, ratio, colours, self.size.em_px(width_px))
-        self.add_views(VIEWS, columns, row_px, self.size.line_px)
+        top = round(HIGH * self.font_px * (2 if alone and width_px < 40 * self.font_px else 1))
+        first = next(kind for kind in VIEWS if large == kind.KEY)
+        others = [kind for kind in VIEWS if kind is not first]
+        with self.styled():
+            self.headline = Headline(self, Box(0, 0, width_px, top))
+        if alone:
+            places = [(first, Box(0, top, width_px, height_px - top), True)]
+        else:
+            # Three rows of three places, of which the large view takes four.
+            xs = [round(width_px * part / 3) for part in range(4)]
+            ys = [round(top + (height_px - top) * part / 3) for part in range(4)]
+            cells = [Box(x, y, right - x, low - y) for y, low in pairwise(ys) for x, right in pairwise(xs)]
+            small = [cells[place] for place in (2, 5, 6, 7, 8)]
+            places = [(first, Box(0, top, xs[2], ys[2] - top), True)]
+            places += [(kind, box, False) for kind, box in zip(others, small, strict=True)]
+        self.add_views(places, self.size.line_px)
 
-    def cell_at(self, across: float, down: float) -> tuple[int, int] | None:
-        """Return the (row, column) of the heat map's cell there, None beside it.
+    def show(self, data: ViewData) -> None:  # type: ignore[override]
+        super().show(data)
+        self.headline.update(data)
 
-        `across` and `down` are fractions of the picture's width and height from the top left.
-        """
-        return self.view(HeatMapView).cell_at(across * self.width_px, down * self.height_px)
+    def at(self, across: float, down: float) -> Spot | None:
+        """Return what is at a place, fractions of the width and the height from the top left."""
+        x, y = across * self.width_px, down * self.height_px
+        for view in self.views:
+            box = view.box
+            if self.data is not None and box.left <= x < box.right and box.top <= y < box.bottom:
+                return view.spot(x, y, self.data) if view.large else Spot(view.KEY, f"Enlarge: {view.NAME}")
+        return None

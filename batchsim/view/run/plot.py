@@ -22,8 +22,9 @@ class Plot(RunPicture):
 
     def __init__(self, result: Result, theory: bool = False) -> None:
         super().__init__(WIDTH_PX, HEIGHT_PX, font_px=PAGE.font_px)
-        row_px, data = (HEIGHT_PX - LINE_PX * theory) // 2, ViewData(result)
-        self.add_views(VIEWS, columns=2, row_px=row_px, line_px=PAGE.line_px)
+        row_px, wide, data = (HEIGHT_PX - LINE_PX * theory) // 2, WIDTH_PX // 2, ViewData(result)
+        boxes = (Box(x, y, wide, row_px) for y in (0, row_px) for x in (0, wide))
+        self.add_views([(kind, box, True) for kind, box in zip(VIEWS, boxes, strict=True)], PAGE.line_px)
         with self.styled():
             self.show(data)
             if not data.overloaded:  # without an interval a percentile has no band
@@ -32,7 +33,7 @@ class Plot(RunPicture):
             if theory:
                 below, em_px = Box(0, 2 * row_px, WIDTH_PX, LINE_PX), self.font_px
                 at, text = (em_px, below.bottom - 0.8 * em_px), self._show_theory(data)
-                self.theory = Tile(self, below).add_text(*at, text, color=self.theme.green)
+                self.theory = Tile(self, below).add_text(*at, text, color=self.theme.ink)
 
     def _show_theory(self, data: ViewData) -> str:
         """Draw what theory expects of a result's scenario, and return what there is to say of it."""
@@ -58,9 +59,9 @@ class Plot(RunPicture):
 def plot(result: Result, theory: bool = False) -> Plot:
     """Return a figure of a result: latency, where the time goes, batches, and a timeline.
 
-    Bands round the percentiles are their 95 % intervals. `theory=True` adds in green what queueing theory
-    expects, or says below why it expects nothing. Of an overloaded run the growing queue is drawn instead of
-    the latencies.
+    Bands round the percentiles are their 95 % intervals. `theory=True` adds as a dotted line what queueing
+    theory expects, or says below why it expects nothing. Of an overloaded run the growing queue is drawn
+    instead of the latencies.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
     >>> result = simulate(Scenario(Poisson(800), SizeOrWait(32, 0), Affine(5, 0.25)), requests=5000)

@@ -1,4 +1,6 @@
-"""The first requests one by one, and the batches in which they are computed."""
+"""A few batches from the middle of the run: their requests one by one, and when each was computed."""
+
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.collections import LineCollection
@@ -6,96 +8,169 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator
 
-from batchsim._format import counted, number
+from batchsim._format import counted, duration, listed, number
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.view.canvas.cells import NOWHERE, rectangles
-from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import COMPONENTS
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import NEW_ROW, Entry, Style, View
+from batchsim.view.run.view import Entry, Spot, Style, View
 
-REQUESTS = 30
+BATCHES, REQUESTS = 4, 12  # at least so many requests, in so many batches or more
+LONG = 2.0  # a wait from longer before the window than so many windows is cut off at its edge
 LOST = {Status.REJECTED: "X", Status.TIMED_OUT: "P"}  # their markers
 
 
-class TimelineView(View):
-    """The first requests, each a row of forming, queueing and computing; a frame round each batch."""
+class Window(NamedTuple):
+    """A stretch of a run: the numbers of its first and last batch, its requests, and its ends in seconds."""
 
-    NAME, SHORT = f"The first {REQUESTS} requests", "The requests"  # of a run that has fewer
+    first: int
+    last: int
+    requests: np.ndarray  # their numbers, in order of arrival
+    begin_s: float
+    end_s: float
+
+
+class TimelineView(View):
+    """The requests of a few batches, each a row of forming, queueing and computing."""
+
+    KEY, NAME, SHORT = "timeline", "A moment from the middle of the run", "A moment (ms)"
 
     def add_artists(self) -> None:
-        theme, thin, label = self.theme, 0.6 * self.line_px, "time since the first arrival (ms)"
-        ax = self.ax = self.add_plot(self.axes_box(), label, "request", grid="x")
+        theme, thin = self.theme, 0.6 * self.line_px
+        self.plot_box = self.axes_box()
+        ax = self.ax = self.add_plot(self.plot_box, "time (ms)", "", grid="x", numbers="x")
+        ax.yaxis.set_major_locator(FixedLocator([]))
         self.bars = LineCollection([], capstyle="butt", zorder=2)
         self.waits = LineCollection([], color=theme.grey, linestyle=":", linewidth=thin, zorder=2)
         self.frame_style: Style = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": thin}
         self.batches = PathPatch(NOWHERE, zorder=3, **self.frame_style)
-        for artist in (self.bars, self.waits, self.batches):
+        self.other_batches = PathPatch(NOWHERE, zorder=1.5, facecolor="none")
+        for artist in (self.bars, self.waits, self.batches, self.other_batches):
             ax.add_artist(artist)
-        mark: Style = {"linestyle": "none", "color": theme.vermilion, "markeredgewidth": 0}
+        mark: Style = {"linestyle": "none", "color": theme.ink, "markeredgewidth": 0}
         self.styles: dict[Status, Style] = {status: mark | {"marker": LOST[status]} for status in LOST}
         marks: Style = {"markersize": 0.5 * self.em, "zorder": 4}
         self.lost = {status: ax.plot([], [], **marks | style)[0] for status, style in self.styles.items()}
-        self.set_moving(self.bars, self.batches, self.waits, *self.lost.values())
+        self.set_moving(self.bars, self.batches, self.other_batches, self.waits, *self.lost.values())
         self.height_px = ax.bbox.height / self.picture.ratio
+        self.window: Window | None = None
 
     def update(self, data: ViewData) -> None:
-        result = data.result
-        shown, first_s = min(REQUESTS, result.arrival_s.size), float(result.arrival_s[0])
+        self.show_window(data, window(data.result))
+
+    def show_window(self, data: ViewData, stretch: Window) -> None:
+        """Show a stretch of the run."""
+        self.window, result = stretch, data.result
+        requests, begin_s, count = stretch.requests, stretch.begin_s, max(stretch.requests.size, 1)
         stretches = [
-            (1000 * (begin_s - first_s), 1000 * (end_s - first_s), request, COMPONENTS[component])
-            for request in range(shown)
-            for component, begin_s, end_s in result.story(request)
+            (1000 * (max(from_s, begin_s) - begin_s), 1000 * (to_s - begin_s), row, COMPONENTS[component])
+            for row, request in enumerate(requests.tolist())
+            for component, from_s, to_s in result.story(request)
+            if to_s > begin_s
         ]
-        thick = min(0.9 * self.height_px / shown, 7 * self.line_px) / COMPONENTS["computing"].width
+        thick = min(0.9 * self.height_px / count, 7 * self.line_px) / COMPONENTS["computing"].width
         self.bars.set_segments([[(begin, row), (end, row)] for begin, end, row, _ in stretches])
         self.bars.set_color([getattr(self.theme, style.colour) for *_, style in stretches])
         self.bars.set_linewidth([thick * style.width for *_, style in stretches])
-        self.batches.set_path(batch_frames(result, shown, first_s))
-        lines = {name: self.line_style(style.colour, "-", style.width) for name, style in COMPONENTS.items()}
-        entries = [*map(Entry, lines, lines.values()), NEW_ROW, Entry("a batch", self.frame_style)]
-        last_ms = max([end for _, end, *_ in stretches], default=0.0)
+        self.batches.set_path(batch_frames(result, requests, begin_s))
+        other = data.other
+        same = other is not None and other.result.arrival_s.size == result.arrival_s.size
+        self.other_batches.set_visible(same)
+        if same and other is not None:
+            style = self.other_style(data)
+            self.other_batches.set_path(batch_frames(other.result, requests, begin_s))
+            self.other_batches.set(
+                edgecolor=style["color"], linewidth=style["linewidth"], linestyle=style["linestyle"]
+            )
+        entries = [Entry(name, self._component(name)) for name in COMPONENTS]
         for status, marks in self.lost.items():
-            rows = np.flatnonzero(result.status[:shown] == status)
+            rows = np.flatnonzero(result.status[requests] == status)
             waited_s = result.scenario.timeout_s if status == Status.TIMED_OUT else 0.0
-            begin_ms, end_ms = (1000 * (result.arrival_s[rows] + s - first_s) for s in (0.0, waited_s))
+            begin_ms, end_ms = (
+                1000 * (result.arrival_s[requests[rows]] + s - begin_s) for s in (0.0, waited_s)
+            )
             marks.set_data(end_ms, rows)
             if status == Status.TIMED_OUT:
                 self.waits.set_segments(list(np.array([[begin_ms, rows], [end_ms, rows]]).transpose(2, 0, 1)))
             if rows.size:
-                last_ms = max(last_ms, float(end_ms.max()))
                 size = {"markersize": 0.6 * self.em}
-                entries.append(Entry(status.name.lower().replace("_", " "), self.styles[status] | size))
+                entries.append(Entry(_named(status), self.styles[status] | size))
         self.show_legend(entries)
-        last_ms = nice(1.02 * last_ms)
-        self.set_label(self.ax.xaxis, "time since the first arrival", last_ms)
-        self.set_limits(self.ax, x=(0, last_ms), y=(shown - 0.4, -0.6))
-        if self.hold("rows", shown):
-            self.title.set_text(self.NAME if shown == REQUESTS else self.SHORT)
-            self.ax.yaxis.set_major_locator(FixedLocator(range(0, shown, 1 if shown <= 6 else 5)))
+        last_ms = 1020 * (stretch.end_s - begin_s)  # a little more than it is long
+        self.set_label(self.ax.xaxis, f"time from {number(begin_s, 4)} s on", last_ms)
+        self.set_limits(self.ax, x=(0, last_ms), y=(count - 0.4, -0.6))
+
+    def _component(self, name: str) -> Style:
+        style = COMPONENTS[name]
+        return {"facecolor": getattr(self.theme, style.colour), "lw": 0}
 
     def describe(self, data: ViewData) -> list[str]:
-        result = data.result
-        count = min(REQUESTS, result.arrival_s.size)
-        batch = result.batch_index[:count]
-        served = int((batch >= 0).sum())
-        if not served:
-            return [f"None of the first {counted(count, 'request')} is served."]
-        batches = counted(np.unique(batch[batch >= 0]).size, "batch")
-        first = "The first request" if count == 1 else f"The first {count} requests"
-        first = first if served == count else f"{served} of the first {count} requests"
-        last_ms = 1000 * float(np.nanmax(result.finish_s[:count]))
-        verb = "is" if served == 1 else "are"
-        return [f"{first} {verb} computed in {batches}, the last one by {number(last_ms)} ms."]
+        stretch = window(data.result)
+        if stretch.last < stretch.first:
+            return []
+        batches = counted(stretch.last - stretch.first + 1, "batch")
+        span = duration(1000 * (stretch.end_s - stretch.begin_s))
+        requests = counted(stretch.requests.size, "request")
+        return [f"The timeline shows {requests} in {batches} from the middle of the run, {span} long."]
+
+    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
+        box, stretch = self.plot_box, self.window
+        row = int((y_px - box.top) / box.height * stretch.requests.size) if stretch is not None else -1
+        if stretch is None or not (box.left <= x_px <= box.right and 0 <= row < stretch.requests.size):
+            return None
+        request = int(stretch.requests[row])
+        story = data.result.story(request)
+        if not story:
+            return Spot(
+                self.KEY,
+                f"Request {request:,}: {Status(data.result.status[request]).name.lower().replace('_', ' ')}",
+            )
+        parts = [f"{name} {duration(1000 * (to_s - from_s))}" for name, from_s, to_s in story]
+        size = int(data.result.batches.batch_size[data.result.batch_index[request]])
+        return Spot(self.KEY, f"Request {request:,}: {listed(parts)}, in a batch of {size}")
 
 
-def batch_frames(result: Result, shown: int, first_s: float) -> Path:
-    """Return a frame round the computing of each batch that holds any of the first requests."""
-    rows = np.flatnonzero(result.batch_index[:shown] >= 0)
-    batch, first = np.unique(result.batch_index[rows], return_index=True)
-    last = np.unique(result.batch_index[rows][::-1], return_index=True)[1]
+def _named(status: Status) -> str:
+    return status.name.lower().replace("_", " ")
+
+
+def window(result: Result, at_s: float | None = None) -> Window:
+    """Return a few batches in a row from the middle of a run, or from a time on, and the requests round them.
+
+    A run without a batch has a window of its first requests.
+    """
+    batches = result.batches
+    if not len(batches):
+        requests = np.arange(min(REQUESTS, result.arrival_s.size))
+        begin_s, end_s = float(result.arrival_s[0]), float(result.arrival_s[requests[-1]])
+        waited_s = result.scenario.timeout_s if result.scenario.timeout_ms is not None else 0.0
+        return Window(0, -1, requests, begin_s, max(end_s + waited_s, begin_s + 1e-6))
+    if at_s is None:
+        first = max(len(batches) // 2 - BATCHES // 2, 0)
+    else:
+        first = int(np.clip(np.searchsorted(batches.start_s, at_s, side="right") - 1, 0, len(batches) - 1))
+    carried = np.cumsum(batches.batch_size[first:])
+    last = first + max(int(np.searchsorted(carried, REQUESTS)), BATCHES - 1)
+    last = min(last, len(batches) - 1)
+    first = min(first, max(last - BATCHES + 1, 0))
+    within = (result.batch_index >= first) & (result.batch_index <= last)
+    inside = np.flatnonzero(within)
+    # Those between them that were lost belong to the picture, too.
+    lost = np.arange(inside[0], inside[-1] + 1)
+    requests = lost[within[lost] | (result.status[lost] != Status.SERVED)]
+    start_s, end_s = float(batches.start_s[first]), float(batches.finish_s[first : last + 1].max())
+    oldest_s = float(result.arrival_s[requests[0]])
+    return Window(first, last, requests, max(oldest_s, start_s - LONG * (end_s - start_s)), end_s)
+
+
+def batch_frames(result: Result, requests: np.ndarray, begin_s: float) -> Path:
+    """Return a frame round the computing of each batch that holds any of these requests, row by row."""
+    rows = np.flatnonzero(result.batch_index[requests] >= 0)
+    numbers = result.batch_index[requests[rows]]
+    batch, first = np.unique(numbers, return_index=True)
+    last = np.unique(numbers[::-1], return_index=True)[1]
     times_s = result.batches.start_s, result.batches.finish_s
-    begin_ms, end_ms = (1000 * (each[batch] - first_s) for each in times_s)
+    begin_ms, end_ms = (1000 * (each[batch] - begin_s) for each in times_s)
     upper, lower = rows[first] - 0.45, rows[::-1][last] + 0.45
     return rectangles(np.stack([begin_ms, upper], axis=-1), np.stack([end_ms, lower], axis=-1))

@@ -1,9 +1,8 @@
-"""What all views of a run share: a title, a legend of two rows, axes, and the same picture in words."""
+"""What all views of a run share: a title, axes that hold still, labels, and the same picture in words."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -14,22 +13,46 @@ from matplotlib.ticker import MaxNLocator
 
 from batchsim._format import tick, tick_in, unit_of
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
-from batchsim.view.canvas.marks import SMALL, Marks
+from batchsim.view.canvas.marks import Marks
 from batchsim.view.canvas.picture import Box, Picture, Tile
 from batchsim.view.run.data import ViewData
 
-TITLE, ROWS, TOP = 1.45, (2.95, 4.3), 5.0  # baselines from the upper edge, and where the axes begin: in ems
-LEFT, RIGHT, BOTTOM = 4.5, 1.8, 3.0  # room around the axes, in ems
-SWATCH, GAP, NEXT = 1.3, 0.35, 0.6  # of a legend, in ems: a swatch, the gaps to its name and the next entry
+TITLE, NOTE, ROW = 1.45, 3.0, 1.4  # baselines from the upper edge, and between rows of a legend, in ems
+SWATCH, GAP, NEXT = 1.3, 0.35, 0.8  # of a legend, in ems: a swatch, the gaps to its name and the next entry
+SHRINK = 0.6  # a released axis shrinks if what it shows needs less than this part of it
 
 Style = dict[str, Any]
 Steps = tuple[np.ndarray, np.ndarray]  # heights, and the edges of their bars
 AnyView = TypeVar("AnyView", bound="View")
 
 
+class Room(NamedTuple):
+    """The room round the axes of a view, in ems."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+LARGE, SMALL = Room(3.6, 5.0, 1.2, 3.2), Room(2.7, 2.2, 1.0, 1.8)
+
+
+class Spot(NamedTuple):
+    """What is under the pointer: the view, what there is to say, and what a click sets.
+
+    Without a `change` a click enlarges the view; `refused` says why this place cannot be chosen.
+    """
+
+    view: str
+    text: str
+    change: dict[str, Any] | None = None
+    refused: str = ""
+
+
 @dataclass(frozen=True)
 class Entry:
-    """A name in a legend, with the style of what it names.
+    """A name beside a swatch in the style of what it names.
 
     `style` holds the options of a line (`linestyle`, `marker` ...) or of a patch (`facecolor`, `hatch` ...).
     An entry with a `value` shows that; its `text` is the widest value, for which room is kept.
@@ -40,30 +63,42 @@ class Entry:
     value: str | None = field(default=None, compare=False)  # a new value leaves the legend where it is
 
 
-NEW_ROW = Entry("\n")  # what follows begins the second row
-
-
 class View(Tile):
-    """One subject of the picture: `update` draws the data, and `describe` says in words what it shows."""
+    """One subject of the picture: `update` draws the data, and `describe` says in words what it shows.
 
-    NAME: ClassVar[str]
+    A large view has numbers, names and notes; a small one shows the shape alone. The axes of a view only
+    grow, so that what changes is seen to change, until `release` lets them shrink.
+    """
 
-    def __init__(self, picture: Picture, box: Box, line_px: float) -> None:
+    KEY: ClassVar[str]
+    NAME: ClassVar[str]  # the title of the large view
+    SHORT: ClassVar[str]  # and of the small one
+    ROOM, ROWS = LARGE, 1  # round the axes of a large view, and rows of its legend
+
+    def __init__(self, picture: Picture, box: Box, line_px: float, large: bool = True) -> None:
         super().__init__(picture, box)
-        self.em, self.line_px = picture.font_px, line_px
-        left, top = box.left + self.em, box.top + TITLE * self.em
-        self.title = self.add_text(left, top, self.NAME, weight="bold", fontsize=1.05 * self.em)
+        self.em, self.line_px, self.large = picture.font_px, line_px, large
+        left, top = box.left + 0.8 * self.em, box.top + TITLE * self.em
+        title = self.NAME if large else self.SHORT
+        size_px = min(1.1 if large else 1.0, (box.width / self.em - 1) / width_em(title, "bold")) * self.em
+        self.title = self.add_text(left, top, title, weight="bold", fontsize=size_px)
         self.marks: list[Marks] = []
         self.entries: tuple[Entry, ...] = ()
         self.swatches: list[Artist] = []
         self.slots: list[tuple[float, float]] = []  # where the values of the legend stand
-        self.names = Lettering(picture, SMALL * self.em, self.theme.ink)
-        self.values = Lettering(picture, SMALL * self.em, self.theme.ink, zorder=7)
+        self.names = Lettering(picture, self.em, self.theme.ink)
+        self.values = Lettering(picture, self.em, self.theme.ink, zorder=7)
         self.fixed.append(self.names)
         self.set_moving(self.values)
-        # A, the pinned setting, and the objective look the same in every view.
-        self.a_style: Style = {"color": self.theme.ink, "linestyle": "--", "linewidth": 0.8 * line_px}
-        self.objective_style = self.line_style("orange", "-", 1.4)
+        self.held: dict[str, tuple[Any, tuple[float, float]]] = {}
+        # The same in every view.
+        theme = self.theme
+        self.now_style = self.line_style("now", "-", 1.4)
+        self.objective_style = self.line_style("objective", "-", 1.2)
+        self.other_styles: dict[bool, Style] = {  # whether it is A, which is pinned
+            True: {"color": theme.ink, "linestyle": "--", "linewidth": 0.8 * line_px},
+            False: {"color": theme.before, "linestyle": "-", "linewidth": 1.1 * line_px},
+        }
         self.add_artists()
 
     def add_artists(self) -> None:
@@ -77,51 +112,81 @@ class View(Tile):
         """Return what the view shows of the data, as sentences."""
         raise NotImplementedError
 
+    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
+        """Return what is at these CSS pixels of the picture; None where there is nothing to say."""
+        return None
+
     def line_style(self, colour: str, linestyle: Any = "-", width: float = 1.0) -> Style:
         colour = getattr(self.theme, colour)
         return {"color": colour, "linestyle": linestyle, "linewidth": width * self.line_px}
 
-    # Axes. Their limits change in steps, so that they hold still while a slider moves a little.
+    def other_style(self, data: ViewData) -> Style:
+        """Return the style of what is drawn beside the present data: A, or what was there before."""
+        return self.other_styles[data.pinned is not None]
 
-    def axes_box(self, right: float = RIGHT) -> Box:
-        """Return where the view's axes are; `right` is the room beside them, in ems."""
-        box, em = self.box, self.em
-        width, height = box.width - (LEFT + right) * em, box.height - (TOP + BOTTOM) * em
-        return Box(box.left + LEFT * em, box.top + TOP * em, width, height)
+    # Axes.
+
+    def axes_box(self, right: float = 0.0, top: float = 0.0) -> Box:
+        """Return where the view's axes are; `right` and `top` are more room there, in ems."""
+        box, em, room = self.box, self.em, self.ROOM if self.large else SMALL
+        width = box.width - (room.left + room.right + right) * em
+        top += room.top + (ROW * (self.ROWS - 1) if self.large else 0)
+        height = box.height - (top + room.bottom) * em
+        return Box(box.left + room.left * em, box.top + top * em, width, height)
 
     def add_plot(self, box: Box, x_label: str, y_label: str, **marks: Any) -> Axes:
         """Return axes in the style of all views, with `Marks` round them."""
         ax = self.add_axes(box)
         ax.set(xlabel=x_label, ylabel=y_label)
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        ax.spines["left"].set_visible(False)
+        for axis, length in ((ax.xaxis, box.width), (ax.yaxis, box.height)):
+            most = max(min(int(length / (4.5 * self.em)), 5), 2)
+            axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
             axis.set_major_formatter(tick)
-        label_at = self.box.left + 1.25 * self.em, self.box.bottom - 0.7 * self.em
-        self.marks.append(Marks(self, ax, box, label_at, **marks))
+        self.marks.append(Marks(self, ax, box, self.box.bottom - 0.7 * self.em, **marks))
         return ax
 
     def refresh(self) -> None:
         for marks in self.marks:
             marks.refresh()
 
-    def set_limits(self, ax: Axes, **limits: tuple[float, float]) -> None:
-        """Give axes their limits, `x` and `y`; nothing is drawn anew where these stay."""
-        for name, ends in limits.items():
-            if self.hold(f"{name}{self.axes.index(ax)}", ends):
-                ax.set(**{f"{name}lim": ends})
+    def set_limits(self, ax: Axes, kind: Any = None, **limits: tuple[float, float]) -> None:
+        """Give axes their limits, `x` and `y`, or more: they hold what they have shown, if of the same kind.
+
+        Nothing is drawn anew where they stay.
+        """
+        for name, wanted in limits.items():
+            what = f"{name}{self.axes.index(ax)}"
+            before, ends = self.held.get(what, (None, wanted))
+            if before == kind and what in self.held:
+                wanted = self._grown(ends, wanted)
+            self.held[what] = kind, wanted
+            if self.hold(what, wanted):
+                ax.set(**{f"{name}lim": wanted})
+
+    def _grown(self, held: tuple[float, float], wanted: tuple[float, float]) -> tuple[float, float]:
+        """Return limits that show both; those of an upside-down axis are falling."""
+        if wanted[0] > wanted[1]:
+            return max(held[0], wanted[0]), min(held[1], wanted[1])
+        return min(held[0], wanted[0]), max(held[1], wanted[1])
+
+    def release(self, data: ViewData) -> None:
+        """Let axes shrink to what they show."""
+        self.held.clear()
+        self.update(data)
 
     def set_label(self, axis: Any, label: str, upper_ms: float | None = None) -> None:
         """Label an axis; one of durations up to `upper_ms` has the unit that suits them."""
         unit, ms = ("", 1.0) if upper_ms is None else unit_of(upper_ms)
         if self.hold(f"label of {axis.axis_name}{self.axes.index(axis.axes)}", (label, unit)):
             axis.set_major_formatter(tick_in(ms))
-            axis.set_label_text(f"{label} ({unit})" if unit else label)
+            axis.set_label_text((f"{label} ({unit})" if unit else label) if self.large else "")
 
-    # The legend: names are written once, values have a fixed place.
+    # Names and values: names are written once, values have a fixed place.
 
     def show_legend(self, entries: Sequence[Entry], extra: Sequence[Label] = ()) -> None:
-        """Show the entries in two rows; `extra` are moving labels elsewhere."""
-        self.entries = tuple(entries)
+        """Show entries below the title of a large view; `extra` are moving labels elsewhere."""
+        self.entries = tuple(entries) if self.large else ()
         if self.hold("legend", self.entries):
             self.remove(self.swatches)
             self.swatches, self.slots = [], []
@@ -129,18 +194,21 @@ class View(Tile):
                 self._lay_out()
         values = [entry.value for entry in self.entries if entry.value is not None]
         labels = [Label(value, *slot) for value, slot in zip(values, self.slots, strict=True)]
-        self.values.show([*labels, *extra])
+        self.values.show([*labels, *extra] if self.large else [])
 
     def _lay_out(self) -> None:
-        room = self.box.width - 1.3 * self.em
-        rows = self._rows(room)
-        longest = max(sum(map(self._width, row)) for row in rows)
-        shrink = min(1.0, room / longest) if longest else 1.0
-        for lettering in (self.names, self.values):
-            lettering.set_size(SMALL * self.em * shrink)
+        """Place the entries in as many rows as the view has room for, smaller if even so they do not fit."""
         names: list[Label] = []
-        for row, down in zip(rows, ROWS, strict=False):
-            x, y = self.box.left + self.em, self.box.top + down * self.em
+        room, rows = self.box.width - 1.6 * self.em, [[]]  # type: tuple[float, list[list[Entry]]]
+        for entry in self.entries:
+            if len(rows) < self.ROWS and sum(map(self._width, [*rows[-1], entry])) > room:
+                rows.append([])
+            rows[-1].append(entry)
+        shrink = min(1.0, room / max(*(sum(map(self._width, row)) for row in rows), 1))
+        for lettering in (self.names, self.values):
+            lettering.set_size(shrink * self.em)
+        for number, row in enumerate(rows):
+            x, y = self.box.left + 0.8 * self.em, self.box.top + (NOTE + ROW * number) * self.em
             for entry in row:
                 begin = x
                 if entry.style:
@@ -153,24 +221,12 @@ class View(Tile):
                 x += self._width(entry) * shrink
         self.names.show(names)
 
-    def _rows(self, room: float) -> list[list[Entry]]:
-        """Return the entries of each row; without a `NEW_ROW` the first takes as many as fit."""
-        if NEW_ROW in self.entries:
-            cut = self.entries.index(NEW_ROW)
-            return [list(self.entries[:cut]), list(self.entries[cut + 1 :])]
-        rows: list[list[Entry]] = [[]]
-        for entry in self.entries:
-            if sum(map(self._width, [*rows[-1], entry])) > room and len(rows) < len(ROWS):
-                rows.append([])
-            rows[-1].append(entry)
-        return rows
-
     def _width(self, entry: Entry) -> float:
-        return self.em * (SMALL * width_em(entry.text) + NEXT + (SWATCH + GAP if entry.style else 0))
+        return self.em * (width_em(entry.text) + NEXT + (SWATCH + GAP if entry.style else 0))
 
 
 class StackedView(View):
-    """A view of bars on top of each other, with the outline of A's total over them."""
+    """A view of bars on top of each other, with the outline of another setting's total over them."""
 
     def add_bars(self, ax: Axes, colours: Mapping[Any, tuple[str, str]]) -> None:
         """Add bars from the bottom up, each by its key: a colour of the theme and a hatch."""
@@ -180,19 +236,25 @@ class StackedView(View):
         for key, (colour, hatch) in colours.items():
             style = self.styles[key] = edge | {"facecolor": getattr(self.theme, colour), "hatch": hatch}
             self.bars[key] = ax.stairs([0], [0, 1], baseline=[0], fill=True, zorder=2, **style)
-        self.a_total = ax.stairs([0], [0, 1], baseline=None, zorder=3, **self.a_style)
-        self.set_moving(*self.bars.values(), self.a_total)
+        self.other_total = ax.stairs([0], [0, 1], baseline=None, zorder=3)
+        self.set_moving(*self.bars.values(), self.other_total)
 
-    def show_bars(self, heights: np.ndarray, edges: np.ndarray, a: Steps | None) -> float:
-        """Draw heights, shape (bars' keys, bars), and A's total; return the highest."""
+    def show_bars(self, heights: np.ndarray, edges: np.ndarray, other: Steps | None, style: Style) -> float:
+        """Draw heights, shape (bars' keys, bars), and another setting's total; return the highest."""
         tops = np.cumsum(heights, axis=0)
         for bars, height, top in zip(self.bars.values(), heights, tops, strict=True):
             bars.set_visible(bool(height.any()))
             bars.set_data(top, edges, baseline=top - height)
-        self.a_total.set_visible(a is not None)
-        if a is not None:
-            self.a_total.set_data(*a)
-        return float(max(tops.max(), 0 if a is None else a[0].max()))
+        self.other_total.set_visible(other is not None)
+        if other is not None:
+            self.other_total.set_data(*other)
+            self.other_total.set(**outline(style))
+        return float(max(tops.max(), 0 if other is None else other[0].max()))
+
+
+def outline(style: Style) -> Style:
+    """Return the style of a line as that of the outline of bars."""
+    return {"edgecolor": style["color"], **{key: style[key] for key in ("linestyle", "linewidth")}}
 
 
 def _swatch(style: Style, x: float, y: float, em: float) -> Artist:
@@ -204,22 +266,30 @@ def _swatch(style: Style, x: float, y: float, em: float) -> Artist:
 
 
 class RunPicture(Picture):
-    """A picture made of views of one run, row by row."""
+    """A picture made of views of one run."""
 
     views: tuple[View, ...] = ()
+    data: ViewData | None = None
 
-    def add_views(self, kinds: Sequence[type[View]], columns: int, row_px: int, line_px: float) -> None:
-        edges = list(pairwise(round(self.width_px * edge / columns) for edge in range(columns + 1)))
-        boxes = (Box(x, row * row_px, end - x, row_px) for row in range(len(kinds)) for x, end in edges)
+    def add_views(self, places: Sequence[tuple[type[View], Box, bool]], line_px: float) -> None:
+        """Add a view of each kind in its box; whether it is a large one."""
         with self.styled():
-            self.views = tuple(kind(self, box, line_px) for kind, box in zip(kinds, boxes, strict=False))
+            self.views = tuple(kind(self, box, line_px, large) for kind, box, large in places)
 
     def view(self, kind: type[AnyView]) -> AnyView:
         return next(view for view in self.views if isinstance(view, kind))
 
     def show(self, data: ViewData) -> None:  # type: ignore[override]  # Figure.show is pyplot's
+        self.data = data
         for view in self.views:
             view.update(data)
+
+    def release(self) -> bool:
+        """Let the axes shrink to what they show; return whether anything has to be drawn anew."""
+        if self.data is not None:
+            for view in self.views:
+                view.release(self.data)
+        return any(tile.stale for tile in self.tiles)
 
     def describe(self, data: ViewData) -> str:
         """Return what the picture shows, in sentences: the same information for the ear as for the eye."""

@@ -118,7 +118,10 @@ class PlayPage(Page):
             width_px = self.screen.width_px or session.style.width_px
             style = session.style._replace(width_px=width_px, ratio=self.screen.ratio)
             if self.stage is None or style != self.style:
-                self.stage, self.style = Animation(*style), style
+                self.stage, self.style = (
+                    Animation(style.width_px, style.ratio, style.theme, style.size),
+                    style,
+                )
             # A batch that left since the last frame is shown to leave: no frame hits the very instant.
             moment = self.stage.show(self.film, self.time_s, self.frame_s)
             words, acts = describe(moment, self.frame_s), acting(moment, self.frame_s)

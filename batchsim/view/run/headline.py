@@ -1,0 +1,143 @@
+"""The four numbers that matter, in large figures: p50, p99 against the objective, throughput, load."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from batchsim._format import fixed, number, percent, typed_duration, unit_of
+from batchsim.scenario import ClosedLoop
+from batchsim.view.canvas.lettering import Label, Lettering, width_em
+from batchsim.view.canvas.picture import Box, Picture, Tile
+from batchsim.view.run.data import ViewData
+
+HIGH = 5.6  # of a row of figures, in ems
+LINES = (1.4, 3.55, 5.0)  # baselines, in ems
+FIGURE = 1.9  # the size of the figures, in ems
+UP, DOWN, SAME = "\N{BLACK UP-POINTING TRIANGLE}", "\N{BLACK DOWN-POINTING TRIANGLE}", "unchanged"
+LIMIT = "\N{LESS-THAN OR EQUAL TO}"
+MET, MISSED = "\N{CHECK MARK}", "\N{BALLOT X}"
+Writer = Callable[[float], str]
+LEAST = 1e-9  # of the value: a smaller change is rounding
+
+
+class Figure(NamedTuple):
+    """A number: what it is, its value, its unit, its interval and its change since the last move."""
+
+    name: str
+    value: str
+    unit: str
+    interval: str = ""
+    change: str = ""
+
+
+class Headline(Tile):
+    """Four figures, side by side or in two rows."""
+
+    def __init__(self, picture: Picture, box: Box) -> None:
+        super().__init__(picture, box)
+        em, theme = picture.font_px, self.theme
+        self.em = em
+        rows = 2 if box.height > 1.5 * HIGH * em else 1
+        columns = 4 // rows
+        self.wide = box.width / columns
+        self.places = [
+            (box.left + (i % columns) * self.wide + 0.8 * em, box.top + (i // columns) * HIGH * em)
+            for i in range(4)
+        ]
+        self.names = Lettering(picture, em, theme.soft)
+        self.figures = Lettering(picture, FIGURE * em, theme.ink, "bold")
+        self.notes = Lettering(picture, em, theme.ink)
+        self.set_moving(self.names, self.figures, self.notes)
+
+    def update(self, data: ViewData) -> None:
+        names, figures, notes = [], [], []
+        for figure, (x, top) in zip(figures_of(data), self.places, strict=True):
+            first, second, third = (top + line * self.em for line in LINES)
+            names.append(Label(figure.name, x, first))
+            figures.append(Label(figure.value, x, second))
+            after = x + FIGURE * self.em * width_em(figure.value, "bold") + 0.3 * self.em
+            notes.append(Label(figure.unit, after, second))
+            texts = [text for text in (figure.interval, figure.change) if text]
+            if sum(map(width_em, texts)) + 1.6 > self.wide / self.em:
+                texts = texts[-1:]  # the change, where there is no room for both
+            notes.append(Label("  ".join(texts), x, third))
+        for lettering, labels in ((self.names, names), (self.figures, figures), (self.notes, notes)):
+            lettering.show(labels)
+
+
+def figures_of(data: ViewData) -> list[Figure]:
+    """Return the four figures of a run."""
+    intervals = data.intervals
+    # Those of percentiles are of the served requests alone.
+    figures = [_latency(data, q, None if data.loss else intervals.get(f"p{q}_ms")) for q in (50, 99)]
+    result, s, before = data.result, data.summary, data.before
+    value = s["throughput_per_s"]
+    old = None if before is None else before.summary["throughput_per_s"]
+    change = _change(value, old, _digits)
+    figures.append(
+        Figure(
+            "throughput",
+            _digits(value),
+            "per s",
+            _between(intervals.get("throughput_per_s"), _digits),
+            change,
+        )
+    )
+    if isinstance(result.scenario.workload, ClosedLoop):
+        busy = s["utilisation"]
+        old = None if before is None else before.summary["utilisation"]
+        return [*figures, Figure("servers busy", percent(busy), "", "", _points(busy, old))]
+    load = result.scenario.load
+    old = (
+        None
+        if before is None or isinstance(before.result.scenario.workload, ClosedLoop)
+        else before.result.scenario.load
+    )
+    name = "load" if load < 1 else "load: overloaded"
+    of = f"of {_digits(result.scenario.full_batches_per_s)}/s"
+    return [*figures, Figure(name, percent(load), "", of, _points(load, old))]
+
+
+def _latency(data: ViewData, q: int, interval: tuple[float, float] | None) -> Figure:
+    name, value = f"p{q}", data.percentile_of_all(q)
+    if q == 99 and data.objective_ms is not None:
+        sign = MET if value <= data.objective_ms and not data.overloaded else MISSED
+        name = f"p99 {sign} {LIMIT} {typed_duration(data.objective_ms)}"
+    if data.overloaded:
+        return Figure(name, "\N{EN DASH}", "", "grows with the run")
+    if math.isnan(value):
+        return Figure(name, "\N{EN DASH}", "", "none is served")
+    unit, ms = unit_of(value)
+    if math.isinf(value):
+        return Figure(name, "∞", "", f"{percent(data.loss)} are lost")
+
+    def write(duration_ms: float) -> str:
+        return fixed(duration_ms / ms)
+
+    before = data.before
+    old = None if before is None or before.overloaded else before.percentile_of_all(q)
+    return Figure(name, write(value), unit, _between(interval, write), _change(value, old, write))
+
+
+def _digits(per_s: float) -> str:
+    return fixed(per_s) if per_s < 100 else f"{per_s:,.0f}"
+
+
+def _between(interval: tuple[float, float] | None, write: Writer) -> str:
+    """Return an interval in words; none where a run is too short for one."""
+    if interval is None or math.isnan(interval[0]):
+        return ""
+    return f"{write(interval[0])} to {write(interval[1])}"
+
+
+def _change(value: float, before: float | None, write: Writer) -> str:
+    if before is None or not math.isfinite(before) or not math.isfinite(value):
+        return ""
+    difference = value - before
+    if abs(difference) <= LEAST * abs(value):
+        return SAME
+    return f"{UP if difference > 0 else DOWN} {write(abs(difference))}"
+
+
+def _points(value: float, before: float | None) -> str:
+    return _change(value, before, lambda share: f"{number(100 * share, 2)} points")
