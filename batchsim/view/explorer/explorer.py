@@ -42,7 +42,7 @@ class Explorer(widgets.VBox):
         self.controls = controls = Controls(session, services)
         self.screen = MainPicture(session)
         self.compare, self.predict = ComparePage(session), PredictPage(session)
-        self.play = PlayPage(session, self.pseudocode)
+        self.play = PlayPage(session, self.screen, self.pseudocode)
         self.share = SharePage(session, self.screen, controls["seed"])
 
         settings = [ARRIVALS, RULE, COMPUTING, DEVICE]

@@ -7,6 +7,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from batchsim.view.canvas.picture import Box
 from batchsim.view.explorer.kinds import values_of
 from batchsim.view.explorer.session import Session, Style
 from batchsim.view.run.live import LivePicture
@@ -36,6 +37,12 @@ class Screen(anywidget.AnyWidget):
     def show(self, frame: bytes, alt: str) -> None:
         with self.hold_sync():
             self.frame, self.alt, self.number = frame, alt, self.number + 1
+
+    def patch(self, png: bytes, box: Box, of: tuple[float, float]) -> None:
+        """Lay a PNG over a box of the picture, whose width and height are `of`."""
+        width, height = of
+        place = [box.left / width, box.top / height, box.width / width, box.height / height]
+        self.send({"patch": place, "number": self.number}, buffers=[png])
 
     def download(self, name: str, media_type: str, content: bytes) -> None:
         """Let the reader's browser keep a file."""

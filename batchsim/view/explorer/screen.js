@@ -34,6 +34,86 @@ function download(name, type, bytes) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
+// --- The film: the page asks for the next frame once the last is on the screen, so that none is queued. Two
+// may be under way: while one is shown, the next is drawn.
+
+const FRAME_MS = 33;
+const UNDER_WAY = 2;
+const LOST_MS = 1000; // after which a frame is no longer awaited
+
+function filmDriver(model) {
+  let playing = false;
+  let underWay = 0;
+  let asked = 0;
+  let timer;
+  const ask = () => {
+    clearTimeout(timer);
+    if (!playing) return;
+    const now = performance.now();
+    if (underWay >= UNDER_WAY && now - asked > LOST_MS) underWay = 0;
+    if (underWay < UNDER_WAY && now - asked >= FRAME_MS - 2) {
+      underWay++;
+      asked = now;
+      model.send({ tick: true });
+    }
+    timer = setTimeout(ask, underWay < UNDER_WAY ? Math.max(asked + FRAME_MS - now, 1) : LOST_MS);
+  };
+  return {
+    receive: (content) => {
+      if (content.film === undefined) return;
+      playing = content.film;
+      underWay = 0;
+      ask();
+    },
+    shown: () => {
+      underWay = Math.max(underWay - 1, 0);
+      ask();
+    },
+    stop: () => {
+      playing = false;
+      clearTimeout(timer);
+    },
+  };
+}
+
+// A part of the picture, laid over it until the next whole frame.
+function patchLayer(el, shownNumber) {
+  const layer = document.createElement("img");
+  layer.className = "batchsim-patch";
+  layer.alt = "";
+  let last = 0;
+  let serial = 0;
+  const clear = () => {
+    layer.remove();
+    if (layer.src) URL.revokeObjectURL(layer.src);
+    layer.removeAttribute("src");
+  };
+  const show = async ({ patch, number }, bytes) => {
+    const mine = ++serial;
+    const url = URL.createObjectURL(new Blob([bytes], { type: "image/png" }));
+    const next = new Image();
+    next.src = url;
+    try {
+      await next.decode();
+    } catch {
+      return URL.revokeObjectURL(url);
+    }
+    if (number < shownNumber() || mine <= last) return URL.revokeObjectURL(url); // a later one was sooner
+    last = mine;
+    const old = layer.src;
+    layer.src = url;
+    const [left, top, width, height] = patch.map((part) => `${100 * part}%`);
+    Object.assign(layer.style, { left, top, width, height });
+    layer.dataset.frame = mine;
+    if (!layer.isConnected) el.append(layer);
+    if (old) URL.revokeObjectURL(old);
+    await new Promise(requestAnimationFrame);
+  };
+  return { show, clear };
+}
+
+// --- The screen.
+
 function render({ model, el }) {
   const img = document.createElement("img");
   img.className = "batchsim-screen";
@@ -67,7 +147,10 @@ function render({ model, el }) {
     img.src = url;
     img.dataset.frame = number;
     if (old) URL.revokeObjectURL(old);
+    patches.clear();
   }
+  const patches = patchLayer(el, () => shownNumber);
+  const film = filmDriver(model);
   const updateAlt = () => { img.alt = model.get("alt"); };
   const updateCover = () => {
     cover.textContent = model.get("cover");
@@ -126,6 +209,8 @@ function render({ model, el }) {
   themeChanges.observe(document.body, { attributes: true });
 
   const receive = (content, buffers) => {
+    film.receive(content);
+    if (content.patch) patches.show(content, buffers[0]).then(film.shown);
     if (content.copy !== undefined) copy(content.copy);
     if (content.download) download(content.download, content.type, buffers[0]);
   };
@@ -146,6 +231,8 @@ function render({ model, el }) {
     model.off("change:cover", updateCover);
     model.off("msg:custom", receive);
     if (img.src) URL.revokeObjectURL(img.src);
+    patches.clear();
+    film.stop();
   };
 }
 

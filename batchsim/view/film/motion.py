@@ -9,7 +9,7 @@ arrive; in a closed loop, where they are answers to what has not happened yet, t
 Every place is a function of the time alone: films can be played from anywhere, in any order.
 """
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -34,7 +34,13 @@ class Crowd(NamedTuple):
     alphas: np.ndarray
 
     @classmethod
-    def of(cls, requests: np.ndarray, corners: np.ndarray, side: float | np.ndarray, alpha: float | np.ndarray = 1.0) -> Self:
+    def of(
+        cls,
+        requests: np.ndarray,
+        corners: np.ndarray,
+        side: float | np.ndarray,
+        alpha: float | np.ndarray = 1.0,
+    ) -> Self:
         count = len(requests)
         return cls(requests, corners, np.broadcast_to(side, count), np.broadcast_to(alpha, count))
 
@@ -55,7 +61,7 @@ class Crowds(NamedTuple):
     groups: list[Box]
 
 
-def ease(share: np.ndarray | float) -> np.ndarray:
+def ease(share: Any) -> Any:
     """Return how far something is on its way, beginning and ending slowly."""
     share = np.clip(share, 0.0, 1.0)
     return share * share * (3 - 2 * share)
@@ -67,7 +73,7 @@ def between(begin: np.ndarray, end: np.ndarray, share: np.ndarray | float) -> np
 
 
 class Choreography:
-    """The ways of all requests of a film over a stage's places; `pace_s` is the mean time between arrivals."""
+    """The ways of a film's requests over a stage's places; `pace_s` is the mean time between arrivals."""
 
     def __init__(self, film: Film, places: Places, pace_s: float) -> None:
         self.film, self.places = film, places
@@ -153,7 +159,7 @@ class Choreography:
         requests, corners, side = _seen(batch.requests, self._slots(batch))
         share = (time_s - batch.finish_s) / (FADE * self.way_s)
         aside = ease(share) * (self.places.right - self.places.servers[-1].box.right)
-        return Crowd.of(requests, corners + [float(aside), 0.0], side, 1 - share)
+        return Crowd.of(requests, corners + np.array([float(aside), 0.0]), side, 1 - share)
 
     def _lost(self, now: Snapshot) -> Crowd:
         """Return those who were just rejected, or who gave up: they fall out of the queue."""
@@ -165,7 +171,9 @@ class Choreography:
         corners = np.where(rejected[:, None], self._entries(requests), slot)
         share = (time_s - done_s) / (FADE * self.way_s)
         down = (self.places.queue_box.bottom - queue.side - corners[:, 1]) * share
-        return Crowd.of(requests, corners + np.stack([np.zeros(len(requests)), down], -1), queue.side, 1 - share)
+        return Crowd.of(
+            requests, corners + np.stack([np.zeros(len(requests)), down], -1), queue.side, 1 - share
+        )
 
 
 def _seen(requests: np.ndarray, slots: Slots | None) -> tuple[np.ndarray, np.ndarray, float]:

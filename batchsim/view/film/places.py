@@ -8,12 +8,12 @@ import numpy as np
 from batchsim.view.canvas.picture import Box
 
 LEAST_PX = 4  # the side of a request that can still be seen
-LARGEST = 2.3  # ems: there a number has room
+LARGEST = 2.8  # ems: there a number has room
 COMPACT = 3.2  # ems: a lower server has no line of text
 
 
 class Slots(NamedTuple):
-    """Places of one size: the upper left corner of each in CSS pixels, shape (slots, 2), the oldest's first."""
+    """Places of one size: their upper left corners in CSS pixels, shape (slots, 2), the oldest's first."""
 
     corners: np.ndarray
     side: float
@@ -24,6 +24,7 @@ class Slots(NamedTuple):
 
 
 def gap_px(side: float) -> float:
+    """Return the room between boxes of this side."""
     return 1.0 if side < 9 else 2.0 if side < 18 else 3.0
 
 
@@ -94,7 +95,7 @@ def _server(box: Box, batch: int, em: float) -> ServerPlace:
 
 
 def places_in(box: Box, waiting: int, servers: int, batch: int, em: float) -> Places:
-    """Divide a box among arrivals, queue and servers, for so many that wait, servers, and the largest batch."""
+    """Divide a box among arrivals, queue and servers, for the most that wait, and the largest batch."""
     lane = Box(box.left, box.top, max(4.4 * em, 0.11 * box.width), box.height)
     wide = (0.36 if servers <= 4 else 0.42) * box.width
     right = box.right - 2.6 * em

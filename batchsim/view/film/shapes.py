@@ -11,7 +11,7 @@ from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import COMPONENTS
 from batchsim.view.film.motion import Crowd
 
-STRIPE = np.array([0, 0.66])  # of a box with a number: where its stripe begins
+STRIPE = np.array([0, 0.58])  # of a box with a number: where its stripe begins
 DIGITS = 3  # the last ones are shown
 HATCHED_PX = 8  # the least side in which a hatch can be seen
 
@@ -50,9 +50,7 @@ class RequestBoxes:
         places = np.concatenate([begin + sides / 2 * [1, 0], begin + baseline], axis=1)[numbered]
         self.numbers.show(
             Label(last_digits(request, digits), x, y, "center")
-            for request, (x, _, _, y) in zip(
-                crowd.requests[numbered].tolist(), places.tolist(), strict=True
-            )
+            for request, (x, _, _, y) in zip(crowd.requests[numbered].tolist(), places.tolist(), strict=True)
         )
 
 
@@ -84,7 +82,7 @@ class FadingBoxes:
         self.boxes.set_verts(list(corners))
         colours = np.tile(self.colour, (len(corners), 1))
         colours[:, 3] *= crowd.alphas
-        (self.boxes.set_facecolor if self.filled else self.boxes.set_edgecolor)(colours)
+        self.boxes.set(**{"facecolor" if self.filled else "edgecolor": colours})
 
 
 class Gauge:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,6 @@ from batchsim import _check
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario.rules import Rule, Trigger
-
 
 REQUESTS, EARLIER = 200, 60  # how many are played, and how many of them before the window
 
@@ -140,6 +139,12 @@ class Film:
         self._requests = np.argsort(result.batch_index, kind="stable")[np.sum(result.batch_index < 0) :]
         self._ends = np.cumsum(self._batches.batch_size)
 
+    @classmethod
+    @lru_cache(maxsize=2)
+    def of(cls, result: Result) -> "Film":
+        """Return the film of a result, prepared once."""
+        return cls(result)
+
     @cached_property
     def batch_s(self) -> float:
         """The mean time that a batch computes, in s."""
@@ -165,9 +170,11 @@ class Film:
     def stretch(self, begin_s: float = 0.0, end_s: float = 0.0, requests: int = REQUESTS) -> "Stretch":
         """Return the part to play around a window: from some requests before it, about `requests` long.
 
-        At the end of a run it goes on until the last request has left.
+        A run that is not much longer is played whole; its end is when the last request has left.
         """
         arrival_s = self._arrival_s
+        if arrival_s.size <= requests + EARLIER:
+            return Stretch(0.0, float(self._instants[-1]))
         first = max(int(arrival_s.searchsorted(begin_s)) - EARLIER, 0)
         last = max(first + requests, int(arrival_s.searchsorted(end_s, side="right")))
         over = last >= arrival_s.size

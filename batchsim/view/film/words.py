@@ -38,6 +38,7 @@ def activities(snapshot: Snapshot, within_s: float) -> tuple[str, ...]:
 
 
 def queue_titles(waiting: int, undrawn: int, component: str) -> tuple[str, ...]:
+    """Return how many wait, and for what; of them `undrawn` have no room on the stage."""
     if undrawn > 0:
         return (
             f"{waiting:,} waiting, {component}, + {undrawn:,} more than drawn",
@@ -55,22 +56,28 @@ def queue_titles(waiting: int, undrawn: int, component: str) -> tuple[str, ...]:
 
 
 def server_titles(now: Snapshot, drawn: int) -> tuple[str, ...]:
+    """Return how many servers are busy, and how many are not drawn."""
     servers, busy = len(now.computing), sum(batch is not None for batch in now.computing)
     if servers == 1:
         return ("server",)
     if drawn == servers:
         return f"servers: {busy:,} of {servers:,} busy", f"{busy:,} of {servers:,} busy"
     more = f"+ {servers - drawn:,} more"
-    return f"servers: {busy:,} of {servers:,} busy, {more} than drawn", f"{busy:,} of {servers:,} busy, {more}"
+    return (
+        f"servers: {busy:,} of {servers:,} busy, {more} than drawn",
+        f"{busy:,} of {servers:,} busy, {more}",
+    )
 
 
 def size_texts(waiting: int, rule: Rule) -> tuple[str, ...]:
+    """Return how many of the largest batch wait, and how many are enough."""
     largest, enough = rule.largest_batch, rule.enough
     text = f"largest batch: {min(waiting, largest):,} of {largest:,}"
     return (f"{text}, {enough:,} are enough",) * (enough != largest) + (text, f"{waiting:,} of {largest:,}")
 
 
 def wait_texts(waited_ms: float | None, limit_ms: float, decimals: int) -> tuple[str, ...]:
+    """Return how long the oldest has waited, and how long it may."""
     limit = "no max wait" if math.isinf(limit_ms) else f"max wait {typed(limit_ms)} ms"
     if waited_ms is None:
         return f"oldest: none, {limit}", limit

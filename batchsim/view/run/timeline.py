@@ -53,15 +53,20 @@ class TimelineView(View):
         marks: Style = {"markersize": 0.5 * self.em, "zorder": 4}
         self.lost = {status: ax.plot([], [], **marks | style)[0] for status, style in self.styles.items()}
         self.set_moving(self.bars, self.batches, self.other_batches, self.waits, *self.lost.values())
+        # The film's time, where the film is shown above.
+        self.cursor = LineCollection([], color=theme.ink, linewidth=self.line_px, zorder=6)
+        ax.add_artist(self.cursor)
+        self.set_moving(self.cursor)
         self.height_px = ax.bbox.height / self.picture.ratio
         self.window: Window | None = None
+        self.data: ViewData | None = None
 
     def update(self, data: ViewData) -> None:
         self.show_window(data, window(data.result))
 
     def show_window(self, data: ViewData, stretch: Window) -> None:
         """Show a stretch of the run."""
-        self.window, result = stretch, data.result
+        self.window, self.data, result = stretch, data, data.result
         requests, begin_s, count = stretch.requests, stretch.begin_s, max(stretch.requests.size, 1)
         stretches = [
             (1000 * (max(from_s, begin_s) - begin_s), 1000 * (to_s - begin_s), row, COMPONENTS[component])
@@ -100,6 +105,28 @@ class TimelineView(View):
         last_ms = 1020 * (stretch.end_s - begin_s)  # a little more than it is long
         self.set_label(self.ax.xaxis, f"time from {number(begin_s, 4)} s on", last_ms)
         self.set_limits(self.ax, x=(0, last_ms), y=(count - 0.4, -0.6))
+
+    @property
+    def window_s(self) -> tuple[float, float]:
+        """When the shown stretch begins and ends."""
+        return (0.0, 0.0) if self.window is None else (self.window.begin_s, self.window.end_s)
+
+    def turn_to(self, time_s: float) -> None:
+        """Show the stretch round a time, unless it is within the shown one."""
+        begin_s, end_s = self.window_s
+        if self.data is None or begin_s <= time_s <= end_s:
+            return
+        if time_s < begin_s:  # near the new page's end, as one goes back
+            start_s = self.data.result.batches.start_s
+            before = int(np.searchsorted(start_s, time_s, side="right")) - BATCHES + 1
+            time_s = float(start_s[max(before, 0)]) if start_s.size else time_s
+        self.show_window(self.data, window(self.data.result, time_s))
+
+    def show_cursor(self, time_s: float) -> None:
+        """Mark a time of the shown stretch."""
+        begin_s, end_s = self.window_s
+        at = 1000 * (min(max(time_s, begin_s), end_s) - begin_s)
+        self.cursor.set_segments([[(at, -0.6), (at, self.ax.get_ylim()[0])]])
 
     def _component(self, name: str) -> Style:
         style = COMPONENTS[name]
