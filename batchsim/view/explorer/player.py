@@ -17,7 +17,7 @@ from batchsim._format import counted
 from batchsim.result import Result
 from batchsim.scenario import Scenario
 from batchsim.simulate import simulate
-from batchsim.view.explorer.knob import SLIDERS, button, line
+from batchsim.view.explorer.knob import ECHO_S, SLIDERS, button, line
 from batchsim.view.explorer.main_picture import Screen
 from batchsim.view.film.animation import Animation
 from batchsim.view.film.film_view import FilmView, telling_moment
@@ -58,7 +58,7 @@ class Player(widgets.VBox):
         self.time_s = self.within_s = self._clock_s = self._slid_s = 0.0
         self.untouched = True  # since the film was loaded: then it is played from its beginning
         self._moves = 0  # of the slider by this code
-        self._sent: deque[float] = deque(maxlen=64)
+        self._sent: deque[tuple[float, float]] = deque(maxlen=64)  # to the slider, and when
         self._seen: list[Callable[[], None]] = []
         self.play = widgets.ToggleButton(
             description="Play", icon="play", tooltip="Play the film, or pause it"
@@ -162,14 +162,14 @@ class Player(widgets.VBox):
         self._moves += 1
         try:
             self.place.value = min(max(self.time_ms, self.place.min), self.place.max)
-            self._sent.append(self.place.value)
+            self._sent.append((self.place.value, time.perf_counter()))
         finally:
             self._moves -= 1
 
     def _slid(self, change: dict[str, Any]) -> None:
         # A page may echo a value that was sent to it, rounded to the slider's step.
-        half = 0.51 * self.place.step
-        echo = any(abs(change["new"] - sent) <= half for sent in self._sent) and self.playing
+        half, since_s = 0.51 * self.place.step, time.perf_counter() - ECHO_S
+        echo = any(abs(change["new"] - value) <= half and when_s > since_s for value, when_s in self._sent)
         if not self._moves and not echo:
             self._prepare()
             self.go_to(change["new"] / 1000, LEAVES_S / self.slowness.value if self.playing else 0.0)
@@ -251,6 +251,7 @@ class FilmPlayer(Player):
         self.result, self.requests = result, requests
         self.picture = self._picture()
         self.text = widgets.HTML()
+        self.text.add_class("batchsim-moment")
         lock = RLock()
         super().__init__(screen := Screen(), lambda: self.picture.stage, self._put, lambda: lock)
         screen.add_class("batchsim-stage")
@@ -291,8 +292,8 @@ class FilmPlayer(Player):
 
     def _say(self) -> None:
         """Say the moment below the picture, unless it changes too fast to be read."""
+        self.text.value = "" if self.playing else line(self.words)
         if not self.playing:
-            self.text.value = line(self.words)
             self.screen.alt = self.words
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+from matplotlib.text import Text
+
 from batchsim.result import Result
 from batchsim.view.canvas.picture import Box, Picture
 from batchsim.view.film.motion import WAY
@@ -15,6 +17,7 @@ class Timeline(Protocol):
     """What the film needs of a timeline: a window of the run, and a cursor in it."""
 
     box: Box
+    title: Text
 
     @property
     def window_s(self) -> tuple[float, float]:
@@ -38,6 +41,7 @@ class FilmView:
         below = timeline.box
         self.box = Box(box.left, box.top, box.width, below.bottom - box.top)
         self.timeline, self.requests = timeline, requests
+        timeline.title.set_text("The batches round this moment")
         with picture.styled():
             self.stage = Stage(picture, box)
         self.film: Film | None = None

@@ -17,6 +17,7 @@ class Slots(NamedTuple):
 
     corners: np.ndarray
     side: float
+    rows: int
 
     def at(self, index: np.ndarray) -> np.ndarray:
         """Return the corners of slots by number; those beyond the last one share it."""
@@ -28,11 +29,11 @@ def gap_px(side: float) -> float:
     return 1.0 if side < 9 else 2.0 if side < 18 else 3.0
 
 
-def slots(box: Box, count: int, largest_px: float) -> Slots:
+def slots(box: Box, count: int, largest_px: float, rows: int = 1) -> Slots:
     """Return slots for a number of requests, or for as many as can be seen; all fit into the box.
 
-    They are filled column by column from the right, where the servers are. They are as large as there is
-    room for, in whole pixels, so that they stand still and sharp.
+    They are filled column by column from the right, where the servers are; in at least so many rows, if that
+    many fit. They are as large as there is room for, in whole pixels, so that they stand still and sharp.
 
     >>> slots(Box(0, 0, 100, 40), 3, 28).corners.tolist()
     [[72.0, 6.0], [41.0, 6.0], [10.0, 6.0]]
@@ -41,14 +42,15 @@ def slots(box: Box, count: int, largest_px: float) -> Slots:
     """
     for side in range(max(int(largest_px), LEAST_PX), LEAST_PX - 1, -1):
         pitch = side + gap_px(side)
-        columns, rows = (max(int((room + pitch - side) / pitch), 1) for room in (box.width, box.height))
-        if columns * rows >= count:
+        columns, most = (max(int((room + pitch - side) / pitch), 1) for room in (box.width, box.height))
+        if columns * most >= count:
             break
-    rows = max(min(rows, math.ceil(count / columns)), 1)
+    rows = min(max(rows, math.ceil(count / columns)), most)
+    columns = min(columns, math.ceil(count / rows))
     xs = round(box.right - side) - pitch * np.arange(columns)
     high = rows * pitch - pitch + side
     ys = round(box.top + (box.height - high) / 2) + pitch * np.arange(rows)
-    return Slots(np.stack(np.meshgrid(xs, ys, indexing="ij"), axis=-1).reshape(-1, 2), float(side))
+    return Slots(np.stack(np.meshgrid(xs, ys, indexing="ij"), axis=-1).reshape(-1, 2), float(side), rows)
 
 
 class ServerPlace(NamedTuple):
@@ -70,28 +72,31 @@ class Places(NamedTuple):
     right: float
 
 
-def servers_in(box: Box, count: int, batch: int, em: float) -> tuple[ServerPlace, ...]:
-    """Return as many servers as can be seen, column by column, with slots for a batch of that size."""
+def servers_in(box: Box, count: int, batch: int, queue: Slots, em: float) -> tuple[ServerPlace, ...]:
+    """Return as many servers as can be seen, column by column, with slots for a batch of that size.
+
+    As in the queue, if there is room: then a batch keeps its shape on the way.
+    """
     gap = 0.4 * em
     choices = []
     for columns in range(1, min(count, max(int(box.width / (2.2 * em)), 1)) + 1):
         rows = min(math.ceil(count / columns), max(int(box.height / (1.3 * em)), 1))
         wide, high = (box.width + gap) / columns - gap, (box.height + gap) / rows - gap
         places = [
-            _server(Box(box.left + x * (wide + gap), box.top + y * (high + gap), wide, high), batch, em)
+            _server(Box(box.left + x * (wide + gap), box.top + y * (high + gap), wide, high), batch, queue, em)
             for x, y in (divmod(number, rows) for number in range(min(count, columns * rows)))
         ]
         choices.append((len(places), places[0].has_text, places[0].slots.side, -columns, tuple(places)))
     return max(choices, key=lambda choice: choice[:4])[-1]
 
 
-def _server(box: Box, batch: int, em: float) -> ServerPlace:
+def _server(box: Box, batch: int, queue: Slots, em: float) -> ServerPlace:
     has_text = box.height >= COMPACT * em and box.width >= 4 * em
     inset, thick = (0.5 * em, 0.5 * em) if has_text else (0.2 * em, 0.3 * em)
     bar = Box(box.left + inset, box.bottom - inset - thick, box.width - 2 * inset, thick)
     top = box.top + (1.7 * em if has_text else inset)
     room = Box(bar.left, top, bar.width, max(bar.top - 0.25 * em - top, LEAST_PX))
-    return ServerPlace(box, slots(room, batch, LARGEST * em), bar, has_text)
+    return ServerPlace(box, slots(room, batch, queue.side, queue.rows), bar, has_text)
 
 
 def places_in(box: Box, waiting: int, servers: int, batch: int, em: float) -> Places:
@@ -102,7 +107,6 @@ def places_in(box: Box, waiting: int, servers: int, batch: int, em: float) -> Pl
     queue_right = right - wide - 1.8 * em
     queue = Box(lane.right, box.top, queue_right - lane.right, box.height)
     inner = Box(queue.left + 0.3 * em, queue.top + 0.3 * em, queue.width - 0.6 * em, queue.height - 0.6 * em)
-    return Places(
-        lane, queue, slots(inner, waiting, LARGEST * em),
-        servers_in(Box(right - wide, box.top, wide, box.height), servers, batch, em), box.right,
-    )  # fmt: skip
+    places = slots(inner, waiting, LARGEST * em)
+    beside = servers_in(Box(right - wide, box.top, wide, box.height), servers, batch, places, em)
+    return Places(lane, queue, places, beside, box.right)
