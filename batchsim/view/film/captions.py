@@ -37,6 +37,7 @@ class Captions:
             [
                 *self._header(now, within_s, film.loses, clock),
                 *self._servers(now, places),
+                *self._undrawn(now.waiting.size - len(places.queue.corners), places),
                 self._over(size_box, size_texts(now.waiting.size, now.rule)),
                 self._over(wait_box, wait_texts(now.waited_ms, now.rule.max_wait_ms, decimals)),
             ]
@@ -61,8 +62,7 @@ class Captions:
     def _titles(self, now: Snapshot, places: Places) -> list[Label]:
         em, above = self.em, places.queue_box.top - ABOVE * self.em
         queue, servers = places.queue_box.left + 0.3 * em, places.servers[0].box.left
-        undrawn = now.waiting.size - len(places.queue.corners)
-        texts = queue_titles(now.waiting.size, undrawn, "forming" if now.forming else "queueing")
+        texts = queue_titles(now.waiting.size, "forming" if now.forming else "queueing")
         labels = [Label(self._fitting(texts, servers - queue - em, "bold"), queue, above)]
         texts = server_titles(now, len(places.servers))
         labels.append(Label(self._fitting(texts, self.box.right - servers, "bold"), servers, above))
@@ -85,6 +85,12 @@ class Captions:
             for place, batch in zip(places.servers, now.computing, strict=False)
             if place.has_text
         ]  # fmt: skip
+
+    def _undrawn(self, count: int, places: Places) -> list[Label]:
+        """Return how many of those that wait have no room on the stage."""
+        x, y = places.queue_box.left, places.queue_box.bottom - 0.5 * self.em
+        lines = (f"+ {count:,}", y - 1.3 * self.em), ("more", y)
+        return [Label(text, x, at, "right") for text, at in lines] if count > 0 else []
 
     def _over(self, box: Box, texts: Sequence[str]) -> Label:
         return Label(self._fitting(texts, box.width), box.left, box.top - 0.45 * self.em)

@@ -20,7 +20,7 @@ from batchsim.view.film.snapshot import Batch, Film, Snapshot
 
 WAY = 0.15  # of its computing: what a batch takes to its server
 FADE = 2  # ways: how long those that are finished or lost are still seen
-AHEAD = 4  # mean times between arrivals: how long before its arrival a request is seen
+AHEAD, ENTERING = 4, 5  # mean times between arrivals: how long a request is seen before it arrives, and enters
 MOST_COMING = 60
 SPREAD = (5**0.5 - 1) / 2  # the golden ratio: neighbours come in at different heights
 
@@ -79,6 +79,8 @@ class Choreography:
         self.film, self.places = film, places
         self.arrival_s = film.result.arrival_s
         self.way_s = WAY * film.batch_s
+        # Where many arrive in that time, each is quicker: or the queue would never be seen.
+        self.entry_s = min(self.way_s, ENTERING * pace_s)
         is_open = isinstance(film.result.scenario.workload, OpenLoop)
         self.ahead_s = AHEAD * pace_s if is_open else 0.0
 
@@ -116,7 +118,7 @@ class Choreography:
 
     def _in_queue(self, requests: np.ndarray, index: np.ndarray, time_s: float) -> np.ndarray:
         """Return the corners of requests that have these places in the queue, or are on their way there."""
-        share = ease((time_s - self.arrival_s[requests]) / self.way_s)
+        share = ease((time_s - self.arrival_s[requests]) / self.entry_s)
         return between(self._entries(requests), self.places.queue.at(index), share)
 
     def _waiting(self, now: Snapshot, batches: list[Batch]) -> Crowd:
@@ -129,7 +131,7 @@ class Choreography:
                     self.arrival_s[requests] <= batch.start_s, np.searchsorted(batch.requests, requests), 0
                 )
                 corners = corners + (1 - ease(share)) * (queue.at(index + ahead) - queue.at(index))
-        share = ease((now.time_s - self.arrival_s[requests]) / self.way_s)
+        share = ease((now.time_s - self.arrival_s[requests]) / self.entry_s)
         return Crowd.of(requests, between(self._entries(requests), corners, share), queue.side)
 
     def _slots(self, batch: Batch) -> Slots | None:

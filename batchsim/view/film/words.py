@@ -37,15 +37,8 @@ def activities(snapshot: Snapshot, within_s: float) -> tuple[str, ...]:
     return f"{leaves}: {because}", leaves
 
 
-def queue_titles(waiting: int, undrawn: int, component: str) -> tuple[str, ...]:
-    """Return how many wait, and for what; of them `undrawn` have no room on the stage."""
-    if undrawn > 0:
-        return (
-            f"{waiting:,} waiting, {component}, + {undrawn:,} more than drawn",
-            f"{waiting:,} waiting, + {undrawn:,} undrawn",
-            f"{waiting:,} (+ {undrawn:,} undrawn)",
-            f"{waiting:,} (+ {undrawn:,})",
-        )
+def queue_titles(waiting: int, component: str) -> tuple[str, ...]:
+    """Return how many wait, and for what."""
     if not waiting:
         return "queue: none waiting", "none waiting"
     return (
