@@ -20,7 +20,10 @@ from batchsim.view.film.snapshot import Batch, Film, Snapshot
 
 WAY = 0.15  # of its computing: what a batch takes to its server
 FADE = 2  # ways: how long those that are finished or lost are still seen
-AHEAD, ENTERING = 4, 5  # mean times between arrivals: how long a request is seen before it arrives, and enters
+AHEAD, ENTERING = (
+    4,
+    5,
+)  # mean times between arrivals: how long a request is seen before it arrives, and enters
 MOST_COMING = 60
 SPREAD = (5**0.5 - 1) / 2  # the golden ratio: neighbours come in at different heights
 
@@ -116,14 +119,22 @@ class Choreography:
         corners = np.stack([begin + (end[:, 0] - begin) * share, end[:, 1]], axis=-1)
         return Crowd.of(requests, corners, self.places.queue.side, np.minimum(3 * share, 1))
 
-    def _in_queue(self, requests: np.ndarray, index: np.ndarray, time_s: float) -> np.ndarray:
+    def _in_queue(self, requests: np.ndarray, corners: np.ndarray, time_s: float) -> np.ndarray:
         """Return the corners of requests that have these places in the queue, or are on their way there."""
         share = ease((time_s - self.arrival_s[requests]) / self.entry_s)
-        return between(self._entries(requests), self.places.queue.at(index), share)
+        return between(self._entries(requests), corners, share)
+
+    def _given_up(self, requests: np.ndarray, time_s: float) -> np.ndarray:
+        """Return how many places ahead of each request have not quite closed, after requests that gave up."""
+        lost = self.film.lost(time_s - self.way_s, time_s)
+        done_s = self.film.done_s(lost)
+        ahead = (lost < requests[:, None]) & (self.arrival_s[requests][:, None] <= done_s)
+        ahead &= done_s > self.arrival_s[lost]  # a rejected one has had no place
+        return np.sum(ahead * (1 - ease((time_s - done_s) / self.way_s)), axis=1)
 
     def _waiting(self, now: Snapshot, batches: list[Batch]) -> Crowd:
         requests, queue = now.waiting, self.places.queue
-        index = np.arange(len(requests))
+        index = np.arange(len(requests)) + self._given_up(requests, now.time_s)
         corners = queue.at(index)
         for batch in batches:  # what it has left behind moves up while it goes
             if (share := self._share(batch, now)) < 1:
@@ -131,8 +142,7 @@ class Choreography:
                     self.arrival_s[requests] <= batch.start_s, np.searchsorted(batch.requests, requests), 0
                 )
                 corners = corners + (1 - ease(share)) * (queue.at(index + ahead) - queue.at(index))
-        share = ease((now.time_s - self.arrival_s[requests]) / self.entry_s)
-        return Crowd.of(requests, between(self._entries(requests), corners, share), queue.side)
+        return Crowd.of(requests, self._in_queue(requests, corners, now.time_s), queue.side)
 
     def _slots(self, batch: Batch) -> Slots | None:
         """Return the slots of a batch's server; None where there was no room for the server."""
@@ -147,7 +157,8 @@ class Choreography:
         index = np.arange(len(requests))
         # Where they stood: behind those of the batch that are older, and those that were not taken.
         older = now.waiting[self.arrival_s[now.waiting] <= batch.start_s]
-        begin = self._in_queue(requests, index + np.searchsorted(older, requests), batch.start_s)
+        place = index + np.searchsorted(older, requests) + self._given_up(requests, batch.start_s)
+        begin = self._in_queue(requests, queue.at(place), batch.start_s)
         part = ease(share)
         corners = between(begin, slots.at(index), part)
         shown = index < max(len(slots.corners), len(queue.corners))

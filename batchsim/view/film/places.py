@@ -20,8 +20,11 @@ class Slots(NamedTuple):
     rows: int
 
     def at(self, index: np.ndarray) -> np.ndarray:
-        """Return the corners of slots by number; those beyond the last one share it."""
-        return self.corners[np.minimum(index, len(self.corners) - 1)]
+        """Return the corners of slots by number, or between two; those beyond the last one share it."""
+        last = len(self.corners) - 1
+        low = np.minimum(np.floor(index).astype(int), last)
+        begin, end = self.corners[low], self.corners[np.minimum(low + 1, last)]
+        return begin + (end - begin) * (index - np.floor(index))[:, None]
 
 
 def gap_px(side: float) -> float:
@@ -42,9 +45,10 @@ def slots(box: Box, count: int, largest_px: float, rows: int = 1) -> Slots:
     """
     for side in range(max(int(largest_px), LEAST_PX), LEAST_PX - 1, -1):
         pitch = side + gap_px(side)
-        columns, most = (max(int((room + pitch - side) / pitch), 1) for room in (box.width, box.height))
+        columns, most = (int((room + pitch - side) / pitch) for room in (box.width, box.height))
         if columns * most >= count:
             break
+    columns, most = max(columns, 1), max(most, 1)
     rows = min(max(rows, math.ceil(count / columns)), most)
     columns = min(columns, math.ceil(count / rows))
     xs = round(box.right - side) - pitch * np.arange(columns)
@@ -83,7 +87,9 @@ def servers_in(box: Box, count: int, batch: int, queue: Slots, em: float) -> tup
         rows = min(math.ceil(count / columns), max(int(box.height / (1.3 * em)), 1))
         wide, high = (box.width + gap) / columns - gap, (box.height + gap) / rows - gap
         places = [
-            _server(Box(box.left + x * (wide + gap), box.top + y * (high + gap), wide, high), batch, queue, em)
+            _server(
+                Box(box.left + x * (wide + gap), box.top + y * (high + gap), wide, high), batch, queue, em
+            )
             for x, y in (divmod(number, rows) for number in range(min(count, columns * rows)))
         ]
         choices.append((len(places), places[0].has_text, places[0].slots.side, -columns, tuple(places)))

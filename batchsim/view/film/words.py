@@ -73,7 +73,12 @@ def wait_texts(waited_ms: float | None, limit_ms: float, decimals: int) -> tuple
     """Return how long the oldest has waited, and how long it may."""
     limit = "no max wait" if math.isinf(limit_ms) else f"max wait {typed(limit_ms)} ms"
     if waited_ms is None:
-        return f"oldest: none, {limit}", limit
+        return f"oldest: none, {limit}", limit, ""
     waited = f"{waited_ms:,.{decimals}f}"
     short = f"oldest: {waited} ms" if math.isinf(limit_ms) else f"oldest: {waited} of {typed(limit_ms)} ms"
-    return f"oldest: waited {waited} ms, {limit}", f"waited {waited} ms, {limit}", short
+    return (
+        f"oldest: waited {waited} ms, {limit}",
+        f"waited {waited} ms, {limit}",
+        short,
+        f"oldest: {waited} ms",
+    )
