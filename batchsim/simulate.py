@@ -13,7 +13,7 @@ from batchsim.engines.draws import Streams, draw
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result import Result, Run
 from batchsim.result.warmup import drop_warmup
-from batchsim.scenario import OpenLoop, Scenario
+from batchsim.scenario import Scenario
 
 DEFAULT_REQUESTS = 100_000
 ENGINES = ("auto", "compiled", "simpy")
@@ -116,13 +116,17 @@ def simulate(
 
 def check_requests(scenario: Scenario, requests: int | None) -> int:
     """Return the checked number of requests; by default a whole trace, or 100,000."""
-    most = scenario.workload.max_requests if isinstance(scenario.workload, OpenLoop) else None
     if requests is None:
-        return DEFAULT_REQUESTS if most is None else most
+        return scenario.workload.max_requests or DEFAULT_REQUESTS
     count = _check.whole("requests", requests)
-    if most is not None and count > most:
+    if count > (most := available(scenario, count)):
         raise ValueError(f"requests must be at most the trace's {most:,}, got {count:,}")
     return count
+
+
+def available(scenario: Scenario, requests: int) -> int:
+    """Return so many requests, or as many as there are: a trace ends."""
+    return min(requests, scenario.workload.max_requests or requests)
 
 
 # Peak memory measured with batches of one, which cost most, and the summary taken.

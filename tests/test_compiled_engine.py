@@ -203,7 +203,7 @@ def test_the_histograms_bins_are_a_thousandth_wide():
     assert middles.size == BINS
     assert (np.diff(middles) / middles[:-1] <= 0.00196).all()
     ones = Histogram(np.eye(1, BINS, 7, dtype=np.int64)[0])
-    assert ones.at_rank_ms(0) == middles[7] * 1000
+    assert ones.at_ranks_ms(np.array([0])) == middles[7] * 1000
     assert ones.within(middles[7] * 1010) == 1
     assert ones.within(middles[6] * 1000) == 0
 

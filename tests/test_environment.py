@@ -1,5 +1,6 @@
 """environment.yml and pyproject.toml name the same packages, with compatible ranges."""
 
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -22,8 +23,8 @@ def pip_ranges():
     return {r.name: r.specifier for r in requirements if r.name != project["name"]}, project
 
 
-def conda_ranges():
-    lines = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+def conda_ranges(name="environment.yml"):
+    lines = yaml.safe_load((ROOT / name).read_text())["dependencies"]
     pairs = [re.split(r"\s+", line, maxsplit=1) for line in lines if isinstance(line, str)]
     assert len({name for name, *_ in pairs}) == len(pairs), "a package is named twice"
     ranges = {CONDA_NAMES.get(name, name): SpecifierSet("".join(rest)) for name, *rest in pairs}
@@ -55,5 +56,35 @@ def test_conda_installs_the_package_itself_in_place():
 
 
 def test_no_registry_is_named_in_what_installs():
-    for name in ("pyproject.toml", "environment.yml", "Makefile"):
+    for name in (
+        "pyproject.toml",
+        "environment.yml",
+        "Makefile",
+        ".binder/environment.yml",
+        ".binder/postBuild",
+    ):
         assert "://" not in (ROOT / name).read_text()
+
+
+def test_binder_has_what_the_package_and_its_notebooks_need():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *extras["notebook"], *extras["app"]]
+    needed = {r.name: r.specifier for r in map(Requirement, lines) if r.name != project["name"]}
+    binder = conda_ranges(".binder/environment.yml")[0]
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    needed |= {r.name: r.specifier for r in map(Requirement, build)}
+    assert binder == needed | {"python": SpecifierSet(project["requires-python"]), "pip": SpecifierSet()}
+
+
+def test_binder_fetches_nothing_once_its_packages_are_there():
+    script = (ROOT / ".binder" / "postBuild").read_text()
+    assert "pip install --no-index --no-deps --no-build-isolation" in script
+    assert os.access(ROOT / ".binder" / "postBuild", os.X_OK)
+
+
+def test_the_citation_is_of_this_project():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert citation["title"].startswith(project["name"])
+    assert citation["license"] == project["license"]

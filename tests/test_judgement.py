@@ -8,7 +8,7 @@ from scipy.special import gammaincc
 
 import batchsim as bs
 from batchsim import theory
-from batchsim.study.judgement import STRICT, Verdict, judge, percentile, share_within
+from batchsim.study.judgement import STRICT, Verdict, fewest, judge, percentile, share_within
 from batchsim.study.slo import SLO
 
 T4 = bs.Affine(5, 0.25)
@@ -112,3 +112,29 @@ def test_an_objective_at_the_very_truth_is_seldom_called_met():
     assert verdicts.count(Verdict.MEETS) <= 12
     assert verdicts.count(Verdict.FAILS) <= 12
     assert verdicts.count(Verdict.UNCLEAR) >= 176
+
+
+LOSSY = POISSON.replace(queue_limit=100)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "slo"),
+    [
+        (POISSON.replace(workload=bs.Gamma(1900, 2)), SLO(p99_ms=1e6)),
+        (POISSON.replace(workload=bs.Gamma(1900, 2)), SLO(mean_ms=1e6)),
+        (POISSON.replace(workload=bs.OnOff(2000, 500, 0.1, 0.2)), SLO(p95_ms=1e6)),
+        (LOSSY, SLO(max_loss=0.01)),
+    ],
+    ids=["p99", "mean", "bursts", "loss"],
+)
+def test_the_fewest_requests_that_prove_an_easy_objective_are_known_before_a_run(scenario, slo):
+    least = math.ceil(fewest(scenario, slo))
+    enough, short = (judge(bs.simulate(scenario, n), slo).meets for n in (least, round(0.95 * least)))
+    assert enough
+    assert not short
+
+
+def test_what_is_not_a_sample_has_no_fewest_requests():
+    assert fewest(POISSON.replace(workload=bs.Trace([0, 1, 2])), SLO(p99_ms=50)) == 0
+    assert fewest(LOSSY, SLO(max_loss=0)) == math.inf
+    assert fewest(POISSON, SLO(max_loss=0.01)) == 0  # it loses none

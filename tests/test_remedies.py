@@ -172,6 +172,15 @@ def test_servers_that_are_a_remedy_are_said_to_have_a_device_each(missed):
     assert text.startswith("2 servers instead of 1, with p99 ")
 
 
+def test_servers_that_share_too_few_devices_are_said_not_to_keep_up():
+    shared = POISSON.replace(rate_per_s=3000, devices=1, servers=2, host_ms=1)
+    found = tune(shared, SLO(p99_ms=40), {"max_wait_ms": [0]}, requests=5_000)
+    (servers,) = (remedy for remedy in found.remedies if remedy.knob == "servers")
+    assert (servers.value, servers.kind) == (None, "would not")
+    assert not shared.replace(servers=10).stable
+    assert "No more servers on the same 1 device, up to 10, would keep up: load 1.125" in found.explain()
+
+
 def test_where_runs_are_too_short_a_longer_one_is_all_that_is_asked_for():
     found = tune(POISSON, SLO(p99_ms=17.6), {"max_wait_ms": [0]}, requests=5_000)
     assert found.judgement.verdict is Verdict.UNCLEAR

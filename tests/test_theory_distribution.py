@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize
+from scipy import optimize, stats
 
 import batchsim as bs
 from batchsim import theory
@@ -187,6 +187,39 @@ def test_a_percentile_near_the_capacity_needs_few_coefficients():
     latency = theory.md1(99.99, 10).cdf.__self__
     assert latency._tables[1].size < 10_000
     assert math.isfinite(latency._tail_from_s)
+
+
+def test_the_work_of_large_batches_grows_with_their_square(monkeypatch):
+    numbers, poisson = [], distribution.poisson
+
+    def counted(mean, count):
+        numbers.append(np.size(mean) * count)
+        return poisson(mean, count)
+
+    monkeypatch.setattr(distribution, "poisson", counted)
+    work = []
+    for size in (40, 80, 160):
+        numbers.clear()
+        assert 0 < theory.capped(at_load(0.9, SLOW_START, size), SLOW_START, size).cdf(20) < 1
+        work.append(sum(numbers))
+    assert work[1] < 5 * work[0]
+    assert work[2] < 5 * work[1]
+
+
+@pytest.mark.parametrize("wait_ms", [0, 3])
+def test_those_ahead_are_those_left_behind_and_those_who_came_since(wait_ms):
+    latency = theory.size_or_wait(at_load(0.9, SLOW_START, 8), SLOW_START, 8, wait_ms).cdf.__self__
+    below, seconds = latency.state.chain.below, latency.seconds
+    w = np.random.default_rng(1).uniform(0, seconds[8], 50)
+    ahead = latency._ahead(w)
+    for row, wait_s in zip(ahead, w, strict=True):
+        expected = np.zeros(ahead.shape[1] + 200)
+        for size in np.flatnonzero(seconds > wait_s):
+            left = np.array([below[size]]) if size < 8 else np.append(below[8], latency._left_behind[1:])
+            came = stats.poisson(latency.rate * (seconds[size] - wait_s)).pmf(np.arange(150))
+            both = np.convolve(left, came)
+            expected[: both.size] += both[: expected.size]
+        assert row == pytest.approx(expected[: row.size] / latency.state.cycle_s, abs=1e-10)
 
 
 def test_a_cdf_takes_any_shape():

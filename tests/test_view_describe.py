@@ -120,11 +120,8 @@ def test_some_or_nearly_all_lost_does_not_read_as_none_or_all(link, share):
     assert_says(described(link), "p99", f"{share} are lost")
 
 
-def test_of_the_first_requests_only_those_that_are_served_are_computed():
-    panel = bs.explore(requests=300, link="queue_limit=1")
-    served = int((panel.result.batch_index[:30] >= 0).sum())
-    assert 0 < served < 30
-    assert_says(panel.screen.alt, f"{served} of the first 30 requests", "batches")
+def test_the_timeline_is_said_to_be_from_the_middle_of_the_run():
+    assert_says(described("", 3000), "The timeline shows", "4 batches from the middle of the run")
 
 
 @pytest.mark.parametrize(

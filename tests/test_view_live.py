@@ -10,29 +10,32 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from PIL import Image
 
 import batchsim as bs
-from batchsim._format import percent
+from batchsim._format import number, percent
 from batchsim.study.surface import Surface, load_curve, surface
 from batchsim.theory.curve import theory_curve
+from batchsim.view.canvas.colours import colours
 from batchsim.view.canvas.lettering import Lettering, width_em
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.heat_map import TIED, HeatMapView, colours, position
+from batchsim.view.run.headline import figures_of
+from batchsim.view.run.heat_map import TIED, HeatMapView, position
 from batchsim.view.run.latency import LatencyView, queue_length
-from batchsim.view.run.live import LivePicture
+from batchsim.view.run.live import NAMES, LivePicture
 from batchsim.view.run.load import LoadView
 from batchsim.view.run.ranked import Ranked
-from batchsim.view.run.timeline import TimelineView
+from batchsim.view.run.timeline import TimelineView, window
 
 BASE = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(16, 5), bs.Affine(5, 0.25))
 SIZES, WAITS = (1, 4, 16, 32), (0, 5, 20, math.inf)
 
 
-def data_of(scenario, objective_ms=20.0, pinned=None, requests=3000, compared=True):
+def data_of(scenario, objective_ms=20.0, pinned=None, before=None, requests=3000, compared=True):
     result = bs.simulate(scenario, requests)
     closed = isinstance(scenario.workload, bs.ClosedLoop)
     y_values = SIZES if isinstance(scenario.rule, bs.AtLeast) else WAITS
@@ -46,6 +49,7 @@ def data_of(scenario, objective_ms=20.0, pinned=None, requests=3000, compared=Tr
         curve=curve,
         theory=None if closed else theory_curve(scenario, curve.x_values),
         objective_ms=objective_ms,
+        before=before,
         pinned=pinned,
         comparison=both,
     )
@@ -59,6 +63,7 @@ def cases():
         "slower": data_of(BASE.replace(rate_per_s=300, max_wait_ms=60, max_batch_size=32), objective_ms=None),
         "overloaded": data_of(BASE.replace(rate_per_s=3000)),
         "pinned": data_of(BASE.replace(max_wait_ms=0), pinned=plain),
+        "moved": data_of(BASE.replace(max_batch_size=32, max_wait_ms=2), before=plain),
         "both overloaded": data_of(
             BASE.replace(rate_per_s=3000), pinned=data_of(BASE.replace(rate_per_s=3500))
         ),
@@ -70,10 +75,15 @@ def cases():
     }
 
 
-def shown(data, width_px=860, **look):
-    picture = LivePicture(width_px, **look)
+def shown(data, width_px=860, large="latency", **look):
+    picture = LivePicture(width_px, large=large, **look)
     picture.show(data)
     return picture
+
+
+def enlarged(data, kind, **look):
+    """The large view of that kind."""
+    return shown(data, large=kind.KEY, **look).view(kind)
 
 
 def pixels(picture):
@@ -84,14 +94,15 @@ def pixels(picture):
 
 
 @settings(max_examples=6, deadline=None)
-@given(draws=st.data())
-def test_after_any_moves_the_picture_is_the_one_drawn_afresh(cases, draws):
+@given(draws=st.data(), large=st.sampled_from(sorted(NAMES)))
+def test_after_any_moves_and_a_release_the_picture_is_the_one_drawn_afresh(cases, draws, large):
     names = draws.draw(st.lists(st.sampled_from(sorted(cases)), min_size=2, max_size=4))
-    moved = LivePicture(860)
+    moved = LivePicture(860, large=large)
     for name in names:
         moved.show(cases[name])
-        drawn = pixels(moved)
-    np.testing.assert_array_equal(drawn, pixels(shown(cases[names[-1]])))
+        pixels(moved)
+    moved.release()
+    np.testing.assert_array_equal(pixels(moved), pixels(shown(cases[names[-1]], large=large)))
 
 
 @pytest.mark.parametrize("name", ["plain", "overloaded", "pinned", "losing"])
@@ -106,7 +117,9 @@ def test_the_picture_is_what_matplotlib_draws_on_its_own(cases, name):
 
 
 @pytest.mark.parametrize("name", ["pinned", "nobody", "both overloaded", "at least"])
-@pytest.mark.parametrize("look", [{}, {"size": "projector"}, {"width_px": 600, "ratio": 1.5}])
+@pytest.mark.parametrize(
+    "look", [{}, {"size": "projector", "large": "map"}, {"width_px": 570, "ratio": 1.5, "large": "load"}]
+)
 def test_every_view_stays_within_its_place(cases, name, look):
     picture = shown(cases[name], **look)
     picture.pixels()
@@ -134,9 +147,14 @@ def places_of(tile, picture):
             yield artist.get_text(), box.x0 / ratio, top, box.x1 / ratio, bottom
 
 
-@pytest.mark.parametrize("look", [{}, {"size": "projector"}, {"width_px": 1500}, {"width_px": 620}], ids=repr)
-def test_no_text_is_over_another(cases, look):
-    picture = LivePicture(**{"width_px": 860} | look)
+@pytest.mark.parametrize("large", sorted(NAMES))
+@pytest.mark.parametrize(
+    "look",
+    [{}, {"size": "projector"}, {"width_px": 1500}, {"width_px": 570}, {"width_px": 380, "alone": True}],
+    ids=repr,
+)
+def test_no_text_is_over_another(cases, look, large):
+    picture = LivePicture(**{"width_px": 860, "large": large} | look)
     for name, case in cases.items():
         picture.show(case)
         picture.pixels()
@@ -146,7 +164,9 @@ def test_no_text_is_over_another(cases, look):
                 assert apart, (name, one, other)
 
 
-@pytest.mark.parametrize("look", [{"width_px": 857}, {"width_px": 600, "ratio": 1.25}, {"width_px": 400}])
+@pytest.mark.parametrize(
+    "look", [{"width_px": 857}, {"width_px": 601, "ratio": 1.25, "height_px": 333}, {"alone": True}]
+)
 def test_the_views_places_are_the_picture_and_do_not_overlap(look):
     picture = LivePicture(**look)
     covered = np.zeros(picture._frame().shape[:2], dtype=int)
@@ -173,7 +193,7 @@ def test_a_users_settings_of_matplotlib_change_nothing(cases):
 def test_the_png_holds_the_pixels_of_the_screen(cases):
     picture = shown(cases["plain"], ratio=1.5)
     image = Image.open(BytesIO(picture.png()))
-    assert image.size == (1290, 1.5 * picture.height_px)
+    assert image.size == (1290, 960)
     np.testing.assert_array_equal(np.asarray(image), picture.pixels()[..., :3])
 
 
@@ -191,21 +211,154 @@ def test_a_saved_picture_has_all_and_the_live_one_goes_on(cases, tmp_path):
 # Places and sizes.
 
 
-@pytest.mark.parametrize(("width_px", "columns"), [(1500, 3), (760, 3), (700, 2), (400, 1)])
-def test_there_are_as_many_views_beside_each_other_as_there_is_room_for(width_px, columns):
-    picture = LivePicture(width_px)
-    assert len({tile.box.left for tile in picture.tiles}) == columns
-    assert picture.height_px == picture.tiles[0].box.height * 6 / columns
+@pytest.mark.parametrize("large", sorted(NAMES))
+def test_one_view_is_large_and_five_are_small(large):
+    picture = LivePicture(570, 650, large=large)
+    areas = {view.KEY: view.box.width * view.box.height for view in picture.views}
+    assert sorted(areas) == sorted(NAMES)
+    small = [area for key, area in areas.items() if key != large]
+    assert min(small) > 0.95 * max(small)
+    assert areas[large] > 3.8 * max(small)
 
 
-def test_in_a_narrow_notebook_the_picture_is_on_one_screen():
-    assert LivePicture(860).height_px <= 560
+def test_where_there_is_no_room_one_view_stands_alone():
+    picture = LivePicture(380, 500, large="load", alone=True)
+    assert [view.KEY for view in picture.views] == ["load"]
+
+
+@pytest.mark.parametrize("size", ["page", "projector"])
+def test_no_letter_is_smaller_than_12_pixels(cases, size):
+    for large in NAMES:
+        picture = shown(cases["plain"], 570, large, size=size)
+        picture.pixels()
+        for tile in picture.tiles:
+            for artist in (*tile.fixed, *tile.moving):
+                if isinstance(artist, Lettering) and artist.labels:
+                    assert artist.font_px >= 11.9, [label.text for label in artist.labels]
+                elif isinstance(artist, Text) and artist.get_text():
+                    assert artist.get_fontsize() >= 11.9, artist.get_text()
+
+
+def limits_of(picture):
+    return {view.KEY: [(*ax.get_xlim(), *ax.get_ylim()) for ax in view.axes] for view in picture.views}
+
+
+def test_axes_hold_while_a_setting_gets_better_and_shrink_when_they_are_released(cases):
+    picture = shown(cases["slower"])
+    before = limits_of(picture)
+    picture.show(cases["plain"])
+    held = limits_of(picture)
+    for key in ("latency", "breakdown"):
+        for old, new in zip(before[key], held[key], strict=True):
+            assert new[0] <= old[0]
+            assert new[1] >= old[1]
+            assert new[3] >= old[3]
+    assert picture.release()
+    assert limits_of(picture)["breakdown"][0][3] < held["breakdown"][0][3]
+    picture.pixels()
+    assert not picture.release()
+
+
+def test_axes_grow_when_they_must(cases):
+    picture = shown(cases["plain"])
+    picture.show(cases["slower"])
+    assert picture.view(LatencyView).ax.get_xlim()[1] > cases["slower"].result.percentile(99)
+
+
+def test_the_state_before_the_last_move_is_a_ghost_in_every_view(cases):
+    picture, before = shown(cases["moved"]), cases["plain"].result
+    latency, grey = picture.view(LatencyView), picture.theme.before
+    values, edges, _ = latency.other_bars.get_data()
+    np.testing.assert_allclose(values, Ranked(before.latency_ms).shares(edges), atol=1e-12)
+    assert to_hex(latency.other_bars.get_edgecolor()) == grey.lower()
+    assert latency.other_fill.get_visible()
+    assert picture.view(BreakdownView).other_total.get_visible()
+    assert picture.view(LoadView).other_points[0].get_ydata()[0] == before.percentile(99)
+    assert picture.view(BatchView).other_total.get_data().values.sum() == pytest.approx(100)
+    assert picture.view(HeatMapView).other[0].get_xdata()[0] == 2.5  # 16 at 1, 4, 16, 32
+    assert picture.view(TimelineView).other_batches.get_visible()
+
+
+def test_the_headline_has_four_figures_with_intervals_and_what_has_changed(cases):
+    p50, p99, throughput, load = figures_of(cases["moved"])
+    run, before = cases["moved"].result, cases["plain"].result
+    assert p99.name == "p99 \N{CHECK MARK} \N{LESS-THAN OR EQUAL TO} 20 ms"
+    assert float(p99.value) == pytest.approx(run.percentile(99), rel=0.005)
+    sign, size = p99.change.split()
+    assert float(size) == pytest.approx(abs(run.percentile(99) - before.percentile(99)), abs=0.06)
+    assert sign == ("\N{BLACK UP-POINTING TRIANGLE}" if run.percentile(99) > before.percentile(99) else "▼")
+    low, high = map(float, p50.interval.split(" to "))
+    assert low <= run.percentile(50) <= high
+    assert throughput.unit == "per s"
+    assert load.value == percent(run.scenario.load)
+
+
+def test_the_headline_of_an_overloaded_run_has_no_percentile(cases):
+    p50, p99, _, load = figures_of(cases["overloaded"])
+    assert p50.value == p99.value == "\N{EN DASH}"
+    assert "\N{BALLOT X}" in p99.name
+    assert "overloaded" in load.name
+
+
+def test_a_small_view_says_that_a_click_enlarges_it(cases):
+    picture = shown(cases["plain"])
+    for view in picture.views[1:]:
+        middle = view.box.left + view.box.width / 2, view.box.top + view.box.height / 2
+        spot = picture.at(middle[0] / picture.width_px, middle[1] / picture.height_px)
+        assert (spot.view, spot.change) == (view.KEY, None)
+        assert view.NAME in spot.text
+    assert picture.at(0.5, 0.01) is None  # the headline
+    assert LivePicture(860).at(0.8, 0.8) is None  # nothing is shown yet
+
+
+def over(view, across, down, data):
+    box = view.plot_box
+    return view.spot(box.left + across * box.width, box.top + down * box.height, data)
+
+
+def test_the_pointer_reads_values_off_every_large_view(cases):
+    data = cases["plain"]
+    latency = over(enlarged(data, LatencyView), 0.5, 0.5, data)
+    right = enlarged(data, LatencyView).ax.get_xlim()[1]
+    below = np.mean(data.result.latency_ms < right / 2)
+    assert latency.text.startswith(f"{percent(below)} of the requests take less than")
+    slowest = over(enlarged(data, BreakdownView), 0.99, 0.5, data)
+    assert slowest.text.startswith("Requests from 95 to 100 %: computing")
+    view = enlarged(data, BatchView)
+    sizes = data.result.batches.batch_size
+    assert over(view, 0.999, 0.5, data).text.startswith(
+        f"Batches of 16: {number(100 * np.mean(sizes == 16))} %"
+    )
+    timeline = enlarged(data, TimelineView)
+    first = timeline.window.requests[0]
+    assert over(timeline, 0.5, 0.001, data).text.startswith(f"Request {first:,}: ")
+
+
+def test_a_click_on_the_load_curve_sets_the_rate_that_the_pointer_reads(cases):
+    spot = over(enlarged(cases["plain"], LoadView), 0.4, 0.3, cases["plain"])
+    assert spot.change["rate_per_s"] == pytest.approx(0.4 * 2500, rel=0.3)
+    assert f"{spot.change['rate_per_s']:,.6g}/s: p99 about" in spot.text
+    clients = over(enlarged(cases["closed"], LoadView), 0.4, 0.3, cases["closed"])
+    assert isinstance(clients.change["clients"], int)
+
+
+def test_a_moment_is_from_the_middle_of_the_run_also_in_overload(cases):
+    for name in ("plain", "overloaded"):
+        result = cases[name].result
+        stretch = window(result)
+        assert stretch.last - stretch.first >= 3
+        assert abs(stretch.first - len(result.batches) / 2) <= 3
+        inside = result.batch_index[stretch.requests]
+        assert set(inside[inside >= 0]) == set(range(stretch.first, stretch.last + 1))
+        spans = result.batches.finish_s[stretch.last] - result.batches.start_s[stretch.first]
+        assert stretch.end_s - stretch.begin_s <= 3.01 * spans
 
 
 @pytest.mark.parametrize(
     ("look", "message"),
     [
-        ({"width_px": 10}, "width_px must be at least 320, got 10"),
+        ({"width_px": 10}, "width_px must be at least 240, got 10"),
+        ({"large": "lode"}, "large must be .*, got 'lode'; did you mean 'load'"),
         ({"ratio": math.nan}, "ratio must be a number, got nan"),
         ({"theme": "drak"}, "theme must be 'light' or 'dark', got 'drak'; did you mean 'dark'"),
         ({"size": "huge"}, "size must be 'page' or 'projector', got 'huge'"),
@@ -235,10 +388,10 @@ def test_the_distributions_last_bar_holds_the_tail(cases):
 
 def test_the_share_within_the_objective_counts_those_who_were_lost(cases):
     result = cases["losing"].result
-    values = values_of(shown(cases["losing"]).view(LatencyView))
+    (note,) = values_of(shown(cases["losing"]).view(LatencyView))
     within = np.count_nonzero(result.latency_ms <= 20) / 3000
-    assert f"within 20 ms: {percent(within)}" in values
-    assert f"lost {percent(np.isnan(result.latency_ms).mean())}" in values
+    assert f"{percent(within)} within 20 ms" in note
+    assert f"{percent(np.isnan(result.latency_ms).mean())} lost" in note
 
 
 def test_an_overloaded_run_shows_its_queue_and_no_percentile(cases):
@@ -258,8 +411,8 @@ def test_a_queue_is_counted_over_the_whole_run(cases):
 
 
 def test_beyond_saturation_no_latency_is_drawn(cases):
-    view, curve = shown(cases["overloaded"]).view(LoadView), cases["overloaded"].curve
-    for line in (view.mean, view.p99):
+    view, curve = enlarged(cases["overloaded"], LoadView), cases["overloaded"].curve
+    for line in view.curves[:2]:
         drawn = np.isfinite(line.get_ydata())
         np.testing.assert_array_equal(drawn, curve.x_values < curve.saturation)
     p99, mean, throughput = (marker.get_ydata()[0] for marker in view.points)
@@ -269,7 +422,7 @@ def test_beyond_saturation_no_latency_is_drawn(cases):
 
 
 def test_todays_point_is_where_the_result_is(cases):
-    view, result = shown(cases["plain"]).view(LoadView), cases["plain"].result
+    view, result = enlarged(cases["plain"], LoadView), cases["plain"].result
     points = [(m.get_xdata()[0], m.get_ydata()[0]) for m in view.points]
     heights = (result.percentile(99), result.mean_latency_ms, result.throughput_per_s)
     assert points == [(1500, height) for height in heights]
@@ -282,7 +435,7 @@ def test_theorys_curve_has_the_points_that_theory_knows(cases):
 
 
 def test_a_closed_loop_is_drawn_against_its_clients(cases):
-    view = shown(cases["closed"]).view(LoadView)
+    view = enlarged(cases["closed"], LoadView)
     assert view.low.get_xlabel() == "clients"
     assert view.points[0].get_xdata()[0] == 40
     assert not view.saturation[0].get_visible()
@@ -290,20 +443,23 @@ def test_a_closed_loop_is_drawn_against_its_clients(cases):
 
 def test_what_is_pinned_is_drawn_beside_what_is_now(cases):
     picture, pinned = shown(cases["pinned"]), cases["plain"].result
-    assert picture.view(LatencyView).a_bars.get_data().values.sum() == pytest.approx(100)
-    edges = picture.view(LatencyView).a_bars.get_data().edges
+    assert picture.view(LatencyView).other_bars.get_data().values.sum() == pytest.approx(100)
+    edges = picture.view(LatencyView).other_bars.get_data().edges
     np.testing.assert_allclose(
-        picture.view(LatencyView).a_bars.get_data().values,
+        picture.view(LatencyView).other_bars.get_data().values,
         Ranked(pinned.latency_ms).shares(edges),
         atol=1e-12,
     )
     groups = np.array_split(np.sort(pinned.latency_ms), 20)
     np.testing.assert_allclose(
-        picture.view(BreakdownView).a_total.get_data().values, [group.mean() for group in groups]
+        picture.view(BreakdownView).other_total.get_data().values, [group.mean() for group in groups]
     )
-    assert picture.view(LoadView).a_points[0].get_ydata()[0] == pinned.percentile(99)
-    assert picture.view(BatchView).a_total.get_data().values.sum() == pytest.approx(100)
-    row, column = picture.view(HeatMapView).a[0].get_ydata()[0], picture.view(HeatMapView).a[0].get_xdata()[0]
+    assert picture.view(LoadView).other_points[0].get_ydata()[0] == pinned.percentile(99)
+    assert picture.view(BatchView).other_total.get_data().values.sum() == pytest.approx(100)
+    row, column = (
+        picture.view(HeatMapView).other[0].get_ydata()[0],
+        picture.view(HeatMapView).other[0].get_xdata()[0],
+    )
     assert (row, column) == (1.5, 2.5)  # 5 ms, 16
 
 
@@ -311,22 +467,24 @@ def test_without_a_pinned_setting_nothing_of_one_is_seen(cases):
     picture = shown(cases["pinned"])
     picture.show(cases["plain"])
     seen = [
-        picture.view(LatencyView).a_bars,
-        picture.view(BreakdownView).a_total,
-        picture.view(BatchView).a_total,
-        *picture.view(LoadView).a_curves,
+        picture.view(LatencyView).other_bars,
+        picture.view(BreakdownView).other_total,
+        picture.view(BatchView).other_total,
+        *picture.view(LoadView).other_curves,
     ]
     assert not any(artist.get_visible() for artist in seen)
-    assert len(picture.view(HeatMapView).a[0].get_xdata()) == 0
+    assert len(picture.view(HeatMapView).other[0].get_xdata()) == 0
 
 
 def test_requests_that_are_lost_are_marked_on_the_timeline(cases):
     for name, state in (("losing", bs.Status.REJECTED), ("late", bs.Status.TIMED_OUT)):
-        times_ms, rows = shown(cases[name]).view(TimelineView).lost[state].get_data()
-        result = cases[name].result
-        np.testing.assert_array_equal(rows, np.flatnonzero(result.status[:30] == state))
+        view, result = shown(cases[name]).view(TimelineView), cases[name].result
+        times_ms, rows = view.lost[state].get_data()
+        requests = view.window.requests
+        np.testing.assert_array_equal(rows, np.flatnonzero(result.status[requests] == state))
+        assert rows.size
         waited_s = 0.008 if state == bs.Status.TIMED_OUT else 0
-        left_s = result.arrival_s[rows] + waited_s - result.arrival_s[0]
+        left_s = result.arrival_s[requests[rows]] + waited_s - view.window.begin_s
         np.testing.assert_allclose(times_ms, 1000 * left_s)
 
 
@@ -335,15 +493,17 @@ def test_requests_that_are_lost_are_marked_on_the_timeline(cases):
 
 @pytest.mark.parametrize("look", [{}, {"width_px": 700}, {"size": "projector", "ratio": 2}])
 def test_a_click_in_the_middle_of_a_cell_finds_it(cases, look):
-    picture = shown(cases["plain"], **look)
+    picture = shown(cases["plain"], large="map", **look)
     picture.pixels()
     ax, height = picture.view(HeatMapView).ax, picture.bbox.height
     for row in range(4):
         for column in range(4):
             x, y = ax.transData.transform((column + 0.5, row + 0.5))
-            assert picture.cell_at(x / picture.bbox.width, 1 - y / height) == (row, column)
-    assert picture.cell_at(0.1, 0.1) is None
-    assert LivePicture(860).cell_at(0.8, 0.8) is None  # nothing is shown yet
+            spot = picture.at(x / picture.bbox.width, 1 - y / height)
+            assert (spot.change is None) == bool(spot.refused)
+            if spot.change is not None:
+                rule = spot.change["rule"]
+                assert (rule.max_batch_size, rule.max_wait_ms) == (SIZES[column], WAITS[row])
 
 
 def test_a_cell_without_a_steady_state_has_no_colour(cases):
@@ -354,9 +514,18 @@ def test_a_cell_without_a_steady_state_has_no_colour(cases):
     np.testing.assert_array_equal(drawn[..., 3] == 0, void)
 
 
-def test_slower_cells_are_darker():
-    grey = colours(np.geomspace(1, 100, 50)[None], 1, 100)[0, :, :3] @ [0.299, 0.587, 0.114]
-    assert (np.diff(grey) < 0).all()
+def test_the_colours_are_palest_at_the_objective_and_end_at_a_quarter_and_four_times_of_it():
+    values = np.geomspace(20 / 4, 20 * 4, 51)[None]
+    grey = colours(values, 20.0)[0, :, :3] @ [0.299, 0.587, 0.114]
+    assert np.argmax(grey) == 25
+    assert (np.diff(grey[:26]) >= 0).all()
+    assert (np.diff(grey[25:]) <= 0).all()
+    np.testing.assert_array_equal(colours(values * 100, 20.0)[0, -1], colours(values, 20.0)[0, -1])
+
+
+def test_without_an_objective_the_best_is_the_strongest_colour():
+    grey = colours(np.geomspace(1, 100, 50)[None], None)[0, :, :3] @ [0.299, 0.587, 0.114]
+    assert (np.diff(grey) >= 0).all()
 
 
 def test_the_star_is_on_the_surfaces_best(cases):
@@ -392,7 +561,7 @@ def test_a_frame_marks_each_setting_that_cannot_be_told_from_the_best(cases, the
     plain = cases["plain"]
     grid = {f.name: getattr(plain.surface, f.name) for f in dataclasses.fields(plain.surface)}
     data = dataclasses.replace(plain, surface=Tied(**grid))
-    picture = shown(data, theme=theme)
+    picture = shown(data, large="map", theme=theme)
     view = picture.view(HeatMapView)
     for frames in view.ties:
         corners = frames.get_path().vertices.reshape(-1, 5, 2)

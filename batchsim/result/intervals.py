@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from batchsim.result.metrics import Kind, Metric
-from batchsim.result.percentiles import below, between_percentiles, of_percentile
+from batchsim.result.percentiles import Fractions, between_percentiles
 from batchsim.result.proportions import effective, proportion, students_t
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
@@ -29,7 +29,6 @@ from batchsim.result.standard_error import (
     standard_errors,
 )
 
-MEDIAN = "median of "
 ACCIDENTS = 3
 
 
@@ -42,28 +41,28 @@ def metric_intervals(
     out in the difference.
     """
     intervals: dict[str, Interval] = {}
-    statistics: dict[str, Statistic] = {}
+    means: dict[str, Statistic] = {}
+    percentiles: dict[str, dict[str, float]] = {}  # by column
     for each in metrics:
         impossible = _impossible(each, samples)
         if impossible is not None:
             intervals[each.key] = impossible
         elif each.q is None:
-            statistics[each.key] = _statistic(each, samples)
-        elif len(samples) == 2:
-            intervals[each.key] = between_percentiles(samples, each.q, each.column, level)
+            means[each.key] = _statistic(each, samples)
         else:
-            statistics[each.key] = below(samples[0], each.column, each.q)
-            statistics[MEDIAN + each.column] = below(samples[0], each.column, 50)
-    errors = dict(zip(statistics, standard_errors(samples, list(statistics.values())), strict=True))
-    for each in (each for each in metrics if each.key in statistics):
+            percentiles.setdefault(each.column, {})[each.key] = each.q
+    errors = dict(zip(means, standard_errors(samples, [*means.values()]), strict=True))
+    for each in (each for each in metrics if each.key in means):
         error = errors[each.key]
         if isinstance(error, NoInterval):
             intervals[each.key] = error
-        elif each.q is not None:
-            of_median = errors[MEDIAN + each.column]
-            intervals[each.key] = of_percentile(samples[0], each.q, each.column, error, of_median, level)
         else:
             intervals[each.key] = _of_mean(each, samples, error, level)
+    for column, qs in percentiles.items():
+        fractions = [Fractions(sample, qs.values(), column) for sample in samples]
+        for key, q in qs.items():
+            first, *second = fractions
+            intervals[key] = between_percentiles(fractions, q, level) if second else first.interval(q, level)
     if len(samples) == 2:
         return {each.key: _not_the_same(each, samples, intervals[each.key]) for each in metrics}
     return {each.key: intervals[each.key] for each in metrics}

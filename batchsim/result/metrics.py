@@ -170,7 +170,6 @@ class OrderStatistics:
 
     def __init__(self, *columns: np.ndarray) -> None:
         self._columns = columns
-        self._sorted: dict[int, np.ndarray] = {}
 
     def __add__(self, other: "OrderStatistics") -> "OrderStatistics":
         return OrderStatistics(*self._columns, *other._columns)
@@ -180,24 +179,25 @@ class OrderStatistics:
         return self._columns[0] if len(self._columns) == 1 else np.concatenate(self._columns)
 
     @cached_property
-    def _buckets(self) -> tuple[np.ndarray, np.ndarray]:
-        """The values by rising bucket, and the rank at which each bucket ends."""
+    def _buckets(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, set[int]]:
+        """The values by rising bucket, the ranks where these begin; those by rank, so far."""
         low, high = self._values.min(), self._values.max()
         apart = high - low
         scale = (self.BUCKETS - 1) / apart if apart > self.TINY else 0.0
         bucket = ((self._values - low) * scale).astype(np.uint16)
         # NumPy sorts 16 bits by radix, in a time that does not depend on the processor's vectors.
         in_order = self._values[np.argsort(bucket, kind="stable")]
-        return in_order, np.cumsum(np.bincount(bucket, minlength=self.BUCKETS))
+        begins = np.append(0, np.cumsum(np.bincount(bucket)))
+        return in_order, begins, np.empty_like(in_order), set()
 
-    def at_rank_ms(self, rank: int) -> float:
-        """Return the value with `rank` smaller ones."""
-        values, ends = self._buckets
-        bucket = int(np.searchsorted(ends, rank, side="right"))
-        begin = int(ends[bucket - 1]) if bucket else 0
-        if bucket not in self._sorted:  # two threads may both sort it, and get the same
-            self._sorted[bucket] = np.sort(values[begin : ends[bucket]])
-        return float(self._sorted[bucket][rank - begin])
+    def at_ranks_ms(self, ranks: np.ndarray) -> np.ndarray:
+        """Return the values with that many smaller ones."""
+        values, begins, by_rank, done = self._buckets
+        for bucket in {*begins.searchsorted(ranks.ravel(), side="right").tolist()} - done:
+            part = slice(begins[bucket - 1], begins[bucket])
+            by_rank[part] = np.sort(values[part])  # two threads may both sort it, and write the same
+            done.add(bucket)
+        return by_rank[ranks]
 
     def within(self, limit_ms: float) -> int:
         return int(np.count_nonzero(self._values <= limit_ms))
@@ -233,17 +233,22 @@ class Metrics:
         """Return the value in ms that q % of the requests do not exceed; see `Result.percentile`."""
         q = _check.real("q", q, at_least=0, at_most=100)
         _check.one_of("unserved", unserved, ("ignore", "inf"))
-        count = self.served if unserved == "ignore" else int(self.totals.requests)
-        if count == 0:
-            return math.nan
-        rank = q / 100 * (count - 1)
-        low, high = math.floor(rank), math.ceil(rank)
-        if high >= self.served:
-            return math.inf
-        below_ms, above_ms = (self.columns[column].at_rank_ms(place) for place in (low, high))
+        return float(self.percentiles(np.array([q]), unserved, column)[0])
+
+    def percentiles(self, qs: np.ndarray, unserved: str = "ignore", column: str = LATENCY) -> np.ndarray:
+        """Return many percentiles, unchecked, in little more time than one; the same to the last bit."""
+        served = self.served
+        count = served if unserved == "ignore" else int(self.totals.requests)
+        if not served:
+            return np.full(qs.shape, math.inf if count else math.nan)
+        ranks = qs / 100 * (count - 1)
+        lows, highs = np.floor(ranks), np.ceil(ranks)
+        places = np.minimum([lows, highs], served - 1).astype(int)
+        below_ms, above_ms = self.columns[column].at_ranks_ms(places)
         # NumPy's "linear", to its last bit.
-        part, rise_ms = rank - low, above_ms - below_ms
-        return below_ms + rise_ms * part if part < 0.5 else above_ms - rise_ms * (1 - part)
+        parts, rises_ms = ranks - lows, above_ms - below_ms
+        found_ms = np.where(parts < 0.5, below_ms + rises_ms * parts, above_ms - rises_ms * (1 - parts))
+        return np.where(highs < served, found_ms, math.inf)
 
     def per_s(self, count: int) -> float:
         return float(count / self.totals.window_s) if self.totals.window_s > 0 else 0.0
@@ -265,10 +270,12 @@ class Metrics:
         scenario = self.scenario
         closed = isinstance(scenario.workload, ClosedLoop)
         offered = math.nan if closed else scenario.workload.offered_per_s  # type: ignore[union-attr]
+        of_latencies = {key: each.q for key, each in METRICS.items() if each.q is not None}
+        at_ms = self.percentiles(np.array(list(of_latencies.values()))).tolist()
         numbers = {
             "offered_per_s": offered, "saturation_per_s": scenario.saturation_per_s, **self.numbers,
             "load": offered / scenario.saturation_per_s, "stable": scenario.stable, "drifting": drifting,
-            **{key: self.percentile(each.q) for key, each in METRICS.items() if each.q is not None},
+            **dict(zip(of_latencies, at_ms, strict=True)),
         }  # fmt: skip
         absent = set(SHARES.values()) - self.shares().keys()
         return {key: METRICS[key].plain(numbers[key]) for key in SUMMARY if key not in absent}

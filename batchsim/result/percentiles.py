@@ -7,7 +7,7 @@ be worth one), from their number the interval of the fraction, and its ends are 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -21,59 +21,77 @@ from batchsim.result.standard_error import (
     Interval,
     NoInterval,
     Sample,
-    StandardError,
     Statistic,
     standard_errors,
 )
 
 TAIL = 0.06  # of the requests: rarer ones come in clumps, of which a run sees one in a relaxation time
 DIRECTIONS = 64
+MEDIAN = 50
 
 
-def of_percentile(
-    sample: Sample, q: float, column: str, error: StandardError, of_median: StandardError | NoInterval,
-    level: float, shares: Sequence[float] | None = None, needed: float = BEYOND,
-) -> Interval:  # fmt: skip
-    """Return a percentile's interval from the standard errors of the fractions below it and the median.
+class Fractions:
+    """The fractions of a sample's requests that do not exceed its percentiles, and their standard errors.
 
-    Of all requests: `shares` are these fractions. They differ from q where the percentile is infinite.
+    `of_all`: of all requests, one that is not served being infinitely late; else of the served ones.
     """
-    whole, of_all = sample.whole, shares is not None
-    independent = _independent(sample, q, error, of_median, level, shares, needed)
-    if isinstance(independent, NoInterval):
+
+    def __init__(
+        self, sample: Sample, qs: Iterable[float], column: str = LATENCY, of_all: bool = False
+    ) -> None:
+        self.sample, self.column, self.of_all = sample, column, of_all
+        self._unserved = "inf" if of_all else "ignore"
+        every = {*qs, MEDIAN}
+        limits_ms = sample.whole.percentiles(np.array([*every]), self._unserved, column).tolist()
+        self._of = {
+            q: _within(sample, column, limit_ms, of_all) for q, limit_ms in zip(every, limits_ms, strict=True)
+        }
+        self._errors = dict(zip(self._of, standard_errors([sample], [*self._of.values()]), strict=True))
+
+    def interval(self, q: float, level: float, needed: float = BEYOND) -> Interval:
+        """Return a percentile's interval."""
+        independent = self.independent(q, level, needed)
+        if isinstance(independent, NoInterval):
+            return independent
+        ends = 100 * np.array(proportion(q / 100, independent, level))
+        return Interval(*self.sample.whole.percentiles(ends, self._unserved, self.column).tolist())
+
+    def independent(self, q: float, level: float, needed: float = BEYOND) -> float | NoInterval:
+        """Return how many independent requests know the fraction below a percentile as well as the sample."""
+        error, of_median = self._errors[q], self._errors[MEDIAN]
+        if isinstance(error, NoInterval):
+            return error
+        fraction, sample = q / 100, self.sample
+        most = float(sample.whole.totals.requests) if self.of_all else sample.whole.served
+        if min(fraction, 1 - fraction) < TAIL:
+            most = min(most, sample.independent)
+        # Of all requests, fractions differ from q where the percentile is infinite.
+        share, half = (self._of[each].whole if self.of_all else each / 100 for each in (q, MEDIAN))
+        independent = effective(share, error, most, level)
+        if sample.replicated:
+            return independent
+        # A short run that by luck has seen no burst of slow requests knows less of them than it shows. The
+        # median tells more surely how many requests are worth one: a percentile knows no more.
+        if isinstance(of_median, NoInterval):
+            return of_median
+        by_median = effective(half, of_median, most, level)
+        independent = min(independent, by_median)
+        beyond = (independent if self.of_all else by_median) * min(fraction, 1 - fraction)
+        if beyond < needed * (1 - ROUNDING):
+            got = f"about {beyond:.1f}: neighbours are alike, take more of them"
+            return NoInterval(
+                f"needs at least {needed} independent requests beyond the percentile, got {got}"
+            )
         return independent
-    unserved = "inf" if of_all else "ignore"
-    ends = proportion(q / 100, independent, level)
-    return Interval(*(whole.percentile(100 * end, unserved, column) for end in ends))
+
+    def off(self, q: float) -> np.ndarray:
+        """Return how far the fraction of each section is from the whole's."""
+        assert self.sample.sections is not None
+        sections = self.sample.sections if self.sample.replicated else self.sample.sections.merged(MANY)
+        return self._of[q].of_sections([sections]) - self._of[q].whole
 
 
-def _independent(
-    sample: Sample, q: float, error: StandardError, of_median: StandardError | NoInterval, level: float,
-    shares: Sequence[float] | None = None, needed: float = BEYOND,
-) -> float | NoInterval:  # fmt: skip
-    """Return how many independent requests know the fraction below a percentile as well as a sample."""
-    fraction, whole, of_all = q / 100, sample.whole, shares is not None
-    most = float(whole.totals.requests) if of_all else whole.served
-    if min(fraction, 1 - fraction) < TAIL:
-        most = min(most, sample.independent)
-    share, half = shares or (fraction, 0.5)
-    independent = effective(share, error, most, level)
-    if sample.replicated:
-        return independent
-    # A short run that by luck has seen no burst of slow requests knows less of them than it shows. The
-    # median tells more surely how many requests are worth one: a percentile knows no more.
-    if isinstance(of_median, NoInterval):
-        return of_median
-    by_median = effective(half, of_median, most, level)
-    independent = min(independent, by_median)
-    beyond = (independent if of_all else by_median) * min(fraction, 1 - fraction)
-    if beyond < needed * (1 - ROUNDING):
-        got = f"about {beyond:.1f}: neighbours are alike, take more of them"
-        return NoInterval(f"needs at least {needed} independent requests beyond the percentile, got {got}")
-    return independent
-
-
-def between_percentiles(samples: Sequence[Sample], q: float, column: str, level: float) -> Interval:
+def between_percentiles(pair: Sequence[Fractions], q: float, level: float) -> Interval:
     """Return the interval of how far a percentile of the second of two samples is above that of the first.
 
     Both fractions below the percentiles err, together in so far as the traffic is the same. Of all pairs
@@ -83,51 +101,32 @@ def between_percentiles(samples: Sequence[Sample], q: float, column: str, level:
     """
     from scipy.special import betaincinv, ndtr
 
-    below_q, counts, errors = q / 100, [], []
-    for sample in samples:
-        statistics = [below(sample, column, each) for each in (q, 50)]
-        error, of_median = standard_errors([sample], statistics)
-        if isinstance(error, NoInterval):
-            return error
+    below_q, counts = q / 100, []
+    for each in pair:
         # In a search, which asks no length of a run, it asks no number beyond the percentile either.
-        needed = 0 if sample.length is None else BEYOND
-        independent = _independent(sample, q, error, of_median, level, needed=needed)
+        independent = each.independent(q, level, 0 if each.sample.length is None else BEYOND)
         if isinstance(independent, NoInterval):
             return independent
         counts.append(independent)
-        errors.append(_errors(sample, statistics[0]))
-    squares = [float((each**2).sum()) for each in errors]
-    together = (
-        float((errors[0] * errors[1]).sum()) / math.sqrt(squares[0] * squares[1]) if all(squares) else 0.0
-    )
+    first, second = (each.off(q) for each in pair)
+    squares = [float((each**2).sum()) for each in (first, second)]
+    together = float((first * second).sum()) / math.sqrt(squares[0] * squares[1]) if all(squares) else 0.0
     angles = np.linspace(0, 2 * math.pi, DIRECTIONS, endpoint=False)
     normal = np.cos(angles), together * np.cos(angles) + math.sqrt(max(1 - together**2, 0)) * np.sin(angles)
     ends_ms = []
-    for sample, count, deviations in zip(samples, counts, normal, strict=True):
+    for each, count, deviations in zip(pair, counts, normal, strict=True):
         chances = ndtr(students_t(level, math.inf) * deviations)
         fractions = betaincinv(count * below_q + 0.5, count * (1 - below_q) + 0.5, chances)
-        ends_ms.append(np.array([sample.whole.percentile(100 * f, column=column) for f in fractions]))
+        ends_ms.append(each.sample.whole.percentiles(100 * fractions, column=each.column))
     apart_ms = ends_ms[1] - ends_ms[0]
     return Interval(float(apart_ms.min()), float(apart_ms.max()))
-
-
-def _errors(sample: Sample, statistic: Statistic) -> np.ndarray:
-    """Return how far a statistic of the whole is off in each section."""
-    assert sample.sections is not None
-    sections = sample.sections if sample.replicated else sample.sections.merged(MANY)
-    return statistic.of_sections([sections]) - statistic.whole
 
 
 def percentile_of_all(sample: Sample, q: float, level: float, independent: float = BEYOND) -> Interval:
     """Return the interval of a percentile of all requests, in which one not served is infinitely late."""
     if reason := sample.too_short(metric(f"p{q:.9g}")):
         return NoInterval(reason)
-    statistics = [below(sample, LATENCY, each, of_all=True) for each in (q, 50)]
-    error, of_median = standard_errors([sample], statistics)
-    if isinstance(error, NoInterval):
-        return error
-    shares = [statistic.whole for statistic in statistics]
-    return of_percentile(sample, q, LATENCY, error, of_median, level, shares, independent)
+    return Fractions(sample, [q], of_all=True).interval(q, level, independent)
 
 
 def share_of_all(sample: Sample, limit_ms: float, level: float) -> Interval:
@@ -145,12 +144,6 @@ def share_of_all(sample: Sample, limit_ms: float, level: float) -> Interval:
     share = statistic.whole
     independent = effective(share, error, min(requests, sample.independent), level)
     return Interval(*proportion(share, independent, level))
-
-
-def below(sample: Sample, column: str, q: float, of_all: bool = False) -> Statistic:
-    """Return the fraction of the requests that do not exceed the whole's percentile."""
-    unserved = "inf" if of_all else "ignore"
-    return _within(sample, column, sample.whole.percentile(q, unserved, column), of_all)
 
 
 def _within(sample: Sample, column: str, limit_ms: float, of_all: bool = False) -> Statistic:

@@ -1,6 +1,7 @@
 """The interval of a share: as of a binomial proportion, of as many independent requests as know as much."""
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def proportion(share: float, independent: float, level: float) -> tuple[float, f
     return low, high
 
 
+@cache
 def students_t(level: float, sections: float) -> float:
     """Return Student's t for a two-sided interval from that many sections; inf for the normal's."""
     from scipy.special import ndtri, stdtrit

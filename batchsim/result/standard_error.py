@@ -92,15 +92,16 @@ class Sample:
         if not rarer:
             return "cannot be given: the extremes of a longer run lie further out"
         whole, replications = self.whole, self.replications
-        requests, load = int(whole.totals.requests) // replications, whole.scenario.load
+        requests = int(whole.totals.requests) // replications
         sections = replications if self.replicated else FEW
         least = max(REQUESTS, math.ceil(BEYOND / rarer - ROUNDING))  # of each section, where no more is known
         if self.length is not None:
             needed = self.length.needed(metric, replications, self.dropped)
             needed = max(needed, least * sections / replications)
-            if needed == math.inf:
-                return f"needs a queue that stays finite, got load {load:.3g}"
             if requests < needed * (1 - ROUNDING):
+                load = whole.scenario.load
+                if needed == math.inf:
+                    return f"needs a queue that stays finite, got load {load:.3g}"
                 each = " in each replication" if replications > 1 else ""
                 at = "" if math.isnan(load) else f" at load {load:.3g}"
                 return f"needs about {rounded_up(needed):,} requests{each}{at}, got {requests:,}"

@@ -58,17 +58,17 @@ def drop_warmup(result: Result) -> tuple[Result, str]:
     luckily without a busy spell; there it may drop no more than the queue needs to forget that it was
     empty, and none of a run too short to be steady at its load.
     """
-    columns_ms = np.array([run.latency_ms for run in result.runs])
-    there = ~np.isnan(columns_ms)
-    with np.errstate(invalid="ignore"):  # 0 / 0: a request that no replication served
-        course_ms = np.nansum(columns_ms, axis=0) / there.sum(axis=0)
-    warmup, length, requests = mser5(course_ms), run_length(result.scenario), course_ms.size
-    if len(result.runs) == 1 and length is not None and 0 < length.relaxation < math.inf:
+    scenario, columns_ms, most = result.scenario, [run.latency_ms for run in result.runs], math.inf
+    requests, length = columns_ms[0].size, run_length(scenario)
+    if len(columns_ms) == 1 and length is not None and 0 < length.relaxation < math.inf:
         if requests < (needed := length.needed(metric("mean_latency_ms"))):
-            got = f"at load {result.scenario.load:.3g}, or replications, got {requests:,}: none is dropped"
-            warmup = Warmup(0, f"a warm-up by MSER-5 needs about {rounded_up(needed):,} requests {got}")
-        else:
-            # The first batches are alike, whatever the queue: as many of them are enough to tell.
-            first = BLOCK * 2 * result.scenario.rule.largest_batch * result.scenario.servers
-            warmup = warmup._replace(requests=min(warmup.requests, math.ceil(length.warmup) + first))
-    return result.with_warmup(warmup.requests / requests), warmup.warning
+            got = f"at load {scenario.load:.3g}, or replications, got {requests:,}: none is dropped"
+            return result.with_warmup(
+                0.0
+            ), f"a warm-up by MSER-5 needs about {rounded_up(needed):,} requests {got}"
+        # The first batches are alike, whatever the queue: as many of them are enough to tell.
+        most = math.ceil(length.warmup) + BLOCK * 2 * scenario.rule.largest_batch * scenario.servers
+    with np.errstate(invalid="ignore"):  # 0 / 0: a request that no replication served
+        course_ms = np.nansum(columns_ms, axis=0) / (~np.isnan(columns_ms)).sum(axis=0)
+    warmup = mser5(course_ms)
+    return result.with_warmup(min(warmup.requests, most) / requests), warmup.warning

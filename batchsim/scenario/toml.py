@@ -29,7 +29,7 @@ from batchsim.scenario.kinds import KINDS, Maker, keys_of, kind_of
 BY_NUMBER = ("points_ms", "slowdown")  # tables whose keys are whole numbers
 # A scenario's keys that are not parts.
 TOP_LEVEL = ("servers", "queue_limit", "timeout_ms", "slowdown", "devices", "host_ms", "contention")
-UNSAID = {"host_ms": 0, "contention": 1}  # what is not written: it says that there is none
+UNSAID = ("host_ms", "contention")  # whose default is not written: it says that there is none
 S = TypeVar("S")  # the class Scenario, which imports this module
 
 
@@ -39,11 +39,12 @@ def to_tables(part: Any) -> dict[str, Any]:
     A part whose class is not in `KINDS` raises TypeError.
     """
     # None has no word in TOML. Inherited fields, such as the noise, come last.
-    names = [f.name for f in sorted(dataclasses.fields(part), key=lambda f: bool(f.kw_only))]
-    values = {name: getattr(part, name) for name in names}
-    unsaid = {name for name, default in UNSAID.items() if name in values and values[name] == default}
-    said = {name: value for name, value in values.items() if value is not None and name not in unsaid}
-    return {name: _plain(name, value) for name, value in said.items()}
+    tables = {}
+    for item in sorted(dataclasses.fields(part), key=lambda item: bool(item.kw_only)):
+        name, value = item.name, getattr(part, item.name)
+        if value is not None and not (name in UNSAID and value == item.default):
+            tables[name] = _plain(name, value)
+    return tables
 
 
 def document(scenario: Any) -> tomlkit.TOMLDocument:

@@ -147,6 +147,7 @@ class ClosedLoop:
 
     clients: int
     think_s: float = 0.0
+    max_requests: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
         _check.fix_whole(self, "clients", at_most=10_000_000)

@@ -10,7 +10,7 @@ from batchsim import _check, _format
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
-from batchsim.study.judgement import OVERLOADED, STRICT, Judgement, Verdict, can_lose, judge
+from batchsim.study.judgement import LEVEL, OVERLOADED, STRICT, Judgement, Verdict, can_lose, judge
 from batchsim.study.race import SHORTEST
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import Traffic
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 # Where the search begins, as fractions of a rate that is too high: also low, where waits show.
 SCAN = (0.001, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 SHORT = 1 / 20  # of the requests: enough for rates that clearly fail
-# Of all rates tried, the last that is proved is where chance was kindest: more than 95 % is asked of each.
-SURE = 0.99
+# Of all rates tried, the last that is proved is where chance was kindest. For a search to be wrong in 5 % at
+# most, each of about so many rates is allowed its part of them (Bonferroni).
+TRIED = 25
+SURE = 1 - (1 - LEVEL) / TRIED
 NARROWING = 6  # steps towards the rate that misses the objective by least, where all of the above miss it
 
 
@@ -54,8 +56,9 @@ class Capacity:
     """The highest rate within an objective, requests per second.
 
     At `rate_per_s` the estimate crosses the limit; it is 0 where no rate meets the objective. At
-    `low_per_s` a run proves (at 99 %) that the objective is met, at `high_per_s` that it is missed; NaN where
-    the runs are too short to tell. A trace or a day that drifts has no interval, and its estimates decide.
+    `low_per_s` a run proves that the objective is met, at `high_per_s` that it is missed; NaN where the runs
+    are too short to tell. Each rate is tested at 99.8 %, which is 95 % for the 25 or so that are tried.
+    A trace or a day that drifts has no interval, and its estimates decide.
     `limited_by` says what stops a higher rate. Below `lowest_per_s` the objective is missed as well, because
     requests wait for company, or are fewer than the throughput asked for: `lowest_by` says which. It is 0
     where the smallest rate tried, a thousandth of the saturation rate, meets the objective.

@@ -119,7 +119,7 @@ def frontier(race: Race, best: Candidate, result: Result) -> list[Candidate]:
     The recommended one is always there, and stands for those of as many servers that no run tells from it.
     """
     full = race.traffic.requests
-    room = max(FULL_RUNS * race.asked // full, 1)
+    room = max(FULL_RUNS * race.asked.requests // full, 1)
     able = [each for each in race.candidates if math.isfinite(each.first_ms)]
     results = {best: result}
     while True:

@@ -9,7 +9,7 @@ from batchsim.result import Result
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.percentiles import percentile_of_all, share_of_all
-from batchsim.result.run_length import BEYOND
+from batchsim.result.run_length import BEYOND, run_length
 from batchsim.result.standard_error import Sample
 from batchsim.scenario import ClosedLoop, Diurnal, Scenario, Trace
 from batchsim.study.slo import ROUNDING, SLO, Objective, key_of
@@ -63,9 +63,24 @@ class Judgement:
         return self.verdict is Verdict.MEETS
 
     @property
+    def unclear(self) -> bool:
+        return self.verdict is Verdict.UNCLEAR
+
+    @property
     def too_short(self) -> bool:
         """Whether the estimates meet the objectives, but only a longer run could be sure."""
-        return self.verdict is Verdict.UNCLEAR and self.excess <= 1
+        return self.unclear and self.excess <= 1
+
+    @property
+    def longer(self) -> float:
+        """How many times as long a run might tell; NaN where this one was too short for an interval."""
+        value, low, high = self.estimates[self.worst]
+        width = high - value if self.worst.at_most else value - low
+        room = abs(self.worst.limit - value)
+        if not 0 < width < math.inf:
+            return math.nan
+        # An interval is as wide as one over the root of the length; a fifth more, as its width varies too.
+        return 1.2 * (width / room) ** 2 if room else math.inf
 
 
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)
@@ -126,6 +141,31 @@ def _verdict(result: Result, objective: Objective, known: Estimate, level: float
     if within.low >= objective.q / 100:
         return Verdict.MEETS
     return Verdict.FAILS if within.high < objective.q / 100 else Verdict.UNCLEAR
+
+
+def fewest(scenario: Scenario, slo: SLO) -> float:
+    """Return how many requests a run needs, at least, besides its warm-up, to prove that objectives are met.
+
+    Even if none is late: fewer hold too few bursts, or too few independent requests for such a fraction.
+
+    >>> from batchsim import Affine, Poisson, SizeOrWait
+    >>> round(fewest(Scenario(Poisson(900), SizeOrWait(1, 0), Affine(1, 0)), SLO(p99_ms=30)))
+    73408
+    """
+    length = run_length(scenario)
+    if length is None or recorded(scenario):
+        return 0.0
+    needed = 0.0
+    for key, limit, q in slo.objectives:
+        share = 1 - limit if key == "loss" else None if q is None else q / 100
+        if share is None:
+            if key == "mean_latency_ms" or isinstance(scenario.workload, ClosedLoop):
+                needed = max(needed, length.needed(metric(key)))
+        elif q is not None or can_lose(scenario):
+            # Clopper and Pearson's lower end, where all of so many independent requests are within the limit.
+            independent = math.log((1 - LEVEL) / 2) / math.log(share) if 0 < share < 1 else math.inf
+            needed = max(needed, length.cycle, length.noise, independent * length.relaxation)
+    return needed
 
 
 def estimate(result: Result, objective: Objective, scenario: Scenario, level: float = LEVEL) -> Estimate:

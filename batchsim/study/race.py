@@ -10,7 +10,8 @@ halving: Jamieson and Talwalkar 2016, AISTATS). A setting is eliminated
 - if others are ahead of it, and the round has no place left. That proves nothing, and the reason says so.
 
 A run too short for an interval proves nothing, and eliminates nobody. A setting is recommended on the
-evidence of a full run alone, at the usual level.
+evidence of a full run alone, at the usual level. Where a full run is known beforehand to be too short for any
+proof, or does not tell, full runs get longer, up to ten times: straight to the length that may do.
 """
 
 import itertools
@@ -21,19 +22,21 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from batchsim.result import Result
+from batchsim.result.metrics import metric
+from batchsim.result.run_length import rounded_up, run_length
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome
-from batchsim.study.judgement import LEVEL, STRICT, Estimate, Verdict, estimate, judge, slower_by
+from batchsim.study.judgement import LEVEL, STRICT, Estimate, Verdict, estimate, fewest, judge, slower_by
 from batchsim.study.slo import SLO
-from batchsim.study.traffic import Traffic
+from batchsim.study.traffic import WARMUP, Traffic
 
 # The rounds before the last: the fraction of the full length, of the settings, and the fewest settings.
 ROUNDS = ((1 / 100, 1.0, 1), (1 / 20, 1 / 8, 4), (1 / 5, 1 / 32, 2))
 FINALISTS = 1 / 128  # of the settings, but at least one
 NEAREST = 8  # settings that run longer, where none meets the objective
 SHORTEST = 800  # requests: 16 windows of 50
-LONGEST = 10  # times a full run, where one meets the objective but only a longer one can prove it
-LONGER = (3, LONGEST)
+LONGEST = 10  # times as long as was asked, where only a longer run can tell
+FAR = 2  # times its limit: an estimate above that is not run longer, as chance alone seldom does so much
 FINALS, LITTLE = 4, 1.1  # the most full runs, while the last one missed its limit by less than this factor
 NUMBERS = ("mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
 
@@ -48,11 +51,11 @@ class Race:
     slo: SLO
     traffic: Traffic
     candidates: Sequence[Candidate]
-    asked: int = field(init=False)  # the requests of a full run, before any was run longer
-    unproven: tuple[Traffic, Candidate, Result] | None = None  # the best that even a longer run did not prove
+    asked: Traffic = field(init=False)  # the traffic of a full run, unless that has to be longer
+    longest: tuple[Candidate, Traffic, Result] | None = None  # the best whose longer run proved nothing
 
     def __post_init__(self) -> None:
-        self.asked = self.traffic.requests
+        self.asked = self.traffic
 
     @property
     def lengths(self) -> list[int]:
@@ -73,6 +76,7 @@ class Race:
 
     def fastest(self, candidates: Sequence[Candidate]) -> Run | None:
         """Race some of them to the end; return the fastest that a full run shows to meet the objective."""
+        self.traffic = self.asked
         count, alive = sum(candidate.requests > 0 for candidate in candidates), _in_order(candidates)
         for requests, (_, share, least) in zip(self.lengths[1:-1], ROUNDS[1:], strict=False):
             if len(alive) <= 1:
@@ -81,6 +85,10 @@ class Race:
             alive = _fairly(_without_twins(alive))
             self._leave_behind(alive, places, count)
             alive = self._round(alive[:places], requests)
+        if alive and alive[0].judgement.excess <= 1:
+            # A full run too short to prove anything would be in vain.
+            needed = fewest(alive[0].scenario, self.slo) / (1 - WARMUP)
+            self._lengthen(needed if needed <= LONGEST * self.asked.requests else 0)
         fastest: Run | None = None
         for place, candidate in enumerate(alive):
             by_little = place > 0 and alive[place - 1].judgement.excess < LITTLE
@@ -93,36 +101,49 @@ class Race:
         return fastest
 
     def longer(self, candidates: Sequence[Candidate]) -> Run | None:
-        """Run those longer whose full run met the objective without proving it; return the first that does.
+        """Run those longer whose full run did not tell; return the first that is shown to meet the objective.
 
-        From then on this is the length of a full run. Nothing is run longer than its workload or the memory
-        allows.
+        Those come first whose estimate meets it, and of these the one that seems to need the shortest run. It
+        has the longest if it must; if that does not prove it either, no other is tried. Then full runs are
+        of its length. Nothing is run longer than its workload or the memory allows.
         """
-        unproven = [
-            each for each in candidates if each.outcome is Outcome.UNCLEAR and each.judgement.too_short
-        ]
+        unclear = [each for each in candidates if each.outcome is Outcome.UNCLEAR]
+        needs = {each: _needs(each) for each in unclear if each.judgement.excess <= FAR}
         full = self.traffic
-        for times in LONGER:
-            longer = full.longer(times)
-            if longer is None or not unproven:
-                break
-            self.traffic = longer
-            for candidate in sorted(unproven, key=_by_rank)[:FINALS]:
+        for candidate in sorted(needs, key=lambda each: (each.rank[0], needs[each], each.rank))[:FINALS]:
+            for requests in (needs[candidate], math.inf):
+                self._lengthen(requests)
+                if candidate.requests == self.traffic.requests or not candidate.judgement.unclear:
+                    continue
                 candidate.outcome = None
-                result = self.run(candidate, longer.requests, LEVEL)
+                result = self.run(candidate, self.traffic.requests, LEVEL)
                 if candidate.judgement.meets:
                     return candidate, result
-                if candidate.judgement.too_short:
-                    self.unproven = self.traffic, candidate, result
-            self.traffic = full
-            unproven = [each for each in unproven if each.judgement.too_short]
+                if self.longest is None or candidate.rank <= self.longest[0].rank:
+                    self.longest = candidate, self.traffic, result
+            if candidate.judgement.too_short or candidate.judgement.excess > LITTLE:
+                break
+        self.traffic = full
         return None
 
+    def _lengthen(self, needed: float) -> None:
+        """Make full runs as long as is needed, but at most LONGEST times as long as was asked.
+
+        What seems to need more than half of that gets all of it, as it might be run again otherwise.
+        """
+        most = LONGEST * self.asked.requests
+        requests = rounded_up(needed) if needed <= most / 2 else most
+        if requests > self.traffic.requests:
+            self.traffic = self.asked.longer(requests) or self.traffic
+
     def nearest(self) -> Run:
-        """Return the setting that misses the objective by least, with a full run, once all are eliminated."""
-        if self.unproven is not None:
-            self.traffic, candidate, result = self.unproven
-            return candidate, result
+        """Return the setting that misses the objective by least, with a full run, once all are eliminated.
+
+        Short runs may have been wrong about it: where its full run does not tell, a longer one may prove it.
+        """
+        if self.longest is not None and self.longest[0].judgement.too_short:
+            best, self.traffic, result = self.longest
+            return best, result
         ran = sorted((candidate for candidate in self.candidates if candidate.requests), key=_by_rank)
         if not ran:
             best = min(self.candidates, key=lambda candidate: candidate.scenario.load)
@@ -133,7 +154,14 @@ class Race:
             if candidate.requests < longer:
                 self.run(candidate, longer)
         best = min((candidate for candidate in ran if candidate.requests >= longer), key=_by_rank)
-        return best, self.run(best, self.lengths[-1], LEVEL)
+        if self.longest is None or best is not self.longest[0]:
+            best.outcome = None
+            result = self.run(best, self.lengths[-1], LEVEL)
+            if proven := self.longer([best]):
+                return proven
+        if self.longest is not None and self.longest[0].rank <= best.rank:
+            best, self.traffic, result = self.longest
+        return best, result
 
     def run(self, candidate: Candidate, requests: int, level: float = STRICT) -> Result:
         """Run a setting and note what the run says; one is eliminated unless its full run meets."""
@@ -182,6 +210,16 @@ class Race:
     def latency(self, candidate: Candidate) -> str:
         """Return the latency that settings are ranked by, in words."""
         return phrases.estimated(self.slo.latency.key, candidate.latency)
+
+
+def _needs(candidate: Candidate) -> float:
+    """Return how many requests might prove what a run only estimates; inf if nothing is known of that."""
+    times, key = candidate.judgement.longer, candidate.judgement.worst.key
+    if not math.isnan(times):
+        return times * candidate.requests
+    length = run_length(candidate.scenario)  # without an interval, what one takes
+    needed = math.inf if length is None or key == "loss" else length.needed(metric(key)) / (1 - WARMUP)
+    return needed if needed > candidate.requests else math.inf
 
 
 def _in_order(candidates: Sequence[Candidate]) -> list[Candidate]:

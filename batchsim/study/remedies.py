@@ -8,6 +8,7 @@ from typing import Any
 
 from batchsim import _format
 from batchsim.scenario import ClosedLoop, Scenario
+from batchsim.simulate import available
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate
 from batchsim.study.capacity import capacity, edge
@@ -65,18 +66,15 @@ def remedies(
     return (*found, *more, _faster_model(trials()))
 
 
-def longer(judgement: Judgement, requests: int, most: float) -> tuple[Remedy, ...]:
-    """Return how long a run might settle what one of this length only estimates; nothing above `most`."""
-    least, times, at_most = LONGER
-    value, low, high = judgement.estimates[judgement.worst]
-    width = high - value if judgement.worst.at_most else value - low
-    if 0 < width < math.inf:
-        room = abs(judgement.worst.limit - value)
-        # An interval is as wide as one over the root of the length; a fifth more, as its width varies too.
-        times = min(max(1.2 * (width / room) ** 2, least), at_most) if room else at_most
+def longer(judgement: Judgement, requests: int, scenario: Scenario) -> tuple[Remedy, ...]:
+    """Return how long a run might settle what one of this length only estimates, if so many arrive."""
+    least, times, most = LONGER
+    if not math.isnan(judgement.longer):
+        times = min(max(judgement.longer, least), most)
     scale = 10 ** (len(str(round(requests * times))) - 1)
     count = math.ceil(requests * times / scale) * scale
-    return () if count > most else (Remedy("requests", count, f"run longer: requests={count}"),)
+    enough = available(scenario, count) == count
+    return (Remedy("requests", count, f"run longer: requests={count}"),) if enough else ()
 
 
 @dataclass
@@ -90,9 +88,10 @@ class _Trials:
     longest: int = 0
 
     def judge(self, scenario: Scenario) -> Judgement:
-        judgement = judge(self.traffic.run(scenario), self.slo)
-        self.longest = max(self.longest, self.traffic.requests)
-        if judgement.too_short and (longer := self.traffic.longer(LONGEST)) is not None:
+        traffic = self.traffic
+        judgement = judge(traffic.run(scenario), self.slo)
+        self.longest = max(self.longest, traffic.requests)
+        if judgement.too_short and (longer := traffic.longer(LONGEST * traffic.requests)) is not None:
             judgement = judge(longer.run(scenario), self.slo)
             self.longest = longer.requests
         self.too_short |= judgement.too_short
@@ -148,7 +147,7 @@ def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
     found = capacity(scenario, slo, traffic.seed, traffic.requests, TOLERANCE)
     traffic.count(found.requests_simulated)
     unproven = found.met and not found.low_per_s > NEAR * found.rate_per_s
-    if unproven and (longer := traffic.longer(LONGEST)) is not None:
+    if unproven and (longer := traffic.longer(LONGEST * traffic.requests)) is not None:
         found = capacity(scenario, slo, traffic.seed, longer.requests, TOLERANCE)
         traffic.count(found.requests_simulated)
     value, most = None, _format.rate(found.low_per_s)
@@ -222,12 +221,19 @@ def _more_servers(trials: _Trials) -> Iterator[Remedy]:
         numbers = phrases.estimates(judgement)
         surely = f"no more servers, up to {servers}, would do with this setting: {numbers}"
         yield trials.none("servers", surely, f"more servers, up to {servers},")
+    else:
+        where, still = _on_the_same(scenario), phrases.overload(more)
+        yield Remedy("servers", None, f"no more servers{where}, up to {servers}, would keep up: {still}")
+
+
+def _on_the_same(scenario: Scenario) -> str:
+    devices = scenario.devices
+    return "" if devices is None else f" on the same {_format.counted(devices, 'device')}"
 
 
 def _instead(scenario: Scenario, servers: int) -> str:
-    where = ", taken to have a device each" if scenario.slowdown is None else ""
-    if scenario.devices is not None:
-        where = f" on the same {_format.counted(scenario.devices, 'device')}"
+    own = scenario.slowdown is None and scenario.devices is None
+    where = ", taken to have a device each" if own else _on_the_same(scenario)
     return f"{_format.counted(servers, 'server')} instead of {scenario.servers}{where}"
 
 

@@ -18,7 +18,7 @@ from batchsim.result.proportions import students_t
 from batchsim.result.sections import FINE
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 from batchsim.scenario.rules.rule import Parameter
-from batchsim.simulate import check_memory
+from batchsim.simulate import available, check_memory
 from batchsim.study.candidate import preference
 from batchsim.study.judgement import LEVEL
 
@@ -254,9 +254,7 @@ def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     if not scenario.rule.compiled:
         raise ValueError(f"the rule must be one that the compiled engine covers, got {scenario.rule!r}")
-    requests = _check.whole("requests", requests)
-    if isinstance(scenario.workload, OpenLoop) and scenario.workload.max_requests is not None:
-        requests = min(requests, scenario.workload.max_requests)
+    requests = available(scenario, _check.whole("requests", requests))
     check_memory(requests)
     return requests, _check.whole("seed", seed, at_least=0, at_most=None)
 

@@ -62,9 +62,8 @@ class Traffic:
         self.count(requests)
         return simulate(scenario, requests, seed=self.seed, warmup=0.0 if recorded(self.scenario) else WARMUP)
 
-    def longer(self, times: int) -> "Traffic | None":
-        """Return the same traffic, that many times as long; None if it or the memory ends before."""
-        requests = self.requests * times
+    def longer(self, requests: int) -> "Traffic | None":
+        """Return so many requests of the same traffic; None if it or the memory ends before."""
         try:
             check_requests(self.scenario, requests)
             check_memory(requests)

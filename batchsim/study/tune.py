@@ -46,7 +46,7 @@ def tune(
     highest saturation rate; then that with the lower mean latency, then the shorter wait
     (`batchsim.study.choice`; "fastest" looks for fewer servers first).
     `requests`: the length of a full run (default: the whole trace, or 100,000); the precision of the answer.
-    Where a full run meets the objective and only the proof is missing, up to ten times as long a run.
+    Where so long a run cannot tell, up to ten times as long a one.
 
     Settings race, in runs that grow (`batchsim.study.race`); they share the traffic of one seed. One is
     recommended only if the 95 % interval of a full run is within the objective. Where there is none,
@@ -89,11 +89,10 @@ def tune(
     effects = effects_of(result, slo, race.traffic) if best.scenario.stable else ()
     helps: tuple[Remedy, ...] = ()
     if judgement.too_short:
-        most = getattr(scenario.workload, "max_requests", None) or math.inf
-        helps = longer(judgement, best.requests, most)
+        helps = longer(judgement, best.requests, scenario)
     elif not judgement.meets:
         near = [each for each in ranked if each.scenario.stable and each is not best]
-        helps = remedies(best.scenario, slo, race.traffic, near[:NEAR])
+        helps = remedies(best.scenario, slo, race.asked, near[:NEAR])  # which has longer runs of its own
     optimum, no_optimum = _optimum(best.scenario, candidates)
     table = _table(grid, entries, slo)
     found = Recommendation(

@@ -26,8 +26,10 @@ from batchsim.theory.forming import Forming
 
 DEGREE = 12  # of the polynomials in w, over at most 4 arrivals (split): an error below 1e-9
 NEGLIGIBLE = 1e-13
+NOISE = 1e-14  # of all rounding errors of a generating function's coefficients
+FEW = 40  # arrivals between two edges, at most
 BLOCK = 1 << 22  # numbers worked on at a time, to bound the memory
-LARGEST = 1 << 24  # coefficients in all: 128 MB
+LARGEST = 1 << 24  # coefficients in all: 128 MB, and some 1.5 s
 
 
 class Latency:
@@ -65,33 +67,33 @@ class Latency:
 
         The integrals are Chebyshev coefficients, shape (pieces, number of (f, s), DEGREE + 2).
         """
-        state = self.state
-        edges = split(np.append(self.seconds[1:], [0.0, state.wait_s]), self.rate)
+        edges = self._edges
         numbers = edges.size * (self._longest + self._reach(self.largest)) * (DEGREE + 2)
         if numbers > LARGEST:
             got = f"{numbers:,}: {self.rate:,.6g}/s in batches of up to {self.largest:,}"
             raise UnsolvedError(f"the distribution must have at most {LARGEST:,} coefficients, got {got}")
-        batches = -(-(self._left_behind.size + self._reach(self.largest)) // self.largest)
+        batches = self._batches
         nodes = np.cos(np.pi * (np.arange(DEGREE + 1) + 0.5) / (DEGREE + 1))
         half = np.diff(edges) / 2
         w = edges[:-1, None] + half[:, None] * (1 + nodes)
         rows = max(1, BLOCK // (2 * batches * self.largest))
-        parts = [self._density(w.ravel()[i : i + rows], batches) for i in range(0, w.size, rows)]
-        density = np.concatenate(parts).reshape(*w.shape, -1)
-        to_coefficients = np.linalg.inv(chebyshev.chebvander(nodes, DEGREE))
-        coefficients = np.einsum("cn,pnj->pjc", to_coefficients, density)
-        integrals = chebyshev.chebint(coefficients, lbnd=-1, axis=2) * half[:, None, None]
-        pieces = integrals.sum(2)  # every Chebyshev polynomial is 1 at the piece's end
-        integrals[:, :, 0] += np.cumsum(pieces, axis=0) - pieces
-        total = pieces.sum(0)
+        parts = [self._density(w.ravel()[i : i + rows]) for i in range(0, w.size, rows)]
+        density = np.concatenate(parts)
+        integrate = chebyshev.chebint(np.linalg.inv(chebyshev.chebvander(nodes, DEGREE)), lbnd=-1)
+        at_end = integrate.sum(0)  # every Chebyshev polynomial is 1 at the piece's end
+        total = np.outer(half, at_end).ravel() @ density
         shift_s = (np.arange(batches)[:, None] * self.seconds[-1] + self.seconds[1:]).ravel()
-        some = total > NEGLIGIBLE / total.size
-        return edges, integrals[:, some], total[some], shift_s[some]
+        some = np.flatnonzero(total > NEGLIGIBLE / total.size)
+        density = density[:, some].reshape(*w.shape, -1) * half[:, None, None]
+        integrals = (integrate @ density).swapaxes(1, 2)
+        pieces = at_end @ density
+        integrals[:, :, 0] += np.cumsum(pieces, axis=0) - pieces
+        return edges, integrals, total[some], shift_s[some]
 
-    def _density(self, w: np.ndarray, batches: int) -> np.ndarray:
+    def _density(self, w: np.ndarray) -> np.ndarray:
         """Return the density over w with each (f, s), shape (w, batches * b)."""
-        cap, wait_s = self.largest, self.state.wait_s
-        ahead = self._ahead(w, batches * cap).reshape(len(w), batches, cap)
+        cap, batches, wait_s = self.largest, self._batches, self.state.wait_s
+        ahead = self._ahead(w).reshape(len(w), batches, cap)
         until = w[:, None] + np.arange(batches) * self.seconds[-1]
         density = _sums(ahead, poisson(self.rate * until, cap), cap)
         density[..., -1] = ahead.sum(2) - density[..., :-1].sum(2)  # full, whatever arrives behind
@@ -103,16 +105,39 @@ class Latency:
             density[:, 0] += (w < wait_s)[:, None] * self._joined(w)
         return np.clip(density, 0, None).reshape(len(w), -1)
 
-    def _ahead(self, w: np.ndarray, count: int) -> np.ndarray:
-        """Return the density over w with each number q < count ahead, shape (w, count)."""
-        starts, cap, cycle_s = self.state.chain, self.largest, self.state.cycle_s
-        full = poisson(self.rate * np.clip(self.seconds[cap] - w, 0, None), self._reach(cap))
-        result = _sums(self._left_behind * (w < self.seconds[cap])[:, None], full, count)
-        for size in np.flatnonzero(starts.below > NEGLIGIBLE / cap):  # these left nobody behind
-            now = np.flatnonzero(w < self.seconds[size])
-            came = poisson(self.rate * (self.seconds[size] - w[now]), min(self._reach(int(size)), count))
-            result[now, : came.shape[1]] += starts.below[size] * came
-        return result / cycle_s
+    @cached_property
+    def _edges(self) -> np.ndarray:
+        """Where the density over w is not smooth, and more, so that at most 4 arrive in between."""
+        return split(np.append(self.seconds[1:], [0.0, self.state.wait_s]), self.rate)
+
+    @cached_property
+    def _batches(self) -> int:
+        """The most batches that those ahead of a request fill, and its own."""
+        return -(-(self._left_behind.size + self._reach(self.largest)) // self.largest)
+
+    def _ahead(self, w: np.ndarray) -> np.ndarray:
+        """Return the density over w with each number ahead, shape (w, batches * b)."""
+        edge = np.searchsorted(self._edges, w)
+        came = poisson(self.rate * (self._edges[edge] - w), FEW)
+        return _sums(self._at_edges[edge], came, self._batches * self.largest)
+
+    @cached_property
+    def _at_edges(self) -> np.ndarray:
+        """`_ahead` just below each edge.
+
+        At its start a batch has as many ahead as it left behind. The others come until w before its end; from
+        edge to edge, as those that came until the later one do not depend on who came in between.
+        """
+        edges, starts = self._edges, self.state.chain
+        count = self._batches * self.largest
+        at_start = np.zeros((edges.size, count))
+        np.add.at(at_start[:, 0], np.searchsorted(edges, self.state.service_s), starts.below)
+        left = self._left_behind
+        at_start[np.searchsorted(edges, self.seconds[-1]), : left.size] += left
+        came = poisson(self.rate * np.diff(edges), FEW)
+        for edge in range(edges.size - 2, -1, -1):
+            at_start[edge] += np.convolve(at_start[edge + 1], came[edge])[:count]
+        return at_start / self.state.cycle_s
 
     def _reach(self, size: int) -> int:
         """Return a number that the arrivals during a batch never exceed, ten deviations out."""
@@ -178,10 +203,10 @@ class Latency:
         points = 1 << (4 * cap + 2 * self._reach(cap) + 2 * longest + around).bit_length()
 
         def numerator(z: np.ndarray, full: np.ndarray) -> np.ndarray:
-            result = z**cap * np.polynomial.Polynomial(below @ self.state.shift)(z)
+            result = np.polynomial.Polynomial(below @ self.state.shift)(z)
             for n in range(1, cap + 1):
-                result += below[n] * (z**cap * np.exp(means[n] * (z - 1)) - z**n * full)
-            return result
+                result += below[n] * np.exp(means[n] * (z - 1))
+            return z**cap * result - full * np.polynomial.Polynomial([0.0, *below[1:]])(z)
 
         z = radius * np.exp(-2j * np.pi * np.arange(points // 2 + 1) / points)
         full = np.exp(means[cap] * (z - 1))
@@ -195,7 +220,8 @@ class Latency:
             return left * (self.state.chain.above / (left.sum() + left[-1] / (pole - 1)))
         left = np.clip(values[cap : cap + longest], 0, None)
         left[0] = 0.0
-        left = left[: 1 + int(np.searchsorted(np.cumsum(left), (1 - NEGLIGIBLE) * left.sum()))]
+        rest = max(NEGLIGIBLE * left.sum(), NOISE)
+        left = left[: 1 + int(np.searchsorted(np.cumsum(left), left.sum() - rest))]
         return left * (self.state.chain.above / left.sum()) if left.sum() > 0 else np.zeros(1)
 
     # Batches that still form when the server is free: the oldest request had an unexpired timer when it

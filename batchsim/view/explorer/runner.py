@@ -10,7 +10,7 @@ from batchsim._check import LARGEST
 from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Rule, Scenario
-from batchsim.simulate import simulate
+from batchsim.simulate import available, simulate
 from batchsim.study.surface import Surface, load_curve, surface
 from batchsim.theory.curve import theory_curve
 from batchsim.view.canvas.scales import nice
@@ -37,7 +37,7 @@ class Runner:
     def run(self, state: State, pinned: ViewData | None = None) -> ViewData:
         """Run a state and return what there is to see of it. ValueError where it makes no sense."""
         scenario = state.scenario(self.traffic)
-        requests = min(self.requests, getattr(scenario.workload, "max_requests", None) or self.requests)
+        requests = available(scenario, self.requests)
         # The setting's load curve is the same whatever the rate.
         key = "curve", state.replace(rate_per_s=1, clients=1, objective_ms=None)
         curve = self._get(key, lambda: load_curve(scenario, requests, state.seed))

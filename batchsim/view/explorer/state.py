@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from batchsim import _check
 from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, Service, published
+from batchsim.simulate import available
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.kinds import KINDS, Kind, values_of
 
@@ -122,7 +123,7 @@ class State(_Values):
     def python(self, requests: int, traffic: OpenLoop | None = None) -> str:
         """Return Python that runs the same; given traffic is to be put in by the reader."""
         scenario = self.scenario(traffic)
-        requests = min(requests, getattr(scenario.workload, "max_requests", None) or requests)
+        requests = available(scenario, requests)
         workload = f"bs.{scenario.workload!r},"
         if self.workload == "given":
             workload = f"traffic.with_rate({self.rate_per_s!r}),  # traffic: {traffic!r}"

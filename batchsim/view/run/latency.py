@@ -45,7 +45,7 @@ class LatencyView(View):
     def add_artists(self) -> None:
         theme = self.theme
         box = self.plot_box = self.axes_box(top=1.4 if self.large else 0)  # for two rows of labels
-        ax = self.ax = self.add_plot(box, "latency (ms)", "")
+        ax = self.ax = self.add_plot(box, "latency (ms)", "", numbers="xy" if self.large else "x")
         self.late = ax.axvspan(0, 0, color=theme.objective, alpha=0.13, lw=0)
         self.bars = ax.stairs([0], [0, 1], fill=True, color=theme.now, zorder=2)
         self.other_fill = ax.stairs([0], [0, 1], fill=True, color=theme.before, alpha=0.35, zorder=1.8, lw=0)
@@ -110,21 +110,19 @@ class LatencyView(View):
             self.ax.set_ylabel("")
         self.set_limits(self.ax, "latency", y=(0, nice(HEADROOM * highest)))
         if self.large:
-            self.show_legend(
-                [Entry("", value=text) for text in self._notes(data)], self._marks(data, values, right_ms)
-            )
+            self.show_legend([Entry("", value=self._note(data))], self._marks(data, values, right_ms))
 
-    def _notes(self, data: ViewData) -> list[str]:
+    def _note(self, data: ViewData) -> str:
         """Return the words below the title: the difference from A, else the share within the objective."""
         if data.pinned is not None and data.comparison is not None and (lines := difference(data.comparison)):
-            return lines
+            return " ".join(lines)
         notes = []
         if data.objective_ms is not None:
             share = percent(data.result.attainment(data.objective_ms))
             notes.append(f"{share} within {typed_duration(data.objective_ms)}")
         if data.loss:
             notes.append(f"{percent(data.loss)} lost")
-        return notes
+        return ", ".join(notes)
 
     def _marks(self, data: ViewData, values: Mapping[int, float], right_ms: float) -> list[Label]:
         """Return the names of the lines, above them, in two rows where one is too narrow."""

@@ -12,6 +12,7 @@ from batchsim._format import counted, duration, listed, number
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.view.canvas.cells import NOWHERE, rectangles
+from batchsim.view.canvas.lettering import Label
 from batchsim.view.canvas.theme import COMPONENTS
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.view import Entry, Spot, Style, View
@@ -34,6 +35,7 @@ class Window(NamedTuple):
 class TimelineView(View):
     """The requests of a few batches, each a row of forming, queueing and computing."""
 
+    data: ViewData | None = None
     KEY, NAME, SHORT = "timeline", "A moment from the middle of the run", "A moment (ms)"
 
     def add_artists(self) -> None:
@@ -41,50 +43,73 @@ class TimelineView(View):
         self.plot_box = self.axes_box()
         ax = self.ax = self.add_plot(self.plot_box, "time (ms)", "", grid="x", numbers="x")
         ax.yaxis.set_major_locator(FixedLocator([]))
-        self.bars = LineCollection([], capstyle="butt", zorder=2)
+        # One path for all bars of a component: many lines of their own take ten times as long to draw.
+        self.bars = {
+            name: PathPatch(NOWHERE, zorder=2, linewidth=0, facecolor=getattr(theme, style.colour))
+            for name, style in COMPONENTS.items()
+        }
         self.waits = LineCollection([], color=theme.grey, linestyle=":", linewidth=thin, zorder=2)
         self.frame_style: Style = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": thin}
         self.batches = PathPatch(NOWHERE, zorder=3, **self.frame_style)
         self.other_batches = PathPatch(NOWHERE, zorder=1.5, facecolor="none")
-        for artist in (self.bars, self.waits, self.batches, self.other_batches):
+        for artist in (*self.bars.values(), self.waits, self.batches, self.other_batches):
             ax.add_artist(artist)
         mark: Style = {"linestyle": "none", "color": theme.ink, "markeredgewidth": 0}
         self.styles: dict[Status, Style] = {status: mark | {"marker": LOST[status]} for status in LOST}
         marks: Style = {"markersize": 0.5 * self.em, "zorder": 4}
         self.lost = {status: ax.plot([], [], **marks | style)[0] for status, style in self.styles.items()}
-        self.set_moving(self.bars, self.batches, self.other_batches, self.waits, *self.lost.values())
-        # The film's time, where the film is shown above.
-        self.cursor = LineCollection([], color=theme.ink, linewidth=self.line_px, zorder=6)
-        ax.add_artist(self.cursor)
+        self.set_moving(
+            *self.bars.values(), self.batches, self.other_batches, self.waits, *self.lost.values()
+        )
+        self.cursor = ax.axvline(0, visible=False, zorder=5, **self.line_style("ink", "-", 0.9))
         self.set_moving(self.cursor)
         self.height_px = ax.bbox.height / self.picture.ratio
         self.window: Window | None = None
-        self.data: ViewData | None = None
 
     def update(self, data: ViewData) -> None:
         self.show_window(data, window(data.result))
 
+    # The film above it has a cursor here, which the window follows.
+
+    @property
+    def window_s(self) -> tuple[float, float]:
+        """When the stretch that is shown begins and ends."""
+        return (0.0, 0.0) if self.window is None else (self.window.begin_s, self.window.end_s)
+
+    def turn_to(self, time_s: float) -> None:
+        """Show the stretch of the run round a time, unless it is within the present one."""
+        begin_s, end_s = self.window_s
+        if self.data is not None and not begin_s <= time_s <= end_s:
+            self.show_window(self.data, window(self.data.result, time_s))
+
+    def show_cursor(self, time_s: float) -> None:
+        self.cursor.set_visible(True)
+        self.cursor.set_xdata([1000 * (time_s - self.window_s[0])] * 2)
+
     def show_window(self, data: ViewData, stretch: Window) -> None:
         """Show a stretch of the run."""
-        self.window, self.data, result = stretch, data, data.result
+        self.data, self.window, result = data, stretch, data.result
         requests, begin_s, count = stretch.requests, stretch.begin_s, max(stretch.requests.size, 1)
-        stretches = [
-            (1000 * (max(from_s, begin_s) - begin_s), 1000 * (to_s - begin_s), row, COMPONENTS[component])
-            for row, request in enumerate(requests.tolist())
-            for component, from_s, to_s in result.story(request)
-            if to_s > begin_s
-        ]
-        thick = min(0.9 * self.height_px / count, 7 * self.line_px) / COMPONENTS["computing"].width
-        self.bars.set_segments([[(begin, row), (end, row)] for begin, end, row, _ in stretches])
-        self.bars.set_color([getattr(self.theme, style.colour) for *_, style in stretches])
-        self.bars.set_linewidth([thick * style.width for *_, style in stretches])
+        thick = min(0.9, 7 * self.line_px * count / self.height_px) / COMPONENTS["computing"].width
+        bars: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self.bars}
+        for row, request in enumerate(requests.tolist()):
+            for component, from_s, to_s in result.story(request):
+                if to_s > begin_s:
+                    bars[component].append((max(from_s, begin_s) - begin_s, to_s - begin_s, row))
+        for name, spans in bars.items():
+            begin, end, rows = np.array(spans).reshape(-1, 3).T
+            half = thick * COMPONENTS[name].width / 2
+            corners = ((1000 * begin, rows - half), (1000 * end, rows + half))
+            self.bars[name].set_path(rectangles(*(np.stack(each, axis=-1) for each in corners)))
         self.batches.set_path(batch_frames(result, requests, begin_s))
         other = data.other
         same = other is not None and other.result.arrival_s.size == result.arrival_s.size
         self.other_batches.set_visible(same)
         if same and other is not None:
             style = self.other_style(data)
-            self.other_batches.set_path(batch_frames(other.result, requests, begin_s))
+            # At another rate the same requests come at another time: their first one's arrivals are aligned.
+            shift_s = float(other.result.arrival_s[requests[0]] - result.arrival_s[requests[0]])
+            self.other_batches.set_path(batch_frames(other.result, requests, begin_s + shift_s))
             self.other_batches.set(
                 edgecolor=style["color"], linewidth=style["linewidth"], linestyle=style["linestyle"]
             )
@@ -101,32 +126,12 @@ class TimelineView(View):
             if rows.size:
                 size = {"markersize": 0.6 * self.em}
                 entries.append(Entry(_named(status), self.styles[status] | size))
-        self.show_legend(entries)
+        left, bottom = self.plot_box.left, self.box.bottom - 0.7 * self.em
+        # A value beside the axis' label, which stands still.
+        self.show_legend(entries, [Label(f"from {number(begin_s, 4)} s on", left, bottom)])
         last_ms = 1020 * (stretch.end_s - begin_s)  # a little more than it is long
-        self.set_label(self.ax.xaxis, f"time from {number(begin_s, 4)} s on", last_ms)
+        self.set_label(self.ax.xaxis, "time", last_ms)
         self.set_limits(self.ax, x=(0, last_ms), y=(count - 0.4, -0.6))
-
-    @property
-    def window_s(self) -> tuple[float, float]:
-        """When the shown stretch begins and ends."""
-        return (0.0, 0.0) if self.window is None else (self.window.begin_s, self.window.end_s)
-
-    def turn_to(self, time_s: float) -> None:
-        """Show the stretch round a time, unless it is within the shown one."""
-        begin_s, end_s = self.window_s
-        if self.data is None or begin_s <= time_s <= end_s:
-            return
-        if time_s < begin_s:  # near the new page's end, as one goes back
-            start_s = self.data.result.batches.start_s
-            before = int(np.searchsorted(start_s, time_s, side="right")) - BATCHES + 1
-            time_s = float(start_s[max(before, 0)]) if start_s.size else time_s
-        self.show_window(self.data, window(self.data.result, time_s))
-
-    def show_cursor(self, time_s: float) -> None:
-        """Mark a time of the shown stretch."""
-        begin_s, end_s = self.window_s
-        at = 1000 * (min(max(time_s, begin_s), end_s) - begin_s)
-        self.cursor.set_segments([[(at, -0.6), (at, self.ax.get_ylim()[0])]])
 
     def _component(self, name: str) -> Style:
         style = COMPONENTS[name]
