@@ -63,8 +63,9 @@ class FilmView:
 
     def show(self, film: Film, time_s: float, within_s: float = 0.0) -> Snapshot:
         """Draw a moment of a film, in the timeline, too; a batch that left `within_s` ago still leaves."""
-        self.timeline.turn_to(time_s)
-        self.timeline.show_cursor(time_s)
+        seen_s = max(time_s, float(film.result.arrival_s[0]))  # before it there is no timeline
+        self.timeline.turn_to(seen_s)
+        self.timeline.show_cursor(seen_s)
         return self.stage.show(film, time_s, within_s)
 
 

@@ -126,6 +126,8 @@ class Choreography:
 
     def _given_up(self, requests: np.ndarray, time_s: float) -> np.ndarray:
         """Return how many places ahead of each request have not quite closed, after requests that gave up."""
+        if not self.film.loses:
+            return np.zeros(len(requests))
         lost = self.film.lost(time_s - self.way_s, time_s)
         done_s = self.film.done_s(lost)
         ahead = (lost < requests[:, None]) & (self.arrival_s[requests][:, None] <= done_s)
