@@ -37,8 +37,8 @@ class PredictPage(Page):
         self.correct = self.answered = 0
         self.predicting = widgets.Checkbox(description="Predict before seeing", indent=False)
         ways = [FALLS, STAYS, RISES]
-        self.answers = {key: toggle(ways, name, "5em") for key, name in QUESTIONS.items()}
-        rows = [widgets.HBox([label(f"{QUESTIONS[key]}:", "16em"), self.answers[key]]) for key in QUESTIONS]
+        self.answers = {key: toggle(ways, name) for key, name in QUESTIONS.items()}
+        rows = [each for key in QUESTIONS for each in (label(QUESTIONS[key]), self.answers[key])]
         self.reveal = button("Reveal", "Commit to the three answers, and see", self._reveal, disabled=True)
         self.verdict = widgets.HTML(HELP)
         self.predicting.observe(lambda _: self._begin(), names="value")
