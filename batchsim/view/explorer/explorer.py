@@ -57,7 +57,9 @@ class Explorer(widgets.Box):
         if self.pseudocode not in self.play.children:
             self.play.children = (*self.play.children, self.pseudocode)
         titles = [*settings, *(page.title for page in self.pages)]
-        self.tabs = widgets.Tab([*map(stack, settings.values()), *self.pages], titles=titles, selected_index=0)
+        self.tabs = widgets.Tab(
+            [*map(stack, settings.values()), *self.pages], titles=titles, selected_index=0
+        )
         self.tabs.add_class("batchsim-tabs")
         knobs = widgets.VBox([controls[name] for name in on_page(MAIN)])
         knobs.add_class("batchsim-knobs")
@@ -82,7 +84,9 @@ class Explorer(widgets.Box):
         session.subscribe("status", self._show_status)
         self.tabs.observe(lambda _: self._update(), names="selected_index")
         self.large.observe(lambda change: self.screen.enlarge(change["new"]), names="value")
-        self.words.observe(lambda _: _set_class(self.readout, "batchsim-open", self.words.value), names="value")
+        self.words.observe(
+            lambda _: _set_class(self.readout, "batchsim-open", self.words.value), names="value"
+        )
         self.screen.observe(lambda _: self._fold(), names="alone")
         if session.style.large == TimelineView.KEY:
             self.turn_to(self.play)
@@ -147,7 +151,9 @@ class Explorer(widgets.Box):
                 self.readout.value = self.pseudocode.value = ""
             else:
                 self.readout.value = line(self.screen.alt)
-                if selected is not None and self.tabs.titles[index] == RULE:  # the page of the film marks its own
+                if (
+                    selected is not None and self.tabs.titles[index] == RULE
+                ):  # the page of the film marks its own
                     left, lines = shares(session.data.result), pseudocode(session.data.result.scenario.rule)
                     most = max(range(len(left)), key=lambda i: left[i] or 0)
                     self.pseudocode.value = to_html(lines, left, most, session.style.theme)

@@ -29,8 +29,7 @@ class ServiceChooser(widgets.VBox):
         self.busy = False  # whether this code moves the lists, and not a hand
         self.source = dropdown(name, tip, [TABLES])
         self.parts = [
-            dropdown(part, f"{part} of the published table", [])
-            for part in ("Model", "Device", "Precision")
+            dropdown(part, f"{part} of the published table", []) for part in ("Model", "Device", "Precision")
         ]
         super().__init__([self.source, *self.parts])
         self.add_class("batchsim-page")
