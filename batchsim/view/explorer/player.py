@@ -18,7 +18,7 @@ from batchsim.result import Result
 from batchsim.scenario import Scenario
 from batchsim.simulate import simulate
 from batchsim.view.explorer.knob import ECHO_S, SLIDERS, button, line
-from batchsim.view.explorer.main_picture import Screen
+from batchsim.view.explorer.screen import Screen
 from batchsim.view.film.animation import Animation
 from batchsim.view.film.film_view import FilmView, telling_moment
 from batchsim.view.film.snapshot import REQUESTS, Film, Snapshot, Stretch
@@ -259,6 +259,7 @@ class FilmPlayer(Player):
         below.add_class("batchsim-player-wide")
         self.children = [screen, below, self.text]
         self.add_class("batchsim")
+        self.add_class("batchsim-film")
         stage = self.picture.stage
         assert stage.film is not None
         self.load(stage.film, stage)
