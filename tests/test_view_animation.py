@@ -247,15 +247,16 @@ def test_the_gauges_fill_with_the_requests_and_with_the_oldests_wait():
         assert gauge.fill.get_width() / gauge.box.width == pytest.approx(share)
     texts = texts_of(stage.captions.texts)
     for text in (
-        "waiting for company", "arrived 2", "served 0", "idle", "largest batch: 2 of 4",
+        "waiting for company", "arrived 2", "served 0", "largest batch: 2 of 4",
         "oldest: waited 6.0 ms, max wait 8 ms",
     ):  # fmt: skip
         assert text in texts
+    assert "server: idle" in texts_of(stage.captions.titles)
     assert "lost 0" not in texts  # nothing can be
     assert texts_of(stage.captions.clock) == ["6.0 ms"]
     stage.show(film, 0.010, within_s=0.003)
     assert "a batch of 2 leaves: the oldest has waited 8 ms" in texts_of(stage.captions.texts)
-    assert "batch of 2" in texts_of(stage.captions.texts)
+    assert "server: batch of 2" in texts_of(stage.captions.titles)
 
 
 @pytest.mark.parametrize("rule", [bs.AtLeast(8, 32), bs.PreferredSizes([8, 32], 64, 10)], ids=repr)

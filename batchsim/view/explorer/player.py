@@ -70,17 +70,19 @@ class Player(widgets.VBox):
             options=[(_slowness(times), times) for times in SLOWNESS], value=100.0, layout={"width": "auto"},
             tooltip="How many seconds on the screen a second of the run takes",
         )  # fmt: skip
-        self.place = SLIDERS["linear"](
-            description="Time (ms)", readout_format=".2f", tooltip="The film's time in ms",
-            style={"description_width": "5.2em"}, layout={"width": "auto", "min_width": "12em"},
-        )  # fmt: skip
+        self.place = SLIDERS["linear"](readout=False, tooltip="The film's time", layout={"width": "auto"})
+        self.readout = widgets.HTML()  # exact, where the slider knows its steps alone
+        self.readout.add_class("batchsim-label")
         self.play.observe(lambda _: self._play(), names="value")
         self.place.observe(self._slid, names="value")
         screen.on_msg(self._receive)
         self.buttons = widgets.Box([self.play, self.previous, self.next])
         self.buttons.add_class("batchsim-player-row")
+        timing = widgets.VBox([self.readout, self.place])
+        timing.add_class("batchsim-player-time")
+        self.parts = [self.buttons, self.slowness, timing]
         self.controls = [self.play, self.previous, self.next, self.slowness, self.place]
-        super().__init__([self.buttons, self.slowness, self.place])
+        super().__init__(self.parts)
         self.add_class("batchsim-player")
 
     def on_moment(self, callback: Callable[[], None]) -> None:
@@ -122,7 +124,6 @@ class Player(widgets.VBox):
             place.min = begin_ms
             place.max = max(until_ms, begin_ms)
             place.step = _step_ms(until_ms - begin_ms)
-            place.readout_format = f",.{film.decimals}f"
             self._moves -= 1
         self.slowness.value = comfortable(film, self.stretch)
         if self.playing:
@@ -161,6 +162,8 @@ class Player(widgets.VBox):
         """Let the slider follow the time."""
         self._moves += 1
         try:
+            decimals = 0 if self.film is None else self.film.decimals
+            self.readout.value = f"Time: {self.time_ms:,.{decimals}f} ms"
             self.place.value = min(max(self.time_ms, self.place.min), self.place.max)
             self._sent.append((self.place.value, time.perf_counter()))
         finally:
@@ -255,7 +258,7 @@ class FilmPlayer(Player):
         lock = RLock()
         super().__init__(screen := Screen(), lambda: self.picture.stage, self._put, lambda: lock)
         screen.add_class("batchsim-stage")
-        below = widgets.Box([self.buttons, self.slowness, self.place])
+        below = widgets.Box(self.parts)
         below.add_class("batchsim-player-wide")
         self.children = [screen, below, self.text]
         self.add_class("batchsim")

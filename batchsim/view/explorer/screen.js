@@ -228,6 +228,15 @@ function arrowKeys(model, img) {
 
 const MOVES = /^(Arrow|Page|Home|End|Enter| )/;
 
+// A focused control keeps its keys, as notebooks have shortcuts on arrows and letters; and a slider's handle
+// gets the label beside it as its accessible name, which ipywidgets does not give it.
+const NAMED = '[class*="batchsim-knob-"], .batchsim-player-time';
+function keepKeys({ target }) {
+  target.dataset.lmSuppressShortcuts = "true";
+  const label = target.closest(NAMED)?.querySelector(".batchsim-label");
+  if (label && target.classList.contains("noUi-handle")) target.setAttribute("aria-label", label.textContent.trim());
+}
+
 // A gesture: from the pointer or a key that goes down in the explorer until a moment after it is let go.
 function gestures(model, panel) {
   let pressed = false, timer;
@@ -245,14 +254,8 @@ function gestures(model, panel) {
     }, RELEASE_MS);
   };
   const key = (event) => { if (!event.repeat && MOVES.test(event.key)) press(); };
-  // A focused control keeps its keys, as notebooks have shortcuts on arrows and letters; and a slider's
-  // handle gets the label beside it as its accessible name, which ipywidgets does not give it.
   const focus = (event) => {
-    event.target.dataset.lmSuppressShortcuts = "true";
-    const label = event.target.closest('[class*="batchsim-knob-"]')?.querySelector(".batchsim-label");
-    if (label && event.target.classList.contains("noUi-handle")) {
-      event.target.setAttribute("aria-label", label.textContent.trim());
-    }
+    keepKeys(event);
     bringIntoView(panel);
   };
   const inside = { pointerdown: press, keydown: key, focusin: focus };
@@ -303,6 +306,7 @@ function render({ model, el }) {
         endGestures = gestures(model, panel);
         for (const each of [panel, ...el.parentElement.children]) resizes.observe(each);
       }
+      el.closest(".batchsim-film")?.addEventListener("focusin", keepKeys); // a film of its own
     }
     later();
   });

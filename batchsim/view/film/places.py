@@ -86,19 +86,19 @@ def servers_in(box: Box, count: int, batch: int, queue: Slots, em: float) -> tup
     for columns in range(1, min(count, max(int(box.width / (2.2 * em)), 1)) + 1):
         rows = min(math.ceil(count / columns), max(int(box.height / (1.3 * em)), 1))
         wide, high = (box.width + gap) / columns - gap, (box.height + gap) / rows - gap
-        places = [
-            _server(
-                Box(box.left + x * (wide + gap), box.top + y * (high + gap), wide, high), batch, queue, em
-            )
+        boxes = [
+            Box(box.left + x * (wide + gap), box.top + y * (high + gap), wide, high)
             for x, y in (divmod(number, rows) for number in range(min(count, columns * rows)))
         ]
+        places = [_server(each, count, batch, queue, em) for each in boxes]
         choices.append((len(places), places[0].has_text, places[0].slots.side, -columns, tuple(places)))
     return max(choices, key=lambda choice: choice[:4])[-1]
 
 
-def _server(box: Box, batch: int, queue: Slots, em: float) -> ServerPlace:
-    has_text = box.height >= COMPACT * em and box.width >= 4 * em
-    inset, thick = (0.5 * em, 0.5 * em) if has_text else (0.2 * em, 0.3 * em)
+def _server(box: Box, count: int, batch: int, queue: Slots, em: float) -> ServerPlace:
+    # Of a single one the text stands above.
+    has_text = count > 1 and box.height >= COMPACT * em and box.width >= 4 * em
+    inset, thick = (0.2 * em, 0.3 * em) if count > 1 and not has_text else (0.5 * em, 0.5 * em)
     bar = Box(box.left + inset, box.bottom - inset - thick, box.width - 2 * inset, thick)
     top = box.top + (1.7 * em if has_text else inset)
     room = Box(bar.left, top, bar.width, max(bar.top - 0.25 * em - top, LEAST_PX))

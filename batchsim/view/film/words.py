@@ -52,7 +52,8 @@ def server_titles(now: Snapshot, drawn: int) -> tuple[str, ...]:
     """Return how many servers are busy, and how many are not drawn."""
     servers, busy = len(now.computing), sum(batch is not None for batch in now.computing)
     if servers == 1:
-        return ("server",)
+        (batch,) = now.computing
+        return ("server: idle",) if batch is None else (f"server: batch of {batch.requests.size:,}",)
     if drawn == servers:
         return f"servers: {busy:,} of {servers:,} busy", f"{busy:,} of {servers:,} busy"
     more = f"+ {servers - drawn:,} more"
