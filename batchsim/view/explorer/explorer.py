@@ -97,7 +97,7 @@ class Explorer(widgets.Box):
         return f"Explorer of batching: {workload.partition(':')[0]} arrivals, rule “{rule}”"
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        """Return the widget, and its picture for where no widget can be shown: a stored notebook, a web page."""
+        """Return the widget, and its picture for where no widget can be shown, as in a stored notebook."""
         bundle: dict[str, Any] = super()._repr_mimebundle_(**options) or {}
         still = self.screen.still()
         return bundle if still is None else bundle | {"image/png": base64.b64encode(still).decode()}
@@ -177,8 +177,8 @@ def explore(
 
     `service`: a Measurement, a service time, or a whole Scenario to begin with; the panel can measure models,
     too. `workload`: the traffic to begin with; the rate of a Trace can be changed. `requests`: the number of
-    requests in each run. `link`: the line of text that another explorer gave for its state. `play`: begin with the film of the
-    requests, above their timeline.
+    requests in each run. `link`: the line of text that another explorer gave for its state. `play`: begin
+    with the film of the requests, above their timeline.
 
     >>> panel = explore(requests=500)
     >>> panel.controls["max_wait_ms"].value = 20

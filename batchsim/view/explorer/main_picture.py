@@ -5,7 +5,7 @@ from typing import Any
 
 from batchsim.view.explorer.kinds import values_of
 from batchsim.view.explorer.screen import Screen
-from batchsim.view.explorer.session import Session, Style
+from batchsim.view.explorer.session import Session
 from batchsim.view.run.live import LEAST_PX, MOST_PX, LivePicture
 from batchsim.view.run.view import Spot
 

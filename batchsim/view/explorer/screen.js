@@ -162,7 +162,11 @@ function layOut(panel, el) {
   const below = [...el.parentElement.children].reduce(
     (sum, child) => sum + (child === el || getComputedStyle(child).position === "absolute" ? 0 : child.offsetHeight), 0);
   let height = visibleHeight(panel) - below - MARGIN_PX;
-  if (narrow) height = Math.min(height, Math.max(1.1 * width, 400), 620);
+  if (narrow) { // beside the controls, as long as no page is open
+    const controls = [...panel.querySelectorAll(".batchsim-knobs, .batchsim-tabs > .lm-TabBar")];
+    height -= controls.reduce((sum, each) => sum + each.offsetHeight, 2 * MARGIN_PX);
+    height = Math.min(Math.max(height, 400), 1.3 * width);
+  }
   height = Math.max(Math.floor(height), LEAST_HEIGHT_PX);
   el.style.height = `${height}px`;
   panel.style.setProperty("--batchsim-height", `${height + below}px`);

@@ -1,4 +1,4 @@
-"""The choice of a service time: a list of sources, and for the published tables model, device and precision."""
+"""The choice of a service time: its source, and of a published table the model, device and precision."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -104,7 +104,7 @@ class Session:
                 self.refresh(before)
 
     def refresh(self, before: ViewData | None = None) -> None:
-        """Run and show the state, beside what was `before` it; on failure keep what is shown, and report why."""
+        """Run and show the state beside what was `before`; on failure keep what is shown, and report why."""
         with self.lock, self.reporting(), compiled.announcing(self.say):
             state = self.state
             if before is None and self.data is not None:

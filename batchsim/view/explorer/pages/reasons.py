@@ -79,7 +79,7 @@ def _why_latency(key: str, before: Result, after: Result) -> str:
 
 
 def _parts(result: Result, begin: float, end: float) -> dict[str, float] | None:
-    """Return the mean parts of the latency, in ms, of the served requests between two ranks; None without any."""
+    """Return the mean parts, in ms, of the latencies between two ranks; None where nobody is served."""
     latency_ms = result.latency_ms
     served = np.flatnonzero(~np.isnan(latency_ms))
     if not served.size:
@@ -96,8 +96,8 @@ def _moved(name: str, old: dict[str, float], new: dict[str, float]) -> str:
 
 
 def _rates(result: Result) -> str:
-    scenario = result.scenario
-    offered, saturation = rate(scenario.workload.offered_per_s), rate(scenario.saturation_per_s)
+    summary = result.summary()
+    offered, saturation = rate(summary["offered_per_s"]), rate(summary["saturation_per_s"])
     return f"{offered} arrive, and {saturation} can be served"
 
 
@@ -114,6 +114,6 @@ def _why_throughput(before: Result, after: Result) -> str:
     offered = scenario.workload.offered_per_s
     if lost > TOLERANCE:
         return f"Of the {rate(offered)} that arrive, {percent(lost)} are lost."
-    same = offered == before.scenario.workload.offered_per_s if before.scenario.stable else False
+    same = before.scenario.stable and before.summary()["offered_per_s"] == offered
     rest = "which has not changed" if same else "however long each takes"
     return f"Below saturation throughput is the arrival rate, {rest}."
