@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from batchsim.view.charts.curves import capacity_curves, frontier
     from batchsim.view.charts.heat_map import heat_map
     from batchsim.view.explorer import explore
+    from batchsim.view.explorer.player import film
     from batchsim.view.run.plot import plot
 
 __all__ = [
     "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "Constant", "Diurnal",
     "Gamma", "InferenceBatcher", "Noise", "OnOff", "Poisson", "PreferredSizes", "Recommendation",
     "Result", "Rule", "SLO", "Scenario", "SizeOrWait", "Status", "Table", "Trace", "Trigger",
-    "batch_inference", "capacity", "capacity_curves", "compare", "device", "explore", "frontier",
+    "batch_inference", "capacity", "capacity_curves", "compare", "device", "explore", "film", "frontier",
     "heat_map", "plot", "published", "published_names", "published_source", "simulate", "sweep",
     "teaching", "theory", "tune",
 ]  # fmt: skip
@@ -42,7 +43,8 @@ __all__ = [
 _ON_FIRST_USE = {
     "Capacity": "study.capacity", "Recommendation": "study.recommendation", "SLO": "study.slo",
     "capacity": "study.capacity", "capacity_curves": "view.charts.curves", "device": "device",
-    "explore": "view.explorer", "frontier": "view.charts.curves", "heat_map": "view.charts.heat_map",
+    "explore": "view.explorer", "film": "view.explorer.player", "frontier": "view.charts.curves",
+    "heat_map": "view.charts.heat_map",
     "plot": "view.run.plot", "sweep": "study.sweep", "teaching": "teaching", "theory": "theory",
     "tune": "study.tune",
 }  # fmt: skip

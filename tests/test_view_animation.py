@@ -1,4 +1,4 @@
-"""The animation shows what the moment says, each request in its slot, and nothing over anything else."""
+"""The film shows what the moment says: every request in its place or on its way there, and nothing cut off."""
 
 import math
 from io import BytesIO
@@ -14,36 +14,51 @@ from PIL import Image
 
 import batchsim as bs
 from batchsim.view.canvas.lettering import Lettering, width_em
+from batchsim.view.canvas.picture import Box, Picture
 from batchsim.view.canvas.theme import THEMES
-from batchsim.view.film.animation import Animation, describe
-from batchsim.view.film.snapshot import Film
+from batchsim.view.film.animation import Animation
+from batchsim.view.film.motion import WAY
+from batchsim.view.film.places import LEAST_PX, places_in, slots
+from batchsim.view.film.snapshot import EARLIER, REQUESTS, Film
+from batchsim.view.film.stage import Stage
+from batchsim.view.film.words import describe
+from batchsim.view.run.live import LivePicture
 
 PLAIN = bs.Scenario(bs.Poisson(1800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 SCENARIOS = {
     "plain": PLAIN,
     "overloaded": PLAIN.replace(rate_per_s=9000),
     "eight servers": PLAIN.replace(servers=8, rate_per_s=9000),
-    "twelve servers": PLAIN.replace(servers=12, rate_per_s=15_000),
+    "fifty servers": PLAIN.replace(servers=50, rate_per_s=60_000),
     "at least": PLAIN.replace(rule=bs.AtLeast(1000, 60_000), servers=2, rate_per_s=5e5),
     "no wait, one by one": PLAIN.replace(rule=bs.SizeOrWait(1, 0), service=bs.Affine(3000, 0), servers=3),
     "losing": PLAIN.replace(max_wait_ms=math.inf, queue_limit=20, timeout_ms=4),
     "tiny": PLAIN.replace(service=bs.Affine(0.02, 0.001), max_wait_ms=0.123456, rate_per_s=90_000),
+    "preferred sizes": PLAIN.replace(rule=bs.PreferredSizes([4, 8, 24], 24, 10), rate_per_s=900),
+    "closed loop": PLAIN.replace(workload=bs.ClosedLoop(40, 0.001)),
 }
-PREFERRED = bs.Scenario(bs.Poisson(900), bs.PreferredSizes([4, 8, 24], 24, 10), bs.Affine(3, 0.25))
-SCENARIOS["preferred sizes"] = PREFERRED
-FILMS = {name: Film(bs.simulate(scenario, 10_000)) for name, scenario in SCENARIOS.items()}
-LOOKS = [
-    {"width_px": 860},
-    {"width_px": 1200, "theme": "dark"},
-    {"width_px": 1500},
-    {"width_px": 860, "size": "projector"},
-    {"width_px": 1500, "size": "projector", "theme": "dark"},
-]
+FILMS = {name: Film(bs.simulate(scenario, 3000)) for name, scenario in SCENARIOS.items()}
+# Width, height and letters of the stage: in the explorer at 1280 x 800, in a lesson, large, for a projector.
+SIZES = [(375, 215, 12.0), (560, 230, 12.0), (1200, 400, 13.5), (700, 330, 17.0)]
+LONGEST_WAY = 2200  # pixels in the time of a batch's way: what goes faster has jumped
 
 
-def times_of(film, count):
-    instants = film.instants()
-    return [float(instants[int(place)]) for place in np.linspace(0, instants.size - 1, count)]
+def staged(size=SIZES[1], theme="light"):
+    width_px, height_px, font_px = size
+    picture = Picture(width_px, height_px, 1.0, THEMES[theme], font_px)
+    with picture.styled():
+        return picture, Stage(picture, Box(0, 0, width_px, height_px))
+
+
+def stretch_of(film):
+    middle_s = film.instants()[film.instants().size // 2]
+    return film.stretch(middle_s, middle_s)
+
+
+def crowds_of(film, time_s, size=SIZES[1]):
+    _, stage = staged(size)
+    stage.fit(film, stretch_of(film))
+    return stage.choreography.at(film.snapshot(time_s)), stage.places
 
 
 # What is shown.
@@ -51,181 +66,344 @@ def times_of(film, count):
 
 @settings(max_examples=60)
 @given(scenarios_at_random(), st.lists(st.floats(0, 0.1), min_size=1, max_size=3))
-def test_the_slots_hold_the_oldest_that_wait_and_the_servers_their_batches(scenario, times_s):
-    animation, film = ANIMATION, Film(bs.simulate(scenario, 150))
+def test_each_request_that_waits_or_is_computed_is_there_once(scenario, times_s):
+    film = Film(bs.simulate(scenario, 150))
+    _, stage = staged()
+    stage.fit(film)
     for time_s in times_s:
-        now = animation.show(film, time_s)
-        boxes = animation.queue.boxes
-        shown = [int(label.text) for label in boxes.numbers.labels]
-        assert shown == now.waiting[: len(boxes)].tolist()
-        for cell, batch in zip(animation.servers.cells, now.computing, strict=True):
-            shown = [int(label.text) for label in cell.boxes.numbers.labels]
-            assert shown == ([] if batch is None else batch.requests[: len(cell.boxes)].tolist())
-            share = cell.gauge.fill.get_width() / cell.gauge.box.width
-            expected = 0 if batch is None else (time_s - batch.start_s) / (batch.finish_s - batch.start_s)
-            assert share == pytest.approx(expected)
+        now, crowds = film.snapshot(time_s), stage.choreography.at(film.snapshot(time_s))
+        assert crowds.waiting.requests.tolist() == now.waiting.tolist()
+        computed = [request for batch in now.computing if batch for request in batch.requests.tolist()]
+        assert sorted(crowds.computing.requests.tolist()) == sorted(computed)
+        assert (stage.choreography.arrival_s[crowds.coming.requests] > time_s).all()
 
 
-ANIMATION = Animation(860)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", FILMS)
+def test_as_many_slots_as_requests_unless_they_could_not_be_seen(name, size):
+    film = FILMS[name]
+    _, stage = staged(size)
+    stretch = stretch_of(film)
+    stage.fit(film, stretch)
+    most, queue = film.most_waiting(*stretch), stage.places.queue
+    assert len(queue.corners) >= most or queue.side == LEAST_PX
+    batch, server = film.largest_batch(*stretch), stage.places.servers[0].slots
+    assert len(server.corners) >= batch or server.side == LEAST_PX
+    instants = film.instants()
+    within = instants[(instants >= stretch.begin_s) & (instants <= stretch.until_s)]
+    assert most == max(film.snapshot(time_s).waiting.size for time_s in within.tolist())
 
 
-def test_a_request_keeps_its_slot_until_one_before_it_leaves():
-    film, animation = FILMS["eight servers"], Animation(860)
-    stays = 0
-    for before_s, after_s in pairwise(film.instants()[3000:3400].tolist()):
-        places = []
-        for time_s in (before_s, after_s):
-            now = animation.show(film, time_s)
-            places.append({label.text: (label.x, label.y) for label in animation.queue.boxes.numbers.labels})
-            places[-1]["oldest"] = now.waiting[0] if now.waiting.size else None
-        if places[0].pop("oldest") == places[1].pop("oldest"):
-            stays += len(places[0])
-            assert places[0].items() <= places[1].items()
-    assert stays > 500
+def test_a_thousand_that_wait_are_a_thousand_boxes_and_what_has_no_room_is_counted():
+    film = FILMS["overloaded"]
+    for size, cut in ((SIZES[2], False), (SIZES[0], True)):
+        _, stage = staged(size)
+        now = stage.show(film, film.instants()[-1] / 3)
+        drawn = len(stage.places.queue.corners)
+        assert 900 < now.waiting.size
+        assert (drawn < now.waiting.size) == cut
+        assert (f"+ {now.waiting.size - drawn:,}" in texts_of(stage.captions.texts)) == cut
+        assert f"{now.waiting.size:,} " in " ".join(texts_of(stage.captions.titles))
+
+
+@pytest.mark.parametrize("name", ["plain", "losing", "closed loop", "preferred sizes", "tiny"])
+def test_no_request_jumps(name):
+    """Whatever happens at an instant, everybody stands where they stood: with one server, to the pixel."""
+    film = FILMS[name]
+    _, stage = staged(SIZES[2])
+    begin_s, until_s = stretch_of(film)
+    stage.fit(film, (begin_s, until_s))
+    instants = film.instants()
+    followed = 0
+    for time_s in instants[(instants > begin_s) & (instants < until_s)].tolist():
+        before, after = (
+            places_of(stage.choreography.at(film.snapshot(moment)))
+            for moment in (math.nextafter(time_s, 0), time_s)
+        )
+        for request in before.keys() & after.keys():
+            assert np.hypot(*(before[request] - after[request])) < 0.6, (request, time_s)
+            followed += 1
+    assert followed > 1000
+
+
+@pytest.mark.parametrize("name", FILMS)
+def test_the_way_is_smooth_between_instants(name):
+    film = FILMS[name]
+    _, stage = staged(SIZES[2])
+    begin_s, until_s = stretch_of(film)
+    stage.fit(film, (begin_s, until_s))
+    step_s = min(stage.choreography.way_s, stage.choreography.entry_s) / 50
+    times_s = begin_s + (until_s - begin_s) / 3 + step_s * np.arange(60)
+    moments = [places_of(stage.choreography.at(film.snapshot(time_s))) for time_s in times_s.tolist()]
+    for before, after in pairwise(moments):
+        far = [np.hypot(*(before[it] - after[it])) for it in before.keys() & after.keys()]
+        assert max(far, default=0) < LONGEST_WAY / 50
+
+
+def places_of(crowds):
+    """Where each request is, those that are lost or have left included."""
+    seen = crowds.coming, crowds.waiting, crowds.computing, crowds.finished
+    return {
+        int(request): corner
+        for crowd in seen
+        for request, corner in zip(crowd.requests, crowd.corners, strict=True)
+    }
+
+
+def test_a_batch_goes_from_the_queue_to_its_server_and_then_stays():
+    film = FILMS["plain"]
+    batch = film.largest_leaving(*stretch_of(film))
+    lasts_s = batch.finish_s - batch.start_s
+    shares = (0, WAY / 3, 2 * WAY / 3, 1.01 * WAY, 0.5, 0.99)
+    ways = [crowds_of(film, batch.start_s + share * lasts_s) for share in shares]
+    middles = [crowds.computing.corners[:, 0].mean() for crowds, _ in ways]
+    places = ways[0][1]
+    assert middles[0] < places.queue_box.right < middles[3]
+    assert sorted(middles[:4]) == middles[:4]
+    assert middles[3] == middles[4] == middles[5]
+    assert [len(crowds.groups) for crowds, _ in ways] == [1, 1, 1, 0, 0, 0]
+    assert ways[3][0].computing.corners == pytest.approx(
+        places.servers[0].slots.corners[: batch.requests.size]
+    )
+
+
+def test_what_is_finished_fades_out_on_the_right():
+    film = FILMS["plain"]
+    batch = film.largest_leaving(*stretch_of(film))
+    way_s = WAY * film.batch_s
+    (soon, places), (late, _) = (crowds_of(film, batch.finish_s + part * way_s) for part in (0.2, 1.8))
+    assert soon.finished.requests.tolist() == late.finished.requests.tolist() == batch.requests.tolist()
+    assert soon.finished.alphas.min() > 0.8 > 0.2 > late.finished.alphas.max()
+    assert late.finished.corners[:, 0].min() > soon.finished.corners[:, 0].min()
+    assert late.finished.corners[:, 0].max() <= places.right
+
+
+def test_arrivals_are_seen_coming_in_from_the_left_but_not_in_a_closed_loop():
+    film = FILMS["plain"]
+    time_s = stretch_of(film).begin_s + 0.01
+    crowds, places = crowds_of(film, time_s)
+    assert crowds.coming.requests.size > 0
+    assert (crowds.coming.corners[:, 0] <= places.lane.right).all()
+    order = np.argsort(crowds.coming.requests)
+    assert (np.diff(crowds.coming.corners[order, 0]) <= 0).all(), "who comes first is ahead"
+    closed = FILMS["closed loop"]
+    for time_s in np.linspace(*stretch_of(closed), 20):
+        assert not crowds_of(closed, time_s)[0].coming.requests.size
+
+
+def test_the_lost_are_shown_until_they_have_fallen_out():
+    film = FILMS["losing"]
+    lost_s = film.done_s(film.lost(*stretch_of(film)))
+    assert lost_s.size > 5
+    for time_s in lost_s[:5].tolist():
+        assert film.lost(time_s - 1e-9, time_s)[0] in crowds_of(film, time_s)[0].lost.requests
+
+
+# Where.
+
+
+@settings(max_examples=100)
+@given(st.floats(8, 600), st.floats(8, 400), st.integers(1, 5000), st.floats(4, 50), st.integers(1, 6))
+def test_slots_are_within_their_box_and_apart(width, height, count, largest, rows):
+    box = Box(10.0, 20.0, width, height)
+    found = slots(box, count, largest, rows)
+    (left, top), (right, bottom) = found.corners.min(axis=0), found.corners.max(axis=0) + found.side
+    assert left >= box.left - 1
+    assert top >= box.top - 1
+    assert right <= box.right + 1
+    assert bottom <= box.bottom + 1
+    assert LEAST_PX <= found.side <= max(largest, LEAST_PX)
+    assert len(np.unique(found.corners, axis=0)) == len(found.corners)
+    assert found.side == LEAST_PX or len(found.corners) >= count
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("servers", [1, 2, 4, 5, 12, 50])
+def test_servers_are_beside_the_queue_and_not_over_each_other(servers, size):
+    width_px, height_px, em = size
+    places = places_in(Box(0, 60, width_px, height_px - 95), 40, servers, 16, em)
+    for one, other in combinations(places.servers, 2):
+        assert not one.box.overlaps(other.box)
+    for server in places.servers:
+        assert places.queue_box.right < server.box.left
+        assert server.box.right < places.right
+        assert server.slots.corners[:, 1].max() + server.slots.side <= server.bar.top
+    assert len(places.servers) == servers or width_px < 400
+
+
+# Texts and gauges.
 
 
 def texts_of(lettering):
     return [label.text for label in lettering.labels]
 
 
-def test_a_long_queue_is_cut_and_counted():
-    film, animation = FILMS["overloaded"], Animation(860)
-    now = animation.show(film, film.instants()[-1] / 3)
-    slots = len(animation.queue.boxes)
-    assert 24 <= slots < now.waiting.size
-    assert f"+ {now.waiting.size - slots:,} more" in texts_of(animation.queue.texts)
-    assert texts_of(animation.queue.title) == [f"queue: {now.waiting.size:,} waiting, queueing"]
-    assert not [text for text in texts_of(ANIMATION.queue.texts) if "more" in text]
-
-
 def test_the_gauges_fill_with_the_requests_and_with_the_oldests_wait():
     scenario = bs.Scenario(bs.Trace([0.000, 0.004, 0.012]), bs.SizeOrWait(4, 8), bs.Affine(9, 1))
-    animation, film = Animation(860), Film(bs.simulate(scenario))
-    animation.show(film, 0.006)
-    assert (
-        animation.queue.size_gauge.fill.get_width() / animation.queue.size_gauge.box.width
-        == pytest.approx(2 / 4)
-    )
-    assert (
-        animation.queue.wait_gauge.fill.get_width() / animation.queue.wait_gauge.box.width
-        == pytest.approx(6 / 8)
-    )
-    assert texts_of(animation.queue.texts) == [
-        "largest batch: 2 of 4",
+    _, stage = staged(SIZES[2])
+    film = Film(bs.simulate(scenario))
+    stage.show(film, 0.006)
+    for gauge, share in ((stage.size_gauge, 2 / 4), (stage.wait_gauge, 6 / 8)):
+        assert gauge.fill.get_width() / gauge.box.width == pytest.approx(share)
+    texts = texts_of(stage.captions.texts)
+    for text in (
+        "waiting for company", "arrived 2", "served 0", "largest batch: 2 of 4",
         "oldest: waited 6.0 ms, max wait 8 ms",
-    ]
-    assert texts_of(animation.header.texts) == ["waiting for company", "arrived 2", "served 0", "lost 0"]
-    assert texts_of(animation.header.clock) == ["6.0 ms"]
-    animation.show(film, 0.010, within_s=0.003)
-    assert texts_of(animation.header.texts)[0] == "a batch of 2 leaves: the oldest has waited 8 ms"
-    assert texts_of(animation.servers.texts) == ["batch of 2: 0 to 1"]
-    assert texts_of(animation.queue.texts)[1] == "oldest: none, max wait 8 ms"
+    ):  # fmt: skip
+        assert text in texts
+    assert "server: idle" in texts_of(stage.captions.titles)
+    assert "lost 0" not in texts  # nothing can be
+    assert texts_of(stage.captions.clock) == ["6.0 ms"]
+    stage.show(film, 0.010, within_s=0.003)
+    assert "a batch of 2 leaves: the oldest has waited 8 ms" in texts_of(stage.captions.texts)
+    assert "server: batch of 2" in texts_of(stage.captions.titles)
 
 
 @pytest.mark.parametrize("rule", [bs.AtLeast(8, 32), bs.PreferredSizes([8, 32], 64, 10)], ids=repr)
 def test_how_many_are_enough_is_marked_on_the_gauge(rule):
-    animation = Animation(860)
-    animation.show(bs.simulate(PLAIN.replace(rule=rule), 100), 0.01)
-    gauge, mark = animation.queue.size_gauge.box, animation.queue.enough
-    assert (mark.get_x() + mark.get_width() / 2 - gauge.left) / gauge.width == pytest.approx(8 / 32)
+    _, stage = staged()
+    stage.show(Film(bs.simulate(PLAIN.replace(rule=rule), 100)), 0.01)
+    gauge, mark = stage.size_gauge.box, stage.enough
+    share = rule.enough / rule.largest_batch
+    assert (mark.get_x() + mark.get_width() / 2 - gauge.left) / gauge.width == pytest.approx(share)
     assert mark.get_width() > 1
-    animation.show(bs.simulate(PLAIN, 100), 0.01)
+    stage.show(Film(bs.simulate(PLAIN, 100)), 0.01)
     assert mark.get_width() == 0
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_forming_is_orange_and_queueing_purple(theme):
+def test_forming_is_orange_queueing_purple_and_computing_blue(theme):
     film, colours = Film(bs.simulate(PLAIN.replace(rate_per_s=900), 2000)), THEMES[theme]
-    animation = Animation(860, theme=theme)
+    picture, stage = staged(theme=theme)
     for forming in (True, False):
         time_s = next(
             time_s
             for time_s in film.instants().tolist()
             if film.snapshot(time_s).forming == forming and film.snapshot(time_s).waiting.size > 3
         )
-        animation.show(film, time_s)
-        pixels = animation.pixels()[..., :3].reshape(-1, 3)
-        inked = {
-            name: int(
-                (pixels == np.round(np.multiply(to_rgb(getattr(colours, name)), 255))).all(axis=1).sum()
-            )
-            for name in ("orange", "purple")
-        }
-        assert (inked["orange"] > 100) == forming
-        assert (inked["purple"] > 100) != forming
+        stage.show(film, time_s)
+        pixels = picture.pixels()[..., :3].reshape(-1, 3)
+
+        def inked(name, pixels=pixels):
+            colour = np.round(np.multiply(to_rgb(getattr(colours, name)), 255))
+            return int((pixels == colour).all(axis=1).sum())
+
+        assert (inked("orange") > 100) == forming
+        assert (inked("purple") > 100) != forming
+        assert inked("blue") > 100 or forming
 
 
-# How it looks.
-
-
-@pytest.mark.parametrize("look", LOOKS, ids=repr)
+@pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", FILMS)
-def test_no_text_is_over_another_or_beyond_its_place(name, look):
-    animation = Animation(**look)
-    renderer = animation.agg.get_renderer()
-    for time_s in times_of(FILMS[name], 9):
-        animation.show(FILMS[name], time_s, within_s=0.5 / SCENARIOS[name].workload.rate_per_s)
-        for tile in animation.tiles:
-            places = []
-            for artist in (*tile.fixed, *tile.moving):
-                if isinstance(artist, Lettering):
-                    places += [place_of(label, artist) for label in artist.labels]
-                elif hasattr(artist, "get_text"):
-                    extent = artist.get_window_extent(renderer)
-                    low, high = animation.height_px - extent.y1, animation.height_px - extent.y0
-                    places.append((artist.get_text(), extent.x0, low, extent.x1, high))
-            for text, left, top, right, bottom in places:
-                box = tile.box
-                assert box.left <= left, text
-                assert right <= box.right, text
-                assert box.top <= top, text
-                assert bottom <= box.bottom, text
-            for one, other in combinations(places, 2):
-                beside = one[3] < other[1] or other[3] < one[1]
-                assert beside or one[4] < other[2] or other[4] < one[2], (one, other)
+def test_letters_are_of_12_pixels_and_no_caption_is_over_another_or_cut_off(name, size):
+    film = FILMS[name]
+    picture, stage = staged(size)
+    stage.fit(film, stretch_of(film))
+    renderer = picture.agg.get_renderer()
+    for time_s in np.linspace(*stretch_of(film), 7).tolist():
+        stage.show(film, time_s, within_s=0.002)
+        captions = stage.captions
+        places = []
+        for lettering in (captions.clock, captions.titles, captions.texts):
+            assert lettering.font_px >= 12
+            places += [place_of(label, lettering) for label in lettering.labels]
+        for artist in stage.fixed:
+            if hasattr(artist, "get_text"):
+                extent = artist.get_window_extent(renderer)
+                low, high = picture.height_px - extent.y1, picture.height_px - extent.y0
+                places.append((artist.get_text(), extent.x0, low, extent.x1, high))
+        for text, left, top, right, bottom in places:
+            assert left >= 0, text
+            assert top >= 0, text
+            assert right <= picture.width_px + 0.5, text
+            assert bottom <= picture.height_px, text
+        for one, other in combinations(places, 2):
+            beside = one[3] <= other[1] or other[3] <= one[1]
+            assert beside or one[4] < other[2] or other[4] < one[2], (one, other)
 
 
-def place_of(label, lettering):
+def place_of(label, lettering: Lettering):
     width = lettering.font_px * width_em(label.text, lettering.weight)
     left = label.x - {"left": 0, "center": 0.5, "right": 1}[label.align] * width
-    return label.text, left, label.y - 0.76 * lettering.font_px, left + width, label.y
+    return label.text, left, label.y - 0.74 * lettering.font_px, left + width, label.y
 
 
-def test_the_tiles_cover_the_picture_and_not_each_other():
-    for look in LOOKS:
-        animation = Animation(**look)
-        for count in (1, 3, 12):
-            animation.show(Film(bs.simulate(PLAIN.replace(servers=count), 10)), 0.0)
-            covered = np.zeros(animation.pixels().shape[:2], dtype=int)
-            for tile in animation.tiles:
-                covered[tile.region] += 1
-            assert (covered == 1).all()
+# The stage in a picture, above a timeline.
 
 
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from(list(FILMS)), st.floats(0, 1)), min_size=1, max_size=4))
-def test_whatever_was_shown_before_the_pixels_are_those_of_a_fresh_animation(shows):
-    animation = Animation(860)
+def test_whatever_was_shown_before_the_pixels_are_those_of_a_fresh_stage(shows):
+    picture, stage = staged()
     for name, part in shows:
-        animation.show(FILMS[name], part * FILMS[name].instants()[-1])
-        pixels = animation.pixels().copy()
-    fresh = Animation(860)
-    fresh.show(FILMS[name], part * FILMS[name].instants()[-1])
+        stage.show(FILMS[name], part * FILMS[name].instants()[-1])
+        pixels = picture.pixels().copy()
+    fresh, other = staged()
+    other.show(FILMS[name], part * FILMS[name].instants()[-1])
     assert np.array_equal(pixels, fresh.pixels())
+
+
+def test_the_film_is_part_of_the_large_view_and_its_patch_is_what_the_whole_picture_shows():
+    from batchsim.view.explorer.session import Session
+    from batchsim.view.explorer.state import State
+
+    session = Session(State(), 2000, None)
+    session.refresh()
+    picture = LivePicture(990, 700, large="timeline")
+    picture.show(session.data)
+    view = picture.stage
+    assert LivePicture(990, 700).stage is None
+    assert view.film.result is session.data.result
+    assert view.stage.box.bottom == view.timeline.box.top
+    for time_s in np.linspace(*view.stretch, 5).tolist():
+        now = view.show(view.film, time_s, 0.0)
+        assert now.time_s == time_s
+        with Image.open(BytesIO(picture.png(view.box))) as patch:
+            patch = np.asarray(patch)
+        assert np.array_equal(patch, picture.pixels()[..., :3][picture.region(view.box)])
+
+
+def test_the_timelines_window_follows_the_film_page_by_page():
+    animation = Animation(900)
+    animation.play(bs.simulate(PLAIN, 3000))
+    view = animation.stage
+    pages, timeline = [], view.timeline
+    for time_s in [*np.linspace(*view.stretch, 150), *np.linspace(*view.stretch[::-1], 150)]:
+        view.show(view.film, float(time_s))
+        begin_s, end_s = timeline.window_s
+        assert begin_s <= time_s <= end_s, "the cursor has left the window"
+        assert timeline.cursor.get_xdata()[0] == pytest.approx(1000 * (time_s - begin_s))
+        if not pages or pages[-1] != (begin_s, end_s):
+            pages.append((begin_s, end_s))
+    assert 4 < len(pages) < 60
+
+
+def test_some_requests_are_played_around_the_window_and_a_short_run_whole():
+    film = FILMS["plain"]
+    arrival_s, instants = film.result.arrival_s, film.instants()
+    begin_s, until_s = film.stretch(float(arrival_s[1000]), float(arrival_s[1020]))
+    assert begin_s == arrival_s[1000 - EARLIER]
+    assert until_s == arrival_s[1000 - EARLIER + REQUESTS]
+    assert film.stretch(float(arrival_s[10]), float(arrival_s[20])).begin_s == 0
+    assert film.stretch(0.0, float(arrival_s[2000])).until_s >= arrival_s[2000]
+    end_s = float(instants[-1])
+    assert film.stretch(end_s - 0.01, end_s) == (pytest.approx(end_s, rel=0.1), end_s)
+    short = Film(bs.simulate(PLAIN, REQUESTS))
+    assert short.stretch(0.05, 0.1) == (0, short.instants()[-1])
 
 
 @pytest.mark.parametrize("ratio", [1, 1.5, 2])
 def test_the_png_has_the_screens_pixels(ratio):
     animation = Animation(860, ratio=ratio)
-    animation.show(FILMS["plain"], 0.1)
-    image = Image.open(BytesIO(animation.png()))
-    assert image.size == (round(860 * ratio), round(animation.height_px * ratio))
-    assert len(image.getcolors(1 << 20)) > 50
+    animation.play(FILMS["plain"].result)
+    with Image.open(BytesIO(animation.png())) as image:
+        assert image.size == (round(860 * ratio), round(animation.height_px * ratio))
+        assert len(image.getcolors(1 << 20)) > 50
 
 
 def test_it_is_written_for_print_too(tmp_path):
     animation = Animation(860)
-    animation.show(FILMS["plain"], 0.1)
+    animation.play(FILMS["plain"].result)
     animation.savefig(tmp_path / "animation.svg")
     animation.savefig(tmp_path / "animation.png")
     assert "<path" in (tmp_path / "animation.svg").read_text()
@@ -233,28 +411,18 @@ def test_it_is_written_for_print_too(tmp_path):
         assert image.size[0] > 2 * 860
 
 
-def test_a_result_is_prepared_once():
-    animation, result = Animation(860), bs.simulate(PLAIN, 100)
-    animation.show(result, 0.01)
-    film = animation.film
-    animation.show(result, 0.02)
-    assert animation.film is film
-    animation.show(bs.simulate(PLAIN, 100), 0.02)
-    assert animation.film is not film
-
-
-def test_a_animation_refuses():
+def test_a_film_refuses():
     with pytest.raises(ValueError, match="theme must be 'light' or 'dark', got 'grey'"):
         Animation(theme="grey")
     with pytest.raises(ValueError, match="size must be 'page' or 'projector', got 'poster'"):
         Animation(size="poster")
     with pytest.raises(TypeError, match="result must be a Result, got None"):
-        ANIMATION.show(None, 0.0)
+        Film(None)
     with pytest.raises(ValueError, match="time_s must be at least 0, got -1"):
-        ANIMATION.show(FILMS["plain"], -1)
+        FILMS["plain"].snapshot(-1)
 
 
-# In label.
+# In words.
 
 
 def assert_says(text, *parts):
@@ -277,15 +445,3 @@ def test_several_servers_and_losses_in_words():
     film = Film(bs.simulate(scenario))
     assert "1 of 3 servers busy" in describe(film.snapshot(0.0005))
     assert_says(describe(film.snapshot(0.002)), "3 of 3 servers busy", "6 arrived, 0 served, 2 lost.")
-
-
-@pytest.mark.parametrize("width_px", [700, 1200, 1900])
-@pytest.mark.parametrize("servers", [1, 2, 4, 5, 8, 30])
-def test_a_server_has_room_for_a_line_and_a_bar(width_px, servers):
-    animation = Animation(width_px)
-    result = bs.simulate(
-        bs.Scenario(bs.Poisson(2000), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25), servers=servers), 200
-    )
-    animation.show(Film(result), 0.01)
-    for cell in animation.servers.cells:
-        assert cell.gauge.box.top >= cell.text_at[1] + 0.3 * animation.em

@@ -61,7 +61,7 @@ def opened(browser):
     """Open a panel: `with opened(server, source)` in a notebook of one cell, `opened(app)` the app."""
 
     @contextlib.contextmanager
-    def opened(server, source="", textbook=False, query="", **page):
+    def opened(server, source="", textbook=False, query="", picture=EXPLORER, **page):
         known = server.kernels()
         name = f"panel-{len(list(server.folder.iterdir()))}.ipynb"
         if source:
@@ -78,9 +78,9 @@ def opened(browser):
                 view.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
                 noise.errors.clear()  # of the front end's own start (Notebook 7.6 has one)
                 run_all_cells(view)
-            view.wait_for_selector(TEXTBOOK if textbook else EXPLORER)
+            view.wait_for_selector(TEXTBOOK if textbook else picture)
             kernel = Kernel(*(server.kernels() - known))
-            selectors = (TEXTBOOK, TEXTBOOK_SLIDER) if textbook else (EXPLORER, KNOB)
+            selectors = (TEXTBOOK, TEXTBOOK_SLIDER) if textbook else (picture, KNOB)
             panel = Panel(view, kernel, noise, *selectors)
             panel.watch()
             yield panel

@@ -13,6 +13,7 @@ KNOB = ".batchsim-knob-{name}"
 HANDLE = ".noUi-handle"
 TEXTBOOK_SLIDER = ".widget-hslider:has(.widget-label:text-is('{name}'))"
 LINES = ".batchsim-readout [role=status]"
+SETTLES_MS = 400  # after a key is let go: then the axes may shrink, which is a redraw of its own
 
 
 @dataclass
@@ -63,7 +64,7 @@ class Panel:
     def move_ms(self, name: str, key: str) -> float:
         """Press a key on a slider, and return the milliseconds until other pixels are on the screen."""
         self.handle(name).focus()
-        self.page.evaluate("watch.arm()")
+        self.page.evaluate("ms => watch.arm(ms)", SETTLES_MS)
         self.page.keyboard.press(key)
         move = self.page.evaluate("watch.move")
         assert move["changed"], f"{key} on {name} has drawn the same pixels again"

@@ -8,7 +8,8 @@ import pytest
 
 from browser.servers import ROOT
 
-AT_LEAST, AIM = 5, 10  # times faster than the textbook's panel
+AT_LEAST, AIM = 12, 20  # times faster than the textbook's panel
+REDRAWS, AIM_REDRAWS = 12, 25  # in a drag of a second, on two free cores
 EXPLORER = "import batchsim as bs\npanel = bs.explore()\npanel"
 TEXTBOOK = "%matplotlib inline\nimport textbook\ntextbook.panel()"
 # No setting comes twice: what an earlier move has left behind must not help. The wait grows beyond the axes.
@@ -44,7 +45,7 @@ def textbook(lab, opened):
         yield panel
 
 
-def test_the_picture_follows_a_key_5_times_faster_than_the_textbooks(explorer, textbook, capsys):
+def test_the_picture_follows_a_key_12_times_faster_than_the_textbooks(explorer, textbook, capsys):
     limits = explorer.kernel.ask(LIMITS)
     ours, theirs = cycle(MOVES), cycle(MOVES)
     ours_ms, theirs_ms = [], []
@@ -70,9 +71,13 @@ def test_a_drag_through_50_values_in_a_second_ends_with_the_last_one_drawn(explo
     dragged = explorer.drag("rate_per_s", to=0.1, steps=50, seconds=1)
     explorer.quiet(600)
     with capsys.disabled():
-        print(f"\n{dragged['values']} values in {dragged['seconds']:.2f} s: {len(explorer.frames())} redraws")
+        print(
+            f"\n{dragged['values']} values in {dragged['seconds']:.2f} s: {len(explorer.frames())} redraws "
+            f"(aim: {AIM_REDRAWS})"
+        )
     assert dragged["values"] == 50
-    assert explorer.redraws_after_release() <= 2
+    assert len(explorer.frames()) >= REDRAWS
+    assert explorer.redraws_after_release() <= 3  # one that was begun, the last, and the axes that shrink
     rate_per_s = explorer.kernel.ask("panel.state.rate_per_s")
     assert rate_per_s == float(f"{10 ** explorer.slid('rate_per_s'):.3g}")
     assert f"{rate_per_s:.10g}" == explorer.typed("rate_per_s").input_value()

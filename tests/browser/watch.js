@@ -54,8 +54,8 @@
   };
 
   // From the next key press to the next new picture, in ms; `changed`: its pixels are indeed others.
-  watch.arm = async () => {
-    await watch.quiet(50);
+  watch.arm = async (quiet_ms) => {
+    await watch.quiet(quiet_ms);
     const [before, count] = [watch.pixels(), watch.frames.length];
     watch.pressed = null;
     watch.move = (async () => {

@@ -57,6 +57,10 @@ class Box(NamedTuple):
     def bottom(self) -> float:
         return self.top + self.height
 
+    def overlaps(self, other: "Box") -> bool:
+        beside = self.right <= other.left or other.right <= self.left
+        return not beside and self.top < other.bottom and other.top < self.bottom
+
 
 class Canvas(FigureCanvasAgg):
     """A canvas whose margins are never cut off, as a notebook does: places are counted from them."""
@@ -98,10 +102,14 @@ class Picture(Figure):
     def _frame(self) -> np.ndarray:
         return np.asarray(self.agg.get_renderer()._renderer)
 
-    def pixels(self) -> np.ndarray:
-        """Return the picture as uint8, shape (rows, columns, 4): the renderer's own, until it draws again."""
+    def pixels(self, box: Box | None = None) -> np.ndarray:
+        """Return the picture as uint8, shape (rows, columns, 4): the renderer's own, until it draws again.
+
+        With a box, what is beside it may be of an earlier moment.
+        """
         frame, renderer = self._frame(), self.agg.get_renderer()
-        for tile in self.tiles:
+        tiles = [tile for tile in self.tiles if box is None or tile.box.overlaps(box)]
+        for tile in tiles:
             if tile.stale:
                 region = tile.region
                 tile.refresh()
@@ -109,14 +117,15 @@ class Picture(Figure):
                 tile.draw_fixed(renderer)
                 self._fixed_pixels[region] = frame[region]
                 tile.stale = False
-        frame[:] = self._fixed_pixels
-        for tile in self.tiles:
+        part = slice(None) if box is None else self.region(box)
+        frame[part] = self._fixed_pixels[part]
+        for tile in tiles:
             tile.draw_moving(renderer)
         return frame
 
     def png(self, box: Box | None = None) -> bytes:
         """Return the picture, or a part of it, as PNG, pixel by pixel as on the screen."""
-        pixels = self.pixels()
+        pixels = self.pixels(box)
         return to_png(pixels if box is None else pixels[self.region(box)])
 
     def region(self, box: Box) -> tuple[slice, slice]:

@@ -8,12 +8,12 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from batchsim.scenario import published_names
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.kinds import relevant
-from batchsim.view.explorer.knob import LABEL, Knob
+from batchsim.view.explorer.knob import Knob, dropdown
+from batchsim.view.explorer.service_chooser import ServiceChooser
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
 
@@ -39,19 +39,17 @@ class Controls:
     def __getitem__(self, name: str) -> Any:
         return self.by_name[name]
 
-    def _make(self, name: str) -> Knob | widgets.Dropdown:
+    def _make(self, name: str) -> Knob | ServiceChooser | widgets.Dropdown:
         spec, value = CONTROLS[name], getattr(self.session.state, name)
         if spec.kind != "choice":
             return Knob(spec, value)
-        options = [(label, word) for word, label in spec.bounds["options"].items()]
+        tip = f"{spec.label}: {spec.about}"
         if name == "service":
-            options, value = self._service_options(), offer.AFFINE
-        elif name == "workload" and self.session.traffic is None:
+            return ServiceChooser(spec.label, tip, [*self.services, *offer.MEASURE_HERE])
+        options = [(label, word) for word, label in spec.bounds["options"].items()]
+        if name == "workload" and self.session.traffic is None:
             options = [option for option in options if option[1] != "given"]
-        return widgets.Dropdown(
-            description=spec.label, tooltip=f"{spec.label}: {spec.about}", options=options, value=value,
-            style={"description_width": LABEL}, layout={"width": "26em", "max_width": "100%"},
-        )  # fmt: skip
+        return dropdown(spec.label, tip, options, value)
 
     # What happens when a hand moves one.
 
@@ -85,7 +83,7 @@ class Controls:
             if name in ("rule", "max_batch_size"):
                 self._fit()
             self._show_relevant()
-        self.session.move()
+        self.session.move(continuous=name in self.knobs and self.knobs[name].sliding)
 
     def _choose(self, label: str) -> None:
         with self.session.reporting():
@@ -129,10 +127,6 @@ class Controls:
             self._fit()
             self._show_relevant()
 
-    def _service_options(self) -> list[tuple[str, str]]:
-        published = [offer.PUBLISHED + name for name in published_names()]
-        return [(label, label) for label in dict.fromkeys([*self.services, *offer.MEASURE_HERE, *published])]
-
     def _follow_service(self) -> None:
         """Choose the state's service time, after adding it to the list where it is missing."""
         state, choice = self.session.state, self.by_name["service"]
@@ -140,8 +134,7 @@ class Controls:
         if label is None:
             label = f"Curve: {state.curve_of or 'given'}"
             self.services[label] = {name: getattr(state, name) for name in ("service", "curve", "curve_of")}
-        if (label, label) not in choice.options:
-            choice.options = self._service_options()
+        choice.offer([*self.services, *offer.MEASURE_HERE])
         choice.value = label
 
     def _show_relevant(self) -> None:

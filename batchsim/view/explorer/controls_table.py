@@ -17,8 +17,8 @@ from batchsim.scenario.service import SHAPES
 from batchsim.view.explorer.kinds import KINDS, MOST_BURSTY
 
 LARGEST_BATCH = 4096  # a heat map's column of it is still computed while a slider moves
-MAIN, ARRIVALS, RULE, COMPUTING = "Main", "Arrivals", "Rule, limits", "Service time"
-DEVICE, CLASS = "Device", "Classroom"
+MAIN, ARRIVALS, RULE, COMPUTING = "Main", "Arrivals", "Rule", "Service"
+DEVICE, CLASS = "Device", "Class"
 
 
 class Slider(NamedTuple):

@@ -1,5 +1,6 @@
 """The explorer: sliders that move a picture of one scenario, in a notebook."""
 
+import base64
 from typing import Any
 
 import ipywidgets as widgets
@@ -10,26 +11,29 @@ from batchsim.scenario import ClosedLoop, OpenLoop, Scenario
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.controls import Controls
 from batchsim.view.explorer.controls_table import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE, on_page
-from batchsim.view.explorer.knob import flow, line
+from batchsim.view.explorer.knob import line, stack
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.compare import ComparePage
 from batchsim.view.explorer.pages.play import PlayPage
 from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage
-from batchsim.view.explorer.session import Session
+from batchsim.view.explorer.session import Session, Style
 from batchsim.view.explorer.state import State, workload_values
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.live import LivePicture
+from batchsim.view.run.live import NAMES, LivePicture
+from batchsim.view.run.timeline import TimelineView
+
+SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
 
 
-class Explorer(widgets.VBox):
-    """Controls by name, a picture, its words, and a status line.
+class Explorer(widgets.Box):
+    """Controls by name in a column, a picture beside it, and below that its words and a status line.
 
     It works without a browser: set `controls["max_wait_ms"].value` and read `readout.value`. `data` is what
     the picture shows and `result` its run: the last that worked. `move_to(state)` moves every control at
-    once, and `say(text)` puts a line below the picture.
+    once, `say(text)` puts a line below the picture, and `large.value` is the view that is enlarged.
     """
 
     def __init__(self, session: Session, services: dict[str, offer.Values]) -> None:
@@ -38,32 +42,69 @@ class Explorer(widgets.VBox):
         self.status, self.readout, self.pseudocode, self.origin = (widgets.HTML() for _ in range(4))
         self.status.add_class("batchsim-status")
         self.readout.add_class("batchsim-readout")
-        self.pseudocode.layout = {"flex": "1 1 24em", "min_width": "0", "max_width": "44em"}
+        self.readout.add_class("batchsim-words")
+        self.pseudocode.add_class("batchsim-code")
         self.controls = controls = Controls(session, services)
         self.screen = MainPicture(session)
         self.compare, self.predict = ComparePage(session), PredictPage(session)
-        self.play = PlayPage(session, self.pseudocode)
+        self.play = PlayPage(session, self.screen, self.pseudocode)
         self.share = SharePage(session, self.screen, controls["seed"])
 
-        settings = [ARRIVALS, RULE, COMPUTING, DEVICE]
-        tabs = [flow(controls[name] for name in on_page(page)) for page in settings]
-        service = tabs[settings.index(COMPUTING)]
-        service.children = (*service.children, self.origin)
+        settings = {page: [controls[name] for name in on_page(page)] for page in SETTINGS}
+        settings[RULE].append(self.pseudocode)
+        settings[COMPUTING].append(self.origin)
         self.pages: list[Page] = [self.compare, self.predict, self.play, self.share]
-        self.tabs = widgets.Tab([*tabs, *self.pages], titles=[*settings, *(p.title for p in self.pages)])
+        if self.pseudocode not in self.play.children:
+            self.play.children = (*self.play.children, self.pseudocode)
+        titles = [*settings, *(page.title for page in self.pages)]
+        self.tabs = widgets.Tab(
+            [*map(stack, settings.values()), *self.pages], titles=titles, selected_index=0
+        )
         self.tabs.add_class("batchsim-tabs")
-        main = widgets.VBox([controls[name] for name in on_page(MAIN)])
-        super().__init__([flow([main, self.pseudocode]), self.tabs, self.screen, self.status, self.readout])
+        knobs = widgets.VBox([controls[name] for name in on_page(MAIN)])
+        knobs.add_class("batchsim-knobs")
+        column = widgets.VBox([knobs, self.tabs])
+        column.add_class("batchsim-column")
+
+        self.large = widgets.Dropdown(
+            options=[(name, key) for key, name in NAMES.items()], value=session.style.large,
+            tooltip="The large view: a click on a small one enlarges it, too",
+        )  # fmt: skip
+        self.large.add_class("batchsim-large")
+        self.words = widgets.ToggleButton(description="In words", tooltip="The same as the picture, in words")
+        foot = widgets.Box([self.large, self.words, self.status])
+        foot.add_class("batchsim-foot")
+        right = widgets.VBox([self.screen, foot, self.readout])
+        right.add_class("batchsim-right")
+        super().__init__([column, right])
         self.add_class("batchsim")
+        self.add_class("batchsim-explorer")
 
         session.subscribe("change", self._update)
         session.subscribe("status", self._show_status)
         self.tabs.observe(lambda _: self._update(), names="selected_index")
+        self.large.observe(lambda change: self.screen.enlarge(change["new"]), names="value")
+        self.words.observe(
+            lambda _: _set_class(self.readout, "batchsim-open", self.words.value), names="value"
+        )
+        self.screen.observe(lambda _: self._fold(), names="alone")
+        if session.style.large == TimelineView.KEY:
+            self.turn_to(self.play)
         session.refresh()
 
     def __repr__(self) -> str:
         workload, rule = (self.state.kind(choice).label for choice in ("workload", "rule"))
         return f"Explorer of batching: {workload.partition(':')[0]} arrivals, rule “{rule}”"
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        """Return the widget, and its picture for where no widget can be shown, as in a stored notebook."""
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**options) or {}
+        still = self.screen.still()
+        return bundle if still is None else bundle | {"image/png": base64.b64encode(still).decode()}
+
+    def turn_to(self, page: Page) -> None:
+        """Turn to a page."""
+        self.tabs.selected_index = self.tabs.children.index(page)
 
     @property
     def data(self) -> ViewData | None:
@@ -90,17 +131,29 @@ class Explorer(widgets.VBox):
         text, alert = self.session.status
         self.status.value = line(text, "alert" if alert else "status") if text else ""
 
+    def _fold(self) -> None:
+        """Close the pages where the controls stand above the picture, and open one again where beside it."""
+        if self.screen.alone and self.tabs.selected_index == 0:
+            self.tabs.selected_index = None
+        elif not self.screen.alone and self.tabs.selected_index is None:
+            self.tabs.selected_index = 0
+
     def _update(self) -> None:
         """Show the words of the picture, and bring the open page up to date; the others wait until opened."""
         session = self.session
         with session.lock, session.reporting():
-            (self.add_class if session.style.size == "projector" else self.remove_class)("batchsim-projector")
-            selected = self.tabs.children[self.tabs.selected_index or 0]
+            _set_class(self, "batchsim-projector", session.style.size == "projector")
+            _set_class(self, "batchsim-dark", session.style.theme == "dark")
+            self.large.value = session.style.large
+            index = self.tabs.selected_index
+            selected = None if index is None else self.tabs.children[index]
             if session.data is None or not session.visible:
                 self.readout.value = self.pseudocode.value = ""
             else:
                 self.readout.value = line(self.screen.alt)
-                if selected is not self.play:  # which marks the line that acts
+                if (
+                    selected is not None and self.tabs.titles[index] == RULE
+                ):  # the page of the film marks its own
                     left, lines = shares(session.data.result), pseudocode(session.data.result.scenario.rule)
                     most = max(range(len(left)), key=lambda i: left[i] or 0)
                     self.pseudocode.value = to_html(lines, left, most, session.style.theme)
@@ -111,15 +164,21 @@ class Explorer(widgets.VBox):
             self.origin.value = offer.origin(session.data_state)
 
 
+def _set_class(widget: widgets.DOMWidget, name: str, on: bool) -> None:
+    if on is not (name in widget._dom_classes):
+        (widget.add_class if on else widget.remove_class)(name)
+
+
 def explore(
     service: Any = None, workload: OpenLoop | ClosedLoop | None = None, *,
-    requests: int = 100_000, seed: int = 0, link: str | None = None,
+    requests: int = 100_000, seed: int = 0, link: str | None = None, play: bool = False,
 ) -> Explorer:  # fmt: skip
     """Return sliders that move a picture of a scenario: show it as the last line of a cell.
 
     `service`: a Measurement, a service time, or a whole Scenario to begin with; the panel can measure models,
     too. `workload`: the traffic to begin with; the rate of a Trace can be changed. `requests`: the number of
-    requests in each run. `link`: the line of text that another explorer gave for its state.
+    requests in each run. `link`: the line of text that another explorer gave for its state. `play`: begin
+    with the film of the requests, above their timeline.
 
     >>> panel = explore(requests=500)
     >>> panel.controls["max_wait_ms"].value = 20
@@ -145,4 +204,5 @@ def explore(
         state = State.from_link(link)
     elif services:
         state = offer.rescaled(state, values, keep_rate=workload is not None)
-    return Explorer(Session(state, requests, traffic), services)
+    style = Style(large=TimelineView.KEY) if play else Style()
+    return Explorer(Session(state, requests, traffic, style), services)

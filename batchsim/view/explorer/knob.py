@@ -9,13 +9,13 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ipywidgets as widgets
+import numpy as np
 import traitlets
 
 from batchsim.view.explorer.controls_table import Control, in_labels
 
 HALF = 0.51  # of a step of a slider, and what rounding adds
 ECHO_S = 3  # after which a page has echoed what was sent to it
-LABEL, SLIDER, FIELD = "10.5em", "10em", "5.2em"
 
 
 class RangeFirst(widgets.Widget):
@@ -48,8 +48,9 @@ class Knob(widgets.VBox):
         self.spec = spec
         self.guard: Callable[[Any], None] = lambda value: None  # refuses what contradicts other controls
         self.busy = False  # whether this code moves the widgets, and not a hand
+        self.sliding = False  # whether the hand is on the slider
         self.sent: deque[tuple[float, float, float]] = deque(maxlen=8)  # places, steps, when
-        row = [label(f'<span title="{html.escape(spec.about)}">{html.escape(spec.label)}</span>')]
+        name = label(f'<span title="{html.escape(spec.about)}">{html.escape(spec.label)}</span>')
         self.slider: Any = None
         scale = spec.slider and spec.slider.scale
         self.is_log, self.is_whole = scale == "log", scale == "whole"
@@ -57,17 +58,18 @@ class Knob(widgets.VBox):
             low, high = self._ends(spec.slider.low, spec.slider.high)
             self.slider = SLIDERS[spec.slider.scale](
                 min=low, max=high, step=spec.slider.step, readout=False, tooltip=spec.about,
-                layout={"width": SLIDER},
             )  # fmt: skip
             self.slider.observe(self._slid, names="value")
-            row.append(self.slider)
         self.field = widgets.Text(
-            value=as_typed(value), continuous_update=False, tooltip=f"{spec.label}: {spec.about}",
-            layout={"width": "7em" if self.slider is None else FIELD},
-        )  # fmt: skip
+            value=as_typed(value), continuous_update=False, tooltip=f"{spec.label}: {spec.about}"
+        )
+        if self.slider is None:
+            self.field.add_class("batchsim-wide")
         self.refusal = widgets.HTML(layout={"display": "none"})
         self.refusal.add_class("batchsim-refusal")
-        super().__init__([widgets.HBox([*row, self.field]), self.refusal], value=value)
+        sliders = [] if self.slider is None else [self.slider]
+        super().__init__([widgets.HBox([name, self.field]), *sliders, self.refusal], value=value)
+        self.add_class("batchsim-knob")
         self.field.observe(self._typed, names="value")
         self.observe(self.settle, names="value")
         self.settle()
@@ -128,7 +130,11 @@ class Knob(widgets.VBox):
         if not self.busy and self._is_echo(value):
             self._follow()
         elif not self.busy:
-            self._take(lambda: value if self.is_whole else float(f"{value:.{digits}g}"))
+            self.sliding = True
+            try:
+                self._take(lambda: value if self.is_whole else float(f"{value:.{digits}g}"))
+            finally:
+                self.sliding = False
 
     def _typed(self, change: dict[str, Any]) -> None:
         if not self.busy:
@@ -175,11 +181,27 @@ class Knob(widgets.VBox):
                 self._move(slider.min, slider.max)
 
 
+def stack(children: Iterable[widgets.Widget]) -> widgets.Box:
+    """Return widgets one below the other, as wide as the column; side by side where it is wide enough."""
+    return _box(children, "batchsim-page")
+
+
 def flow(children: Iterable[widgets.Widget]) -> widgets.Box:
-    """Return a row of widgets that continues on the next line where the page is narrow."""
+    """Return a row of widgets that continues on the next line where it is too long."""
+    return _box(children, "batchsim-row")
+
+
+def _box(children: Iterable[widgets.Widget], name: str) -> widgets.Box:
     box = widgets.Box(list(children))
-    box.add_class("batchsim-page")
+    box.add_class(name)
     return box
+
+
+def dropdown(spec: str, tip: str, options: Any, value: Any = None) -> widgets.Dropdown:
+    """Return a list to choose from, below its name."""
+    chosen = {} if value is None else {"value": value}
+    style = {"description_width": "auto"}
+    return widgets.Dropdown(description=spec, tooltip=tip, options=options, style=style, **chosen)
 
 
 def button(text: str, tip: str, act: Callable[[], None], **options: Any) -> widgets.Button:
@@ -195,9 +217,9 @@ def toggle(options: list[str], tip: str, width: str = "auto") -> widgets.ToggleB
     return widgets.ToggleButtons(options=options, tooltips=tips, style={"button_width": width})
 
 
-def label(text: str, width: str = LABEL) -> widgets.HTML:
+def label(text: str) -> widgets.HTML:
     """Return the name that stands before a control."""
-    name = widgets.HTML(text, layout={"width": width})
+    name = widgets.HTML(text)
     name.add_class("batchsim-label")
     return name
 
@@ -212,9 +234,17 @@ def as_typed(value: Any) -> str:
 
     >>> as_typed(None), as_typed(10.0), as_typed(0.125), as_typed(31), as_typed((2, 4))
     ('', '10', '0.125', '31', '2, 4')
+    >>> as_typed(1e9), as_typed(1.5e-7), as_typed(0.1 + 0.2), as_typed(123_456.0)
+    ('1e9', '1.5e-7', '0.30000000000000004', '123456')
     """
     if value is None:
         return ""
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    plain = repr(value).removesuffix(".0")
+    if not math.isfinite(value) or 1e-3 <= abs(value) < 1e6:
+        return plain
+    mantissa, _, exponent = np.format_float_scientific(value, trim="-").partition("e")
+    return min(f"{mantissa}e{int(exponent)}", plain, key=len)

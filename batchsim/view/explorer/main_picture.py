@@ -1,49 +1,26 @@
-"""The picture of the session's data: it is drawn at every change, and its heat map is a control."""
+"""The picture of the session's data: it is drawn at every change, and it is a control itself."""
 
 import math
-from pathlib import Path
 from typing import Any
 
-import anywidget
-import traitlets
-
 from batchsim.view.explorer.kinds import values_of
-from batchsim.view.explorer.session import Session, Style
-from batchsim.view.run.live import LivePicture
+from batchsim.view.explorer.screen import Screen
+from batchsim.view.explorer.session import Session
+from batchsim.view.run.live import LEAST_PX, MOST_PX, LivePicture
 from batchsim.view.run.view import Spot
 
+__all__ = ["MainPicture", "Screen"]
+
 ARROWS = {"left": (0, -1), "right": (0, 1), "up": (1, 0), "down": (-1, 0)}  # rows, columns
-
-
-class Screen(anywidget.AnyWidget):
-    """An image that is replaced without a flicker, with a text alternative.
-
-    `frame` is a PNG; `show` sends one. `width_px`, `ratio` (device pixels per CSS pixel) and `dark`
-    (the page's background) come from the page, 0 before it is seen. `cover` hides the picture behind a text.
-    """
-
-    _esm = Path(__file__).with_name("screen.js")
-    _css = Path(__file__).with_name("screen.css")
-    frame = traitlets.Bytes().tag(sync=True)
-    number = traitlets.Int(0).tag(sync=True)
-    alt = traitlets.Unicode().tag(sync=True)
-    cover = traitlets.Unicode().tag(sync=True)
-    clickable = traitlets.Bool(False).tag(sync=True)
-    width_px = traitlets.Int(0).tag(sync=True)
-    ratio = traitlets.Float(1.0).tag(sync=True)
-    dark = traitlets.Bool(False).tag(sync=True)
-
-    def show(self, frame: bytes, alt: str) -> None:
-        with self.hold_sync():
-            self.frame, self.alt, self.number = frame, alt, self.number + 1
-
-    def download(self, name: str, media_type: str, content: bytes) -> None:
-        """Let the reader's browser keep a file."""
-        self.send({"download": name, "type": media_type}, buffers=[content])
+STORED_PX = 1000, 620  # the picture that a notebook keeps
 
 
 class MainPicture(Screen):
-    """The session's data in six views; a click or an arrow key on the heat map moves to another setting."""
+    """The session's data in six views.
+
+    A click enlarges a small view; on the heat map or the load curve it moves to another setting, as the arrow
+    keys do on the map. While a cover is on it, it shows what was seen before.
+    """
 
     def __init__(self, session: Session) -> None:
         super().__init__(clickable=True)
@@ -52,38 +29,84 @@ class MainPicture(Screen):
         self.style = session.style
         self.picture = LivePicture(*self.style)
         self.on_msg(self._receive)
-        self.observe(lambda _: self.restyle(), names=["width_px", "ratio", "dark"])
+        self.observe(lambda _: self.restyle(), names=["width_px", "height_px", "alone", "ratio", "dark"])
         session.subscribe("change", self.draw)
+        session.subscribe("release", self._release)
 
     def restyle(self, size: str | None = None) -> None:
-        """Draw for the page's present width and colours, and the reader's choices."""
+        """Draw for the page's present room and colours, and the reader's choices."""
         session, page = self.session, "dark" if self.dark else "light"
         theme = page if session.theme == "auto" else session.theme
         style = session.style._replace(ratio=self.ratio, theme=theme, size=size or session.style.size)
-        session.restyle(style._replace(width_px=self.width_px or Style().width_px))
+        if self.width_px and self.height_px:
+            width_px, height_px = (min(max(px, LEAST_PX), MOST_PX) for px in (self.width_px, self.height_px))
+            style = style._replace(width_px=width_px, height_px=height_px, alone=self.alone)
+        session.restyle(style)
+
+    def enlarge(self, key: str) -> None:
+        """Make a view the large one."""
+        self.session.restyle(self.session.style._replace(large=key))
 
     def draw(self) -> None:
-        session = self.session
+        session, restyled = self.session, self.session.style != self.style
         self.cover = session.cover
-        if session.data is None or session.cover:
+        if session.visible:
+            session.seen = session.data
+        if session.seen is None or (session.cover and not restyled):
             return
-        if session.style != self.style:
+        if restyled:
             self.style = session.style
             self.picture = LivePicture(*self.style)
-        self.picture.show(session.data)
-        self.show(self.picture.png(), self.picture.describe(session.data))
+        self.picture.show(session.seen)
+        words = self.alt if session.cover else self.picture.describe(session.seen)
+        self.show(self.picture.png(), words)
 
-    # The heat map is a control.
+    def still(self) -> bytes | None:
+        """Return what is shown now as a PNG for a stored notebook; None where it is covered."""
+        session, (width_px, height_px) = self.session, STORED_PX
+        if not session.visible or session.data is None:
+            return None
+        style = session.style._replace(width_px=width_px, height_px=height_px, ratio=1.0, alone=False)
+        if style == self.style:
+            return self.frame
+        picture = LivePicture(*style)
+        picture.show(session.data)
+        return picture.png()
+
+    def _release(self) -> None:
+        if self.session.visible and self.picture.release():
+            self.show(self.picture.png(), self.alt)
+
+    # What the page says.
 
     def _receive(self, _: Any, content: dict[str, Any], __: Any) -> None:
-        """Respond to an arrow key, or to a click: where it was, as fractions of the width and the height."""
-        if "key" in content:
-            self._press(content["key"])
-        elif "click" in content:
-            with self.session.lock:
-                spot = self.picture.at(*content["click"])
-            if spot is not None and self.session.visible:
-                self._choose(spot)
+        """Respond to a gesture, an arrow key, or the pointer at fractions of the width and the height."""
+        match content:
+            case {"press": _}:
+                self.session.press()
+            case {"release": _}:
+                self.session.release()
+            case {"key": arrow}:
+                self._press(arrow)
+            case {"hover": place}:
+                self._tell(*place)
+            case {"click": place}:
+                if (spot := self._spot(*place)) is not None:
+                    self._choose(spot)
+
+    def _spot(self, across: float, down: float) -> Spot | None:
+        with self.session.lock, self.session.reporting():
+            return self.picture.at(across, down) if self.session.visible else None
+        return None
+
+    def _tell(self, across: float, down: float) -> None:
+        """Say what is under the pointer, and whether a click acts."""
+        spot = self._spot(across, down)
+        acts = spot is not None and not spot.refused and (spot.change is not None or self._enlarges(spot))
+        self.send({"tip": spot.text if spot else "", "act": acts})
+
+    def _enlarges(self, spot: Spot) -> bool:
+        return spot.view != self.session.style.large
 
     def _choose(self, spot: Spot) -> None:
         if spot.refused:
@@ -92,10 +115,9 @@ class MainPicture(Screen):
             values = dict(spot.change)
             if "rule" in values:
                 values = values_of("rule", values["rule"]) or {}
-            with self.session.reporting():
-                self.session.move_to(self.session.state.replace(**values))
-        elif spot.view != self.session.style.large:
-            self.session.restyle(self.session.style._replace(large=spot.view))
+            self._move_to(values)
+        elif self._enlarges(spot):
+            self.enlarge(spot.view)
 
     def _press(self, arrow: str) -> None:
         session = self.session
@@ -108,18 +130,15 @@ class MainPicture(Screen):
         row = _nearest(surface.y_values, values[surface.y]) + up
         column = _nearest(surface.x_values, values[surface.x]) + right
         if 0 <= row < len(surface.y_values) and 0 <= column < len(surface.x_values):
-            self._go(row, column)
+            if surface.refused[row, column]:
+                return session.say("This setting makes no sense here: its cell is crossed out.", alert=True)
+            # The map's rule, not the state's, which may be another whose run was refused.
+            rule = surface.scenario.rule.at(surface.x_values[column], surface.y_values[row])
+            self._move_to(values_of("rule", rule) or {})
 
-    def _go(self, row: int, column: int) -> None:
-        session = self.session
-        assert session.data is not None
-        surface = session.data.surface
-        if surface.refused[row, column]:
-            return session.say("This setting makes no sense here: its cell is crossed out.", alert=True)
-        # The map's rule, not the state's, which may be another whose run was refused.
-        rule = surface.scenario.rule.at(surface.x_values[column], surface.y_values[row])
-        with session.reporting():
-            session.move_to(session.state.replace(**(values_of("rule", rule) or {})))
+    def _move_to(self, values: dict[str, Any]) -> None:
+        with self.session.reporting():
+            self.session.move_to(self.session.state.replace(**values))
 
 
 def _nearest(values: tuple[float, ...], value: float) -> int:

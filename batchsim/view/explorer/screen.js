@@ -1,4 +1,14 @@
-// The explorer's picture: PNG frames in, clicks, keys and the width out.
+// The explorer's picture: PNG frames and patches in; clicks, keys, gestures and the room on the page out.
+// In this order: helpers, frames, the film, the room, the pointer, the keys, and `render`, which joins them.
+
+const NARROW_WINDOW_PX = 900, NARROW_PANEL_PX = 760; // below either, the controls fold above the picture
+const MARGIN_PX = 12; // above and below the explorer, in what the window shows
+const LEAST_PX = 240, LEAST_HEIGHT_PX = 340;
+const SETTLED_MS = 120; // until a size that changes is reported
+const RELEASE_MS = 300; // after the pointer or the key is let go
+const TICK_MS = 1000 / 31, OUTSTANDING = 2; // of the film: between frames, and how many are on their way
+
+// Helpers.
 
 // The brightness of the page behind an element, 0 to 255: it says whether the page is dark, whatever the
 // front end calls its themes.
@@ -34,118 +44,312 @@ function download(name, type, bytes) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-function render({ model, el }) {
-  const img = document.createElement("img");
-  img.className = "batchsim-screen";
-  img.tabIndex = model.get("clickable") ? 0 : -1;
-  const cover = document.createElement("div");
-  cover.className = "batchsim-cover";
-  el.classList.add("batchsim-screen-box");
-  el.append(img, cover);
-  let shownNumber = -1;
+function make(parent, tag, className) {
+  const element = document.createElement(tag);
+  element.className = className;
+  parent.append(element);
+  return element;
+}
 
-  async function draw() {
-    const number = model.get("number");
-    const bytes = model.get("frame");
-    if (!bytes?.byteLength) return;
-    img.dataset.arrived = number; // and once it is decoded, `frame`
-    const url = URL.createObjectURL(new Blob([bytes], { type: "image/png" }));
-    const next = new Image();
-    next.src = url;
-    try {
-      await next.decode();
-    } catch {
-      URL.revokeObjectURL(url);
-      return;
-    }
-    if (number <= shownNumber) {
-      URL.revokeObjectURL(url); // a later frame was decoded sooner
-      return;
-    }
-    shownNumber = number;
-    const old = img.src;
-    img.src = url;
-    img.dataset.frame = number;
-    if (old) URL.revokeObjectURL(old);
+// Show a PNG in an <img> once it is decoded, so that nothing flickers; false if it is not to be shown by then.
+async function showPng(img, bytes, wanted) {
+  const url = URL.createObjectURL(new Blob([bytes], { type: "image/png" }));
+  const next = new Image();
+  next.src = url;
+  try {
+    await next.decode();
+  } catch {
+    wanted = () => false;
   }
+  if (!wanted()) {
+    URL.revokeObjectURL(url);
+    return false;
+  }
+  const old = img.src;
+  img.src = url;
+  if (old) URL.revokeObjectURL(old);
+  return true;
+}
+
+// Frames: the whole picture, and patches that lie over a part of it until the next whole one.
+
+function frames(model, img, patch) {
+  let shown = -1, patches = 0, patched = 0;
+  return {
+    async draw() {
+      const number = model.get("number"), bytes = model.get("frame"), before = patches;
+      if (!bytes?.byteLength) return;
+      img.dataset.arrived = number; // and once it is decoded, `frame`
+      if (!(await showPng(img, bytes, () => number > shown))) return;
+      shown = number;
+      img.dataset.frame = number;
+      if (patches === before) patch.hidden = true; // else a patch came later
+    },
+    async patch([left, top, width, height], bytes) {
+      const number = ++patches, whole = shown;
+      if (!(await showPng(patch, bytes, () => number > patched && whole === shown))) return;
+      patched = number;
+      const part = { left, top, width, height };
+      for (const [name, value] of Object.entries(part)) patch.style[name] = `${100 * value}%`;
+      patch.hidden = false;
+      patch.dataset.frame = number;
+    },
+  };
+}
+
+// The film: the page asks for the next frame when it has shown the last, so that none are queued.
+
+function film(model) {
+  let playing = false, outstanding = 0, asked = 0, timer, waiting;
+  const ask = () => {
+    clearTimeout(timer);
+    if (!playing || outstanding >= OUTSTANDING) return;
+    const wait = asked + TICK_MS - performance.now();
+    if (wait > 1) {
+      timer = setTimeout(ask, wait);
+      return;
+    }
+    asked = performance.now();
+    outstanding += 1;
+    model.send({ tick: true });
+    clearTimeout(waiting);
+    waiting = setTimeout(() => { outstanding = 0; ask(); }, 2000); // one was lost
+    ask();
+  };
+  return {
+    play(on) {
+      [playing, outstanding] = [on, 0];
+      clearTimeout(waiting);
+      ask();
+    },
+    shown() {
+      outstanding = Math.max(outstanding - 1, 0);
+      if (playing) requestAnimationFrame(ask);
+    },
+    stop() {
+      playing = false;
+      clearTimeout(timer);
+      clearTimeout(waiting);
+    },
+  };
+}
+
+// The room: the picture is as wide as the page leaves, and as high as the window shows.
+
+// The outermost element that scrolls: those inside it grow with what they hold.
+function scroller(el) {
+  let found = null;
+  for (let node = el.parentElement; node && node !== document.body; node = node.parentElement) {
+    if (/auto|scroll/.test(getComputedStyle(node).overflowY)) found = node;
+  }
+  return found;
+}
+
+function visibleHeight(panel) {
+  const scrolls = scroller(panel);
+  if (scrolls?.clientHeight > LEAST_HEIGHT_PX) return Math.min(innerHeight, scrolls.clientHeight);
+  const top = panel.getBoundingClientRect().top + scrollY; // a page of its own, below its margin
+  return innerHeight - (top < 80 ? Math.max(2 * top - MARGIN_PX, 0) : 0);
+}
+
+// Lay the explorer out, and return the size of its picture; null while it cannot be seen.
+function layOut(panel, el) {
+  const panelWidth = panel.getBoundingClientRect().width;
+  if (panelWidth < 50) return null;
+  const narrow = innerWidth < NARROW_WINDOW_PX || panelWidth < NARROW_PANEL_PX;
+  panel.classList.toggle("batchsim-narrow", narrow);
+  const width = Math.floor(el.getBoundingClientRect().width);
+  const below = [...el.parentElement.children].reduce(
+    (sum, child) => sum + (child === el || getComputedStyle(child).position === "absolute" ? 0 : child.offsetHeight), 0);
+  let height = visibleHeight(panel) - below - MARGIN_PX;
+  if (narrow) { // beside the controls, as long as no page is open
+    const controls = [...panel.querySelectorAll(".batchsim-knobs, .batchsim-tabs > .lm-TabBar")];
+    height -= controls.reduce((sum, each) => sum + each.offsetHeight, 2 * MARGIN_PX);
+    height = Math.min(Math.max(height, 400), 1.3 * width);
+  }
+  height = Math.max(Math.floor(height), LEAST_HEIGHT_PX);
+  el.style.height = `${height}px`;
+  panel.style.setProperty("--batchsim-height", `${height + below}px`);
+  return { width_px: Math.max(width, LEAST_PX), height_px: height, alone: narrow };
+}
+
+function bringIntoView(panel) {
+  const box = panel.getBoundingClientRect();
+  const top = scroller(panel)?.getBoundingClientRect().top ?? 0;
+  if (box.height < 50 || box.top < top - 1 || box.top > innerHeight) return;
+  // Where it is higher than the window, as when the controls are above the picture, it stays where it is.
+  if (box.height <= visibleHeight(panel)) panel.scrollIntoView({ block: "nearest" });
+}
+
+// The pointer and the keys.
+
+// What is under the pointer, as Python says it: one question at a time.
+function tooltips(model, img, tip) {
+  let at = null, asked = null;
+  const ask = () => {
+    if (asked || !at) return;
+    asked = at;
+    model.send({ hover: at.place });
+  };
+  const place = (event) => {
+    const box = img.getBoundingClientRect();
+    return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+  };
+  img.addEventListener("pointermove", (event) => {
+    if (event.pointerType === "touch") return;
+    at = { place: place(event), x: event.offsetX, y: event.offsetY };
+    ask();
+  });
+  img.addEventListener("pointerleave", () => {
+    at = null;
+    tip.hidden = true;
+  });
+  img.addEventListener("click", (event) => model.send({ click: place(event) }));
+  return (text, act) => {
+    const answered = asked;
+    asked = null;
+    img.style.cursor = at && act ? "pointer" : "";
+    tip.hidden = !at || !text;
+    if (!at) return;
+    if (text && tip.textContent !== text) tip.textContent = text;
+    const right = at.x > img.clientWidth / 2, low = at.y > img.clientHeight - 80;
+    tip.style.left = right ? "" : `${at.x + 14}px`;
+    tip.style.right = right ? `${img.clientWidth - at.x + 10}px` : "";
+    tip.style.top = low ? "" : `${at.y + 16}px`;
+    tip.style.bottom = low ? `${img.clientHeight - at.y + 10}px` : "";
+    if (answered && (answered.x !== at.x || answered.y !== at.y)) setTimeout(ask, 30);
+  };
+}
+
+function arrowKeys(model, img) {
+  img.addEventListener("keydown", (event) => {
+    if (!event.key.startsWith("Arrow")) return;
+    model.send({ key: event.key.slice(5).toLowerCase() });
+    event.preventDefault();
+    event.stopPropagation(); // or a notebook would move to another cell
+  });
+}
+
+const MOVES = /^(Arrow|Page|Home|End|Enter| )/;
+
+// A focused control keeps its keys, as notebooks have shortcuts on arrows and letters; and a slider's handle
+// gets the label beside it as its accessible name, which ipywidgets does not give it.
+const NAMED = '[class*="batchsim-knob-"], .batchsim-player-time';
+function keepKeys({ target }) {
+  target.dataset.lmSuppressShortcuts = "true";
+  const label = target.closest(NAMED)?.querySelector(".batchsim-label");
+  if (label && target.classList.contains("noUi-handle")) target.setAttribute("aria-label", label.textContent.trim());
+}
+
+// A gesture: from the pointer or a key that goes down in the explorer until a moment after it is let go.
+function gestures(model, panel) {
+  let pressed = false, timer;
+  const press = () => {
+    clearTimeout(timer);
+    pressed = true;
+    model.send({ press: true });
+  };
+  const release = () => {
+    if (!pressed) return;
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      pressed = false;
+      model.send({ release: true });
+    }, RELEASE_MS);
+  };
+  const key = (event) => { if (!event.repeat && MOVES.test(event.key)) press(); };
+  const focus = (event) => {
+    keepKeys(event);
+    bringIntoView(panel);
+  };
+  const inside = { pointerdown: press, keydown: key, focusin: focus };
+  const away = (event) => { if (event.target === window) release(); }; // not where the focus only moves on
+  const anywhere = { pointerup: release, pointercancel: release, keyup: release, blur: away };
+  for (const [name, act] of Object.entries(inside)) panel.addEventListener(name, act, true);
+  for (const [name, act] of Object.entries(anywhere)) window.addEventListener(name, act, true);
+  return () => {
+    clearTimeout(timer);
+    for (const [name, act] of Object.entries(inside)) panel.removeEventListener(name, act, true);
+    for (const [name, act] of Object.entries(anywhere)) window.removeEventListener(name, act, true);
+  };
+}
+
+function render({ model, el }) {
+  const active = model.get("clickable");
+  el.classList.add("batchsim-screen-box");
+  const img = make(el, "img", "batchsim-screen");
+  const patch = make(el, "img", "batchsim-patch");
+  const cover = make(el, "div", "batchsim-cover");
+  const tip = make(el, "div", "batchsim-tip");
+  patch.alt = "";
+  patch.hidden = tip.hidden = true;
+  tip.setAttribute("aria-hidden", "true"); // the picture's words say it all
+  img.tabIndex = active ? 0 : -1;
+  const screen = frames(model, img, patch), reel = film(model);
+  const showTip = active ? tooltips(model, img, tip) : () => {};
+  if (active) arrowKeys(model, img);
+
+  let panel = null, measuring, seen = false, endGestures = () => {};
+  const measure = () => {
+    const box = panel ? layOut(panel, el) : { width_px: Math.round(el.getBoundingClientRect().width) };
+    if (!box || box.width_px < 50) return; // hidden, as on a tab that is closed
+    const ratio = Math.min(window.devicePixelRatio || 1, 2), dark = backgroundBrightness(el) < 128;
+    for (const [name, value] of Object.entries({ ...box, ratio, dark })) model.set(name, value);
+    model.save_changes();
+    if (panel && !seen) requestAnimationFrame(() => bringIntoView(panel));
+    seen = true;
+  };
+  const later = () => {
+    clearTimeout(measuring);
+    measuring = setTimeout(measure, seen ? SETTLED_MS : 0);
+  };
+  const resizes = new ResizeObserver(() => {
+    if (!panel) {
+      panel = el.closest(".batchsim-explorer"); // there is none before the element is in the page
+      if (panel && active) {
+        endGestures = gestures(model, panel);
+        for (const each of [panel, ...el.parentElement.children]) resizes.observe(each);
+      }
+      el.closest(".batchsim-film")?.addEventListener("focusin", keepKeys); // a film of its own
+    }
+    later();
+  });
+  resizes.observe(el);
+  window.addEventListener("resize", later);
+  const themeChanges = new MutationObserver(later);
+  themeChanges.observe(document.body, { attributes: true });
+
+  const receive = async (content, buffers) => {
+    if (content.copy !== undefined) copy(content.copy);
+    if (content.download) download(content.download, content.type, buffers[0]);
+    if (content.tip !== undefined) showTip(content.tip, content.act);
+    if (content.film !== undefined) reel.play(content.film);
+    if (content.patch) {
+      await screen.patch(content.patch, buffers[0]);
+      reel.shown();
+    }
+  };
   const updateAlt = () => { img.alt = model.get("alt"); };
   const updateCover = () => {
     cover.textContent = model.get("cover");
     el.classList.toggle("batchsim-covered", Boolean(model.get("cover")));
   };
-
-  const click = (event) => {
-    const box = img.getBoundingClientRect();
-    model.send({
-      click: [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height],
-    });
+  const events = {
+    "change:number": screen.draw, "change:alt": updateAlt, "change:cover": updateCover, "msg:custom": receive,
   };
-  const press = (event) => {
-    if (event.key.startsWith("Arrow")) {
-      model.send({ key: event.key.slice(5).toLowerCase() });
-      event.preventDefault();
-      event.stopPropagation(); // or a notebook would move to another cell
-    }
-  };
-  if (model.get("clickable")) {
-    img.addEventListener("click", click);
-    img.addEventListener("keydown", press);
-  }
-
-  let measuring;
-  const measure = () => {
-    clearTimeout(measuring);
-    measuring = setTimeout(() => {
-      const width = Math.round(el.getBoundingClientRect().width);
-      if (width < 50) return; // hidden, as on a tab that is closed
-      model.set("width_px", width);
-      model.set("ratio", Math.min(window.devicePixelRatio || 1, 2));
-      model.set("dark", backgroundBrightness(el) < 128);
-      model.save_changes();
-    }, 120);
-  };
-  // A focused control keeps its keys, as notebooks have shortcuts on arrows and letters; and a slider's
-  // handle gets the label beside it as its accessible name, which ipywidgets does not give it.
-  const focus = (event) => {
-    event.target.dataset.lmSuppressShortcuts = "true";
-    const label = event.target.closest('[class*="batchsim-knob-"]')?.querySelector(".batchsim-label");
-    if (label && event.target.classList.contains("noUi-handle")) {
-      event.target.setAttribute("aria-label", label.textContent.trim());
-    }
-  };
-  let panel;
-  const resizes = new ResizeObserver(() => {
-    if (!panel) {
-      panel = el.closest(".batchsim"); // there is none before the element is in the page
-      panel?.addEventListener("focusin", focus);
-    }
-    measure();
-  });
-  resizes.observe(el);
-  const themeChanges = new MutationObserver(measure);
-  themeChanges.observe(document.body, { attributes: true });
-
-  const receive = (content, buffers) => {
-    if (content.copy !== undefined) copy(content.copy);
-    if (content.download) download(content.download, content.type, buffers[0]);
-  };
-  model.on("change:number", draw);
-  model.on("change:alt", updateAlt);
-  model.on("change:cover", updateCover);
-  model.on("msg:custom", receive);
+  for (const [name, act] of Object.entries(events)) model.on(name, act);
   updateAlt();
   updateCover();
-  draw();
+  screen.draw();
   return () => {
     resizes.disconnect();
     themeChanges.disconnect();
+    window.removeEventListener("resize", later);
     clearTimeout(measuring);
-    panel?.removeEventListener("focusin", focus);
-    model.off("change:number", draw);
-    model.off("change:alt", updateAlt);
-    model.off("change:cover", updateCover);
-    model.off("msg:custom", receive);
-    if (img.src) URL.revokeObjectURL(img.src);
+    endGestures();
+    reel.stop();
+    for (const [name, act] of Object.entries(events)) model.off(name, act);
+    for (const each of [img, patch]) if (each.src) URL.revokeObjectURL(each.src);
   };
 }
 

@@ -1,5 +1,6 @@
 """An explorer's session: the state, the data that is shown of it, how they are drawn, and what is covered."""
 
+import copy
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from batchsim.view.explorer.runner import Runner
 from batchsim.view.explorer.state import State
 from batchsim.view.run.data import ViewData
 
-Event = Literal["state", "run", "change", "status"]
+Event = Literal["state", "run", "change", "release", "status"]
 
 
 class Style(NamedTuple):
@@ -37,18 +38,24 @@ class Session:
     - "state": every control is to follow `state`, set elsewhere (by a link, on the heat map);
     - "run": `data` is new, and nobody has seen it: a prediction may cover it now;
     - "change": data, style or cover is another: draw, if `visible`;
+    - "release": a gesture is over, or the controls are reset: axes may shrink;
     - "status": there is another `status`, (text, whether it is an alert).
     """
 
-    def __init__(self, state: State, requests: int, traffic: OpenLoop | None) -> None:
+    def __init__(
+        self, state: State, requests: int, traffic: OpenLoop | None, style: Style | None = None
+    ) -> None:
         state.scenario(traffic)  # refused here, before any widget is made
         self.state = self.initial = state
         self.traffic, self.runner = traffic, Runner(requests, traffic)
         self.data: ViewData | None = None  # of the last run that worked
         self.data_state = state  # the state that `data` is of
+        self.seen: ViewData | None = None  # what was shown last without a cover
+        self.origin: ViewData | None = None  # what was shown when the present gesture began
+        self.moved = False  # since the last release
         self.pinned: ViewData | None = None  # A, and its state
         self.pinned_state: State | None = None
-        self.style, self.cover, self.status = Style(), "", ("", False)
+        self.style, self.cover, self.status = style or Style(), "", ("", False)
         self.theme = "auto"  # the reader's choice: the page's own colours, "light" or "dark"
         # One move at a time: callbacks may come on several threads, and matplotlib is for one.
         self.lock = threading.RLock()
@@ -80,28 +87,57 @@ class Session:
         self._notify("state")
         self.move()
 
-    def move(self) -> None:
-        """Run the state, which has changed: of moves that come while one is drawn, the last one only."""
+    def move(self, continuous: bool = False) -> None:
+        """Run the state, which has changed: of moves that come while one is drawn, the last one only.
+
+        The state before it is shown beside it. The moves of one gesture are one move, if they are
+        `continuous`, as a slider's are.
+        """
         self.moves += 1
         move = self.moves
         with self.lock:
             if move == self.moves:  # else a later move is waiting, and draws for both
-                self.refresh()
+                before = self.origin if continuous else None
+                if before is None and self.seen is not None:
+                    before = alone(self.seen)
+                self.moved = True
+                self.refresh(before)
 
-    def refresh(self) -> None:
-        """Run and show the state; on failure keep what is shown, and report why."""
+    def refresh(self, before: ViewData | None = None) -> None:
+        """Run and show the state beside what was `before`; on failure keep what is shown, and report why."""
         with self.lock, self.reporting(), compiled.announcing(self.say):
             state = self.state
-            self.data, self.data_state = self.runner.run(state, self.pinned), state
+            if before is None and self.data is not None:
+                before = self.data.before
+            data = self.runner.run(state, self.pinned)
+            self.data, self.data_state = replace(data, before=before), state
             self._notify("run")
             self._notify("change")
             self.say("")  # last: what draws the data may compile something, too, and says so
+
+    def press(self) -> None:
+        """Begin a gesture, such as a drag."""
+        with self.lock:
+            self.origin = None if self.seen is None else alone(self.seen)
+
+    def release(self) -> None:
+        """End it: what is shown may be scaled to itself again."""
+        with self.lock, self.reporting():
+            self.origin = None
+            if self.moved:
+                self.moved = False
+                self._notify("release")
+
+    def reset(self) -> None:
+        """Go back to the beginning."""
+        self.move_to(self.initial)
+        self.release()
 
     def pin(self, refresh: bool = True) -> None:
         """Put the data aside as A, with which every later run is compared."""
         if self.data is None or not self.visible:
             return
-        self.pinned, self.pinned_state = replace(self.data, pinned=None, comparison=None), self.data_state
+        self.pinned, self.pinned_state = alone(self.data), self.data_state
         if refresh:
             self.refresh()
 
@@ -137,3 +173,10 @@ class Session:
             self.say(in_labels(str(error)), alert=True)
         except Exception as error:
             self.say(f"{type(error).__name__}: {error}", alert=True)
+
+
+def alone(data: ViewData) -> ViewData:
+    """Return data without what it is shown beside; what was derived of it is kept."""
+    single = copy.copy(data)
+    vars(single).update(before=None, pinned=None, comparison=None)
+    return single

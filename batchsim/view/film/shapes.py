@@ -1,69 +1,88 @@
-"""What the animation is made of: requests as numbered boxes, and bars that fill."""
+"""What the film is made of: requests as boxes, with a number where there is room, and bars that fill."""
 
 import numpy as np
 from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgba
 from matplotlib.patches import PathPatch, Rectangle
 
 from batchsim.view.canvas.cells import CORNERS, NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import COMPONENTS
+from batchsim.view.film.motion import Crowd
 
-WIDE, HIGH, GAP = 2.8, 2.6, 0.35  # a request's box, and the room beside it, in ems
-STRIPE = np.array([0, 0.6])  # of a box: where its stripe begins
+STRIPE = np.array([0, 0.58])  # of a box with a number: where its stripe begins
+DIGITS = 3  # the last ones are shown
+HATCHED_PX = 8  # the least side in which a hatch can be seen
 
 
-def fill_style(tile: Tile, component: str) -> dict[str, str]:
+def fill_style(tile: Tile, component: str, dense: bool = True) -> dict[str, str]:
     """Return how a component of the latency fills a small shape: its hatch is twice as dense."""
     style = COMPONENTS[component]
     colour, background = getattr(tile.theme, style.colour), tile.theme.background
-    return {"facecolor": colour, "edgecolor": background, "hatch": 2 * style.hatch}
+    return {"facecolor": colour, "edgecolor": background, "hatch": 2 * style.hatch if dense else ""}
 
 
 class RequestBoxes:
-    """Numbered requests in slots: each a box with a stripe in its component's colour and hatch.
+    """Requests as boxes in their component's colour and hatch; those large enough have a number."""
 
-    `slots`: the left and the top of each, in pixels, shape (slots, 2); the oldest request's first.
-    """
+    def __init__(self, tile: Tile, em: float, zorder: float = 2) -> None:
+        self.tile, self.em, theme = tile, em, tile.theme
+        # One path each for all boxes: a hatch is drawn once a path, and takes longer than all else.
+        self.papers = tile.add(PathPatch(NOWHERE, facecolor=theme.background, linewidth=0, zorder=zorder))
+        self.fills = tile.add(PathPatch(NOWHERE, linewidth=0, zorder=zorder + 0.1))
+        self.edges = tile.add(PathPatch(NOWHERE, facecolor="none", edgecolor=theme.soft, linewidth=1))
+        self.edges.set_zorder(zorder + 0.2)
+        self.numbers = Lettering(tile.picture, em, theme.ink, zorder=zorder + 0.3)
+        tile.set_moving(self.papers, self.fills, self.edges, self.numbers)
 
-    def __init__(self, tile: Tile, slots: np.ndarray, em: float) -> None:
-        self.tile, self.em, self.slots, theme = tile, em, slots, tile.theme
-        self.outlines = outlines(slots, em)
-        self.papers = tile.add(PolyCollection([], facecolor=theme.background, linewidth=0, zorder=2))
-        # One path of all stripes: a hatch is drawn once a path, and takes longer than all else.
-        self.bars = tile.add(PathPatch(NOWHERE, linewidth=0, zorder=3))
-        self.edges = tile.add(PolyCollection([], facecolor="none", edgecolor=theme.soft, zorder=4))
-        self.numbers = Lettering(tile.picture, 0.9 * em, theme.ink)
-        tile.set_moving(self.papers, self.bars, self.edges, self.numbers)
-
-    def __len__(self) -> int:
-        return len(self.slots)
-
-    def show(self, requests: np.ndarray, component: str) -> None:
-        """Show the first of these requests, as many as there are slots."""
-        em, texts = self.em, [str(request) for request in requests[: len(self)].tolist()]
-        slots, box = self.slots[: len(texts)], np.array([WIDE, HIGH]) * self.em
-        for polygons in (self.papers, self.edges):
-            polygons.set_verts(list(self.outlines[: len(texts)]))
-        self.bars.set_path(rectangles(slots + box * STRIPE, slots + box))
-        self.bars.set(**fill_style(self.tile, component))
-        widest = 0.94 * WIDE * em / width_em("0" * max(map(len, texts), default=1))
-        self.numbers.set_size(min(0.9 * em, widest))
+    def show(self, crowd: Crowd, component: str, digits: int) -> None:
+        """Show these requests, each with the last digits of its number if these have room."""
+        em, sides = self.em, crowd.sides[:, None]
+        numbered = sides[:, 0] >= number_px(em, digits)
+        begin, end = crowd.corners, crowd.corners + sides
+        papers = rectangles(begin[numbered], end[numbered])
+        self.papers.set_path(papers)
+        self.edges.set_path(papers)
+        self.fills.set_path(rectangles(begin + sides * np.where(numbered[:, None], STRIPE, 0), end))
+        self.fills.set(**fill_style(self.tile, component, bool(sides.max(initial=0) >= HATCHED_PX)))
+        baseline = (STRIPE[1] * sides + 0.72 * em) / 2
+        places = np.concatenate([begin + sides / 2 * [1, 0], begin + baseline], axis=1)[numbered]
         self.numbers.show(
-            Label(text, x + WIDE * em / 2, y + 1.15 * em, "center")
-            for text, (x, y) in zip(texts, slots.tolist(), strict=True)
+            Label(last_digits(request, digits), x, y, "center")
+            for request, (x, _, _, y) in zip(crowd.requests[numbered].tolist(), places.tolist(), strict=True)
         )
 
 
-def outlines(slots: np.ndarray, em: float) -> np.ndarray:
-    """Return the corners of the boxes in slots, shape (slots, 4, 2)."""
-    return slots[:, None] + CORNERS[:4] * (WIDE * em, HIGH * em)
+def last_digits(request: int, digits: int) -> str:
+    """Return the end of a request's number.
+
+    >>> last_digits(7, 3), last_digits(50_012, 3)
+    ('7', '012')
+    """
+    return str(request)[-digits:]
 
 
-def grid(left: float, top: float, columns: int, rows: int, em: float) -> np.ndarray:
-    """Return slots, shape (rows, columns, 2), from the upper left one on."""
-    xs, ys = left + np.arange(columns) * (WIDE + GAP) * em, top + np.arange(rows) * (HIGH + GAP) * em
-    return np.stack(np.meshgrid(xs, ys), axis=-1)
+def number_px(em: float, digits: int) -> float:
+    """Return the least side of a box with a number of so many digits."""
+    return max(digits * em * width_em("0") + 2, 1.9 * em)
+
+
+class FadingBoxes:
+    """Requests of any opacity, without numbers."""
+
+    def __init__(self, tile: Tile, colour: str, filled: bool = True, zorder: float = 3) -> None:
+        self.colour, self.filled = np.array(to_rgba(colour)), filled
+        self.boxes = tile.add(PolyCollection([], facecolor="none", edgecolor="none", zorder=zorder))
+        self.boxes.set_linewidth(1.0)
+        tile.set_moving(self.boxes)
+
+    def show(self, crowd: Crowd) -> None:
+        corners = crowd.corners[:, None] + CORNERS[:4] * crowd.sides[:, None, None]
+        self.boxes.set_verts(list(corners))
+        colours = np.tile(self.colour, (len(corners), 1))
+        colours[:, 3] *= crowd.alphas
+        self.boxes.set(**{"facecolor" if self.filled else "edgecolor": colours})
 
 
 class Gauge:
@@ -71,7 +90,8 @@ class Gauge:
 
     def __init__(self, tile: Tile, box: Box) -> None:
         self.tile, self.box, corner = tile, box, (box.left, box.top)
-        tile.add(Rectangle(corner, box.width, box.height, facecolor=tile.theme.faint, linewidth=0))
+        back = Rectangle(corner, box.width, box.height, facecolor=tile.theme.faint, linewidth=0)
+        self.back = tile.add(back)
         self.fill = tile.add(Rectangle(corner, 0, box.height, linewidth=0, zorder=2))
         tile.set_moving(self.fill)
 

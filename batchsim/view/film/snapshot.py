@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from batchsim import _check
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario.rules import Rule, Trigger
+
+REQUESTS, EARLIER = 200, 60  # how many are played, and how many of them before the window
 
 
 class Activity(StrEnum):
@@ -86,6 +89,13 @@ class Snapshot:
         return Activity.FORMING if self.forming else Activity.QUEUEING
 
 
+class Stretch(NamedTuple):
+    """A part of a run, by its times in s."""
+
+    begin_s: float
+    until_s: float
+
+
 class Film:
     """A run from which snapshots are taken: each takes microseconds, at any time and in any order.
 
@@ -109,7 +119,7 @@ class Film:
         if len(result.replications) > 1:
             raise ValueError(f"a film must be of one run, got {len(result.replications)} replications")
         scenario, status, arrival_s = result.scenario, result.status, result.arrival_s
-        self.rule, self.servers = scenario.rule, scenario.servers
+        self.result, self.rule, self.servers = result, scenario.rule, scenario.servers
         self._batches, self._arrival_s = result.batches, arrival_s
         # When each request leaves the queue, a rejected one as it comes, and when the system.
         self._left_s = np.where(status == Status.REJECTED, arrival_s, result.start_s)
@@ -117,6 +127,10 @@ class Film:
         self._left_s[timed_out] = arrival_s[timed_out] + scenario.timeout_s
         self._done_s = np.where(status == Status.SERVED, result.finish_s, self._left_s)
         self._done_by_status = [np.sort(self._done_s[status == each]) for each in Status]
+        self._sorted_left_s = np.sort(self._left_s)
+        lost = np.flatnonzero(status != Status.SERVED)
+        self.loses = bool(lost.size)
+        self._lost = lost[np.argsort(self._done_s[lost], kind="stable")]
         # Those before the first one at which the latest departure so far is after t have all left the queue
         # by t: only the others need a look. Likewise for the batches, which are in order of their starts.
         self._latest_left_s = np.maximum.accumulate(self._left_s)
@@ -125,12 +139,22 @@ class Film:
         self._requests = np.argsort(result.batch_index, kind="stable")[np.sum(result.batch_index < 0) :]
         self._ends = np.cumsum(self._batches.batch_size)
 
+    @classmethod
+    @lru_cache(maxsize=2)
+    def of(cls, result: Result) -> "Film":
+        """Return the film of a result, prepared once."""
+        return cls(result)
+
     @cached_property
+    def batch_s(self) -> float:
+        """The mean time that a batch computes, in s."""
+        batches = self._batches
+        return float((batches.finish_s - batches.start_s).mean()) if len(batches) else 1.0
+
+    @property
     def decimals(self) -> int:
         """How many decimals of a millisecond to show: a hundredth of a batch's mean time is told apart."""
-        batches = self._batches
-        mean_s = float((batches.finish_s - batches.start_s).mean()) if len(batches) else 1.0
-        return min(max(math.ceil(-math.log10(mean_s * 1000)) + 2, 0), 9)
+        return min(max(math.ceil(-math.log10(self.batch_s * 1000)) + 2, 0), 9)
 
     @cached_property
     def _instants(self) -> np.ndarray:
@@ -142,6 +166,63 @@ class Film:
             return self._instants
         last_s = self._done_s[: _check.whole("requests", requests)].max()
         return self._instants[: np.searchsorted(self._instants, last_s, side="right")]
+
+    def stretch(self, begin_s: float = 0.0, end_s: float = 0.0, requests: int = REQUESTS) -> "Stretch":
+        """Return the part to play around a window: from some requests before it, about `requests` long.
+
+        A run that is not much longer is played whole; its end is when the last request has left.
+        """
+        arrival_s = self._arrival_s
+        if arrival_s.size <= requests + EARLIER:
+            return Stretch(0.0, float(self._instants[-1]))
+        first = max(int(arrival_s.searchsorted(begin_s)) - EARLIER, 0)
+        last = max(first + requests, int(arrival_s.searchsorted(end_s, side="right")))
+        over = last >= arrival_s.size
+        until_s = max(float(self._instants[-1] if over else arrival_s[last]), end_s * (not over))
+        # From the very beginning: nobody is there yet.
+        return Stretch(float(arrival_s[first]) if first else 0.0, until_s)
+
+    def most_waiting(self, begin_s: float, until_s: float) -> int:
+        """Return the largest number of requests that wait at once."""
+        first, last = self._instants.searchsorted([begin_s, until_s], side="right")
+        times_s = np.append(self._instants[first:last], begin_s)
+        arrived, left = (
+            each.searchsorted(times_s, side="right") for each in (self._arrival_s, self._sorted_left_s)
+        )
+        return int((arrived - left).max())
+
+    def largest_batch(self, begin_s: float, until_s: float) -> int:
+        """Return the size of the largest batch that is computed or leaves."""
+        batches = self._batches
+        within = (batches.start_s <= until_s) & (batches.finish_s > begin_s)
+        return int(batches.batch_size[within].max(initial=1))
+
+    def coming(self, begin_s: float, until_s: float) -> np.ndarray:
+        """Return the requests that arrive after one time, until another."""
+        return np.arange(*self._arrival_s.searchsorted([begin_s, until_s], side="right"))
+
+    def lost(self, begin_s: float, until_s: float) -> np.ndarray:
+        """Return the requests that are rejected or time out after one time, until another."""
+        first, last = self._done_s[self._lost].searchsorted([begin_s, until_s], side="right")
+        return self._lost[first:last]
+
+    def done_s(self, requests: np.ndarray) -> np.ndarray:
+        """Return when each of these requests leaves the system."""
+        return self._done_s[requests]
+
+    def finished(self, begin_s: float, until_s: float) -> list[Batch]:
+        """Return the batches that end after one time, until another."""
+        finish_s = self._batches.finish_s
+        first = int(self._latest_finish_s.searchsorted(begin_s, side="right"))
+        last = int(self._batches.start_s.searchsorted(until_s, side="right"))
+        ended = (finish_s[first:last] > begin_s) & (finish_s[first:last] <= until_s)
+        return [self.batch(int(number)) for number in first + np.flatnonzero(ended)]
+
+    def largest_leaving(self, begin_s: float, until_s: float) -> Batch | None:
+        """Return the first of the largest batches that leave between two times; None where none does."""
+        first, last = self._batches.start_s.searchsorted([begin_s, until_s]).tolist()
+        sizes = self._batches.batch_size[first:last]
+        return self.batch(first + int(sizes.argmax())) if sizes.size else None
 
     def batch(self, number: int) -> Batch:
         batches, end = self._batches, self._ends[number]

@@ -5,6 +5,7 @@ from itertools import pairwise
 from batchsim import _check
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import SIZES, THEMES, named
+from batchsim.view.film.film_view import FilmView
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView
 from batchsim.view.run.data import ViewData
@@ -56,11 +57,18 @@ class LivePicture(RunPicture):
             small = [cells[place] for place in (2, 5, 6, 7, 8)]
             places = [(first, Box(0, top, xs[2], ys[2] - top), True)]
             places += [(kind, box, False) for kind, box in zip(others, small, strict=True)]
+        film_box = None
+        if first is TimelineView:  # below the film
+            film_box, below = FilmView.split(places[0][1])
+            places[0] = (first, below, True)
         self.add_views(places, self.size.line_px)
+        self.stage = film_box and FilmView(self, film_box, self.view(TimelineView))
 
     def show(self, data: ViewData) -> None:  # type: ignore[override]
         super().show(data)
         self.headline.update(data)
+        if self.stage is not None:
+            self.stage.load(data.result)
 
     def at(self, across: float, down: float) -> Spot | None:
         """Return what is at a place, fractions of the width and the height from the top left."""

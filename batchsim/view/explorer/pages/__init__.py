@@ -16,6 +16,7 @@ class Page(widgets.VBox):
     def __init__(self, session: Session, children: Sequence[widgets.Widget]) -> None:
         self.session = session
         super().__init__(children)
+        self.add_class("batchsim-page")
 
     def update(self) -> None:
         """Show what the session holds: called when it is opened, and at every change while it is open."""

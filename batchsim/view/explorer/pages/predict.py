@@ -1,18 +1,15 @@
 """Predict, then reveal: the picture is covered until the learner has said what will happen to it."""
 
-import math
+import html
 
 import ipywidgets as widgets
 
-from batchsim._format import number
-from batchsim.result import Result
 from batchsim.view.explorer.knob import button, label, line, toggle
 from batchsim.view.explorer.pages import Page
+from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS, TOLERANCE, Outcome, outcome
 from batchsim.view.explorer.session import Session
 from batchsim.view.run.data import ViewData
 
-TOLERANCE = 0.02  # a smaller change counts as none
-FALLS, STAYS, RISES = "falls", "stays", "rises"
 QUESTIONS = {
     "p50": "p50, the middle latency", "p99": "p99, the slowest in a hundred", "throughput": "throughput",
 }  # fmt: skip
@@ -20,6 +17,7 @@ HELP = (
     "Tick the box, move a control, and say what will happen before you see it. "
     f"“Stays” is a change of less than {100 * TOLERANCE:.0f} %."
 )
+RIGHT, WRONG, NEITHER = "\N{HEAVY CHECK MARK}", "\N{HEAVY BALLOT X}", "\N{EN DASH}"
 COVER = "Predict first: what happens to p50, p99 and throughput?\nThen choose Reveal."
 
 
@@ -27,7 +25,7 @@ class PredictPage(Page):
     """Questions about p50, p99 and throughput after each move, and a button that reveals the picture.
 
     It works without a browser: set `predicting.value`, move a control, set the answers' values, call
-    `reveal.click()`, read `verdict.value`.
+    `reveal.click()`, read `rows["p99"].value` and `verdict.value`.
     """
 
     title = "Predict"
@@ -37,8 +35,13 @@ class PredictPage(Page):
         self.correct = self.answered = 0
         self.predicting = widgets.Checkbox(description="Predict before seeing", indent=False)
         ways = [FALLS, STAYS, RISES]
-        self.answers = {key: toggle(ways, name, "5em") for key, name in QUESTIONS.items()}
-        rows = [widgets.HBox([label(f"{QUESTIONS[key]}:", "16em"), self.answers[key]]) for key in QUESTIONS]
+        self.answers = {key: toggle(ways, name) for key, name in QUESTIONS.items()}
+        self.rows = {key: widgets.HTML() for key in QUESTIONS}
+        rows = [
+            each
+            for key, name in QUESTIONS.items()
+            for each in (label(name), self.answers[key], self.rows[key])
+        ]
         self.reveal = button("Reveal", "Commit to the three answers, and see", self._reveal, disabled=True)
         self.verdict = widgets.HTML(HELP)
         self.predicting.observe(lambda _: self._begin(), names="value")
@@ -61,61 +64,46 @@ class PredictPage(Page):
         if not self.predicting.value:
             self.seen = data
         elif not self.session.cover and old != new:
-            for answer in self.answers.values():
-                answer.disabled = False
+            self._ask()
             self.verdict.value = "Move on if you like, then say what has happened to all three."
             self.session.cover = COVER  # before anything is drawn: the change is announced after this
 
     def _enable(self) -> None:
         self.reveal.disabled = any(answer.value is None for answer in self.answers.values())
 
+    def _ask(self) -> None:
+        """Take away what was answered and said the last time."""
+        for key, answer in self.answers.items():
+            answer.value, answer.disabled, self.rows[key].value = None, False, ""
+
     def _reveal(self) -> None:
         data, before = self.session.data, self.seen
         if not self.session.cover or self.reveal.disabled or data is None or before is None:
             return
-        sentences = []
         for key, answer in self.answers.items():
-            way, words = outcome(key, before.result, data.result)
-            if way is None:
-                sentences.append(f"{key}: {words}; that does not count.")
-                continue
-            correct = answer.value == way
-            self.correct, self.answered = self.correct + correct, self.answered + 1
-            verdict = "Right" if correct else "Not this time"
-            sentences.append(f"{key}: you said it {answer.value}. {verdict}: {words}.")
-        if self.answered:
-            sentences.append(f"So far {self.correct} of {self.answered} are right.")
+            found = outcome(key, before.result, data.result)
+            if found.way is not None:
+                self.correct, self.answered = self.correct + (answer.value == found.way), self.answered + 1
+            self.rows[key].value = row(key, answer.value, found)
+        score = f"So far {self.correct} of {self.answered} are right." if self.answered else ""
         self._uncover()
-        self.verdict.value = line(" ".join(sentences))
+        self.verdict.value = line(score)
 
     def _uncover(self) -> None:
         self.seen = self.session.data
         for answer in self.answers.values():
-            answer.value, answer.disabled = None, True
+            answer.disabled = True
         self.reveal.disabled = True
         self.session.set_cover("")
 
 
-def outcome(key: str, before: Result, after: Result) -> tuple[str | None, str]:
-    """Return which way a number went, None if there is no telling, and the same in words."""
-    old, new = _value(key, before), _value(key, after)
-    unit = "per s" if key == "throughput" else "ms"
-    if math.isinf(old) and math.isinf(new):
-        return None, "it has no steady state, before and after: both settings are overloaded"
-    if math.isinf(new):
-        return RISES, f"from {number(old)} {unit} it grows without end: the setting is overloaded"
-    if math.isinf(old):
-        return FALLS, f"it grew without end, and is {number(new)} {unit} now"
-    if math.isnan(old) or math.isnan(new):
-        return None, "it has no value where no requests are served"
-    if old == 0:
-        return (RISES if new > 0 else STAYS), f"it was 0 and is {number(new)} {unit}"
-    change = new / old - 1
-    way = STAYS if abs(change) < TOLERANCE else RISES if change > 0 else FALLS
-    return way, f"it {way}, from {number(old)} to {number(new)} {unit}"
-
-
-def _value(key: str, result: Result) -> float:
-    if key == "throughput":
-        return result.throughput_per_s
-    return result.percentile(int(key[1:])) if result.scenario.stable else math.inf
+def row(key: str, answer: str, found: Outcome) -> str:
+    """Return what was said, whether it is right, the number before and after, and why, as HTML."""
+    if found.way is None:
+        sign, verdict = NEITHER, "that does not count"
+    else:
+        right = answer == found.way
+        sign, verdict = (RIGHT, "right") if right else (WRONG, f"no, it {found.way}")
+    said = f"{key}: you said it {answer}: {verdict}."
+    texts = (html.escape(text) for text in (sign, said, found.words, found.why))
+    return '<div role="status"><b>{} {}</b> {}.<br>{}</div>'.format(*texts)

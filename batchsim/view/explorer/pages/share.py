@@ -7,13 +7,13 @@ import zlib
 import ipywidgets as widgets
 
 from batchsim.view.explorer.controls_table import CLASS
-from batchsim.view.explorer.knob import LABEL, button, flow, label, line, toggle
+from batchsim.view.explorer.knob import button, flow, label, line, toggle
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
 
-WIDE = {"layout": {"width": "auto", "max_width": "60em"}, "style": {"description_width": LABEL}}
+WIDE = {"layout": {"width": "auto"}, "style": {"description_width": "auto"}}
 
 
 class SharePage(Page):
@@ -26,7 +26,7 @@ class SharePage(Page):
         self.student = widgets.Text(
             description="Student", placeholder="name or number", continuous_update=False,
             tooltip="Each name has a seed of its own, and so its own traffic",
-            style={"description_width": LABEL}, layout={"width": "22em"},
+            **WIDE,
         )  # fmt: skip
         self.theme = toggle(["auto", "light", "dark"], "Colours: as the page, or as you choose")
         self.size = toggle(["page", "projector"], "Size: larger letters and lines for the class")
@@ -41,7 +41,7 @@ class SharePage(Page):
         self.buttons = {
             name: button(name, tip, session.reporting()(act))
             for name, tip, act in [
-                ("Reset", "Every control as it was at the start", lambda: session.move_to(session.initial)),
+                ("Reset", "Every control as it was at the start", session.reset),
                 ("Copy link", "Copy the link to the clipboard", lambda: self._copy("link")),
                 ("Copy as Python", "Copy the Python to the clipboard", lambda: self._copy("Python")),
                 ("Save PNG", "The picture, for a page", lambda: self._save("png", "image/png")),
@@ -53,8 +53,8 @@ class SharePage(Page):
         self.link.observe(lambda change: self._paste(change["new"]), names="value")
         for choice in (self.theme, self.size):
             choice.observe(lambda _: self._restyle(), names="value")
-        looks = flow([label("Colours"), self.theme, label("Size", "3em"), self.size])
-        rows = [flow([seed, self.student]), looks, flow(self.buttons.values())]
+        looks = [label("Colours"), self.theme, label("Size"), self.size]
+        rows = [flow(self.buttons.values()), seed, self.student, *looks]
         super().__init__(session, [*rows, self.link, self.refusal, self.python])
 
     @property

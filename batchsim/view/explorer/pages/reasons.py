@@ -1,0 +1,119 @@
+"""Which way a number went between two runs, and why: what Predict reveals."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from batchsim._format import number, percent, rate
+from batchsim.result import Result
+from batchsim.scenario import ClosedLoop
+
+TOLERANCE = 0.02  # a smaller change counts as none
+FALLS, STAYS, RISES = "falls", "stays", "rises"
+# The requests round a percentile, as parts of the served ones from the fastest to the slowest.
+ROUND = {"p50": ("the middle fifth", 0.4, 0.6), "p99": ("the slowest 2%", 0.98, 1.0)}
+MEANS = {
+    "forming": "the wait for company",
+    "queueing": "the wait for a busy server",
+    "computing": "the time of a batch",
+}
+
+
+class Outcome(NamedTuple):
+    """Which way a number went, None if there is no telling; before and after in words; and why."""
+
+    way: str | None
+    words: str
+    why: str
+
+
+def outcome(key: str, before: Result, after: Result) -> Outcome:
+    """Return what happened to "p50", "p99" or "throughput"."""
+    old, new = value(key, before), value(key, after)
+    unit = "per s" if key == "throughput" else "ms"
+    why = _why_throughput(before, after) if key == "throughput" else _why_latency(key, before, after)
+    if math.isnan(old) or math.isnan(new):
+        return Outcome(None, "no value where no requests are served", "")
+    if math.isinf(old) and math.isinf(new):
+        return Outcome(None, "no steady state, before and after", why)
+    if math.isinf(new):
+        return Outcome(RISES, f"from {number(old)} {unit} it grows without end", why)
+    if math.isinf(old):
+        return Outcome(FALLS, f"it grew without end, and is {number(new)} {unit} now", why)
+    words = f"{number(old)} \N{RIGHTWARDS ARROW} {number(new)} {unit}"
+    if old == 0:
+        return Outcome(RISES if new > 0 else STAYS, words, why)
+    change = new / old - 1
+    return Outcome(STAYS if abs(change) < TOLERANCE else RISES if change > 0 else FALLS, words, why)
+
+
+def value(key: str, result: Result) -> float:
+    """Return a number of a run; infinite for a latency without a steady state."""
+    if key == "throughput":
+        return result.throughput_per_s
+    return result.percentile(int(key[1:])) if result.scenario.stable else math.inf
+
+
+def _why_latency(key: str, before: Result, after: Result) -> str:
+    if not after.scenario.stable:
+        return f"Overloaded: {_rates(after)}, so the queue grows as long as the run lasts."
+    if not before.scenario.stable:
+        return f"No longer overloaded: {_rates(after)}."
+    who, *span = ROUND[key]
+    old, new = (_parts(result, *span) for result in (before, after))
+    if old is None or new is None:
+        return ""
+    changes = {name: new[name] - old[name] for name in MEANS}
+    most = max(changes, key=lambda name: abs(changes[name]))
+    total = sum(changes.values())
+    if abs(total) < TOLERANCE * max(sum(old.values()), 1e-12):
+        if abs(changes[most]) < TOLERANCE * max(sum(old.values()), 1e-12):
+            return f"In {who}, forming, queueing and computing all stayed."
+        other = max(
+            (name for name in MEANS if changes[name] * changes[most] < 0), key=lambda name: abs(changes[name])
+        )
+        return f"In {who}, {_moved(most, old, new)}; {_moved(other, old, new)}: together nearly nothing."
+    leading = max(MEANS, key=lambda name: changes[name] * (1 if total > 0 else -1))
+    return f"In {who}, {_moved(leading, old, new)}: {MEANS[leading]}."
+
+
+def _parts(result: Result, begin: float, end: float) -> dict[str, float] | None:
+    """Return the mean parts, in ms, of the latencies between two ranks; None where nobody is served."""
+    latency_ms = result.latency_ms
+    served = np.flatnonzero(~np.isnan(latency_ms))
+    if not served.size:
+        return None
+    first, last = int(begin * served.size), max(math.ceil(end * served.size) - 1, 0)
+    first = min(first, last)
+    chosen = served[np.argpartition(latency_ms[served], [first, last])[first : last + 1]]
+    return {name: float(getattr(result, f"{name}_ms")[chosen].mean()) for name in MEANS}
+
+
+def _moved(name: str, old: dict[str, float], new: dict[str, float]) -> str:
+    verb = "grew" if new[name] > old[name] else "fell"
+    return f"{name} {verb} from {number(old[name])} to {number(new[name])} ms"
+
+
+def _rates(result: Result) -> str:
+    summary = result.summary()
+    offered, saturation = rate(summary["offered_per_s"]), rate(summary["saturation_per_s"])
+    return f"{offered} arrive, and {saturation} can be served"
+
+
+def _why_throughput(before: Result, after: Result) -> str:
+    scenario = after.scenario
+    if isinstance(scenario.workload, ClosedLoop):
+        return (
+            f"Each of {scenario.workload.clients:,} clients sends its next request after an answer: "
+            "the sooner answers come, the more requests come."
+        )
+    lost = 1 - after.metrics.served / after.arrival_s.size
+    if not scenario.stable:
+        return f"Overloaded: {rate(scenario.saturation_per_s)} can be served, however many arrive."
+    offered = scenario.workload.offered_per_s
+    if lost > TOLERANCE:
+        return f"Of the {rate(offered)} that arrive, {percent(lost)} are lost."
+    same = before.scenario.stable and before.summary()["offered_per_s"] == offered
+    rest = "which has not changed" if same else "however long each takes"
+    return f"Below saturation throughput is the arrival rate, {rest}."

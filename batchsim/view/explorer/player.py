@@ -1,0 +1,330 @@
+"""A player of films: play and pause, from event to event, how slowly, and when; and a film of its own."""
+
+import base64
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from threading import RLock
+from typing import Any
+
+import ipywidgets as widgets
+import numpy as np
+
+from batchsim import _check
+from batchsim._format import counted
+from batchsim.result import Result
+from batchsim.scenario import Scenario
+from batchsim.simulate import simulate
+from batchsim.view.explorer.knob import ECHO_S, SLIDERS, button, line
+from batchsim.view.explorer.screen import Screen
+from batchsim.view.film.animation import Animation
+from batchsim.view.film.film_view import FilmView, telling_moment
+from batchsim.view.film.snapshot import REQUESTS, Film, Snapshot, Stretch
+from batchsim.view.film.words import describe
+
+SLOWNESS = tuple(float(f"{digit}e{power}") for power in range(-3, 7) for digit in (1, 2, 5))
+PER_S = 8.0  # arrivals in a second of the film that the eye can still follow
+BATCH_S = 0.4, 3.0  # how long a batch should compute on the screen
+LONGEST_PAUSE_S = 2.0  # on the screen between two arrivals
+LEAP_S = 0.25  # of the clock, at most, from frame to frame: a page that was hidden goes on where it was
+LEAVES_S = 0.25  # on the screen, in which a batch that left still leaves: long enough to be read
+SLIDE_S = 0.12  # between two moves of the slider while it plays
+PLACES = 400  # of the slider
+LEAST_WIDTH_PX = 320
+
+
+class Player(widgets.VBox):
+    """The controls of a film; `time_ms` is its time, `words` says what is seen then.
+
+    The film is played by the page, which asks for the next frame once it shows the last: frames are neither
+    queued nor torn. It works without one: set `time_ms`, or click `next` and `previous`.
+
+    `stage` returns what draws the film, None where there is nothing to see; `show` puts what was drawn on the
+    screen, which asks for frames. `guard` is held meanwhile: callbacks may come on several threads, and
+    matplotlib is for one. `prepare` is called before the reader's own moves.
+    """
+
+    def __init__(
+        self, screen: Screen, stage: Callable[[], FilmView | None], show: Callable[[FilmView], None],
+        guard: Callable[[], AbstractContextManager[Any]], prepare: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self.screen, self._stage, self._show = screen, stage, show
+        self._guard, self._prepare = guard, prepare
+        self.film: Film | None = None
+        self.moment: Snapshot | None = None
+        self.stretch = Stretch(0.0, 0.0)
+        self.time_s = self.within_s = self._clock_s = self._slid_s = 0.0
+        self.untouched = True  # since the film was loaded: then it is played from its beginning
+        self._moves = 0  # of the slider by this code
+        self._sent: deque[tuple[float, float]] = deque(maxlen=64)  # to the slider, and when
+        self._seen: list[Callable[[], None]] = []
+        self.play = widgets.ToggleButton(
+            description="Play", icon="play", tooltip="Play the film, or pause it"
+        )
+        back, on = "Back to when something last happened", "On to when something next happens"
+        self.previous = button("Previous", back, lambda: self._step(-1), icon="step-backward")
+        self.next = button("Next event", on, lambda: self._step(1), icon="step-forward")
+        self.slowness = widgets.Dropdown(
+            options=[(_slowness(times), times) for times in SLOWNESS], value=100.0, layout={"width": "auto"},
+            tooltip="How many seconds on the screen a second of the run takes",
+        )  # fmt: skip
+        self.place = SLIDERS["linear"](readout=False, tooltip="The film's time", layout={"width": "auto"})
+        self.readout = widgets.HTML()  # exact, where the slider knows its steps alone
+        self.readout.add_class("batchsim-label")
+        self.play.observe(lambda _: self._play(), names="value")
+        self.place.observe(self._slid, names="value")
+        screen.on_msg(self._receive)
+        self.buttons = widgets.Box([self.play, self.previous, self.next])
+        self.buttons.add_class("batchsim-player-row")
+        timing = widgets.VBox([self.readout, self.place])
+        timing.add_class("batchsim-player-time")
+        self.parts = [self.buttons, self.slowness, timing]
+        self.controls = [self.play, self.previous, self.next, self.slowness, self.place]
+        super().__init__(self.parts)
+        self.add_class("batchsim-player")
+
+    def on_moment(self, callback: Callable[[], None]) -> None:
+        """Call back whenever another moment is shown."""
+        self._seen.append(callback)
+
+    # When.
+
+    @property
+    def time_ms(self) -> float:
+        """The film's time in ms; ValueError outside what is played."""
+        return 1000 * self.time_s
+
+    @time_ms.setter
+    def time_ms(self, value: float) -> None:
+        begin_ms, until_ms = (1000 * time_s for time_s in self.stretch)
+        self.go_to(float(_check.real("time_ms", value, at_least=begin_ms, at_most=until_ms)) / 1000)
+
+    @property
+    def words(self) -> str:
+        """What is seen at this time, in a sentence."""
+        return "" if self.moment is None else describe(self.moment, self.within_s)
+
+    @property
+    def playing(self) -> bool:
+        return bool(self.play.value)
+
+    def load(self, film: Film, stage: FilmView) -> None:
+        """Play another film, which `stage` has prepared and drawn at its telling moment.
+
+        If a film is being played, the new one is played on from its beginning.
+        """
+        self.film, self.stretch = film, stage.stretch
+        begin_ms, until_ms = (1000 * time_s for time_s in self.stretch)
+        place = self.place
+        with place.hold_sync():
+            self._moves += 1
+            place.max = max(until_ms, place.min)
+            place.min = begin_ms
+            place.max = max(until_ms, begin_ms)
+            place.step = _step_ms(until_ms - begin_ms)
+            self._moves -= 1
+        self.slowness.value = comfortable(film, self.stretch)
+        if self.playing:
+            return self.go_to(self.stretch.begin_s, LEAVES_S / self.slowness.value)
+        self.untouched = True
+        self.time_s, self.within_s = telling_moment(film, stage.timeline.window_s)
+        self.moment = film.snapshot(self.time_s)
+        self._tell()
+
+    def go_to(self, time_s: float, within_s: float = 0.0) -> None:
+        """Show a moment; a batch that left `within_s` ago still leaves."""
+        self.time_s, self.within_s = min(max(time_s, self.stretch.begin_s), self.stretch.until_s), within_s
+        self.untouched = False
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Show the present moment on the present stage."""
+        with self._guard():
+            stage = self._stage()
+            if self.film is None or stage is None:
+                self.play.value = False
+                return
+            self.moment = stage.show(self.film, self.time_s, self.within_s)
+            self._show(stage)
+        self._tell()
+
+    def _tell(self) -> None:
+        now_s = time.perf_counter()
+        if not self.playing or now_s - self._slid_s >= SLIDE_S:
+            self._slid_s = now_s
+            self._slide()
+        for callback in self._seen:
+            callback()
+
+    def _slide(self) -> None:
+        """Let the slider follow the time."""
+        self._moves += 1
+        try:
+            decimals = 0 if self.film is None else self.film.decimals
+            self.readout.value = f"Time: {self.time_ms:,.{decimals}f} ms"
+            self.place.value = min(max(self.time_ms, self.place.min), self.place.max)
+            self._sent.append((self.place.value, time.perf_counter()))
+        finally:
+            self._moves -= 1
+
+    def _slid(self, change: dict[str, Any]) -> None:
+        # A page may echo a value that was sent to it, rounded to the slider's step.
+        half, since_s = 0.51 * self.place.step, time.perf_counter() - ECHO_S
+        echo = any(abs(change["new"] - value) <= half and when_s > since_s for value, when_s in self._sent)
+        if not self._moves and not echo:
+            self._prepare()
+            self.go_to(change["new"] / 1000, LEAVES_S / self.slowness.value if self.playing else 0.0)
+
+    def _step(self, way: int) -> None:
+        self._prepare()
+        if self.film is None:
+            return
+        self.play.value = False
+        instants = self.film.instants()
+        index = int(np.searchsorted(instants, self.time_s, "right" if way > 0 else "left")) - (way < 0)
+        self.go_to(float(instants[min(max(index, 0), instants.size - 1)]))
+
+    # Play: a clock, and a page that asks for frames.
+
+    def _play(self) -> None:
+        if self.playing:
+            self._prepare()
+            if self.film is None or self._stage() is None:
+                self.play.value = False
+                return
+        self.play.description, self.play.icon = ("Pause", "pause") if self.playing else ("Play", "play")
+        self._clock_s = time.perf_counter()
+        if self.playing and (self.untouched or self.time_s >= self.stretch.until_s):
+            self.go_to(self.stretch.begin_s)
+        self.screen.send({"film": self.playing})
+        if not self.playing:
+            self.redraw()  # the slider and the words are exact again
+
+    def _receive(self, _: Any, content: dict[str, Any], __: Any) -> None:
+        if "tick" in content:
+            self._tick()
+
+    def _tick(self) -> None:
+        """Show the moment that the clock says."""
+        if not self.playing:
+            return
+        now_s = time.perf_counter()
+        passed_s, self._clock_s = min(now_s - self._clock_s, LEAP_S), now_s
+        time_s = self.time_s + passed_s / self.slowness.value
+        self.go_to(time_s, LEAVES_S / self.slowness.value)
+        if self.time_s >= self.stretch.until_s:
+            self.play.value = False
+
+
+def comfortable(film: Film, stretch: Stretch) -> float:
+    """Return how many times slower a film must be for the eye to follow.
+
+    >>> from batchsim import Affine, Constant, Scenario, SizeOrWait
+    >>> for rate_per_s in (10, 1000, 100_000):
+    ...     film = Film(simulate(Scenario(Constant(rate_per_s), SizeOrWait(32, 1), Affine(5, 0.25)), 200))
+    ...     print(comfortable(film, film.stretch()))
+    20.0
+    100.0
+    200.0
+    """
+    begin_s, until_s = stretch
+    per_s = max(film.coming(begin_s, until_s).size, 1) / max(until_s - begin_s, 1e-12)
+    shortest, longest = (wanted_s / film.batch_s for wanted_s in BATCH_S)
+    wanted = min(max(min(per_s / PER_S, longest), shortest), LONGEST_PAUSE_S * per_s)
+    return min(SLOWNESS, key=lambda times: abs(math.log(times / max(wanted, 1e-9))))
+
+
+def _slowness(times: float) -> str:
+    if times == 1:
+        return "In real time"
+    return f"{times:,.0f} times slower" if times > 1 else f"{1 / times:,.0f} times faster"
+
+
+def _step_ms(span_ms: float) -> float:
+    """Return the slider's step: a round number, some `PLACES` of them in all."""
+    return float(10 ** math.floor(math.log10(max(span_ms, 1e-9) / PLACES)))
+
+
+class FilmPlayer(Player):
+    """The film of a run above its timeline, and its controls."""
+
+    def __init__(self, result: Result, requests: int = REQUESTS) -> None:
+        self.result, self.requests = result, requests
+        self.picture = self._picture()
+        self.text = widgets.HTML()
+        self.text.add_class("batchsim-moment")
+        lock = RLock()
+        super().__init__(screen := Screen(), lambda: self.picture.stage, self._put, lambda: lock)
+        screen.add_class("batchsim-stage")
+        below = widgets.Box(self.parts)
+        below.add_class("batchsim-player-wide")
+        self.children = [screen, below, self.text]
+        self.add_class("batchsim")
+        self.add_class("batchsim-film")
+        stage = self.picture.stage
+        assert stage.film is not None
+        self.load(stage.film, stage)
+        self.screen.show(self.picture.png(), self.words)
+        self.screen.observe(lambda _: self._restyle(), names=["width_px", "ratio", "dark"])
+        self.on_moment(self._say)
+        self._say()
+
+    def __repr__(self) -> str:
+        requests = min(self.result.arrival_s.size, self.requests)
+        return f"Film of {counted(requests, 'request')}, at {self.time_ms:.7g} ms"
+
+    def _picture(self, width_px: int = 900, ratio: float = 1.0, theme: str = "light") -> Animation:
+        picture = Animation(width_px, ratio, theme, requests=self.requests)
+        picture.play(self.result)
+        return picture
+
+    def _restyle(self) -> None:
+        """Draw for the page's present width and colours."""
+        screen, film = self.screen, self.film
+        assert film is not None
+        with self._guard():
+            theme = "dark" if screen.dark else "light"
+            self.picture = self._picture(max(screen.width_px, LEAST_WIDTH_PX), screen.ratio, theme)
+            self.picture.stage.show(film, self.time_s, self.within_s)
+            screen.show(self.picture.png(), self.words)
+
+    def _put(self, stage: FilmView) -> None:
+        picture = self.picture
+        self.screen.patch(picture.png(stage.box), stage.box, (picture.width_px, picture.height_px))
+
+    def _say(self) -> None:
+        """Say the moment below the picture, unless it changes too fast to be read."""
+        self.text.value = "" if self.playing else line(self.words)
+        if not self.playing:
+            self.screen.alt = self.words
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        """Return the widget, and a picture of the moment for where no widget can be shown."""
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**options) or {}
+        return bundle | {"image/png": base64.b64encode(self.picture.png()).decode()}
+
+
+def film(scenario_or_result: Scenario | Result, requests: int = REQUESTS, seed: int = 0) -> FilmPlayer:
+    """Return a film of a run: requests flow through the queue into the servers, above a timeline.
+
+    Of a scenario the first `requests` requests are simulated; of a result about so many are played, from its
+    middle. Show it as the last line of a cell. Without a page, set `time_ms` or click `next`, and read
+    `words`. ValueError for a result without columns, or of several replications.
+
+    >>> from batchsim import Affine, Constant, Scenario, SizeOrWait
+    >>> player = film(Scenario(Constant(1000), SizeOrWait(4, 10), Affine(5, 0.25)), requests=20)
+    >>> player.time_ms = 2.5
+    >>> player.words
+    'At 2.5 ms: waiting for company; 2 waiting, the oldest for 1.5 ms; server idle; 2 arrived, 0 served, ...
+    >>> player.next.click()
+    >>> player.time_ms
+    3.0
+    """
+    _check.whole("requests", requests)
+    if isinstance(scenario_or_result, Scenario):
+        scenario_or_result = simulate(scenario_or_result, requests, seed=seed)
+    if not isinstance(scenario_or_result, Result):
+        raise TypeError(f"film takes a Scenario or a Result, got {scenario_or_result!r}")
+    return FilmPlayer(scenario_or_result, requests)

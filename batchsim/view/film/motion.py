@@ -1,0 +1,207 @@
+"""Where each request is drawn at a moment: in its slot, or on its way there.
+
+A run is a sequence of instants, between which requests stand still. So that the eye can follow them, what
+happens at an instant is drawn out: a batch takes the first part of its computing for the way to its server,
+and what stays in the queue moves up meanwhile. Nothing is early: a request is on its way to the servers only
+once its batch has left. Only arrivals are seen before their time, on the lane to the queue, at whose end they
+arrive; in a closed loop, where they are answers to what has not happened yet, they are not.
+
+Every place is a function of the time alone: films can be played from anywhere, in any order.
+"""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from batchsim.scenario import OpenLoop
+from batchsim.view.canvas.picture import Box
+from batchsim.view.film.places import Places, Slots
+from batchsim.view.film.snapshot import Batch, Film, Snapshot
+
+WAY = 0.15  # of its computing: what a batch takes to its server
+FADE = 2  # ways: how long those that are finished or lost are still seen
+AHEAD, ENTERING = (
+    4,
+    5,
+)  # mean times between arrivals: how long a request is seen before it arrives, and enters
+MOST_COMING = 60
+SPREAD = (5**0.5 - 1) / 2  # the golden ratio: neighbours come in at different heights
+
+
+class Crowd(NamedTuple):
+    """Requests that look alike: their numbers, corners (shape (requests, 2)), sides and opacities."""
+
+    requests: np.ndarray
+    corners: np.ndarray
+    sides: np.ndarray
+    alphas: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        requests: np.ndarray,
+        corners: np.ndarray,
+        side: float | np.ndarray,
+        alpha: float | np.ndarray = 1.0,
+    ) -> Self:
+        count = len(requests)
+        return cls(requests, corners, np.broadcast_to(side, count), np.broadcast_to(alpha, count))
+
+    @classmethod
+    def join(cls, crowds: "list[Crowd]") -> "Crowd":
+        empty = Crowd.of(np.empty(0, dtype=int), np.empty((0, 2)), 0.0)
+        return Crowd(*(np.concatenate(columns) for columns in zip(empty, *crowds, strict=True)))
+
+
+class Crowds(NamedTuple):
+    """All that is seen at a moment; `groups` are the frames of the batches on their way."""
+
+    coming: Crowd
+    waiting: Crowd
+    computing: Crowd
+    finished: Crowd
+    lost: Crowd
+    groups: list[Box]
+
+
+def ease(share: Any) -> Any:
+    """Return how far something is on its way, beginning and ending slowly."""
+    share = np.clip(share, 0.0, 1.0)
+    return share * share * (3 - 2 * share)
+
+
+def between(begin: np.ndarray, end: np.ndarray, share: np.ndarray | float) -> np.ndarray:
+    """Return points between others, shape (requests, 2)."""
+    return begin + (end - begin) * np.reshape(share, (-1, 1))
+
+
+class Choreography:
+    """The ways of a film's requests over a stage's places; `pace_s` is the mean time between arrivals."""
+
+    def __init__(self, film: Film, places: Places, pace_s: float) -> None:
+        self.film, self.places = film, places
+        self.arrival_s = film.result.arrival_s
+        self.way_s = WAY * film.batch_s
+        # Where many arrive in that time, each is quicker: or the queue would never be seen.
+        self.entry_s = min(self.way_s, ENTERING * pace_s)
+        is_open = isinstance(film.result.scenario.workload, OpenLoop)
+        self.ahead_s = AHEAD * pace_s if is_open else 0.0
+
+    def at(self, now: Snapshot) -> Crowds:
+        """Return where all requests are at a moment."""
+        batches = [batch for batch in now.computing if batch is not None]
+        crowds = [self._computing(batch, now) for batch in batches]
+        moving = [crowd for batch, crowd in zip(batches, crowds, strict=True) if self._share(batch, now) < 1]
+        return Crowds(
+            self._coming(now.time_s), self._waiting(now, batches), Crowd.join(crowds),
+            Crowd.join([self._finished(batch, now.time_s) for batch in self._just_finished(now.time_s)]),
+            self._lost(now), [_around(crowd) for crowd in moving],
+        )  # fmt: skip
+
+    def _share(self, batch: Batch, now: Snapshot) -> float:
+        """Return which share of its way to its server a batch has gone."""
+        return (now.time_s - batch.start_s) / (WAY * (batch.finish_s - batch.start_s))
+
+    def _heights(self, requests: np.ndarray) -> np.ndarray:
+        """Return the height at which each request comes in."""
+        lane, side = self.places.queue_box, self.places.queue.side
+        return lane.top + (lane.height - side) * (requests * SPREAD % 1)
+
+    def _entries(self, requests: np.ndarray) -> np.ndarray:
+        """Return where each request enters the queue."""
+        x = self.places.lane.right - self.places.queue.side
+        return np.stack([np.full(len(requests), x), self._heights(requests)], axis=-1)
+
+    def _coming(self, time_s: float) -> Crowd:
+        requests = self.film.coming(time_s, time_s + self.ahead_s)[:MOST_COMING]
+        share = 1 - (self.arrival_s[requests] - time_s) / max(self.ahead_s, 1e-300)
+        begin, end = self.places.lane.left, self._entries(requests)
+        corners = np.stack([begin + (end[:, 0] - begin) * share, end[:, 1]], axis=-1)
+        return Crowd.of(requests, corners, self.places.queue.side, np.minimum(3 * share, 1))
+
+    def _in_queue(self, requests: np.ndarray, corners: np.ndarray, time_s: float) -> np.ndarray:
+        """Return the corners of requests that have these places in the queue, or are on their way there."""
+        share = ease((time_s - self.arrival_s[requests]) / self.entry_s)
+        return between(self._entries(requests), corners, share)
+
+    def _given_up(self, requests: np.ndarray, time_s: float) -> np.ndarray:
+        """Return how many places ahead of each request have not quite closed, after requests that gave up."""
+        if not self.film.loses:
+            return np.zeros(len(requests))
+        lost = self.film.lost(time_s - self.way_s, time_s)
+        done_s = self.film.done_s(lost)
+        ahead = (lost < requests[:, None]) & (self.arrival_s[requests][:, None] <= done_s)
+        ahead &= done_s > self.arrival_s[lost]  # a rejected one has had no place
+        return np.sum(ahead * (1 - ease((time_s - done_s) / self.way_s)), axis=1)
+
+    def _waiting(self, now: Snapshot, batches: list[Batch]) -> Crowd:
+        requests, queue = now.waiting, self.places.queue
+        index = np.arange(len(requests)) + self._given_up(requests, now.time_s)
+        corners = queue.at(index)
+        for batch in batches:  # what it has left behind moves up while it goes
+            if (share := self._share(batch, now)) < 1:
+                ahead = np.where(
+                    self.arrival_s[requests] <= batch.start_s, np.searchsorted(batch.requests, requests), 0
+                )
+                corners = corners + (1 - ease(share)) * (queue.at(index + ahead) - queue.at(index))
+        return Crowd.of(requests, self._in_queue(requests, corners, now.time_s), queue.side)
+
+    def _slots(self, batch: Batch) -> Slots | None:
+        """Return the slots of a batch's server; None where there was no room for the server."""
+        servers = self.places.servers
+        return servers[batch.server].slots if batch.server < len(servers) else None
+
+    def _computing(self, batch: Batch, now: Snapshot) -> Crowd:
+        requests, slots, queue = batch.requests, self._slots(batch), self.places.queue
+        share = self._share(batch, now)
+        if slots is None or share >= 1:
+            return Crowd.of(*_seen(requests, slots))
+        index = np.arange(len(requests))
+        # Where they stood: behind those of the batch that are older, and those that were not taken.
+        older = now.waiting[self.arrival_s[now.waiting] <= batch.start_s]
+        place = index + np.searchsorted(older, requests) + self._given_up(requests, batch.start_s)
+        begin = self._in_queue(requests, queue.at(place), batch.start_s)
+        part = ease(share)
+        corners = between(begin, slots.at(index), part)
+        shown = index < max(len(slots.corners), len(queue.corners))
+        side = queue.side + (slots.side - queue.side) * part
+        return Crowd.of(requests[shown], corners[shown], side)
+
+    def _just_finished(self, time_s: float) -> list[Batch]:
+        return self.film.finished(time_s - FADE * self.way_s, time_s)
+
+    def _finished(self, batch: Batch, time_s: float) -> Crowd:
+        requests, corners, side = _seen(batch.requests, self._slots(batch))
+        share = (time_s - batch.finish_s) / (FADE * self.way_s)
+        aside = ease(share) * (self.places.right - self.places.servers[-1].box.right)
+        return Crowd.of(requests, corners + np.array([float(aside), 0.0]), side, 1 - share)
+
+    def _lost(self, now: Snapshot) -> Crowd:
+        """Return those who were just rejected, or who gave up: they fall out of the queue."""
+        time_s, queue = now.time_s, self.places.queue
+        requests = self.film.lost(time_s - FADE * self.way_s, time_s)[-MOST_COMING:]
+        done_s = self.film.done_s(requests)
+        rejected = done_s == self.arrival_s[requests]
+        slot = queue.at(np.searchsorted(now.waiting, requests))
+        corners = np.where(rejected[:, None], self._entries(requests), slot)
+        share = (time_s - done_s) / (FADE * self.way_s)
+        down = (self.places.queue_box.bottom - queue.side - corners[:, 1]) * share
+        return Crowd.of(
+            requests, corners + np.stack([np.zeros(len(requests)), down], -1), queue.side, 1 - share
+        )
+
+
+def _seen(requests: np.ndarray, slots: Slots | None) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return a batch's requests in their slots, as many as there are."""
+    if slots is None:
+        return np.empty(0, dtype=int), np.empty((0, 2)), 0.0
+    requests = requests[: len(slots.corners)]
+    return requests, slots.corners[: len(requests)], slots.side
+
+
+def _around(crowd: Crowd) -> Box:
+    if not len(crowd.requests):
+        return Box(0, 0, 0, 0)
+    (left, top), (right, bottom) = crowd.corners.min(axis=0), crowd.corners.max(axis=0)
+    side = float(crowd.sides[0])
+    return Box(left - 2, top - 2, right - left + side + 4, bottom - top + side + 4)

@@ -1,0 +1,85 @@
+"""What the film says: the moment in a sentence, and the stage's short texts, the longest that fits first."""
+
+import math
+
+from batchsim._format import number, typed
+from batchsim.scenario.rules import Rule
+from batchsim.view.film.pseudocode import acting, pseudocode
+from batchsim.view.film.snapshot import Activity, Snapshot
+
+
+def describe(snapshot: Snapshot, within_s: float = 0.0) -> str:
+    """Return a snapshot in one sentence, for those who do not see the picture.
+
+    >>> from batchsim import Affine, Scenario, SizeOrWait, Trace, simulate
+    >>> from batchsim.view.film.snapshot import Film
+    >>> film = Film(simulate(Scenario(Trace([0.000, 0.004, 0.012]), SizeOrWait(2, 20), Affine(9, 1))))
+    >>> print(describe(film.snapshot(0.002)))
+    At 2 ms: waiting for company; 1 waiting, the oldest for 2 ms; server idle; 1 arrived, 0 served, 0 lost.
+    """
+    parts = [activities(snapshot, within_s)[0]]
+    if snapshot.waited_ms is not None:
+        parts.append(f"{snapshot.waiting.size:,} waiting, the oldest for {number(snapshot.waited_ms)} ms")
+    busy, servers = sum(batch is not None for batch in snapshot.computing), len(snapshot.computing)
+    one = "server busy" if busy else "server idle"
+    parts.append(one if servers == 1 else f"{busy:,} of {servers:,} servers busy")
+    parts.append(f"{snapshot.arrived:,} arrived, {snapshot.served:,} served, {snapshot.lost:,} lost")
+    return f"At {snapshot.time_s * 1000:.7g} ms: {'; '.join(parts)}."
+
+
+def activities(snapshot: Snapshot, within_s: float) -> tuple[str, ...]:
+    """Return what the rule does, and why."""
+    activity = snapshot.activity(within_s)
+    if activity is not Activity.LEAVING or snapshot.last is None:
+        return (str(activity),)
+    because = pseudocode(snapshot.rule)[acting(snapshot, within_s)].because
+    leaves = f"a batch of {snapshot.last.requests.size:,} leaves"
+    return f"{leaves}: {because}", leaves
+
+
+def queue_titles(waiting: int, component: str) -> tuple[str, ...]:
+    """Return how many wait, and for what."""
+    if not waiting:
+        return "queue: none waiting", "none waiting"
+    return (
+        f"queue: {waiting:,} waiting, {component}",
+        f"{waiting:,} waiting, {component}",
+        f"{waiting:,} {component}",
+    )
+
+
+def server_titles(now: Snapshot, drawn: int) -> tuple[str, ...]:
+    """Return how many servers are busy, and how many are not drawn."""
+    servers, busy = len(now.computing), sum(batch is not None for batch in now.computing)
+    if servers == 1:
+        (batch,) = now.computing
+        return ("server: idle",) if batch is None else (f"server: batch of {batch.requests.size:,}",)
+    if drawn == servers:
+        return f"servers: {busy:,} of {servers:,} busy", f"{busy:,} of {servers:,} busy"
+    more = f"+ {servers - drawn:,} more"
+    return (
+        f"servers: {busy:,} of {servers:,} busy, {more} than drawn",
+        f"{busy:,} of {servers:,} busy, {more}",
+    )
+
+
+def size_texts(waiting: int, rule: Rule) -> tuple[str, ...]:
+    """Return how many of the largest batch wait, and how many are enough."""
+    largest, enough = rule.largest_batch, rule.enough
+    text = f"largest batch: {min(waiting, largest):,} of {largest:,}"
+    return (f"{text}, {enough:,} are enough",) * (enough != largest) + (text, f"{waiting:,} of {largest:,}")
+
+
+def wait_texts(waited_ms: float | None, limit_ms: float, decimals: int) -> tuple[str, ...]:
+    """Return how long the oldest has waited, and how long it may."""
+    limit = "no max wait" if math.isinf(limit_ms) else f"max wait {typed(limit_ms)} ms"
+    if waited_ms is None:
+        return f"oldest: none, {limit}", limit, ""
+    waited = f"{waited_ms:,.{decimals}f}"
+    short = f"oldest: {waited} ms" if math.isinf(limit_ms) else f"oldest: {waited} of {typed(limit_ms)} ms"
+    return (
+        f"oldest: waited {waited} ms, {limit}",
+        f"waited {waited} ms, {limit}",
+        short,
+        f"oldest: {waited} ms",
+    )
