@@ -2,7 +2,7 @@
 
 notebooks/solutions/ has the lessons with everything solved, run and checked by nbval. In the copies, in
 notebooks/, nothing is seen before it is predicted: no output below the first prediction is kept but the
-questions, cells tagged `solution` are left out, and of those that check an exercise only the question is left.
+questions, cells tagged `solution` are left out, and those that check an exercise are left unanswered.
 """
 
 import re
@@ -31,7 +31,7 @@ def student_copy(solved):
             if not exercise:
                 continue
             cell.source = f"{exercise[1]} = ...\n\n{exercise[0]}"
-            cell.metadata.tags.remove("solution")
+            cell.metadata.tags = [tag for tag in cell.metadata.tags if tag != "solution"]
         copy.cells.append(cell)
     return copy
 

@@ -11,7 +11,7 @@ from batchsim.teaching.shown import shown
 
 
 class Prediction(widgets.VBox):
-    """A question for a notebook: the learner chooses, commits, and reads whether it was right and why.
+    r"""A question for a notebook: the learner chooses, commits, and reads whether it was right and why.
 
     `choices` may say of each wrong one why it is wrong, as a mapping. `then` is a function without arguments
     that shows the outcome: it is called when the learner commits and not before, so that nothing gives the
@@ -32,7 +32,7 @@ class Prediction(widgets.VBox):
     >>> question.verdict.value
     '✗ Not this time. One has a single digit, 32 has two.<br>It is: “Yes”. It is 31 more.'
     >>> question.outcome.children[0].value
-    '<pre>32 - 1 = 31\\n</pre>'
+    '<pre>32 - 1 = 31\n</pre>'
     """
 
     def __init__(

@@ -17,13 +17,13 @@ SHARP = 2  # pixels of a picture to one of the page
 
 
 def shown(function: Callable[[], Any]) -> list[widgets.HTML]:
-    """Call a function, and return what it printed, then what it returned: one thing, or a tuple of things.
+    r"""Call a function, and return what it printed, then what it returned: one thing, or a tuple of things.
 
     A figure is shown as a picture, a table as a table, anything else as its text. An exception is shown, too:
     nobody sees one that a button raises.
 
     >>> [widget.value for widget in shown(lambda: print("p99 < 30 ms"))]
-    ['<pre>p99 &lt; 30 ms\\n</pre>']
+    ['<pre>p99 &lt; 30 ms\n</pre>']
     """
     printed, problem, values = StringIO(), "", ()
     try:
@@ -43,7 +43,10 @@ def _html(value: Any, printed: str) -> str:
         value.savefig(png, format="png", dpi=SHARP * value.dpi)
         if "matplotlib.pyplot" in sys.modules:  # or the notebook would show the figure once more
             sys.modules["matplotlib.pyplot"].close(value)
-        source, alt = f"data:image/png;base64,{b64encode(png.getvalue()).decode()}", html.escape(printed.strip())
+        source, alt = (
+            f"data:image/png;base64,{b64encode(png.getvalue()).decode()}",
+            html.escape(printed.strip()),
+        )
         return f'<img src="{source}" alt="{alt}" style="width: {width}px; max-width: 100%">'
     if hasattr(value, "_repr_html_"):
         return f'<div class="jp-RenderedHTMLCommon">{value._repr_html_()}</div>'

@@ -59,7 +59,7 @@ class SmallestBatch(Exercise):
 
 
 class BreakEven(Exercise):
-    """The wait with which batches take just as long, on average, as one at a time: theory knows it exactly."""
+    """The wait with which batches take as long on average as one at a time, which theory knows exactly."""
 
     unit = "ms"
     within = 0.1  # a run of 40,000 requests is only an estimate
