@@ -109,9 +109,6 @@ def test_after_any_moves_and_a_release_the_picture_is_the_one_drawn_afresh(cases
 def test_the_picture_is_what_matplotlib_draws_on_its_own(cases, name):
     picture = shown(cases[name], theme="dark")
     by_parts = pixels(picture)
-    for tile in picture.tiles:
-        for artist in tile.moving:
-            artist.set_animated(False)
     picture.agg.draw()
     np.testing.assert_array_equal(by_parts[..., :3], np.asarray(picture.agg.buffer_rgba())[..., :3])
 

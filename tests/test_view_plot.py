@@ -1,5 +1,8 @@
 """The pictures show the result's numbers."""
 
+import subprocess
+import sys
+from base64 import b64decode
 from io import BytesIO
 from itertools import pairwise
 
@@ -205,3 +208,22 @@ def test_theory_that_has_no_distribution_leaves_the_mean():
 def test_a_run_without_columns_is_not_drawn():
     with pytest.raises(ValueError, match="must have columns to be drawn, got one with keep='summary'"):
         bs.plot(bs.simulate(SCENARIO, 100, keep="summary"))
+
+
+INLINE = """
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.pylabtools import select_figure_formats
+import batchsim as bs
+shell = InteractiveShell.instance()
+select_figure_formats(shell, {"png"}, bbox_inches="tight")  # as pyplot does in a notebook, for every Figure
+scenario = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 0), bs.Affine(5, 0.25))
+plot = bs.plot(bs.simulate(scenario, 2000))
+print(shell.display_formatter.format(plot)[0]["image/png"])
+"""
+
+
+def test_a_kernel_in_which_others_have_drawn_shows_all_of_a_plot():
+    said = subprocess.run([sys.executable, "-c", INLINE], capture_output=True, check=True, timeout=120).stdout
+    theirs = np.asarray(Image.open(BytesIO(b64decode(said))).convert("RGB"))
+    scenario = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 0), bs.Affine(5, 0.25))
+    np.testing.assert_array_equal(theirs, bs.plot(bs.simulate(scenario, 2000)).pixels()[..., :3])

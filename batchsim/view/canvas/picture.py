@@ -62,6 +62,13 @@ class Box(NamedTuple):
         return not beside and self.top < other.bottom and other.top < self.bottom
 
 
+class Canvas(FigureCanvasAgg):
+    """A canvas whose margins are never cut off, as a notebook does: places are counted from them."""
+
+    def print_figure(self, *args: Any, **options: Any) -> Any:
+        return super().print_figure(*args, **options | {"bbox_inches": None})
+
+
 class Picture(Figure):
     """A figure without pyplot, made of tiles, that shows itself in a notebook.
 
@@ -80,7 +87,7 @@ class Picture(Figure):
         inches = ((width_px + 1e-6) / PX_PER_INCH, (height_px + 1e-6) / PX_PER_INCH)
         with self.styled():
             super().__init__(figsize=inches, dpi=PX_PER_INCH * ratio, facecolor=theme.background)
-            self.agg = FigureCanvasAgg(self)
+            self.agg: Any = Canvas(self)  # without types
         px = Affine2D().scale(1 / PX_PER_INCH, -1 / PX_PER_INCH).translate(0, inches[1])
         self.px_transform = px + self.dpi_scale_trans  # CSS pixels from the top left
         # The pixels of all that stands still, tile by tile: what a redraw begins with.
@@ -128,8 +135,8 @@ class Picture(Figure):
 
     _repr_png_ = png
 
-    def savefig(self, fname: Any, **options: Any) -> None:
-        """Write the picture to a file, a PNG, SVG or PDF by its ending; `dpi` is 200 by default."""
+    def draw(self, renderer: Any) -> None:
+        """Draw all of it: for a file, or as a notebook draws any figure once pyplot was used in it."""
         moving = [artist for tile in self.tiles for artist in tile.moving]
         for tile in self.tiles:
             tile.refresh()
@@ -137,10 +144,14 @@ class Picture(Figure):
             artist.set_animated(False)  # matplotlib's own drawing leaves animated artists out
         try:
             with self.styled():
-                super().savefig(fname, **{"dpi": PRINT_DPI} | options)
+                super().draw(renderer)
         finally:
             for artist in moving:
                 artist.set_animated(True)
+
+    def savefig(self, fname: Any, **options: Any) -> None:
+        """Write the picture to a file, a PNG, SVG or PDF by its ending; `dpi` is 200 by default."""
+        super().savefig(fname, **{"dpi": PRINT_DPI} | options)
 
 
 def to_png(pixels: np.ndarray) -> bytes:

@@ -17,7 +17,6 @@ UP, DOWN, SAME = "\N{BLACK UP-POINTING TRIANGLE}", "\N{BLACK DOWN-POINTING TRIAN
 LIMIT = "\N{LESS-THAN OR EQUAL TO}"
 MET, MISSED = "\N{CHECK MARK}", "\N{BALLOT X}"
 Writer = Callable[[float], str]
-LEAST = 1e-9  # of the value: a smaller change is rounding
 
 
 class Figure(NamedTuple):
@@ -134,7 +133,7 @@ def _change(value: float, before: float | None, write: Writer) -> str:
     if before is None or not math.isfinite(before) or not math.isfinite(value):
         return ""
     difference = value - before
-    if abs(difference) <= LEAST * abs(value):
+    if write(value) == write(before):  # what cannot be seen has not changed
         return SAME
     return f"{UP if difference > 0 else DOWN} {write(abs(difference))}"
 
