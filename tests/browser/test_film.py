@@ -74,7 +74,7 @@ def test_it_plays_steadily(panel, capsys):
     with capsys.disabled():
         print(
             f"\nThe film: {len(times)} frames in {SECONDS} s (aim: {AIM}), every {median(gaps):.0f} ms, the "
-            f"longest pause {max(gaps):.0f} ms (aim: {LONGEST_MS}); in the kernel {median(ticks):.1f} ms a frame"
+            f"longest pause {max(gaps):.0f} ms (aim: {LONGEST_MS}); in the kernel {median(ticks):.1f} ms each"
         )
     assert len(times) >= AT_LEAST
     assert different >= 0.9 * drawn
