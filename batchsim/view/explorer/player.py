@@ -99,6 +99,7 @@ class Player(widgets.VBox):
     @time_ms.setter
     def time_ms(self, value: float) -> None:
         begin_ms, until_ms = (1000 * time_s for time_s in self.stretch)
+        self._prepare()
         self.go_to(float(_check.real("time_ms", value, at_least=begin_ms, at_most=until_ms)) / 1000)
 
     @property
@@ -134,7 +135,9 @@ class Player(widgets.VBox):
         self._tell()
 
     def go_to(self, time_s: float, within_s: float = 0.0) -> None:
-        """Show a moment; a batch that left `within_s` ago still leaves."""
+        """Show a moment, if there is a stage; a batch that left `within_s` ago still leaves."""
+        if self._stage() is None:
+            return
         self.time_s, self.within_s = min(max(time_s, self.stretch.begin_s), self.stretch.until_s), within_s
         self.untouched = False
         self.redraw()
@@ -184,7 +187,7 @@ class Player(widgets.VBox):
         self.play.value = False
         instants = self.film.instants()
         index = int(np.searchsorted(instants, self.time_s, "right" if way > 0 else "left")) - (way < 0)
-        self.go_to(float(instants[min(max(index, 0), instants.size - 1)]))
+        self.go_to(float(instants[min(index, instants.size - 1)]) if index >= 0 else self.stretch.begin_s)
 
     # Play: a clock, and a page that asks for frames.
 

@@ -1,0 +1,86 @@
+"""Film the explorer's own page for the README: `python docs/moving_picture.py`.
+
+A hand moves the sliders of the app, a view is enlarged, and the film plays; each frame is a picture of the
+page. It writes docs/explorer.webp, and needs the test extra and a Chromium.
+"""
+
+import io
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from browser.conftest import CHROMIUM, QUIETLY  # noqa: E402
+from browser.panel import EXPLORER, KNOB  # noqa: E402
+from browser.servers import running  # noqa: E402
+
+SIZE = {"width": 1120, "height": 690}
+MOST_BYTES = 2_000_000
+STILL_MS, MOVING_MS, FILM_MS = (
+    1500,
+    130,
+    90,
+)  # how long a frame stays: at rest, as a slider moves, in the film
+MOVES = (
+    ("max_wait_ms", "ArrowLeft", 8),
+    ("rate_per_s", "ArrowRight", 24),
+    ("max_batch_size", "ArrowRight", 12),
+)
+FILMED = 45  # frames of the film
+
+
+def frames(page):
+    """Yield (picture, milliseconds) of the page under a hand."""
+
+    def picture():
+        page.evaluate("watch.quiet(60)")
+        return Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+
+    yield picture(), STILL_MS
+    for knob, key, presses in MOVES:
+        page.locator(KNOB.format(name=knob)).locator(".noUi-handle").focus()
+        for _ in range(presses):
+            page.keyboard.press(key)
+            yield picture(), MOVING_MS
+        page.wait_for_timeout(500)  # the hand lets go
+        yield picture(), STILL_MS
+    page.locator(".batchsim-large select").select_option(label="p99 of every setting at this load")
+    yield picture(), STILL_MS
+    page.locator(".batchsim-tabs .lm-TabBar-tab", has_text="Play").click()
+    yield picture(), STILL_MS
+    page.locator(".batchsim-player button").first.click()
+    for _ in range(FILMED):
+        page.wait_for_timeout(FILM_MS)
+        yield Image.open(io.BytesIO(page.screenshot())).convert("RGB"), FILM_MS
+
+
+def main() -> None:
+    """Run the app, film it, and write the picture."""
+    chromium = next(filter(None, map(shutil.which, CHROMIUM)))
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as home:
+        browser = playwright.chromium.launch(executable_path=chromium, args=QUIETLY)
+        with running("app", Path(home) / "app") as server:
+            page = browser.new_page(viewport=SIZE)
+            page.add_init_script(path=ROOT / "tests" / "browser" / "watch.js")
+            page.goto(server.address())
+            page.wait_for_selector(EXPLORER)
+            page.evaluate("selector => void watch.start(selector)", EXPLORER)
+            page.evaluate("watch.quiet(1000)")
+            pictures, durations = zip(*frames(page), strict=True)
+        browser.close()
+    moving = ROOT / "docs" / "explorer.webp"
+    options = {"quality": 60, "method": 4, "loop": 0, "minimize_size": True}
+    pictures[0].save(moving, save_all=True, append_images=pictures[1:], duration=list(durations), **options)
+    size = moving.stat().st_size
+    assert size <= MOST_BYTES, f"{moving.name} must be at most {MOST_BYTES:,} bytes, got {size:,}"
+    print(f"{moving.name}: {len(pictures)} frames, {sum(durations) / 1000:.0f} s, {size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
