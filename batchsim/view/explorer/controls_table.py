@@ -212,8 +212,8 @@ PHRASES = (
     (r"\bmean_on_s\b", "Mean burst (s)"),
     (r"\bthink_s\b", "Think time (ms)"),
     (
-        r"\bbatch_size must be at most the largest padded size",
-        "Pad to sizes must reach Max batch size: at most",
+        r"\bbatch_size must be at most the largest padded size, ([\d,]+), got ([\d,]+)",
+        r"Pad to sizes must reach every batch size, got \1 at most for a batch of \2",
     ),
     (
         r"\bbatch_size must be at most the Table's largest size",
