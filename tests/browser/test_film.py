@@ -56,6 +56,13 @@ def button(panel, name):
     return panel.page.locator(f".batchsim-player-row button:has-text('{name}')")
 
 
+def until_it_says(panel, text):
+    """Wait until the first button has this text."""
+    panel.page.wait_for_function(
+        "text => document.querySelector('.batchsim-player-row button').textContent.includes(text)", arg=text
+    )
+
+
 def time_ms(panel):
     """Return the time that the page shows, and the kernel's."""
     panel.quiet()
@@ -69,6 +76,7 @@ def test_it_plays_steadily(panel, capsys):
     button(panel, "Play").click()
     times = panel.page.evaluate(SEEN, SECONDS)
     button(panel, "Pause").click()
+    until_it_says(panel, "Play")
     gaps = [after - before for before, after in pairwise(times)]
     drawn, different, ticks = panel.kernel.ask("[len(frames), len(set(frames)), sorted(ticks)]")
     with capsys.disabled():
@@ -121,11 +129,7 @@ def test_the_film_is_played_from_the_keyboard_and_ends_by_itself(panel):
     play = button(panel, "Play")
     play.focus()
     panel.page.keyboard.press("Space")
-    panel.page.wait_for_function(
-        "() => document.querySelector('.batchsim-player-row button').textContent.includes('Pause')"
-    )
-    panel.page.wait_for_function(
-        "() => document.querySelector('.batchsim-player-row button').textContent.includes('Play')"
-    )
+    until_it_says(panel, "Pause")
+    until_it_says(panel, "Play")
     assert panel.kernel.ask("player.time_s == player.stretch.until_s")
     assert not panel.noise.errors
