@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from batchsim.view.charts.curves import capacity_curves, frontier
     from batchsim.view.charts.heat_map import heat_map
     from batchsim.view.explorer import explore
-    from batchsim.view.explorer.player import film
+    from batchsim.view.explorer.film_player import film
     from batchsim.view.run.plot import plot
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
 _ON_FIRST_USE = {
     "Capacity": "study.capacity", "Recommendation": "study.recommendation", "SLO": "study.slo",
     "capacity": "study.capacity", "capacity_curves": "view.charts.curves", "device": "device",
-    "explore": "view.explorer", "film": "view.explorer.player", "frontier": "view.charts.curves",
+    "explore": "view.explorer", "film": "view.explorer.film_player", "frontier": "view.charts.curves",
     "heat_map": "view.charts.heat_map",
     "plot": "view.run.plot", "sweep": "study.sweep", "teaching": "teaching", "theory": "theory",
     "tune": "study.tune",

@@ -1,6 +1,8 @@
 """The explorer works without a browser: move a control, read the text."""
 
+import base64
 import re
+import struct
 
 import pytest
 from runs import in_python
@@ -72,3 +74,21 @@ def test_it_prints_as_one_short_line(panel):
 def test_bad_input_is_refused(arguments, message):
     with pytest.raises((TypeError, ValueError), match=re.escape(message)):
         bs.explore(**arguments)
+
+
+def test_a_stored_notebook_keeps_a_picture_of_it(panel):
+    bundle = panel._repr_mimebundle_()
+    assert bundle["text/plain"] == repr(panel)
+    picture = base64.b64decode(bundle["image/png"])
+    assert picture == panel.screen.frame
+    assert len(picture) < 150_000
+    panel.screen.set_state({"width_px": 800, "height_px": 500, "ratio": 2.0})
+    kept = base64.b64decode(panel._repr_mimebundle_()["image/png"])
+    assert struct.unpack(">II", kept[16:24]) == struct.unpack(">II", picture[16:24])
+
+
+def test_it_can_begin_with_the_film():
+    panel = bs.explore(requests=300, play=True)
+    assert panel.large.value == "timeline"
+    assert panel.tabs.titles[panel.tabs.selected_index] == "Play"
+    assert panel.status.value == ""

@@ -48,11 +48,11 @@ def test_a_page_that_rounds_the_slider_does_not_move_the_value(panel):
         ("max_wait_ms", "", "Max wait (ms) must be a number, got ''"),
         ("max_wait_ms", "nan", "Max wait (ms) must be a number, got nan"),
         ("rate_per_s", "<b>", "Arrival rate (per s) must be a number, got '<b>'"),
-        ("rate_per_s", "1e99", "Arrival rate (per s) must be at most 1e+12, got 1e+99"),
+        ("rate_per_s", "1e99", "Arrival rate (per s) must be at most 1e12, got 1e99"),
         ("servers", "100", "Servers must be at most 64, got 100"),
         ("objective_ms", "0", "p99 objective (ms) must be greater than 0, got 0"),
         ("queue_limit", "0", "Queue limit must be at least 1, got 0"),
-        ("padding", "8, 16", "batch_size must be at most the largest padded size, 16, got 17"),
+        ("padding", "8, 16", "Pad to sizes must reach every batch size, got 16 at most"),
         ("seed", "-1", "Seed must be at least 0, got -1"),
     ],
 )
@@ -73,7 +73,7 @@ def test_a_value_that_contradicts_the_others_is_refused_where_it_is_typed():
     panel = bs.explore(TABLE, requests=300)
     size = panel.controls["max_batch_size"]
     size.field.value = "17"
-    assert "at most the Table&#x27;s largest size, 16, got 17" in size.refusal.value
+    assert "at most the service time&#x27;s largest, 16, got 17" in size.refusal.value
     assert size.value == 16
 
 
@@ -127,3 +127,28 @@ def test_reset_and_links_take_away_what_was_refused(panel):
     panel.share.buttons["Reset"].click()
     assert (size.field.value, size.refusal.value) == ("32", "")
     assert (rate.field.value, rate.refusal.value) == ("1000", "")
+
+
+def test_a_value_is_shown_as_it_is_used(panel):
+    rate = panel.controls["rate_per_s"]
+    rate.field.value = "1e9"
+    assert (rate.field.value, rate.value) == ("1e9", 1e9)
+    for typed in ("1234567.891234", "0.30000000000000004"):
+        rate.field.value = typed
+        assert float(rate.field.value) == rate.value == float(typed)
+
+
+@pytest.mark.parametrize(
+    ("link", "name", "typed", "words"),
+    [
+        ("workload=closed", "queue_limit", "1", "needs Think time (ms) greater than 0"),
+        ("workload=closed&clients=4", "max_wait_ms", "inf", "Clients must be at least 32"),
+        ("workload=onoff", "rate_per_s", "1e12", "Burst rate (x mean) must be at most 1e12, got 5e12"),
+        ("workload=onoff", "mean_burst_s", "1e12", "pause between bursts (s) must be at most 1e12, got 4e12"),
+        ("", "preferred", "0", "Preferred sizes must be at least 1, got 0"),
+    ],
+)
+def test_refusals_of_a_scenarios_parts_speak_of_the_controls(link, name, typed, words):
+    panel = bs.explore(requests=50, link=link)
+    panel.controls[name].field.value = typed
+    assert words in html.unescape(panel.controls[name].refusal.value)

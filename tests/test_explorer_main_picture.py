@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import batchsim as bs
+from batchsim.view.canvas.picture import Box
 from batchsim.view.run.live import LivePicture
 
 
@@ -22,35 +23,66 @@ def test_the_picture_is_of_the_scenario_that_the_controls_say(panel):
     assert panel.result.scenario == bs.Scenario(
         bs.Poisson(321), bs.SizeOrWait(4, 7), bs.Affine(5, 0.25), servers=2
     )
-    fresh = LivePicture(panel.picture.width_px)
+    fresh = LivePicture()
     fresh.show(panel.data)
+    panel.session.release()
     assert np.array_equal(fresh.pixels(), panel.picture.pixels())
 
 
-def test_a_click_on_a_cell_moves_the_sliders_there(panel, monkeypatch):
-    grid = panel.data.surface
-    row, column = grid.y_values.index(2.0), grid.x_values.index(16)
-    monkeypatch.setattr(panel.picture, "cell_at", lambda across, down: (row, column))
-    panel.screen._handle_custom_msg({"click": [0.9, 0.9]}, [])
-    assert panel.result.scenario.rule == bs.SizeOrWait(16, 2.0)
-    assert (panel.controls["max_batch_size"].slider.value, panel.controls["max_wait_ms"].slider.value) == (
-        16,
-        2,
-    )
+def say(panel, **content):
+    """Send what a page sends, and return the answers."""
+    answers, send = [], panel.screen.send
+    panel.screen.send = lambda content, buffers=None: answers.append(content)
+    panel.screen._handle_custom_msg(content, [])
+    panel.screen.send = send
+    return answers
 
 
-def test_every_cell_is_hit_where_it_is_drawn(panel):
-    hit = {
-        panel.picture.cell_at(across, down)
-        for across in np.linspace(0, 1, 200)
-        for down in np.linspace(0, 1, 200)
-    } - {None}
-    assert hit == {(row, column) for row in range(12) for column in range(12)}
+def spots(panel, key):
+    """Return a place in the picture for each thing that a view offers there."""
+    fractions = np.linspace(0, 1, 90)
+    every = {(x, y): panel.picture.at(x, y) for x in fractions for y in fractions}
+    return {place: spot for place, spot in every.items() if spot is not None and spot.view == key}
 
 
-def test_a_click_beside_the_heat_map_moves_nothing(panel):
+def test_a_click_on_a_cell_moves_the_sliders_there(panel):
+    panel.large.value = "map"
+    wanted = bs.SizeOrWait(16, 2.0)
+    place = next(p for p, s in spots(panel, "map").items() if s.change and s.change.get("rule") == wanted)
+    (answer,) = say(panel, hover=place)
+    assert answer["act"]
+    assert "16" in answer["tip"]
+    say(panel, click=place)
+    assert panel.result.scenario.rule == wanted
+    knobs = [panel.controls[name].slider.value for name in ("max_batch_size", "max_wait_ms")]
+    assert knobs == [16, 2]
+
+
+def test_a_click_on_the_load_curve_sets_the_rate(panel):
+    panel.large.value = "load"
+    place, spot = next((p, s) for p, s in spots(panel, "load").items() if s.change)
+    say(panel, click=place)
+    assert panel.state.rate_per_s == spot.change["rate_per_s"] != 1000
+
+
+def test_a_click_on_a_small_view_enlarges_it_as_the_chooser_does(panel):
+    place, spot = next((p, s) for p, s in spots(panel, "breakdown").items())
+    assert spot.change is None
+    assert say(panel, hover=place)[0]["act"]
+    say(panel, click=place)
+    assert panel.large.value == panel.session.style.large == "breakdown"
+    panel.large.value = "latency"
+    assert panel.session.style.large == "latency"
+
+
+def test_what_is_nothing_acts_not(panel):
+    (answer,) = say(panel, hover=[0.001, 0.001])
+    assert not answer["act"]
+
+
+def test_a_click_on_the_headline_moves_nothing(panel):
     frame = panel.screen.number
-    panel.screen._handle_custom_msg({"click": [0.01, 0.01]}, [])
+    say(panel, click=[0.001, 0.001])
     assert panel.screen.number == frame
 
 
@@ -115,9 +147,72 @@ def test_the_projector_has_larger_letters(panel):
     assert panel.picture.font_px > font_px
 
 
-def test_the_picture_is_as_wide_as_the_page(panel):
-    panel.screen.width_px = 733
-    assert panel.picture.width_px == 733
+def test_the_picture_fills_the_room_that_the_page_has(panel):
+    room = {"width_px": 733, "height_px": 512, "alone": True}
+    panel.screen.set_state(room)
+    assert (panel.picture.width_px, panel.picture.height_px) == (733, 512)
+    assert len(panel.picture.views) == 1
+    assert panel.tabs.selected_index is None
+    panel.screen.alone = False
+    assert panel.tabs.selected_index == 0
+
+
+def test_the_moves_of_a_drag_are_compared_with_what_was_there_before_it(panel):
+    first = panel.result
+    slider = panel.controls["max_wait_ms"].slider
+    say(panel, press=True)
+    for wait_ms in (12, 15, 20):
+        slider.value = wait_ms
+        assert panel.data.before.result is first
+    say(panel, release=True)
+    last = panel.result
+    panel.controls["max_batch_size"].field.value = "16"
+    assert panel.data.before.result is last
+    assert panel.data.before.before is None
+
+
+def limits(panel):
+    return [[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.axes]
+
+
+def within(old, new):
+    """Whether axes show at least what they did, upside down or not."""
+    spans = zip(zip(old[::2], old[1::2], strict=True), zip(new[::2], new[1::2], strict=True), strict=True)
+    return all(min(after) <= min(before) and max(before) <= max(after) for before, after in spans)
+
+
+def test_axes_hold_while_a_slider_moves_and_shrink_when_it_is_let_go(panel):
+    say(panel, press=True)
+    panel.controls["max_wait_ms"].slider.value = 50
+    grown = limits(panel)
+    panel.controls["max_wait_ms"].slider.value = 0
+    assert all(map(within, grown, limits(panel)))
+    grown = limits(panel)
+    frame = panel.screen.number
+    say(panel, release=True)
+    assert limits(panel) != grown
+    assert panel.screen.number == frame + 1
+    say(panel, release=True)  # of a gesture that moved nothing
+    assert panel.screen.number == frame + 1
+
+
+def test_reset_lets_the_axes_shrink(panel):
+    begin = limits(panel)
+    panel.controls["max_wait_ms"].value = 50
+    panel.share.buttons["Reset"].click()
+    assert limits(panel) == begin
+
+
+def test_a_part_of_the_picture_is_sent_alone(panel):
+    (answer,) = _patched(panel)
+    assert answer == {"patch": [0.1, 0.25, 0.5, 0.25]}
+
+
+def _patched(panel):
+    answers = []
+    panel.screen.send = lambda content, buffers=None: answers.append(content)
+    panel.screen.patch(b"", Box(100, 160, 500, 160), (1000, 640))
+    return answers
 
 
 def test_a_new_rule_has_a_map_too():

@@ -5,10 +5,10 @@ import re
 import pytest
 
 import batchsim as bs
-from batchsim.view.explorer.pages.predict import FALLS, RISES, STAYS, outcome
+from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS, outcome
 from batchsim.view.explorer.state import DEFAULT
 
-PAGES = ["A and B", "Predict", "Play", "Classroom"]
+PAGES = ["A and B", "Predict", "Play", "Class"]
 
 
 @pytest.fixture
@@ -40,8 +40,9 @@ def test_the_picture_is_covered_until_all_three_are_predicted_and_revealed(panel
     page.reveal.click()
     assert panel.screen.cover == ""
     assert panel.screen.number > frame
-    assert "p99: you said it rises. Right" in page.verdict.value
-    assert "throughput: you said it rises. Not this time: it " in page.verdict.value
+    assert "p99: you said it rises: right" in page.rows["p99"].value
+    assert "throughput: you said it rises: no, it " in page.rows["throughput"].value
+    assert [answer.value for answer in page.answers.values()] == [RISES] * 3
     assert panel.picture.describe(panel.data) == text(panel.readout)
 
 
@@ -56,6 +57,7 @@ def test_a_hidden_picture_gives_nothing_away(panel):
     panel.share.buttons["Save CSV"].click()
     assert "Reveal the picture" in panel.status.value
     panel.screen._handle_custom_msg({"click": [0.9, 0.7]}, [])
+    assert "image/png" not in panel._repr_mimebundle_()
     assert panel.state.max_wait_ms == 50
 
 
@@ -100,8 +102,8 @@ def test_what_happened_to_p99(before, after, way):
 def test_latencies_go_no_way_where_nobody_is_served_and_throughput_does(before, after, ways):
     a, b = (bs.simulate(DEFAULT.replace(**changes).scenario(), 300) for changes in (before, after))
     told = [outcome(key, a, b) for key in ("p50", "p99", "throughput")]
-    assert tuple(way for way, _ in told) == ways
-    assert not any("nan" in words for _, words in told)
+    assert tuple(each.way for each in told) == ways
+    assert not any("nan" in each.words + each.why for each in told)
 
 
 def test_a_prediction_that_has_no_answer_does_not_count(panel):
@@ -111,5 +113,50 @@ def test_a_prediction_that_has_no_answer_does_not_count(panel):
     for answer in panel.predict.answers.values():
         answer.value = STAYS
     panel.predict.reveal.click()
-    assert "that does not count" in panel.predict.verdict.value
+    assert "does not count" in panel.predict.rows["p99"].value
     assert "So far 1 of 1 are right." in text(panel.predict.verdict)
+
+
+def test_what_was_seen_before_stays_below_the_cover_and_is_the_ghost_after(panel):
+    before, frame = panel.result, panel.screen.frame
+    panel.predict.predicting.value = True
+    for wait_ms in (30, 50):
+        panel.controls["max_wait_ms"].value = wait_ms
+    assert panel.screen.frame == frame
+    panel.screen.set_state({"width_px": 800, "height_px": 500})  # drawn anew, and of what was seen
+    assert panel.picture.data.result is before
+    for answer in panel.predict.answers.values():
+        answer.value = RISES
+    panel.predict.reveal.click()
+    assert panel.data.before.result is before
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ({}, {"max_wait_ms": 40}, {"p99": "forming grew", "throughput": "not changed"}),
+        ({}, {"max_batch_size": 1}, {"p99": "190/s can be served", "throughput": "190/s can be served"}),
+        ({}, {"rate_per_s": 2300}, {"p99": "queueing grew", "throughput": "the arrival rate"}),
+        ({}, {"fixed_ms": 10}, {"p50": "computing grew"}),
+        ({}, {"queue_limit": 1}, {"throughput": "are lost"}),
+        ({"workload": "closed"}, {"workload": "closed", "clients": 8}, {"throughput": "8 clients"}),
+    ],
+)
+def test_why_is_read_off_the_runs(before, after, why):
+    a, b = (bs.simulate(DEFAULT.replace(**changes).scenario(), 5000) for changes in (before, after))
+    for key, words in why.items():
+        assert words in outcome(key, a, b).why
+
+
+def test_the_verdict_has_a_sign_the_numbers_and_the_reason():
+    panel = bs.explore(requests=20_000)
+    panel.predict.predicting.value = True
+    panel.controls["max_wait_ms"].value = 40
+    for answer, way in zip(panel.predict.answers.values(), (RISES, FALLS, STAYS), strict=True):
+        answer.value = way
+    panel.predict.reveal.click()
+    p50, p99, throughput = (text(row) for row in panel.predict.rows.values())
+    right, wrong = "\N{HEAVY CHECK MARK}", "\N{HEAVY BALLOT X}"
+    assert [row[0] for row in (p50, p99, throughput)] == [right, wrong, right]
+    assert re.search(r"[\d.]+ \N{RIGHTWARDS ARROW} [\d.]+ ms", p99)
+    assert "forming grew from" in p99

@@ -41,7 +41,7 @@ def test_moves_that_come_while_one_is_drawn_are_drawn_once_at_the_end(panel, mon
     drawn, threads = [], []
     draw = panel.session.refresh
 
-    def slow():
+    def slow(before):
         drawn.append(panel.controls["max_wait_ms"].value)
         if len(drawn) == 1:  # two more moves arrive on other threads while this one is drawn
             for wait_ms in (21.0, 22.0):
@@ -53,7 +53,7 @@ def test_moves_that_come_while_one_is_drawn_are_drawn_once_at_the_end(panel, mon
                 while panel.session.moves == moves:
                     pass
                 threads.append(thread)
-        draw()
+        draw(before)
 
     monkeypatch.setattr(panel.session, "refresh", slow)
     panel.controls["max_wait_ms"].value = 20.0

@@ -1,4 +1,4 @@
-"""The film shows what the moment says: every request in its place or on its way there, and nothing cut off."""
+"""The film shows what the moment says: each request in its place or on its way, and nothing cut off."""
 
 import math
 from io import BytesIO
@@ -100,7 +100,7 @@ def test_a_thousand_that_wait_are_a_thousand_boxes_and_what_has_no_room_is_count
         _, stage = staged(size)
         now = stage.show(film, film.instants()[-1] / 3)
         drawn = len(stage.places.queue.corners)
-        assert 900 < now.waiting.size
+        assert now.waiting.size > 900
         assert (drawn < now.waiting.size) == cut
         assert (f"+ {now.waiting.size - drawn:,}" in texts_of(stage.captions.texts)) == cut
         assert f"{now.waiting.size:,} " in " ".join(texts_of(stage.captions.titles))

@@ -54,8 +54,6 @@ class Explorer(widgets.Box):
         settings[RULE].append(self.pseudocode)
         settings[COMPUTING].append(self.origin)
         self.pages: list[Page] = [self.compare, self.predict, self.play, self.share]
-        if self.pseudocode not in self.play.children:
-            self.play.children = (*self.play.children, self.pseudocode)
         titles = [*settings, *(page.title for page in self.pages)]
         self.tabs = widgets.Tab(
             [*map(stack, settings.values()), *self.pages], titles=titles, selected_index=0

@@ -9,10 +9,9 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ipywidgets as widgets
-import numpy as np
 import traitlets
 
-from batchsim.view.explorer.controls_table import Control, in_labels
+from batchsim.view.explorer.controls_table import Control, as_typed, in_labels
 
 HALF = 0.51  # of a step of a slider, and what rounding adds
 ECHO_S = 3  # after which a page has echoed what was sent to it
@@ -227,24 +226,3 @@ def label(text: str) -> widgets.HTML:
 def line(text: str, role: str = "status") -> str:
     """Return text as HTML that a screen reader says when it changes; role "alert": at once."""
     return f'<div role="{role}">{html.escape(text)}</div>'
-
-
-def as_typed(value: Any) -> str:
-    """Return a value as its field shows it.
-
-    >>> as_typed(None), as_typed(10.0), as_typed(0.125), as_typed(31), as_typed((2, 4))
-    ('', '10', '0.125', '31', '2, 4')
-    >>> as_typed(1e9), as_typed(1.5e-7), as_typed(0.1 + 0.2), as_typed(123_456.0)
-    ('1e9', '1.5e-7', '0.30000000000000004', '123456')
-    """
-    if value is None:
-        return ""
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value))
-    if not isinstance(value, float):
-        return str(value)
-    plain = repr(value).removesuffix(".0")
-    if not math.isfinite(value) or 1e-3 <= abs(value) < 1e6:
-        return plain
-    mantissa, _, exponent = np.format_float_scientific(value, trim="-").partition("e")
-    return min(f"{mantissa}e{int(exponent)}", plain, key=len)

@@ -12,7 +12,7 @@ from batchsim.view.run.view import Spot
 __all__ = ["MainPicture", "Screen"]
 
 ARROWS = {"left": (0, -1), "right": (0, 1), "up": (1, 0), "down": (-1, 0)}  # rows, columns
-STORED_PX = 1000, 620  # the picture that a notebook keeps
+STORED_PX = 1000, 640  # the picture that a notebook keeps
 
 
 class MainPicture(Screen):

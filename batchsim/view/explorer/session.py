@@ -129,7 +129,10 @@ class Session:
                 self._notify("release")
 
     def reset(self) -> None:
-        """Go back to the beginning."""
+        """Go back to the beginning, with nothing beside it that would stretch the axes."""
+        with self.lock:
+            if self.data is not None and self.visible:
+                self.seen, self.data = None, alone(self.data)
         self.move_to(self.initial)
         self.release()
 

@@ -102,7 +102,9 @@ def _server(box: Box, count: int, batch: int, queue: Slots, em: float) -> Server
     bar = Box(box.left + inset, box.bottom - inset - thick, box.width - 2 * inset, thick)
     top = box.top + (1.7 * em if has_text else inset)
     room = Box(bar.left, top, bar.width, max(bar.top - 0.25 * em - top, LEAST_PX))
-    return ServerPlace(box, slots(room, batch, queue.side, queue.rows), bar, has_text)
+    within = slots(room, batch, queue.side, queue.rows)
+    free = float(within.corners[:, 0].min() - room.left)
+    return ServerPlace(box, within._replace(corners=within.corners - [free // 2, 0]), bar, has_text)
 
 
 def places_in(box: Box, waiting: int, servers: int, batch: int, em: float) -> Places:
@@ -115,4 +117,7 @@ def places_in(box: Box, waiting: int, servers: int, batch: int, em: float) -> Pl
     inner = Box(queue.left + 0.3 * em, queue.top + 0.3 * em, queue.width - 0.6 * em, queue.height - 0.6 * em)
     places = slots(inner, waiting, LARGEST * em)
     beside = servers_in(Box(right - wide, box.top, wide, box.height), servers, batch, places, em)
+    there = beside[0].slots
+    if there.side == places.side and there.rows > places.rows:  # the same shape in both
+        places = slots(inner, waiting, places.side, there.rows)
     return Places(lane, queue, places, beside, box.right)

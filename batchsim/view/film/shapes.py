@@ -45,7 +45,8 @@ class RequestBoxes:
         self.papers.set_path(papers)
         self.edges.set_path(papers)
         self.fills.set_path(rectangles(begin + sides * np.where(numbered[:, None], STRIPE, 0), end))
-        self.fills.set(**fill_style(self.tile, component, bool(sides.max(initial=0) >= HATCHED_PX)))
+        style = fill_style(self.tile, component, bool(sides.max(initial=0) >= HATCHED_PX))
+        self.fills.set(visible=len(sides) > 0, **style)
         baseline = (STRIPE[1] * sides + 0.72 * em) / 2
         places = np.concatenate([begin + sides / 2 * [1, 0], begin + baseline], axis=1)[numbered]
         self.numbers.show(
@@ -98,4 +99,5 @@ class Gauge:
     def show(self, share: float, component: str = "computing") -> None:
         """Fill a share of it, at most all."""
         width = self.box.width * min(max(share, 0.0), 1.0)
-        self.fill.set(width=width, **fill_style(self.tile, component))
+        # What is not seen is not drawn: a hatch takes its time even on nothing.
+        self.fill.set(width=width, visible=width > 0, **fill_style(self.tile, component))

@@ -1,0 +1,104 @@
+"""A film that stands alone in a cell: requests through queue and servers, a timeline, and a player."""
+
+import base64
+from threading import RLock
+from typing import Any
+
+import ipywidgets as widgets
+
+from batchsim import _check
+from batchsim._format import counted
+from batchsim.result import Result
+from batchsim.scenario import Scenario
+from batchsim.simulate import simulate
+from batchsim.view.explorer.knob import line
+from batchsim.view.explorer.player import Player
+from batchsim.view.explorer.screen import Screen
+from batchsim.view.film.animation import Animation
+from batchsim.view.film.film_view import FilmView
+from batchsim.view.film.snapshot import REQUESTS
+
+LEAST_WIDTH_PX = 320
+
+
+class FilmPlayer(Player):
+    """The film of a run above its timeline, and its controls."""
+
+    def __init__(self, result: Result, requests: int = REQUESTS) -> None:
+        self.result, self.requests = result, requests
+        self.picture = self._picture()
+        self.text = widgets.HTML()
+        self.text.add_class("batchsim-moment")
+        lock = RLock()
+        super().__init__(screen := Screen(), lambda: self.picture.stage, self._put, lambda: lock)
+        screen.add_class("batchsim-stage")
+        below = widgets.Box(self.parts)
+        below.add_class("batchsim-player-wide")
+        self.children = [screen, below, self.text]
+        self.add_class("batchsim")
+        self.add_class("batchsim-film")
+        stage = self.picture.stage
+        assert stage.film is not None
+        self.load(stage.film, stage)
+        self.screen.show(self.picture.png(), self.words)
+        self.screen.observe(lambda _: self._restyle(), names=["width_px", "ratio", "dark"])
+        self.on_moment(self._say)
+        self._say()
+
+    def __repr__(self) -> str:
+        requests = min(self.result.arrival_s.size, self.requests)
+        return f"Film of {counted(requests, 'request')}, at {self.time_ms:.7g} ms"
+
+    def _picture(self, width_px: int = 900, ratio: float = 1.0, theme: str = "light") -> Animation:
+        picture = Animation(width_px, ratio, theme, requests=self.requests)
+        picture.play(self.result)
+        return picture
+
+    def _restyle(self) -> None:
+        """Draw for the page's present width and colours."""
+        screen, film = self.screen, self.film
+        assert film is not None
+        with self._guard():
+            theme = "dark" if screen.dark else "light"
+            self.picture = self._picture(max(screen.width_px, LEAST_WIDTH_PX), screen.ratio, theme)
+            self.picture.stage.show(film, self.time_s, self.within_s)
+            screen.show(self.picture.png(), self.words)
+
+    def _put(self, stage: FilmView) -> None:
+        picture = self.picture
+        self.screen.patch(picture.png(stage.box), stage.box, (picture.width_px, picture.height_px))
+
+    def _say(self) -> None:
+        """Say the moment below the picture, unless it changes too fast to be read."""
+        self.text.value = "" if self.playing else line(self.words)
+        if not self.playing:
+            self.screen.alt = self.words
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        """Return the widget, and a picture of the moment for where no widget can be shown."""
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**options) or {}
+        return bundle | {"image/png": base64.b64encode(self.picture.png()).decode()}
+
+
+def film(scenario_or_result: Scenario | Result, requests: int = REQUESTS, seed: int = 0) -> FilmPlayer:
+    """Return a film of a run: requests flow through the queue into the servers, above a timeline.
+
+    Of a scenario the first `requests` requests are simulated; of a result about so many are played, from its
+    middle. Show it as the last line of a cell. Without a page, set `time_ms` or click `next`, and read
+    `words`. ValueError for a result without columns, or of several replications.
+
+    >>> from batchsim import Affine, Constant, Scenario, SizeOrWait
+    >>> player = film(Scenario(Constant(1000), SizeOrWait(4, 10), Affine(5, 0.25)), requests=20)
+    >>> player.time_ms = 2.5
+    >>> player.words
+    'At 2.5 ms: waiting for company; 2 waiting, the oldest for 1.5 ms; server idle; 2 arrived, 0 served, ...
+    >>> player.next.click()
+    >>> player.time_ms
+    3.0
+    """
+    _check.whole("requests", requests)
+    if isinstance(scenario_or_result, Scenario):
+        scenario_or_result = simulate(scenario_or_result, requests, seed=seed)
+    if not isinstance(scenario_or_result, Result):
+        raise TypeError(f"film takes a Scenario or a Result, got {scenario_or_result!r}")
+    return FilmPlayer(scenario_or_result, requests)

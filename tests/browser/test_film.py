@@ -1,0 +1,135 @@
+"""The film in a real page: steady frames, exact steps, and a cursor that moves with them."""
+
+import re
+from itertools import pairwise
+from statistics import median
+
+import pytest
+
+EXPLORER = "import batchsim as bs\npanel = bs.explore(requests=20_000, play=True)\npanel"
+ALONE = """import batchsim as bs
+film = bs.film(bs.Scenario(bs.Poisson(1000), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25)))
+film"""
+STAGE = ".batchsim-stage img.batchsim-screen"
+SECONDS, AT_LEAST, AIM = 3, 24, 60  # frames in these seconds
+LONGEST_MS = 150  # the aim
+PLAYERS = {"explorer": "panel.play.player", "alone": "film"}
+# When each new frame of the film is on the screen: seen between two of the page's own, and decoded before.
+SEEN = """(seconds) => new Promise((done) => {
+    const times = [], begin = performance.now();
+    let last = null;
+    const look = () => {
+        const now = performance.now(), source = document.querySelector(".batchsim-patch")?.src;
+        if (source && source !== last) times.push(now - begin);
+        last = source;
+        now - begin < 1000 * seconds ? requestAnimationFrame(look) : done(times);
+    };
+    look();
+})"""
+# How long a frame takes in the kernel, and how many different ones there were.
+NOTE = """
+import hashlib, time
+frames, ticks = [], []
+patch, tick = player.screen.patch, player._tick
+def noted(png, *place):
+    frames.append(hashlib.sha256(png).hexdigest())
+    patch(png, *place)
+def timed():
+    began_s = time.perf_counter()
+    tick()
+    ticks.append(1000 * (time.perf_counter() - began_s))
+player.screen.patch, player._tick = noted, timed
+"""
+
+
+@pytest.fixture(scope="module", params=PLAYERS)
+def panel(request, lab, opened):
+    alone = request.param == "alone"
+    page = {"viewport": {"width": 1280, "height": 800}} | ({"picture": STAGE} if alone else {})
+    with opened(lab, ALONE if alone else EXPLORER, **page) as panel:
+        panel.kernel.run(f"player = {PLAYERS[request.param]}")
+        panel.kernel.run(NOTE)
+        yield panel
+
+
+def button(panel, name):
+    return panel.page.locator(f".batchsim-player-row button:has-text('{name}')")
+
+
+def until_it_says(panel, text):
+    """Wait until the first button has this text."""
+    panel.page.wait_for_function(
+        "text => document.querySelector('.batchsim-player-row button').textContent.includes(text)", arg=text
+    )
+
+
+def time_ms(panel):
+    """Return the time that the page shows, and the kernel's."""
+    panel.quiet()
+    panel.page.wait_for_timeout(300)
+    text = panel.page.locator(".batchsim-player-time .batchsim-label").inner_text()
+    return float(re.sub(r"[^\d.]", "", text)), panel.kernel.ask("player.time_ms")
+
+
+def test_it_plays_steadily(panel, capsys):
+    panel.kernel.run("frames.clear(); ticks.clear()")
+    button(panel, "Play").click()
+    times = panel.page.evaluate(SEEN, SECONDS)
+    button(panel, "Pause").click()
+    until_it_says(panel, "Play")
+    gaps = [after - before for before, after in pairwise(times)]
+    drawn, different, ticks = panel.kernel.ask("[len(frames), len(set(frames)), sorted(ticks)]")
+    with capsys.disabled():
+        print(
+            f"\nThe film: {len(times)} frames in {SECONDS} s (aim: {AIM}), every {median(gaps):.0f} ms, the "
+            f"longest pause {max(gaps):.0f} ms (aim: {LONGEST_MS}); in the kernel {median(ticks):.1f} ms each"
+        )
+    assert len(times) >= AT_LEAST
+    assert different >= 0.9 * drawn
+    assert drawn <= 1.3 * len(times) + 10, "frames are drawn that nobody sees"
+    assert panel.kernel.ask("player.time_s > player.stretch.begin_s and not player.playing")
+    shown, exact = time_ms(panel)
+    assert shown == pytest.approx(exact, abs=0.01)
+    assert not panel.noise.errors
+
+
+def test_a_step_goes_exactly_to_the_next_event_and_the_cursor_with_it(panel):
+    ways = [("Next event", 1)] * 5 + [("Previous", -1)] * 3
+    panel.kernel.run("instants, view = player.film.instants().tolist(), player._stage()")
+    for name, way in ways:
+        before_s = panel.kernel.ask("player.time_s")
+        button(panel, name).click()
+        shown, exact = time_ms(panel)
+        instants = panel.kernel.ask("[time for time in instants if abs(time - player.time_s) < 0.1]")
+        beyond = [time for time in instants if (time - before_s) * way > 0]
+        assert exact / 1000 == pytest.approx(beyond[0] if way > 0 else beyond[-1], abs=1e-12)
+        assert shown == pytest.approx(exact, abs=0.01)
+        cursor_ms = panel.kernel.ask("float(view.timeline.cursor.get_xdata()[0])")
+        begin_s = panel.kernel.ask("view.timeline.window_s[0]")
+        assert cursor_ms + 1000 * begin_s == pytest.approx(exact)
+
+
+def test_the_slider_is_the_time(panel):
+    handle = panel.page.locator(".batchsim-player-time .noUi-handle")
+    handle.focus()
+    assert "Time" in handle.get_attribute("aria-label")
+    before, _ = time_ms(panel)
+    frame = panel.page.locator(".batchsim-patch").get_attribute("src")
+    for _ in range(5):
+        panel.page.keyboard.press("ArrowRight")
+    shown, exact = time_ms(panel)
+    assert shown > before
+    assert shown == pytest.approx(exact, abs=0.01)
+    assert panel.page.locator(".batchsim-patch").get_attribute("src") != frame
+    assert panel.page.locator(".batchsim-moment [role]").inner_text().startswith(f"At {exact:.7g} ms")
+
+
+def test_the_film_is_played_from_the_keyboard_and_ends_by_itself(panel):
+    panel.kernel.run("player.time_ms = 1000 * player.stretch.until_s - 1")
+    play = button(panel, "Play")
+    play.focus()
+    panel.page.keyboard.press("Space")
+    until_it_says(panel, "Pause")
+    until_it_says(panel, "Play")
+    assert panel.kernel.ask("player.time_s == player.stretch.until_s")
+    assert not panel.noise.errors
