@@ -31,7 +31,7 @@ def test_a_published_table_is_chosen_by_model_then_device_then_precision(panel):
 
 
 def test_the_lists_follow_a_state_from_elsewhere(panel):
-    panel.share.link.value = "service=published&published=nnunet/t4/fp16&rate_per_s=100&max_batch_size=8"
+    panel.share.link.value = "service=published&published=nnunet/t4/fp16&rate_per_s=100&max_batch_size=4"
     chooser = panel.controls["service"]
     assert chooser.value == PUBLISHED + "nnunet/t4/fp16"
     assert [part.value for part in chooser.parts] == ["nnunet", "t4", "fp16"]

@@ -1,6 +1,7 @@
 import contextlib
 import os
 import shutil
+import time
 
 import nbformat
 import pytest
@@ -73,15 +74,17 @@ def opened(browser):
         noise.listen(view)
         kernel = None
         try:
+            began = time.perf_counter()
             view.goto(server.address(name if source else "", query), wait_until="commit")
             if source:
                 view.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
                 noise.errors.clear()  # of the front end's own start (Notebook 7.6 has one)
-                run_all_cells(view)
-            view.wait_for_selector(TEXTBOOK if textbook else picture)
+                began = run_all_cells(view)
+            view.wait_for_selector(TEXTBOOK if textbook else f"{picture}[data-frame]")
+            seconds = time.perf_counter() - began
             kernel = Kernel(*(server.kernels() - known))
             selectors = (TEXTBOOK, TEXTBOOK_SLIDER) if textbook else (picture, KNOB)
-            panel = Panel(view, kernel, noise, *selectors)
+            panel = Panel(view, kernel, noise, *selectors, seconds)
             panel.watch()
             yield panel
         except BaseException:
@@ -103,14 +106,18 @@ def one_cell(source):
 
 
 def run_all_cells(page):
-    """Use the menu, again while nothing begins: a page is there before its kernel, and may ask for one."""
+    """Use the menu, again while nothing begins: a page is there before its kernel, and may ask for one.
+
+    Return when it was chosen.
+    """
     for _ in range(10):
         page.click('.lm-MenuBar-itemLabel:text-is("Run")')
+        began = time.perf_counter()
         page.click('.lm-Menu-itemLabel:text-is("Run All Cells")')
         for _ in range(30):
             page.wait_for_timeout(100)
             if page.locator('.jp-InputPrompt:not(:text("[ ]:"))').count():
-                return
+                return began
             if page.locator(".jp-Dialog").count():
                 page.keyboard.press("Enter")
     raise AssertionError("the kernel runs nothing")

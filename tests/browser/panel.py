@@ -41,6 +41,7 @@ class Panel:
     noise: Noise
     picture: str
     knob: str
+    seconds: float = 0.0  # from Run, or from the address of an app, to the picture
 
     def watch(self) -> None:
         """Wait for the picture, and keep watching it."""

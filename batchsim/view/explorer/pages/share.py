@@ -6,7 +6,7 @@ import zlib
 
 import ipywidgets as widgets
 
-from batchsim.view.explorer.controls_table import CLASS
+from batchsim.view.explorer.controls_table import CLASS, in_labels
 from batchsim.view.explorer.knob import button, flow, label, line, toggle
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
@@ -83,7 +83,7 @@ class SharePage(Page):
         try:
             self.session.move_to(State.from_link(text))
         except (TypeError, ValueError) as error:
-            self.refusal.value = line(str(error), "alert")
+            self.refusal.value = line(in_labels(str(error)), "alert")
 
     def _copy(self, name: str) -> None:
         self.picture.send({"copy": self.text if name == "link" else self.session.python()})
