@@ -5,6 +5,7 @@
 # make fuzz      the unit tests with random inputs, many more, in random order (MINUTES=30, EXAMPLES=20)
 # make attack    random attacks on sweeps, files, the shell, links and the batcher (MINUTES=9, SEED=...)
 # make class-of-30  the app in class: 30 pages open, move, reload and close; pictures and memory (STUDENTS=30, LESSONS=3)
+# make lessons   the students' copies of the lessons, from notebooks/solutions/
 # make bench     what is claimed about speed, as ratios
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
 # make coverage  how often intervals hold the truth, a table of VALIDATION.md: half an hour (SEEDS=300)
@@ -23,8 +24,10 @@ JUPYTER_DATA := $(VENV)/share/jupyter
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
+# The others are the students' copies of the lessons.
+EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
 
-.PHONY: help lab app test test-browser fuzz attack class-of-30 bench validate coverage notebooks clean
+.PHONY: help lab app test test-browser fuzz attack class-of-30 bench validate coverage notebooks lessons clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -42,7 +45,7 @@ test: $(VENV)/.installed-test
 	$(BIN)/mypy
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -rs tests/browser
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest $(NBVAL) notebooks
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest $(NBVAL) $(EXECUTED)
 
 test-browser: $(VENV)/.installed-test
 	BATCHSIM_BROWSER=required JAX_PLATFORMS=cpu $(BIN)/python -m pytest tests/browser
@@ -72,10 +75,15 @@ coverage: $(VENV)/.installed-test
 
 # Run the notebooks afresh and keep their outputs and counts, but no widget state.
 notebooks: $(VENV)/.installed-test
-	JAX_PLATFORMS=cpu $(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
-	$(BIN)/nbstripout --keep-output --keep-count notebooks/*.ipynb
-	$(BIN)/python tests/tidy_notebooks.py notebooks/*.ipynb
+	JAX_PLATFORMS=cpu $(BIN)/jupyter nbconvert --to notebook --execute --inplace $(EXECUTED)
+	$(BIN)/nbstripout --keep-output --keep-count $(EXECUTED)
+	$(BIN)/python tests/tidy_notebooks.py $(EXECUTED)
 	$(BIN)/ruff format notebooks
+	$(BIN)/python tests/student_copies.py
+
+# Write the students' copies of the lessons, after a change in notebooks/solutions/.
+lessons: $(VENV)/.installed-test
+	$(BIN)/python tests/student_copies.py
 
 $(VENV)/.python:
 	@command -v $(PYTHON) >/dev/null || { echo "batchsim needs Python 3.11 or newer: there is no $(PYTHON). Install it, or name another: make lab PYTHON=python3.12"; exit 1; }

@@ -9,19 +9,25 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from student_copies import NOT_CHECKED, student_copy
 from tidy_notebooks import VIEW, tidy
 
 from batchsim import teaching as lessons
 
 ROOT = Path(__file__).parent.parent
-PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-DOORS = ("00-explorer.ipynb", "app.ipynb")  # they teach nothing
-LESSONS = [path for path in PATHS if path.name not in DOORS]
-SOLUTION = re.compile(r"<details>.*?```python\n(.*?)```.*?</details>", re.DOTALL)
+NOTEBOOKS = ROOT / "notebooks"
+DOORS = [NOTEBOOKS / "00-explorer.ipynb", NOTEBOOKS / "app.ipynb"]  # they teach nothing
+COPIES = sorted(set(NOTEBOOKS.glob("*.ipynb")) - set(DOORS))  # of the lessons, for students
+LESSONS = sorted(NOTEBOOKS.glob("solutions/*.ipynb"))
+EXECUTED = [*DOORS, *LESSONS]
 EXERCISE = re.compile(r'\bcheck\("([^"]+)"')
 
-every_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+every_notebook = pytest.mark.parametrize(
+    "path", EXECUTED + COPIES, ids=lambda path: "-".join(path.parts[-2:])
+)
+every_executed = pytest.mark.parametrize("path", EXECUTED, ids=lambda path: path.stem)
 every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+every_copy = pytest.mark.parametrize("path", COPIES, ids=lambda path: path.stem)
 
 
 def read(path):
@@ -53,10 +59,11 @@ def section(notebook, name):
 
 
 def test_there_is_a_front_door_and_a_lesson():
-    assert [path.name for path in PATHS][:2] == ["00-explorer.ipynb", "01-why-batch.ipynb"]
+    assert [path.exists() for path in DOORS] == [True, True]
+    assert LESSONS[0].name == "01-why-batch.ipynb"
 
 
-@every_notebook
+@every_executed
 def test_the_cells_were_run_in_order(path):
     cells = code(read(path))
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
@@ -105,9 +112,9 @@ def test_nothing_names_a_place_on_a_machine(path):
     assert places == []
 
 
-@every_notebook
+@pytest.mark.parametrize("path", ["solutions", *(path.name for path in DOORS + COPIES)])
 def test_every_notebook_is_listed_in_the_readme(path):
-    assert f"notebooks/{path.name}" in (ROOT / "README.md").read_text()
+    assert f"notebooks/{path}" in (ROOT / "README.md").read_text()
 
 
 @every_lesson
@@ -124,8 +131,8 @@ def test_a_lesson_asks_one_question(path):
 
 
 @every_lesson
-def test_a_lesson_has_15_to_30_cells(path):
-    assert 15 <= len(read(path).cells) <= 30
+def test_a_lesson_has_15_to_35_cells(path):
+    assert 15 <= len(student_copy(read(path)).cells) <= 35
 
 
 @every_lesson
@@ -133,7 +140,8 @@ def test_a_lesson_has_three_to_five_objectives_with_minutes_that_add_up(path):
     objectives = section(read(path), "Objectives")
     minutes = re.findall(r"^- \*\*[a-z]+\*\* .*?\((\d+) minutes\)", objectives, re.DOTALL | re.MULTILINE)
     assert 3 <= len(minutes) <= 5
-    assert f"{sum(map(int, minutes))} minutes" in objectives
+    assert sum(map(int, minutes)) == 45
+    assert "After these 45 minutes" in objectives
 
 
 @every_lesson
@@ -163,31 +171,85 @@ def test_the_milliseconds_in_the_text_are_those_of_the_cells(path):
 def test_a_picture_has_its_numbers_in_words_beside_it(path):
     drawn = [cell for cell in code(read(path)) if any("image/png" in o.get("data", {}) for o in cell.outputs)]
     assert drawn
-    assert [cell.source for cell in drawn if not printed(cell)] == []
+    drawn = [cell for cell in drawn if "bs.explore(" not in cell.source]  # it has its own words
+    assert [cell.source for cell in drawn if not printed(cell) and "text/html" not in str(cell.outputs)] == []
 
 
 @every_lesson
-def test_the_exercises_are_shipped_unanswered(path):
-    asking = [cell for cell in code(read(path)) if EXERCISE.search(cell.source)]
-    assert 2 <= len(asking) <= 3
-    assert [cell.source for cell in asking if not printed(cell).startswith("Not answered yet: ")] == []
+def test_every_exercise_is_solved(path):
+    solved = [cell for cell in code(read(path)) if EXERCISE.search(cell.source)]
+    assert 2 <= len(solved) <= 3
+    assert [cell.source for cell in solved if not printed(cell).startswith("Right: ")] == []
+    assert {EXERCISE.search(cell.source)[1] for cell in solved} <= set(lessons.EXERCISES)
+
+
+def test_every_exercise_is_in_a_lesson():
+    asked = [name for path in LESSONS for cell in code(read(path)) for name in EXERCISE.findall(cell.source)]
+    assert sorted(asked) == sorted(lessons.EXERCISES)
+
+
+# The students' copies.
+
+
+def test_every_lesson_has_a_copy_for_students():
+    assert [path.name for path in COPIES] == [path.name for path in LESSONS]
+
+
+@every_copy
+def test_a_students_copy_is_what_the_script_makes(path):
+    assert read(path) == student_copy(read(path.parent / "solutions" / path.name)), "run: make lessons"
+
+
+@every_copy
+def test_nothing_is_seen_below_the_first_prediction_but_questions(path):
+    cells = code(read(path))
+    first = next(index for index, cell in enumerate(cells) if cell.source.startswith("predict("))
+    below = [cell for cell in cells[first:] if cell.outputs]
+    assert [cell.source for cell in below if not cell.source.startswith("predict(")] == []
+    for cell in below:
+        assert [output.data["text/plain"].startswith("Predict: ") for output in cell.outputs] == [True]
+    without = [cell for cell in cells[first:] if not cell.source.startswith("predict(")]
+    assert [cell.source for cell in without if NOT_CHECKED not in cell.metadata.tags] == []
+
+
+@every_copy
+def test_every_link_of_a_copy_leads_to_a_file(path):
+    links = re.findall(r"\]\(([^)#:]+)\)", text(read(path)))
+    assert [link for link in links if not (path.parent / link).exists()] == []
 
 
 @every_lesson
-def test_every_exercise_has_a_solution_that_is_right(path, monkeypatch):
+def test_every_link_of_a_lesson_leads_to_a_file(path):
+    links = re.findall(r"\]\(([^)#:]+)\)", text(read(path)))
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@every_copy
+def test_a_copy_runs_whole_and_tells_no_outcome_before_it_is_predicted(path, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "agg")
-    open_exercises, solved, namespace = [], [], {"__name__": "__main__", "display": lambda *_: None}
-    for cell in read(path).cells:
-        if cell.cell_type == "code":
-            say(cell.source, namespace)
-            open_exercises += EXERCISE.findall(cell.source)
-        for solution in SOLUTION.findall(cell.source):
-            assert EXERCISE.findall(solution) == open_exercises[-1:], "it follows its exercise"
-            assert say(solution, namespace).startswith("Right: ")
-            solved += EXERCISE.findall(solution)
+    asked, said, namespace = [], "", {"__name__": "__main__", "display": lambda *_: None}
+    for number, cell in enumerate(code(read(path))):
+        if "bs.explore(" in cell.source:
+            continue
+        told = say(cell.source, namespace)
+        if EXERCISE.search(cell.source):
+            assert told.startswith("Not answered yet: ")
+        said += told
+        if number == 0:
+            namespace["predict"] = lambda *args, **options: asked.append(lessons.predict(*args, **options))
+    assert asked
+    for prediction in asked:
+        assert prediction.outcome.children == ()
+        prediction.choice.value = prediction.answer
+        prediction.commit.click()
+        assert prediction.verdict.value.startswith("✓ Right. ")
+        assert prediction.outcome.children
+        shown = "".join(child.value for child in prediction.outcome.children)
+        assert "Error" not in shown
+        assert [
+            number for number in re.findall(r"(?<![\d,.])\d+\.\d\d(?=</td>)", shown) if number in said
+        ] == []
     namespace["plt"].close("all")
-    assert solved == open_exercises
-    assert [name for name in solved if name not in lessons.EXERCISES] == []
 
 
 def say(source, namespace):
@@ -199,7 +261,7 @@ def say(source, namespace):
 
 def test_the_exercises_ask_about_the_server_of_the_lesson():
     namespace = {}
-    say(code(read(ROOT / "notebooks" / "01-why-batch.ipynb"))[0].source, namespace)
+    say(code(read(LESSONS[0]))[0].source, namespace)
     assert namespace["SERVICE"] == lessons.SERVICE
     assert namespace["SEED"] == lessons.SEED
 
@@ -216,3 +278,22 @@ def test_tidying_drops_the_view_but_keeps_the_text_and_the_count():
     assert tidied.cells[0].execution_count == 1
     assert tidied.cells[0].metadata == {}
     assert "widgets" not in tidied.metadata
+
+
+def test_a_copy_keeps_the_question_of_an_exercise_and_leaves_out_what_solves_it():
+    solved = nbformat.v4.new_notebook()
+    for source, tags in (
+        ("predict('?')", []),
+        ("outcome()", ["solution"]),
+        ('my_x = 3\n\ncheck("x", my_x)', ["solution"]),
+        ("1 + 1", []),
+    ):
+        output = nbformat.v4.new_output("execute_result", {"text/plain": "3"}, execution_count=1)
+        cell = nbformat.v4.new_code_cell(source, execution_count=1, outputs=[output])
+        cell.metadata["tags"] = tags
+        solved.cells.append(cell)
+    copy = student_copy(solved)
+    assert [cell.source for cell in copy.cells] == ["predict('?')", 'my_x = ...\n\ncheck("x", my_x)', "1 + 1"]
+    assert [len(cell.outputs) for cell in copy.cells] == [1, 0, 0]
+    assert [cell.execution_count for cell in copy.cells] == [None, None, None]
+    assert len(solved.cells) == 4, "the lesson itself stays"

@@ -3,15 +3,18 @@
 import math
 from pathlib import Path
 
+import matplotlib
 import nbformat
 import numpy as np
 import pandas
 import pytest
+from matplotlib import pyplot as plt
 
 import batchsim as bs
 from batchsim.teaching import EXERCISES, SERVICE, check, predict
 from batchsim.teaching.exercises import tune_to_an_objective as tuned
-from batchsim.teaching.exercises.why_batch import BreakEven
+
+matplotlib.use("agg")
 
 SOONER = "Which answers sooner?", ["One at a time", "In batches", "Both <alike>"], "One at a time", "No wait."
 
@@ -36,13 +39,13 @@ def test_a_right_prediction_says_right_and_why(asked):
     asked.choice.value = "One at a time"
     assert asked.verdict.value == ""
     asked.commit.click()
-    assert asked.verdict.value == "Right. No wait."
+    assert asked.verdict.value == "✓ Right. No wait."
 
 
 def test_a_wrong_prediction_says_what_is_right_and_why(asked):
     asked.choice.value = "In batches"
     asked.commit.click()
-    assert asked.verdict.value == "Not this time. It is: “One at a time”. No wait."
+    assert asked.verdict.value == "✗ Not this time.<br>It is: “One at a time”. No wait."
 
 
 def test_a_committed_prediction_cannot_be_changed(asked):
@@ -57,7 +60,7 @@ def test_what_is_shown_is_text_and_never_markup():
     assert asked.children[0].value == "<b>Predict: Is p &lt; q?</b>"
     asked.choice.value = "p > q"
     asked.commit.click()
-    assert asked.verdict.value == "Not this time. It is: “p &lt; q”. Since q &gt; p &amp; so on."
+    assert asked.verdict.value == "✗ Not this time.<br>It is: “p &lt; q”. Since q &gt; p &amp; so on."
 
 
 def test_a_prediction_prints_the_same_each_time_and_shows_the_choice(asked):
@@ -72,7 +75,62 @@ def test_a_page_without_a_kernel_shows_the_whole_question(asked):
 
 
 def test_no_prediction_is_an_output_widget(asked):
-    assert [type(child).__name__ for child in asked.children] == ["HTML", "RadioButtons", "Button", "HTML"]
+    assert [type(child).__name__ for child in asked.children] == [
+        "HTML",
+        "RadioButtons",
+        "Button",
+        "HTML",
+        "VBox",
+    ]
+
+
+def test_a_wrong_choice_says_why_it_is_wrong():
+    asked = predict("?", {"Yes": "", "No": "Since 1 < 2."}, "Yes", "It is.")
+    asked.choice.value = "No"
+    asked.commit.click()
+    assert asked.verdict.value == "✗ Not this time. Since 1 &lt; 2.<br>It is: “Yes”. It is."
+
+
+def outcome_of(then, choice="Yes"):
+    asked = predict("?", ["Yes", "No"], "Yes", "", then)
+    assert asked.outcome.children == ()
+    asked.commit.click()
+    assert asked.outcome.children == (), "nothing is chosen yet"
+    asked.choice.value = choice
+    asked.commit.click()
+    return [child.value for child in asked.outcome.children]
+
+
+@pytest.mark.parametrize("choice", ["Yes", "No"])
+def test_the_outcome_is_shown_when_the_learner_commits_and_not_before(choice):
+    assert outcome_of(lambda: print("p99 < 30 ms"), choice) == ["<pre>p99 &lt; 30 ms\n</pre>"]
+
+
+def test_an_outcome_may_be_a_picture_and_a_table():
+    def then():
+        print("it rises")
+        figure, ax = plt.subplots(figsize=(4, 3), dpi=50)
+        ax.plot([1, 2])
+        return figure, pandas.DataFrame({"p99": [3.5]})
+
+    words, picture, table = outcome_of(then)
+    assert words == "<pre>it rises\n</pre>"
+    assert picture.startswith('<img src="data:image/png;base64,')
+    assert picture.endswith('alt="it rises" style="width: 200px; max-width: 100%">')
+    assert "<table" in table
+    assert "3.5" in table
+    assert plt.get_fignums() == [], "or the notebook shows the figure once more"
+
+
+def test_an_outcome_that_fails_says_so():
+    assert outcome_of(lambda: 1 / 0) == [
+        "<pre>ZeroDivisionError: division by zero. Run the cells above, then this one again.</pre>"
+    ]
+
+
+def test_an_outcome_that_is_no_function_is_refused():
+    with pytest.raises(TypeError, match="then must be a function without arguments, got 3"):
+        predict("?", ["Yes", "No"], "Yes", "", 3)
 
 
 def test_an_answer_that_is_no_choice_is_refused_with_the_nearest():
@@ -109,7 +167,7 @@ def test_what_is_right_is_right_and_explained(capsys, name):
 def test_a_hint_never_tells(capsys, name, answer):
     right, told = EXERCISES[name].right(), said(capsys, name, answer)
     assert told.startswith("Not yet: ")
-    shown = f"{right:,.0f}" if right >= 1 else f"{right:.2f}"
+    shown = f"{right:,.0f}" if right >= 10 or right == round(right) else f"{right:.2f}"
     assert shown not in told.replace("100, 200, 300, 400", "")
 
 
@@ -168,19 +226,28 @@ def test_a_wrong_smallest_batch_gets_a_hint(capsys, answer, hint):
     assert hint in said(capsys, "smallest-batch", answer)
 
 
-def test_the_rate_that_breaks_even_is_sure_whatever_the_seed(monkeypatch):
-    rights = set()
-    for seed in range(5):
-        monkeypatch.setattr("batchsim.teaching.exercises.why_batch.SEED", seed)
-        rights.add(BreakEven().right())
-    assert len(rights) == 1
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_wait_that_breaks_even_is_what_runs_of_any_seed_show(capsys, seed):
+    asked = EXERCISES["break-even"]
+
+    def mean_ms(rule):
+        return bs.simulate(
+            bs.Scenario(bs.Poisson(asked.rate_per_s), rule, SERVICE), 100_000, seed=seed
+        ).mean_latency_ms
+
+    alone_ms = mean_ms(bs.SizeOrWait(1, 0))
+    found = next(
+        w for w in np.arange(2, 4, 0.05) if mean_ms(bs.SizeOrWait(asked.max_batch_size, w)) > alone_ms
+    )
+    assert said(capsys, "break-even", found).startswith("Right")
 
 
-def test_break_even_agrees_with_the_formula_for_one_at_a_time():
-    rate_per_s, service_s = 300, SERVICE(1)
-    busy = rate_per_s * service_s
-    formula_ms = 1000 * (service_s + busy * service_s / (2 * (1 - busy)))
-    assert BreakEven().both_ms(rate_per_s)[0] == pytest.approx(formula_ms, rel=0.03)
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [(-1, "at least 0 ms"), (0.00281, "seconds"), (1, "shorter"), (4, "longer"), (50, "too long")],
+)
+def test_a_wrong_wait_gets_a_hint(capsys, answer, hint):
+    assert hint in said(capsys, "break-even", answer)
 
 
 def test_a_request_waits_as_long_as_it_computes_at_two_thirds_of_the_capacity():
@@ -259,7 +326,8 @@ def test_that_a_wait_costs_nothing_or_all_of_it_is_not_taken(capsys):
 
 
 def first_cell(name):
-    notebook = nbformat.read(Path(__file__).parent.parent / "notebooks" / f"{name}.ipynb", as_version=4)
+    path = Path(__file__).parent.parent / "notebooks" / "solutions" / f"{name}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
     namespace = {}
     exec(next(cell.source for cell in notebook.cells if cell.cell_type == "code"), namespace)
     return namespace

@@ -1,15 +1,19 @@
 """Pictures pack into PNG without loss, and letters stand where matplotlib's own do."""
 
+from base64 import b64decode
 from io import BytesIO
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.pylabtools import select_figure_formats
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+import batchsim as bs
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Picture, to_png
 
@@ -53,3 +57,27 @@ def test_a_width_is_matplotlibs_own():
     assert 100 * width_em("batch of 32: 4096 to 4127") == pytest.approx(
         text.get_window_extent(renderer).width, rel=0.02
     )
+
+
+# In a notebook, where pyplot may have been used before.
+
+
+def shown_after_pyplot(figure):
+    """What IPython shows of a figure once pyplot has given it a printer of figures, (rows, columns, 3)."""
+    shell = InteractiveShell()
+    select_figure_formats(shell, {"png"})
+    data, _ = shell.display_formatter.format(figure)
+    return np.asarray(Image.open(BytesIO(b64decode(data["image/png"]))).convert("RGB"))
+
+
+def test_a_chart_shows_its_axes_numbers_and_labels_also_after_pyplot():
+    rates = [200, 400]
+    scenario = bs.Scenario(bs.Poisson(300), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25))
+    chart = bs.capacity_curves({"a": bs.sweep(scenario, {"rate_per_s": rates}, 2000, progress=False)})
+    inked = []
+    for visible in (True, False):
+        for axis in (chart.axes[0].xaxis, chart.axes[0].yaxis):
+            axis.set_tick_params(labelbottom=visible, labelleft=visible)
+            axis.label.set_visible(visible)
+        inked.append((shown_after_pyplot(chart) < 128).any(axis=2).sum())
+    assert inked[0] > inked[1] + 500

@@ -1,20 +1,28 @@
 """A question whose answer the learner commits to before anything moves."""
 
 import html
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import ipywidgets as widgets
 
 from batchsim import _check
+from batchsim.teaching.shown import shown
 
 
 class Prediction(widgets.VBox):
-    """A question for a notebook: the learner chooses, commits, and reads whether it was right and why.
+    r"""A question for a notebook: the learner chooses, commits, and reads whether it was right and why.
+
+    `choices` may say of each wrong one why it is wrong, as a mapping. `then` is a function without arguments
+    that shows the outcome: it is called when the learner commits and not before, so that nothing gives the
+    answer away when all cells are run at once. What it prints and returns appears below the verdict.
 
     It works without a browser:
 
-    >>> question = predict("Is 32 larger than 1?", ["Yes", "No"], "Yes", "It is 31 more.")
+    >>> def outcome():
+    ...     print("32 - 1 =", 32 - 1)
+    >>> choices = {"Yes": "", "No": "One has a single digit, 32 has two."}
+    >>> question = predict("Is 32 larger than 1?", choices, "Yes", "It is 31 more.", outcome)
     >>> question
     Predict: Is 32 larger than 1?
       ( ) Yes
@@ -22,34 +30,49 @@ class Prediction(widgets.VBox):
     >>> question.choice.value = "No"
     >>> question.commit.click()
     >>> question.verdict.value
-    'Not this time. It is: “Yes”. It is 31 more.'
+    '✗ Not this time. One has a single digit, 32 has two.<br>It is: “Yes”. It is 31 more.'
+    >>> question.outcome.children[0].value
+    '<pre>32 - 1 = 31\n</pre>'
     """
 
-    def __init__(self, question: str, choices: Iterable[str], answer: str, because: str) -> None:
+    def __init__(
+        self, question: str, choices: Iterable[str] | Mapping[str, str], answer: str, because: str,
+        then: Callable[[], Any] | None = None,
+    ) -> None:  # fmt: skip
         self.question, self.choices, self.answer, self.because = question, list(choices), answer, because
         if len(self.choices) < 2 or len(set(self.choices)) < len(self.choices):
             raise ValueError(f"choices must be at least two, all different, got {self.choices!r}")
         if answer not in self.choices:
             nearest = _check.nearest(answer, self.choices)
             raise ValueError(f"answer must be one of the choices, got {answer!r}{nearest}")
+        if then is not None and not callable(then):
+            raise TypeError(f"then must be a function without arguments, got {then!r}")
+        self.why, self.then = dict(choices) if isinstance(choices, Mapping) else {}, then
         # value=None: a preselected choice would be a hint.
         wide = {"width": "auto"}
         self.choice = widgets.RadioButtons(options=self.choices, value=None, tooltip=question, layout=wide)
         tip = "Commit to your choice: it cannot be changed afterwards"
         self.commit = widgets.Button(description="Commit", tooltip=tip)
         self.verdict = widgets.HTML()
+        self.outcome = widgets.VBox()
         self.commit.on_click(self._judge)
         title = widgets.HTML(f"<b>Predict: {html.escape(question)}</b>")
-        super().__init__([title, self.choice, self.commit, self.verdict])
+        super().__init__([title, self.choice, self.commit, self.verdict, self.outcome])
 
     def _judge(self, _: widgets.Button) -> None:
-        if self.choice.value is None:
+        chosen = self.choice.value
+        if chosen is None:
             self.verdict.value = "Nothing is chosen yet: choose an answer, then commit."
             return
         self.choice.disabled = self.commit.disabled = True
-        right = self.choice.value == self.answer
-        opening = "Right." if right else f"Not this time. It is: “{self.answer}”."
-        self.verdict.value = html.escape(f"{opening} {self.because}", quote=False)
+        told = [f"✓ Right. {self.because}"]
+        if chosen != self.answer:
+            wrong = f"✗ Not this time. {self.why.get(chosen, '')}".rstrip()
+            told = [wrong, f"It is: “{self.answer}”. {self.because}"]
+        self.verdict.value = "<br>".join(html.escape(line, quote=False) for line in told)
+        if self.then is not None:
+            self.outcome.children = [widgets.HTML("Computing …")]
+            self.outcome.children = shown(self.then)
 
     def __repr__(self) -> str:
         marks = [("(x)" if choice == self.choice.value else "( )") + f" {choice}" for choice in self.choices]

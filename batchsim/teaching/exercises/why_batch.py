@@ -1,8 +1,9 @@
 """The exercises of notebooks/01-why-batch.ipynb."""
 
-from batchsim.scenario import Poisson, Scenario, SizeOrWait
-from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise
+from scipy.optimize import brentq
+
+from batchsim.teaching.exercises.exercise import SERVICE, Exercise
+from batchsim.theory import mg1, size_or_wait
 
 
 class SaturationRate(Exercise):
@@ -58,38 +59,35 @@ class SmallestBatch(Exercise):
 
 
 class BreakEven(Exercise):
-    """The lowest of four arrival rates at which a batcher that waits up to 4 ms answers sooner."""
+    """The wait with which batches take as long on average as one at a time, which theory knows exactly."""
 
-    unit = "requests per second: 100, 200, 300 or 400"
-    within = 0.0
-    rates_per_s = (100, 200, 300, 400)
-    max_wait_ms = 4
-    requests = 10_000
+    unit = "ms"
+    within = 0.1  # a run of 40,000 requests is only an estimate
+    rate_per_s = 350
+    max_batch_size = 32
 
-    def both_ms(self, rate_per_s: float) -> tuple[float, float]:
-        """Return the mean latency one at a time, and in batches."""
-        rules = SizeOrWait(max_batch_size=1, max_wait_ms=0), SizeOrWait(32, self.max_wait_ms)
-        scenarios = (Scenario(Poisson(rate_per_s), rule, SERVICE) for rule in rules)
-        alone, together = (simulate(scenario, self.requests, seed=SEED) for scenario in scenarios)
-        return alone.mean_latency_ms, together.mean_latency_ms
+    @property
+    def alone_ms(self) -> float:
+        return mg1(self.rate_per_s, SERVICE(1) * 1000, cv=0).mean_latency_ms
+
+    def together_ms(self, max_wait_ms: float) -> float:
+        return size_or_wait(self.rate_per_s, SERVICE, self.max_batch_size, max_wait_ms).mean_latency_ms
 
     def right(self) -> float:
-        for rate_per_s in self.rates_per_s:
-            alone_ms, together_ms = self.both_ms(rate_per_s)
-            if together_ms < alone_ms:
-                return rate_per_s
-        raise AssertionError("batching wins at none of the rates: choose others")
+        return float(brentq(lambda wait_ms: self.together_ms(wait_ms) - self.alone_ms, 0, SERVICE(1) * 2000))
 
     def because(self, right: float) -> str:
-        alone_ms, together_ms = self.both_ms(right)
-        means = f"{together_ms:.1f} ms in batches and {alone_ms:.1f} ms one at a time"
-        at = f"at {right:,.0f} requests per second the mean latency is"
-        return f"{at} {means}. A shorter wait pays off at a lower rate."
+        means = f"{self.together_ms(right):.2f} ms in batches, and as much one at a time"
+        none = f"{self.together_ms(0):.2f} ms without a wait"
+        return f"with a wait of {right:.2f} ms theory expects {means}; it expects {none}."
 
     def hint(self, answer: float, right: float) -> str:
-        if answer not in self.rates_per_s:
-            return f"the answer is one of the four rates {', '.join(map(str, self.rates_per_s))}."
-        if answer > right:
-            return "batching wins there, but at a lower rate too."
-        alone_ms, both_ms = self.both_ms(answer)
-        return f"there the mean latency is {both_ms:.1f} ms in batches and {alone_ms:.1f} ms one at a time."
+        if answer < 0:
+            return f"a wait must be at least 0 ms, got {answer:g}."
+        if self.near(answer, right / 1000):
+            return "that is in seconds. How many milliseconds is it?"
+        if answer > 5:
+            return "that is too long: batches take longer than one at a time."
+        slower = "longer" if answer > right else "shorter"
+        at = f"with a wait of {answer:g} ms batches take {self.together_ms(answer):.2f} ms"
+        return f"{at}: {slower} than {self.alone_ms:.2f} ms one at a time."

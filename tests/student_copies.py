@@ -1,0 +1,52 @@
+"""Make the students' copies of the lessons: python tests/student_copies.py.
+
+notebooks/solutions/ has the lessons with everything solved, run and checked by nbval. In the copies, in
+notebooks/, nothing is seen before it is predicted: no output below the first prediction is kept but the
+questions, cells tagged `solution` are left out, and those that check an exercise are left unanswered.
+"""
+
+import re
+from copy import deepcopy
+from pathlib import Path
+
+import nbformat
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+EXERCISE = re.compile(r'^check\("[^"]+", (\w+)\)$', re.MULTILINE)
+NOT_CHECKED = "nbval-ignore-output"
+
+
+def student_copy(solved):
+    """Return a student's copy of a solved lesson."""
+    copy = deepcopy(solved)
+    copy.cells, predicting = [], False
+    for cell in deepcopy(solved.cells):
+        cell.source = cell.source.replace("](../", "](")  # the copy is one folder higher
+        if cell.cell_type == "code":
+            asking = cell.source.startswith("predict(")
+            predicting = predicting or asking
+            forget(cell, outputs=predicting and not asking)
+        if "solution" in cell.metadata.get("tags", []):
+            exercise = EXERCISE.search(cell.source)
+            if not exercise:
+                continue
+            cell.source = f"{exercise[1]} = ...\n\n{exercise[0]}"
+            cell.metadata.tags = [tag for tag in cell.metadata.tags if tag != "solution"]
+        copy.cells.append(cell)
+    return copy
+
+
+def forget(cell, outputs):
+    """Forget the counts of a code cell, and its outputs if so asked."""
+    cell.execution_count = None
+    for output in cell.outputs:
+        if "execution_count" in output:
+            output.execution_count = None
+    if outputs:
+        cell.outputs = []
+        cell.metadata.tags = sorted({*cell.metadata.get("tags", []), NOT_CHECKED})
+
+
+if __name__ == "__main__":
+    for path in sorted((NOTEBOOKS / "solutions").glob("*.ipynb")):
+        nbformat.write(student_copy(nbformat.read(path, as_version=4)), NOTEBOOKS / path.name)
