@@ -68,7 +68,7 @@ TO_CHANGE = f"""() => [...document.querySelectorAll(
 )].filter((it) => it.checkVisibility()).map({WHAT})"""
 TABS = ".batchsim-tabs > .lm-TabBar .lm-TabBar-tab"
 NOT_VISITED = """() => [...document.querySelectorAll(
-    ".batchsim :is(button, input, select, textarea, [role=slider], .batchsim-main img)"
+    ".batchsim :is(button, input, select, textarea, [role=slider], .batchsim-main img.batchsim-screen)"
 )].filter((it) => it.checkVisibility() && !it.disabled && !it.dataset.visited)
   .map((it) => it.outerHTML.slice(0, 200))"""
 
@@ -90,7 +90,9 @@ def eventually(holds, seconds=10):
 
 
 def go_to(panel, state):
-    panel.kernel.run(f"panel.move_to({state})")
+    words = panel.kernel.run(f"panel.move_to({state})", "panel.screen.alt")
+    picture = panel.page.locator(panel.picture)
+    assert eventually(lambda: picture.get_attribute("alt") == words)  # after the controls, which came first
     panel.quiet()
 
 
