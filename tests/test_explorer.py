@@ -5,6 +5,7 @@ import re
 import struct
 
 import pytest
+from ipywidgets.widgets.widget import _instances
 from runs import in_python
 
 import batchsim as bs
@@ -92,3 +93,12 @@ def test_it_can_begin_with_the_film():
     assert panel.large.value == "timeline"
     assert panel.tabs.titles[panel.tabs.selected_index] == "Play"
     assert panel.status.value == ""
+
+
+def test_plain_widgets_share_their_looks_as_a_page_makes_each_of_them(panel):
+    knobs = panel.controls.knobs.values()
+    assert len({knob.field.layout.model_id for knob in knobs}) == 1
+    assert len({knob.refusal.style.model_id for knob in knobs}) == 1
+    before = len(_instances)
+    bs.explore(requests=300)
+    assert len(_instances) - before < 420

@@ -436,7 +436,7 @@ def test_a_snapshot_in_words():
     because = scenario.rule.steps[0].because
     assert_says(describe(film.snapshot(0.004)), "4 ms", "batch of 2 leaves", because, "busy", "2 arrived")
     assert_says(describe(film.snapshot(0.013)), "13 ms", "waiting for a server", "1 waiting", "1 ms", "busy")
-    assert_says(describe(film.snapshot(9)), "9000 ms", "no request waits", "idle", "3 served, 0 lost")
+    assert_says(describe(film.snapshot(9)), "9,000 ms", "no request waits", "idle", "3 served, 0 lost")
 
 
 def test_several_servers_and_losses_in_words():

@@ -25,7 +25,8 @@ def shown(function: Callable[[], Any]) -> list[widgets.HTML]:
     >>> [widget.value for widget in shown(lambda: print("p99 < 30 ms"))]
     ['<pre>p99 &lt; 30 ms\n</pre>']
     """
-    printed, problem, values = StringIO(), "", ()
+    printed, problem = StringIO(), ""
+    values: tuple[Any, ...] = ()
     try:
         with redirect_stdout(printed):
             returned = function()

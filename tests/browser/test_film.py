@@ -121,7 +121,7 @@ def test_the_slider_is_the_time(panel):
     assert shown > before
     assert shown == pytest.approx(exact, abs=0.01)
     assert panel.page.locator(".batchsim-patch").get_attribute("src") != frame
-    assert panel.page.locator(".batchsim-moment [role]").inner_text().startswith(f"At {exact:.7g} ms")
+    assert panel.page.locator(".batchsim-moment [role]").inner_text().startswith(f"At {exact:,.7g} ms")
 
 
 def test_the_film_is_played_from_the_keyboard_and_ends_by_itself(panel):

@@ -18,10 +18,11 @@ OUTSIDE = """() => {
                  right: Math.min(view.right, box.right), bottom: Math.min(view.bottom, box.bottom) };
     }
     const parts = panel.querySelectorAll(
-        ".batchsim-knobs .batchsim-knob, .batchsim-tabs > .lm-TabBar, .batchsim-main img.batchsim-screen, .batchsim-foot");
+        ".batchsim-knobs .batchsim-knob, .batchsim-tabs > .lm-TabBar, img.batchsim-screen, .batchsim-foot");
     return [...parts].filter((part) => part.checkVisibility()).map((part) => {
         const box = part.getBoundingClientRect();
-        const out = Math.max(view.left - box.left, view.top - box.top, box.right - view.right, box.bottom - view.bottom);
+        const out = Math.max(
+            view.left - box.left, view.top - box.top, box.right - view.right, box.bottom - view.bottom);
         return [part.className, Math.round(out)];
     }).filter(([, out]) => out > 1);
 }"""

@@ -51,7 +51,6 @@ class Explorer(widgets.Box):
         self.share = SharePage(session, self.screen, controls["seed"])
 
         settings = {page: [controls[name] for name in on_page(page)] for page in SETTINGS}
-        settings[RULE].append(self.pseudocode)
         settings[COMPUTING].append(self.origin)
         self.pages: list[Page] = [self.compare, self.predict, self.play, self.share]
         titles = [*settings, *(page.title for page in self.pages)]
@@ -61,7 +60,7 @@ class Explorer(widgets.Box):
         self.tabs.add_class("batchsim-tabs")
         knobs = widgets.VBox([controls[name] for name in on_page(MAIN)])
         knobs.add_class("batchsim-knobs")
-        column = widgets.VBox([knobs, self.tabs])
+        column = widgets.VBox([knobs, self.tabs, self.pseudocode])
         column.add_class("batchsim-column")
 
         self.large = widgets.Dropdown(
@@ -149,9 +148,7 @@ class Explorer(widgets.Box):
                 self.readout.value = self.pseudocode.value = ""
             else:
                 self.readout.value = line(self.screen.alt)
-                if (
-                    selected is not None and self.tabs.titles[index] == RULE
-                ):  # the page of the film marks its own
+                if selected is not self.play:  # which marks the line that acts
                     left, lines = shares(session.data.result), pseudocode(session.data.result.scenario.rule)
                     most = max(range(len(left)), key=lambda i: left[i] or 0)
                     self.pseudocode.value = to_html(lines, left, most, session.style.theme)

@@ -6,10 +6,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import ipywidgets as widgets
 import traitlets
+from ipywidgets.widgets.widget_string import HTMLStyle, TextStyle
 
 from batchsim.view.explorer.controls_table import Control, as_typed, in_labels
 
@@ -32,6 +33,25 @@ SLIDERS: dict[str, Any] = {
     "log": type("Log", (RangeFirst, widgets.FloatLogSlider), {}),
     "whole": type("Whole", (RangeFirst, widgets.IntSlider), {}),
 }
+AnyWidget = TypeVar("AnyWidget", bound=widgets.DOMWidget)
+STYLES: dict[Any, type] = dict.fromkeys(SLIDERS.values(), widgets.SliderStyle)
+STYLES |= {widgets.HTML: HTMLStyle, widgets.Text: TextStyle}
+
+
+_shared: dict[type, Any] = {}
+
+
+def plain(kind: type[AnyWidget], *arguments: Any, **options: Any) -> AnyWidget:
+    """Return a widget that shares its layout and style with others of its kind.
+
+    Each widget has two of its own otherwise, and a page that opens an explorer makes them all.
+    """
+    for name, default in (("layout", widgets.Layout), ("style", STYLES.get(kind))):
+        if default is not None and name not in options:
+            if default not in _shared or _shared[default].comm is None:  # none yet, or it was closed
+                _shared[default] = default()
+            options[name] = _shared[default]
+    return kind(*arguments, **options)
 
 
 class Knob(widgets.VBox):
@@ -55,19 +75,21 @@ class Knob(widgets.VBox):
         self.is_log, self.is_whole = scale == "log", scale == "whole"
         if spec.slider is not None:
             low, high = self._ends(spec.slider.low, spec.slider.high)
-            self.slider = SLIDERS[spec.slider.scale](
-                min=low, max=high, step=spec.slider.step, readout=False, tooltip=spec.about,
-            )  # fmt: skip
+            kind, step = SLIDERS[spec.slider.scale], spec.slider.step
+            self.slider = plain(kind, min=low, max=high, step=step, readout=False, tooltip=spec.about)
             self.slider.observe(self._slid, names="value")
-        self.field = widgets.Text(
-            value=as_typed(value), continuous_update=False, tooltip=f"{spec.label}: {spec.about}"
+        self.field = plain(
+            widgets.Text,
+            value=as_typed(value),
+            continuous_update=False,
+            tooltip=f"{spec.label}: {spec.about}",
         )
         if self.slider is None:
             self.field.add_class("batchsim-wide")
-        self.refusal = widgets.HTML(layout={"display": "none"})
+        self.refusal = plain(widgets.HTML)
         self.refusal.add_class("batchsim-refusal")
         sliders = [] if self.slider is None else [self.slider]
-        super().__init__([widgets.HBox([name, self.field]), *sliders, self.refusal], value=value)
+        super().__init__([plain(widgets.HBox, [name, self.field]), *sliders, self.refusal], value=value)
         self.add_class("batchsim-knob")
         self.field.observe(self._typed, names="value")
         self.observe(self.settle, names="value")
@@ -145,7 +167,6 @@ class Knob(widgets.VBox):
             self.settle()  # if the value is the same, nobody else does
         except (TypeError, ValueError) as error:
             self.refusal.value = line(in_labels(str(error)), "alert")
-            self.refusal.layout.display = None
 
     def _is_echo(self, position: float) -> bool:
         """Return whether a page repeats what was sent to it, rounded to the slider's step.
@@ -167,7 +188,7 @@ class Knob(widgets.VBox):
         """Let the slider, the field and the reason follow the value."""
         with self.still():
             self.field.value = as_typed(self.value)
-            self.refusal.value, self.refusal.layout.display = "", "none"
+            self.refusal.value = ""
         self._follow()
 
     def _follow(self) -> None:
@@ -218,7 +239,7 @@ def toggle(options: list[str], tip: str, width: str = "auto") -> widgets.ToggleB
 
 def label(text: str) -> widgets.HTML:
     """Return the name that stands before a control."""
-    name = widgets.HTML(text)
+    name = plain(widgets.HTML, text)
     name.add_class("batchsim-label")
     return name
 

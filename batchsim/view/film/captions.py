@@ -88,8 +88,9 @@ class Captions:
 
     def _undrawn(self, count: int, places: Places) -> list[Label]:
         """Return how many of those that wait have no room on the stage."""
-        x, y = places.queue_box.left, places.queue_box.bottom - 0.5 * self.em
-        lines = (f"+ {count:,}", y - 1.3 * self.em), ("more", y)
+        number, y = f"+ {count:,}", places.queue_box.bottom - 0.5 * self.em
+        x = max(places.queue_box.left, self.box.left + self.em * (0.2 + width_em(number)))
+        lines = (number, y - 1.3 * self.em), ("more", y)
         return [Label(text, x, at, "right") for text, at in lines] if count > 0 else []
 
     def _over(self, box: Box, texts: Sequence[str]) -> Label:

@@ -109,7 +109,7 @@ def _server(box: Box, count: int, batch: int, queue: Slots, em: float) -> Server
 
 def places_in(box: Box, waiting: int, servers: int, batch: int, em: float) -> Places:
     """Divide a box among arrivals, queue and servers, for the most that wait, and the largest batch."""
-    lane = Box(box.left, box.top, max(4.4 * em, 0.11 * box.width), box.height)
+    lane = Box(box.left, box.top, max(5 * em, 0.11 * box.width), box.height)
     wide = (0.36 if servers <= 4 else 0.42) * box.width
     right = box.right - 2.6 * em
     queue_right = right - wide - 1.8 * em

@@ -24,7 +24,7 @@ def describe(snapshot: Snapshot, within_s: float = 0.0) -> str:
     one = "server busy" if busy else "server idle"
     parts.append(one if servers == 1 else f"{busy:,} of {servers:,} servers busy")
     parts.append(f"{snapshot.arrived:,} arrived, {snapshot.served:,} served, {snapshot.lost:,} lost")
-    return f"At {snapshot.time_s * 1000:.7g} ms: {'; '.join(parts)}."
+    return f"At {snapshot.time_s * 1000:,.7g} ms: {'; '.join(parts)}."
 
 
 def activities(snapshot: Snapshot, within_s: float) -> tuple[str, ...]:

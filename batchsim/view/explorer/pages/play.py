@@ -29,7 +29,7 @@ class PlayPage(Page):
         self.player = Player(screen, self._stage, self._put, self._guard, self._enlarge)
         self.words = widgets.HTML()
         self.words.add_class("batchsim-moment")
-        super().__init__(session, [self.player, self.words, code])
+        super().__init__(session, [self.player, self.words])
         self.player.on_moment(self._tell)
         session.subscribe("change", self.update)
 

@@ -1,0 +1,78 @@
+"""The effect is visible: axes hold in a drag, what was there before is a ghost, a prediction comes first."""
+
+import pytest
+
+from browser.panel import HANDLE
+
+PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
+LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.axes]"
+COVERED = ".batchsim-covered img.batchsim-screen"
+
+
+@pytest.fixture(scope="module")
+def panel(lab, opened):
+    with opened(lab, PANEL, viewport={"width": 1280, "height": 800}) as panel:
+        yield panel
+
+
+def drag_to(panel, name, part):
+    knob = panel.page.locator(panel.knob.format(name=name))
+    track = knob.locator(".noUi-base").bounding_box()
+    x, y = track["x"] + part * track["width"], track["y"] + track["height"] / 2
+    panel.page.mouse.move(x, y, steps=3)
+    panel.quiet()
+
+
+def test_axes_hold_in_a_drag_and_shrink_when_it_ends(panel):
+    handle = panel.page.locator(panel.knob.format(name="max_wait_ms")).locator(HANDLE).bounding_box()
+    panel.page.mouse.move(handle["x"] + handle["width"] / 2, handle["y"] + handle["height"] / 2)
+    panel.page.mouse.down()
+    drag_to(panel, "max_wait_ms", 0.9)
+    far = panel.kernel.ask(LIMITS)
+    drag_to(panel, "max_wait_ms", 0.5)
+    middle = panel.kernel.ask(LIMITS)
+    assert middle[0][:2] == far[0][:2]
+    drag_to(panel, "max_wait_ms", 0.15)
+    assert panel.kernel.ask(LIMITS)[0][:2] == far[0][:2]
+    ghost = panel.kernel.ask("panel.data.before.result.scenario.rule.max_wait_ms")
+    assert ghost == 10  # where the drag began
+    panel.page.mouse.up()
+    panel.quiet(500)
+    assert panel.kernel.ask(LIMITS)[0][1] < far[0][1]
+
+
+def test_a_prediction_comes_first_and_the_picture_before_stays_below_it(panel):
+    panel.kernel.run("panel.share.buttons['Reset'].click()")
+    panel.page.locator(".batchsim-tabs > .lm-TabBar .lm-TabBar-tab").nth(5).click()
+    panel.page.get_by_text("Predict before seeing").click()
+    pixels = panel.pixels()
+    panel.handle("max_wait_ms").focus()
+    panel.page.keyboard.press("PageUp")
+    panel.page.wait_for_selector(COVERED)
+    panel.quiet(400)
+    assert panel.pixels() == pixels
+    opacity = panel.page.locator(COVERED).evaluate("(it) => Number(getComputedStyle(it).opacity)")
+    assert 0.2 < opacity < 0.5
+    for button in panel.page.get_by_role("button", name="rises").all():
+        button.click()
+    panel.page.get_by_role("button", name="Reveal").click()
+    panel.page.wait_for_selector(COVERED, state="detached")
+    rows = panel.page.locator(".batchsim-column [role=status]").all_inner_texts()
+    told = [row for row in rows if "you said" in row]
+    assert len(told) == 3
+    assert all(row[0] in "\N{HEAVY CHECK MARK}\N{HEAVY BALLOT X}" for row in told)
+    assert "forming grew from" in told[1]
+    assert panel.noise.errors == []
+
+
+def test_the_pointer_is_told_what_a_click_does_and_a_click_enlarges(panel):
+    panel.kernel.run("panel.predict.predicting.value = False")
+    box = panel.page.locator(panel.picture).bounding_box()
+    panel.page.mouse.move(box["x"] + 0.85 * box["width"], box["y"] + 0.3 * box["height"])
+    panel.page.wait_for_selector(".batchsim-tip", state="visible")
+    assert panel.page.locator(panel.picture).evaluate("(it) => it.style.cursor") == "pointer"
+    large = panel.page.locator(".batchsim-large select").input_value()
+    panel.page.mouse.down()
+    panel.page.mouse.up()
+    panel.quiet(400)
+    assert panel.page.locator(".batchsim-large select").input_value() != large

@@ -1,0 +1,23 @@
+"""First contact: from Run, or from the app's address, to the picture, with and without caches."""
+
+import pytest
+
+from browser.servers import running
+
+PANEL = "import batchsim as bs\npanel = bs.explore()\npanel"
+LIMITS_S = {"lab": (8, 3), "app": (10, 4)}  # with empty caches, and with what that has left
+
+
+@pytest.mark.parametrize("kind", ["lab", "app"])
+def test_from_run_to_the_picture(kind, browser, opened, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "compiled"))
+    source = "" if kind == "app" else PANEL
+    seconds = []
+    with running(kind, tmp_path / "server") as server:
+        for _ in range(2):
+            with opened(server, source, viewport={"width": 1280, "height": 800}) as panel:
+                seconds.append(panel.seconds)
+    with capsys.disabled():
+        print(f"\n{kind}: {seconds[0]:.1f} s with empty caches, then {seconds[1]:.1f} s")
+    for measured, limit in zip(seconds, LIMITS_S[kind], strict=True):
+        assert measured < limit
