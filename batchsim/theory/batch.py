@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from scipy import optimize
+import scipy  # its optimize is loaded where it is used: that takes a quarter of a second
 
 from batchsim import _check
 from batchsim.scenario import Affine, AtLeast, Service, SizeOrWait
@@ -155,7 +155,7 @@ def neuts(rate_per_s: float, mean_service_ms: float, min_batch_size: int, max_ba
     check_load(rate * 1000, b * mu * 1000)
     # mu r^(b+1) - (rate + mu) r + rate = 0 without its root at 1: mu (r + ... + r^b) = rate.
     powers = np.arange(1, b + 1)
-    r = float(optimize.brentq(lambda x: mu * (x**powers).sum() - rate, 0, 1, xtol=1e-16, rtol=1e-15))
+    r = float(scipy.optimize.brentq(lambda x: mu * (x**powers).sum() - rate, 0, 1, xtol=1e-16, rtol=1e-15))
     q = np.arange(a)
     idle = mu / rate * (1 - r ** (q + 1)) / (1 - r)
     scale = 1 / (1 / (1 - r) + idle.sum())

@@ -17,8 +17,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy  # its optimize is loaded where it is used: that takes a quarter of a second
 from numpy.polynomial import chebyshev
-from scipy import fft, optimize, special
+from scipy import fft, special
 
 from batchsim.theory.answer import UnsolvedError
 from batchsim.theory.arrivals import poisson, poisson_at, split
@@ -154,7 +155,8 @@ class Latency:
         most = 1.0
         while math.log1p(most) > load * most:
             most *= 2
-        return 1 + float(optimize.brentq(lambda x: math.log1p(x) - load * x, 1 - load, most, xtol=1e-300))
+        root = scipy.optimize.brentq(lambda x: math.log1p(x) - load * x, 1 - load, most, xtol=1e-300)
+        return 1 + float(root)
 
     @property
     def _load(self) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from scipy import optimize
+import scipy  # its optimize is loaded where it is used: that takes a quarter of a second
 
 from batchsim import _check
 from batchsim.scenario import Noise
@@ -88,7 +88,7 @@ def _spare(load: float, arrival_cv: float) -> float:
     low = 1 - load
     while excess(low) >= 0:
         low /= 2
-    return float(optimize.brentq(excess, low, 1.0, xtol=1e-300, rtol=1e-14))
+    return float(scipy.optimize.brentq(excess, low, 1.0, xtol=1e-300, rtol=1e-14))
 
 
 def _log_gap(s: float, load: float, arrival_cv: float) -> float:

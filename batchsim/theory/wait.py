@@ -3,7 +3,8 @@
 import math
 
 import numpy as np
-from scipy import optimize, special
+import scipy  # its optimize is loaded where it is used: that takes a quarter of a second
+from scipy import special
 
 from batchsim import _check
 from batchsim.scenario import Rule, Service
@@ -123,4 +124,4 @@ def frozen_wait_min_ms(
     long_ms = max(uncapped_ms, cap / rate)
     while surplus(long_ms) < 0:
         long_ms *= 2
-    return float(optimize.brentq(surplus, uncapped_ms / 2, long_ms, xtol=1e-12, rtol=1e-14))
+    return float(scipy.optimize.brentq(surplus, uncapped_ms / 2, long_ms, xtol=1e-12, rtol=1e-14))
