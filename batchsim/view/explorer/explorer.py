@@ -130,9 +130,9 @@ class Explorer(widgets.Box):
 
     def _fold(self) -> None:
         """Close the pages where the controls stand above the picture, and open one again where beside it."""
-        if self.screen.alone and self.tabs.selected_index == 0:
+        if self.screen.alone:
             self.tabs.selected_index = None
-        elif not self.screen.alone and self.tabs.selected_index is None:
+        elif self.tabs.selected_index is None:
             self.tabs.selected_index = 0
 
     def _update(self) -> None:
