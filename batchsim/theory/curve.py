@@ -13,7 +13,7 @@ from batchsim.theory.answer import Answer
 from batchsim.theory.expected import expected
 
 LARGEST = 64  # of larger batches one rate alone can take half a second
-POINTS = 16  # up to the largest size, each takes 1 to 3 ms
+POINTS = 9  # up to the largest size, each takes 1 to 3 ms
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class TheoryCurve:
 def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> TheoryCurve:
     """Return the mean latency that theory expects at some of the rates, which must rise.
 
-    At up to 16 of those below saturation, the first and the last among them, and at all others, whose
+    At up to 9 of those below saturation, the first and the last among them, and at all others, whose
     mean is NaN.
 
     >>> from batchsim import Affine, SizeOrWait

@@ -20,7 +20,7 @@ def drag_to(panel, name, part):
     track = knob.locator(".noUi-base").bounding_box()
     x, y = track["x"] + part * track["width"], track["y"] + track["height"] / 2
     panel.page.mouse.move(x, y, steps=3)
-    panel.quiet()
+    panel.quiet(600)
 
 
 def test_axes_hold_in_a_drag_and_shrink_when_it_ends(panel):
@@ -43,6 +43,7 @@ def test_axes_hold_in_a_drag_and_shrink_when_it_ends(panel):
 
 def test_a_prediction_comes_first_and_the_picture_before_stays_below_it(panel):
     panel.kernel.run("panel.share.buttons['Reset'].click()")
+    panel.quiet(600)
     panel.page.locator(".batchsim-tabs > .lm-TabBar .lm-TabBar-tab").nth(5).click()
     panel.page.get_by_text("Predict before seeing").click()
     pixels = panel.pixels()

@@ -5,7 +5,8 @@ import pytest
 from browser.servers import running
 
 PANEL = "import batchsim as bs\npanel = bs.explore()\npanel"
-LIMITS_S = {"lab": (8, 3), "app": (10, 4)}  # with empty caches, and with what that has left
+BARS_S = {"lab": (8, 3), "app": (10, 4)}  # with empty caches, and with what that has left: on a free machine
+BUSY = 3  # times as long, which even a busy machine must not take
 
 
 @pytest.mark.parametrize("kind", ["lab", "app"])
@@ -18,6 +19,7 @@ def test_from_run_to_the_picture(kind, browser, opened, tmp_path, monkeypatch, c
             with opened(server, source, viewport={"width": 1280, "height": 800}) as panel:
                 seconds.append(panel.seconds)
     with capsys.disabled():
-        print(f"\n{kind}: {seconds[0]:.1f} s with empty caches, then {seconds[1]:.1f} s")
-    for measured, limit in zip(seconds, LIMITS_S[kind], strict=True):
-        assert measured < limit
+        bars = "bars: {} s and {} s".format(*BARS_S[kind])
+        print(f"\n{kind}: {seconds[0]:.1f} s with empty caches, then {seconds[1]:.1f} s ({bars})")
+    for measured, bar in zip(seconds, BARS_S[kind], strict=True):
+        assert measured < BUSY * bar

@@ -1,6 +1,8 @@
 """From what the controls say to all that the picture shows: a run, its heat map, its load curve."""
 
+import functools
 from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +13,7 @@ from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Rule, Scenario
 from batchsim.simulate import available, simulate
-from batchsim.study.surface import Surface, load_curve, surface
+from batchsim.study.surface import LOADS, LoadCurve, Surface, load_curve, surface
 from batchsim.theory.curve import theory_curve
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer.controls_table import CONTROLS
@@ -33,6 +35,7 @@ class Runner:
     def __init__(self, requests: int, traffic: OpenLoop | None) -> None:
         self.requests, self.traffic = requests, traffic
         self.stored: dict[Hashable, Any] = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="batchsim-curve")
 
     def run(self, state: State, pinned: ViewData | None = None) -> ViewData:
         """Run a state and return what there is to see of it. ValueError where it makes no sense."""
@@ -40,11 +43,17 @@ class Runner:
         requests = available(scenario, self.requests)
         # The setting's load curve is the same whatever the rate.
         key = "curve", state.replace(rate_per_s=1, clients=1, objective_ms=None)
-        curve = self._get(key, lambda: load_curve(scenario, requests, state.seed))
+        curve_of: Callable[[], LoadCurve] = functools.partial(load_curve, scenario, requests, state.seed)
+        if key not in self.stored and self.stored:
+            # Its loops release Python's lock: theory, and the run itself, are computed meanwhile. The first
+            # time they are compiled, which only this thread may announce.
+            curve_of = self._thread.submit(curve_of).result
         theory = None
         if not isinstance(scenario.workload, ClosedLoop):
-            theory = theory_curve(scenario, np.union1d(curve.x_values, scenario.workload.offered_per_s))
+            rates = np.array(LOADS) * scenario.full_batches_per_s
+            theory = theory_curve(scenario, np.union1d(rates, scenario.workload.offered_per_s))
         result, comparison = simulate(scenario, requests, state.seed), None
+        curve = self._get(key, curve_of)
         if pinned is not None and not incomparable(pinned.result, result):
             # Silent: the table says where a run is too short.
             comparison = compare(pinned.result, result, COMPARED, silent=True)
