@@ -33,8 +33,8 @@ class TheoryCurve:
 def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> TheoryCurve:
     """Return the mean latency that theory expects at some of the rates, which must rise.
 
-    At up to 9 of those below saturation, the first and the last among them, and at all others, whose
-    mean is NaN.
+    At up to 9 of those below saturation, the first and the last among them, at the scenario's own, and at all
+    others, whose mean is NaN.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 0), Affine(5, 0.25))
@@ -59,6 +59,7 @@ def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> The
         lowest, limit = (f"{rate:,.6g}/s" for rate in (rate_per_s[0], saturation_per_s))
         return replace(empty, reason=f"a rate must be below {limit} for a mean, got {lowest}")
     some = np.unique(np.linspace(0, steady.size - 1, min(POINTS, steady.size)).round().astype(int))
+    some = np.union1d(some, np.flatnonzero(rate_per_s[steady] == workload.offered_per_s))
     chosen = np.append(steady[some], np.flatnonzero(rate_per_s >= saturation_per_s))
     rate_per_s = rate_per_s[chosen]
     # The scenario itself at its own rate: answers are cached, and a reason should name 90, not 90.0.

@@ -34,7 +34,7 @@ def colours(
     stronger. `span` is the scale's, by default the values'.
 
     >>> colours(np.array([[6.25, 100.0, np.nan]]), 25.0)[0].tolist()
-    [[1, 86, 78, 255], [110, 65, 7, 255], [0, 0, 0, 0]]
+    [[0, 84, 75, 255], [116, 67, 7, 255], [0, 0, 0, 0]]
     """
     low, high = ends(values, objective) if span is None else span
     finite = np.isfinite(values) & (values > 0)

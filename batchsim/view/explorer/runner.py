@@ -23,6 +23,7 @@ from batchsim.view.run.data import ViewData
 
 # Requests of each setting of the heat map. Traffic that drifts needs all: its beginning is not like the rest.
 MAP_REQUESTS = {Poisson: 20_000, Constant: 20_000, Gamma: 20_000, ClosedLoop: 5_000}
+CURVE_REQUESTS = 50_000  # and of each point of the load curve, where the traffic is as steady
 STORED = 32  # heat maps and curves of the last settings: a slider goes back and forth
 POINTS = 12  # the most columns of the heat map, where the batch sizes are not more than powers of two
 WAITS = (0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5)  # rows, as parts of the longest wait
@@ -43,7 +44,9 @@ class Runner:
         requests = available(scenario, self.requests)
         # The setting's load curve is the same whatever the rate.
         key = "curve", state.replace(rate_per_s=1, clients=1, objective_ms=None)
-        curve_of: Callable[[], LoadCurve] = functools.partial(load_curve, scenario, requests, state.seed)
+        steady = type(scenario.workload) in MAP_REQUESTS
+        count = min(requests, CURVE_REQUESTS) if steady else requests
+        curve_of: Callable[[], LoadCurve] = functools.partial(load_curve, scenario, count, state.seed)
         if key not in self.stored and self.stored:
             # Its loops release Python's lock: theory, and the run itself, are computed meanwhile. The first
             # time they are compiled, which only this thread may announce.
