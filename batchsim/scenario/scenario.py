@@ -167,10 +167,13 @@ class Scenario:
 
     @property
     def stable(self) -> bool:
-        """Whether the queue stays finite: full batches outpace the arrivals, or its length is limited."""
+        """Whether the queue stays finite: batches outpace the arrivals, or its length is limited.
+
+        Full batches, which a long queue makes, unless the rule freezes smaller ones.
+        """
         if isinstance(self.workload, ClosedLoop) or (self.queue_limit, self.timeout_ms) != (None, None):
             return True
-        return bool(self.workload.offered_per_s < self.full_batches_per_s)
+        return self.rule.keeps_up(self.workload.offered_per_s, self._seconds(), self.servers)
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **knobs: Any) -> Self:
         """Return a copy with some knobs changed, each by its name, anywhere inside.

@@ -123,16 +123,17 @@ def surface(
     xs, ys = (_rising(name, described[name], given) for name, given in ((x, x_values), (y, y_values)))
     rules = _rules(scenario.rule, xs, ys)
     # Whether a scenario has a service time for a rule, and keeps up, is the same for many cells.
-    points: dict[tuple[int, int], Scenario | None] = {}
+    points: dict[tuple[Any, ...], Scenario | None] = {}
     clients = scenario.workload.clients if isinstance(scenario.workload, ClosedLoop) else math.inf
 
     def point(rule: Rule | None) -> Scenario | None:
         if rule is None or rule.fewest_clients > clients:
             return None
-        sizes = rule.max_batch_size, rule.largest_batch
-        if sizes not in points:
-            points[sizes] = _accepted(lambda: replace(scenario, rule=rule))
-        return points[sizes]
+        # Frozen batches do not grow with the queue: whether they keep up depends on the whole rule.
+        like = rule if rule.freezes else None, rule.max_batch_size, rule.largest_batch
+        if like not in points:
+            points[like] = _accepted(lambda: replace(scenario, rule=rule))
+        return points[like]
 
     cells = list(map(point, rules))
     refused = np.array([cell is None for cell in cells])
