@@ -58,8 +58,8 @@ _ON_FIRST_USE = {
     "capacity": "study.capacity", "capacity_curves": "view.charts.curves", "device": "device",
     "explore": "view.explorer", "film": "view.explorer.player", "frontier": "view.charts.curves",
     "heat_map": "view.charts.heat_map",
-    "plot": "view.run.plot", "servers": "servers", "sweep": "study.sweep", "teaching": "teaching", "theory": "theory",
-    "tune": "study.tune",
+    "plot": "view.run.plot", "servers": "servers", "sweep": "study.sweep", "teaching": "teaching",
+    "theory": "theory", "tune": "study.tune",
 }  # fmt: skip
 
 

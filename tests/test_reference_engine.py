@@ -7,6 +7,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from oracles.naive import Naive
+from oracles.naive_rules import NAIVE
 from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
@@ -507,13 +508,15 @@ def naive_of(plan: Plan) -> Naive:
     rule, workload = scenario.rule, scenario.workload
     closed = isinstance(workload, bs.ClosedLoop)
     at_least = isinstance(rule, bs.AtLeast)
-    return Naive(
+    own = {"patience": rule.patience} if isinstance(rule, bs.LearnedCork) else {}
+    return NAIVE.get(type(rule).__name__, Naive)(
         requests=plan.requests,
         service_s=[NAN] + [scenario.service(size) for size in range(1, rule.max_batch_size + 1)],
         max_batch_size=rule.max_batch_size,
         max_wait_ms=math.inf if at_least else rule.max_wait_ms,
         enough=rule.min_batch_size if at_least else None,
         preferred=rule.preferred if isinstance(rule, bs.PreferredSizes) else None,
+        freezes=isinstance(rule, bs.FrozenBatches),
         arrivals_s=None if closed else plan.arrival_s.tolist(),
         clients=workload.clients if closed else 0,
         think_s=plan.think_s.tolist() if closed else None,
@@ -525,6 +528,7 @@ def naive_of(plan: Plan) -> Naive:
         host_ms=scenario.host_ms,
         contention=scenario.contention,
         noise=None if plan.noise is None else plan.noise.tolist(),
+        **own,
     ).run()
 
 

@@ -1,7 +1,7 @@
 """Batches that form whether or not a server is free, and then wait for one as they are."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +89,7 @@ class FrozenBatches(Rule):
         because = f"{size:,} requests were a full batch, which nobody joins later"
         full = Step(f"{size:,} or more wait", f"freeze the oldest {size:,}", Trigger.FULL, because, "full")
         if math.isinf(wait_ms):
-            return full, Step("no more will come", "freeze all", Trigger.DRAIN, *seam.REMAINDER[3:])
+            return full, replace(seam.REMAINDER, action="freeze all")
         over = "a request waits" if wait_ms == 0 else f"the oldest has waited {typed(wait_ms)} ms"
         because = (
             "no batch waits for company" if wait_ms == 0 else f"its oldest had waited {typed(wait_ms)} ms"

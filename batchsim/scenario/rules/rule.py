@@ -222,7 +222,7 @@ class Rule:
         return None
 
     def keeps_up(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> bool:
-        """Return whether the queue stays finite at a rate; `seconds` are the service times of sizes from 1 on.
+        """Return whether the queue stays finite at a rate; `seconds`: the service times of sizes from 1 on.
 
         Of a rule whose batches grow with the queue: whether full batches outpace the arrivals.
         """
