@@ -39,10 +39,10 @@ def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Frozen
 
 @dataclass(frozen=True)
 class FrozenBatches(Rule):
-    """A batch is frozen when it is full or its oldest request has waited, and nobody joins it later.
+    """A batch closes when it is full or its oldest has waited, and nobody joins it later.
 
-    Frozen batches queue for a server as they are: in a busy spell they pile up instead of growing, so that
-    too short a wait overloads a server that would keep up with larger batches
+    Closed, or frozen, batches queue for a server as they are: in a busy spell they pile up instead of
+    growing, so that too short a wait overloads a server that would keep up with larger batches
     (`batchsim.theory.frozen_wait_min_ms`); `Scenario.stable` tells. `math.inf` means full batches only.
 
     >>> from batchsim import Affine, Poisson, Scenario

@@ -86,11 +86,12 @@ def finished(now_s: float, size: int, seconds: float, state: Any, params: Learne
 
 @dataclass(frozen=True)
 class LearnedCork(Rule):
-    """Without a timer: holds a batch of n while n (w + 1 ms + a) <= patience W, by what it has learned.
+    """Holds a batch while that costs less than batches have waited; it learns both.
 
-    w is how long the newest request has waited, a the cost of another request in a line fitted to the last 50
-    batches, and W how long their oldest had waited at the start. Both are learned anew every 5 s; the first 9
-    batches leave without a wait. What is learned is of one server; with several, W is of those started last.
+    There is no timer: n requests are held while n (w + 1 ms + a) <= patience * W, where w is how long the
+    newest request has waited, a the cost of another request in a line fitted to the last 50 batches, and
+    W how long their oldest had waited at the start. Both are learned anew every 5 s; the first 9 batches
+    leave without a wait. What is learned is of one server; with several, W is of those started last.
 
     >>> LearnedCork(max_batch_size=100)
     LearnedCork(max_batch_size=100, patience=0.95)

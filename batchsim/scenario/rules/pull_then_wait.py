@@ -48,7 +48,7 @@ def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: PullTh
 
 @dataclass(frozen=True)
 class PullThenWait(Rule):
-    """A free server takes the oldest request, and then waits for others until its batch is full.
+    """A free server takes the oldest request, and only then waits for others.
 
     `max_wait_ms` counts from the moment at which the server takes its first request, however long that has
     waited already; `math.inf` means full batches only. One idle server collects at a time.

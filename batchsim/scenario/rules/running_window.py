@@ -77,11 +77,12 @@ def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -
 
 @dataclass(frozen=True)
 class RunningWindow(Rule):
-    """An idle server collects in windows of `max_wait_ms`, one after the other, until one is not empty.
+    """An idle server collects in windows, one after the other, until one is not empty.
 
-    The first begins when the server comes free; a batch leaves at the end of its window, or when it is full.
-    A request that finds the server idle waits for half a window on average, and one that has waited for the
-    server waits for a whole one. `math.inf` means full batches only. One idle server collects at a time.
+    Each is `max_wait_ms` long; the first begins when the server comes free; a batch leaves at the end of
+    its window, or when it is full. A request that finds the server idle waits for half a window on
+    average, and one that has waited for the server waits for a whole one. `math.inf` means full batches
+    only. One idle server collects at a time.
 
     >>> RunningWindow(max_batch_size=8, max_wait_ms=5)
     RunningWindow(max_batch_size=8, max_wait_ms=5)

@@ -58,11 +58,11 @@ def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Sleepi
 
 @dataclass(frozen=True)
 class SleepingPoll(Rule):
-    """A loop looks at the queue every `max_wait_ms`, and takes full batches, or what there is if none is.
+    """A loop looks after each sleep, and takes full batches, or what there is if none is full.
 
-    Right after a batch it looks at once, and takes full batches without a sleep; else it sleeps to the end,
-    however many come meanwhile. Of q waiting requests it takes q // max_batch_size full batches, or one
-    with all, and computes them one after the other without looking again: nobody joins them.
+    Right after a batch it looks at once, and takes full batches without a sleep; else it sleeps for all of
+    `max_wait_ms`, however many come meanwhile. Of q waiting requests it takes q // max_batch_size full
+    batches, or one with all, and computes them one after the other without looking again: nobody joins them.
 
     >>> SleepingPoll(max_batch_size=8, max_wait_ms=5)
     SleepingPoll(max_batch_size=8, max_wait_ms=5)

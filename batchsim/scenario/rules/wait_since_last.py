@@ -43,10 +43,11 @@ def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSi
 
 @dataclass(frozen=True)
 class WaitSinceLast(Rule):
-    """A batch leaves when it is full, or `max_wait_ms` after the end of the batch before.
+    """A batch leaves when it is full, or some time after the end of the batch before.
 
-    A request that comes later than that leaves at once and alone; one that has waited for the server waits
-    for the whole time once more. `math.inf` means full batches only. One idle server collects at a time.
+    A request that comes more than `max_wait_ms` after that leaves at once and alone; one that has waited
+    for the server waits for the whole time once more. `math.inf` means full batches only. One idle server
+    collects at a time.
 
     >>> WaitSinceLast(max_batch_size=8, max_wait_ms=5)
     WaitSinceLast(max_batch_size=8, max_wait_ms=5)
