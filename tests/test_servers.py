@@ -79,8 +79,27 @@ def test_stable_is_what_theory_says_of_the_load_of_frozen_batches(size, wait_ms)
     for rate in (100, 450, 900, 2000, 4000):
         load = bs.theory.frozen_load(rate, V100, size, wait_ms)
         rule = bs.FrozenBatches(size, wait_ms)
-        assert bs.Scenario(bs.Poisson(rate), rule, V100).stable == (load < 1)
+        scenario = bs.Scenario(bs.Poisson(rate), rule, V100)
+        assert scenario.load == pytest.approx(load, rel=1e-9)
+        assert scenario.stable == (load < 1)
         assert bs.Scenario(bs.Poisson(rate), rule, V100, servers=3).stable == (load < 3)
+
+
+def test_the_load_of_frozen_batches_is_the_share_of_time_that_servers_compute():
+    scenario = bs.Scenario(bs.Poisson(1500), bs.FrozenBatches(8, 3), V100, servers=2)
+    result = bs.simulate(scenario, 100_000)
+    assert scenario.load == pytest.approx(result.utilisation, rel=0.01)
+    assert result.summary()["load"] == scenario.load > 1500 / (2 * 8 / V100(8))
+
+
+def test_the_load_curve_of_frozen_batches_ends_beyond_the_rate_that_they_carry():
+    from batchsim.study.surface import LOADS, load_curve
+
+    scenario = bs.Scenario(bs.Poisson(300), bs.FrozenBatches(32, 2), V100)
+    curve = load_curve(scenario, 1000)
+    assert scenario.replace(rate_per_s=0.999 * curve.saturation).stable
+    assert not scenario.replace(rate_per_s=1.001 * curve.saturation).stable
+    assert curve.overloaded.sum() == sum(load > 1 for load in LOADS)
 
 
 def test_the_heat_map_tells_which_waits_are_too_short():

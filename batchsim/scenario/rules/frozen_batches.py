@@ -64,21 +64,22 @@ class FrozenBatches(Rule):
     def params(self) -> FrozenBatchesParams:
         return FrozenBatchesParams(self.max_batch_size, self.max_wait_ms / 1000)
 
-    def keeps_up(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> bool:
-        """Return whether batches are computed as fast as Poisson arrivals form them.
+    def carried_per_s(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> float:
+        """Return the rate at which servers compute the batches that form under Poisson arrivals.
 
         A batch is the request that opens it and those that come within the wait, B - 1 at most; other
         traffic is taken as if it were Poisson. See `batchsim.theory.frozen_load`.
         """
-        size, joined = seconds.size, rate_per_s * self.max_wait_ms / 1000
-        if math.isinf(joined) or size == 1 or joined == 0:
-            largest = size if math.isinf(joined) else 1
-            return bool(rate_per_s * seconds[largest - 1] < servers * largest)
+        size, joined = seconds.size, rate_per_s * self.max_wait_ms / 1000 if self.max_wait_ms else 0.0
+        if math.isinf(joined) or size == 1:
+            return super().carried_per_s(rate_per_s, seconds, servers)
+        if joined == 0:
+            return float(servers / seconds[0])
         # The logarithms of Poisson's chances that 0, 1, ... size - 2 join; the rest is a full batch.
         logs = np.cumsum(np.append(-joined, math.log(joined) - np.log(np.arange(1, size - 1))))
         chances = np.exp(logs)
         chances = np.append(chances, max(0.0, 1 - chances.sum()))
-        return bool(rate_per_s * (chances @ seconds) < servers * (chances @ np.arange(1, size + 1)))
+        return float(servers * (chances @ np.arange(1, size + 1)) / (chances @ seconds))
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -221,12 +221,13 @@ class Rule:
         """The rule as the textbook's fast loop takes it, None where it is another."""
         return None
 
-    def keeps_up(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> bool:
-        """Return whether the queue stays finite at a rate; `seconds`: the service times of sizes from 1 on.
+    def carried_per_s(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> float:
+        """Return the rate at which servers compute the batches that form at an arrival rate.
 
-        Of a rule whose batches grow with the queue: whether full batches outpace the arrivals.
+        `seconds`: the service times of sizes from 1 on. A queue that grows makes every batch full, whatever
+        the arrival rate, unless the rule freezes smaller ones.
         """
-        return bool(rate_per_s < float(servers * seconds.size / seconds[-1]))
+        return float(servers * seconds.size / seconds[-1])
 
     @property
     def largest_batch(self) -> int:
