@@ -508,7 +508,7 @@ def naive_of(plan: Plan) -> Naive:
     rule, workload = scenario.rule, scenario.workload
     closed = isinstance(workload, bs.ClosedLoop)
     at_least = isinstance(rule, bs.AtLeast)
-    own = {"patience": rule.patience} if isinstance(rule, bs.LearnedCork) else {}
+    own = {name: getattr(rule, name) for name in ("patience", "max_ongoing") if hasattr(rule, name)}
     return NAIVE.get(type(rule).__name__, Naive)(
         requests=plan.requests,
         service_s=[NAN] + [scenario.service(size) for size in range(1, rule.max_batch_size + 1)],
@@ -516,7 +516,6 @@ def naive_of(plan: Plan) -> Naive:
         max_wait_ms=math.inf if at_least else rule.max_wait_ms,
         enough=rule.min_batch_size if at_least else None,
         preferred=rule.preferred if isinstance(rule, bs.PreferredSizes) else None,
-        freezes=isinstance(rule, bs.FrozenBatches),
         arrivals_s=None if closed else plan.arrival_s.tolist(),
         clients=workload.clients if closed else 0,
         think_s=plan.think_s.tolist() if closed else None,

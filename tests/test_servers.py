@@ -92,6 +92,18 @@ def test_the_load_of_frozen_batches_is_the_share_of_time_that_servers_compute():
     assert result.summary()["load"] == scenario.load > 1500 / (2 * 8 / V100(8))
 
 
+@pytest.mark.parametrize(("ongoing", "carried"), [(5, 396.6), (10, 3008), (20, 3008)])
+def test_with_few_ongoing_requests_the_size_is_never_reached_and_less_is_carried(ongoing, carried):
+    # 5 wait 10 ms and are computed for 2.6 ms; of 10 each full batch leaves at once.
+    config = servers.config("ray_serve", max_ongoing_requests=ongoing)
+    scenario = config.scenario(bs.Poisson(10_000), V100)
+    result = bs.simulate(scenario, 20_000)
+    assert scenario.rule.largest_batch == result.batches.batch_size.max() == min(ongoing, 10)
+    assert not scenario.stable
+    assert scenario.full_batches_per_s == pytest.approx(carried, rel=1e-3)
+    assert result.throughput_per_s == pytest.approx(carried, rel=0.01)
+
+
 def test_the_load_curve_of_frozen_batches_ends_beyond_the_rate_that_they_carry():
     from batchsim.study.surface import LOADS, load_curve
 
@@ -156,6 +168,8 @@ def test_a_preset_that_means_the_textbooks_rule_takes_its_fast_loop(rule):
         (lambda: servers.triton(8, 0, [4, 4]), ValueError, "preferred_batch_size must differ"),
         (lambda: servers.ray_serve(0), ValueError, "Ray Serve's max_batch_size must be at least 1"),
         (lambda: servers.ray_serve(handler="asink"), ValueError, "did you mean 'async'"),
+        (lambda: servers.ray_serve(max_ongoing_requests=2.5), TypeError, "must be a whole number, got 2.5"),
+        (lambda: bs.FrozenBatches(8, math.inf, 5), ValueError, "at least max_batch_size, 8, without"),
         (lambda: servers.ray_serve(8, math.inf), ValueError, "batch_wait_timeout_s must be finite"),
         (lambda: servers.litserve(8, -1), ValueError, "batch_timeout must be at least 0"),
         (lambda: servers.config("tritn"), ValueError, "did you mean 'triton'"),

@@ -43,6 +43,41 @@ class Pull(Naive):
 
 
 @dataclass
+class Freeze(Pull):
+    """A batcher takes requests as they come, as many as may be inside, and closes batches on its own."""
+
+    max_ongoing: float = math.inf
+
+    def look(self, now):
+        while inside := self.inside():
+            if self.until is None:
+                self.until = now + self.max_wait_ms / 1000
+            batch = inside[: self.max_batch_size]
+            why = self.why_closed(now, batch)
+            if why is None:
+                break
+            self.until = None
+            self.frozen.append((batch, why))
+            self.waiting = self.waiting[len(batch) :]
+        while self.frozen and None in self.computing:
+            self.take(now, *self.frozen.pop(0))
+
+    def inside(self):
+        """Those in the batch that forms: the oldest, as far as there is room beside the other batches."""
+        taken = sum(len(batch) for batch, _ in self.frozen)
+        taken += sum(self.size[job] for job in self.computing if job is not None)
+        return [who for place, who in enumerate(self.waiting) if place < self.max_ongoing - taken]
+
+    def why_closed(self, now, batch):
+        if len(batch) == self.max_batch_size:
+            return FULL
+        if now >= self.until:
+            return WAIT
+        last = len(batch) == len(self.waiting) and not self.someone_may_come()
+        return DRAIN if self.max_wait_ms == math.inf and last else None
+
+
+@dataclass
 class Since(Naive):
     """A server collects since the last batch ended, or since the one before it got its batch."""
 
@@ -201,6 +236,6 @@ def sum_of(numbers):
 
 
 NAIVE = {
-    "PullThenWait": Pull, "RunningWindow": Windows, "SleepingPoll": Poll, "WaitSinceLast": Last,
-    "LearnedCork": Cork,
+    "FrozenBatches": Freeze, "LearnedCork": Cork, "PullThenWait": Pull, "RunningWindow": Windows,
+    "SleepingPoll": Poll, "WaitSinceLast": Last,
 }  # fmt: skip

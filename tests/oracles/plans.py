@@ -36,6 +36,8 @@ SERVERS_RULES = [
     bs.FrozenBatches(4, 3.3),
     bs.FrozenBatches(8, 0),
     bs.FrozenBatches(6, math.inf),
+    bs.FrozenBatches(6, 2, max_ongoing=4),
+    bs.FrozenBatches(4, 3.3, max_ongoing=7),
     bs.RunningWindow(4, 3.3),
     bs.RunningWindow(6, math.inf),
     bs.SleepingPoll(4, 3.3),
