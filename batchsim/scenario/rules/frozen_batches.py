@@ -113,8 +113,8 @@ class FrozenBatches(Rule):
 
         A batch is the request that opens it and those that come within the wait, B - 1 at most; other
         traffic is taken as if it were Poisson. See `batchsim.theory.frozen_load`. With `max_ongoing` below a
-        full batch, as many form a batch, wait and are computed again and again: that they may do so in several
-        batches is left out. With more, it limits how many servers can compute full ones.
+        full batch, as many form a batch, wait and are computed again and again: that they may do so in
+        several batches is left out. With more, it limits how many servers can compute full ones.
         """
         most, size = self.max_ongoing, self.max_batch_size
         if most >= size:
