@@ -508,8 +508,12 @@ def naive_of(plan: Plan) -> Naive:
     rule, workload = scenario.rule, scenario.workload
     closed = isinstance(workload, bs.ClosedLoop)
     at_least = isinstance(rule, bs.AtLeast)
-    own = {name: getattr(rule, name) for name in ("patience", "max_ongoing") if hasattr(rule, name)}
-    return NAIVE.get(type(rule).__name__, Naive)(
+    naive = NAIVE.get(type(rule).__name__, Naive)
+    own = {}  # what the rule's own spelling needs to know of it
+    if naive is not Naive:
+        shared = {field.name for field in dataclasses.fields(Naive)}
+        own = {name: getattr(rule, name) for name in rule.parameters() if name not in shared}
+    return naive(
         requests=plan.requests,
         service_s=[NAN] + [scenario.service(size) for size in range(1, rule.max_batch_size + 1)],
         max_batch_size=rule.max_batch_size,
