@@ -23,4 +23,4 @@ def config(batch_size: int = 32, timeout_ms: float = 5.0) -> ServerConfig:
     return ServerConfig("batched", batched(batch_size, timeout_ms))
 
 
-SERVER = Server("batched", "0.1.5", batched, config, ("small_batch_threshold", "pad_token"))
+SERVER = Server("batched", "0.1.5", batched, config, ("small_batch_threshold", "pad_tokens", "padding_side"))
