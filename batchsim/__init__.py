@@ -9,7 +9,19 @@ from batchsim.engines.log import Status
 from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
 from batchsim.scenario.published import published, published_names, published_source
-from batchsim.scenario.rules import AtLeast, PreferredSizes, Rule, SizeOrWait, Trigger
+from batchsim.scenario.rules import (
+    AtLeast,
+    FrozenBatches,
+    LearnedCork,
+    PreferredSizes,
+    PullThenWait,
+    Rule,
+    RunningWindow,
+    SizeOrWait,
+    SleepingPoll,
+    Trigger,
+    WaitSinceLast,
+)
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Table
 from batchsim.scenario.trace import Trace
@@ -18,7 +30,7 @@ from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, Poisson
 from batchsim.simulate import simulate
 
 if TYPE_CHECKING:
-    from batchsim import device, teaching, theory
+    from batchsim import device, servers, teaching, theory
     from batchsim.study.capacity import Capacity, capacity
     from batchsim.study.recommendation import Recommendation
     from batchsim.study.slo import SLO
@@ -32,10 +44,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "Constant", "Diurnal",
-    "Gamma", "InferenceBatcher", "Noise", "OnOff", "Poisson", "PreferredSizes", "Recommendation",
-    "Result", "Rule", "SLO", "Scenario", "SizeOrWait", "Status", "Table", "Trace", "Trigger",
+    "FrozenBatches", "Gamma", "InferenceBatcher", "LearnedCork", "Noise", "OnOff", "Poisson",
+    "PreferredSizes", "PullThenWait", "Recommendation", "Result", "Rule", "RunningWindow", "SLO",
+    "Scenario", "SizeOrWait", "SleepingPoll", "Status", "Table", "Trace", "Trigger", "WaitSinceLast",
     "batch_inference", "capacity", "capacity_curves", "compare", "device", "explore", "film", "frontier",
-    "heat_map", "plot", "published", "published_names", "published_source", "simulate", "sweep",
+    "heat_map", "plot", "published", "published_names", "published_source", "servers", "simulate", "sweep",
     "teaching", "theory", "tune",
 ]  # fmt: skip
 
@@ -45,8 +58,8 @@ _ON_FIRST_USE = {
     "capacity": "study.capacity", "capacity_curves": "view.charts.curves", "device": "device",
     "explore": "view.explorer", "film": "view.explorer.film_player", "frontier": "view.charts.curves",
     "heat_map": "view.charts.heat_map",
-    "plot": "view.run.plot", "sweep": "study.sweep", "teaching": "teaching", "theory": "theory",
-    "tune": "study.tune",
+    "plot": "view.run.plot", "servers": "servers", "sweep": "study.sweep", "teaching": "teaching",
+    "theory": "theory", "tune": "study.tune",
 }  # fmt: skip
 
 

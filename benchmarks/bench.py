@@ -290,6 +290,29 @@ def memory(_: int) -> Row:
     return Row(name, billion / million, 1.1, 1, detail, smaller_is_better=True)
 
 
+def servers_rules(rounds: int) -> Row:
+    """Every rule of a real server that is not the textbook's: the slowest, in million requests/s."""
+    requests = 1_000_000
+    rules = [
+        bs.servers.triton(32, 2000, [8, 32]),
+        bs.servers.torchserve(32, 2),
+        bs.servers.ray_serve(32, 0.005),
+        bs.servers.ray_serve(32, 0.002, before_mid_2023=True),
+        bs.servers.litserve(32, 0.002),
+        bs.servers.batched(32, 2),
+        bs.servers.bentoml(32),
+    ]
+
+    def task(rule: bs.Rule) -> Callable[[], object]:
+        scenario = bs.Scenario(bs.Poisson(1500), rule, bs.Affine(1.8874, 0.1438))
+        return lambda: bs.simulate(scenario, requests).latency_ms
+
+    seconds = in_turn(rounds, *map(task, rules))
+    each = {type(rule).__name__: requests / taken / 1e6 for rule, taken in zip(rules, seconds, strict=True)}
+    detail = ", ".join(f"{name} {speed:.1f}" for name, speed in each.items())
+    return Row("rules of real servers, million requests/s of the slowest", min(each.values()), 5, 10, detail)
+
+
 def against_others(name: str, theirs: Callable[[int, int], float]) -> Callable[[int], Row]:
     customers = 100_000
     mm1 = bs.Scenario(
@@ -324,6 +347,7 @@ ROWS: dict[str, Callable[[int], Row]] = {
     "sweep": sweep,
     "tune": tune,
     "memory": memory,
+    "servers-rules": servers_rules,
     "ciw": against_others("ciw", ciw_mm1),
     "salabim": against_others("salabim", salabim_mm1),
 }

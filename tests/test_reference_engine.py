@@ -7,6 +7,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from oracles.naive import Naive
+from oracles.naive_rules import NAIVE
 from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
@@ -507,7 +508,12 @@ def naive_of(plan: Plan) -> Naive:
     rule, workload = scenario.rule, scenario.workload
     closed = isinstance(workload, bs.ClosedLoop)
     at_least = isinstance(rule, bs.AtLeast)
-    return Naive(
+    naive = NAIVE.get(type(rule).__name__, Naive)
+    own = {}  # what the rule's own spelling needs to know of it
+    if naive is not Naive:
+        shared = {field.name for field in dataclasses.fields(Naive)}
+        own = {name: getattr(rule, name) for name in rule.parameters() if name not in shared}
+    return naive(
         requests=plan.requests,
         service_s=[NAN] + [scenario.service(size) for size in range(1, rule.max_batch_size + 1)],
         max_batch_size=rule.max_batch_size,
@@ -525,6 +531,7 @@ def naive_of(plan: Plan) -> Naive:
         host_ms=scenario.host_ms,
         contention=scenario.contention,
         noise=None if plan.noise is None else plan.noise.tolist(),
+        **own,
     ).run()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from oracles.naive import Naive
-from oracles.plans import RULES, plans_with_ties
+from oracles.plans import RULES, SERVERS_RULES, plans_with_ties
 from test_reference_engine import assert_same, naive_of
 
 import batchsim as bs
@@ -27,6 +27,8 @@ from batchsim.study.surface import surface
 ROOT = Path(__file__).parents[1]
 COLUMNS = [f.name for f in dataclasses.fields(compiled.Log) if f.name != "outputs"]
 SCENARIO = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.5))
+
+OF_SERVERS = list({type(rule): rule for rule in SERVERS_RULES}.values())  # one of each class
 
 
 def assert_equal(a, b):
@@ -167,7 +169,7 @@ def test_frozen_batches_are_the_same_in_both_engines_and_the_oracle(plan):
 
 
 @pytest.mark.parametrize("knobs", [{}, {"queue_limit": 9, "timeout_ms": 12}, {"servers": 2}], ids=repr)
-@pytest.mark.parametrize("rule", [Frozen(8, 4), Learning(8), *RULES], ids=repr)
+@pytest.mark.parametrize("rule", [Frozen(8, 4), Learning(8), *RULES, *OF_SERVERS], ids=repr)
 def test_engines_agree_and_windows_do_not_matter(rule, knobs):
     for workload in (bs.Poisson(1100.0), bs.ClosedLoop(9, think_s=0.003)):
         scenario = SCENARIO.replace(rule=rule, workload=workload, **knobs)
@@ -299,7 +301,7 @@ def test_it_stands_in_toml_the_shell_and_the_knobs():
 # What a rule says of itself.
 
 
-@pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.parametrize("rule", [*RULES, *SERVERS_RULES], ids=repr)
 def test_every_trigger_that_occurs_has_its_step(rule):
     told = {step.trigger for step in rule.steps}
     for rate in (100, 900, 2000):

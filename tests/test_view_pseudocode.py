@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from oracles.naive import Naive
-from oracles.plans import plans_with_ties, scenarios_at_random
+from oracles.plans import SERVERS_RULES, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
 from batchsim.engines import reference
@@ -275,6 +275,28 @@ def test_a_rule_is_short_and_each_of_its_numbers_is_in_it(rule):
     triggers = [line.trigger for line in pseudocode(rule) if line.trigger is not None]
     assert len(triggers) == len(set(triggers))  # or a share would stand beside two lines
     assert all((line.trigger is not None) == bool(line.because) for line in pseudocode(rule))
+
+
+@pytest.mark.parametrize("rule", SERVERS_RULES, ids=repr)
+def test_the_rules_of_servers_are_short_and_have_a_line_for_each_moment(rule):
+    lines = pseudocode(rule)
+    assert len(lines) <= MOST_LINES
+    assert max(len(line.text) for line in lines) <= 56
+    result = bs.simulate(bs.Scenario(bs.Poisson(1500), rule, bs.Affine(2, 0.3), servers=2), 300)
+    film = Film(result)
+    for time_s in film.instants().tolist():
+        now = film.snapshot(time_s)
+        line = lines[acting(now)]
+        left = now.last.trigger if now.activity() is Activity.LEAVING else None
+        assert line.trigger is left
+        assert left is not None or line.activity is now.activity()
+    assert sum(share for share in shares(result) if share is not None) == pytest.approx(1)
+
+
+def test_batches_that_form_while_all_servers_compute_have_their_lines_first():
+    texts = [line.text for line in pseudocode(bs.FrozenBatches(8, 5))]
+    assert texts[1].startswith("if 8 or more wait: freeze")
+    assert texts.index("elif every server is busy: wait for a server") == 3
 
 
 def test_large_numbers_and_small_waits_are_legible():

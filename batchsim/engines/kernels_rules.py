@@ -13,9 +13,7 @@ from numba import types
 from numba.extending import overload, register_jitable
 
 from batchsim.engines.kernels_jit import UNCOUNTED
-from batchsim.scenario.rules.rule import Rule, oldest_s
-
-register_jitable(oldest_s)
+from batchsim.scenario.rules.rule import HELPERS, Rule
 
 
 def decide(now_s: Any, waiting: Any, idle: Any, state: Any, params: Any) -> Any:
@@ -35,6 +33,8 @@ def finished(now_s: Any, size: Any, seconds: Any, state: Any, params: Any) -> An
 
 
 def _rule_of(params: types.NamedTuple) -> Any:
+    while HELPERS:  # those of all rules so far, of which this one may call any
+        register_jitable(HELPERS.pop())
     return Rule.by_params[params.instance_class]
 
 

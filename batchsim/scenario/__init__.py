@@ -1,7 +1,20 @@
 """What is simulated: a workload, a rule and a service time, joined in a scenario."""
 
 from batchsim.scenario.published import Published, published, published_names, published_source
-from batchsim.scenario.rules import RULES, AtLeast, PreferredSizes, Rule, SizeOrWait, Trigger
+from batchsim.scenario.rules import (
+    RULES,
+    AtLeast,
+    FrozenBatches,
+    LearnedCork,
+    PreferredSizes,
+    PullThenWait,
+    Rule,
+    RunningWindow,
+    SizeOrWait,
+    SleepingPoll,
+    Trigger,
+    WaitSinceLast,
+)
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Service, Table
 from batchsim.scenario.trace import Trace
@@ -9,7 +22,8 @@ from batchsim.scenario.varying import Diurnal, OnOff
 from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, OpenLoop, Poisson
 
 __all__ = [
-    "RULES", "Affine", "AtLeast", "ClosedLoop", "Constant", "Diurnal", "Gamma", "Noise", "OnOff", "OpenLoop",
-    "Poisson", "PreferredSizes", "Published", "Rule", "Scenario", "Service", "SizeOrWait", "Table", "Trace",
-    "Trigger", "published", "published_names", "published_source",
+    "RULES", "Affine", "AtLeast", "ClosedLoop", "Constant", "Diurnal", "FrozenBatches", "Gamma",
+    "LearnedCork", "Noise", "OnOff", "OpenLoop", "Poisson", "PreferredSizes", "Published", "PullThenWait",
+    "Rule", "RunningWindow", "Scenario", "Service", "SizeOrWait", "SleepingPoll", "Table", "Trace",
+    "Trigger", "WaitSinceLast", "published", "published_names", "published_source",
 ]  # fmt: skip

@@ -129,7 +129,7 @@ class Scenario:
         """
         seconds = self._seconds()
         sizes = np.arange(1, seconds.size + 1)
-        if (np.diff(seconds) >= 0).all():
+        if (np.diff(seconds) >= 0).all() or self.rule.forms_while_busy:
             return self.full_batches_per_s
         # Where a larger batch is faster than a smaller one, the best size may not be the largest.
         return float(self.servers * (sizes / seconds).max())
@@ -139,10 +139,15 @@ class Scenario:
         """The rate at which the servers compute full batches: servers * B / service(B), B the largest batch.
 
         A queue that grows makes every batch full, so it is this rate, which may be below `saturation_per_s`,
-        that decides whether the queue is `stable`.
+        that decides whether the queue is `stable`. Of frozen batches, which do not grow, it is the rate at
+        which those are computed that form at this arrival rate.
         """
-        seconds = self._seconds()
-        return float(self.servers * seconds.size / seconds[-1])
+        workload = self.workload
+        return self.carried_per_s(math.inf if isinstance(workload, ClosedLoop) else workload.offered_per_s)
+
+    def carried_per_s(self, rate_per_s: float) -> float:
+        """Return the rate at which the servers compute the batches that form at an arrival rate."""
+        return self.rule.carried_per_s(rate_per_s, self._seconds(), self.servers)
 
     def _seconds(self) -> np.ndarray:
         """Return the service times of sizes 1 to the largest batch, while all servers compute."""

@@ -93,7 +93,8 @@ def _load(found: Recommendation) -> Iterator[str]:
         who = "The server is" if scenario.servers == 1 else "The servers are"
         busy, load = (_format.percent(share) for share in (expected["utilisation"].value, scenario.load))
         yield f"{who} busy {busy} of the time with batches of {size} on average."
-        yield f"Full batches would carry {saturation}, so the load is {load}."
+        which = "The batches that form" if scenario.rule.forms_while_busy else "Full batches"
+        yield f"{which} would carry {saturation}, so the load is {load}."
 
 
 def _batches(found: Recommendation) -> Iterator[str]:

@@ -26,6 +26,7 @@ from batchsim.study.judgement import LEVEL
 LOADS = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.03, 1.1, 1.2)
 CLIENTS = 13  # the most points of a closed loop's curve,
 FILLED = 4  # which ends at this many times the clients that fill the servers' batches
+FROZEN = 50  # steps to the rate that just carries the batches that form at it
 SHARES = 16  # of a surface: a thread takes one after the other
 SECTIONS = 16  # of the test by which two settings are told apart
 NEAR = 1.2  # times the lowest p99: settings above it are not tested
@@ -123,16 +124,17 @@ def surface(
     xs, ys = (_rising(name, described[name], given) for name, given in ((x, x_values), (y, y_values)))
     rules = _rules(scenario.rule, xs, ys)
     # Whether a scenario has a service time for a rule, and keeps up, is the same for many cells.
-    points: dict[tuple[int, int], Scenario | None] = {}
+    points: dict[tuple[Any, ...], Scenario | None] = {}
     clients = scenario.workload.clients if isinstance(scenario.workload, ClosedLoop) else math.inf
 
     def point(rule: Rule | None) -> Scenario | None:
         if rule is None or rule.fewest_clients > clients:
             return None
-        sizes = rule.max_batch_size, rule.largest_batch
-        if sizes not in points:
-            points[sizes] = _accepted(lambda: replace(scenario, rule=rule))
-        return points[sizes]
+        # Frozen batches do not grow with the queue: whether they keep up depends on the whole rule.
+        like = rule if rule.forms_while_busy else None, rule.max_batch_size, rule.largest_batch
+        if like not in points:
+            points[like] = _accepted(lambda: replace(scenario, rule=rule))
+        return points[like]
 
     cells = list(map(point, rules))
     refused = np.array([cell is None for cell in cells])
@@ -209,6 +211,8 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
         x, values, saturation = "clients", _clients(scenario, requests), math.inf
     else:
         x, saturation = "rate_per_s", scenario.full_batches_per_s
+        for _ in range(FROZEN if rule.forms_while_busy else 0):  # at a higher rate larger ones form
+            saturation = scenario.carried_per_s(saturation)
         values = [load * saturation for load in LOADS]
 
     def run(value: float) -> tuple[float, bool, Any] | None:

@@ -65,8 +65,15 @@ class Naive:
         yield from (self.batch_finish[job] for job in self.computing if job is not None)
         for request in self.waiting:
             yield self.expiry(request)
+        yield from self.alarms()
+
+    def alarms(self):
+        """When time alone changes what the rule does."""
         if self.waiting and (None in self.computing or self.freezes):
             yield self.deadline(self.waiting[0])
+
+    def released(self, now: float, job: int) -> None:
+        """What a rule learns from a batch that ends."""
 
     def someone_may_come(self) -> bool:
         return bool(self.coming) if self.arrivals_s is not None else len(self.arrival) < self.requests
@@ -87,6 +94,7 @@ class Naive:
         for server, job in enumerate(self.computing):
             if job is not None and self.batch_finish[job] <= now:
                 self.computing[server] = None
+                self.released(now, job)
                 answered += [request for request, of in enumerate(self.batch) if of == job]
         self.look(now)
         # 3. those who waited too long leave

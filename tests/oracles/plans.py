@@ -30,6 +30,28 @@ RULES = [
 ]
 
 
+SERVERS_RULES = [
+    bs.PullThenWait(4, 3.3),
+    bs.PullThenWait(6, math.inf),
+    bs.FrozenBatches(4, 3.3),
+    bs.FrozenBatches(8, 0),
+    bs.FrozenBatches(6, math.inf),
+    bs.FrozenBatches(6, 2, max_ongoing=4),
+    bs.FrozenBatches(4, 3.3, max_ongoing=7),
+    bs.RunningWindow(4, 3.3),
+    bs.RunningWindow(6, math.inf),
+    bs.SleepingPoll(4, 3.3),
+    bs.SleepingPoll(8, 0),
+    bs.SleepingPoll(1, 3.3),
+    bs.WaitSinceLast(4, 3.3),
+    bs.WaitSinceLast(8, 0),
+    bs.LearnedCork(8),
+    bs.LearnedCork(6, 4.0),
+]
+# Rules by the class alone, of a size and a wait.
+TIMERS = [bs.PullThenWait, bs.FrozenBatches, bs.RunningWindow, bs.SleepingPoll, bs.WaitSinceLast]
+
+
 def list_of(choices, size):
     """Lists of `size` of the choices, drawn at once as bytes: several times as fast as one by one."""
     return st.binary(min_size=size, max_size=size).map(
@@ -38,7 +60,7 @@ def list_of(choices, size):
 
 
 @st.composite
-def plans_with_ties(draw_):
+def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes)):
     """Scenarios whose times are all multiples of one unit, so that everything collides."""
     unit_s = draw_(st.sampled_from([0.125, 0.1, 0.001]))  # exact; nearly exact; nearly exact and small
 
@@ -48,15 +70,19 @@ def plans_with_ties(draw_):
     size = draw_(st.integers(1, 5))
     servers = draw_(st.integers(1, 3))
     requests = draw_(st.integers(1, 40))
-    kind = draw_(st.sampled_from([bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes]))
+    kind = draw_(st.sampled_from(kinds))
     wait_ms = draw_(st.sampled_from([0, 0, 1, 2, 3, 5, math.inf])) * unit_s * 1000
     if kind is bs.AtLeast:
         the_rule = bs.AtLeast(draw_(st.integers(1, size)), size)
     elif kind is bs.PreferredSizes:
         preferred = draw_(st.lists(st.integers(1, size), min_size=1, max_size=3, unique=True).map(sorted))
         the_rule = bs.PreferredSizes(preferred, size, wait_ms)
+    elif kind is bs.LearnedCork:
+        the_rule = bs.LearnedCork(size, draw_(st.sampled_from([0, 0.95, 4])))
     else:
-        the_rule = bs.SizeOrWait(size, wait_ms)
+        the_rule = kind(
+            size, wait_ms if kind.parameters()["max_wait_ms"].may_be_inf else min(wait_ms, 9000.0)
+        )
     if draw_(st.booleans()):
         service = bs.Affine(times_ms(1, 4), times_ms(0, 2))
     else:
@@ -106,10 +132,10 @@ def plans_with_ties(draw_):
 
 
 @st.composite
-def scenarios_at_random(draw_):
+def scenarios_at_random(draw_, rules=tuple(RULES)):
     """Scenarios of every workload, rule and service time, with traffic that does not collide."""
     workload = draw_(st.sampled_from(WORKLOADS))
-    the_rule = draw_(st.sampled_from(RULES))
+    the_rule = draw_(st.sampled_from(rules))
     service = draw_(
         st.sampled_from(
             [

@@ -1,14 +1,23 @@
 """When a batch leaves: the rules, one file each."""
 
 from batchsim.scenario.rules.at_least import AtLeast
+from batchsim.scenario.rules.frozen_batches import FrozenBatches
+from batchsim.scenario.rules.learned_cork import LearnedCork
 from batchsim.scenario.rules.preferred_sizes import PreferredSizes
+from batchsim.scenario.rules.pull_then_wait import PullThenWait
 from batchsim.scenario.rules.rule import LARGEST_BATCH, Rule, Step, Threshold, Trigger
+from batchsim.scenario.rules.running_window import RunningWindow
 from batchsim.scenario.rules.size_or_wait import SizeOrWait
+from batchsim.scenario.rules.sleeping_poll import SleepingPoll
+from batchsim.scenario.rules.wait_since_last import WaitSinceLast
 
 __all__ = [
-    "LARGEST_BATCH", "RULES", "AtLeast", "PreferredSizes", "Rule", "SizeOrWait", "Step", "Threshold",
-    "Trigger",
+    "LARGEST_BATCH", "RULES", "AtLeast", "FrozenBatches", "LearnedCork", "PreferredSizes", "PullThenWait",
+    "Rule", "RunningWindow", "SizeOrWait", "SleepingPoll", "Step", "Threshold", "Trigger", "WaitSinceLast",
 ]  # fmt: skip
 
 # The registry: TOML, the shell and the explorer offer these, in this order.
-RULES: tuple[type[Rule], ...] = (SizeOrWait, AtLeast, PreferredSizes)
+RULES: tuple[type[Rule], ...] = (
+    SizeOrWait, AtLeast, PreferredSizes,
+    PullThenWait, FrozenBatches, RunningWindow, SleepingPoll, WaitSinceLast, LearnedCork,
+)  # fmt: skip

@@ -10,7 +10,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+
+import numpy as np
 
 from batchsim import _check
 from batchsim._format import typed
@@ -47,6 +49,18 @@ class Waiting(NamedTuple):
     ended: bool  # whether the last request of the run has come
 
 
+# Functions that rules call in `decide`, `wake_s` and `finished`: Numba learns to compile them, too.
+HELPERS: list[Callable[..., Any]] = []
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def helper(function: F) -> F:
+    """Mark a function that a rule's own functions call."""
+    HELPERS.append(function)
+    return function
+
+
+@helper
 def oldest_s(waiting: Waiting, k: int = 0) -> float:
     """Return the arrival time, in seconds, of the k-th oldest request that waits; 0 is the oldest."""
     return waiting.arrival_s[waiting.queue[waiting.head + k]]
@@ -94,11 +108,14 @@ def max_batch_size(default: Any = dataclasses.MISSING) -> Any:
     return parameter("Max batch size", about, slider=(1, 64, 1), usual=32, default=default)
 
 
-def max_wait_ms(default: Any = dataclasses.MISSING) -> Any:
-    """Return the field of rules with a timer: how long the oldest request waits for company."""
+def max_wait_ms(
+    about: str = "How long the oldest request waits for others to join its batch",
+    default: Any = dataclasses.MISSING, may_be_inf: bool = True,
+) -> Any:  # fmt: skip
+    """Return the field of rules with a timer: how long a batch waits for company."""
     return parameter(
-        "Max wait (ms)", "How long the oldest request waits for others to join its batch",
-        kind="real", at_least=0, may_be_inf=True, slider=(0, 100, 0.5), usual=10.0, default=default,
+        "Max wait (ms)", about,
+        kind="real", at_least=0, may_be_inf=may_be_inf, slider=(0, 100, 0.5), usual=10.0, default=default,
     )  # fmt: skip
 
 
@@ -152,6 +169,7 @@ class Rule:
     finished: ClassVar[Callable[..., None] | None] = None
     state_size: ClassVar[int] = 0
     freezes: ClassVar[bool] = False
+    forms_while_busy: ClassVar[bool] = False  # whether it freezes batches while every server computes
     compiled: ClassVar[bool] = True  # whether Numba can compile the functions
     title: ClassVar[str] = ""  # what the rule is called in a list
     map_knobs: ClassVar[tuple[str, str]] = ("max_batch_size", "max_wait_ms")  # x and y of its heat map
@@ -202,6 +220,14 @@ class Rule:
     def threshold(self) -> Threshold | None:
         """The rule as the textbook's fast loop takes it, None where it is another."""
         return None
+
+    def carried_per_s(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> float:
+        """Return the rate at which servers compute the batches that form at an arrival rate.
+
+        `seconds`: the service times of sizes from 1 on. A queue that grows makes every batch full, whatever
+        the arrival rate, unless the rule freezes smaller ones.
+        """
+        return float(servers * seconds.size / seconds[-1])
 
     @property
     def largest_batch(self) -> int:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
 from batchsim._format import percent
 from batchsim.result import Result
@@ -47,12 +48,17 @@ def pseudocode(rule: Rule) -> tuple[Line, ...]:
       elif it has waited longer: send all
       else: wait for company
     """
-    busy = Line("if every server is busy: wait for a server", activity=Activity.QUEUEING)
-    lines = [Line("while requests wait:", indent=0, activity=Activity.IDLE), busy]
-    for step in rule.steps:
-        condition = f"elif {step.condition}" if step.condition else "else"
-        lines.append(Line(f"{condition}: {step.action}", trigger=step.trigger, because=step.because))
-    if rule.enough > 1 and rule.max_wait_ms > 0:  # else the steps cover every case
+    conditions: list[tuple[str, str, dict[str, Any]]] = [
+        ("every server is busy", "wait for a server", {"activity": Activity.QUEUEING}),
+        *((s.condition, s.action, {"trigger": s.trigger, "because": s.because}) for s in rule.steps),
+    ]
+    if rule.forms_while_busy:
+        conditions.append(conditions.pop(0))
+    lines, word = [Line("while requests wait:", indent=0, activity=Activity.IDLE)], "if"
+    for condition, action, kind in conditions:
+        lines.append(Line(f"{word} {condition}: {action}" if condition else f"else: {action}", **kind))
+        word = "elif"
+    if rule.freezes or (rule.enough > 1 and rule.max_wait_ms > 0):  # else the steps cover every case
         lines.append(Line("else: wait for company", activity=Activity.FORMING))
     return tuple(lines)
 

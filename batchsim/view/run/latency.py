@@ -191,7 +191,9 @@ class LatencyView(View):
         s, objective_ms = data.summary, data.objective_ms
         if data.overloaded:
             arriving, possible = s["offered_per_s"], data.result.scenario.full_batches_per_s
-            rates = f"{number(arriving, 5)} requests arrive per second, full batches carry"
+            frozen = data.result.scenario.rule.forms_while_busy
+            which = "the batches that form" if frozen else "full batches"
+            rates = f"{number(arriving, 5)} requests arrive per second, {which} carry"
             grows = f"the queue grows by {number(arriving - possible)} per second"
             text = f"{rates} {number(possible, 5)}: {grows}, and latency has no steady state."
             return [f"Overloaded: {text}", *_describe_difference(data)]

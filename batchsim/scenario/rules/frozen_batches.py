@@ -1,0 +1,153 @@
+"""Batches that form whether or not a server is free, and then wait for one as they are."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchsim import _check
+from batchsim._format import typed
+from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
+
+# In `state`: how many requests are in frozen batches or computed; whether a batch forms, until when, and when
+# the last request that has been seen arrived.
+INSIDE, FORMS, DUE_S, SEEN_S = 0, 1, 2, 3
+
+
+class FrozenBatchesParams(NamedTuple):
+    """The parameters of `FrozenBatches`, the wait in seconds."""
+
+    max_batch_size: int
+    max_wait_s: float
+    max_ongoing: float
+
+
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: FrozenBatchesParams) -> Decision:
+    """Freeze a full batch, or what has come inside once the first has waited; start the oldest frozen one."""
+    size, trigger = int(min(float(waiting.length), params.max_ongoing - state[INSIDE])), -1
+    if size >= params.max_batch_size:
+        size, trigger = params.max_batch_size, seam.FULL
+    elif size > 0:
+        # All that were seen have timed out where the oldest is a new one: then another batch forms.
+        if state[FORMS] == 0 or seam.oldest_s(waiting) > state[SEEN_S]:
+            state[FORMS], state[DUE_S] = 1, now_s + params.max_wait_s
+        state[SEEN_S] = seam.oldest_s(waiting, waiting.length - 1)
+        if now_s >= state[DUE_S]:
+            trigger = seam.WAIT
+        elif waiting.ended and params.max_wait_s == math.inf and size == waiting.length:
+            trigger = seam.DRAIN
+    if trigger >= 0:
+        state[FORMS] = 0
+        state[INSIDE] += size
+        return seam.FREEZE, size, trigger
+    if idle > 0 and waiting.frozen > 0:
+        return seam.START, 0, seam.FULL
+    return seam.NOTHING, 0, seam.FULL
+
+
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: FrozenBatchesParams) -> float:
+    """Return when the batch that forms has waited."""
+    return state[DUE_S] if state[FORMS] == 1 and waiting.length > 0 else math.inf
+
+
+def finished(now_s: float, size: int, seconds: float, state: Any, params: FrozenBatchesParams) -> None:
+    """Let others inside."""
+    state[INSIDE] -= size
+
+
+@dataclass(frozen=True)
+class FrozenBatches(Rule):
+    """A batch closes when it is full or its oldest has waited, and nobody joins it later.
+
+    Closed, or frozen, batches queue for a server as they are: in a busy spell they pile up instead of
+    growing, so that too short a wait overloads a server that would keep up with larger batches
+    (`batchsim.theory.frozen_wait_min_ms`); `Scenario.stable` tells. `math.inf` means full batches only.
+
+    At most `max_ongoing` requests are inside: in the batch that forms, frozen or computed. The others wait
+    for one of these to be answered, and `max_wait_ms` counts from the moment at which a batch's first is in.
+
+    >>> from batchsim import Affine, Poisson, Scenario
+    >>> scenario = Scenario(Poisson(2000), FrozenBatches(32, max_wait_ms=2.2), Affine(1.8874, 0.1438))
+    >>> scenario.stable, scenario.replace(max_wait_ms=2.1).stable
+    (True, False)
+    """
+
+    max_batch_size: int = seam.max_batch_size(default=32)
+    max_wait_ms: float = seam.max_wait_ms(default=10.0)  # type: ignore[misc]
+    max_ongoing: float = seam.parameter(
+        "Max ongoing", "How many requests may be in batches, formed or computed, at once", kind="real",
+        may_be_inf=True, usual=math.inf, default=math.inf,
+    )  # fmt: skip
+
+    Params = FrozenBatchesParams
+    decide = staticmethod(decide)
+    wake_s = staticmethod(wake_s)
+    finished = staticmethod(finished)
+    state_size = 4
+    freezes = forms_while_busy = True
+    title = "Frozen batches"
+
+    def check(self) -> None:
+        if math.isfinite(self.max_ongoing):
+            _check.whole("max_ongoing", self.max_ongoing)
+            if math.isinf(self.max_wait_ms) and self.max_ongoing < self.max_batch_size:
+                rule = f"max_ongoing must be at least max_batch_size, {self.max_batch_size}, without a timer"
+                raise ValueError(f"{rule}: else no batch is ever full, got {self.max_ongoing}")
+
+    @property
+    def params(self) -> FrozenBatchesParams:
+        return FrozenBatchesParams(self.max_batch_size, self.max_wait_ms / 1000, float(self.max_ongoing))
+
+    @property
+    def largest_batch(self) -> int:
+        return int(min(self.max_batch_size, self.max_ongoing))
+
+    @property
+    def enough(self) -> int:
+        return self.largest_batch
+
+    def carried_per_s(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> float:
+        """Return the rate at which servers compute the batches that form under Poisson arrivals.
+
+        A batch is the request that opens it and those that come within the wait, B - 1 at most; other
+        traffic is taken as if it were Poisson. See `batchsim.theory.frozen_load`. With `max_ongoing` below a
+        full batch, as many form a batch, wait and are computed again and again: that they may do so in
+        several batches is left out. With more, it limits how many servers can compute full ones.
+        """
+        most, size = self.max_ongoing, self.max_batch_size
+        if most >= size:
+            return self._formed_per_s(rate_per_s, seconds, int(min(servers, most // size)))
+        formed = self._formed_per_s(rate_per_s, seconds, servers)
+        return min(formed, float(most / (self.max_wait_ms / 1000 + seconds[-1])))
+
+    def _formed_per_s(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> float:
+        size, joined = seconds.size, rate_per_s * self.max_wait_ms / 1000 if self.max_wait_ms else 0.0
+        if math.isinf(joined) or size == 1:
+            return super().carried_per_s(rate_per_s, seconds, servers)
+        if joined == 0:
+            return float(servers / seconds[0])
+        # The logarithms of Poisson's chances that 0, 1, ... size - 2 join; the rest is a full batch.
+        logs = np.cumsum(np.append(-joined, math.log(joined) - np.log(np.arange(1, size - 1))))
+        chances = np.exp(logs)
+        chances = np.append(chances, max(0.0, 1 - chances.sum()))
+        return float(servers * (chances @ np.arange(1, size + 1)) / (chances @ seconds))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        size, wait_ms = self.max_batch_size, self.max_wait_ms
+        if size == 1:
+            one = Step("a request waits", "freeze it", Trigger.FULL, "one request is a full batch", "full")
+            return (one,)
+        because = f"{size:,} requests were a full batch, which nobody joins later"
+        full = [Step(f"{size:,} or more wait", f"freeze the oldest {size:,}", Trigger.FULL, because, "full")]
+        if self.max_ongoing < size:
+            full = []
+        if math.isinf(wait_ms):
+            return *full, replace(seam.REMAINDER, action="freeze all")
+        over = "a request waits" if wait_ms == 0 else f"the oldest has waited {typed(wait_ms)} ms"
+        because = (
+            "no batch waits for company" if wait_ms == 0 else f"its oldest had waited {typed(wait_ms)} ms"
+        )
+        return *full, Step(over, "freeze all", Trigger.WAIT, because, "wait was over")

@@ -1,0 +1,84 @@
+"""A free server takes the oldest request first, and only then waits for more."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from batchsim._format import typed
+from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
+
+# In `state`: whether a server collects, until when, and when the last request that it has seen arrived.
+COLLECTS, DUE_S, SEEN_S = 0, 1, 2
+
+
+class PullThenWaitParams(NamedTuple):
+    """The parameters of `PullThenWait`, the wait in seconds."""
+
+    max_batch_size: int
+    max_wait_s: float
+
+
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: PullThenWaitParams) -> Decision:
+    """Send a full batch, or what waits once the server that collects has waited."""
+    if waiting.length >= params.max_batch_size:
+        state[COLLECTS] = 0
+        return seam.START, params.max_batch_size, seam.FULL
+    oldest_s = seam.oldest_s(waiting)
+    # All that were seen have timed out where the oldest is a new one: then the server takes anew.
+    if state[COLLECTS] == 0 or oldest_s > state[SEEN_S]:
+        state[COLLECTS], state[DUE_S] = 1, now_s + params.max_wait_s
+    state[SEEN_S] = seam.oldest_s(waiting, waiting.length - 1)
+    trigger = -1
+    if now_s >= state[DUE_S]:
+        # Without a wait the server takes what there is: at once, or when it is free.
+        trigger = seam.BACKLOG if params.max_wait_s == 0 and oldest_s < now_s else seam.WAIT
+    elif waiting.ended and params.max_wait_s == math.inf:
+        trigger = seam.DRAIN
+    if trigger < 0:
+        return seam.NOTHING, 0, seam.FULL
+    state[COLLECTS] = 0
+    return seam.START, waiting.length, trigger
+
+
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: PullThenWaitParams) -> float:
+    """Return when the server that collects has waited."""
+    return state[DUE_S]
+
+
+@dataclass(frozen=True)
+class PullThenWait(Rule):
+    """A free server takes the oldest request, and only then waits for others.
+
+    `max_wait_ms` counts from the moment at which the server takes its first request, however long that has
+    waited already; `math.inf` means full batches only. One idle server collects at a time.
+
+    >>> PullThenWait(max_batch_size=8, max_wait_ms=5)
+    PullThenWait(max_batch_size=8, max_wait_ms=5)
+    """
+
+    max_batch_size: int = seam.max_batch_size(default=32)
+    max_wait_ms: float = seam.max_wait_ms(  # type: ignore[misc]
+        "How long a free server, once it has a request, waits for others to join the batch", default=10.0
+    )
+
+    Params = PullThenWaitParams
+    decide = staticmethod(decide)
+    wake_s = staticmethod(wake_s)
+    state_size = 3
+    title = "Pull, then wait"
+
+    @property
+    def params(self) -> PullThenWaitParams:
+        return PullThenWaitParams(self.max_batch_size, self.max_wait_ms / 1000)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        full = seam.send_full(self.max_batch_size)
+        if self.max_batch_size == 1:
+            return (full,)
+        if self.max_wait_ms in (0, math.inf):
+            return (full, *seam.send_after(self.max_wait_ms))
+        over = f"a server has waited {typed(self.max_wait_ms)} ms"
+        because = f"{over} since it took the oldest"
+        return full, Step(over, "send all", Trigger.WAIT, because, "server's wait was over")

@@ -1,0 +1,116 @@
+"""Windows that run one after the other, whether or not a request has come."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from batchsim._format import typed
+from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
+
+# In `state`: since when a server collects, and whether none does, as all compute.
+SINCE_S, NOBODY = 0, 1
+
+
+class RunningWindowParams(NamedTuple):
+    """The parameters of `RunningWindow`, the window in seconds."""
+
+    max_batch_size: int
+    max_wait_s: float
+
+
+@seam.helper
+def window_end_s(oldest_s: float, since_s: float, window_s: float) -> float:
+    """Return the end of the window in which a request comes, or of the first if it came before.
+
+    Windows end at since_s + k * window_s, k = 1, 2, ...; a request that comes at an end is in that window.
+    """
+    if oldest_s <= since_s + window_s:
+        return since_s + window_s
+    k = math.floor((oldest_s - since_s) / window_s)
+    while since_s + k * window_s < oldest_s:
+        k += 1
+    while since_s + (k - 1) * window_s >= oldest_s:  # the division was rounded
+        k -= 1
+    return since_s + k * window_s
+
+
+@seam.helper
+def hand_over(now_s: float, idle: int, state: Any) -> None:
+    """Note that the server that collected has a batch: the next one collects from now on, if one is idle."""
+    if idle > 1:
+        state[SINCE_S] = now_s
+    else:
+        state[NOBODY] = 1
+
+
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: RunningWindowParams) -> Decision:
+    """Send a full batch, or what waits when the window ends."""
+    size, trigger = waiting.length, -1
+    oldest_s = seam.oldest_s(waiting)
+    if size >= params.max_batch_size:
+        size, trigger = params.max_batch_size, seam.FULL
+    elif params.max_wait_s == 0:
+        trigger = seam.WAIT if oldest_s == now_s else seam.BACKLOG
+    elif now_s >= window_end_s(oldest_s, state[SINCE_S], params.max_wait_s):
+        trigger = seam.WAIT
+    elif waiting.ended and params.max_wait_s == math.inf:
+        trigger = seam.DRAIN
+    if trigger < 0:
+        return seam.NOTHING, 0, seam.FULL
+    hand_over(now_s, idle, state)
+    return seam.START, size, trigger
+
+
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: RunningWindowParams) -> float:
+    """Return the end of the window."""
+    if params.max_wait_s == 0:
+        return now_s
+    return window_end_s(seam.oldest_s(waiting), state[SINCE_S], params.max_wait_s)
+
+
+def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -> None:
+    """Let the server that comes free collect, unless another does."""
+    if state[NOBODY] == 1:
+        state[SINCE_S], state[NOBODY] = now_s, 0
+
+
+@dataclass(frozen=True)
+class RunningWindow(Rule):
+    """An idle server collects in windows, one after the other, until one is not empty.
+
+    Each is `max_wait_ms` long; the first begins when the server comes free; a batch leaves at the end of
+    its window, or when it is full. A request that finds the server idle waits for half a window on
+    average, and one that has waited for the server waits for a whole one. `math.inf` means full batches
+    only. One idle server collects at a time.
+
+    >>> RunningWindow(max_batch_size=8, max_wait_ms=5)
+    RunningWindow(max_batch_size=8, max_wait_ms=5)
+    """
+
+    max_batch_size: int = seam.max_batch_size(default=32)
+    max_wait_ms: float = seam.max_wait_ms(  # type: ignore[misc]
+        "The length of the windows in which an idle server collects a batch", default=10.0
+    )
+
+    Params = RunningWindowParams
+    decide = staticmethod(decide)
+    wake_s = staticmethod(wake_s)
+    finished = staticmethod(finished)
+    state_size = 2
+    title = "Running window"
+
+    @property
+    def params(self) -> RunningWindowParams:
+        return RunningWindowParams(self.max_batch_size, self.max_wait_ms / 1000)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        full = seam.send_full(self.max_batch_size)
+        if self.max_batch_size == 1:
+            return (full,)
+        if self.max_wait_ms in (0, math.inf):
+            return (full, *seam.send_after(self.max_wait_ms))
+        window = f"a window of {typed(self.max_wait_ms)} ms ends"
+        because = f"the window of {typed(self.max_wait_ms)} ms ended"
+        return full, Step(window, "send all", Trigger.WAIT, because, "window was over")

@@ -1,0 +1,109 @@
+"""A loop that sleeps, looks how many wait, and computes these without looking again."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from batchsim._format import typed
+from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
+from batchsim.scenario.rules.running_window import SINCE_S, finished, hand_over, window_end_s
+
+# In `state`, after those of the running window: how many batches are still to be taken at this look.
+TAKING = 2
+
+
+class SleepingPollParams(NamedTuple):
+    """The parameters of `SleepingPoll`, the sleep in seconds."""
+
+    max_batch_size: int
+    max_wait_s: float
+
+
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: SleepingPollParams) -> Decision:
+    """Take all full batches, or else what waits, when a sleep is over; then compute them one by one."""
+    largest = params.max_batch_size
+    if idle == 0:
+        return seam.NOTHING, 0, seam.FULL
+    oldest_s = now_s
+    if waiting.length > 0:
+        oldest_s = seam.oldest_s(waiting)
+    if state[TAKING] == 0 and waiting.frozen == 0 and waiting.length > 0:
+        # Right after its last batch the loop looks first, and sleeps only if no full batch waits.
+        at_once = now_s == state[SINCE_S] and waiting.length >= largest
+        if (
+            at_once
+            or params.max_wait_s == 0
+            or now_s >= window_end_s(oldest_s, state[SINCE_S], params.max_wait_s)
+        ):
+            state[TAKING] = max(1, waiting.length // largest)
+    if state[TAKING] > 0:
+        state[TAKING] -= 1
+        if waiting.length >= largest:
+            return seam.FREEZE, largest, seam.FULL
+        late = params.max_wait_s == 0 and oldest_s < now_s
+        return seam.FREEZE, waiting.length, seam.BACKLOG if late else seam.WAIT
+    if waiting.frozen > 0:
+        hand_over(now_s, idle, state)
+        return seam.START, 0, seam.FULL
+    return seam.NOTHING, 0, seam.FULL
+
+
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: SleepingPollParams) -> float:
+    """Return when the sleep is over, while no batch is computed or waits to be."""
+    if idle == 0 or waiting.length == 0 or waiting.frozen > 0 or params.max_wait_s == 0:
+        return math.inf
+    return window_end_s(seam.oldest_s(waiting), state[SINCE_S], params.max_wait_s)
+
+
+@dataclass(frozen=True)
+class SleepingPoll(Rule):
+    """A loop looks after each sleep, and takes full batches, or what there is if none is full.
+
+    Right after a batch it looks at once, and takes full batches without a sleep; else it sleeps for all of
+    `max_wait_ms`, however many come meanwhile. Of q waiting requests it takes q // max_batch_size full
+    batches, or one with all, and computes them one after the other without looking again: nobody joins them.
+
+    >>> SleepingPoll(max_batch_size=8, max_wait_ms=5)
+    SleepingPoll(max_batch_size=8, max_wait_ms=5)
+    """
+
+    max_batch_size: int = seam.max_batch_size(default=32)
+    max_wait_ms: float = seam.max_wait_ms(  # type: ignore[misc]
+        "How long the loop sleeps before it looks again", default=10.0, may_be_inf=False
+    )
+
+    Params = SleepingPollParams
+    decide = staticmethod(decide)
+    wake_s = staticmethod(wake_s)
+    finished = staticmethod(finished)
+    state_size = 3
+    freezes = True
+    title = "Sleeping poll"
+
+    @property
+    def params(self) -> SleepingPollParams:
+        return SleepingPollParams(self.max_batch_size, self.max_wait_ms / 1000)
+
+    @property
+    def enough(self) -> int:
+        # None, unless they wait right after a batch; one if the loop never sleeps.
+        return 1 if self.max_wait_ms == 0 else self.max_batch_size
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        size, wait_ms = self.max_batch_size, self.max_wait_ms
+        if wait_ms == 0:
+            return (
+                (seam.send_full(size),)
+                if size == 1
+                else (seam.send_full(size), *seam.send_at_once(Trigger.WAIT))
+            )
+        # A size of 1 is always full; the loop sleeps nonetheless.
+        asleep = f"a sleep of {typed(wait_ms)} ms ends"
+        because = f"{size:,} waited when the loop looked, a full batch" if size > 1 else "the loop looked"
+        full = Step(f"{size:,} or more wait as a sleep ends", "send full ones", Trigger.FULL, because, "full")
+        if size == 1:
+            return (Step(asleep, "send each", Trigger.FULL, because, "full"),)
+        fewer = "the sleep was over and no full batch waited"
+        return full, Step(asleep, "send all", Trigger.WAIT, fewer, "sleep was over")

@@ -1,0 +1,86 @@
+"""A timer that starts when the last batch ends, whether or not a request has come."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from batchsim._format import typed
+from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
+from batchsim.scenario.rules.running_window import SINCE_S, finished, hand_over
+
+
+class WaitSinceLastParams(NamedTuple):
+    """The parameters of `WaitSinceLast`, the wait in seconds."""
+
+    max_batch_size: int
+    max_wait_s: float
+
+
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSinceLastParams) -> Decision:
+    """Send a full batch, or what waits once the last batch is long enough ago."""
+    size, trigger = waiting.length, -1
+    due_s = state[SINCE_S] + params.max_wait_s
+    if size >= params.max_batch_size:
+        size, trigger = params.max_batch_size, seam.FULL
+    elif now_s >= due_s:
+        if params.max_wait_s == 0:
+            trigger = seam.WAIT if seam.oldest_s(waiting) == now_s else seam.BACKLOG
+        else:
+            trigger = seam.WAIT if now_s == due_s else seam.ENOUGH
+    elif waiting.ended and params.max_wait_s == math.inf:
+        trigger = seam.DRAIN
+    if trigger < 0:
+        return seam.NOTHING, 0, seam.FULL
+    hand_over(now_s, idle, state)
+    return seam.START, size, trigger
+
+
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSinceLastParams) -> float:
+    """Return when the last batch is long enough ago."""
+    return state[SINCE_S] + params.max_wait_s
+
+
+@dataclass(frozen=True)
+class WaitSinceLast(Rule):
+    """A batch leaves when it is full, or some time after the end of the batch before.
+
+    A request that comes more than `max_wait_ms` after that leaves at once and alone; one that has waited
+    for the server waits for the whole time once more. `math.inf` means full batches only. One idle server
+    collects at a time.
+
+    >>> WaitSinceLast(max_batch_size=8, max_wait_ms=5)
+    WaitSinceLast(max_batch_size=8, max_wait_ms=5)
+    """
+
+    max_batch_size: int = seam.max_batch_size(default=32)
+    max_wait_ms: float = seam.max_wait_ms(  # type: ignore[misc]
+        "How long after the end of the last batch a server collects the next", default=10.0
+    )
+
+    Params = WaitSinceLastParams
+    decide = staticmethod(decide)
+    wake_s = staticmethod(wake_s)
+    finished = staticmethod(finished)
+    state_size = 2
+    title = "Wait since the last batch"
+
+    @property
+    def params(self) -> WaitSinceLastParams:
+        return WaitSinceLastParams(self.max_batch_size, self.max_wait_ms / 1000)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        full = seam.send_full(self.max_batch_size)
+        if self.max_batch_size == 1:
+            return (full,)
+        if self.max_wait_ms in (0, math.inf):
+            return (full, *seam.send_after(self.max_wait_ms))
+        ms = typed(self.max_wait_ms)
+        over = f"the last batch ended {ms} ms ago"
+        late = f"a request came more than {ms} ms after the last batch"
+        return (
+            full,
+            Step(over, "send all", Trigger.WAIT, over, "wait was over"),
+            Step("it ended longer ago", "send all", Trigger.ENOUGH, late, "nothing to wait for"),
+        )

@@ -1,0 +1,30 @@
+"""BentoML: @bentoml.api(batchable=True)."""
+
+from batchsim import _check
+from batchsim.scenario.rules import LARGEST_BATCH, LearnedCork
+from batchsim.servers.server import Server, ServerConfig
+
+
+def bentoml(max_batch_size: int = 100) -> LearnedCork:
+    """Return the rule of BentoML 1.4's dispatcher, the cork.
+
+    It has no timer: it holds n requests while n * (w + 1 ms + a) <= 0.95 * W, for w the newest's wait, a the
+    cost of one more request, and W the mean wait of the last batches, a and W being learned as it runs.
+    Left out: the three requests of its training that wait for company, and its look every ms.
+
+    >>> bentoml(max_batch_size=32)
+    LearnedCork(max_batch_size=32, patience=0.95)
+    """
+    return LearnedCork(_check.whole("BentoML's max_batch_size", max_batch_size, at_most=LARGEST_BATCH))
+
+
+def config(max_batch_size: int = 100, max_latency_ms: float = 60_000) -> ServerConfig:
+    """Return what the decorator means: requests beyond `max_latency_ms` are refused; it is no wait.
+
+    BentoML refuses what it predicts to take longer, here a request leaves once it has waited as long.
+    """
+    timeout_ms = _check.real("BentoML's max_latency_ms", max_latency_ms, above=0)
+    return ServerConfig("bentoml", bentoml(max_batch_size), timeout_ms=timeout_ms)
+
+
+SERVER = Server("bentoml", "1.4", bentoml, config, ("batchable", "batch_dim", "workers"))

@@ -1,0 +1,36 @@
+"""LitServe: a LitAPI's batch settings."""
+
+from batchsim import _check
+from batchsim.scenario.rules import LARGEST_BATCH, RunningWindow
+from batchsim.servers.server import Server, ServerConfig
+
+
+def litserve(max_batch_size: int = 1, batch_timeout: float = 0.0) -> RunningWindow:
+    """Return the rule of LitServe 0.2.19's collation loop; the timeout is in seconds.
+
+    A free worker collects in windows of batch_timeout, which begin anew while they stay empty: a lone request
+    waits for half of one on average. A batch leaves when it is full or its window ends, and the next window
+    begins when the batch is computed, however long requests have waited by then.
+
+    >>> litserve(max_batch_size=8, batch_timeout=0.05)
+    RunningWindow(max_batch_size=8, max_wait_ms=50.0)
+    """
+    size = _check.whole("LitServe's max_batch_size", max_batch_size, at_most=LARGEST_BATCH)
+    return RunningWindow(size, _check.real("LitServe's batch_timeout", batch_timeout, at_least=0) * 1000)
+
+
+def config(
+    max_batch_size: int = 1, batch_timeout: float = 0.0, *, workers_per_device: int = 1, devices: int = 1,
+    timeout: float = 30,
+) -> ServerConfig:  # fmt: skip
+    """Return what LitAPI and LitServer mean: a request that waits for `timeout` seconds is given up (504).
+
+    Several workers collect one at a time here, where LitServe's compete for the requests.
+    """
+    workers = _check.whole("LitServe's workers_per_device", workers_per_device)
+    workers *= _check.whole("LitServe's devices", devices)
+    timeout_ms = _check.real("LitServe's timeout", timeout, above=0) * 1000
+    return ServerConfig("litserve", litserve(max_batch_size, batch_timeout), workers, timeout_ms=timeout_ms)
+
+
+SERVER = Server("litserve", "0.2.19", litserve, config, ("accelerator", "api_path", "stream"))

@@ -1,0 +1,64 @@
+"""What a preset is: a serving system's own words, and the scenario that they mean."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from batchsim import _check
+from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """What a server's settings mean: a rule, and the parts of a scenario that the same file sets.
+
+    `pad_to`: sizes up to which batches are padded. `settings` are the server's own, by their own names;
+    `unused` those of them that make no difference here.
+    """
+
+    server: str
+    rule: Rule
+    servers: int = 1
+    queue_limit: int | None = None
+    timeout_ms: float | None = None
+    pad_to: tuple[int, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    unused: Mapping[str, Any] = field(default_factory=dict)
+
+    def scenario(self, workload: OpenLoop | ClosedLoop, service: Service) -> Scenario:
+        """Return the scenario of this server under a workload."""
+        return self.apply(Scenario(workload, self.rule, service))
+
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return a scenario with this server's rule, number of servers, limits and padding."""
+        _check.instance("scenario", scenario, Scenario, "a Scenario")
+        service = scenario.service.padded_to(self.pad_to) if self.pad_to else scenario.service
+        return dataclasses.replace(
+            scenario, rule=self.rule, service=service, servers=self.servers,
+            queue_limit=self.queue_limit, timeout_ms=self.timeout_ms,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Server:
+    """A serving system: `rule` and `config` take its own settings; `ignored` have no effect on either."""
+
+    name: str
+    version: str
+    rule: Callable[..., Rule]
+    config: Callable[..., ServerConfig]
+    ignored: tuple[str, ...] = ()
+
+    def configure(self, settings: Mapping[str, Any]) -> ServerConfig:
+        """Return what the settings mean, or raise ValueError for one that the server does not have."""
+        known = [*inspect.signature(self.config).parameters, *self.ignored]
+        for name in settings:
+            if name not in known:
+                hint = _check.nearest(name, known)
+                raise ValueError(f"a setting of {self.name} must be one that it has, got {name!r}{hint}")
+        used = {name: value for name, value in settings.items() if name not in self.ignored}
+        ignored = {name: value for name, value in settings.items() if name in self.ignored}
+        found = self.config(**used)
+        return dataclasses.replace(found, settings=dict(settings), unused={**found.unused, **ignored})

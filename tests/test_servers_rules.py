@@ -1,0 +1,88 @@
+"""The rules of real servers: both engines and an independent spelling of each."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.plans import SERVERS_RULES, TIMERS, plans_with_ties, scenarios_at_random
+from test_reference_engine import assert_same, naive_of
+from test_rules import assert_equal, run
+
+import batchsim as bs
+from batchsim.engines import compiled, reference
+from batchsim.engines.draws import draw
+from batchsim.result import Result, Run
+
+
+def assert_three_alike(plan):
+    log = reference.run(plan)
+    assert_equal(compiled.run(plan), log)
+    assert_same(Result((Run(plan.scenario, log),), 0, ""), naive_of(plan))
+
+
+@settings(max_examples=400)
+@given(plans_with_ties(kinds=[*TIMERS, bs.LearnedCork]))
+def test_both_engines_and_the_oracle_agree_where_everything_is_tied(plan):
+    assert_three_alike(plan)
+
+
+@settings(max_examples=150)
+@given(scenarios_at_random(rules=SERVERS_RULES), st.integers(0, 99))
+def test_both_engines_and_the_oracle_agree_on_random_traffic(scenario, seed):
+    assert_three_alike(draw(scenario, 200, seed))
+
+
+# One by one, as (start in ms, size, trigger); a batch is computed for 10 ms.
+
+
+def test_the_servers_clock_starts_when_it_takes_a_request_however_long_that_has_waited():
+    times = [0, 1, 9, 13]
+    assert run(times, bs.PullThenWait(8, 4)) == [(4, 2, "WAIT"), (18, 2, "WAIT")]
+    assert run(times, bs.SizeOrWait(8, 4)) == [(4, 2, "WAIT"), (14, 2, "BACKLOG")]
+
+
+def test_a_wait_ends_as_soon_as_the_batch_is_full_and_the_rest_begins_another():
+    assert run([0, 1, 1], bs.PullThenWait(2, 4)) == [(1, 2, "FULL"), (15, 1, "WAIT")]
+
+
+def test_whoever_comes_after_all_have_timed_out_is_waited_with_anew():
+    # The first is gone at 2; the wait that the second begins would end at 7, that of the first at 4.
+    assert run([0, 3], bs.PullThenWait(8, 4), timeout_ms=2) == []
+
+
+def test_nobody_joins_a_frozen_batch_however_long_it_waits():
+    assert run([0, 3, 6, 9, 9, 9], bs.FrozenBatches(3, 2)) == [
+        (2, 1, "WAIT"), (12, 1, "WAIT"), (22, 1, "WAIT"), (32, 3, "FULL"),
+    ]  # fmt: skip
+
+
+def test_with_two_inside_the_third_waits_outside_and_its_clock_starts_when_it_is_let_in():
+    rule = bs.FrozenBatches(4, 3, max_ongoing=2)
+    assert run([0, 0, 1, 1], rule) == [(3, 2, "WAIT"), (16, 2, "WAIT")]
+
+
+def test_a_lone_request_waits_for_the_end_of_the_window_in_which_it_comes():
+    # Windows of 4 ms from 0 on; then from 14 on, when the batch is computed.
+    assert run([0, 23], bs.RunningWindow(8, 4)) == [(4, 1, "WAIT"), (26, 1, "WAIT")]
+    assert run([0, 23, 24], bs.RunningWindow(2, 4)) == [(4, 1, "WAIT"), (24, 2, "FULL")]
+
+
+def test_a_sleeping_loop_is_not_woken_and_takes_all_full_batches_at_once():
+    # It sleeps until 4, takes two batches, and looks again at 24: a full one, no sleep.
+    times = [0, 1, 2, 2, 2, 5, 6]
+    assert run(times, bs.SleepingPoll(2, 4)) == [
+        (4, 2, "FULL"), (14, 2, "FULL"), (24, 2, "FULL"), (38, 1, "WAIT"),
+    ]  # fmt: skip
+
+
+def test_a_request_that_comes_long_after_the_last_batch_leaves_at_once():
+    assert run([0, 25, 30], bs.WaitSinceLast(8, 4)) == [
+        (4, 1, "WAIT"), (25, 1, "ENOUGH"), (39, 1, "WAIT"),
+    ]  # fmt: skip
+
+
+def test_the_cork_holds_nothing_until_it_has_learned_that_batches_wait():
+    calm = run([20 * n for n in range(30)], bs.LearnedCork(8))
+    assert calm == [(20 * n, 1, "ENOUGH") for n in range(30)]
+    busy = bs.simulate(bs.Scenario(bs.Poisson(2000), bs.LearnedCork(100), bs.Affine(1.8874, 0.1438)), 50_000)
+    held = busy.batches.trigger == bs.Trigger.WAIT
+    assert not held[:9].any()
+    assert 0 < held.mean() < 0.1
