@@ -211,7 +211,7 @@ def test_a_part_of_the_picture_is_sent_alone(panel):
 def _patched(panel):
     answers = []
     panel.screen.send = lambda content, buffers=None: answers.append(content)
-    panel.screen.patch(b"", Box(100, 160, 500, 160), (1000, 640))
+    panel.screen.patch(panel.picture, Box(100, 160, 500, 160))
     return answers
 
 

@@ -29,7 +29,8 @@ from batchsim.view.run.latency import LatencyView, queue_length
 from batchsim.view.run.live import NAMES, LivePicture
 from batchsim.view.run.load import LoadView
 from batchsim.view.run.ranked import Ranked
-from batchsim.view.run.timeline import TimelineView, window
+from batchsim.view.run.timeline import TimelineView
+from batchsim.view.run.window import window
 
 BASE = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(16, 5), bs.Affine(5, 0.25))
 SIZES, WAITS = (1, 4, 16, 32), (0, 5, 20, math.inf)

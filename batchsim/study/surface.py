@@ -210,10 +210,7 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
     if isinstance(workload, ClosedLoop):
         x, values, saturation = "clients", _clients(scenario, requests), math.inf
     else:
-        x, saturation = "rate_per_s", scenario.full_batches_per_s
-        for _ in range(FROZEN if rule.forms_while_busy else 0):  # at a higher rate larger ones form
-            saturation = scenario.carried_per_s(saturation)
-        values = [load * saturation for load in LOADS]
+        x, (values, saturation) = "rate_per_s", load_rates(scenario)
 
     def run(value: float) -> tuple[float, bool, Any] | None:
         point = _accepted(lambda: replace(scenario, workload=_at(workload, value)))
@@ -230,6 +227,14 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
     mean_ms, both_ms, answers_per_s = (np.concatenate([getattr(one, n) for one in numbers]) for n in names)
     xs, over, (p50_ms, p99_ms) = np.array(x_values), np.array(overloaded), both_ms.T
     return LoadCurve(x, xs, mean_ms, p50_ms, p99_ms, answers_per_s, over, saturation)
+
+
+def load_rates(scenario: Scenario) -> tuple[list[float], float]:
+    """Return the arrival rates at which an open loop's load curve has its points, and the saturation rate."""
+    saturation = scenario.full_batches_per_s
+    for _ in range(FROZEN if scenario.rule.forms_while_busy else 0):  # at a higher rate larger ones form
+        saturation = scenario.carried_per_s(saturation)
+    return [load * saturation for load in LOADS], saturation
 
 
 def _at(workload: OpenLoop | ClosedLoop, value: float) -> OpenLoop | ClosedLoop:

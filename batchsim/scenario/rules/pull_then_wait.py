@@ -74,11 +74,7 @@ class PullThenWait(Rule):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        full = seam.send_full(self.max_batch_size)
-        if self.max_batch_size == 1:
-            return (full,)
-        if self.max_wait_ms in (0, math.inf):
-            return (full, *seam.send_after(self.max_wait_ms))
         over = f"a server has waited {typed(self.max_wait_ms)} ms"
         because = f"{over} since it took the oldest"
-        return full, Step(over, "send all", Trigger.WAIT, because, "server's wait was over")
+        step = Step(over, "send all", Trigger.WAIT, because, "server's wait was over")
+        return seam.send_full_or(self.max_batch_size, self.max_wait_ms, step)

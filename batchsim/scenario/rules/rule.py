@@ -257,6 +257,18 @@ def send_full(size: int) -> Step:
     return Step(f"{size:,} or more wait", f"send the oldest {size:,}", Trigger.FULL, because, "full")
 
 
+def send_full_or(size: int, wait_ms: float, *over: Step) -> tuple[Step, ...]:
+    """Return the steps of a rule that sends full batches, and by a timer of its own, `over`, what waits.
+
+    Nobody waits for company where a batch holds one. Without a wait, and without an end to it, all timers
+    are alike.
+    """
+    full = send_full(size)
+    if size == 1:
+        return (full,)
+    return (full, *(send_after(wait_ms) if wait_ms in (0, math.inf) else over))
+
+
 def send_at_once(trigger: Trigger) -> tuple[Step, Step]:
     """Return the steps of a rule under which nobody waits for company."""
     came, free = "a request came and a server is idle", "a server came free and requests wait"

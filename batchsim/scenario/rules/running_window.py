@@ -106,11 +106,7 @@ class RunningWindow(Rule):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        full = seam.send_full(self.max_batch_size)
-        if self.max_batch_size == 1:
-            return (full,)
-        if self.max_wait_ms in (0, math.inf):
-            return (full, *seam.send_after(self.max_wait_ms))
         window = f"a window of {typed(self.max_wait_ms)} ms ends"
         because = f"the window of {typed(self.max_wait_ms)} ms ended"
-        return full, Step(window, "send all", Trigger.WAIT, because, "window was over")
+        step = Step(window, "send all", Trigger.WAIT, because, "window was over")
+        return seam.send_full_or(self.max_batch_size, self.max_wait_ms, step)

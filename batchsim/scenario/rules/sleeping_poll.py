@@ -94,11 +94,7 @@ class SleepingPoll(Rule):
     def steps(self) -> tuple[Step, ...]:
         size, wait_ms = self.max_batch_size, self.max_wait_ms
         if wait_ms == 0:
-            return (
-                (seam.send_full(size),)
-                if size == 1
-                else (seam.send_full(size), *seam.send_at_once(Trigger.WAIT))
-            )
+            return seam.send_full_or(size, wait_ms)
         # A size of 1 is always full; the loop sleeps nonetheless.
         asleep = f"a sleep of {typed(wait_ms)} ms ends"
         because = f"{size:,} waited when the loop looked, a full batch" if size > 1 else "the loop looked"

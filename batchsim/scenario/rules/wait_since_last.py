@@ -71,16 +71,11 @@ class WaitSinceLast(Rule):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        full = seam.send_full(self.max_batch_size)
-        if self.max_batch_size == 1:
-            return (full,)
-        if self.max_wait_ms in (0, math.inf):
-            return (full, *seam.send_after(self.max_wait_ms))
         ms = typed(self.max_wait_ms)
         over = f"the last batch ended {ms} ms ago"
         late = f"a request came more than {ms} ms after the last batch"
-        return (
-            full,
+        return seam.send_full_or(
+            self.max_batch_size, self.max_wait_ms,
             Step(over, "send all", Trigger.WAIT, over, "wait was over"),
             Step("it ended longer ago", "send all", Trigger.ENOUGH, late, "nothing to wait for"),
-        )
+        )  # fmt: skip

@@ -38,9 +38,6 @@ class Theme:
     ink: str  # text, and lines that are black on paper
     soft: str  # axes and their numbers
     faint: str  # grid lines, and areas without a number
-    now: str = GREEN  # what the present setting gives
-    before: str = GREY  # what the last one gave
-    objective: str = VERMILION
     orange: str = ORANGE
     sky: str = SKY
     green: str = GREEN
@@ -48,6 +45,20 @@ class Theme:
     vermilion: str = VERMILION
     purple: str = PURPLE
     grey: str = GREY
+
+    @property
+    def now(self) -> str:
+        """What the present setting gives."""
+        return self.green
+
+    @property
+    def before(self) -> str:
+        """What the setting before the last move gave."""
+        return self.grey
+
+    @property
+    def objective(self) -> str:
+        return self.vermilion
 
     def rc(self, font_px: float) -> dict[str, Any]:
         """Return the theme as matplotlib's parameters, for `matplotlib.style.context`."""
@@ -63,7 +74,7 @@ LIGHT = Theme(background="#FFFFFF", ink="#000000", soft="#595959", faint="#E3E3E
 # On black, blue and green are lightened until lines of them can be seen; their hues stay.
 DARK = Theme(
     background="#111111", ink="#F2F2F2", soft="#B0B0B0", faint="#333333",
-    blue="#2E97DB", green="#14B88A", vermilion="#EC6F14", now="#14B88A", objective="#EC6F14",
+    blue="#2E97DB", green="#14B88A", vermilion="#EC6F14",
 )  # fmt: skip
 THEMES = {"light": LIGHT, "dark": DARK}
 

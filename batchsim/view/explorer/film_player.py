@@ -65,8 +65,7 @@ class FilmPlayer(Player):
             screen.show(self.picture.png(), self.words)
 
     def _put(self, stage: FilmView) -> None:
-        picture = self.picture
-        self.screen.patch(picture.png(stage.box), stage.box, (picture.width_px, picture.height_px))
+        self.screen.patch(self.picture, stage.box)
 
     def _say(self) -> None:
         """Say the moment below the picture, unless it changes too fast to be read."""

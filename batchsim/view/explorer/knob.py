@@ -231,10 +231,10 @@ def button(text: str, tip: str, act: Callable[[], None], **options: Any) -> widg
     return made
 
 
-def toggle(options: list[str], tip: str, width: str = "auto") -> widgets.ToggleButtons:
+def toggle(options: list[str], tip: str) -> widgets.ToggleButtons:
     """Return buttons, one of them pressed."""
     tips = [f"{tip}: {option}" for option in options]
-    return widgets.ToggleButtons(options=options, tooltips=tips, style={"button_width": width})
+    return widgets.ToggleButtons(options=options, tooltips=tips, style={"button_width": "auto"})
 
 
 def label(text: str) -> widgets.HTML:

@@ -9,8 +9,6 @@ from batchsim.view.explorer.session import Session
 from batchsim.view.run.live import LEAST_PX, MOST_PX, LivePicture
 from batchsim.view.run.view import Spot
 
-__all__ = ["MainPicture", "Screen"]
-
 ARROWS = {"left": (0, -1), "right": (0, 1), "up": (1, 0), "down": (-1, 0)}  # rows, columns
 STORED_PX = 1000, 640  # the picture that a notebook keeps
 

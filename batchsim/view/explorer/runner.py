@@ -13,7 +13,7 @@ from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Rule, Scenario
 from batchsim.simulate import available, simulate
-from batchsim.study.surface import LOADS, LoadCurve, Surface, load_curve, surface
+from batchsim.study.surface import LoadCurve, Surface, load_curve, load_rates, surface
 from batchsim.theory.curve import theory_curve
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer.controls_table import CONTROLS
@@ -53,7 +53,7 @@ class Runner:
             curve_of = self._thread.submit(curve_of).result
         theory = None
         if not isinstance(scenario.workload, ClosedLoop):
-            rates = np.array(LOADS) * scenario.full_batches_per_s
+            rates, _ = load_rates(scenario)
             theory = theory_curve(scenario, np.union1d(rates, scenario.workload.offered_per_s))
         result, comparison = simulate(scenario, requests, state.seed), None
         curve = self._get(key, curve_of)

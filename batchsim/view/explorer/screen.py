@@ -5,7 +5,7 @@ from pathlib import Path
 import anywidget
 import traitlets
 
-from batchsim.view.canvas.picture import Box
+from batchsim.view.canvas.picture import Box, Picture
 
 
 class Screen(anywidget.AnyWidget):
@@ -34,11 +34,11 @@ class Screen(anywidget.AnyWidget):
         with self.hold_sync():
             self.frame, self.alt, self.number = frame, alt, self.number + 1
 
-    def patch(self, png: bytes, box: Box, of: tuple[float, float]) -> None:
-        """Lay a PNG over a part of the frame, a box in a picture of this width and height, until the next."""
-        width, height = of
+    def patch(self, picture: Picture, box: Box) -> None:
+        """Lay a box of a picture as it is now over that part of the frame, until the next frame."""
+        width, height = picture.width_px, picture.height_px
         part = [box.left / width, box.top / height, box.width / width, box.height / height]
-        self.send({"patch": part}, buffers=[png])
+        self.send({"patch": part}, buffers=[picture.png(box)])
 
     def download(self, name: str, media_type: str, content: bytes) -> None:
         """Let the reader's browser keep a file."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison
 from batchsim.view.run.ranked import Ranked
+from batchsim.view.run.window import Window, window
 
 if TYPE_CHECKING:
     from batchsim.study.surface import LoadCurve, Surface
@@ -45,6 +46,11 @@ class ViewData:
     def percentile_of_all(self, q: float) -> float:
         """Return a percentile of the latency in ms in which a request not served is infinitely late."""
         return self.result.percentile(q, unserved="inf")
+
+    @cached_property
+    def window(self) -> Window:
+        """The moment from the middle of the run that the timeline shows."""
+        return window(self.result)
 
     @cached_property
     def ranked(self) -> Ranked:

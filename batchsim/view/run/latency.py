@@ -17,7 +17,7 @@ from batchsim._format import (
     typed,
     typed_duration,
     unit_of,
-)  # fmt: skip
+)
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison, Difference
 from batchsim.view.canvas.lettering import Label, width_em

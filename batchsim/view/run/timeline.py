@@ -1,7 +1,5 @@
 """A few batches from the middle of the run: their requests one by one, and when each was computed."""
 
-from typing import NamedTuple
-
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.patches import PathPatch
@@ -15,21 +13,10 @@ from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label
 from batchsim.view.canvas.theme import COMPONENTS
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import Entry, Spot, Style, View
+from batchsim.view.run.view import Entry, Spot, Style, View, outline
+from batchsim.view.run.window import Window, window
 
-BATCHES, REQUESTS = 4, 12  # at least so many requests, in so many batches or more
-LONG = 2.0  # a wait from longer before the window than so many windows is cut off at its edge
 LOST = {Status.REJECTED: "X", Status.TIMED_OUT: "P"}  # their markers
-
-
-class Window(NamedTuple):
-    """A stretch of a run: the numbers of its first and last batch, its requests, and its ends in seconds."""
-
-    first: int
-    last: int
-    requests: np.ndarray  # their numbers, in order of arrival
-    begin_s: float
-    end_s: float
 
 
 class TimelineView(View):
@@ -67,7 +54,7 @@ class TimelineView(View):
         self.window: Window | None = None
 
     def update(self, data: ViewData) -> None:
-        self.show_window(data, window(data.result))
+        self.show_window(data, data.window)
 
     # The film above it has a cursor here, which the window follows.
 
@@ -106,13 +93,10 @@ class TimelineView(View):
         same = other is not None and other.result.arrival_s.size == result.arrival_s.size
         self.other_batches.set_visible(same)
         if same and other is not None:
-            style = self.other_style(data)
             # At another rate the same requests come at another time: their first one's arrivals are aligned.
             shift_s = float(other.result.arrival_s[requests[0]] - result.arrival_s[requests[0]])
             self.other_batches.set_path(batch_frames(other.result, requests, begin_s + shift_s))
-            self.other_batches.set(
-                edgecolor=style["color"], linewidth=style["linewidth"], linestyle=style["linestyle"]
-            )
+            self.other_batches.set(**outline(self.other_style(data)))
         entries = [Entry(name, self._component(name)) for name in COMPONENTS]
         for status, marks in self.lost.items():
             rows = np.flatnonzero(result.status[requests] == status)
@@ -138,7 +122,7 @@ class TimelineView(View):
         return {"facecolor": getattr(self.theme, style.colour), "lw": 0}
 
     def describe(self, data: ViewData) -> list[str]:
-        stretch = window(data.result)
+        stretch = data.window
         if stretch.last < stretch.first:
             return []
         batches = counted(stretch.last - stretch.first + 1, "batch")
@@ -154,10 +138,7 @@ class TimelineView(View):
         request = int(stretch.requests[row])
         story = data.result.story(request)
         if not story:
-            return Spot(
-                self.KEY,
-                f"Request {request:,}: {Status(data.result.status[request]).name.lower().replace('_', ' ')}",
-            )
+            return Spot(self.KEY, f"Request {request:,}: {_named(Status(data.result.status[request]))}")
         parts = [f"{name} {duration(1000 * (to_s - from_s))}" for name, from_s, to_s in story]
         size = int(data.result.batches.batch_size[data.result.batch_index[request]])
         return Spot(self.KEY, f"Request {request:,}: {listed(parts)}, in a batch of {size}")
@@ -165,35 +146,6 @@ class TimelineView(View):
 
 def _named(status: Status) -> str:
     return status.name.lower().replace("_", " ")
-
-
-def window(result: Result, at_s: float | None = None) -> Window:
-    """Return a few batches in a row from the middle of a run, or from a time on, and the requests round them.
-
-    A run without a batch has a window of its first requests.
-    """
-    batches = result.batches
-    if not len(batches):
-        requests = np.arange(min(REQUESTS, result.arrival_s.size))
-        begin_s, end_s = float(result.arrival_s[0]), float(result.arrival_s[requests[-1]])
-        waited_s = result.scenario.timeout_s if result.scenario.timeout_ms is not None else 0.0
-        return Window(0, -1, requests, begin_s, max(end_s + waited_s, begin_s + 1e-6))
-    if at_s is None:
-        first = max(len(batches) // 2 - BATCHES // 2, 0)
-    else:
-        first = int(np.clip(np.searchsorted(batches.start_s, at_s, side="right") - 1, 0, len(batches) - 1))
-    carried = np.cumsum(batches.batch_size[first:])
-    last = first + max(int(np.searchsorted(carried, REQUESTS)), BATCHES - 1)
-    last = min(last, len(batches) - 1)
-    first = min(first, max(last - BATCHES + 1, 0))
-    within = (result.batch_index >= first) & (result.batch_index <= last)
-    inside = np.flatnonzero(within)
-    # Those between them that were lost belong to the picture, too.
-    lost = np.arange(inside[0], inside[-1] + 1)
-    requests = lost[within[lost] | (result.status[lost] != Status.SERVED)]
-    start_s, end_s = float(batches.start_s[first]), float(batches.finish_s[first : last + 1].max())
-    oldest_s = float(result.arrival_s[requests[0]])
-    return Window(first, last, requests, max(oldest_s, start_s - LONG * (end_s - start_s)), end_s)
 
 
 def batch_frames(result: Result, requests: np.ndarray, begin_s: float) -> Path:

@@ -19,7 +19,6 @@ from batchsim.view.run.data import ViewData
 
 TITLE, NOTE, ROW = 1.45, 3.0, 1.4  # baselines from the upper edge, and between rows of a legend, in ems
 SWATCH, GAP, NEXT = 1.3, 0.35, 0.8  # of a legend, in ems: a swatch, the gaps to its name and the next entry
-SHRINK = 0.6  # a released axis shrinks if what it shows needs less than this part of it
 
 Style = dict[str, Any]
 Steps = tuple[np.ndarray, np.ndarray]  # heights, and the edges of their bars

@@ -12,6 +12,7 @@ from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
 from batchsim.view.film.film_view import FilmView
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
+from batchsim.view.run.timeline import TimelineView
 
 
 class PlayPage(Page):
@@ -25,7 +26,6 @@ class PlayPage(Page):
 
     def __init__(self, session: Session, screen: MainPicture, code: widgets.HTML) -> None:
         self.screen, self.code, self.opened = screen, code, False
-        self._marked: object = None
         self.player = Player(screen, self._stage, self._put, self._guard, self._enlarge)
         self.words = widgets.HTML()
         self.words.add_class("batchsim-moment")
@@ -44,19 +44,18 @@ class PlayPage(Page):
 
     def _enlarge(self) -> None:
         session = self.session
-        if session.style.large != "timeline":
-            session.restyle(session.style._replace(large="timeline"))
+        if session.style.large != TimelineView.KEY:
+            session.restyle(session.style._replace(large=TimelineView.KEY))
 
     def _put(self, stage: FilmView) -> None:
-        picture = self.screen.picture
-        self.screen.patch(picture.png(stage.box), stage.box, (picture.width_px, picture.height_px))
+        self.screen.patch(self.screen.picture, stage.box)
 
     def update(self) -> None:
         """Play the session's run, another one anew; the film is there while this page is closed, too."""
         session, player = self.session, self.player
         if self.is_open and not self.opened and session.visible:
             self.opened = True
-            return self._enlarge() if session.style.large != "timeline" else self.update()
+            return self._enlarge() if session.style.large != TimelineView.KEY else self.update()
         self.opened = self.is_open
         for control in player.controls:
             control.disabled = not session.visible
