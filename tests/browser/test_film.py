@@ -30,15 +30,16 @@ SEEN = """(seconds) => new Promise((done) => {
 NOTE = """
 import hashlib, time
 frames, ticks = [], []
-patch, tick = player.screen.patch, player._tick
-def noted(png, *place):
-    frames.append(hashlib.sha256(png).hexdigest())
-    patch(png, *place)
+send, tick = player.screen.send, player._tick
+def noted(content, buffers=None):
+    if "patch" in content:
+        frames.append(hashlib.sha256(buffers[0]).hexdigest())
+    send(content, buffers=buffers)
 def timed():
     began_s = time.perf_counter()
     tick()
     ticks.append(1000 * (time.perf_counter() - began_s))
-player.screen.patch, player._tick = noted, timed
+player.screen.send, player._tick = noted, timed
 """
 
 
