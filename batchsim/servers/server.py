@@ -2,20 +2,31 @@
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchsim import _check
+from batchsim import _check, _format
+from batchsim._format import typed
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service
 
+LONGEST = 60  # letters of a value that is printed
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class ServerConfig:
     """What a server's settings mean: a rule, and the parts of a scenario that the same file sets.
 
     `pad_to`: sizes up to which batches are padded. `settings` are the server's own, by their own names;
-    `unused` those of them that make no difference here.
+    `unused` is what makes no difference here: some of the settings, and whatever else a file says, by its
+    place in it. `unknown` are keys of a file that the server does not have, each with the nearest that it
+    has, "" if there is none; `notes` are sentences on what the file means. None of it is printed where empty.
+
+    >>> from batchsim import servers
+    >>> servers.config("triton", max_batch_size=32, count=2, preserve_ordering=True)
+    triton: SizeOrWait(max_batch_size=32, max_wait_ms=0) on 2 servers
+      unused       preserve_ordering=True
     """
 
     server: str
@@ -24,8 +35,25 @@ class ServerConfig:
     queue_limit: int | None = None
     timeout_ms: float | None = None
     pad_to: tuple[int, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     unused: Mapping[str, Any] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        limits = {
+            "queue limit": self.queue_limit and _format.counted(self.queue_limit, "request"),
+            "timeout": self.timeout_ms and _format.typed_duration(self.timeout_ms),
+            "padded to": ", ".join(map(str, self.pad_to)),
+            "unused": ", ".join(f"{key}={_short(value)}" for key, value in self.unused.items()),
+            "unknown": ", ".join(
+                key + (f" (did you mean {near!r}?)" if near else "") for key, near in self.unknown.items()
+            ),
+        }
+        lines = [(name, value) for name, value in limits.items() if value]
+        lines += [("note", note) for note in self.notes]
+        head = f"{self.server}: {self.rule!r} on {_format.counted(self.servers, 'server')}"
+        return "\n".join([head, *(f"  {name:<12} {value}" for name, value in lines)])
 
     def scenario(self, workload: OpenLoop | ClosedLoop, service: Service) -> Scenario:
         """Return the scenario of this server under a workload."""
@@ -41,6 +69,41 @@ class ServerConfig:
         )  # fmt: skip
 
 
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a server calls the knobs that most servers have; "" where it has none.
+
+    `wait_unit_ms`: the milliseconds in one unit of its wait, of which it takes whole ones if `whole`, and
+    `least` at least. `queue` is a limit of requests, `timeout` a limit on their wait, in units of
+    `timeout_unit_ms`.
+    """
+
+    size: str
+    wait: str = ""
+    wait_unit_ms: float = 1.0
+    whole: bool = False
+    least: int = 0
+    servers: str = ""
+    queue: str = ""
+    sizes: str = ""  # sizes up to which it pads
+    timeout: str = ""
+    timeout_unit_ms: float = 1.0
+
+    def wait_of(self, wait_ms: float) -> float:
+        """Return a wait as the server takes it: in its unit, and rounded up where it takes whole ones.
+
+        >>> Words("batchSize", "maxBatchDelay", whole=True).wait_of(2.5)
+        3
+        """
+        units = float(typed(wait_ms / self.wait_unit_ms))
+        return max(self.least, math.ceil(units)) if self.whole or units == int(units) else units
+
+
 @dataclass(frozen=True)
 class Server:
     """A serving system: `rule` and `config` take its own settings; `ignored` have no effect on either."""
@@ -50,10 +113,21 @@ class Server:
     rule: Callable[..., Rule]
     config: Callable[..., ServerConfig]
     ignored: tuple[str, ...] = ()
+    words: Words = Words("max_batch_size")
+
+    @property
+    def settings(self) -> list[str]:
+        """The names of all its settings, those ignored last."""
+        return [*inspect.signature(self.config).parameters, *self.ignored]
+
+    def default(self, name: str) -> Any:
+        """Return the value of a setting that is left out; None where it has none."""
+        parameter = inspect.signature(self.config).parameters.get(name)
+        return None if parameter is None or parameter.default is parameter.empty else parameter.default
 
     def configure(self, settings: Mapping[str, Any]) -> ServerConfig:
         """Return what the settings mean, or raise ValueError for one that the server does not have."""
-        known = [*inspect.signature(self.config).parameters, *self.ignored]
+        known = self.settings
         for name in settings:
             if name not in known:
                 hint = _check.nearest(name, known)
