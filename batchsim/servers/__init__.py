@@ -27,6 +27,6 @@ from batchsim.servers.write import file_name, write, write_all
 
 __all__ = [
     "SERVERS", "Server", "ServerConfig", "batched", "bentoml", "clipper", "config", "file_name", "kserve",
-    "litserve", "mosec", "parse", "ray_serve", "read", "textbook", "tf_serving", "torchserve", "triton", "write",
-    "write_all",
+    "litserve", "mosec", "parse", "ray_serve", "read", "textbook", "tf_serving", "torchserve", "triton",
+    "write", "write_all",
 ]  # fmt: skip

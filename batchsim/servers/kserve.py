@@ -4,7 +4,6 @@ from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, PullThenWait
 from batchsim.servers.server import Server, ServerConfig, Words
 
-
 LONGEST_MS = 5000  # what a maxLatency of 0 means
 
 

@@ -28,11 +28,11 @@ def read(path: str | os.PathLike[str], server: str | None = None, which: str | N
 def parse(text: str, server: str | None = None, which: str | None = None) -> ServerConfig:
     """Return what the text of a server's file means.
 
-    The text tells which server it is for, unless `server` says it. `which` names the model, function or worker
-    that is meant where there are several; of Python, its line will do. Python is read and not run. In the
-    answer, `unused` has what makes no difference to a simulation, and `unknown` what the server does not have.
-    Raises ValueError with line and column for a text that is not what it should be, or a value that the
-    server refuses.
+    The text tells which server it is for, unless `server` says it. `which` names the model, function or
+    worker that is meant where there are several; of Python, its line will do. Python is read and not run.
+    In the answer, `unused` has what makes no difference to a simulation, and `unknown` what the server does
+    not have. Raises ValueError with line and column for a text that is not what it should be, or a value
+    that the server refuses.
 
     >>> parse("@serve.batch(max_batch_size=8, batch_wait_timeout_s=0.02, max_batchs=3)")
     ray_serve: FrozenBatches(max_batch_size=8, max_wait_ms=20.0, max_ongoing=5) on 1 server
@@ -70,24 +70,19 @@ def _format_of(text: str, server: str | None, file: Path | None) -> Format:
     if server is not None:
         _check.one_of("server", server, SERVERS)
     plain = _COMMENT.sub("", text)
-    by_signs = [form for form in FORMATS if form.has_signs(plain)]
-    own = [form for form in FORMATS if form.server == server] if server is not None else list(FORMATS)
-    candidates = [form for form in by_signs if form in own]
-    if not candidates and server is not None:
-        if by_signs:
-            other, said = by_signs[0].title, own[0].title
-            raise ValueError(f"a config of {server} must be {said}, got what looks like {other}")
-        candidates = own
-    if file is not None and len(candidates) != 1:
-        # Another file's name, as config.properties, is no sign of what is in it; its own is.
-        named = [form for form in candidates or own if form.file == file.name]
-        candidates = named or [form for form in candidates if file.suffix.lower() in form.suffixes] or candidates
-    if len(candidates) > 1 and server is not None:
-        candidates = candidates[:1]
-    if len(candidates) != 1:
-        if not candidates:
-            titles = ", ".join(form.title for form in FORMATS)
-            raise ValueError(f"a config must be one of {titles}; got none that is recognised: give server=")
-        servers = ", ".join(dict.fromkeys(form.server for form in candidates))
-        raise ValueError(f"a config must be one server's, got what may be of {servers}: give server=")
-    return candidates[0]
+    own = [form for form in FORMATS if server in (None, form.server)]
+    signed = [form for form in FORMATS if form.has_signs(plain)]
+    fits = [form for form in signed if form in own]
+    if server is not None and signed and not fits:
+        rule = f"a config of {server} must be {' or '.join(form.title for form in own)}"
+        raise ValueError(f"{rule}, got what looks like {signed[0].title}")
+    if len(fits) != 1 and file is not None:  # then the file's name tells, if anything does
+        some = fits or own
+        fits = [form for form in some if form.file == file.name]
+        fits = fits or [form for form in some if file.suffix.lower() in form.suffixes and (signed or server)]
+        fits = fits or some
+    fits = fits or own
+    if len(fits) > 1 and server is None:
+        known = " or ".join(dict.fromkeys(form.server for form in fits))
+        raise ValueError(f"server must be given for a config that may be one of {known}, got none")
+    return fits[0]

@@ -1,7 +1,6 @@
 """Config out: a setting as the text that says it to a server."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -43,25 +42,26 @@ def write(server: str, what: Any, file: str | None = None) -> str:
 
     >>> from batchsim import SizeOrWait
     >>> print(write("torchserve", SizeOrWait(32, 2)).partition("models=")[0].strip())
-    # Written by batchsim for torchserve (2025-03), whose rule it is: PullThenWait(max_batch_size=32, max_wait_ms=2).
+    # Written by batchsim for torchserve (2025-03).
+    # Its rule: PullThenWait(max_batch_size=32, max_wait_ms=2).
     # Asked for was another rule, SizeOrWait(max_batch_size=32, max_wait_ms=2): simulate this one.
     # Unlike what was asked for, at most 100 requests wait.
     """
     _check.one_of("server", server, SERVERS)
     form = _format_of(server, file)
     if isinstance(what, ServerConfig) and what.server == server:
-        found, remarks = what, []
+        found, remarks = what, list[str]()
     else:
         found, remarks = _said(SERVERS[server], _asked(what))
     settings = dict(found.settings)
     extras = {key: value for key, value in found.unused.items() if key not in SERVERS[server].settings}
     text = form.write(settings, extras)
-    head = f"Written by batchsim for {server} ({SERVERS[server].version}), whose rule it is: {found.rule!r}."
+    head = [f"Written by batchsim for {server} ({SERVERS[server].version}).", f"Its rule: {found.rule!r}."]
     besides = [f"batchsim: {name}={value!r}" for name, value in settings.items()]
     if server == "mosec" and settings:
         options = " ".join(f"--{name} {value}" for name, value in settings.items())
         besides.append(f"Start it with: python {form.file} {options}")
-    return "".join(f"# {line}\n" for line in (head, *remarks, *besides)) + text
+    return "".join(f"# {line}\n" for line in (*head, *remarks, *besides)) + text
 
 
 def write_all(what: Any) -> Written:
@@ -116,10 +116,8 @@ def _said(server: Server, asked: _Asked) -> tuple[ServerConfig, list[str]]:
     found = server.configure(settings)
     if found.rule != asked.rule:
         if not isinstance(asked.rule, (SizeOrWait, type(found.rule))):
-            raise ValueError(
-                f"a rule for {server.name} must be one that it has, such as {type(found.rule).__name__}, or a "
-                f"SizeOrWait, whose numbers it takes its own way; got {asked.rule!r}"
-            )
+            own = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it takes its own way"
+            raise ValueError(f"a rule for {server.name} must be {own}; got {asked.rule!r}")
         remarks.insert(0, f"Asked for was another rule, {asked.rule!r}: simulate this one.")
     if found.queue_limit != asked.queue_limit:
         limit = found.queue_limit
@@ -130,7 +128,7 @@ def _said(server: Server, asked: _Asked) -> tuple[ServerConfig, list[str]]:
         when = "never" if late is None else f"after {_format.typed_duration(late)}"
         remarks.append(f"Unlike what was asked for, a request that waits is given up {when}.")
     if found.pad_to != asked.pad_to:
-        remarks.append(f"That batches are padded to {list(asked.pad_to)} is not said here: the model does it.")
+        remarks.append(f"Batches are padded to {list(asked.pad_to)} by the model: this does not say it.")
     return found, remarks
 
 
@@ -176,7 +174,7 @@ def _add_limits(settings: dict[str, Any], server: Server, asked: _Asked) -> None
         settings[words.timeout] = math.ceil(timeout) if whole else timeout
 
 
-def _own(server: str, asked: _Asked) -> Mapping[str, Any]:
+def _own(server: str, asked: _Asked) -> dict[str, Any]:
     """Return settings that one server alone has."""
     rule = asked.rule
     match server:
@@ -191,8 +189,8 @@ def _own(server: str, asked: _Asked) -> Mapping[str, Any]:
             ongoing = 2 * rule.max_batch_size * asked.servers
             if isinstance(rule, FrozenBatches):
                 ongoing = UNLIMITED if math.isinf(rule.max_ongoing) else int(rule.max_ongoing)
-            kind = {"handler": "blocking"} if isinstance(rule, PullThenWait) else {}
+            kind: dict[str, Any] = {"handler": "blocking"} if isinstance(rule, PullThenWait) else {}
             if isinstance(rule, WaitSinceLast):
-                kind = {"before_mid_2023": True}  # type: ignore[dict-item]
+                kind = {"before_mid_2023": True}
             return {"max_ongoing_requests": ongoing, **kind}
     return {}

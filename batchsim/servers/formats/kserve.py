@@ -15,34 +15,39 @@ PREDICTOR = "spec.predictor"
 KNOWN = {
     "": "apiVersion kind metadata spec status",
     "spec": "predictor transformer explainer",
-    PREDICTOR: """annotations batcher canaryTrafficPercent containerConcurrency deploymentStrategy labels logger
-    maxReplicas minReplicas scaleMetric scaleMetricType scaleTarget autoScaling timeout
-    huggingface lightgbm model onnx paddle pmml pytorch sklearn storageUris tensorflow triton workerSpec xgboost
+    PREDICTOR: """
+    annotations batcher canaryTrafficPercent containerConcurrency deploymentStrategy labels logger
+    maxReplicas minReplicas scaleMetric scaleMetricType scaleTarget autoScaling timeout huggingface
+    lightgbm model onnx paddle pmml pytorch sklearn storageUris tensorflow triton workerSpec xgboost
     activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy
     enableServiceLinks ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers hostname
     imagePullSecrets initContainers nodeName nodeSelector os overhead preemptionPolicy priority
-    priorityClassName readinessGates resourceClaims resources restartPolicy runtimeClassName schedulerName
-    schedulingGates securityContext serviceAccount serviceAccountName setHostnameAsFQDN
+    priorityClassName readinessGates resourceClaims resources restartPolicy runtimeClassName
+    schedulerName schedulingGates securityContext serviceAccount serviceAccountName setHostnameAsFQDN
     shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations topologySpreadConstraints
-    volumes""",
+    volumes
+    """,
     f"{PREDICTOR}.batcher": "maxBatchSize maxLatency timeout",
 }
 
 
 def read(document: Document, text: str, which: str | None) -> None:
     """Fill a document with the InferenceService called `which`, which may be left out where it is alone."""
-    found = {}
+    found: dict[str, tuple[Any, yaml_text.Places]] = {}
     for content, places in yaml_text.documents(text):
         if isinstance(content, dict) and content.get("kind") == KIND:
-            found[str((content.get("metadata") or {}).get("name", f"number {len(found) + 1}"))] = (content, places)
+            name = (content.get("metadata") or {}).get("name", f"number {len(found) + 1}")
+            found[str(name)] = content, places
     if not found:
         raise ValueError(f"a KServe YAML must have a document of kind {KIND}, got none")
-    if which is None and len(found) > 1 or which is not None and which not in found:
+    if (which is None and len(found) > 1) or (which is not None and which not in found):
         raise ValueError(f"which must name one of the services {', '.join(found)}, got {which!r}")
     content, places = next(iter(found.values())) if which is None else found[which]
     _read(document, content, "", places)
     if (*PREDICTOR.split("."), "batcher") not in places:
-        raise ValueError("spec.predictor.batcher must be there, without which KServe does not batch, got none")
+        raise ValueError(
+            "spec.predictor.batcher must be there, without which KServe does not batch, got none"
+        )
 
 
 def _read(document: Document, content: Any, path: str, places: yaml_text.Places) -> None:

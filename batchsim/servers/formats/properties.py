@@ -19,11 +19,11 @@ class Property(NamedTuple):
 
 
 def parse(text: str) -> list[Property]:
-    """Return the properties of a text, in its order, as Java reads them.
+    r"""Return the properties of a text, in its order, as Java reads them.
 
     A line that ends in a backslash goes on in the next; a key ends at the first =, : or blank.
 
-    >>> [(key, value) for key, value, *_ in parse("# ports\\na.b = 1\\\\\\n   2\\nc: d e")]
+    >>> [(key, value) for key, value, *_ in parse("# ports\na.b = 1\\\n   2\nc: d e")]
     [('a.b', '12'), ('c', 'd e')]
     """
     found = []

@@ -81,7 +81,9 @@ class Program:
                     if statement.value is not None:
                         self.constants[name] = self.value(statement.value)
         self.bases = {
-            node.name: tuple(map(_dotted, node.bases)) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+            node.name: tuple(map(_dotted, node.bases))
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef)
         }
         self.calls = sorted(self._calls(tree, None), key=lambda call: call.place)
 

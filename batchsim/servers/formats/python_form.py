@@ -12,10 +12,10 @@ from batchsim.servers.formats.python_calls import Call, Callee, Program
 class PythonForm:
     """A server's calls: `batching` is the one that makes batches, in several spellings.
 
-    `around` is another: a decorator of the class that the function is in, if `by_class`, else a call anywhere,
-    once. `template` is the text to write: {batching} and {around} are the arguments of both, {+batching} and
-    {+around} the same after a comma. `renamed` are settings by their old names. `also` tells calls of the
-    users' own functions, and `settle` is called last, with the document.
+    `around` is another: a decorator of the class that the function is in, if `by_class`, else a call
+    anywhere, once. `template` is the text to write: {batching} and {around} are the arguments of both,
+    {+batching} and {+around} the same after a comma. `renamed` are settings by their old names. `also` tells
+    calls of the users' own functions, and `settle` is called last, with the document.
     """
 
     batching: tuple[Callee, ...]

@@ -55,8 +55,8 @@ def _add_field(message: Any, owner: str, number: int, text: str) -> None:
         plain, many = f"{owner}.{entry.name}", "*"
     new = message.field.add(name=name, number=number, label=3 if many else 1)
     scalar = f"TYPE_{plain.upper()}"
-    if scalar in new.Type.keys():
-        new.type = new.Type.Value(scalar)
+    if number_of := dict(new.Type.items()).get(scalar):
+        new.type = number_of
     else:
         new.type_name = f".batchsim.{plain}"
         new.type = 14 if plain in messages.TRITON_ENUMS else 11

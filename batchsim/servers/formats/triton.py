@@ -75,22 +75,22 @@ def write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
     content: dict[str, Any] = {BATCHING: {}}
     for path, value in unused.items():
         if path != GROUP:
-            _set(content, tuple(path.split(".")), value)
+            _set(content, path.split("."), value)
     groups = unused.get(GROUP)
     if groups is not None and _instances(groups) == settings.get(COUNT):
         del settings[COUNT]
         content[GROUP] = groups
     for name in list(settings):
-        for path in SECTIONS:
-            if name in _fields(path):
-                _set(content, (*path, name), settings.pop(name))
+        for section in SECTIONS:
+            if name in _fields(section):
+                _set(content, [*section, name], settings.pop(name))
                 break
     if isinstance(content.get(GROUP), dict):
         content[GROUP] = [content[GROUP]]
     return text_proto.text_of(content, "ModelConfig")
 
 
-def _set(content: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _set(content: dict[str, Any], path: list[str], value: Any) -> None:
     for step in path[:-1]:
         content = content.setdefault(step, {})
     content[path[-1]] = list(value) if isinstance(value, tuple) else value
