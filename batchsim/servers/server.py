@@ -41,19 +41,21 @@ class ServerConfig:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        limits = {
-            "queue limit": self.queue_limit and _format.counted(self.queue_limit, "request"),
-            "timeout": self.timeout_ms and _format.typed_duration(self.timeout_ms),
-            "padded to": ", ".join(map(str, self.pad_to)),
-            "unused": ", ".join(f"{key}={_short(value)}" for key, value in self.unused.items()),
-            "unknown": ", ".join(
+        limit, timeout_ms = self.queue_limit, self.timeout_ms
+        parts = {
+            "queue limit": [] if limit is None else [_format.counted(limit, "request")],
+            "timeout": [] if timeout_ms is None else [_format.typed_duration(timeout_ms)],
+            "padded to": [", ".join(map(str, self.pad_to))] if self.pad_to else [],
+            "unused": [f"{key}={_short(value)}" for key, value in self.unused.items()],
+            "unknown": [
                 key + (f" (did you mean {near!r}?)" if near else "") for key, near in self.unknown.items()
-            ),
+            ],
+            "note": list(self.notes),
         }
-        lines = [(name, value) for name, value in limits.items() if value]
-        lines += [("note", note) for note in self.notes]
-        head = f"{self.server}: {self.rule!r} on {_format.counted(self.servers, 'server')}"
-        return "\n".join([head, *(f"  {name:<12} {value}" for name, value in lines)])
+        lines = [f"{self.server}: {self.rule!r} on {_format.counted(self.servers, 'server')}"]
+        for name, part in parts.items():
+            lines += [f"  {'' if number else name:<12} {text}" for number, text in enumerate(part)]
+        return "\n".join(lines)
 
     def scenario(self, workload: OpenLoop | ClosedLoop, service: Service) -> Scenario:
         """Return the scenario of this server under a workload."""

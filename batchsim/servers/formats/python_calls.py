@@ -15,7 +15,7 @@ _SUMS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
 }  # fmt: skip
-DECORATED = "\nasync def model(): ..."  # what a decorator that stands alone decorates
+DECORATED = "async def model(): ..."  # what a decorator that stands alone decorates
 
 
 @dataclass(frozen=True)
@@ -200,21 +200,25 @@ def _dotted(node: ast.expr) -> str:
 def _parsed(text: str) -> ast.Module:
     """Return the tree of a text, which may be a decorator alone, or indented."""
     first = next((line for line in text.splitlines() if line.strip()), "")
-    indent = len(first) - len(first.lstrip())
-    if indent:
-        text = "\n".join(line[indent:] if not line[:indent].strip() else line for line in text.split("\n"))
+    indent = first[: len(first) - len(first.lstrip())]
+    # Within an `if` what is indented may stand, at its own columns.
+    head = "if True:\n" if indent else ""
     try:
         try:
-            return ast.parse(text)
-        except SyntaxError:
-            if not first.lstrip().startswith("@"):
-                raise
+            tree = ast.parse(head + text)
+        except SyntaxError as error:
             try:
-                return ast.parse(text.rstrip() + DECORATED)
+                tree = ast.parse(f"{head}{text.rstrip()}\n{indent}{DECORATED}" if "@" in text else "")
             except SyntaxError:
-                return ast.parse(text)
+                raise error from None
+            if not tree.body:
+                raise
     except SyntaxError as error:
-        place = (error.lineno or 1, (error.offset or 1) + indent)
+        place = (max((error.lineno or 1) - bool(head), 1), error.offset or 1)
         raise refused(f"the text must be Python: {error.msg}", place) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"the text must be Python, got {error}") from None
+    if head:
+        tree = ast.Module(tree.body[0].body, [])  # type: ignore[attr-defined]
+        ast.increment_lineno(tree, -1)
+    return tree

@@ -98,10 +98,12 @@ def _litserve(document: Document) -> None:
 
 
 def _is_lit_api(call: Call) -> bool:
-    if call.callee.rpartition(".")[2] == "LitServer":
-        return False
-    own_class = any(base.rpartition(".")[2] == "LitAPI" for base in call.bases)
-    return own_class or bool({"max_batch_size", "batch_timeout"} & {*call.keywords})
+    name = call.callee.rpartition(".")[2]
+    if any(base.rpartition(".")[2] == "LitAPI" for base in call.bases):
+        return True
+    # A class of another file, or the call of LitAPI's own __init__ by one that is here.
+    is_class = name == "__init__" or (name[:1].isupper() and name != "LitServer")
+    return is_class and bool({"max_batch_size", "batch_timeout"} & {*call.keywords})
 
 
 LITSERVE = PythonForm(

@@ -39,6 +39,7 @@ _MODEL_KEYS = """
     responseTimeout runtimeType sequenceBatching sequenceMaxIdleMSec sequenceTimeoutMSec startupTimeout
     torchrun useJobTicket useVenv
 """
+HANDLER_KEYS = frozenset(["handler", "deepspeed", "micro_batching", "pippy", "pt2"])  # read by handlers
 PROPERTIES, MODEL_KEYS = frozenset(_PROPERTIES.split()), frozenset(_MODEL_KEYS.split())
 
 
@@ -131,12 +132,12 @@ def read_yaml(document: Document, text: str, which: str | None) -> None:
     (content, places), *_ = yaml_text.documents(text)
     for key, value in _table(content, "model-config.yaml", (1, 1)).items():
         own = QUEUE if key == QUEUE_OF_MODEL else key
-        if key in MODEL_KEYS:
+        if key in MODEL_KEYS or key in HANDLER_KEYS:
             document.put(own, value, places[key,])
         else:
-            document.put_unknown(str(key), MODEL_KEYS)
+            document.put_unknown(str(key), MODEL_KEYS | HANDLER_KEYS)
     if document.unknown:
-        document.notes.append("keys that TorchServe does not have are its handler's, if any's")
+        document.notes.append("a handler may read keys that TorchServe itself does not have")
 
 
 def write_yaml(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
@@ -144,7 +145,7 @@ def write_yaml(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
     own = {key: settings.pop(key) for key in list(settings) if key in MODEL_KEYS}
     if QUEUE in settings:
         own[QUEUE_OF_MODEL] = settings.pop(QUEUE)
-    return yaml_text.text_of(own | {key: value for key, value in unused.items() if key in MODEL_KEYS})
+    return yaml_text.text_of(own | {key: unused[key] for key in unused if key in MODEL_KEYS | HANDLER_KEYS})
 
 
 _SIGNS = r"\b(batchSize|maxBatchDelay|minWorkers|maxWorkers|jobQueueSize|parallelType)\b"
