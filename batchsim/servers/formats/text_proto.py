@@ -141,8 +141,6 @@ def _value(tokens: Any, kind: Any, path: tuple[str, ...]) -> Iterator[Key]:
             tokens.NextToken()
     else:
         tokens.NextToken()
-        if opening == "-":  # a sign that stands alone
-            tokens.NextToken()
 
 
 def plain(message: Any) -> dict[str, Any]:
