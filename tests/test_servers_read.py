@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import batchsim as bs
 from batchsim import servers
@@ -206,6 +208,26 @@ def test_what_has_no_place_is_refused_with_the_rule(text, server, words):
         servers.parse(text, server)
 
 
+@pytest.mark.parametrize(
+    ("text", "server"),
+    [
+        ("optimization { " * 3000, "triton"), (f"models={'{' * 100_000}", "torchserve"),
+        ("[" * 1000, "kserve"), (f"maxLatency: {'{a: ' * 1000}", "kserve"), ("(" * 3000, "mosec"),
+        (f"append_worker(A{'.a' * 3000})", "mosec"), (f"append_worker(A, {'1 + ' * 3000}1)", "mosec"),
+    ],
+)  # fmt: skip
+def test_a_text_that_nests_too_deep_is_refused(text, server):
+    with pytest.raises(ValueError):
+        servers.parse(text, server)
+
+
+def test_aliases_of_aliases_are_neither_walked_nor_printed_one_by_one():
+    steps = "".join(f"  a{n + 1}: &a{n + 1} {{x: *a{n}, y: *a{n}}}\n" for n in range(60))
+    spec = "spec: {predictor: {batcher: {maxBatchSize: 4}}}\n"
+    found = servers.parse(f"kind: InferenceService\nmetadata:\n  a0: &a0 {{z: 1}}\n{steps}{spec}")
+    assert len(repr(found)) < 1000
+
+
 def test_a_file_that_is_no_text_or_no_path_is_refused(tmp_path):
     (tmp_path / "config.pbtxt").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"config.pbtxt: a config must be text in UTF-8"):
@@ -325,3 +347,24 @@ def test_python_is_read_and_never_run(tmp_path):
     file.write_text(file.read_text().replace("int.__class__('x')", "2 * 8"))
     assert servers.read(file).rule == bs.FrozenBatches(16, 500, 5)
     assert not run.exists()
+
+
+PIECES = [
+    "", "{", "}", "[", '"', "'", ":", "=", "\n", "\\", "#", ",", "-1", "0", "1e99", "null", "*k", "\t", "(",
+    "\x00", "\ud800", "é", "inf", "9" * 20, "<", ">", "&a ", "!!python/object:os.system ", "%", "- ", "@",
+]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(FILES), st.sampled_from(PIECES), st.floats(0, 1), st.sampled_from([0, 1, 5, 30]))
+def test_a_damaged_file_is_refused_as_bad_input_or_read_and_written(path, piece, where, missing):
+    text = path.read_text()
+    place = int(where * len(text))
+    text = text[:place] + piece + text[place + missing :]
+    try:
+        found = servers.parse(text, path.parent.name)
+        written = servers.write(found.server, found, path.name)
+    except ValueError:
+        return
+    again = servers.parse(written, found.server)
+    assert (again.rule, again.servers, again.queue_limit) == (found.rule, found.servers, found.queue_limit)

@@ -52,7 +52,10 @@ def _text(file: Path) -> str:
 def _parse(text: str, server: str | None, which: str | None, file: Path | None) -> ServerConfig:
     form = _format_of(text, server, file)
     document = Document(SERVERS[form.server])
-    form.read(document, text, which)
+    try:
+        form.read(document, text, which)
+    except RecursionError:
+        raise ValueError(f"{form.title} must not nest so deep, got too many brackets") from None
     for name, value in BESIDES.findall(text):
         document.settings.setdefault(name, _literal(name, value))
     return document.config()

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import math
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ from batchsim._format import typed
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service
 
 LONGEST = 60  # letters of a value that is printed
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxother, _SHORT.maxstring = 3, LONGEST, LONGEST
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,7 +75,7 @@ class ServerConfig:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = _SHORT.repr(value)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 

@@ -62,7 +62,7 @@ def _read(document: Document, content: Any, path: str, places: yaml_text.Places)
         elif inner in KNOWN:
             _read(document, value, inner, places)
         elif path.endswith("batcher"):
-            document.put(key, value, places[tuple(inner.split("."))])
+            document.put(key, value, places.get(tuple(inner.split("."))))
         elif HEAD.get(inner) != value:
             document.unused[inner] = value
 

@@ -5,6 +5,7 @@ import json
 import math
 import operator
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -205,10 +206,10 @@ def _parsed(text: str) -> ast.Module:
     head = "if True:\n" if indent else ""
     try:
         try:
-            tree = ast.parse(head + text)
+            tree = _tree(head + text)
         except SyntaxError as error:
             try:
-                tree = ast.parse(f"{head}{text.rstrip()}\n{indent}{DECORATED}" if "@" in text else "")
+                tree = _tree(f"{head}{text.rstrip()}\n{indent}{DECORATED}" if "@" in text else "")
             except SyntaxError:
                 raise error from None
             if not tree.body:
@@ -216,9 +217,14 @@ def _parsed(text: str) -> ast.Module:
     except SyntaxError as error:
         place = (max((error.lineno or 1) - bool(head), 1), error.offset or 1)
         raise refused(f"the text must be Python: {error.msg}", place) from None
-    except (ValueError, RecursionError, MemoryError) as error:
+    except (ValueError, MemoryError) as error:
         raise ValueError(f"the text must be Python, got {error}") from None
     if head:
         tree = ast.Module(tree.body[0].body, [])  # type: ignore[attr-defined]
         ast.increment_lineno(tree, -1)
     return tree
+
+
+def _tree(text: str) -> ast.Module:
+    with warnings.catch_warnings(action="ignore"):  # of a backslash in a text: not our text
+        return ast.parse(text)

@@ -1,6 +1,7 @@
 """Protocol buffers' text format, read and written by protobuf itself, with messages of our own tables."""
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -86,8 +87,9 @@ def parse(text: str, name: str) -> tuple[Any, list[Key], dict[tuple[str, ...], P
     lines = text.split("\n")
     kind = message_class(name)
     try:
-        message = text_format.Parse(text, kind(), allow_unknown_field=True)
-        keys = list(_keys(text_format.Tokenizer(lines), kind.DESCRIPTOR, ()))
+        with warnings.catch_warnings(action="ignore"):  # of a backslash in a text, say
+            message = text_format.Parse(text, kind(), allow_unknown_field=True)
+            keys = list(_keys(text_format.Tokenizer(lines), kind.DESCRIPTOR, ()))
     except text_format.ParseError as error:
         raise _told(error, (len(lines), len(lines[-1]) + 1)) from None
     places: dict[tuple[str, ...], Place] = {}

@@ -16,7 +16,7 @@ def read(document: Document, text: str, which: str | None) -> None:
         document.put_unknown(".".join(key.path), key.siblings)
     for name, value in text_proto.plain(message).items():
         # A number is wrapped in a message, whose value is 0 where it is left out.
-        given = value.get("value", 0) if isinstance(value, dict) else value
+        given = getattr(message, name).value if isinstance(value, dict) else value
         document.put(name, given, places.get((name,)))
     if "num_batch_threads" not in document.settings:
         document.notes.append("num_batch_threads is left out: a thread for each core there, one here")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from batchsim.servers.formats import properties, yaml_text
@@ -66,29 +66,32 @@ def _read_models(document: Document, prop: properties.Property, which: str | Non
     except json.JSONDecodeError as error:
         raise refused(f"models must be JSON: {error.msg}", prop.places[error.pos]) from None
     named = {
-        f"{model}/{version}": settings
+        (model, version): _table(settings, f"version {version} of {model}", prop.places[0])
         for model, versions in _table(models, "models", prop.places[0]).items()
         for version, settings in _table(versions, f"model {model}", prop.places[0]).items()
     }
     if not named:
         return
     fits = [
-        name
-        for name, settings in named.items()
-        if which in (None, name, name.partition("/")[0])
-        and (which == name or len(models[name.partition("/")[0]]) == 1 or settings.get("defaultVersion"))
+        (model, version)
+        for (model, version), settings in named.items()
+        if which == f"{model}/{version}"
+        or (which in (None, model) and (len(models[model]) == 1 or settings.get("defaultVersion")))
     ]
     if len(fits) != 1:
-        asked = f", got {which!r}" if which else ""
         rule = "which must name one of the models" if which else "models must be one, or which must name it"
-        raise refused(f"{rule}: {', '.join(named)}{asked}", prop.place)
-    (name,) = fits
-    if name != f"{MODEL}/{VERSION}":
-        document.unused["models"] = name
-    model, _, version = name.partition("/")
+        listed = ", ".join(f"{model}/{version}" for model, version in named)
+        raise refused(f"{rule}: {listed}" + (f"; got {which!r}" if which else ""), prop.place)
+    ((model, version),) = fits
+    if (model, version) != (MODEL, VERSION):
+        document.unused["models"] = f"{model}/{version}"
     # The first mention after the model's name, then its version's.
     start = prop.value.find(f'"{version}"', max(prop.value.find(f'"{model}"'), 0))
-    _put_model(document, named[name], lambda key: prop.places[max(prop.value.find(f'"{key}"', start), 0)])
+
+    def place_of(key: str) -> Place:
+        return prop.places[max(prop.value.find(f'"{key}"', start), 0)]
+
+    _put_model(document, named[model, version], place_of)
     for key in ZEROS:
         if document.settings.get(key) == 0:
             del document.settings[key]
@@ -101,8 +104,8 @@ def _table(value: Any, what: str, place: Place) -> dict[str, Any]:
     return value
 
 
-def _put_model(document: Document, settings: Any, place_of: Any) -> None:
-    for key, value in _table(settings, "a model's settings", place_of("")).items():
+def _put_model(document: Document, settings: dict[str, Any], place_of: Callable[[str], Place]) -> None:
+    for key, value in settings.items():
         if key in MODEL_KEYS:
             own = QUEUE if key == QUEUE_OF_MODEL else key
             document.put(own, _number(value) if own in document.server.settings else value, place_of(key))
@@ -133,7 +136,7 @@ def read_yaml(document: Document, text: str, which: str | None) -> None:
     for key, value in _table(content, "model-config.yaml", (1, 1)).items():
         own = QUEUE if key == QUEUE_OF_MODEL else key
         if key in MODEL_KEYS or key in HANDLER_KEYS:
-            document.put(own, value, places[key,])
+            document.put(own, value, places.get((key,)))
         else:
             document.put_unknown(str(key), MODEL_KEYS | HANDLER_KEYS)
     if document.unknown:
