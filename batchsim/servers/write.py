@@ -6,12 +6,17 @@ from typing import Any, NamedTuple
 
 from batchsim import _check, _format
 from batchsim.scenario import Rule, Scenario
-from batchsim.scenario.rules import FrozenBatches, PreferredSizes, PullThenWait, SizeOrWait, WaitSinceLast
+from batchsim.scenario.rules import FrozenBatches, SizeOrWait
 from batchsim.servers.formats import FORMATS, Format
 from batchsim.servers.registry import SERVERS
 from batchsim.servers.server import Server, ServerConfig
 
 UNLIMITED = 1_000_000  # of ongoing requests, where Ray Serve must have a limit
+
+# Of a server that has several rules, what tells one from the other.
+VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
+    "ray_serve": ({}, {"handler": "blocking"}, {"before_mid_2023": True}),
+}
 
 
 class Written(NamedTuple):
@@ -67,10 +72,10 @@ def write(server: str, what: Any, file: str | None = None) -> str:
 def write_all(what: Any) -> Written:
     """Return what `write` gives for each server, and why not for the others.
 
-    >>> from batchsim import PreferredSizes
-    >>> written = write_all(PreferredSizes([4, 8], 8, 5))
+    >>> from batchsim import RunningWindow
+    >>> written = write_all(RunningWindow(8, 5))
     >>> list(written.texts), len(written.refused)
-    (['triton'], 10)
+    (['litserve'], 10)
     """
     written = Written({}, {})
     asked = what if isinstance(what, ServerConfig) else _asked(what)
@@ -113,7 +118,8 @@ def _asked(what: Any) -> _Asked:
 def _said(server: Server, asked: _Asked) -> tuple[ServerConfig, list[str]]:
     """Return what a server's own words can say of it, and sentences on what they cannot."""
     settings, remarks = _settings(server, asked)
-    found = server.configure(settings)
+    each = [server.configure(settings | variant) for variant in VARIANTS.get(server.name, ({},))]
+    found = next((one for one in each if type(one.rule) is type(asked.rule)), each[0])
     if found.rule != asked.rule:
         if not isinstance(asked.rule, (SizeOrWait, type(found.rule))):
             own = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it takes its own way"
@@ -178,19 +184,15 @@ def _own(server: str, asked: _Asked) -> dict[str, Any]:
     """Return settings that one server alone has."""
     rule = asked.rule
     match server:
-        case "triton" if isinstance(rule, PreferredSizes):
-            return {"preferred_batch_size": list(rule.preferred)}
+        case "triton" if preferred := getattr(rule, "preferred", ()):
+            return {"preferred_batch_size": list(preferred)}
         case "tf_serving" if asked.pad_to and asked.pad_to[-1] == rule.max_batch_size:
             return {"allowed_batch_sizes": list(asked.pad_to)}
         case "litserve":
             return {"devices": 1}
-        case "ray_serve":
-            # So many that one batch forms while another is computed: fewer, and none is ever full.
-            ongoing = 2 * rule.max_batch_size * asked.servers
-            if isinstance(rule, FrozenBatches):
-                ongoing = UNLIMITED if math.isinf(rule.max_ongoing) else int(rule.max_ongoing)
-            kind: dict[str, Any] = {"handler": "blocking"} if isinstance(rule, PullThenWait) else {}
-            if isinstance(rule, WaitSinceLast):
-                kind = {"before_mid_2023": True}
-            return {"max_ongoing_requests": ongoing, **kind}
+        case "ray_serve" if isinstance(rule, FrozenBatches):
+            limited = math.isfinite(rule.max_ongoing)
+            return {"max_ongoing_requests": int(rule.max_ongoing) if limited else UNLIMITED}
+        case "ray_serve":  # so many that one batch forms while another is computed: fewer, and none is full
+            return {"max_ongoing_requests": 2 * rule.max_batch_size * asked.servers}
     return {}
