@@ -42,8 +42,9 @@ def write(server: str, what: Any, file: str | None = None) -> str:
 
     `SizeOrWait` is written for each server: comments in the text say which rule the server makes of the same
     two numbers, and each number that had to be rounded. Any other rule, number of servers, limit or timeout
-    that the server does not have is refused. `file` is the name of one of its formats, where it has two, as
-    "model-config.yaml".
+    that the server does not have is refused. Of a ServerConfig that was read, what made no difference is
+    written again, and keys that are unknown are not. `file` is the name of one of the server's formats, where
+    it has two, as "model-config.yaml".
 
     >>> from batchsim import SizeOrWait
     >>> print(write("torchserve", SizeOrWait(32, 2)).partition("models=")[0].strip())
@@ -82,7 +83,7 @@ def write_all(what: Any) -> Written:
     for server in SERVERS:
         try:
             written.texts[server] = write(server, what if isinstance(what, ServerConfig) else asked)
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             written.refused[server] = str(error)
     return written
 
