@@ -9,6 +9,7 @@ rule, and what the same file says of servers, limits and padding; `.scenario(wor
 from typing import Any
 
 from batchsim import _check
+from batchsim.scenario import Scenario
 from batchsim.servers.batched import SERVER as _BATCHED
 from batchsim.servers.batched import batched
 from batchsim.servers.bentoml import SERVER as _BENTOML
@@ -17,6 +18,7 @@ from batchsim.servers.clipper import SERVER as _CLIPPER
 from batchsim.servers.clipper import clipper
 from batchsim.servers.kserve import SERVER as _KSERVE
 from batchsim.servers.kserve import kserve
+from batchsim.servers.linter import Finding, Findings, Note, linter
 from batchsim.servers.litserve import SERVER as _LITSERVE
 from batchsim.servers.litserve import litserve
 from batchsim.servers.mosec import SERVER as _MOSEC
@@ -34,8 +36,9 @@ from batchsim.servers.triton import SERVER as _TRITON
 from batchsim.servers.triton import triton
 
 __all__ = [
-    "SERVERS", "Server", "ServerConfig", "batched", "bentoml", "clipper", "config", "kserve", "litserve",
-    "mosec", "ray_serve", "textbook", "tf_serving", "torchserve", "triton",
+    "SERVERS", "Finding", "Findings", "Note", "Server", "ServerConfig", "batched", "bentoml", "clipper",
+    "config", "kserve", "lint", "litserve", "mosec", "ray_serve", "textbook", "tf_serving", "torchserve",
+    "triton",
 ]  # fmt: skip
 
 # By their names, in the order in which tables show them.
@@ -57,3 +60,23 @@ def config(server: str, **settings: Any) -> ServerConfig:
     """
     _check.one_of("server", server, SERVERS)
     return SERVERS[server].configure(settings)
+
+
+def lint(
+    config: ServerConfig, scenario: Scenario, requests: int = linter.REQUESTS, seed: int = 0
+) -> Findings:
+    """Return what a server's settings cost under a scenario's workload and service time.
+
+    Each finding is proved by a number, of a run or of theory, with the settings as they are and with the
+    change that it proposes, in the same traffic; what no number shows is no finding. The greatest effect
+    comes first. The rule, the servers and the limits of the scenario are replaced by the config's.
+
+    >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
+    >>> scenario = Scenario(Poisson(2000), SizeOrWait(), Affine(1.8874, 0.1438))
+    >>> settings = config("ray_serve", max_batch_size=32, batch_wait_timeout_s=0.002, max_ongoing_requests=64)
+    >>> found = lint(settings, scenario)
+    >>> found.codes, found[0].change
+    (('wait-below-t-min',), {'batch_wait_timeout_s': 0.0027})
+    """
+    _check.instance("config", config, ServerConfig, "a ServerConfig, as of servers.config")
+    return linter.lint(SERVERS[config.server], config, scenario, requests, seed)

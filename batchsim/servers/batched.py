@@ -2,7 +2,7 @@
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, SleepingPoll
-from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.server import Server, ServerConfig, Words
 
 
 def batched(batch_size: int = 32, timeout_ms: float = 5.0) -> SleepingPoll:
@@ -23,4 +23,7 @@ def config(batch_size: int = 32, timeout_ms: float = 5.0) -> ServerConfig:
     return ServerConfig("batched", batched(batch_size, timeout_ms))
 
 
-SERVER = Server("batched", "0.1.5", batched, config, ("small_batch_threshold", "pad_tokens", "padding_side"))
+SERVER = Server(
+    "batched", "0.1.5", batched, config, ("small_batch_threshold", "pad_tokens", "padding_side"),
+    words=Words("batch_size", "timeout_ms"),
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, LearnedCork
-from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.server import Server, ServerConfig, Words
 
 
 def bentoml(max_batch_size: int = 100) -> LearnedCork:
@@ -27,4 +27,7 @@ def config(max_batch_size: int = 100, max_latency_ms: float = 60_000) -> ServerC
     return ServerConfig("bentoml", bentoml(max_batch_size), timeout_ms=timeout_ms)
 
 
-SERVER = Server("bentoml", "1.4", bentoml, config, ("batchable", "batch_dim", "workers"))
+SERVER = Server(
+    "bentoml", "1.4", bentoml, config, ("batchable", "batch_dim", "workers"),
+    words=Words("max_batch_size"),
+)  # fmt: skip

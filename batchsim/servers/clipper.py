@@ -2,7 +2,7 @@
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, SizeOrWait
-from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.server import Server, ServerConfig, Words
 
 
 def clipper(batch_size: int = 32) -> SizeOrWait:
@@ -24,4 +24,7 @@ def config(batch_size: int = 32, slo_micros: int = 100_000) -> ServerConfig:
     return ServerConfig("clipper", clipper(batch_size), timeout_ms=timeout_ms)
 
 
-SERVER = Server("clipper", "HEAD", clipper, config, ("default_output",))
+SERVER = Server(
+    "clipper", "HEAD", clipper, config, ("default_output",),
+    words=Words("batch_size"),
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, RunningWindow
-from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.server import Server, ServerConfig, Words
 
 
 def litserve(max_batch_size: int = 1, batch_timeout: float = 0.0) -> RunningWindow:
@@ -33,4 +33,7 @@ def config(
     return ServerConfig("litserve", litserve(max_batch_size, batch_timeout), workers, timeout_ms=timeout_ms)
 
 
-SERVER = Server("litserve", "0.2.19", litserve, config, ("accelerator", "api_path", "stream"))
+SERVER = Server(
+    "litserve", "0.2.19", litserve, config, ("accelerator", "api_path", "stream"),
+    words=Words("max_batch_size", "batch_timeout", 1000, servers="workers_per_device"),
+)  # fmt: skip

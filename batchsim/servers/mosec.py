@@ -2,7 +2,7 @@
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, PullThenWait
-from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.server import Server, ServerConfig, Words
 
 SHORTEST_MS, INSTEAD_MS = 1, 10  # a shorter wait is taken as this one
 
@@ -33,4 +33,7 @@ def config(
     )  # fmt: skip
 
 
-SERVER = Server("mosec", "2026-06", mosec, config, ("env", "start_method"))
+SERVER = Server(
+    "mosec", "2026-06", mosec, config, ("env", "start_method"),
+    words=Words("max_batch_size", "max_wait_time", whole=True, least=1, servers="num", queue="capacity"),
+)  # fmt: skip

@@ -4,7 +4,7 @@ import math
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, FrozenBatches, PullThenWait, Rule, WaitSinceLast
-from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.server import Server, ServerConfig, Words
 
 
 def ray_serve(
@@ -53,4 +53,7 @@ def config(
     return ServerConfig("ray_serve", rule, at_once, unused=unused)
 
 
-SERVER = Server("ray_serve", "2.60", ray_serve, config, ("num_replicas",))
+SERVER = Server(
+    "ray_serve", "2.60", ray_serve, config, ("num_replicas",),
+    words=Words("max_batch_size", "batch_wait_timeout_s", 1000, servers="max_concurrent_batches"),
+)  # fmt: skip

@@ -2,11 +2,13 @@
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from batchsim import _check
+from batchsim._format import typed
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service
 
 
@@ -42,6 +44,33 @@ class ServerConfig:
 
 
 @dataclass(frozen=True)
+class Words:
+    """What a server calls the knobs that most servers have; "" where it has none.
+
+    `wait_unit_ms`: the milliseconds in one unit of its wait, of which it takes whole ones if `whole`, and
+    `least` at least. `queue` is a limit of requests.
+    """
+
+    size: str
+    wait: str = ""
+    wait_unit_ms: float = 1.0
+    whole: bool = False
+    least: int = 0
+    servers: str = ""
+    queue: str = ""
+    sizes: str = ""  # sizes up to which it pads
+
+    def wait_of(self, wait_ms: float) -> float:
+        """Return a wait as the server takes it: in its unit, and rounded up where it takes whole ones.
+
+        >>> Words("batchSize", "maxBatchDelay", whole=True).wait_of(2.5)
+        3
+        """
+        units = float(typed(wait_ms / self.wait_unit_ms))
+        return max(self.least, math.ceil(units)) if self.whole or units == int(units) else units
+
+
+@dataclass(frozen=True)
 class Server:
     """A serving system: `rule` and `config` take its own settings; `ignored` have no effect on either."""
 
@@ -50,10 +79,21 @@ class Server:
     rule: Callable[..., Rule]
     config: Callable[..., ServerConfig]
     ignored: tuple[str, ...] = ()
+    words: Words = Words("max_batch_size")
+
+    @property
+    def settings(self) -> list[str]:
+        """The names of all its settings, those ignored last."""
+        return [*inspect.signature(self.config).parameters, *self.ignored]
+
+    def default(self, name: str) -> Any:
+        """Return the value of a setting that is left out; None where it has none."""
+        parameter = inspect.signature(self.config).parameters.get(name)
+        return None if parameter is None or parameter.default is parameter.empty else parameter.default
 
     def configure(self, settings: Mapping[str, Any]) -> ServerConfig:
         """Return what the settings mean, or raise ValueError for one that the server does not have."""
-        known = [*inspect.signature(self.config).parameters, *self.ignored]
+        known = self.settings
         for name in settings:
             if name not in known:
                 hint = _check.nearest(name, known)

@@ -1,7 +1,7 @@
 """The textbook's batcher, `batchsim.InferenceBatcher`."""
 
 from batchsim.scenario.rules import SizeOrWait
-from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.server import Server, ServerConfig, Words
 
 
 def textbook(max_batch_size: int = 32, max_wait_ms: float = 50.0) -> SizeOrWait:
@@ -21,4 +21,7 @@ def config(max_batch_size: int = 32, max_wait_ms: float = 50.0) -> ServerConfig:
     return ServerConfig("textbook", textbook(max_batch_size, max_wait_ms))
 
 
-SERVER = Server("textbook", "batchsim", textbook, config)
+SERVER = Server(
+    "textbook", "batchsim", textbook, config,
+    words=Words("max_batch_size", "max_wait_ms"),
+)  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, SizeOrWait
-from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.server import Server, ServerConfig, Words
 
 
 def tf_serving(max_batch_size: int = 1000, batch_timeout_micros: int = 0) -> SizeOrWait:
@@ -44,4 +44,10 @@ def config(
     return ServerConfig("tf_serving", rule, threads, batches * rule.max_batch_size, pad_to=allowed)
 
 
-SERVER = Server("tf_serving", "2026-06", tf_serving, config, ("pad_variable_length_inputs",))
+SERVER = Server(
+    "tf_serving", "2026-06", tf_serving, config, ("pad_variable_length_inputs",),
+    words=Words(
+        "max_batch_size", "batch_timeout_micros", 0.001, whole=True, servers="num_batch_threads",
+        sizes="allowed_batch_sizes",
+    ),
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, PullThenWait
-from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.server import Server, ServerConfig, Words
 
 
 def torchserve(batchSize: int = 1, maxBatchDelay: int = 100) -> PullThenWait:
@@ -30,4 +30,7 @@ def config(
     )
 
 
-SERVER = Server("torchserve", "2025-03", torchserve, config, ("maxWorkers", "responseTimeout"))
+SERVER = Server(
+    "torchserve", "2025-03", torchserve, config, ("maxWorkers", "responseTimeout"),
+    words=Words("batchSize", "maxBatchDelay", whole=True, servers="minWorkers", queue="job_queue_size"),
+)  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, PreferredSizes, Rule, SizeOrWait
-from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.server import Server, ServerConfig, Words
 
 
 def triton(
@@ -56,4 +56,8 @@ def config(
 SERVER = Server(
     "triton", "core, 2026-06", triton, config,
     ("preserve_ordering", "priority_levels", "default_priority_level", "allow_timeout_override"),
+    words=Words(
+        "max_batch_size", "max_queue_delay_microseconds", 0.001, whole=True, servers="count",
+        queue="max_queue_size",
+    ),
 )  # fmt: skip
