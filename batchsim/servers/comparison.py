@@ -168,7 +168,7 @@ def compare_servers(
     >>> found.to_frame()[["p99_ms", "stable"]].round(1)
                 p99_ms  stable
     triton         6.3    True
-    torchserve    10.1    True
+    torchserve    10.0    True
     ray_serve      inf   False
     """
     _check.instance("scenario", scenario, Scenario, "a Scenario")
