@@ -130,10 +130,18 @@ def nearest(name: Any, known: Iterable[str], listed: bool = False) -> str:
     `listed`: the message names them already.
     """
     names = sorted(known)
-    close = difflib.get_close_matches(str(name), names, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
+    if close := closest(name, names):
+        return f"; did you mean {close!r}?"
     return "" if listed else f"; known: {', '.join(names)}"
+
+
+def closest(name: Any, known: Iterable[str]) -> str:
+    """Return the known name nearest to `name`, "" if none is near.
+
+    >>> closest("maxbatchsize", ["max_batch_size", "max_wait_ms"])
+    'max_batch_size'
+    """
+    return next(iter(difflib.get_close_matches(str(name), sorted(known), n=1)), "")
 
 
 def warn(message: str) -> None:

@@ -16,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # so that a test can import from
 
 import examples
 
+collect_ignore_glob = ["data/*"]  # servers' files, some of them in Python
+
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

@@ -39,6 +39,14 @@ def test_how_servers_share_a_device_is_found_without_jax():
     assert loaded_by("import batchsim as bs\nbs.device.measure") == "['jax']"
 
 
+def test_parsers_of_servers_files_are_loaded_as_a_file_needs_them():
+    code = "import sys, batchsim as bs\nbs.servers.parse('@serve.batch(max_batch_size=8)')\n"
+    assert (
+        loaded_by(code + "assert not {'yaml', 'google.protobuf', 'batchsim.study'} & {*sys.modules}") == "[]"
+    )
+    assert loaded_by(code + "bs.servers.parse('batchSize: 8')\nassert 'yaml' in sys.modules") == "[]"
+
+
 def test_looking_around_loads_nothing_heavy():
     assert loaded_by("import batchsim\nassert 'plot' in dir(batchsim)") == "[]"
 

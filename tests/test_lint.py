@@ -221,7 +221,7 @@ def test_the_least_wait_of_frozen_batches_is_theorys():
     assert finding.change["batch_wait_timeout_s"] * 1000 > bs.theory.frozen_wait_min_ms(2000, 1.8874, 0.1438)
 
 
-@pytest.mark.parametrize(("server", "least"), [("kserve", 1), ("mosec", 1), ("torchserve", 0)])
+@pytest.mark.parametrize(("server", "least"), [("kserve", 1), ("mosec", 1), ("torchserve", 1)])
 def test_no_wait_is_proposed_that_the_server_takes_for_another(server, least):
     # 0 is 5 s for KServe and 10 ms for mosec.
     words = servers.SERVERS[server].words
@@ -304,18 +304,12 @@ def test_a_config_or_scenario_that_is_none_is_refused():
 
 
 @pytest.fixture
-def shell(monkeypatch, tmp_path):
-    """Run `batchsim lint` on a file that holds a server's name and settings as JSON."""
-
-    def read(path):
-        server, settings = json.loads(path.read_text())
-        return servers.config(server, **settings)
-
-    monkeypatch.setattr(servers, "read", read, raising=False)
+def shell(tmp_path):
+    """Run `batchsim lint` on a server's file of these settings."""
 
     def run(server, *arguments, **settings):
-        path = tmp_path / "settings"
-        path.write_text(json.dumps([server, settings]))
+        path = tmp_path / servers.file_name(server)
+        path.write_text(servers.write(server, servers.config(server, **settings)))
         return CliRunner().invoke(app, ["lint", str(path), *arguments])
 
     return run
@@ -356,9 +350,35 @@ def test_the_command_takes_shared_devices_for_the_files_servers(shell):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["lint"], ["lint", "no-such-file", *LOAD], ["lint", "no-such-file", *LOAD, "--max-wait-ms", "5"]],
+    "arguments", [[], ["no-such-file", *LOAD], ["FILE", *LOAD, "--max-wait-ms", "5"], ["FILE"]]
 )
-def test_bad_input_exits_with_2(arguments, monkeypatch):
-    monkeypatch.setattr(servers, "read", lambda path: path.read_text(), raising=False)
-    assert CliRunner().invoke(app, arguments).exit_code == 2
+def test_bad_input_exits_with_2(arguments, tmp_path):
+    path = tmp_path / "config.pbtxt"
+    path.write_text("max_batch_size: 8 dynamic_batching {}")
+    given = [str(path) if each == "FILE" else each for each in arguments]
+    assert CliRunner().invoke(app, ["lint", *given]).exit_code == 2
+
+
+def test_a_file_that_does_not_parse_exits_with_2_and_says_where(tmp_path):
+    path = tmp_path / "config.pbtxt"
+    path.write_text("max_batch_size: 8 dynamic_batching {")
+    done = CliRunner().invoke(app, ["lint", str(path), *LOAD])
+    assert (done.exit_code, "line 1" in done.output) == (2, True)
+
+
+@pytest.mark.parametrize("server", servers.SERVERS)
+def test_a_file_is_linted_as_its_settings_are(server, tmp_path):
+    settings = {"max_batch_size": 8} if server == "triton" else {}
+    text = servers.write(server, servers.config(server, **settings))
+    path = tmp_path / servers.file_name(server)
+    path.write_text(text)
+    read = servers.read(path)
+    found = servers.lint(read, scenario(800))
+    assert found.codes == servers.lint(servers.config(server, **read.settings), scenario(800)).codes
+    assert not [note for note in found.notes if note.code == "unknown"]
+
+
+def test_a_key_that_the_server_does_not_have_is_noted():
+    read = servers.parse("@serve.batch(max_batch_size=8, batch_wait_timeout_s=0.002, max_batchs=3)")
+    notes = {note.code: note.sentence for note in servers.lint(read, scenario(20)).notes}
+    assert "max_batch_size" in notes["unknown"]

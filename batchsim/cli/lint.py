@@ -31,14 +31,15 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
     servers: int | None = None
     queue_limit: int | None = None
     timeout_ms: float | None = None
+    server_config: Path | None = None
 
     def run(self) -> None:
         from batchsim import servers
 
         if self.config is None:
             raise ValueError("a file of a server must be given, as config.pbtxt, got none")
-        config = servers.read(self.config)  # type: ignore[attr-defined]
-        self.servers = config.servers  # which may share --devices
+        config = servers.read(self.config, self.server, self.which)
+        self.server_config = self.config  # whose servers may share --devices
         scenario, tables = self.scenario()
         findings = servers.lint(config, scenario, **self.settings(tables["simulate"]))
         if self.json_:

@@ -2,15 +2,21 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 import batchsim as bs
+from batchsim import _check
 from batchsim.cli import values
 from batchsim.cli.flags import Command, FileTable, Panel, argument
 from batchsim.scenario import Scenario, Service
 from batchsim.scenario.kinds import KINDS
 from batchsim.scenario.measurement import Measurement
 from batchsim.scenario.toml import read_toml
+
+if TYPE_CHECKING:
+    from batchsim.servers import ServerConfig
 
 TABLES = ("simulate", "slo", "over")  # of a file, beside the scenario
 WORKLOAD, RULE, SERVICE, OTHER = map(Panel, ("Workload", "Rule", "Service time", "Scenario"))
@@ -54,6 +60,11 @@ class ScenarioFlags(Command):
         "MS", f"{_TEXTBOOK['max_wait_ms'].about} (default: 10); inf: without limit."
     )
     rule: Any = RULE.part(_one_of("rule", "'AtLeast(4, 8)'"))
+    server_config: Path | None = RULE.option(
+        "A server's own file, as config.pbtxt or app.py: its rule, servers, limits and padding."
+    )
+    server: str | None = RULE.option("Whose file that is (default: told by its name and content).")
+    which: str | None = RULE.option("The model, function or worker that is meant, if the file has several.")
 
     fixed_ms: float | None = SERVICE.number("MS", "Time that every batch takes (default: 0).")
     per_item_ms: float | None = SERVICE.number("MS", "Time that each request adds to its batch (default: 0).")
@@ -90,11 +101,35 @@ class ScenarioFlags(Command):
         tables = {name: FileTable(f"{self.file}, [{name}]", content.get(name, {})) for name in TABLES}
         knobs = self._knobs()
         workload, service = self._workload(base, knobs), self._service(base, knobs)
-        parts = {"workload": workload, "rule": self.rule, "service": service}
+        rule, config = self.rule, self._config()
+        if config is not None:
+            _once("rule", {"--rule": rule, "--server-config": config})
+            rule = config.rule
+        parts = {"workload": workload, "rule": rule, "service": service}
         changes = {name: part for name, part in parts.items() if part is not None}
         if base is None:
             base, changes = self._new(changes, knobs), {}
+        if config is not None:
+            base, changes = config.apply(base.replace(changes)), {}
         return base.replace(changes | knobs), tables
+
+    def _config(self) -> "ServerConfig | None":
+        """Return what the server's file means, and say what of it makes no difference."""
+        if self.server_config is None:
+            if (self.server, self.which) != (None, None):
+                raise ValueError("--server and --which must come with --server-config, got none")
+            return None
+        from batchsim import servers
+
+        config = servers.read(self.server_config, self.server, self.which)
+        if config.unused:
+            typer.echo(f"{self.server_config}: no effect: {', '.join(config.unused)}", err=True)
+        for key, nearest in config.unknown.items():
+            hint = f"; did you mean {nearest!r}?" if nearest else ""
+            _check.warn(f"{self.server_config}: {config.server} does not have {key}{hint}")
+        for note in config.notes:
+            _check.warn(f"{self.server_config}: {note}")
+        return config
 
     def _new(self, parts: dict[str, Any], knobs: dict[str, Any]) -> bs.Scenario:
         """Return a scenario from options alone; the knobs of its rule are taken out of `knobs`."""

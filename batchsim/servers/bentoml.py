@@ -29,5 +29,5 @@ def config(max_batch_size: int = 100, max_latency_ms: float = 60_000) -> ServerC
 
 SERVER = Server(
     "bentoml", "1.4", bentoml, config, ("batchable", "batch_dim", "workers"),
-    words=Words("max_batch_size"),
+    words=Words("max_batch_size", timeout="max_latency_ms"),
 )  # fmt: skip

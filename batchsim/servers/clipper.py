@@ -26,5 +26,5 @@ def config(batch_size: int = 32, slo_micros: int = 100_000) -> ServerConfig:
 
 SERVER = Server(
     "clipper", "HEAD", clipper, config, ("default_output",),
-    words=Words("batch_size"),
+    words=Words("batch_size", timeout="slo_micros", timeout_unit_ms=0.001),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from batchsim import _check
 from batchsim._format import INFINITE, duration, listed, number, rate, signed
 from batchsim.result import Result
 from batchsim.scenario import OpenLoop, Rule, Scenario
-from batchsim.servers import SERVERS
+from batchsim.servers.registry import SERVERS
 from batchsim.servers.server import Server
 from batchsim.simulate import available, simulate
 

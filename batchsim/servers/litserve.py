@@ -25,15 +25,23 @@ def config(
 ) -> ServerConfig:  # fmt: skip
     """Return what LitAPI and LitServer mean: a request that waits for `timeout` seconds is given up (504).
 
+    A timeout of False or -1 is none.
+
     Several workers collect one at a time here, where LitServe's compete for the requests.
     """
     workers = _check.whole("LitServe's workers_per_device", workers_per_device)
     workers *= _check.whole("LitServe's devices", devices)
+    rule = litserve(max_batch_size, batch_timeout)
+    if timeout is False or timeout == -1:
+        return ServerConfig("litserve", rule, workers)
     timeout_ms = _check.real("LitServe's timeout", timeout, above=0) * 1000
-    return ServerConfig("litserve", litserve(max_batch_size, batch_timeout), workers, timeout_ms=timeout_ms)
+    return ServerConfig("litserve", rule, workers, timeout_ms=timeout_ms)
 
 
 SERVER = Server(
     "litserve", "0.2.19", litserve, config, ("accelerator", "api_path", "stream"),
-    words=Words("max_batch_size", "batch_timeout", 1000, servers="workers_per_device"),
+    words=Words(
+        "max_batch_size", "batch_timeout", 1000, servers="workers_per_device",
+        timeout="timeout", timeout_unit_ms=1000,
+    ),
 )  # fmt: skip

@@ -35,5 +35,8 @@ def config(
 
 SERVER = Server(
     "mosec", "2026-06", mosec, config, ("env", "start_method"),
-    words=Words("max_batch_size", "max_wait_time", whole=True, least=1, servers="num", queue="capacity"),
+    words=Words(
+        "max_batch_size", "max_wait_time", whole=True, least=1, servers="num", queue="capacity",
+        timeout="timeout",
+    ),
 )  # fmt: skip

@@ -3,21 +3,33 @@
 import dataclasses
 import inspect
 import math
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchsim import _check
+from batchsim import _check, _format
 from batchsim._format import typed
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service
 
+LONGEST = 60  # letters of a value that is printed
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxother, _SHORT.maxstring = 3, LONGEST, LONGEST
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class ServerConfig:
     """What a server's settings mean: a rule, and the parts of a scenario that the same file sets.
 
     `pad_to`: sizes up to which batches are padded. `settings` are the server's own, by their own names;
-    `unused` those of them that make no difference here.
+    `unused` is what makes no difference here: some of the settings, and whatever else a file says, by its
+    place in it. `unknown` are keys of a file that the server does not have, each with the nearest that it
+    has, "" if there is none; `notes` are sentences on what the file means. None of it is printed where empty.
+
+    >>> from batchsim import servers
+    >>> servers.config("triton", max_batch_size=32, count=2, preserve_ordering=True)
+    triton: SizeOrWait(max_batch_size=32, max_wait_ms=0) on 2 servers
+      unused       preserve_ordering=True
     """
 
     server: str
@@ -26,8 +38,27 @@ class ServerConfig:
     queue_limit: int | None = None
     timeout_ms: float | None = None
     pad_to: tuple[int, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     unused: Mapping[str, Any] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        limit, timeout_ms = self.queue_limit, self.timeout_ms
+        parts = {
+            "queue limit": [] if limit is None else [_format.counted(limit, "request")],
+            "timeout": [] if timeout_ms is None else [_format.typed_duration(timeout_ms)],
+            "padded to": [", ".join(map(str, self.pad_to))] if self.pad_to else [],
+            "unused": [f"{key}={_short(value)}" for key, value in self.unused.items()],
+            "unknown": [
+                key + (f" (did you mean {near!r}?)" if near else "") for key, near in self.unknown.items()
+            ],
+            "note": list(self.notes),
+        }
+        lines = [f"{self.server}: {self.rule!r} on {_format.counted(self.servers, 'server')}"]
+        for name, part in parts.items():
+            lines += [f"  {'' if number else name:<12} {text}" for number, text in enumerate(part)]
+        return "\n".join(lines)
 
     def scenario(self, workload: OpenLoop | ClosedLoop, service: Service) -> Scenario:
         """Return the scenario of this server under a workload."""
@@ -43,12 +74,18 @@ class ServerConfig:
         )  # fmt: skip
 
 
+def _short(value: Any) -> str:
+    text = _SHORT.repr(value)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
 @dataclass(frozen=True)
 class Words:
     """What a server calls the knobs that most servers have; "" where it has none.
 
     `wait_unit_ms`: the milliseconds in one unit of its wait, of which it takes whole ones if `whole`, and
-    `least` at least. `queue` is a limit of requests.
+    `least` at least. `queue` is a limit of requests, `timeout` a limit on their wait, in units of
+    `timeout_unit_ms`.
     """
 
     size: str
@@ -59,6 +96,8 @@ class Words:
     servers: str = ""
     queue: str = ""
     sizes: str = ""  # sizes up to which it pads
+    timeout: str = ""
+    timeout_unit_ms: float = 1.0
 
     def wait_of(self, wait_ms: float) -> float:
         """Return a wait as the server takes it: in its unit, and rounded up where it takes whole ones.

@@ -32,5 +32,7 @@ def config(
 
 SERVER = Server(
     "torchserve", "2025-03", torchserve, config, ("maxWorkers", "responseTimeout"),
-    words=Words("batchSize", "maxBatchDelay", whole=True, servers="minWorkers", queue="job_queue_size"),
+    words=Words(
+        "batchSize", "maxBatchDelay", whole=True, least=1, servers="minWorkers", queue="job_queue_size",
+    ),
 )  # fmt: skip

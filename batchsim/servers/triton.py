@@ -58,6 +58,6 @@ SERVER = Server(
     ("preserve_ordering", "priority_levels", "default_priority_level", "allow_timeout_override"),
     words=Words(
         "max_batch_size", "max_queue_delay_microseconds", 0.001, whole=True, servers="count",
-        queue="max_queue_size",
+        queue="max_queue_size", timeout="default_timeout_microseconds", timeout_unit_ms=0.001,
     ),
 )  # fmt: skip

@@ -1,6 +1,5 @@
 """Settings on trial: runs of them and of changed ones, in the same traffic."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -103,14 +102,14 @@ class Trial:
     _outcomes: dict[str, Outcome | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        meant = self.config.apply(self.base)
         try:
-            same = self._configured({}) == _meaning(self.config)
+            same = self.server.configure(self.settings).apply(self.base) == meant
         except (TypeError, ValueError):
             same = False
         if not same:
-            raise ValueError(
-                f"a config must have the settings that it means, as of servers.config, got {self.config!r}"
-            )
+            must = "a config must have the settings that it means, as of servers.config"
+            raise ValueError(f"{must}, got {self.config.rule!r} and settings={dict(self.settings)!r}")
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -121,9 +120,6 @@ class Trial:
     def setting(self, name: str) -> Any:
         """Return a setting as it is, by default or by choice."""
         return self.settings.get(name, self.server.default(name))
-
-    def _configured(self, change: Mapping[str, Any]) -> dict[str, Any]:
-        return _meaning(self.server.configure({**self.settings, **change}))
 
     @cached_property
     def now(self) -> Outcome:
@@ -164,12 +160,6 @@ class Trial:
 
     def _run(self, scenario: Scenario) -> Result:
         return simulate(scenario, available(scenario, self.requests), seed=self.seed)
-
-
-def _meaning(config: ServerConfig) -> dict[str, Any]:
-    """Return what a config sets in a scenario."""
-    names = [f.name for f in dataclasses.fields(config) if f.name not in ("settings", "unused")]
-    return {name: getattr(config, name) for name in names}
 
 
 def checked(config: Any, scenario: Any) -> None:

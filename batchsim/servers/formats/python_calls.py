@@ -1,0 +1,230 @@
+"""Calls and decorators in Python text, read without running any of it."""
+
+import ast
+import json
+import math
+import operator
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from batchsim.servers.formats.document import Document, Place, Source, refused
+
+_SUMS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+}  # fmt: skip
+DECORATED = "async def model(): ..."  # what a decorator that stands alone decorates
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A function whose arguments are settings: what it is called, a pattern of its name, its parameters.
+
+    A parameter that begins with _ is an object that the call needs, and no setting. `called` has those whose
+    name is another setting's too, with the name by which they are listed. `needed` are what the call cannot
+    do without, as they are written where nobody said; read back so, they are not listed.
+    """
+
+    title: str
+    name: str
+    params: tuple[str, ...]
+    called: Mapping[str, str] = field(default_factory=dict)
+    needed: Mapping[str, Any] = field(default_factory=dict)
+
+    def arguments(self, settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
+        """Return the call's arguments as text; those written are taken out of `settings`."""
+        given = {}
+        for param in self.params:
+            listed = self.called.get(param, param)
+            if param in settings and listed == param:
+                given[param] = settings.pop(param)
+            elif listed in unused or param in self.needed:
+                given[param] = unused.get(listed, self.needed.get(param))
+        return ", ".join(f"{name}={_written(value)}" for name, value in given.items())
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call, or a decorator without one: what is called, with what, on what, and where."""
+
+    callee: str
+    node: ast.expr
+    label: str  # what it is about: the function that it decorates, a worker, a class
+    within: ast.ClassDef | None
+    bases: tuple[str, ...] = ()  # of the class that is called, where the text defines it
+
+    @property
+    def place(self) -> Place:
+        return self.node.lineno, self.node.col_offset + 1
+
+    @property
+    def keywords(self) -> list[str]:
+        found = self.node.keywords if isinstance(self.node, ast.Call) else []
+        return [keyword.arg or "" for keyword in found]
+
+    def is_of(self, callee: Callee) -> bool:
+        """Return whether this is a call of the function."""
+        return re.fullmatch(callee.name, self.callee) is not None
+
+
+class Program:
+    """A Python text: its calls, and its constants."""
+
+    def __init__(self, text: str) -> None:
+        tree = _parsed(text)
+        self.constants: dict[str, Any] = {}
+        for statement in tree.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                    if statement.value is not None:
+                        self.constants[name] = self.value(statement.value)
+        self.bases = {
+            node.name: tuple(map(_dotted, node.bases))
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef)
+        }
+        self.calls = sorted(self._calls(tree, None), key=lambda call: call.place)
+
+    def _calls(self, node: ast.AST, within: ast.ClassDef | None) -> Iterator[Call]:
+        decorators = getattr(node, "decorator_list", [])
+        for decorator in decorators:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            yield Call(_dotted(called), decorator, node.name, within)  # type: ignore[attr-defined]
+        if isinstance(node, ast.Call):
+            callee = _dotted(node.func)
+            yield Call(callee, node, self._label(node, callee), within, self.bases.get(callee, ()))
+        inner = node if isinstance(node, ast.ClassDef) else within
+        for child in ast.iter_child_nodes(node):
+            if child in decorators:  # their arguments may have calls, too
+                parts = [*child.args, *child.keywords] if isinstance(child, ast.Call) else []
+                for part in parts:
+                    yield from self._calls(part, inner)
+            else:
+                yield from self._calls(child, inner)
+
+    def _label(self, node: ast.Call, callee: str) -> str:
+        for keyword in node.keywords:
+            if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
+                return str(keyword.value.value)
+        if node.args and isinstance(node.args[0], ast.Name):
+            return node.args[0].id
+        return callee.rpartition(".")[2]
+
+    def value(self, node: ast.expr) -> Any:
+        """Return the value of an expression of numbers, texts and lists of them, else its `Source`."""
+        match node:
+            case ast.Constant(value=constant):
+                return constant
+            case ast.Name(id=name) if name in self.constants:
+                return self.constants[name]
+            case ast.UnaryOp(op=ast.USub(), operand=operand) if _is_number(number := self.value(operand)):
+                return -number
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _SUMS:
+                pair = self.value(left), self.value(right)
+                if all(map(_is_number, pair)):
+                    try:
+                        return _SUMS[type(op)](*pair)
+                    except (ArithmeticError, ValueError):
+                        return Source(ast.unparse(node))
+            case ast.Attribute(attr="inf", value=ast.Name()):
+                return math.inf
+            case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value="inf")]):
+                return math.inf
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                values = [self.value(item) for item in items]
+                if not any(isinstance(value, Source) for value in values):
+                    return values
+            case ast.Dict(keys=keys, values=items) if None not in keys:
+                names = [self.value(key) for key in keys if key is not None]
+                values = [self.value(item) for item in items]
+                if all(isinstance(name, (str, int, float)) for name in names):
+                    return dict(zip(names, values, strict=True))
+        return Source(ast.unparse(node))
+
+    def put(self, document: Document, call: Call, callee: Callee) -> None:
+        """Add a call's arguments to a document."""
+        if not isinstance(call.node, ast.Call):
+            return
+        given: list[tuple[str | None, ast.expr]] = []
+        for number, argument in enumerate(call.node.args):
+            if isinstance(argument, ast.Starred):
+                document.notes.append(f"{ast.unparse(argument)} of {call.callee} is not read")
+                break
+            if number >= len(callee.params):
+                raise refused(f"{call.callee} takes {len(callee.params)} arguments, got more", call.place)
+            given.append((callee.params[number], argument))
+        given += [(keyword.arg, keyword.value) for keyword in call.node.keywords]
+        for name, argument in given:
+            place = (argument.lineno, argument.col_offset + 1)
+            if name is None:
+                document.notes.append(f"**{ast.unparse(argument)} of {call.callee} is not read")
+            elif name in callee.called:
+                document.unused[callee.called[name]] = self.value(argument)
+            elif name in callee.params and not name.startswith("_"):
+                value = self.value(argument)
+                if name in callee.needed and callee.needed[name] == value:
+                    document.said.add(name)
+                else:
+                    document.put(name, value, place)
+            elif f"_{name}" not in callee.params and name not in callee.params:
+                known = [param for param in callee.params if not param.startswith("_")]
+                document.put_unknown(name, known)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, float) and math.isinf(value):
+        return 'float("inf")'
+    if type(value) is str:
+        return json.dumps(value)  # between double quotes
+    return repr(list(value) if isinstance(value, tuple) else value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _dotted(node: ast.expr) -> str:
+    """Return a name with its dots; what is before them may be any expression."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name):
+            return f"{_dotted(value)}.{name}"
+        case ast.Call(func=function):
+            return f"{_dotted(function)}()"
+    return "_"
+
+
+def _parsed(text: str) -> ast.Module:
+    """Return the tree of a text, which may be a decorator alone, or indented."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    indent = first[: len(first) - len(first.lstrip())]
+    # Within an `if` what is indented may stand, at its own columns.
+    head = "if True:\n" if indent else ""
+    try:
+        try:
+            tree = _tree(head + text)
+        except SyntaxError as error:
+            try:
+                tree = _tree(f"{head}{text.rstrip()}\n{indent}{DECORATED}" if "@" in text else "")
+            except SyntaxError:
+                raise error from None
+            if not tree.body:
+                raise
+    except SyntaxError as error:
+        place = (max((error.lineno or 1) - bool(head), 1), error.offset or 1)
+        raise refused(f"the text must be Python: {error.msg}", place) from None
+    except (ValueError, MemoryError) as error:
+        raise ValueError(f"the text must be Python, got {error}") from None
+    if head:
+        tree = ast.Module(tree.body[0].body, [])  # type: ignore[attr-defined]
+        ast.increment_lineno(tree, -1)
+    return tree
+
+
+def _tree(text: str) -> ast.Module:
+    with warnings.catch_warnings(action="ignore"):  # of a backslash in a text: not our text
+        return ast.parse(text)

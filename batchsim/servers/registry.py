@@ -1,0 +1,37 @@
+"""The servers by their names, and what their settings mean."""
+
+from typing import Any
+
+from batchsim import _check
+from batchsim.servers.batched import SERVER as BATCHED
+from batchsim.servers.bentoml import SERVER as BENTOML
+from batchsim.servers.clipper import SERVER as CLIPPER
+from batchsim.servers.kserve import SERVER as KSERVE
+from batchsim.servers.litserve import SERVER as LITSERVE
+from batchsim.servers.mosec import SERVER as MOSEC
+from batchsim.servers.ray_serve import SERVER as RAY_SERVE
+from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.textbook import SERVER as TEXTBOOK
+from batchsim.servers.tf_serving import SERVER as TF_SERVING
+from batchsim.servers.torchserve import SERVER as TORCHSERVE
+from batchsim.servers.triton import SERVER as TRITON
+
+# In the order in which tables show them.
+SERVERS: dict[str, Server] = {
+    server.name: server
+    for server in (
+        TEXTBOOK, TRITON, TF_SERVING, TORCHSERVE, MOSEC, KSERVE, RAY_SERVE, BENTOML, LITSERVE, BATCHED,
+        CLIPPER,
+    )
+}  # fmt: skip
+
+
+def config(server: str, **settings: Any) -> ServerConfig:
+    """Return what a server's settings mean: the rule, servers, limits and padding.
+
+    >>> found = config("triton", max_batch_size=32, count=2, max_queue_size=256, preserve_ordering=True)
+    >>> found.rule, found.servers, found.queue_limit, found.unused
+    (SizeOrWait(max_batch_size=32, max_wait_ms=0), 2, 256, {'preserve_ordering': True})
+    """
+    _check.one_of("server", server, SERVERS)
+    return SERVERS[server].configure(settings)

@@ -1,0 +1,196 @@
+"""Config out: a setting as the text that says it to a server."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from batchsim import _check, _format
+from batchsim.scenario import Rule, Scenario
+from batchsim.scenario.rules import FrozenBatches, PreferredSizes, PullThenWait, SizeOrWait, WaitSinceLast
+from batchsim.servers.formats import FORMATS, Format
+from batchsim.servers.registry import SERVERS
+from batchsim.servers.server import Server, ServerConfig
+
+UNLIMITED = 1_000_000  # of ongoing requests, where Ray Serve must have a limit
+
+
+class Written(NamedTuple):
+    """Texts by server, and for each of the others why it cannot say what was asked for."""
+
+    texts: dict[str, str]
+    refused: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a text is to say, in no server's words."""
+
+    rule: Rule
+    servers: int = 1
+    queue_limit: int | None = None
+    timeout_ms: float | None = None
+    pad_to: tuple[int, ...] = ()
+
+
+def write(server: str, what: Any, file: str | None = None) -> str:
+    """Return the text of a server's file for a ServerConfig, a Rule, a Scenario or a Recommendation.
+
+    `SizeOrWait` is written for each server: comments in the text say which rule the server makes of the same
+    two numbers, and each number that had to be rounded. Any other rule, number of servers, limit or timeout
+    that the server does not have is refused. `file` is the name of one of its formats, where it has two, as
+    "model-config.yaml".
+
+    >>> from batchsim import SizeOrWait
+    >>> print(write("torchserve", SizeOrWait(32, 2)).partition("models=")[0].strip())
+    # Written by batchsim for torchserve (2025-03).
+    # Its rule: PullThenWait(max_batch_size=32, max_wait_ms=2).
+    # Asked for was another rule, SizeOrWait(max_batch_size=32, max_wait_ms=2): simulate this one.
+    # Unlike what was asked for, at most 100 requests wait.
+    """
+    _check.one_of("server", server, SERVERS)
+    form = _format_of(server, file)
+    if isinstance(what, ServerConfig) and what.server == server:
+        found, remarks = what, list[str]()
+    else:
+        found, remarks = _said(SERVERS[server], _asked(what))
+    settings = dict(found.settings)
+    extras = {key: value for key, value in found.unused.items() if key not in SERVERS[server].settings}
+    text = form.write(settings, extras)
+    head = [f"Written by batchsim for {server} ({SERVERS[server].version}).", f"Its rule: {found.rule!r}."]
+    besides = [f"batchsim: {name}={value!r}" for name, value in settings.items()]
+    if server == "mosec" and settings:
+        options = " ".join(f"--{name} {value}" for name, value in settings.items())
+        besides.append(f"Start it with: python {form.file} {options}")
+    return "".join(f"# {line}\n" for line in (*head, *remarks, *besides)) + text
+
+
+def write_all(what: Any) -> Written:
+    """Return what `write` gives for each server, and why not for the others.
+
+    >>> from batchsim import PreferredSizes
+    >>> written = write_all(PreferredSizes([4, 8], 8, 5))
+    >>> list(written.texts), len(written.refused)
+    (['triton'], 10)
+    """
+    written = Written({}, {})
+    asked = what if isinstance(what, ServerConfig) else _asked(what)
+    for server in SERVERS:
+        try:
+            written.texts[server] = write(server, what if isinstance(what, ServerConfig) else asked)
+        except (ValueError, TypeError) as error:
+            written.refused[server] = str(error)
+    return written
+
+
+def file_name(server: str) -> str:
+    """Return what a server's file is usually called.
+
+    >>> file_name("triton")
+    'config.pbtxt'
+    """
+    return _format_of(server, None).file
+
+
+def _format_of(server: str, file: str | None) -> Format:
+    _check.one_of("server", server, SERVERS)
+    own = {form.file: form for form in FORMATS if form.server == server}
+    return next(iter(own.values())) if file is None else own[_check.one_of("file", file, own)]
+
+
+def _asked(what: Any) -> _Asked:
+    if isinstance(what, _Asked):
+        return what
+    if isinstance(what, ServerConfig):
+        return _Asked(what.rule, what.servers, what.queue_limit, what.timeout_ms, what.pad_to)
+    if isinstance(what, Rule):
+        return _Asked(what)
+    scenario = getattr(what, "scenario", what)  # a Recommendation has one
+    _check.instance("what is written", scenario, Scenario, "a ServerConfig, Rule, Scenario or Recommendation")
+    padding = tuple(scenario.service.padding or ())
+    return _Asked(scenario.rule, scenario.servers, scenario.queue_limit, scenario.timeout_ms, padding)
+
+
+def _said(server: Server, asked: _Asked) -> tuple[ServerConfig, list[str]]:
+    """Return what a server's own words can say of it, and sentences on what they cannot."""
+    settings, remarks = _settings(server, asked)
+    found = server.configure(settings)
+    if found.rule != asked.rule:
+        if not isinstance(asked.rule, (SizeOrWait, type(found.rule))):
+            own = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it takes its own way"
+            raise ValueError(f"a rule for {server.name} must be {own}; got {asked.rule!r}")
+        remarks.insert(0, f"Asked for was another rule, {asked.rule!r}: simulate this one.")
+    if found.queue_limit != asked.queue_limit:
+        limit = found.queue_limit
+        most = "any number of" if limit is None else f"at most {limit:,}"
+        remarks.append(f"Unlike what was asked for, {most} requests wait.")
+    if found.timeout_ms != asked.timeout_ms:
+        late = found.timeout_ms
+        when = "never" if late is None else f"after {_format.typed_duration(late)}"
+        remarks.append(f"Unlike what was asked for, a request that waits is given up {when}.")
+    if found.pad_to != asked.pad_to:
+        remarks.append(f"Batches are padded to {list(asked.pad_to)} by the model: this does not say it.")
+    return found, remarks
+
+
+def _settings(server: Server, asked: _Asked) -> tuple[dict[str, Any], list[str]]:
+    words, rule, remarks = server.words, asked.rule, []
+    settings: dict[str, Any] = {words.size: rule.max_batch_size}
+    if isinstance(rule, SizeOrWait) and math.isinf(rule.max_wait_ms) and server.name != "textbook":
+        raise ValueError(f"max_wait_ms must be finite for {server.name}, got inf")
+    if not words.wait:
+        if isinstance(rule, SizeOrWait) and rule.max_wait_ms:
+            remarks.append(f"{server.name} has no wait: {_format.typed(rule.max_wait_ms)} ms is not said.")
+    elif not math.isinf(rule.max_wait_ms) or server.name == "textbook":
+        wait_ms = rule.max_wait_ms
+        settings[words.wait] = wait = wait_ms if math.isinf(wait_ms) else words.wait_of(wait_ms)
+        if not math.isclose(wait * words.wait_unit_ms, wait_ms, rel_tol=1e-9):
+            least = f", at least {words.least}" if words.least else ""
+            rounded = f"{words.wait} is a whole number{least}: {wait}"
+            remarks.append(f"{rounded}, where {_format.typed(wait_ms)} ms was asked for.")
+    if words.servers:
+        settings[words.servers] = asked.servers
+    elif asked.servers > 1:
+        rule_ = f"servers must be 1 for {server.name}, which has no setting for more"
+        raise ValueError(f"{rule_}, got {asked.servers}")
+    _add_limits(settings, server, asked)
+    return settings | _own(server.name, asked), remarks
+
+
+def _add_limits(settings: dict[str, Any], server: Server, asked: _Asked) -> None:
+    words, limit = server.words, asked.queue_limit
+    if limit is not None:
+        if server.name == "tf_serving":
+            settings["max_enqueued_batches"] = max(round(limit / asked.rule.max_batch_size), 1)
+        elif words.queue:
+            settings[words.queue] = limit
+        else:
+            raise ValueError(f"queue_limit must be None for {server.name}, which has none, got {limit}")
+    if asked.timeout_ms is not None:
+        if not words.timeout:
+            must = f"timeout_ms must be None for {server.name}, which has none"
+            raise ValueError(f"{must}, got {_format.typed(asked.timeout_ms)}")
+        timeout = float(_format.typed(asked.timeout_ms / words.timeout_unit_ms))
+        whole = timeout == int(timeout) or words.timeout_unit_ms < 1 or words.whole
+        settings[words.timeout] = math.ceil(timeout) if whole else timeout
+
+
+def _own(server: str, asked: _Asked) -> dict[str, Any]:
+    """Return settings that one server alone has."""
+    rule = asked.rule
+    match server:
+        case "triton" if isinstance(rule, PreferredSizes):
+            return {"preferred_batch_size": list(rule.preferred)}
+        case "tf_serving" if asked.pad_to and asked.pad_to[-1] == rule.max_batch_size:
+            return {"allowed_batch_sizes": list(asked.pad_to)}
+        case "litserve":
+            return {"devices": 1}
+        case "ray_serve":
+            # So many that one batch forms while another is computed: fewer, and none is ever full.
+            ongoing = 2 * rule.max_batch_size * asked.servers
+            if isinstance(rule, FrozenBatches):
+                ongoing = UNLIMITED if math.isinf(rule.max_ongoing) else int(rule.max_ongoing)
+            kind: dict[str, Any] = {"handler": "blocking"} if isinstance(rule, PullThenWait) else {}
+            if isinstance(rule, WaitSinceLast):
+                kind = {"before_mid_2023": True}
+            return {"max_ongoing_requests": ongoing, **kind}
+    return {}
