@@ -50,9 +50,10 @@ class LanesView(Tile):
         self._add_fixed(comparison, boxes)
         self.numbers = Lettering(picture, em, self.theme.background, zorder=6)
         self.counts = Lettering(picture, em, self.theme.ink, zorder=6)
-        x = [(left, self.plot.top - 1.2 * em), (left, self.plot.bottom)]
-        self.cursor = self.add(LineCollection([x], colors=self.theme.ink, linewidths=1.2, zorder=5))
-        self.cursor.set_visible(False)
+        # From the arrivals on, which are above the axes.
+        top = 1 + 1.2 * em / self.plot.height
+        self.cursor = self.axes[0].axvline(0, 0, top, clip_on=False, color=self.theme.ink, linewidth=1.2)
+        self.cursor.set(visible=False, zorder=5)
         self.set_moving(self.numbers, self.counts, self.cursor)
         most = sorted(lane.most_waiting(stretch) for lane in self.lanes)
         second = most[-2] if len(most) > 1 else most[-1]
@@ -121,8 +122,7 @@ class LanesView(Tile):
     def show(self, film: Film, time_s: float, within_s: float = 0.0) -> Snapshot:
         """Draw a moment: what has happened until then."""
         self.cursor.set_visible(True)
-        (x,) = self.x_px(np.array([time_s]))
-        self.cursor.set_segments([[(x, self.plot.top - 1.2 * self.em), (x, self.plot.bottom)]])
+        self.cursor.set_xdata([1000 * (time_s - self.stretch.begin_s)] * 2)
         self.draw_until(time_s)
         return film.snapshot(time_s)
 
