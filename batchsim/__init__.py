@@ -31,6 +31,7 @@ from batchsim.simulate import simulate
 
 if TYPE_CHECKING:
     from batchsim import device, servers, teaching, theory
+    from batchsim.servers.comparison import compare_servers
     from batchsim.study.capacity import Capacity, capacity
     from batchsim.study.recommendation import Recommendation
     from batchsim.study.slo import SLO
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from batchsim.view.charts.heat_map import heat_map
     from batchsim.view.explorer import explore
     from batchsim.view.explorer.film_player import film
+    from batchsim.view.film.lanes import lanes
     from batchsim.view.run.plot import plot
 
 __all__ = [
@@ -47,17 +49,18 @@ __all__ = [
     "FrozenBatches", "Gamma", "InferenceBatcher", "LearnedCork", "Noise", "OnOff", "Poisson",
     "PreferredSizes", "PullThenWait", "Recommendation", "Result", "Rule", "RunningWindow", "SLO",
     "Scenario", "SizeOrWait", "SleepingPoll", "Status", "Table", "Trace", "Trigger", "WaitSinceLast",
-    "batch_inference", "capacity", "capacity_curves", "compare", "device", "explore", "film", "frontier",
-    "heat_map", "plot", "published", "published_names", "published_source", "servers", "simulate", "sweep",
-    "teaching", "theory", "tune",
+    "batch_inference", "capacity", "capacity_curves", "compare", "compare_servers", "device", "explore",
+    "film", "frontier", "heat_map", "lanes", "plot", "published", "published_names", "published_source",
+    "servers", "simulate", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.
 _ON_FIRST_USE = {
     "Capacity": "study.capacity", "Recommendation": "study.recommendation", "SLO": "study.slo",
-    "capacity": "study.capacity", "capacity_curves": "view.charts.curves", "device": "device",
+    "capacity": "study.capacity", "capacity_curves": "view.charts.curves",
+    "compare_servers": "servers.comparison", "device": "device",
     "explore": "view.explorer", "film": "view.explorer.film_player", "frontier": "view.charts.curves",
-    "heat_map": "view.charts.heat_map",
+    "heat_map": "view.charts.heat_map", "lanes": "view.film.lanes",
     "plot": "view.run.plot", "servers": "servers", "sweep": "study.sweep", "teaching": "teaching",
     "theory": "theory", "tune": "study.tune",
 }  # fmt: skip

@@ -12,6 +12,7 @@ from matplotlib import pyplot as plt
 
 import batchsim as bs
 from batchsim.teaching import EXERCISES, SERVICE, check, predict
+from batchsim.teaching.exercises import same_knobs_different_servers as same
 from batchsim.teaching.exercises import tune_to_an_objective as tuned
 
 matplotlib.use("agg")
@@ -405,3 +406,80 @@ def test_the_capacity_alone_would_ask_for_fewer_servers(capsys):
 )
 def test_a_wrong_number_of_servers_gets_a_hint(capsys, answer, hint):
     assert hint in said(capsys, "enough-servers", answer)
+
+
+def test_the_exercises_of_lesson_9_ask_about_its_server(monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    lesson = first_cell("09-same-knobs-different-servers")
+    assert lesson["SERVICE"] == same.SERVICE
+    assert (lesson["B"], lesson["SEED"]) == (same.MAX_BATCH_SIZE, same.SEED)
+
+
+def test_the_extra_p99_is_what_runs_of_other_seeds_show(capsys):
+    asked = EXERCISES["extra-p99"]
+    for seed in range(2, 5):
+        triton, torchserve = same._p99s_ms(asked.rate_per_s, asked.max_wait_ms, seed)
+        assert said(capsys, "extra-p99", torchserve - triton).startswith("Right")
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (-3.43, "which of the two is slower?"),
+        (8.33, "How much higher is the other?"),
+        (11.75, "How much higher is the other?"),
+        (1.41, "How many milliseconds more?"),
+        (0.00343, "seconds"),
+        (5, "the whole wait"),
+        (2, "to_frame()"),
+    ],
+)
+def test_a_wrong_extra_p99_gets_a_hint(capsys, answer, hint):
+    assert hint in said(capsys, "extra-p99", answer)
+
+
+def test_the_least_wait_is_where_a_run_begins_to_keep_up():
+    asked = EXERCISES["least-wait"]
+    for times, keeps_up in ((0.97, False), (1.03, True)):
+        rule = bs.servers.ray_serve(same.MAX_BATCH_SIZE, times * asked.right() / 1000)
+        result = bs.simulate(bs.Scenario(bs.Poisson(asked.rate_per_s), rule, same.SERVICE), 200_000)
+        first, second = np.split(result.latency_ms, 2)
+        assert (second.mean() < 2 * first.mean()) == keeps_up == (asked.load(times * asked.right()) < 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (2.149, "2,000 requests per second"),
+        (0.00174, "seconds"),
+        (1, "too short"),
+        (3, "a shorter wait would do"),
+        (-1, "at least 0 ms"),
+    ],
+)
+def test_a_wrong_least_wait_gets_a_hint(capsys, answer, hint):
+    assert hint in said(capsys, "least-wait", answer)
+
+
+def test_what_ray_serve_carries_by_default_is_what_a_run_of_more_shows():
+    asked = EXERCISES["too-few-ongoing"]
+    config = bs.servers.config("ray_serve")
+    assert (config.rule.max_batch_size, config.rule.max_ongoing) == (asked.max_batch_size, asked.ongoing)
+    assert config.rule.max_wait_ms == asked.wait_ms
+    result = bs.simulate(config.scenario(bs.Poisson(3000), same.SERVICE), 20_000)
+    assert result.throughput_per_s == pytest.approx(asked.right(), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (3007, "so many are never inside"),
+        (1918, "each waits"),
+        (500, "computed, too"),
+        (79.3, "not batches"),
+        (0.3966, "per second"),
+        (5, "stay inside"),
+    ],
+)
+def test_a_wrong_rate_with_too_few_ongoing_gets_a_hint(capsys, answer, hint):
+    assert hint in said(capsys, "too-few-ongoing", answer)

@@ -1,8 +1,8 @@
-"""The command: `batchsim init | simulate | sweep | tune | capacity | measure | published | lab`.
+"""The command: `batchsim init | simulate | sweep | tune | capacity | lint | measure | published | lab`.
 
-Exit codes: 0, the objective is met, or there was none; 1, it is not met; 2, bad input; 70, an error
-that nobody expected; 130, Ctrl-C; 141, nobody reads the output any more. An error is one line on stderr, and
-`--debug` prints its traceback too.
+Exit codes: 0, the objective is met, or there was none; 1, it is not met, or lint found something; 2, bad
+input; 70, an error that nobody expected; 130, Ctrl-C; 141, nobody reads the output any more. An error is one
+line on stderr, and `--debug` prints its traceback too.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ from batchsim.cli.capacity import Capacity
 from batchsim.cli.flags import DEBUG, Command, Debug
 from batchsim.cli.init import Init
 from batchsim.cli.lab import Lab
+from batchsim.cli.lint import Lint
 from batchsim.cli.measure import Measure
 from batchsim.cli.published import Published
 from batchsim.cli.simulate import Simulate
@@ -29,7 +30,7 @@ from batchsim.cli.tune import Tune
 
 # As in sysexits.h, and as a shell says that a signal ended a program.
 BAD_INPUT, UNEXPECTED, INTERRUPTED, UNREAD = 2, 70, 130, 141
-COMMANDS: tuple[type[Command], ...] = (Init, Simulate, Sweep, Tune, Capacity, Measure, Published, Lab)
+COMMANDS: tuple[type[Command], ...] = (Init, Simulate, Sweep, Tune, Capacity, Lint, Measure, Published, Lab)
 
 
 class _OneLineErrors(TyperGroup):
@@ -90,7 +91,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 app = typer.Typer(
     cls=_OneLineErrors, add_completion=False, pretty_exceptions_enable=False,
     help="Request batching in model serving: simulate it, draw it, tune it.",
-    epilog="Exit codes: 0 met (or no objective), 1 not met, 2 bad input, 70 unexpected, 130 interrupted.",
+    epilog="Exit codes: 0 met (or no objective), 1 not met, or lint found something, 2 bad input, "
+    "70 unexpected, 130 interrupted.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 

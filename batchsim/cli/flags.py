@@ -48,7 +48,8 @@ class Command:
     def as_function(cls) -> Callable[..., None]:
         """Return the function that Typer registers: its parameters are the fields."""
         hints, kind = get_type_hints(cls), inspect.Parameter.KEYWORD_ONLY
-        options = fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
+        # Every subclass is a dataclass; a command may take an option back by a plain field of that name.
+        options = [f for f in fields(cls) if "option" in f.metadata]  # type: ignore[arg-type]
         types = {f.name: Annotated[hints[f.name], f.metadata["option"]] for f in options} | {"debug": Debug}
         defaults = {f.name: f.default for f in options} | {"debug": False}
         parameters = [

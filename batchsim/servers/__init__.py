@@ -6,13 +6,15 @@ rule, and what the same file says of servers, limits and padding; `.scenario(wor
 `.apply(scenario)` makes a scenario of it. What a server does not accept is refused with its range.
 
 `servers.read("config.pbtxt")` is the `ServerConfig` of a server's own file, `servers.parse` that of its text,
-and `servers.write("triton", scenario)` the text that says a setting to a server.
+and `servers.write("triton", scenario)` the text that says a setting to a server. `servers.lint` finds what
+settings cost under a scenario.
 """
 
 from batchsim.servers.batched import batched
 from batchsim.servers.bentoml import bentoml
 from batchsim.servers.clipper import clipper
 from batchsim.servers.kserve import kserve
+from batchsim.servers.linter import Finding, Findings, Note, lint
 from batchsim.servers.litserve import litserve
 from batchsim.servers.mosec import mosec
 from batchsim.servers.ray_serve import ray_serve
@@ -26,7 +28,7 @@ from batchsim.servers.triton import triton
 from batchsim.servers.write import file_name, write, write_all
 
 __all__ = [
-    "SERVERS", "Server", "ServerConfig", "batched", "bentoml", "clipper", "config", "file_name", "kserve",
-    "litserve", "mosec", "parse", "ray_serve", "read", "textbook", "tf_serving", "torchserve", "triton",
-    "write", "write_all",
+    "Finding", "Findings", "Note", "SERVERS", "Server", "ServerConfig", "batched", "bentoml", "clipper",
+    "config", "file_name", "kserve", "lint", "litserve", "mosec", "parse", "ray_serve", "read",
+    "textbook", "tf_serving", "torchserve", "triton", "write", "write_all",
 ]  # fmt: skip

@@ -10,10 +10,15 @@ EXPLORER = "import batchsim as bs\npanel = bs.explore(requests=20_000, play=True
 ALONE = """import batchsim as bs
 film = bs.film(bs.Scenario(bs.Poisson(1000), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25)))
 film"""
+LANES = """import batchsim as bs
+scenario = bs.Scenario(bs.Poisson(2000), bs.SizeOrWait(32, 10), bs.Affine(1.8874, 0.1438))
+film = bs.film(bs.compare_servers(scenario, requests=5000))
+film"""
+SOURCES = {"explorer": EXPLORER, "alone": ALONE, "lanes": LANES}
 STAGE = ".batchsim-stage img.batchsim-screen"
 SECONDS, AT_LEAST, AIM = 3, 24, 60  # frames in these seconds
 LONGEST_MS = 150  # the aim
-PLAYERS = {"explorer": "panel.play.player", "alone": "film"}
+PLAYERS = {"explorer": "panel.play.player", "alone": "film", "lanes": "film"}
 # When each new frame of the film is on the screen: seen between two of the page's own, and decoded before.
 SEEN = """(seconds) => new Promise((done) => {
     const times = [], begin = performance.now();
@@ -45,9 +50,9 @@ player.screen.send, player._tick = noted, timed
 
 @pytest.fixture(scope="module", params=PLAYERS)
 def panel(request, lab, opened):
-    alone = request.param == "alone"
+    alone = request.param != "explorer"
     page = {"viewport": {"width": 1280, "height": 800}} | ({"picture": STAGE} if alone else {})
-    with opened(lab, ALONE if alone else EXPLORER, **page) as panel:
+    with opened(lab, SOURCES[request.param], **page) as panel:
         panel.kernel.run(f"player = {PLAYERS[request.param]}")
         panel.kernel.run(NOTE)
         yield panel

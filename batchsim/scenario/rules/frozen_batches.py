@@ -88,6 +88,7 @@ class FrozenBatches(Rule):
     state_size = 4
     freezes = forms_while_busy = True
     title = "Frozen batches"
+    clock = "the clock starts as a request is taken, server busy or not, and closed batches do not grow"
 
     def check(self) -> None:
         if math.isfinite(self.max_ongoing):

@@ -109,6 +109,7 @@ class LearnedCork(Rule):
     finished = staticmethod(finished)
     state_size = SIZES + 3 * KEPT
     title = "Learned cork"
+    clock = "there is no clock: it learns how long holding a batch pays"
     map_knobs = ("max_batch_size", "patience")
 
     @property

@@ -57,6 +57,7 @@ class PreferredSizes(Rule):
     decide = staticmethod(decide)
     wake_s = staticmethod(seam.deadline_s)
     title = "Preferred sizes"
+    clock = "the clock starts as the oldest request comes, and preferred sizes leave before"
 
     def check(self) -> None:
         _check.at_most("preferred sizes", self.preferred[-1], self.max_batch_size, "max_batch_size")

@@ -172,6 +172,7 @@ class Rule:
     forms_while_busy: ClassVar[bool] = False  # whether it freezes batches while every server computes
     compiled: ClassVar[bool] = True  # whether Numba can compile the functions
     title: ClassVar[str] = ""  # what the rule is called in a list
+    clock: ClassVar[str] = ""  # from when on its batches wait, as a clause
     map_knobs: ClassVar[tuple[str, str]] = ("max_batch_size", "max_wait_ms")  # x and y of its heat map
 
     by_params: ClassVar[dict[type, type["Rule"]]] = {}

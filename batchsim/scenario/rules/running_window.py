@@ -99,6 +99,7 @@ class RunningWindow(Rule):
     finished = staticmethod(finished)
     state_size = 2
     title = "Running window"
+    clock = "the clock runs in windows, whether or not a request has come"
 
     @property
     def params(self) -> RunningWindowParams:

@@ -45,6 +45,7 @@ class SizeOrWait(Rule):
     decide = staticmethod(decide)
     wake_s = staticmethod(seam.deadline_s)
     title = "Size or wait (textbook)"
+    clock = "the clock starts as the oldest request comes, and the batch grows until it leaves"
 
     @property
     def params(self) -> SizeOrWaitParams:

@@ -80,6 +80,7 @@ class SleepingPoll(Rule):
     state_size = 3
     freezes = True
     title = "Sleeping poll"
+    clock = "the loop sleeps for the whole wait, and nobody wakes it"
 
     @property
     def params(self) -> SleepingPollParams:

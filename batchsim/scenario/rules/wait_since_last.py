@@ -64,6 +64,7 @@ class WaitSinceLast(Rule):
     finished = staticmethod(finished)
     state_size = 2
     title = "Wait since the last batch"
+    clock = "the clock starts as the batch before ends"
 
     @property
     def params(self) -> WaitSinceLastParams:

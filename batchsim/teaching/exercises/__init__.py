@@ -4,7 +4,12 @@ import textwrap
 from typing import Any
 
 from batchsim import _check
-from batchsim.teaching.exercises import theory_meets_simulation, tune_to_an_objective, why_batch
+from batchsim.teaching.exercises import (
+    same_knobs_different_servers,
+    theory_meets_simulation,
+    tune_to_an_objective,
+    why_batch,
+)
 from batchsim.teaching.exercises.exercise import Exercise
 
 EXERCISES: dict[str, Exercise] = {
@@ -17,6 +22,9 @@ EXERCISES: dict[str, Exercise] = {
     "goodput": tune_to_an_objective.Goodput(),
     "stricter-promise": tune_to_an_objective.StricterPromise(),
     "enough-servers": tune_to_an_objective.EnoughServers(),
+    "extra-p99": same_knobs_different_servers.ExtraP99(),
+    "least-wait": same_knobs_different_servers.LeastWait(),
+    "too-few-ongoing": same_knobs_different_servers.TooFewOngoing(),
 }
 
 

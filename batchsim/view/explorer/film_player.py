@@ -10,13 +10,16 @@ from batchsim import _check
 from batchsim._format import counted
 from batchsim.result import Result
 from batchsim.scenario import Scenario
+from batchsim.servers.comparison import ServerComparison
 from batchsim.simulate import simulate
+from batchsim.view.canvas.theme import THEMES
 from batchsim.view.explorer.knob import line
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.film.animation import Animation
-from batchsim.view.film.film_view import FilmView
-from batchsim.view.film.snapshot import REQUESTS
+from batchsim.view.film.film_view import Playable
+from batchsim.view.film.lanes import SHOWN, Lanes, SideBySide, stretch_of
+from batchsim.view.film.snapshot import REQUESTS, Film
 
 LEAST_WIDTH_PX = 320
 
@@ -49,7 +52,7 @@ class FilmPlayer(Player):
         requests = min(self.result.arrival_s.size, self.requests)
         return f"Film of {counted(requests, 'request')}, at {self.time_ms:.7g} ms"
 
-    def _picture(self, width_px: int = 900, ratio: float = 1.0, theme: str = "light") -> Animation:
+    def _picture(self, width_px: int = 900, ratio: float = 1.0, theme: str = "light") -> Animation | Lanes:
         picture = Animation(width_px, ratio, theme, requests=self.requests)
         picture.play(self.result)
         return picture
@@ -64,7 +67,7 @@ class FilmPlayer(Player):
             self.picture.stage.show(film, self.time_s, self.within_s)
             screen.show(self.picture.png(), self.words)
 
-    def _put(self, stage: FilmView) -> None:
+    def _put(self, stage: Playable) -> None:
         self.screen.patch(self.picture, stage.box)
 
     def _say(self) -> None:
@@ -79,11 +82,42 @@ class FilmPlayer(Player):
         return bundle | {"image/png": base64.b64encode(self.picture.png()).decode()}
 
 
-def film(scenario_or_result: Scenario | Result, requests: int = REQUESTS, seed: int = 0) -> FilmPlayer:
+class LanesPlayer(FilmPlayer):
+    """The film of one stretch of traffic under several rules, and its controls."""
+
+    def __init__(self, comparison: ServerComparison, requests: int = SHOWN) -> None:
+        self.comparison = comparison
+        self.seen = stretch_of(comparison, None, None, requests)
+        super().__init__(comparison.groups[0].result, requests)
+
+    def __repr__(self) -> str:
+        return f"Film of {counted(len(self.comparison.rules), 'server')}, at {self.time_ms:.7g} ms"
+
+    def _picture(self, width_px: int = 900, ratio: float = 1.0, theme: str = "light") -> Lanes:
+        return Lanes(self.comparison, self.seen, width_px, ratio, THEMES[theme])
+
+    def load(self, film: Film, stage: Playable) -> None:
+        """Play a film; until then all of it is seen."""
+        super().load(film, stage)
+        self.time_s, self.within_s = self.stretch.until_s, 0.0
+        self.moment = stage.show(film, self.time_s)
+        self._tell()
+
+    @property
+    def words(self) -> str:
+        """What is seen at this time, in a sentence."""
+        film = self.picture.stage.film
+        return film.describe(self.time_s) if isinstance(film, SideBySide) else ""
+
+
+def film(
+    scenario_or_result: Scenario | Result | ServerComparison, requests: int | None = None, seed: int = 0
+) -> FilmPlayer:
     """Return a film of a run: requests flow through the queue into the servers, above a timeline.
 
-    Of a scenario the first `requests` requests are simulated; of a result about so many are played, from its
-    middle. Show it as the last line of a cell. Without a page, set `time_ms` or click `next`, and read
+    Of a scenario the first `requests` requests, by default 200, are simulated; of a result about so many are
+    played, from its middle. Of what `compare_servers` returns, about 60 are seen under each rule, side by
+    side. Show it as the last line of a cell. Without a page, set `time_ms` or click `next`, and read
     `words`. ValueError for a result without columns, or of several replications.
 
     >>> from batchsim import Affine, Constant, Scenario, SizeOrWait
@@ -95,9 +129,11 @@ def film(scenario_or_result: Scenario | Result, requests: int = REQUESTS, seed: 
     >>> player.time_ms
     3.0
     """
-    _check.whole("requests", requests)
+    count = REQUESTS if requests is None else _check.whole("requests", requests)
+    if isinstance(scenario_or_result, ServerComparison):
+        return LanesPlayer(scenario_or_result, SHOWN if requests is None else count)
     if isinstance(scenario_or_result, Scenario):
-        scenario_or_result = simulate(scenario_or_result, requests, seed=seed)
+        scenario_or_result = simulate(scenario_or_result, count, seed=seed)
     if not isinstance(scenario_or_result, Result):
         raise TypeError(f"film takes a Scenario or a Result, got {scenario_or_result!r}")
-    return FilmPlayer(scenario_or_result, requests)
+    return FilmPlayer(scenario_or_result, count)

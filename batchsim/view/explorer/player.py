@@ -13,7 +13,7 @@ import numpy as np
 from batchsim import _check
 from batchsim.view.explorer.knob import ECHO_S, SLIDERS, button
 from batchsim.view.explorer.screen import Screen
-from batchsim.view.film.film_view import FilmView, telling_moment
+from batchsim.view.film.film_view import Playable, telling_moment
 from batchsim.view.film.snapshot import Film, Snapshot, Stretch
 from batchsim.view.film.words import describe
 
@@ -39,7 +39,7 @@ class Player(widgets.VBox):
     """
 
     def __init__(
-        self, screen: Screen, stage: Callable[[], FilmView | None], show: Callable[[FilmView], None],
+        self, screen: Screen, stage: Callable[[], Playable | None], show: Callable[[Any], None],
         guard: Callable[[], AbstractContextManager[Any]], prepare: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self.screen, self._stage, self._show = screen, stage, show
@@ -103,7 +103,7 @@ class Player(widgets.VBox):
     def playing(self) -> bool:
         return bool(self.play.value)
 
-    def load(self, film: Film, stage: FilmView) -> None:
+    def load(self, film: Film, stage: Playable) -> None:
         """Play another film, which `stage` has prepared and drawn at its telling moment.
 
         If a film is being played, the new one is played on from its beginning.

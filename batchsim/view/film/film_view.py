@@ -30,6 +30,30 @@ class Timeline(Protocol):
         """Mark a time."""
 
 
+class Windowed(Protocol):
+    """What shows a window of a run."""
+
+    @property
+    def window_s(self) -> tuple[float, float]:
+        """When the window begins and ends."""
+
+
+class Playable(Protocol):
+    """What a player needs of what it plays: a film, the stretch to play, where it is, and how to draw it."""
+
+    box: Box
+    stretch: Stretch
+
+    @property
+    def film(self) -> Film | None: ...
+
+    @property
+    def timeline(self) -> Windowed: ...
+
+    def show(self, film: Film, time_s: float, within_s: float = 0.0) -> Snapshot:
+        """Draw a moment of a film."""
+
+
 class FilmView:
     """A stage above a timeline, which follows it page by page with a cursor at the film's time.
 

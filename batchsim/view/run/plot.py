@@ -4,8 +4,10 @@ import math
 
 from batchsim._format import fixed
 from batchsim.result import Result
+from batchsim.servers.comparison import ServerComparison
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PAGE
+from batchsim.view.charts.chart import Chart
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView
 from batchsim.view.run.data import ViewData
@@ -56,8 +58,10 @@ class Plot(RunPicture):
         return f"{theory}; this run: {fixed(data.result.mean_latency_ms, 4)} ms{surely}"
 
 
-def plot(result: Result, theory: bool = False) -> Plot:
+def plot(result: Result | ServerComparison, theory: bool = False) -> Plot | Chart:
     """Return a figure of a result: latency, where the time goes, batches, and a timeline.
+
+    Of what `compare_servers` returns, the latency on each server, from the median to the tail.
 
     Bands round the percentiles are their 95 % intervals. `theory=True` adds as a dotted line what queueing
     theory expects, or says below why it expects nothing. Of an overloaded run the growing queue is drawn
@@ -68,6 +72,10 @@ def plot(result: Result, theory: bool = False) -> Plot:
     >>> plot(result, theory=True)
     <Plot size 1000x640 with 4 Axes>
     """
+    if isinstance(result, ServerComparison):
+        from batchsim.view.charts.servers import server_curves  # and with it pandas
+
+        return server_curves(result)
     if not isinstance(result, Result):
         raise TypeError(f"result must be a Result, got {result!r}")
     if not result.has_columns:

@@ -1,0 +1,201 @@
+"""The same two numbers on all servers: one trace through each one's rule."""
+
+import html
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from batchsim import _check
+from batchsim._format import INFINITE, duration, listed, number, rate, signed
+from batchsim.result import Result
+from batchsim.scenario import OpenLoop, Rule, Scenario
+from batchsim.servers.registry import SERVERS
+from batchsim.servers.server import Server
+from batchsim.simulate import available, simulate
+
+if TYPE_CHECKING:
+    import pandas
+
+REQUESTS = 50_000
+LATENCIES = ("mean_latency_ms", "p50_ms", "p99_ms")
+COLUMNS = ("rule", *LATENCIES, "throughput_per_s", "mean_batch_size", "stable", "why")
+PARTS = ("forming", "queueing", "computing")
+
+
+def rule_of(server: Server, max_batch_size: int, max_wait_ms: float) -> Rule:
+    """Return a server's rule for a size and a wait, said in its own words; some have no wait."""
+    words = server.words
+    wait = {words.wait: words.wait_of(max_wait_ms)} if words.wait else {}
+    return server.rule(**{words.size: max_batch_size}, **wait)
+
+
+def in_words(rule: Rule) -> str:
+    """Return what a rule does.
+
+    >>> from batchsim import SizeOrWait
+    >>> in_words(SizeOrWait(8, 5))
+    'send the oldest 8 when 8 or more wait; send all when the oldest has waited 5 ms or it has waited longer'
+    """
+    conditions: dict[str, list[str]] = {}
+    for step in rule.steps:
+        conditions.setdefault(step.action, []).append(step.condition)
+    lines = (
+        f"{action} when {' or '.join(when)}" if all(when) else action for action, when in conditions.items()
+    )
+    return "; ".join(lines)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Servers whose rules are the same, and so their runs."""
+
+    names: tuple[str, ...]
+    rule: Rule
+    result: Result
+
+    @property
+    def stable(self) -> bool:
+        return self.result.scenario.stable
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ServerComparison:
+    """One trace through several servers' rules; `results` has each one's run by its name.
+
+    `to_frame()` is the table. Where the queue grows without bound, and `stable` is False, latencies are
+    infinite: a run's own only say how long it was. The others are compared to the first server.
+    """
+
+    scenario: Scenario
+    rules: Mapping[str, Rule]
+    groups: tuple[Group, ...]
+
+    @property
+    def results(self) -> dict[str, Result]:
+        by_rule = {name: group.result for group in self.groups for name in group.names}
+        return {name: by_rule[name] for name in self.rules}
+
+    def why(self, group: Group) -> str:
+        """Return why the latency of a group differs from the first one's."""
+        first, rule = self.groups[0], group.rule
+        clock = rule.clock or rule.title
+        if rule.max_wait_ms == 0 or rule.max_batch_size == 1:
+            clock = "nobody waits for company"
+        if not group.stable:
+            carried = rate(group.result.scenario.full_batches_per_s)
+            size = number(group.result.mean_batch_size)
+            return f"{clock}: batches of {size} on average carry {carried}"
+        if group is first or not first.stable:
+            return clock
+        mine, others = (each.result.metrics.numbers for each in (group, first))
+        more = [(part, mine[f"mean_{part}_ms"] - others[f"mean_{part}_ms"]) for part in PARTS]
+        parts = [
+            f"{part} {signed(ms, 2)} ms"
+            for part, ms in more
+            if abs(ms) >= 0.005 * first.result.mean_latency_ms
+        ]
+        return f"{clock}: {listed(parts)}" if parts else clock
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a DataFrame with a row a server: its rule in words, its numbers, and why they differ."""
+        import pandas
+
+        rows: dict[str, dict[str, Any]] = {}
+        for group in self.groups:
+            summary = group.result.summary()
+            numbers = {key: summary[key] for key in COLUMNS if key in summary}
+            if not group.stable:
+                numbers |= dict.fromkeys(LATENCIES, math.inf)
+            words = {"rule": in_words(group.rule), "why": self.why(group)}
+            rows |= dict.fromkeys(group.names, numbers | words)
+        return pandas.DataFrame.from_dict({name: rows[name] for name in self.rules}, orient="index")[
+            list(COLUMNS)
+        ]
+
+    def _rows(self) -> list[list[str]]:
+        """Return the lines of the table for people."""
+        lines = []
+        for group in self.groups:
+            summary = group.result.summary()
+            latencies = [duration(summary[key]) if group.stable else INFINITE for key in LATENCIES]
+            size = number(summary["mean_batch_size"])
+            lines.append([", ".join(group.names), *latencies, size, self.why(group)])
+        return lines
+
+    @property
+    def title(self) -> str:
+        """What was compared, on one line."""
+        return f"{len(self.rules)} servers, {self.scenario.workload!r}, {self.scenario.service!r}"
+
+    def __repr__(self) -> str:
+        rows = [["", "mean", "p50", "p99", "batch", "why"], *self._rows()]
+        wide = [max(len(row[column]) for row in rows) for column in range(5)]
+        lines = [
+            f"  {row[0]:<{wide[0]}}" + "".join(f"  {row[i]:>{wide[i]}}" for i in range(1, 5)) + f"  {row[5]}"
+            for row in rows
+        ]
+        return "\n".join([self.title, *lines])
+
+    def _repr_html_(self) -> str:
+        left, right = 'style="text-align:left"', 'style="text-align:right"'
+        sides = (left, right, right, right, right, left)
+        heads = ("servers", "mean", "p50", "p99", "mean batch size", "why")
+        head = "".join(f'<th scope="col" {side}>{text}</th>' for side, text in zip(sides, heads, strict=True))
+        body = "".join(
+            "<tr>"
+            + "".join(f"<td {side}>{html.escape(text)}</td>" for side, text in zip(sides, row, strict=True))
+            + "</tr>"
+            for row in self._rows()
+        )
+        caption = f"<caption>{html.escape(self.title)}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def compare_servers(
+    scenario: Scenario, servers: Iterable[str] | Mapping[str, Rule] | None = None, max_batch_size: int = 32,
+    max_wait_ms: float = 2, requests: int = REQUESTS, seed: int = 0,
+) -> ServerComparison:  # fmt: skip
+    """Run one trace through several servers that are set to the same size and the same wait.
+
+    `servers` are names of `servers.SERVERS`, by default all, or rules by a name of their own. The rule of the
+    scenario is replaced, all else stays: the arrivals are the same for each. Servers without a wait are not
+    told one. `bs.plot`, `bs.lanes` and `bs.film` show the answer.
+
+    >>> from batchsim import Affine, Poisson, SizeOrWait
+    >>> scenario = Scenario(Poisson(2000), SizeOrWait(), Affine(1.8874, 0.1438))
+    >>> found = compare_servers(scenario, ["triton", "torchserve", "ray_serve"])
+    >>> found.to_frame()[["p99_ms", "stable"]].round(1)
+                p99_ms  stable
+    triton         6.3    True
+    torchserve    10.0    True
+    ray_serve      inf   False
+    """
+    _check.instance("scenario", scenario, Scenario, "a Scenario")
+    if not isinstance(scenario.workload, OpenLoop):
+        why = "the clients of a ClosedLoop send each server other traffic"
+        raise ValueError(f"compare_servers must have an open workload: {why}, got {scenario.workload!r}")
+    if isinstance(servers, Mapping):
+        rules = dict(servers)
+        for name, rule in rules.items():
+            _check.instance(f"the rule of {name!r}", rule, Rule, "a rule")
+    else:
+        if isinstance(servers, str):
+            raise TypeError(f"servers must be a list of names, got {servers!r}")
+        names = list(SERVERS) if servers is None else list(servers)
+        for name in names:
+            _check.one_of("a server", name, SERVERS)
+        size = _check.whole("max_batch_size", max_batch_size)
+        wait_ms = _check.real("max_wait_ms", max_wait_ms, at_least=0)
+        rules = {name: rule_of(SERVERS[name], size, wait_ms) for name in names}
+    if not rules:
+        raise ValueError("servers must have at least one, got none")
+    count = available(scenario, _check.whole("requests", requests))
+    by_rule: dict[Rule, list[str]] = {}
+    for name, rule in rules.items():
+        by_rule.setdefault(rule, []).append(name)
+    groups = tuple(
+        Group(tuple(names), rule, simulate(replace(scenario, rule=rule), count, seed=seed))
+        for rule, names in by_rule.items()
+    )
+    return ServerComparison(scenario, rules, groups)

@@ -1,0 +1,150 @@
+"""What a linter says of a server's settings: findings, and notes of what no number shows."""
+
+import html
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+from batchsim._format import counted, number
+from batchsim.result.metrics import described
+from batchsim.scenario import Scenario
+from batchsim.servers.server import ServerConfig
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def measured(key: str, value: float) -> str:
+    """Return a metric with its value.
+
+    >>> measured("p99_ms", 12.34), measured("loss", 0.021), measured("load", math.inf)
+    ('p99 12.3 ms', 'loss 2.1 %', 'load ∞')
+    """
+    each = described(key)
+    if key == "loss":
+        return f"loss {number(100 * value)} %"
+    unit = {"per s": "/s", "": ""}.get(each.unit, f" {each.unit}")
+    return f"{each.label} {number(value, 4 if key == 'load' else 3)}{unit}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A setting that costs something here: what is wrong, the number that proves it, and what to change.
+
+    `code` is stable. `key` names the number: `value` is it with the settings as they are, `changed_value`
+    with `change`, the settings to replace by their own names, in the same traffic. Where no setting of the
+    server's helps, `change` is empty and `remedy` says what would. `effect`: by which factor the p99 of all
+    requests falls, inf where the queue had grown without bound or more than 1 % had been lost.
+    """
+
+    code: str
+    sentence: str
+    key: str
+    value: float
+    changed_value: float
+    effect: float
+    change: Mapping[str, Any]
+    remedy: str = ""
+
+    @property
+    def proof(self) -> str:
+        """The number with the settings as they are."""
+        return measured(self.key, self.value)
+
+    @property
+    def gain(self) -> str:
+        """The same number with the change; "" where there is none."""
+        return "" if math.isnan(self.changed_value) else measured(self.key, self.changed_value)
+
+    @property
+    def advice(self) -> str:
+        """The change in words."""
+        return self.remedy or ", ".join(f"{name}={value!r}" for name, value in self.change.items())
+
+    def __str__(self) -> str:
+        gives = f" gives {self.gain}" if self.gain else ""
+        return f"{self.code}: {self.sentence} Now {self.proof}; {self.advice}{gives}."
+
+
+@dataclass(frozen=True)
+class Note:
+    """What one should know of a setting, though no number shows it here; it is no finding."""
+
+    code: str
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Findings(Sequence[Finding]):
+    """What lint found of a server's settings, the greatest effect first; empty, and so false, if clean.
+
+    `metrics` are those of the run with the settings as they are; `notes` are no findings.
+    """
+
+    config: ServerConfig
+    scenario: Scenario
+    findings: tuple[Finding, ...]
+    notes: tuple[Note, ...]
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return tuple(finding.code for finding in self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    @overload
+    def __getitem__(self, index: int) -> Finding: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Finding, ...]: ...
+    def __getitem__(self, index: Any) -> Any:
+        return self.findings[index]
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    @property
+    def title(self) -> str:
+        """The verdict on one line."""
+        found = counted(len(self), "finding") if self else "nothing found"
+        return f"{self.config.server}: {found}"
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a DataFrame with a row a finding."""
+        import pandas
+
+        columns = ("code", "sentence", "key", "value", "changed_value", "effect", "advice")
+        return pandas.DataFrame([[getattr(each, name) for name in columns] for each in self], columns=columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as for JSON."""
+        names = ("code", "sentence", "key", "value", "changed_value", "effect", "change", "remedy")
+        return {
+            "server": self.config.server,
+            "findings": [{name: getattr(each, name) for name in names} for each in self],
+            "notes": [vars(note) for note in self.notes],
+        }
+
+    def __repr__(self) -> str:
+        lines = [self.title]
+        for place, each in enumerate(self, 1):
+            gives = f" gives {each.gain}" if each.gain else ""
+            lines += [
+                f"{place}. {each.code}: {each.sentence}",
+                f"     now     {each.proof}",
+                f"     change  {each.advice}{gives}",
+            ]
+        return "\n".join([*lines, *(f"note: {note.sentence}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        left = 'style="text-align:left"'
+        heads = ("", "what is wrong", "now", "change", "gives")
+        rows = [(each.code, each.sentence, each.proof, each.advice, each.gain) for each in self]
+        head = "".join(f'<th scope="col" {left}>{text}</th>' for text in heads)
+        body = "".join(
+            f"<tr>{''.join(f'<td {left}>{html.escape(text)}</td>' for text in row)}</tr>" for row in rows
+        )
+        notes = "".join(f"<p>Note: {html.escape(note.sentence)}</p>" for note in self.notes)
+        table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>" if self else ""
+        return f"<table><caption>{html.escape(self.title)}</caption>{table}</table>{notes}"

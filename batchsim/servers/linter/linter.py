@@ -1,0 +1,70 @@
+"""All that is checked, and in which order it is told."""
+
+from collections.abc import Callable, Iterator
+
+from batchsim import _check
+from batchsim._format import listed
+from batchsim.scenario import Scenario
+from batchsim.servers.linter import limits, sizes, waits
+from batchsim.servers.linter.finding import Finding, Findings, Note
+from batchsim.servers.linter.trial import Trial, checked
+from batchsim.servers.registry import SERVERS
+from batchsim.servers.server import ServerConfig
+
+REQUESTS = 50_000
+CHECKS: tuple[Callable[[Trial], Iterator[Finding]], ...] = (
+    sizes.never_reached, sizes.too_small, sizes.through_zero, waits.too_short, waits.too_long,
+    sizes.preferred, sizes.padded, limits.share_a_device, limits.handler_blocks, limits.loses,
+)  # fmt: skip
+WAITS = ("wait-unit", "wait-default", "wait-light-load", "wait-too-long")
+# What is moot where another was found.
+MOOT = {
+    "service-through-zero": WAITS,
+    "timeout-below-wait": WAITS,
+    "clients-below-size": WAITS,
+}
+POLICY = ("max_queue_size", "default_timeout_microseconds", "priority_levels")  # of Triton's queue
+
+
+def lint(config: ServerConfig, scenario: Scenario, requests: int = REQUESTS, seed: int = 0) -> Findings:
+    """Return what a server's settings cost under a scenario's workload and service time.
+
+    Each finding is proved by a number, of a run or of theory, with the settings as they are and with the
+    change that it proposes, in the same traffic; what no number shows is no finding. The greatest effect
+    comes first. The rule, the servers and the limits of the scenario are replaced by the config's.
+
+    >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, servers
+    >>> scenario = Scenario(Poisson(2000), SizeOrWait(), Affine(1.8874, 0.1438))
+    >>> inside = {"max_batch_size": 32, "max_ongoing_requests": 64}
+    >>> found = lint(servers.config("ray_serve", batch_wait_timeout_s=0.002, **inside), scenario)
+    >>> found.codes, found[0].change
+    (('wait-below-t-min',), {'batch_wait_timeout_s': 0.0027})
+    """
+    checked(config, scenario)
+    trial = Trial(SERVERS[config.server], config, scenario, _check.whole("requests", requests), seed)
+    found = {finding.code: finding for check in CHECKS for finding in check(trial)}
+    if trial.now.overloaded and not found:  # none of them is to blame
+        found = {finding.code: finding for finding in limits.overload(trial)}
+    moot = {code for other in found for code in MOOT.get(other, ())}
+    ranked = sorted((each for each in found.values() if each.code not in moot), key=lambda each: -each.effect)
+    return Findings(config, trial.now.scenario, tuple(ranked), tuple(_notes(trial)))
+
+
+def _notes(trial: Trial) -> Iterator[Note]:
+    name, settings = trial.config.server, trial.config.settings
+    policy = [each for each in POLICY if settings.get(each)]
+    if name == "triton" and policy:
+        off = "switches off that the next batch is formed while one is computed"
+        yield Note("pre-forming-off", f"{listed(policy)} {off}: what that costs is not simulated.")
+    if name == "tf_serving" and "num_batch_threads" not in settings:
+        yield Note("threads-default", "num_batch_threads is one per core unless set; here it is taken as 1.")
+    if name == "bentoml" and "max_latency_ms" in settings:
+        yield Note("no-wait", "max_latency_ms is a limit beyond which requests are refused, not a wait.")
+    for key, near in trial.config.unknown.items():
+        hint = f", did you mean {near}?" if near else ""
+        yield Note("unknown", f"{name} does not have {key}{hint}.".replace("?.", "?"))
+    # What else a file says, such as a model's name, is of no interest.
+    given = {each: value for each, value in trial.config.unused.items() if each in settings}
+    if given:
+        unused = listed([f"{each}={value!r}" for each, value in given.items()])
+        yield Note("unused", f"Not simulated, so not judged: {unused}.")

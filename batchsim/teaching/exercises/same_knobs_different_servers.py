@@ -1,0 +1,126 @@
+"""The exercises of notebooks/09-same-knobs-different-servers.ipynb."""
+
+from functools import cache
+
+from batchsim.scenario import Affine, Poisson, Scenario, SizeOrWait
+from batchsim.servers import ray_serve
+from batchsim.servers.comparison import compare_servers
+from batchsim.teaching.exercises.exercise import SEED, Exercise
+from batchsim.theory import frozen_wait_min_ms
+
+SERVICE = Affine(fixed_ms=1.8874, per_item_ms=0.1438)
+MAX_BATCH_SIZE = 32
+REQUESTS = 100_000
+
+
+class ExtraP99(Exercise):
+    """How much higher the p99 is where the clock starts with the server's take."""
+
+    unit = "ms"
+    within = 0.05
+    rate_per_s = 1000
+    max_wait_ms = 5
+
+    def p99s_ms(self) -> tuple[float, float]:
+        """Return the p99 of Triton and of TorchServe."""
+        return _p99s_ms(self.rate_per_s, self.max_wait_ms, SEED)
+
+    def right(self) -> float:
+        triton, torchserve = self.p99s_ms()
+        return torchserve - triton
+
+    def because(self, right: float) -> str:
+        triton, torchserve = self.p99s_ms()
+        both = f"p99 is {triton:.1f} ms on Triton and {torchserve:.1f} ms on TorchServe"
+        share = f"{right / self.max_wait_ms:.0%} of the wait"
+        return f"{both}. The difference is {share}: a request that waited for the server waits once more."
+
+    def hint(self, answer: float, right: float) -> str:
+        triton, torchserve = self.p99s_ms()
+        if self.near(answer, -right):
+            return "the size is right, but which of the two is slower?"
+        if self.near(answer, triton) or self.near(answer, torchserve):
+            return "that is the p99 of one of them. How much higher is the other?"
+        if self.near(answer, torchserve / triton):
+            return "that is how many times as high it is. How many milliseconds more?"
+        if self.near(answer, right / 1000):
+            return "that is in seconds."
+        if self.near(answer, self.max_wait_ms):
+            return "that is the whole wait. Not each of the slowest requests waits for all of it: simulate."
+        setting = f"{self.rate_per_s:,} per second and {self.max_wait_ms} ms"
+        return f'compare both at {setting}: to_frame()["p99_ms"].'
+
+
+class LeastWait(Exercise):
+    """The wait above which frozen batches are large enough for the server to keep up."""
+
+    unit = "ms"
+    within = 0.02
+    rate_per_s = 1500
+
+    def right(self) -> float:
+        fixed_ms, per_item_ms = SERVICE.fixed_ms, SERVICE.per_item_ms
+        return frozen_wait_min_ms(self.rate_per_s, fixed_ms, per_item_ms, MAX_BATCH_SIZE)
+
+    def load(self, wait_ms: float) -> float:
+        rule = ray_serve(MAX_BATCH_SIZE, wait_ms / 1000)
+        return Scenario(Poisson(self.rate_per_s), rule, SERVICE).load
+
+    def because(self, right: float) -> str:
+        per_ms = self.rate_per_s / 1000
+        size = 1 + per_ms * right
+        joined = f"in {right:.2f} ms {per_ms * right:.2f} requests join the one that opens a batch"
+        return f"{joined}, and batches of {size:.2f} on average carry just {self.rate_per_s:,} per second."
+
+    def hint(self, answer: float, right: float) -> str:
+        if answer < 0:
+            return f"a wait must be at least 0 ms, got {answer:g}."
+        if self.near(answer, right / 1000):
+            return "that is in seconds. How many milliseconds is it?"
+        if self.near(answer, frozen_wait_min_ms(2000, SERVICE.fixed_ms, SERVICE.per_item_ms, MAX_BATCH_SIZE)):
+            return f"that is for 2,000 requests per second, and only {self.rate_per_s:,} arrive."
+        if answer > 1000:
+            return "that is far too long."
+        load = self.load(answer)
+        far = "it is too short" if load >= 1 else "a shorter wait would do"
+        return f"with a wait of {answer:g} ms the load is {load:.2f}: {far}."
+
+
+class TooFewOngoing(Exercise):
+    """The most that Ray Serve carries with its defaults, which let in fewer than a full batch."""
+
+    unit = "requests per second"
+    within = 0.02
+    max_batch_size = 10
+    ongoing = 5
+    wait_ms = 10
+
+    def right(self) -> float:
+        rule = ray_serve(self.max_batch_size, self.wait_ms / 1000, max_ongoing_requests=self.ongoing)
+        return Scenario(Poisson(1e6), rule, SERVICE).full_batches_per_s
+
+    def because(self, right: float) -> str:
+        computes = SERVICE(self.ongoing) * 1000
+        each = f"{self.ongoing} requests wait {self.wait_ms} ms and compute for {computes:.1f} ms"
+        return f"{each}, then the next {self.ongoing} are let in: {right:,.0f} per second."
+
+    def hint(self, answer: float, right: float) -> str:
+        full, small = self.max_batch_size / SERVICE(self.max_batch_size), self.ongoing / SERVICE(self.ongoing)
+        if self.near(answer, full):
+            return f"that is what batches of {self.max_batch_size} carry, and so many are never inside."
+        if self.near(answer, small):
+            return f"batches of {self.ongoing} carry that if none waits. But none is full: each waits."
+        if self.near(answer, self.ongoing / self.wait_ms * 1000):
+            return "after the wait, the batch is computed, too, before others are let in."
+        if self.near(answer, right / 1000) or self.near(answer, right / self.ongoing):
+            return "requests per second, not per millisecond, and not batches."
+        return f"how long do {self.ongoing} requests stay inside, from the first until the answer?"
+
+
+@cache  # a run of each
+def _p99s_ms(rate_per_s: float, max_wait_ms: float, seed: int) -> tuple[float, float]:
+    scenario = Scenario(Poisson(rate_per_s), SizeOrWait(), SERVICE)
+    names = ["triton", "torchserve"]
+    found = compare_servers(scenario, names, MAX_BATCH_SIZE, max_wait_ms, REQUESTS, seed)
+    triton, torchserve = (found.results[name].percentile(99) for name in names)
+    return triton, torchserve

@@ -1,0 +1,235 @@
+"""One trace through all servers: their table, their picture, their lanes and their film."""
+
+import math
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import batchsim as bs
+from batchsim import servers
+from batchsim.servers.comparison import in_words, rule_of
+from batchsim.view.canvas.picture import Box
+from batchsim.view.canvas.theme import LEAST_PX
+
+V100 = bs.Affine(1.8874, 0.1438)
+CLOSED = bs.Scenario(bs.ClosedLoop(4), bs.SizeOrWait(), V100)
+SCENARIO = bs.Scenario(bs.Poisson(2000), bs.SizeOrWait(), V100)
+
+
+@pytest.fixture(scope="module")
+def compared():
+    return bs.compare_servers(SCENARIO, requests=20_000)
+
+
+# The table.
+
+
+def test_the_table_is_that_of_the_servers_own_rules(compared):
+    frame = compared.to_frame()
+    assert list(frame.index) == list(servers.SERVERS)
+    for server in ("triton", "torchserve", "batched"):
+        rule = rule_of(servers.SERVERS[server], 32, 2)
+        result = bs.simulate(SCENARIO.replace(rule=rule), 20_000)
+        for key in ("mean_latency_ms", "p50_ms", "p99_ms", "throughput_per_s", "mean_batch_size"):
+            assert frame.loc[server, key] == result.summary()[key]
+    assert frame["p99_ms"]["triton"] == pytest.approx(6.3, rel=0.02)
+    assert frame["p99_ms"]["torchserve"] == pytest.approx(10.1, rel=0.02)
+
+
+def test_a_queue_that_grows_without_bound_has_no_latency(compared):
+    frame = compared.to_frame()
+    assert frame.index[~frame["stable"]].tolist() == ["ray_serve"]
+    assert math.isinf(frame["p99_ms"]["ray_serve"])
+    assert "1,91" in frame["why"]["ray_serve"]  # per s are carried
+
+
+def test_every_server_has_the_same_arrivals_and_those_of_one_rule_one_run(compared):
+    arrivals = [result.arrival_s for result in compared.results.values()]
+    assert all(np.array_equal(each, arrivals[0]) for each in arrivals)
+    assert compared.results["triton"] is compared.results["textbook"]
+    assert compared.groups[0].names == ("textbook", "triton", "tf_serving")
+
+
+@pytest.mark.parametrize(
+    ("server", "settings"),
+    [
+        ("textbook", bs.SizeOrWait(8, 2.5)), ("triton", bs.SizeOrWait(8, 2.5)),
+        ("torchserve", bs.PullThenWait(8, 3)), ("mosec", bs.PullThenWait(8, 3)),  # whole ms
+        ("ray_serve", bs.FrozenBatches(8, 2.5)), ("litserve", bs.RunningWindow(8, 2.5)),
+        ("bentoml", bs.LearnedCork(8)), ("clipper", bs.SizeOrWait(8, 0)),
+    ],
+)  # fmt: skip
+def test_a_size_and_a_wait_are_said_in_each_servers_own_words(server, settings):
+    assert rule_of(servers.SERVERS[server], 8, 2.5) == settings
+
+
+@pytest.mark.parametrize("server", servers.SERVERS)
+def test_each_server_says_what_its_knobs_are_called(server):
+    words = servers.SERVERS[server].words
+    named = [name for name in (words.size, words.wait, words.servers, words.queue, words.sizes) if name]
+    assert set(named) <= set(servers.SERVERS[server].settings)
+    assert words.size
+
+
+def test_zero_is_five_seconds_for_kserve():
+    assert servers.kserve(32, 0) == servers.kserve(32) == bs.PullThenWait(32, 5000)
+    assert rule_of(servers.SERVERS["kserve"], 32, 0) == bs.PullThenWait(32, 1)
+
+
+def test_why_it_differs_tells_the_clock_and_where_the_time_goes(compared):
+    why = compared.to_frame()["why"]
+    forming = [compared.results[name].metrics.numbers["mean_forming_ms"] for name in ("triton", "kserve")]
+    assert f"forming +{forming[1] - forming[0]:.2g} ms" in why["kserve"]
+    assert "ms" not in why["triton"]
+    assert all(rule.clock for rule in compared.rules.values())
+
+
+def test_rules_of_ones_own_can_be_compared():
+    rules = {"wait": bs.SizeOrWait(8, 5), "none": bs.SizeOrWait(8, 0), "pairs": bs.AtLeast(2, 8)}
+    frame = bs.compare_servers(SCENARIO, rules, requests=2000).to_frame()
+    assert frame.index.tolist() == ["wait", "none", "pairs"]
+    assert "nobody waits" in frame["why"]["none"]
+    assert all(frame["rule"] == [in_words(rule) for rule in rules.values()])
+
+
+def test_the_answer_prints_a_line_for_each_rule(compared):
+    for text in (repr(compared), compared._repr_html_()):
+        assert text.count("textbook, triton, tf_serving") == 1
+        assert "∞" in text
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: bs.compare_servers(SCENARIO, ["tritn"]), ValueError, "did you mean 'triton'"),
+        (lambda: bs.compare_servers(SCENARIO, "triton"), TypeError, "list of names"),
+        (lambda: bs.compare_servers(SCENARIO, []), ValueError, "at least one"),
+        (lambda: bs.compare_servers(SCENARIO, {"a": 3}), TypeError, "the rule of 'a'"),
+        (lambda: bs.compare_servers(3), TypeError, "must be a Scenario"),
+        (
+            lambda: bs.compare_servers(SCENARIO.replace(workload=bs.ClosedLoop(4))),
+            ValueError,
+            "open workload",
+        ),
+        (lambda: bs.compare_servers(SCENARIO, max_wait_ms=-1), ValueError, "max_wait_ms must be at least 0"),
+        (lambda: bs.lanes(SCENARIO), ValueError, "rules must be given"),
+        (lambda: bs.lanes(3), TypeError, "lanes takes"),
+        (lambda: bs.lanes(SCENARIO, {"a": bs.SizeOrWait()}, length_s=0), ValueError, "length_s must be"),
+        (lambda: bs.lanes(SCENARIO, {"a": bs.SizeOrWait()}, width_px=10), ValueError, "width_px must be"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+# The pictures.
+
+
+def test_the_curves_have_a_line_for_each_stable_rule_and_a_name_for_each(compared):
+    chart = bs.plot(compared)
+    (ax,) = chart.axes
+    stable = [group for group in compared.groups if group.stable]
+    assert len(ax.lines) == len(stable) == len(compared.groups) - 1
+    assert len(chart.texts) == len(compared.groups)
+    p99 = np.interp(2, *ax.lines[0].get_data())  # at -log10(1 - 0.99)
+    assert p99 == pytest.approx(compared.groups[0].result.percentile(99), rel=1e-3)
+    assert any("without bound" in text.get_text() for text in chart.texts)
+
+
+def test_the_names_of_the_curves_neither_overlap_nor_are_cut(compared):
+    chart = bs.plot(compared)
+    chart._repr_png_()
+    boxes = [text.get_window_extent() for text in chart.texts]
+    assert all(box.x1 <= chart.bbox.width and box.y0 >= 0 and box.y1 <= chart.bbox.height for box in boxes)
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert all(text.get_fontsize() * 100 / 72 >= LEAST_PX for text in chart.texts)
+
+
+def lanes(compared, **options):
+    picture = bs.lanes(compared, **options)
+    picture.png()
+    return picture, picture.stage
+
+
+def test_a_lane_shows_the_batches_of_its_rule_and_how_many_wait(compared):
+    _, view = lanes(compared)
+    begin_s, until_s = view.stretch
+    for lane in view.lanes:
+        batches = lane.group.result.batches
+        seen = (batches.start_s <= until_s) & (batches.finish_s > begin_s)
+        assert len(lane.frames.get_path().vertices) == 5 * seen.sum()
+        steps = lane.film.within(view.stretch)
+        for time_s in np.linspace(begin_s, until_s, 40, endpoint=False):
+            now = lane.film.snapshot(time_s)
+            at = np.searchsorted(steps.times_s, time_s, side="right") - 1
+            assert (steps.waiting[at], steps.idle[at]) == (now.waiting.size, now.forming)
+
+
+@pytest.mark.parametrize("width_px", [400, 800, 1280])
+def test_no_word_of_the_lanes_is_cut_or_lies_on_another(compared, width_px):
+    picture, view = lanes(compared, width_px=width_px)
+    renderer = picture.agg.get_renderer()
+    texts = [text for text in view.fixed if hasattr(text, "get_text")]
+    boxes = [text.get_window_extent(renderer) for text in texts]
+    assert all(box.x1 <= picture.bbox.width and box.y0 >= 0 for box in boxes)
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert all(text.get_fontsize() >= LEAST_PX for text in texts)
+    right = view.plot.left
+    names = [box.x1 for box, text in zip(boxes, texts, strict=True) if text.get_text() in servers.SERVERS]
+    assert names
+    assert max(names) < right
+
+
+def test_the_lanes_of_a_stretch_have_its_length_and_its_arrivals():
+    slow = bs.Scenario(bs.Poisson(80), bs.SizeOrWait(), bs.Affine(47, 3.6))
+    picture, view = lanes(
+        bs.compare_servers(slow, ["triton", "kserve"], max_wait_ms=50, requests=2000), begin_s=5, length_s=1
+    )
+    assert view.stretch == (5, 6)
+    assert any("The same 1 s of" in text.get_text() for text in picture.texts)
+    assert picture.axes[0].get_xlim() == (0, 1000)
+
+
+def test_the_film_shows_what_has_happened_until_its_time(compared):
+    film = bs.film(compared)
+    begin_s, until_s = film.stretch
+    assert film.time_s == until_s
+    film.time_ms = 1000 * (begin_s + until_s) / 2
+    view = film.picture.stage
+    for lane in view.lanes:
+        now = lane.film.snapshot(film.time_s)
+        assert f"{', '.join(lane.group.names)}: {now.waiting.size:,} waiting" in film.words
+        reached = lane.parts["queueing"].get_path().vertices[:, 0].max()
+        assert reached <= view.x_px(np.array([film.time_s]))[0] + 1e-6
+    before = film.time_s
+    film.next.click()
+    assert film.time_s in film.film.instants()
+    assert film.time_s > before
+
+
+def test_the_film_draws_the_same_at_a_time_whatever_was_seen_before(compared):
+    film = bs.film(compared)
+    stage, picture = film.picture.stage, film.picture
+    begin_s, until_s = film.stretch
+    film.time_ms = 1000 * (0.3 * begin_s + 0.7 * until_s)
+    film.time_ms = middle = 1000 * (begin_s + until_s) / 2
+    pixels = picture.pixels().copy()
+    fresh = bs.film(compared)
+    fresh.time_ms = middle
+    assert np.array_equal(pixels, fresh.picture.pixels())
+    assert isinstance(stage.box, Box)
+
+
+def test_several_servers_have_a_row_each_in_a_lane():
+    rules = {"two": bs.SizeOrWait(8, 2)}
+    picture = bs.lanes(SCENARIO.replace(servers=2), rules)
+    vertices = picture.stage.lanes[0].frames.get_path().vertices.reshape(-1, 5, 2)
+    assert np.unique(vertices[:, 0, 1]).size == 2
+
+
+def test_the_lanes_are_written_as_files(compared, tmp_path):
+    bs.lanes(compared).savefig(tmp_path / "lanes.png", dpi=100)
+    with Image.open(tmp_path / "lanes.png") as image:
+        assert image.size[0] > 900
