@@ -78,6 +78,48 @@ class Freeze(Pull):
 
 
 @dataclass
+class Stall(Freeze):
+    """The batcher stands still while all servers compute; whoever came meanwhile is let in afterwards."""
+
+    let_in: float = (
+        -1.0
+    )  # when the last came that was let in before a batch started, if a batch forms of such
+    seen: float = -1.0  # when the last came that has been seen
+
+    def alarms(self):
+        return super().alarms() if None in self.computing else ()
+
+    def look(self, now):
+        if self.max_wait_ms > 0:
+            if None not in self.computing:
+                return
+            while self.waiting and None in self.computing:
+                if self.until is None or self.arrival[self.waiting[0]] > self.seen:
+                    self.until = now + self.max_wait_ms / 1000
+                why = self.why_closed(now, self.waiting[: self.max_batch_size])
+                if why != FULL:
+                    self.seen = self.arrival[self.waiting[-1]]
+                if why is not None:
+                    self.until = None
+                    self.frozen.append((self.waiting[: self.max_batch_size], why))
+                    self.waiting = self.waiting[self.max_batch_size :]
+                elif self.frozen:
+                    self.take(now, *self.frozen.pop(0))
+                else:
+                    return
+            while self.frozen and None in self.computing:
+                self.take(now, *self.frozen.pop(0))
+            return
+        while self.waiting and None in self.computing:
+            ones = [who for who in self.waiting if self.arrival[who] <= self.let_in] or self.waiting
+            taken = ones[: self.max_batch_size]
+            why = WAIT if self.arrival[taken[0]] == now else BACKLOG
+            self.let_in = self.arrival[self.waiting[-1]] if len(taken) < len(ones) else -1
+            self.waiting = self.waiting[len(taken) :]
+            self.take(now, taken, FULL if len(taken) == self.max_batch_size else why)
+
+
+@dataclass
 class Since(Naive):
     """A server collects since the last batch ended, or since the one before it got its batch."""
 
@@ -284,5 +326,5 @@ def sum_of(numbers):
 
 NAIVE = {
     "FrozenBatches": Freeze, "LearnedCork": Cork, "PullThenWait": Pull, "RunningWindow": Windows,
-    "SleepingPoll": Poll, "WaitSinceLast": Last,
+    "SleepingPoll": Poll, "StalledBatches": Stall, "WaitSinceLast": Last,
 }  # fmt: skip

@@ -19,7 +19,9 @@ LEAST_S = 1e-6  # the least cost of a request that is believed
 # In `state`: how many batches have ended and started, when the last one did, how long its oldest had waited;
 # when it was last learned, what: the cost of a request and of a batch, and the mean wait; what batches of the
 # training may take in all; then the sizes, seconds and waits remembered.
-ENDED, STARTED, ENDED_S, STARTED_S, WAITED_S, LEARNED_S, ITEM_S, FIXED_S, MEAN_WAIT_S, BUDGET_S, SIZES = range(11)
+ENDED, STARTED, ENDED_S, STARTED_S, WAITED_S, LEARNED_S, ITEM_S, FIXED_S, MEAN_WAIT_S, BUDGET_S, SIZES = (
+    range(11)
+)
 
 
 class LearnedCorkParams(NamedTuple):
@@ -31,7 +33,7 @@ class LearnedCorkParams(NamedTuple):
 
 @seam.helper
 def first_look_s(oldest_s: float, state: Any) -> float:
-    """Return the first look at those that wait: as the oldest comes, or right after a batch that left some."""
+    """Return the first look at those that wait: as the oldest comes, or after a batch that left some."""
     return max(state[STARTED_S], oldest_s)
 
 
@@ -77,7 +79,7 @@ def learn(state: Any) -> None:
 
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> Decision:
-    """Look, at every tick: send what waits, unless waiting for one more costs less than batches have waited."""
+    """Send what waits, at a look, unless waiting for one more costs less than batches have waited."""
     size, largest, started = waiting.length, params.max_batch_size, state[STARTED]
     oldest_s, newest_s = seam.oldest_s(waiting), seam.oldest_s(waiting, size - 1)
     first_s = first_look_s(oldest_s, state)

@@ -6,7 +6,6 @@ import threading
 
 import batched
 from batched import batch_generator, batch_processor
-
 from oracles.real_batchers.desk import Desk, Stop
 
 VERSION = importlib.metadata.version("batched")
@@ -50,9 +49,7 @@ def replay_async(clock, arrival_s, service, *, batch_size=32, timeout_ms=5.0):
     desk = Desk(clock, arrival_s, service)
 
     async def main(loop):
-        processor = batched.aio.dynamically(
-            desk.compute_async, batch_size=batch_size, timeout_ms=timeout_ms
-        )
+        processor = batched.aio.dynamically(desk.compute_async, batch_size=batch_size, timeout_ms=timeout_ms)
         over, answers = asyncio.Event(), set()
 
         async def answer(request):
@@ -61,13 +58,17 @@ def replay_async(clock, arrival_s, service, *, batch_size=32, timeout_ms=5.0):
                 over.set()
 
         def enter(request):
-            desk.enter(request)
             task = loop.create_task(answer(request))
             answers.add(task)
             task.add_done_callback(answers.discard)
 
         await processor._start()
-        clock.open_door(lambda request: clock.from_outside(loop, enter, request))
+
+        def deliver(request):
+            desk.enter(request)
+            clock.from_outside(loop, enter, request)
+
+        clock.open_door(deliver)
         await over.wait()
         processor._task.cancel()
         processor._loop = None

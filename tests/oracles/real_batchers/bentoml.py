@@ -5,7 +5,6 @@ import asyncio
 import bentoml
 from bentoml._internal.marshal import dispatcher as module
 from bentoml._internal.utils import alg
-
 from oracles.real_batchers.desk import Desk
 
 VERSION = bentoml.__version__
@@ -26,12 +25,15 @@ def replay(clock, arrival_s, service, *, max_batch_size=100, max_latency_ms=60_0
                 over.set()
 
         def enter(request):
-            desk.enter(request)
             task = loop.create_task(answer(request))
             answers.add(task)
             task.add_done_callback(answers.discard)
 
-        clock.open_door(lambda request: clock.from_outside(loop, enter, request))
+        def deliver(request):
+            desk.enter(request)
+            clock.from_outside(loop, enter, request)
+
+        clock.open_door(deliver)
         await over.wait()
         cork.shutdown()
         desk.cork = cork

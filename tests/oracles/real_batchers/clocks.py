@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 # What a look at a jumping clock costs, so that a loop that waits for the time to pass sees it pass.
-LOOK_S = 1e-10
+LOOK_S = 1e-12
 LEAD_S = 0.5  # between the start of a run on the machine's clock and its time 0
 
 

@@ -6,7 +6,6 @@ import litserve as ls
 from litserve.callbacks import CallbackRunner
 from litserve.loops import base
 from litserve.loops.simple_loops import BatchedLoop
-
 from oracles.real_batchers.desk import Desk, Stop
 
 VERSION = ls.__version__

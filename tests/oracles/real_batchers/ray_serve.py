@@ -5,10 +5,9 @@ import contextlib
 from types import SimpleNamespace
 
 import ray
+from oracles.real_batchers.desk import Desk
 from ray import serve
 from ray.serve import batching, context
-
-from oracles.real_batchers.desk import Desk
 
 VERSION = ray.__version__
 
@@ -45,12 +44,15 @@ def replay(
                 over.set()
 
         def enter(request):
-            desk.enter(request)
             task = loop.create_task(answer(request))
             answers.add(task)
             task.add_done_callback(answers.discard)
 
-        clock.open_door(lambda request: clock.from_outside(loop, enter, request))
+        def deliver(request):
+            desk.enter(request)
+            clock.from_outside(loop, enter, request)
+
+        clock.open_door(deliver)
         await over.wait()
         await asyncio.gather(*answers)
         await asyncio.sleep(0.01)
