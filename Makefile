@@ -9,6 +9,7 @@
 # make bench     what is claimed about speed, as ratios
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
 # make coverage  how often intervals hold the truth, a table of VALIDATION.md: half an hour (SEEDS=300)
+# make fidelity-servers  servers' own code beside their presets, a table of VALIDATION.md: ten minutes (SECONDS=100)
 # All make .venv first; PYTHON=python3.12 picks another Python.
 
 PYTHON ?= python3
@@ -27,7 +28,7 @@ NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
 
-.PHONY: help lab app test test-browser fuzz attack class-of-30 bench validate coverage notebooks lessons clean
+.PHONY: help lab app test test-browser fuzz attack class-of-30 bench validate coverage fidelity-servers notebooks lessons clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -73,6 +74,12 @@ coverage: SEEDS = 300
 coverage: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python tests/interval_coverage.py --seeds $(SEEDS)
 
+# In an environment of its own: the servers bring a hundred packages, and versions that the others need not have.
+fidelity-servers: SECONDS = 100
+fidelity-servers:
+	$(MAKE) VENV=.venv-servers .venv-servers/.installed-servers
+	JAX_PLATFORMS=cpu .venv-servers/bin/python tests/fidelity_servers.py --seconds $(SECONDS)
+
 # Run the notebooks afresh and keep their outputs and counts, but no widget state.
 notebooks: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/jupyter nbconvert --to notebook --execute --inplace $(EXECUTED)
@@ -100,4 +107,4 @@ $(VENV)/.installed-%: $(VENV)/.python pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-servers

@@ -1,5 +1,6 @@
 """The rules of real servers: both engines and an independent spelling of each."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.plans import SERVERS_RULES, TIMERS, plans_with_ties, scenarios_at_random
@@ -54,6 +55,22 @@ def test_nobody_joins_a_frozen_batch_however_long_it_waits():
     ]  # fmt: skip
 
 
+def test_what_did_not_fit_opens_the_next_batch_whose_wait_is_over_when_the_loop_goes_on():
+    assert run([0, 1, 1, 9], bs.StalledBatches(2, 3)) == [(1, 2, "FULL"), (11, 2, "FULL")]
+    assert run([0, 1, 1], bs.StalledBatches(2, 3)) == [(1, 2, "FULL"), (11, 1, "WAIT")]
+    assert run([0, 1, 1], bs.PullThenWait(2, 3)) == [(1, 2, "FULL"), (14, 1, "WAIT")]
+    # Who comes while the loop stands still, and finds no batch open, is waited with when it goes on.
+    assert run([0, 1, 9], bs.StalledBatches(2, 3)) == [(1, 2, "FULL"), (14, 1, "WAIT")]
+
+
+def test_without_a_wait_those_who_did_not_fit_leave_before_those_who_came_since():
+    times = [0, 1, 2, 3, 5, 12]
+    assert run(times, bs.StalledBatches(2, 0)) == [
+        (0, 1, "WAIT"), (10, 2, "FULL"), (20, 2, "FULL"), (30, 1, "BACKLOG"),
+    ]  # fmt: skip
+    assert run([0, 1, 2, 3, 12], bs.StalledBatches(2, 0))[2:] == [(20, 1, "BACKLOG"), (30, 1, "BACKLOG")]
+
+
 def test_with_two_inside_the_third_waits_outside_and_its_clock_starts_when_it_is_let_in():
     rule = bs.FrozenBatches(4, 3, max_ongoing=2)
     assert run([0, 0, 1, 1], rule) == [(3, 2, "WAIT"), (16, 2, "WAIT")]
@@ -80,9 +97,28 @@ def test_a_request_that_comes_long_after_the_last_batch_leaves_at_once():
 
 
 def test_the_cork_holds_nothing_until_it_has_learned_that_batches_wait():
+    # But two of its training: the tenth batch waits for a second request, the next for a third, while that
+    # costs no more than 3 and 4 requests do on a line through what batches of one took: 15 and 20 ms.
     calm = run([20 * n for n in range(30)], bs.LearnedCork(8))
-    assert calm == [(20 * n, 1, "ENOUGH") for n in range(30)]
+    alone = [(20 * n, 1, "ENOUGH") for n in range(30)]
+    assert calm == [*alone[:9], (195, 1, "WAIT"), (221, 2, "WAIT"), *alone[12:]]
     busy = bs.simulate(bs.Scenario(bs.Poisson(2000), bs.LearnedCork(100), bs.Affine(1.8874, 0.1438)), 50_000)
     held = busy.batches.trigger == bs.Trigger.WAIT
     assert not held[:9].any()
-    assert 0 < held.mean() < 0.1
+    assert 0 < held.mean() < 0.2
+
+
+def test_the_cork_looks_every_ms_so_that_a_free_server_waits_for_the_next_look():
+    times = [20 * n for n in range(11)] + [500, 500.3, 513.7]
+    assert run(times, bs.LearnedCork(8))[-3:] == [
+        (500, 1, "ENOUGH"),
+        (510.3, 1, "BACKLOG"),
+        (520.7, 1, "BACKLOG"),
+    ]
+
+
+def test_full_batches_of_the_cork_start_a_whole_number_of_looks_apart():
+    scenario = bs.Scenario(bs.Poisson(5000), bs.LearnedCork(4), bs.Affine(1.8874, 0.1438))  # 2.46 ms a batch
+    result = bs.simulate(scenario, 20_000)
+    assert scenario.full_batches_per_s == pytest.approx(4 / 0.003)
+    assert result.throughput_per_s == pytest.approx(4 / 0.003, rel=0.01)

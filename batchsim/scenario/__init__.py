@@ -12,6 +12,7 @@ from batchsim.scenario.rules import (
     RunningWindow,
     SizeOrWait,
     SleepingPoll,
+    StalledBatches,
     Trigger,
     WaitSinceLast,
 )
@@ -24,6 +25,6 @@ from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, OpenLoop, Po
 __all__ = [
     "RULES", "Affine", "AtLeast", "ClosedLoop", "Constant", "Diurnal", "FrozenBatches", "Gamma",
     "LearnedCork", "Noise", "OnOff", "OpenLoop", "Poisson", "PreferredSizes", "Published", "PullThenWait",
-    "Rule", "RunningWindow", "Scenario", "Service", "SizeOrWait", "SleepingPoll", "Table", "Trace",
-    "Trigger", "WaitSinceLast", "published", "published_names", "published_source",
+    "Rule", "RunningWindow", "Scenario", "Service", "SizeOrWait", "SleepingPoll", "StalledBatches", "Table",
+    "Trace", "Trigger", "WaitSinceLast", "published", "published_names", "published_source",
 ]  # fmt: skip

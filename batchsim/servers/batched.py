@@ -9,7 +9,10 @@ def batched(batch_size: int = 32, timeout_ms: float = 5.0) -> SleepingPoll:
     """Return the rule of batched 0.1.5's loop.
 
     Unless a full batch waits, it sleeps for all of timeout_ms, then takes the q // batch_size full batches
-    that wait, or fewer requests than one, and computes them without looking again. Nothing wakes it.
+    that wait, or fewer requests than one, and computes them without looking again. Nothing wakes it. It takes
+    the oldest, as `batched.aio.dynamically` does; the decorator for threads keeps requests in a heap, which
+    forgets who was first: sizes and mean are the same, but where some are left over p99 is up to three times
+    as long.
 
     >>> batched(batch_size=8)
     SleepingPoll(max_batch_size=8, max_wait_ms=5.0)

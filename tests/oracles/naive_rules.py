@@ -78,6 +78,48 @@ class Freeze(Pull):
 
 
 @dataclass
+class Stall(Freeze):
+    """The batcher stands still while all servers compute; whoever came meanwhile is let in afterwards."""
+
+    let_in: float = (
+        -1.0
+    )  # when the last came that was let in before a batch started, if a batch forms of such
+    seen: float = -1.0  # when the last came that has been seen
+
+    def alarms(self):
+        return super().alarms() if None in self.computing else ()
+
+    def look(self, now):
+        if self.max_wait_ms > 0:
+            if None not in self.computing:
+                return
+            while self.waiting and None in self.computing:
+                if self.until is None or self.arrival[self.waiting[0]] > self.seen:
+                    self.until = now + self.max_wait_ms / 1000
+                why = self.why_closed(now, self.waiting[: self.max_batch_size])
+                if why != FULL:
+                    self.seen = self.arrival[self.waiting[-1]]
+                if why is not None:
+                    self.until = None
+                    self.frozen.append((self.waiting[: self.max_batch_size], why))
+                    self.waiting = self.waiting[self.max_batch_size :]
+                elif self.frozen:
+                    self.take(now, *self.frozen.pop(0))
+                else:
+                    return
+            while self.frozen and None in self.computing:
+                self.take(now, *self.frozen.pop(0))
+            return
+        while self.waiting and None in self.computing:
+            ones = [who for who in self.waiting if self.arrival[who] <= self.let_in] or self.waiting
+            taken = ones[: self.max_batch_size]
+            why = WAIT if self.arrival[taken[0]] == now else BACKLOG
+            self.let_in = self.arrival[self.waiting[-1]] if len(taken) < len(ones) else -1
+            self.waiting = self.waiting[len(taken) :]
+            self.take(now, taken, FULL if len(taken) == self.max_batch_size else why)
+
+
+@dataclass
 class Since(Naive):
     """A server collects since the last batch ended, or since the one before it got its batch."""
 
@@ -170,61 +212,108 @@ class Poll(Windows):
 
 @dataclass
 class Cork(Naive):
-    """It learns what a request costs and how long batches wait, and holds a batch while that is less."""
+    """It looks every ms; it learns what a request costs and how long batches wait, and holds one for less."""
 
     patience: float = 0.95
-    ended: int = 0
-    started: int = 0
+    now: float = 0.0
+    left: float = 0.0  # when a batch last left
+    freed: float = 0.0  # when a server last came free
     last_wait: float = 0.0
-    learned_at: float = 0.0
+    learned_at: float | None = None
     a: float = 0.0
+    b: float = 0.0
     w: float = 0.0
+    budget: float = 0.0
 
     def __post_init__(self):
-        self.kept = []  # (size, seconds, wait) of each batch
+        self.ended = []  # (size, seconds, wait) of each batch
+
+    def four_steps(self, now):
+        self.now = now
+        super().four_steps(now)
+
+    def first_look(self):
+        return max(self.left, self.arrival[self.waiting[0]])
+
+    def looks_before(self, now):
+        """How many ticks it takes from the first look to one that is not before now."""
+        first, ticks = self.first_look(), 0
+        if now - first > 0.01:
+            ticks = int((now - first) * 1000) - 2
+        while first + ticks * 0.001 < now:
+            ticks += 1
+        return ticks
 
     def alarms(self):
-        if self.waiting and None in self.computing and self.ended >= 9:
-            yield self.hold()
+        if self.waiting and None in self.computing:
+            first, ticks = self.first_look(), self.looks_before(self.now)
+            if first + ticks * 0.001 == self.now:
+                ticks += 1
+            yield first + ticks * 0.001
 
-    def hold(self):
-        newest = self.arrival[self.waiting[-1]]
-        return newest + (self.patience * self.w / len(self.waiting) - 0.001 - self.a)
+    def wanted(self):
+        """For how many the tenth and the eleventh batch wait."""
+        return min({9: 2, 10: 3}.get(len(self.batch_start), 1), self.max_batch_size)
+
+    def held(self, now):
+        oldest, newest = self.arrival[self.waiting[0]], self.arrival[self.waiting[-1]]
+        if len(self.batch_start) < 11:
+            group = self.wanted()
+            short = len(self.waiting) < group
+            return short and group * self.a + self.b + (now - oldest) <= self.budget
+        if len(self.waiting) >= self.max_batch_size:
+            return False
+        return len(self.waiting) * ((now - newest) + 0.001 + self.a) <= self.patience * self.w
 
     def why_now(self, now):
+        first, ticks = self.first_look(), self.looks_before(now)
+        if first + ticks * 0.001 != now or self.held(now):
+            return None
         if len(self.waiting) >= self.max_batch_size:
             return FULL
-        if self.ended >= 9 and now < self.hold():
-            return None
-        if self.ended >= 9 and now == self.hold():
-            return WAIT
-        return ENOUGH if self.arrival[self.waiting[-1]] == now else BACKLOG
+        if self.arrival[self.waiting[-1]] == now:
+            return ENOUGH
+        was_busy = ticks == 0 or self.freed > first + (ticks - 1) * 0.001
+        return BACKLOG if was_busy else WAIT
 
     def take(self, now, taken, why):
-        self.last_wait = now - self.arrival[taken[0]] if self.started >= 9 else 0.0
-        self.started += 1
+        started = len(self.batch_start)
+        self.last_wait = now - self.arrival[taken[0]] if started >= 11 else 0.0
         super().take(now, taken, why)
+        self.left = now
+        if 9 <= started + 1 <= 11:
+            self.learn()
+            self.budget = (2 * self.wanted() + 1) * self.a + self.b
 
     def released(self, now, job):
-        self.ended += 1
-        if self.ended <= 2:
+        self.freed = now
+        seconds = self.batch_finish[job] - self.batch_start[job]
+        self.ended.append((self.size[job], seconds, self.last_wait))
+        if len(self.ended) < 3:
             return
-        self.kept.append((self.size[job], self.batch_finish[job] - self.batch_start[job], self.last_wait))
-        if self.ended > 9 and now < self.learned_at + 5:
-            return
-        self.learned_at = now
+        if self.learned_at is None or now >= self.learned_at + 5:
+            self.learned_at = now
+            self.learn()
+
+    def learn(self):
+        kept = self.ended[2:]
         # In the order of a ring of 50, as the last bit of a sum depends on it.
-        ring = self.kept[:50]
-        for number in range(50, len(self.kept)):
-            ring[number % 50] = self.kept[number]
+        ring = kept[:50]
+        for number in range(50, len(kept)):
+            ring[number % 50] = kept[number]
+        if not ring:
+            return
         count = len(ring)
         x, y = sum(n for n, _, _ in ring), sum_of(s for _, s, _ in ring)
         xx, xy = sum(n * n for n, _, _ in ring), sum_of(n * s for n, s, _ in ring)
         if count * xx == x * x:
-            a = x / count * (y / count) / (x / count * (x / count) + 1)
+            b = y / count / (x / count * (x / count) + 1)
+            a = x / count * b
         else:
             a = (count * xy - x * y) / (count * xx - x * x)
-        self.a, self.w = max(1e-6, a), sum_of(w for _, _, w in ring) / count
+            b = (y - a * x) / count
+        self.a, self.b = max(1e-6, a), max(0.0, b)
+        self.w = sum_of(w for _, _, w in ring) / count
 
 
 def sum_of(numbers):
@@ -237,5 +326,5 @@ def sum_of(numbers):
 
 NAIVE = {
     "FrozenBatches": Freeze, "LearnedCork": Cork, "PullThenWait": Pull, "RunningWindow": Windows,
-    "SleepingPoll": Poll, "WaitSinceLast": Last,
+    "SleepingPoll": Poll, "StalledBatches": Stall, "WaitSinceLast": Last,
 }  # fmt: skip

@@ -38,6 +38,8 @@ SERVERS_RULES = [
     bs.FrozenBatches(6, math.inf),
     bs.FrozenBatches(6, 2, max_ongoing=4),
     bs.FrozenBatches(4, 3.3, max_ongoing=7),
+    bs.StalledBatches(4, 3.3),
+    bs.StalledBatches(4, 0),
     bs.RunningWindow(4, 3.3),
     bs.RunningWindow(6, math.inf),
     bs.SleepingPoll(4, 3.3),
@@ -49,7 +51,14 @@ SERVERS_RULES = [
     bs.LearnedCork(6, 4.0),
 ]
 # Rules by the class alone, of a size and a wait.
-TIMERS = [bs.PullThenWait, bs.FrozenBatches, bs.RunningWindow, bs.SleepingPoll, bs.WaitSinceLast]
+TIMERS = [
+    bs.PullThenWait,
+    bs.FrozenBatches,
+    bs.StalledBatches,
+    bs.RunningWindow,
+    bs.SleepingPoll,
+    bs.WaitSinceLast,
+]
 
 
 def list_of(choices, size):

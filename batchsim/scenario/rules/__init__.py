@@ -9,15 +9,17 @@ from batchsim.scenario.rules.rule import LARGEST_BATCH, Rule, Step, Threshold, T
 from batchsim.scenario.rules.running_window import RunningWindow
 from batchsim.scenario.rules.size_or_wait import SizeOrWait
 from batchsim.scenario.rules.sleeping_poll import SleepingPoll
+from batchsim.scenario.rules.stalled_batches import StalledBatches
 from batchsim.scenario.rules.wait_since_last import WaitSinceLast
 
 __all__ = [
     "LARGEST_BATCH", "RULES", "AtLeast", "FrozenBatches", "LearnedCork", "PreferredSizes", "PullThenWait",
-    "Rule", "RunningWindow", "SizeOrWait", "SleepingPoll", "Step", "Threshold", "Trigger", "WaitSinceLast",
+    "Rule", "RunningWindow", "SizeOrWait", "SleepingPoll", "StalledBatches", "Step", "Threshold", "Trigger",
+    "WaitSinceLast",
 ]  # fmt: skip
 
 # The registry: TOML, the shell and the explorer offer these, in this order.
 RULES: tuple[type[Rule], ...] = (
     SizeOrWait, AtLeast, PreferredSizes,
-    PullThenWait, FrozenBatches, RunningWindow, SleepingPoll, WaitSinceLast, LearnedCork,
+    PullThenWait, FrozenBatches, StalledBatches, RunningWindow, SleepingPoll, WaitSinceLast, LearnedCork,
 )  # fmt: skip

@@ -24,8 +24,9 @@ class FrozenBatchesParams(NamedTuple):
     max_ongoing: float
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: FrozenBatchesParams) -> Decision:
-    """Freeze a full batch, or what has come inside once the first has waited; start the oldest frozen one."""
+@seam.helper
+def close_batch(now_s: float, waiting: Waiting, state: Any, params: Any) -> tuple[int, int]:
+    """Return how many the batch that forms holds, and why it closes now, -1 if it does not."""
     size, trigger = int(min(float(waiting.length), params.max_ongoing - state[INSIDE])), -1
     if size >= params.max_batch_size:
         size, trigger = params.max_batch_size, seam.FULL
@@ -40,6 +41,13 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Frozen
             trigger = seam.DRAIN
     if trigger >= 0:
         state[FORMS] = 0
+    return size, trigger
+
+
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: FrozenBatchesParams) -> Decision:
+    """Freeze a full batch, or what has come inside once the first has waited; start the oldest frozen one."""
+    size, trigger = close_batch(now_s, waiting, state, params)
+    if trigger >= 0:
         state[INSIDE] += size
         return seam.FREEZE, size, trigger
     if idle > 0 and waiting.frozen > 0:

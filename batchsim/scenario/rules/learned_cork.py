@@ -4,18 +4,24 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 KEPT = 50  # batches that are remembered
 SKIPPED = 2  # of the first, which are not
-TRAINING = 9  # the first batches leave without a wait, and count as ones that have not waited
-REFRESH_S = 5.0  # between two looks at what was remembered
-TICK_S = 0.001  # what another look at the queue costs
+UNTIMED = 9  # the first batches, which leave as soon as a server is free
+TRAINING = 11  # the first batches, which count as ones that have not waited; these two waited for company
+REFRESH_S = 5.0  # between two times at which it learns
+TICK_S = 0.001  # between two looks at the queue
 LEAST_S = 1e-6  # the least cost of a request that is believed
-# In `state`: how many batches have ended and started, how long the oldest of the last one waited, when it was
-# last learned, what: the cost of a request and the mean wait; then the sizes, seconds and waits remembered.
-ENDED, STARTED, WAITED_S, LEARNED_S, ITEM_S, MEAN_WAIT_S, SIZES = 0, 1, 2, 3, 4, 5, 6
+# In `state`: how many batches have ended and started, when the last one did, how long its oldest had waited;
+# when it was last learned, what: the cost of a request and of a batch, and the mean wait; what batches of the
+# training may take in all; then the sizes, seconds and waits remembered.
+ENDED, STARTED, ENDED_S, STARTED_S, WAITED_S, LEARNED_S, ITEM_S, FIXED_S, MEAN_WAIT_S, BUDGET_S, SIZES = (
+    range(11)
+)
 
 
 class LearnedCorkParams(NamedTuple):
@@ -26,49 +32,34 @@ class LearnedCorkParams(NamedTuple):
 
 
 @seam.helper
-def held_until_s(newest_s: float, size: int, state: Any, patience: float) -> float:
-    """Return when waiting for another request costs those that wait more than batches have waited."""
-    return newest_s + (patience * state[MEAN_WAIT_S] / size - TICK_S - state[ITEM_S])
+def first_look_s(oldest_s: float, state: Any) -> float:
+    """Return the first look at those that wait: as the oldest comes, or after a batch that left some."""
+    return max(state[STARTED_S], oldest_s)
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> Decision:
-    """Send what waits, unless to wait for one more costs less than batches wait on average."""
-    size = waiting.length
-    oldest_s, newest_s = seam.oldest_s(waiting), seam.oldest_s(waiting, size - 1)
-    trigger = seam.ENOUGH if newest_s == now_s else seam.BACKLOG
-    if size >= params.max_batch_size:
-        size, trigger = params.max_batch_size, seam.FULL
-    elif state[ENDED] >= TRAINING:
-        due_s = held_until_s(newest_s, size, state, params.patience)
-        if now_s < due_s:
-            return seam.NOTHING, 0, seam.FULL
-        if now_s == due_s:
-            trigger = seam.WAIT
-    state[WAITED_S] = now_s - oldest_s if state[STARTED] >= TRAINING else 0.0
-    state[STARTED] += 1
-    return seam.START, size, trigger
+@seam.helper
+def look_after_s(now_s: float, first_s: float) -> float:
+    """Return the first look later than now."""
+    k = math.floor((now_s - first_s) / TICK_S)
+    while first_s + k * TICK_S <= now_s:
+        k += 1
+    while first_s + (k - 1) * TICK_S > now_s:  # the division was rounded
+        k -= 1
+    return first_s + k * TICK_S
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> float:
-    """Return when the batch is no longer held."""
-    if state[ENDED] < TRAINING:
-        return math.inf
-    newest_s = seam.oldest_s(waiting, waiting.length - 1)
-    return held_until_s(newest_s, waiting.length, state, params.patience)
+@seam.helper
+def company(started: float, largest: int) -> int:
+    """Return how many requests a batch of the training waits for."""
+    return min(int(started) - UNTIMED + 2, largest) if UNTIMED <= started < TRAINING else 1
 
 
-def finished(now_s: float, size: int, seconds: float, state: Any, params: LearnedCorkParams) -> None:
-    """Remember a batch, and learn the line seconds = item_s * size + fixed_s, at most every 5 s."""
-    state[ENDED] += 1
-    if state[ENDED] <= SKIPPED:
+@seam.helper
+def learn(state: Any) -> None:
+    """Fit the line seconds = item_s * size + fixed_s to the batches remembered, and average their waits."""
+    count = min(int(state[ENDED]) - SKIPPED, KEPT)
+    if count <= 0:
         return
-    kept = int(state[ENDED]) - SKIPPED
-    place = SIZES + (kept - 1) % KEPT
-    state[place], state[place + KEPT], state[place + 2 * KEPT] = size, seconds, state[WAITED_S]
-    if state[ENDED] > TRAINING and now_s < state[LEARNED_S] + REFRESH_S:
-        return
-    state[LEARNED_S] = now_s
-    count = min(kept, KEPT)
     sizes, squares, taken, products, waits = 0.0, 0.0, 0.0, 0.0, 0.0
     for number in range(SIZES, SIZES + count):
         n, took = state[number], state[number + KEPT]
@@ -78,10 +69,73 @@ def finished(now_s: float, size: int, seconds: float, state: Any, params: Learne
     spread = count * squares - sizes * sizes
     if spread > 0:
         item_s = (count * products - sizes * taken) / spread
+        fixed_s = (taken - item_s * sizes) / count
     else:  # all of one size: of all lines through one point, the one of the smallest numbers
         mean = sizes / count
-        item_s = mean * (taken / count) / (mean * mean + 1)
-    state[ITEM_S], state[MEAN_WAIT_S] = max(LEAST_S, item_s), waits / count
+        fixed_s = (taken / count) / (mean * mean + 1)
+        item_s = mean * fixed_s
+    state[ITEM_S], state[FIXED_S] = max(LEAST_S, item_s), max(0.0, fixed_s)
+    state[MEAN_WAIT_S] = waits / count
+
+
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> Decision:
+    """Send what waits, at a look, unless waiting for one more costs less than batches have waited."""
+    size, largest, started = waiting.length, params.max_batch_size, state[STARTED]
+    oldest_s, newest_s = seam.oldest_s(waiting), seam.oldest_s(waiting, size - 1)
+    first_s = first_look_s(oldest_s, state)
+    k = round((now_s - first_s) / TICK_S)
+    if now_s != first_s + k * TICK_S:
+        return seam.NOTHING, 0, seam.FULL
+    if started < TRAINING:
+        group = company(started, largest)
+        batch_s = group * state[ITEM_S] + state[FIXED_S]
+        if size < group and batch_s + (now_s - oldest_s) <= state[BUDGET_S]:
+            return seam.NOTHING, 0, seam.FULL
+    elif size < largest:
+        cost_s = size * ((now_s - newest_s) + TICK_S + state[ITEM_S])
+        if cost_s <= params.patience * state[MEAN_WAIT_S]:
+            return seam.NOTHING, 0, seam.FULL
+    trigger = seam.WAIT
+    if size >= largest:
+        size, trigger = largest, seam.FULL
+    elif newest_s == now_s:
+        trigger = seam.ENOUGH
+    elif k == 0 or state[ENDED_S] > first_s + (k - 1) * TICK_S:
+        trigger = seam.BACKLOG
+    state[WAITED_S] = now_s - oldest_s if started >= TRAINING else 0.0
+    state[STARTED], state[STARTED_S] = started + 1, now_s
+    if UNTIMED <= state[STARTED] <= TRAINING:
+        learn(state)
+        group = company(state[STARTED], largest)
+        state[BUDGET_S] = (2 * group + 1) * state[ITEM_S] + state[FIXED_S]
+    return seam.START, size, trigger
+
+
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> float:
+    """Return the next look, or of those that would find a batch held the last."""
+    first_s = first_look_s(seam.oldest_s(waiting), state)
+    next_s = look_after_s(now_s, first_s)
+    size = waiting.length
+    if size < params.max_batch_size and state[STARTED] >= TRAINING:
+        newest_s = seam.oldest_s(waiting, size - 1)
+        held_until_s = newest_s + (params.patience * state[MEAN_WAIT_S] / size - TICK_S - state[ITEM_S])
+        if held_until_s > next_s + TICK_S:
+            return look_after_s(held_until_s - TICK_S, first_s)
+    return next_s
+
+
+def finished(now_s: float, size: int, seconds: float, state: Any, params: LearnedCorkParams) -> None:
+    """Remember a batch, and learn, at most every 5 s."""
+    state[ENDED] += 1
+    state[ENDED_S] = now_s
+    kept = int(state[ENDED]) - SKIPPED
+    if kept <= 0:
+        return
+    place = SIZES + (kept - 1) % KEPT
+    state[place], state[place + KEPT], state[place + 2 * KEPT] = size, seconds, state[WAITED_S]
+    if kept == 1 or now_s >= state[LEARNED_S] + REFRESH_S:
+        state[LEARNED_S] = now_s
+        learn(state)
 
 
 @dataclass(frozen=True)
@@ -90,8 +144,10 @@ class LearnedCork(Rule):
 
     There is no timer: n requests are held while n (w + 1 ms + a) <= patience * W, where w is how long the
     newest request has waited, a the cost of another request in a line fitted to the last 50 batches, and
-    W how long their oldest had waited at the start. Both are learned anew every 5 s; the first 9 batches
-    leave without a wait. What is learned is of one server; with several, W is of those started last.
+    W how long their oldest had waited at the start. It looks as the first request comes, and then every ms:
+    a batch that is full, or a server that comes free, waits for that look. Both are learned anew every 5 s;
+    the first 11 batches are its training: 9 leave without a wait, one waits for 2 and one for 3, briefly.
+    What is learned is of one server; with several, W is of those started last.
 
     >>> LearnedCork(max_batch_size=100)
     LearnedCork(max_batch_size=100, patience=0.95)
@@ -115,6 +171,14 @@ class LearnedCork(Rule):
     @property
     def fewest_clients(self) -> int:
         return 1
+
+    def carried_per_s(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> float:
+        """Return the rate of full batches: one server computes each until a look, a whole number of ms."""
+        carried = super().carried_per_s(rate_per_s, seconds, servers)
+        if servers > 1:
+            return carried
+        period_s = TICK_S * math.ceil(float(seconds[-1]) / TICK_S - 1e-9)
+        return min(carried, seconds.size / period_s)
 
     @property
     def params(self) -> LearnedCorkParams:

@@ -1,0 +1,99 @@
+"""Batches that form in a loop which stands still while one of them is computed."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from batchsim._format import typed
+from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules.frozen_batches import DUE_S, FORMS, SEEN_S, close_batch
+from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
+
+
+class StalledBatchesParams(NamedTuple):
+    """The parameters of `StalledBatches`, the wait in seconds; `max_ongoing` limits nothing."""
+
+    max_batch_size: int
+    max_wait_s: float
+    max_ongoing: float
+
+
+@seam.helper
+def entered(waiting: Waiting, state: Any) -> int:
+    """Return how many of those that wait had come when the last batch started; all, if none had."""
+    count = 0
+    while state[FORMS] == 1 and count < waiting.length and seam.oldest_s(waiting, count) <= state[SEEN_S]:
+        count += 1
+    return count if count > 0 else waiting.length
+
+
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: StalledBatchesParams) -> Decision:
+    """Freeze batches as `FrozenBatches` does, but only while a server is idle; start the oldest."""
+    if idle == 0:
+        return seam.NOTHING, 0, seam.FULL
+    if params.max_wait_s == 0:
+        # A batch that opens as another closes, with those that did not fit, closes when that other is
+        # computed, before anyone else gets in.
+        count = entered(waiting, state)
+        size = min(count, params.max_batch_size)
+        state[FORMS], state[SEEN_S] = int(size < count), seam.oldest_s(waiting, waiting.length - 1)
+        if size == params.max_batch_size:
+            return seam.START, size, seam.FULL
+        return seam.START, size, seam.WAIT if seam.oldest_s(waiting) == now_s else seam.BACKLOG
+    size, trigger = close_batch(now_s, waiting, state, params)
+    if trigger >= 0:
+        return seam.FREEZE, size, trigger
+    if waiting.frozen > 0:
+        return seam.START, 0, seam.FULL
+    return seam.NOTHING, 0, seam.FULL
+
+
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: StalledBatchesParams) -> float:
+    """Return when the batch that forms has waited, if the loop goes on."""
+    return state[DUE_S] if idle > 0 and state[FORMS] == 1 and waiting.length > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class StalledBatches(Rule):
+    """Batches close as `FrozenBatches` do, but in a loop that stands still while one is computed.
+
+    Who comes meanwhile gets in when the loop goes on; then batches close that are full or whose wait is over,
+    and the first of them is computed before anyone else gets in. The wait counts from the moment at which a
+    batch gets its first request: before the loop stood still, where more had come than one batch holds. With
+    `max_wait_ms=0` those that did not fit leave next, without those who came since.
+
+    >>> StalledBatches(max_batch_size=8, max_wait_ms=5)
+    StalledBatches(max_batch_size=8, max_wait_ms=5)
+    """
+
+    max_batch_size: int = seam.max_batch_size(default=32)
+    max_wait_ms: float = seam.max_wait_ms(default=10.0, may_be_inf=False)  # type: ignore[misc]
+
+    Params = StalledBatchesParams
+    decide = staticmethod(decide)
+    wake_s = staticmethod(wake_s)
+    state_size = 4
+    freezes = True
+    title = "Stalled batches"
+
+    @property
+    def params(self) -> StalledBatchesParams:
+        return StalledBatchesParams(self.max_batch_size, self.max_wait_ms / 1000, math.inf)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        full = seam.send_full(self.max_batch_size)
+        if self.max_batch_size == 1:
+            return (full,)
+        if self.max_wait_ms == 0:
+            came, free = "a request came and a server is idle", "a server came free and requests wait"
+            return (
+                full,
+                Step("the oldest comes now", "send all", Trigger.WAIT, came, "server was idle"),
+                Step(
+                    "it came before", "send all that did not fit", Trigger.BACKLOG, free, "server came free"
+                ),
+            )
+        over = f"a batch opened {typed(self.max_wait_ms)} ms ago"
+        because = f"its first had got in {typed(self.max_wait_ms)} ms before, or earlier"
+        return full, Step(over, "send all", Trigger.WAIT, because, "wait was over")

@@ -1,0 +1,43 @@
+"""BentoML's dispatcher, the cork, without the server."""
+
+import asyncio
+
+import bentoml
+from bentoml._internal.marshal import dispatcher as module
+from bentoml._internal.utils import alg
+from oracles.real_batchers.desk import Desk
+
+VERSION = bentoml.__version__
+
+
+def replay(clock, arrival_s, service, *, max_batch_size=100, max_latency_ms=60_000):
+    desk = Desk(clock, arrival_s, service)
+
+    async def main(loop):
+        cork = module.CorkDispatcher(
+            max_latency_ms, max_batch_size, fallback=lambda: None, get_batch_size=lambda _: 1
+        )
+        call, over, answers = cork(desk.compute_async), asyncio.Event(), set()
+
+        async def answer(request):
+            await call(request)
+            if desk.left == 0:
+                over.set()
+
+        def enter(request):
+            task = loop.create_task(answer(request))
+            answers.add(task)
+            task.add_done_callback(answers.discard)
+
+        def deliver(request):
+            desk.enter(request)
+            clock.from_outside(loop, enter, request)
+
+        clock.open_door(deliver)
+        await over.wait()
+        cork.shutdown()
+        desk.cork = cork
+
+    with clock.replaced(module, alg):
+        clock.run(main)
+    return desk
