@@ -14,6 +14,7 @@ from batchsim.scenario.rules import (
     FrozenBatches,
     LearnedCork,
     PreferredSizes,
+    PreferredUntilLate,
     PullThenWait,
     Rule,
     RunningWindow,
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "Constant", "Diurnal",
     "FrozenBatches", "Gamma", "InferenceBatcher", "LearnedCork", "Noise", "OnOff", "Poisson",
-    "PreferredSizes", "PullThenWait", "Recommendation", "Result", "Rule", "RunningWindow", "SLO",
-    "Scenario", "SizeOrWait", "SleepingPoll", "Status", "Table", "Trace", "Trigger", "WaitSinceLast",
-    "batch_inference", "capacity", "capacity_curves", "compare", "device", "explore", "film", "frontier",
+    "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Recommendation", "Result", "Rule",
+    "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SleepingPoll", "Status", "Table", "Trace", "Trigger",
+    "WaitSinceLast", "batch_inference", "capacity", "capacity_curves", "compare", "device", "explore", "film", "frontier",
     "heat_map", "plot", "published", "published_names", "published_source", "servers", "simulate", "sweep",
     "teaching", "theory", "tune",
 ]  # fmt: skip

@@ -26,22 +26,40 @@ def _bin(seconds):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _span_at(time_s, spans, count):  # type: ignore[no-untyped-def]
+    """Return the last span that begins by a time, or the first."""
+    begin, end = 0, count
+    while begin + 1 < end:
+        middle = (begin + end) // 2
+        if spans[middle, 0] <= time_s:
+            begin = middle
+        else:
+            end = middle
+    return begin
+
+
+@compiled
 def account(  # type: ignore[no-untyped-def]
-    requests, settled, skip, begin_s, batches, count, until_s, spans, span_count, sums, counts, histogram
+    requests, order, settled, skip, begin_s, batches, count, until_s, spans, span_count, sums, counts, histogram
 ):
     """Add a window's settled requests and its `count` batches to the sums; return how many spans there are.
 
     The first `settled` requests have come (those that still wait are passed over), the first `skip` of them
     belong to the warm-up, and the summary's window begins at `begin_s`. `spans` are the times at which every
-    server computes, as rows [from, to, total before]: waiting meanwhile is queueing, not forming.
+    server computes, as rows [from, to, total before]: waiting meanwhile is queueing, not forming. `order`: the
+    requests batch by batch, empty where that is their order anyway.
     """
     arrival_s, batch_index, status = requests.arrival_s, requests.batch_index, requests.status
-    request, span = 0, 0
+    request, span, place = 0, 0, 0
     for batch in range(count):
         now_s, done_s, size = batches.start_s[batch], batches.finish_s[batch], batches.size[batch]
         all_busy_s = sums[ALL_BUSY]  # every span that is known ended by now
         taken = 0
         while taken < size:
+            if order.size:
+                request = order[place]
+                place += 1
+                span = _span_at(arrival_s[request], spans, span_count)
             if batch_index[request] == batch:
                 at_s = arrival_s[request]
                 taken += 1
