@@ -9,9 +9,10 @@ is brought to the front of the latter, and goes on from there as in a queue with
 
 import math
 
-from batchsim.engines.columns import HEAD, MID, TAIL
+from batchsim.engines.columns import ENDLESS, HEAD, MID, TAIL
 from batchsim.engines.kernels_jit import compiled, inlined
 
+# What is `compiled` here is no part of a rule's loop, so that it is compiled once for all rules.
 NOBODY, GONE = -1, -2  # in a list: no next one; has left it
 
 
@@ -47,7 +48,7 @@ def enter(request, requests, levels):
 
 @inlined
 def _place(request, line, begin, end):
-    """Return the place of a request in a line that is in order."""
+    """Return the place of a request in a part of the line, which is in order of their numbers."""
     while begin < end:
         middle = (begin + end) // 2
         if line[middle] < request:
@@ -57,7 +58,7 @@ def _place(request, line, begin, end):
     return begin
 
 
-@inlined
+@compiled
 def take(size, queue, at, levels):
     """Bring the `size` requests that go first to the front of those that wait."""
     line = 0
@@ -69,37 +70,44 @@ def take(size, queue, at, levels):
         _bring_forward(size, queue, at, levels)
 
 
-@inlined
+@compiled
 def _bring_forward(size, queue, at, levels):
-    """Move the `taken` to the front; the others keep their order."""
+    """Move the `taken` to the front; the others keep their order.
+
+    Those before one of the older half move back by a place, those behind one of the newer half move up: in a
+    long queue whoever goes first is among the oldest, or, where those of a lower level wait, among the newest.
+    """
     line, head, mid, tail = queue.requests, at[HEAD], at[MID], at[TAIL]
-    lowest = highest = levels.taken[0]
-    for number in range(1, size):
-        lowest, highest = min(lowest, levels.taken[number]), max(highest, levels.taken[number])
-    # Requests are numbered as they arrive, so the places of the oldest and the newest are found by halving.
-    oldest, newest = _place(lowest, line, mid, tail), _place(highest, line, mid, tail)
-    # Those before them move back, or those behind move up: the fewer. In a long queue whoever goes first is
-    # among the newest, where many of a lower level wait, or among the oldest.
-    if newest - mid <= tail - oldest + mid - head or head < size:
-        free = newest
-        for place in range(newest, mid - 1, -1):
+    # The places before the queue are free once as many have left it.
+    middle = line[(mid + tail) // 2] if head >= size else ENDLESS
+    newest, oldest, moved = NOBODY, ENDLESS, 0
+    for number in range(size):
+        request = levels.taken[number]
+        if request < middle:
+            newest = max(newest, request)
+        else:
+            oldest = min(oldest, request)
+            moved += 1
+    if newest != NOBODY:
+        free = _place(newest, line, mid, tail)
+        for place in range(free, mid - 1, -1):
             if levels.after[line[place]] != GONE:
                 line[free] = line[place]
                 free -= 1
-    else:
-        free = oldest
-        for place in range(oldest, tail):
+    if moved:
+        free = _place(oldest, line, (mid + tail) // 2, tail)
+        for place in range(free, tail):
             if levels.after[line[place]] != GONE:
                 line[free] = line[place]
                 free += 1
         for place in range(head, mid):  # frozen batches make room
-            line[place - size] = line[place]
-        at[HEAD], at[MID], at[TAIL] = head - size, mid - size, tail - size
+            line[place - moved] = line[place]
+        at[HEAD], at[MID], at[TAIL] = head - moved, mid - moved, tail - moved
     for number in range(size):
         line[at[MID] + number] = levels.taken[number]
 
 
-@inlined
+@compiled
 def overdue(now_s, requests, queue, at, levels):
     """Delay whoever is due; bring one that leaves to the front of those that wait, if there is one."""
     for level in range(levels.timeout_s.size):

@@ -13,7 +13,7 @@ SERVED, REJECTED, TIMED_OUT = int(Status.SERVED), int(Status.REJECTED), int(Stat
 SUMS = 7
 LATENCY, FORMING, QUEUEING, COMPUTING, BUSY, LAST_FINISH, ALL_BUSY = range(SUMS)
 # ... and in its array of counts, the statuses and the triggers a place each.
-FINISHED, BATCHES, ITEMS, STATUSES = 0, 1, 2, 3
+FINISHED, BATCHES, ITEMS, DELAYED, STATUSES = 0, 1, 2, 3, 4
 TRIGGERS = STATUSES + len(Status)
 COUNTS = TRIGGERS + len(Trigger)
 
@@ -40,14 +40,16 @@ def _span_at(time_s, spans, count):  # type: ignore[no-untyped-def]
 
 @compiled
 def account(  # type: ignore[no-untyped-def]
-    requests, order, settled, skip, begin_s, batches, count, until_s, spans, span_count, sums, counts, histogram
+    requests, order, delay_s, settled, skip, begin_s, batches, count, until_s, spans, span_count,
+    sums, counts, histogram,
 ):
     """Add a window's settled requests and its `count` batches to the sums; return how many spans there are.
 
     The first `settled` requests have come (those that still wait are passed over), the first `skip` of them
     belong to the warm-up, and the summary's window begins at `begin_s`. `spans` are the times at which every
     server computes, as rows [from, to, total before]: waiting meanwhile is queueing, not forming. `order`: the
-    requests batch by batch, empty where that is their order anyway.
+    requests batch by batch, empty where that is their order anyway. `delay_s`: after how long a request of each
+    level is delayed; empty: never.
     """
     arrival_s, batch_index, status = requests.arrival_s, requests.batch_index, requests.status
     request, span, place = 0, 0, 0
@@ -67,6 +69,8 @@ def account(  # type: ignore[no-untyped-def]
                     counts[FINISHED] += 1
                 if request >= skip:
                     counts[STATUSES + SERVED] += 1
+                    if delay_s.size and now_s > at_s + delay_s[requests.level[request]]:
+                        counts[DELAYED] += 1
                     while span + 1 < span_count and spans[span + 1, 0] <= at_s:
                         span += 1
                     before_s = 0.0

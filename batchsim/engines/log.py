@@ -67,6 +67,7 @@ class Totals:
     batches: Sum  # that start in the window
     items: Sum  # requests in these
     triggers: np.ndarray  # how many of these batches for each Trigger
+    delayed: Sum = 0  # of the served: those that began after a timeout that delays
 
     def __add__(self, other: "Totals") -> "Totals":
         return Totals(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

@@ -1,5 +1,6 @@
 """Runs of any length in little memory: the compiled loops over windows of requests, added up."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -156,6 +157,8 @@ def summarise(
                 begin_s = float(window.requests.arrival_s[place])
     # What `account` adds up, window after window.
     sums, counts = np.zeros(kernels_sums.SUMS), np.zeros(kernels_sums.COUNTS, np.int64)
+    delays = [limit.timeout_s if limit.delays else math.inf for limit in scenario.limits]
+    delay_s = NONE if scenario.in_order else np.array(delays)
     histogram, until_s, spans = np.zeros(BINS, np.int64), np.zeros(scenario.servers), np.zeros((0, 3))
     for window in windows(scenario, requests, streams, chunk, cancelled):
         known, spans = len(spans), np.concatenate([spans, np.zeros((window.count, 3))])
@@ -163,7 +166,7 @@ def summarise(
         index = window.requests.batch_index
         order = NOBODY if scenario.in_order else np.argsort(index, kind="stable")[np.count_nonzero(index < 0) :]
         count = kernels_sums.account(
-            window.requests, order, window.settled, int(np.searchsorted(window.numbers[: window.settled], skip)),
+            window.requests, order, delay_s, window.settled, int(np.searchsorted(window.numbers[: window.settled], skip)),
             begin_s, window.batches, window.count, until_s, spans, known, sums, counts, histogram,
         )  # fmt: skip
         # Forget the spans that ended before any request came that still waits; the last may go on.
@@ -179,5 +182,6 @@ def summarise(
         batches=int(counts[kernels_sums.BATCHES]),
         items=int(counts[kernels_sums.ITEMS]),
         triggers=counts[kernels_sums.TRIGGERS :],
+        delayed=int(counts[kernels_sums.DELAYED]),
     )
     return totals, Histogram(histogram)
