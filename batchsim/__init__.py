@@ -48,9 +48,9 @@ __all__ = [
     "FrozenBatches", "Gamma", "InferenceBatcher", "LearnedCork", "Noise", "OnOff", "Poisson",
     "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Recommendation", "Result", "Rule",
     "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SleepingPoll", "Status", "Table", "Trace", "Trigger",
-    "WaitSinceLast", "batch_inference", "capacity", "capacity_curves", "compare", "device", "explore", "film", "frontier",
-    "heat_map", "plot", "published", "published_names", "published_source", "servers", "simulate", "sweep",
-    "teaching", "theory", "tune",
+    "WaitSinceLast", "batch_inference", "capacity", "capacity_curves", "compare", "device", "explore",
+    "film", "frontier", "heat_map", "plot", "published", "published_names", "published_source", "servers",
+    "simulate", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.

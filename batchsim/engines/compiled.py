@@ -15,8 +15,8 @@ import numpy as np
 from batchsim.engines import columns, kernels, kernels_instants
 from batchsim.engines.columns import NONE, Batches, Costs, Devices, Horizon, Requests
 from batchsim.engines.draws import Plan
-from batchsim.engines.kernels_levels import NOBODY
 from batchsim.engines.kernels_jit import announcing as announcing  # how others hear of compiling
+from batchsim.engines.kernels_levels import NOBODY
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Rule, Threshold
@@ -124,7 +124,7 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
         count = int(instants.at[columns.BATCH])
         assert instants.at[columns.SENT] == requests, "a time was not finite"
     of_batches = (column[:count].copy() for column in batches)
-    return Log(arrival_s, batch_index, status, *of_batches, priority=plan.priority)
+    return Log(arrival_s, batch_index, status, *of_batches, plan.priority)
 
 
 def places_of(scenario: Scenario, priority: np.ndarray | None, requests: int) -> np.ndarray:

@@ -16,7 +16,17 @@ from typing import Any
 import numpy as np
 
 from batchsim.engines.log import check_cancelled
-from batchsim.scenario import ClosedLoop, Constant, Diurnal, Gamma, OpenLoop, Poisson, Scenario, Trace, priorities
+from batchsim.scenario import (
+    ClosedLoop,
+    Constant,
+    Diurnal,
+    Gamma,
+    OpenLoop,
+    Poisson,
+    Scenario,
+    Trace,
+    priorities,
+)
 from batchsim.scenario.priorities import Shares
 from batchsim.scenario.service import Noise
 from batchsim.scenario.workload import CHUNK, filled
@@ -46,7 +56,7 @@ class Plan:
 
 
 def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequence:
-    """Return the seed of one stream: of arrivals (0), service noise (1), think times (2) or priorities (3)."""
+    """Return the seed of one stream: of arrivals (0), service noise (1), think times (2), priorities (3)."""
     key = (REPLICATIONS, replication) if replication else ()
     return np.random.SeedSequence(seed, spawn_key=key).spawn(4)[purpose]
 

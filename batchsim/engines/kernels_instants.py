@@ -86,9 +86,7 @@ def _idle(servers):
 
 
 @inlined
-def _start(
-    now_s, size, trigger, server, busy, requests, costs, queue, levels, clients, servers, batches, at
-):
+def _start(now_s, size, trigger, server, busy, requests, costs, queue, levels, clients, servers, batches, at):
     """Let a server compute the `size` requests at the queue's head."""
     batch = at[BATCH]
     done_s = finish_of(now_s, costs, size, batch, server, busy)

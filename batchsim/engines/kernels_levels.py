@@ -1,8 +1,8 @@
 """The queue by priority level, and in each level those in time before the delayed ones.
 
-Two views of the same requests. A linked list for each level, and one for its delayed requests, tells who goes
-next; and `queue.requests[mid:tail]` keeps all that wait in order of arrival, as rules see them. Whoever leaves
-is brought to the front of the latter, and goes on from there as in a queue without levels.
+Two views of the same requests. A linked list for each level, and one for its delayed requests, tells who
+goes next; and `queue.requests[mid:tail]` keeps all that wait in order of arrival, as rules see them. Whoever
+leaves is brought to the front of the latter, and goes on from there as in a queue without levels.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -74,8 +74,8 @@ def take(size, queue, at, levels):
 def _bring_forward(size, queue, at, levels):
     """Move the `taken` to the front; the others keep their order.
 
-    Those before one of the older half move back by a place, those behind one of the newer half move up: in a
-    long queue whoever goes first is among the oldest, or, where those of a lower level wait, among the newest.
+    Those before one of the older half move back by a place, those behind one of the newer half move up: in
+    a long queue whoever goes first is among the oldest, or, where a lower level waits, among the newest.
     """
     line, head, mid, tail = queue.requests, at[HEAD], at[MID], at[TAIL]
     # The places before the queue are free once as many have left it.

@@ -40,16 +40,28 @@ def _span_at(time_s, spans, count):  # type: ignore[no-untyped-def]
 
 @compiled
 def account(  # type: ignore[no-untyped-def]
-    requests, order, delay_s, settled, skip, begin_s, batches, count, until_s, spans, span_count,
-    sums, counts, histogram,
+    requests,
+    order,
+    delay_s,
+    settled,
+    skip,
+    begin_s,
+    batches,
+    count,
+    until_s,
+    spans,
+    span_count,
+    sums,
+    counts,
+    histogram,
 ):
     """Add a window's settled requests and its `count` batches to the sums; return how many spans there are.
 
     The first `settled` requests have come (those that still wait are passed over), the first `skip` of them
     belong to the warm-up, and the summary's window begins at `begin_s`. `spans` are the times at which every
-    server computes, as rows [from, to, total before]: waiting meanwhile is queueing, not forming. `order`: the
-    requests batch by batch, empty where that is their order anyway. `delay_s`: after how long a request of each
-    level is delayed; empty: never.
+    server computes, as rows [from, to, total before]: waiting meanwhile is queueing, not forming. `order`:
+    the requests batch by batch, empty where that is their order anyway. `delay_s`: after how long a request
+    of each level is delayed; empty: never.
     """
     arrival_s, batch_index, status = requests.arrival_s, requests.batch_index, requests.status
     request, span, place = 0, 0, 0

@@ -249,8 +249,8 @@ class Collector:
         kinds = float, np.int64, np.uint8, float, float, np.int64, np.int64, np.uint8  # as in `Log`
         batches: Any = zip(*self.batches, strict=True) if self.batches else ((),) * 5
         columns: list[Any] = [self.arrival_s, self.batch_index, self.status, *batches]
-        logged: list[Any] = [*map(np.array, columns, kinds), self.outputs]
-        return Log(*logged[:-1], priority=self.plan.priority, outputs=logged[-1])
+        logged: list[Any] = [*map(np.array, columns, kinds), self.plan.priority, self.outputs]
+        return Log(*logged)
 
 
 def run(plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None) -> Log:

@@ -1,4 +1,4 @@
-"""The reference engine's queue by priority level: who goes first, who is turned away, who has waited too long."""
+"""The reference engine's queue: who goes first, who is turned away, and who has waited too long."""
 
 import math
 from collections import deque

@@ -83,7 +83,11 @@ def _instant_windows(
     at, closed, clients = instants.at, instants.closed, instants.clients.client.size
     chunks = iter(()) if closed else streams.arrivals_s(requests, chunk)
     numbers, arrival_s, think_s, sent_by = np.empty(0, np.int64), NONE, NONE, np.empty(0, np.int64)
-    frozen, level, late = (np.empty(0, np.int64), np.empty(0, np.uint8), 0), columns.NONE_OF_LEVELS, np.empty(0, bool)
+    frozen, level, late = (
+        (np.empty(0, np.int64), np.empty(0, np.uint8), 0),
+        columns.NONE_OF_LEVELS,
+        np.empty(0, bool),
+    )
     stand, waiting, passed, over = numbers, 0, 0, False
     while not over:
         new_s = np.empty(chunk + 2 * clients) if closed else next(chunks)
@@ -162,12 +166,13 @@ def summarise(
     histogram, until_s, spans = np.zeros(BINS, np.int64), np.zeros(scenario.servers), np.zeros((0, 3))
     for window in windows(scenario, requests, streams, chunk, cancelled):
         known, spans = len(spans), np.concatenate([spans, np.zeros((window.count, 3))])
-        # A batch takes its requests in order, unless some go first.
-        index = window.requests.batch_index
-        order = NOBODY if scenario.in_order else np.argsort(index, kind="stable")[np.count_nonzero(index < 0) :]
+        rows, numbers = window.requests, window.numbers[: window.settled]
+        order = NOBODY  # a batch takes its requests in order
+        if not scenario.in_order:
+            order = np.argsort(rows.batch_index, kind="stable")[np.count_nonzero(rows.batch_index < 0) :]
         count = kernels_sums.account(
-            window.requests, order, delay_s, window.settled, int(np.searchsorted(window.numbers[: window.settled], skip)),
-            begin_s, window.batches, window.count, until_s, spans, known, sums, counts, histogram,
+            rows, order, delay_s, window.settled, int(np.searchsorted(numbers, skip)), begin_s,
+            window.batches, window.count, until_s, spans, known, sums, counts, histogram,
         )  # fmt: skip
         # Forget the spans that ended before any request came that still waits; the last may go on.
         first = min(int(np.searchsorted(spans[:count, 1], window.oldest_s)), max(count - 1, 0))

@@ -122,7 +122,9 @@ class Result:
     batch_index = _computed(lambda result: result.log.batch_index, "Each request's batch; -1: not served.")
     status = _computed(lambda result: result.log.status, "What became of each request: uint8 of `Status`.")
     priority = _computed(lambda result: result.log.priority, "Each request's priority level: uint8, or None.")
-    timeout_s = _column("timeout_s", "How long each request waits until it times out or is delayed; inf: none.")
+    timeout_s = _column(
+        "timeout_s", "How long each request waits until it times out or is delayed; inf: none."
+    )
     delayed = _column("delayed", "Whether each request was served after a timeout that delays it.")
     start_s = _column("start_s", "When the computing of each request's batch starts.")
     finish_s = _column("finish_s", "When it ends.")

@@ -148,7 +148,9 @@ def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
             kinds[f"{number}/Histogram/counts"] = _Kind("i8", (BINS,), packed=1 << 26)
         else:
             columns = LOG | (PRIORITY if f"{number}/Log/priority" in names else {})
-            kinds |= {f"{number}/Log/{name}": _Kind(dtype, (None,), 1 << 20) for name, dtype in columns.items()}
+            kinds |= {
+                f"{number}/Log/{name}": _Kind(dtype, (None,), 1 << 20) for name, dtype in columns.items()
+            }
     return kinds
 
 
@@ -222,7 +224,9 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
         "batch_finish_s must be after batch_start_s": (
             np.isfinite(log.batch_finish_s).all() and (log.batch_finish_s > log.batch_start_s).all()
         ),
-        "batch_server must be a server": ((log.batch_server >= 0) & (log.batch_server < scenario.servers)).all(),
+        "batch_server must be a server": (
+            (log.batch_server >= 0) & (log.batch_server < scenario.servers)
+        ).all(),
         "batch_trigger must be a Trigger": (log.batch_trigger < len(Trigger)).all(),
         "priority must be a level of the workload": (
             log.priority is None or np.isin(log.priority, scenario.levels).all()

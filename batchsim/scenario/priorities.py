@@ -20,7 +20,9 @@ Shares = tuple[tuple[int, float], ...]  # (level, share of the requests), by ris
 def check(shares: Any) -> Shares:
     """Return priority levels and their shares in order, or raise."""
     try:
-        pairs = [(level, share) for level, share in (shares.items() if isinstance(shares, Mapping) else shares)]
+        pairs = [
+            (level, share) for level, share in (shares.items() if isinstance(shares, Mapping) else shares)
+        ]
     except (TypeError, ValueError):
         raise TypeError(f"priorities must be {{level: share of the requests}}, got {shares!r}") from None
     checked = sorted(

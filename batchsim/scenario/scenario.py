@@ -23,9 +23,9 @@ class Scenario:
     """A workload, a rule and a service time, on one or more servers.
 
     `queue_limit`: arrivals are rejected when this many wait. `timeout_ms`: a request that has not started
-    this long after its arrival leaves the queue, or, with `timeout_action="delay"`, is served after the others.
-    Of a workload with priorities, these are about each level's own queue; {level: value} sets them one by one,
-    where a level that is not named has no limit, no timeout, or "reject".
+    this long after its arrival leaves the queue, or, with `timeout_action="delay"`, is served after the
+    others. Of a workload with priorities, these are about each level's own queue; {level: value} sets them one
+    by one, where a level that is not named has no limit, no timeout, or "reject".
 
     `devices`: server i computes on device i mod devices; None: each server has a device of its own. A batch
     takes the first `host_ms` of its service time on the host, then the device, which computes one batch at a
@@ -124,6 +124,11 @@ class Scenario:
     def limits(self) -> tuple[Limits, ...]:
         """The limits of each level's queue, in order; of the only queue without priorities."""
         return limits_of(self.queue_limit, self.timeout_ms, self.timeout_action, self.levels)
+
+    @property
+    def timeout_s(self) -> float:
+        """The longest timeout in seconds; inf without one."""
+        return max(limit.timeout_s for limit in self.limits)
 
     @property
     def in_order(self) -> bool:

@@ -32,7 +32,11 @@ BY_NUMBER = ("points_ms", "slowdown", "priorities", "queue_limit", "timeout_ms",
 TOP_LEVEL = (
     "servers", "queue_limit", "timeout_ms", "slowdown", "devices", "host_ms", "contention", "timeout_action",
 )  # fmt: skip
-UNSAID = ("host_ms", "contention", "timeout_action")  # whose default is not written: it says that there is none
+UNSAID = (
+    "host_ms",
+    "contention",
+    "timeout_action",
+)  # whose default is not written: it says that there is none
 S = TypeVar("S")  # the class Scenario, which imports this module
 
 

@@ -39,11 +39,13 @@ class _Traffic:
         >>> Poisson(900).with_priorities({1: 0.2, 2: 0.8})
         Poisson(rate_per_s=900).with_priorities({1: 0.2, 2: 0.8})
         """
-        return dataclasses.replace(self, priorities=shares)  # checked, and made a tuple
+        return dataclasses.replace(self, priorities=shares)  # type: ignore[arg-type]  # made a tuple
 
     def __repr__(self) -> str:
         own = (f.name for f in dataclasses.fields(self) if not f.kw_only)
-        return f"{type(self).__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in own)})" + self._suffix()
+        return (
+            f"{type(self).__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in own)})" + self._suffix()
+        )
 
     def _suffix(self) -> str:
         return "" if self.priorities is None else f".with_priorities({dict(self.priorities)})"

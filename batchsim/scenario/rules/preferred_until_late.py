@@ -18,7 +18,9 @@ class PreferredUntilLateParams(NamedTuple):
     max_wait_s: float
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: PreferredUntilLateParams) -> Decision:
+def decide(
+    now_s: float, waiting: Waiting, idle: int, state: Any, params: PreferredUntilLateParams
+) -> Decision:
     """Send all once the oldest has waited, before that the largest preferred size that waits."""
     pending = min(waiting.length, params.max_batch_size)
     oldest_s = seam.oldest_s(waiting)
@@ -43,7 +45,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Prefer
 class PreferredUntilLate(PreferredSizes):
     """An idle server takes the largest preferred size that waits, or all that wait once the oldest is late.
 
-    Late is a request that has waited `max_wait_ms`, as happens where all servers compute: then size no longer
+    Late is a request that has waited `max_wait_ms`, as where all servers compute: then size no longer
     counts, and as many leave as wait, `max_batch_size` at most. With a wait of 0 nobody is ever late, and what
     waits leaves where it is less than any preferred size. `math.inf`: only preferred sizes leave, and what
     remains at the end of the run.
@@ -52,8 +54,8 @@ class PreferredUntilLate(PreferredSizes):
     PreferredUntilLate(preferred=(4, 8), max_batch_size=8, max_wait_ms=5)
     """
 
-    Params = PreferredUntilLateParams
-    decide = staticmethod(decide)
+    Params = PreferredUntilLateParams  # type: ignore[assignment]
+    decide = staticmethod(decide)  # type: ignore[assignment]
     wake_s = staticmethod(seam.deadline_s)
     title = "Preferred sizes until late"
 
@@ -62,7 +64,7 @@ class PreferredUntilLate(PreferredSizes):
         return self.max_batch_size if 0 < self.max_wait_ms < math.inf else self.preferred[-1]
 
     @property
-    def params(self) -> PreferredUntilLateParams:
+    def params(self) -> Any:
         return PreferredUntilLateParams(*super().params)
 
     @property
