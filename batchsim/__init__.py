@@ -14,6 +14,7 @@ from batchsim.scenario.rules import (
     FrozenBatches,
     LearnedCork,
     PreferredSizes,
+    PreferredUntilLate,
     PullThenWait,
     Rule,
     RunningWindow,
@@ -48,11 +49,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "Constant", "Diurnal",
     "FrozenBatches", "Gamma", "InferenceBatcher", "LearnedCork", "Noise", "OnOff", "Poisson",
-    "PreferredSizes", "PullThenWait", "Recommendation", "Result", "Rule", "RunningWindow", "SLO",
-    "Scenario", "SizeOrWait", "SleepingPoll", "StalledBatches", "Status", "Table", "Trace", "Trigger",
-    "WaitSinceLast", "batch_inference", "capacity", "capacity_curves", "compare", "compare_servers", "device",
-    "explore", "film", "frontier", "heat_map", "lanes", "plot", "published", "published_names",
-    "published_source", "servers", "simulate", "sweep", "teaching", "theory", "tune",
+    "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Recommendation", "Result", "Rule",
+    "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SleepingPoll", "StalledBatches", "Status", "Table",
+    "Trace", "Trigger", "WaitSinceLast", "batch_inference", "capacity", "capacity_curves", "compare",
+    "compare_servers", "device", "explore", "film", "frontier", "heat_map", "lanes", "plot", "published",
+    "published_names", "published_source", "servers", "simulate", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.

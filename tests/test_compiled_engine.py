@@ -140,6 +140,9 @@ class Replay:
     def think(self):
         return self._drawer(self.plan.think_s)
 
+    def priorities(self):
+        return self._drawer(self.plan.priority)
+
     @staticmethod
     def _drawer(values):
         if values is None:

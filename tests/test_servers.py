@@ -132,7 +132,7 @@ def test_the_heat_map_tells_which_waits_are_too_short():
         (servers.triton(8), bs.SizeOrWait(8, 0)),
         (servers.triton(8, 2500), bs.SizeOrWait(8, 2.5)),
         (servers.triton(8, 2500, [8]), bs.SizeOrWait(8, 2.5)),
-        (servers.triton(32, 5000, [32, 8]), bs.PreferredSizes([8, 32], 32, 5)),
+        (servers.triton(32, 5000, [32, 8]), bs.PreferredUntilLate([8, 32], 32, 5)),
         (servers.tf_serving(), bs.SizeOrWait(1000, 0)),
         (servers.torchserve(), bs.PullThenWait(1, 100)),
         (servers.kserve(), bs.PullThenWait(32, 5000)),
@@ -214,8 +214,7 @@ def test_a_config_makes_a_scenario_of_servers_limits_and_padding():
     delayed = servers.config(
         "triton", max_batch_size=8, default_timeout_microseconds=7000, timeout_action="DELAY"
     )
-    assert delayed.timeout_ms is None
-    assert delayed.unused.keys() == {"default_timeout_microseconds", "timeout_action"}
+    assert (delayed.timeout_ms, delayed.timeout_action, delayed.unused) == (7, "delay", {})
 
 
 def test_a_full_file_of_enqueued_batches_is_as_many_requests_as_tf_serving_refuses():

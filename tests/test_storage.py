@@ -244,14 +244,14 @@ def about_file(about):
         ),
         (about_file({"format": "batchsim result"}), "its version must be a whole number, got None"),
         (
-            about_file({"format": "batchsim result", "version": 3, "batchsim": "9.1"}),
-            "its version must be 2, got 3, of batchsim 9.1: a newer batchsim can load it",
+            about_file({"format": "batchsim result", "version": 4, "batchsim": "9.1"}),
+            "its version must be 3, got 4, of batchsim 9.1: a newer batchsim can load it",
         ),
         (
             about_file({"format": "batchsim result", "version": 1, "batchsim": "0.1.0"}),
-            "its version must be 2, got 1, of batchsim 0.1.0: simulate it again",
+            "its version must be 3, got 1, of batchsim 0.1.0: simulate it again",
         ),
-        (about_file({"format": "batchsim result", "version": 2}), ""),
+        (about_file({"format": "batchsim result", "version": 3}), ""),
     ],
 )
 def test_what_is_not_a_saved_result_is_refused(tmp_path, content, reason):
@@ -457,10 +457,14 @@ def test_every_changed_bit_of_a_packed_histogram_is_noticed(whole, tmp_path):
 
 
 def test_every_column_that_an_engine_returns_is_saved(tmp_path):
-    bs.simulate(BUSY, 5).save(tmp_path / "run.npz")
-    with np.load(tmp_path / "run.npz") as arrays:
-        saved = {name.removeprefix("0/Log/") for name in arrays if "/" in name}
-    assert saved == {f.name for f in dataclasses.fields(Log)} - {"outputs"}
+    for scenario, left_out in (
+        (BUSY, {"outputs", "priority"}),
+        (BUSY.replace(priorities={1: 1}), {"outputs"}),
+    ):
+        bs.simulate(scenario, 5).save(tmp_path / "run.npz")
+        with np.load(tmp_path / "run.npz") as arrays:
+            saved = {name.removeprefix("0/Log/") for name in arrays if "/" in name}
+        assert saved == {f.name for f in dataclasses.fields(Log)} - left_out
 
 
 def test_a_descriptor_is_no_path_and_stays_open(tmp_path):

@@ -135,7 +135,9 @@ def scenario_tables(scenario: Scenario) -> dict[str, Any]:
         return to_tables(scenario)
     trace = scenario.workload
     about = {"kind": "Trace", "requests": trace.times_s.size, "offered_per_s": trace.offered_per_s}
-    return to_tables(scenario.replace(workload=Trace(np.zeros(1)))) | {"workload": about}
+    tables = to_tables(scenario.replace(workload=Trace(np.zeros(1), priorities=trace.priorities)))
+    levels = {name: value for name, value in tables["workload"].items() if name == "priorities"}
+    return tables | {"workload": about | levels}
 
 
 def objective_tables(scenario: Scenario, slo: "SLO") -> dict[str, Any]:

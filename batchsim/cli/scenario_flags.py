@@ -23,6 +23,7 @@ WORKLOAD, RULE, SERVICE, OTHER = map(Panel, ("Workload", "Rule", "Service time",
 KNOBS = (
     "rate_per_s", "clients", "max_batch_size", "max_wait_ms", "fixed_ms", "per_item_ms",
     "servers", "devices", "host_ms", "contention", "queue_limit", "timeout_ms",
+    "timeout_action", "priorities",
 )  # fmt: skip
 SERVICES = ("--service", "--table", "--published", "--measurement")  # each a whole service time
 _TEXTBOOK = bs.SizeOrWait.parameters()  # of the rule where no other is given
@@ -52,6 +53,10 @@ class ScenarioFlags(Command):
         metavar="UNIT",
     )  # fmt: skip
     speedup: float | None = WORKLOAD.number("FACTOR", "Replay the trace this many times faster.")
+    priorities: Any = WORKLOAD.option(
+        "Priority levels, 1 first, and their shares of the requests: 1:0.2,2:0.8.",
+        metavar="LEVEL:SHARE,...", parser=values.levels,
+    )  # fmt: skip
 
     max_batch_size: int | None = RULE.whole(
         f"{_TEXTBOOK['max_batch_size'].about} (default: 32, or the largest size of a smaller table)."
@@ -90,6 +95,9 @@ class ScenarioFlags(Command):
     )
     queue_limit: int | None = OTHER.whole("Reject arrivals when this many are waiting.")
     timeout_ms: float | None = OTHER.number("MS", "Drop a request that has not started after this long.")
+    timeout_action: str | None = OTHER.option(
+        "What a timeout does: reject, or delay (serve it after the others).", metavar="ACTION"
+    )
     set_: list[str] | None = OTHER.option(
         "Any knob by name: workload.cv=2, 'slowdown={1: 1, 2: 1.8}'. Repeatable.", None, "--set",
         metavar="KNOB=VALUE",

@@ -13,7 +13,7 @@ from batchsim.scenario import Table
 from batchsim.scenario.kinds import KINDS, Maker
 
 MAKERS = {name: makers for kinds in KINDS.values() for name, makers in kinds.items()}
-METHODS = ("with_noise", "padded_to", "scaled")  # of a service time
+METHODS = ("with_noise", "padded_to", "scaled", "with_priorities")  # of a service time, or a workload
 WORDS = {"inf": math.inf, "nan": math.nan, "none": None, "true": True, "false": False}
 LONGEST = 100_000  # values on an axis
 _RANGE = re.compile(r"([^:,(\[{'\"]*):([^:,(\[{'\"]*):\s*(x?)([^:,(\[{'\"]*)")
@@ -126,6 +126,16 @@ def table(text: str) -> Table:
     """
     points = [point.partition("=") for point in text.split(",")]
     return Table([(whole(size), number(ms)) for size, _, ms in points])
+
+
+def levels(text: str) -> dict[int, float]:
+    """Return priority levels and their shares.
+
+    >>> levels("1:0.2, 2:0.8")
+    {1: 0.2, 2: 0.8}
+    """
+    pairs = [pair.partition(":") for pair in text.split(",")]
+    return {whole(level): number(share) for level, _, share in pairs}
 
 
 def sizes(text: str) -> list[int]:

@@ -10,7 +10,8 @@ import numpy as np
 
 from batchsim.scenario import Scenario
 
-NONE = np.empty(0)
+ENDLESS = np.iinfo(np.int64).max
+NONE, NONE_OF_LEVELS = np.empty(0), np.empty(0, np.uint8)
 
 
 class Devices(NamedTuple):
@@ -53,6 +54,7 @@ class Requests(NamedTuple):
     client: Any  # which client sent it; empty in an open loop
     batch_index: Any  # the batch that took it, -1 for none
     status: Any  # uint8 of `Status`
+    level: Any = NONE_OF_LEVELS  # uint8, the place of its priority level; empty: all are served in order
 
 
 class Batches(NamedTuple):
@@ -82,6 +84,39 @@ class Queue(NamedTuple):
         """Return columns of that length; frozen batches have room only under a rule that freezes."""
         frozen = count if freezes else 0
         return cls(np.empty(count, np.int64), np.empty(frozen, np.int64), np.empty(frozen, np.uint8))
+
+
+class Levels(NamedTuple):
+    """Who goes first, where requests are not served in order: see `kernels_levels`."""
+
+    first: Any  # the first request of each list, -1 for none: levels in time and delayed by turns
+    last: Any
+    after: Any  # by request: the next one of its list
+    late: Any  # by request: whether it has been delayed
+    taken: Any  # to work in: as many as the largest batch
+    waiting: Any  # by level: how many wait, frozen batches included
+    queue: Any  # by level: an arrival that finds this many waiting is rejected
+    timeout_s: Any  # by level: a request leaves or is delayed after waiting this long; inf: never
+    delays: Any  # by level: whether it is delayed
+
+    @classmethod
+    def of(cls, scenario: Scenario, room: int) -> "Levels | None":
+        """Return the queues of a scenario for so many requests; None where they are served in order."""
+        if scenario.in_order:
+            return None
+        limits = scenario.limits
+        first, last = (np.full(2 * len(limits), -1) for _ in range(2))
+        queue = [ENDLESS if limit.queue is None else limit.queue for limit in limits]
+        return cls(
+            first, last, np.empty(room, np.int64), np.zeros(room, np.bool_),
+            np.empty(scenario.rule.max_batch_size, np.int64), np.zeros(len(limits), np.int64),
+            np.array(queue), np.array([limit.timeout_s for limit in limits]),
+            np.array([limit.delays for limit in limits]),
+        )  # fmt: skip
+
+    def with_room(self, late: Any) -> "Levels":
+        """Return the same for as many requests as `late` has."""
+        return self._replace(after=np.empty(late.size, np.int64), late=late)
 
 
 class Clients(NamedTuple):
@@ -121,7 +156,10 @@ class Horizon(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """When requests are turned away, or give up, and when a call pauses."""
+    """When requests are turned away, or give up, and when a call pauses.
+
+    Where requests are not served in order, `Levels` has the first two.
+    """
 
     queue: int  # an arrival that finds this many waiting is rejected
     timeout_s: float  # a request leaves after waiting this long; inf: never

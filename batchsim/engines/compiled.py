@@ -16,6 +16,7 @@ from batchsim.engines import columns, kernels, kernels_instants
 from batchsim.engines.columns import NONE, Batches, Costs, Devices, Horizon, Requests
 from batchsim.engines.draws import Plan
 from batchsim.engines.kernels_jit import announcing as announcing  # how others hear of compiling
+from batchsim.engines.kernels_levels import NOBODY
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Rule, Threshold
@@ -31,8 +32,7 @@ def slice_of(servers: int) -> int:
 def is_fast(scenario: Scenario) -> bool:
     """Return whether the fast loop runs it: a threshold rule, an open loop, and every request served."""
     closed = isinstance(scenario.workload, ClosedLoop)
-    limited = scenario.queue_limit is not None or scenario.timeout_ms is not None
-    return scenario.rule.threshold is not None and not closed and not limited
+    return scenario.rule.threshold is not None and not closed and scenario.in_order and not scenario.can_lose
 
 
 class Instants:
@@ -42,9 +42,11 @@ class Instants:
         """`room`: how many requests a window may hold."""
         rule = scenario.rule
         self.closed = isinstance(scenario.workload, ClosedLoop)
-        limit = np.iinfo(np.int64).max if scenario.queue_limit is None else scenario.queue_limit
-        self.limits = columns.Limits(limit, scenario.timeout_s, slice_of(scenario.servers))
+        one = scenario.limits[0]  # of all, unless there are levels
+        limit = columns.ENDLESS if one.queue is None else one.queue
+        self.limits = columns.Limits(limit, one.timeout_s, slice_of(scenario.servers))
         self.queue = columns.Queue.room_for(room, rule.freezes)
+        self.levels = columns.Levels.of(scenario, room)
         self.memory, self.at = np.empty(rule.state_size), np.empty(columns.PLACES, np.int64)
         self.servers = columns.Servers.room_for(scenario.servers)
         workload = scenario.workload
@@ -58,6 +60,8 @@ class Instants:
         """Set the clock to the start of a run, under another rule of the same class."""
         self.rule, self.params = rule, rule.params
         self.memory[:] = self.at[:] = 0
+        if self.levels is not None:
+            self.levels.first[:], self.levels.waiting[:], self.levels.late[:] = NOBODY, 0, False
         self.servers.busy_until_s[:], self.servers.clock_s[0] = np.inf, -np.inf
         # All clients send at time 0, in their order, which is a heap already.
         count = self.at[columns.THINKING] = self.clients.due_s.size
@@ -73,7 +77,7 @@ class Instants:
             check_cancelled(cancelled)
             done = self.loop(
                 horizon, self.limits, self.params, self.memory, self.rule.freezes, requests, costs,
-                self.queue, self.clients, self.servers, batches, self.at,
+                self.queue, self.levels, self.clients, self.servers, batches, self.at,
             )  # fmt: skip
         if done == kernels_instants.WRONG:
             raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {self.rule!r}")
@@ -113,12 +117,23 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
         _, count = form_batches(arrival_s, False, threshold, costs, free_s, batch_index, batches, cancelled)
     else:
         instants = Instants(scenario, requests)
-        rows = of_requests(arrival_s, plan.think_s, batch_index, status)
+        places = places_of(scenario, plan.priority, requests)
+        rows = of_requests(arrival_s, plan.think_s, batch_index, status, places)
         horizon = Horizon(requests, requests, requests + 1, instants.closed)
         instants.pass_(horizon, rows, costs, batches, cancelled)
         count = int(instants.at[columns.BATCH])
         assert instants.at[columns.SENT] == requests, "a time was not finite"
-    return Log(arrival_s, batch_index, status, *(column[:count].copy() for column in batches))
+    of_batches = (column[:count].copy() for column in batches)
+    return Log(arrival_s, batch_index, status, *of_batches, plan.priority)
+
+
+def places_of(scenario: Scenario, priority: np.ndarray | None, requests: int) -> np.ndarray:
+    """Return the place of each request's level, 0 for the first; none where requests are served in order."""
+    if scenario.in_order:
+        return columns.NONE_OF_LEVELS
+    if priority is None:  # one level, whose late requests are delayed
+        return np.zeros(requests, np.uint8)
+    return np.searchsorted(scenario.levels, priority).astype(np.uint8)
 
 
 def of_requests(arrival_s: np.ndarray, think_s: np.ndarray | None, *columns: np.ndarray) -> Requests:

@@ -9,13 +9,25 @@ import functools
 import math
 import threading
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from batchsim.engines.log import check_cancelled
-from batchsim.scenario import ClosedLoop, Constant, Diurnal, Gamma, OpenLoop, Poisson, Scenario, Trace
+from batchsim.scenario import (
+    ClosedLoop,
+    Constant,
+    Diurnal,
+    Gamma,
+    OpenLoop,
+    Poisson,
+    Scenario,
+    Trace,
+    priorities,
+)
+from batchsim.scenario.priorities import Shares
 from batchsim.scenario.service import Noise
 from batchsim.scenario.workload import CHUNK, filled
 
@@ -30,7 +42,7 @@ class Plan:
 
     `arrival_s` is None for a closed loop, whose `think_s[i]` follows send i. `service_s[k]` is
     the mean time of a batch of k; `noise[j]`, if any, the factor of batch number j, and
-    `slowdown[n]`, if any, the factor while n servers are busy.
+    `slowdown[n]`, if any, the factor while n servers are busy. `priority[i]`, if any, is request i's level.
     """
 
     scenario: Scenario
@@ -40,12 +52,13 @@ class Plan:
     service_s: np.ndarray
     noise: np.ndarray | None
     slowdown: np.ndarray | None
+    priority: np.ndarray | None = None
 
 
 def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequence:
-    """Return the seed of one stream: of arrivals (0), of service noise (1) or of think times (2)."""
+    """Return the seed of one stream: of arrivals (0), service noise (1), think times (2), priorities (3)."""
     key = (REPLICATIONS, replication) if replication else ()
-    return np.random.SeedSequence(seed, spawn_key=key).spawn(3)[purpose]
+    return np.random.SeedSequence(seed, spawn_key=key).spawn(4)[purpose]
 
 
 @dataclass(frozen=True)
@@ -73,6 +86,11 @@ class Streams:
         workload = self.scenario.workload
         return partial(workload.thinking_s, self._generator(2)) if isinstance(workload, ClosedLoop) else None
 
+    def priorities(self) -> Callable[[int], np.ndarray] | None:
+        """Return what draws the next requests' priority levels, if there are any."""
+        shares = self.scenario.workload.priorities
+        return None if shares is None else partial(priorities.draw, shares, self._generator(3))
+
     @property
     def service_s(self) -> np.ndarray:
         return self.scenario.service.table(self.scenario.rule.max_batch_size)
@@ -97,8 +115,8 @@ def draw(
 ) -> Plan:  # fmt: skip
     """Draw all that a run needs at once; given up at the next chunk once `cancelled` is set."""
     check_cancelled(cancelled)
-    streams, workload = Streams(scenario, seed, replication), scenario.workload
-    noise, think = streams.noise(), streams.think()
+    streams, workload = Streams(scenario, seed, replication), plain(scenario.workload)
+    noise, think, levels = streams.noise(), streams.think(), streams.priorities()
 
     def go_on(chunk: np.ndarray) -> np.ndarray:
         check_cancelled(cancelled)
@@ -118,8 +136,13 @@ def draw(
     return Plan(
         scenario, requests, arrival_s, think_s=whole(think) if think else None, service_s=streams.service_s,
         noise=whole(noise) if noise else None,  # there are at most as many batches as requests
-        slowdown=streams.slowdown,
+        slowdown=streams.slowdown, priority=levels(requests) if levels else None,
     )  # fmt: skip
+
+
+def plain(workload: Any) -> Any:
+    """Return a workload without its priorities, which share their traffic with all others."""
+    return workload if workload.priorities is None else replace(workload, priorities=None)
 
 
 # Plans whose draws are cached between the moves of a slider: another rate only stretches them.
@@ -130,7 +153,7 @@ def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> P
 
     The arrays are shared with other plans: they are not to be written to.
     """
-    workload, noise = scenario.workload, scenario.service.noise
+    workload, noise, shares = plain(scenario.workload), scenario.service.noise, scenario.workload.priorities
     arrival_s = think_s = None
     if isinstance(workload, ClosedLoop):
         think_s = _cached(_think_s, workload.think_s, requests, seed)
@@ -140,6 +163,7 @@ def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> P
         scenario, requests, arrival_s, think_s, service_s=scenario.service.table(largest),
         noise=None if noise is None else _cached(_noise, noise, requests, seed),
         slowdown=Streams(scenario, seed).slowdown,
+        priority=None if shares is None else _cached(_levels, shares, requests, seed),
     )  # fmt: skip
 
 
@@ -168,6 +192,11 @@ def _open_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
 @functools.lru_cache(maxsize=4)
 def _think_s(think_s: float, requests: int, seed: int) -> np.ndarray:
     return ClosedLoop(1, think_s).thinking_s(np.random.default_rng(_seed(2, seed)), requests)
+
+
+@functools.lru_cache(maxsize=4)
+def _levels(shares: Shares, requests: int, seed: int) -> np.ndarray:
+    return priorities.draw(shares, np.random.default_rng(_seed(3, seed)), requests)
 
 
 @functools.lru_cache(maxsize=4)

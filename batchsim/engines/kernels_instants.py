@@ -8,6 +8,7 @@ rule itself (`kernels_rules`), by the same two functions that the reference engi
 
 import math
 
+from batchsim.engines import kernels_levels
 from batchsim.engines.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID, SENT, TAIL, THINKING
 from batchsim.engines.kernels import finish_of, soonest
 from batchsim.engines.kernels_jit import compiled, compiled_anew, inlined
@@ -85,7 +86,7 @@ def _idle(servers):
 
 
 @inlined
-def _start(now_s, size, trigger, server, busy, requests, costs, queue, clients, servers, batches, at):
+def _start(now_s, size, trigger, server, busy, requests, costs, queue, levels, clients, servers, batches, at):
     """Let a server compute the `size` requests at the queue's head."""
     batch = at[BATCH]
     done_s = finish_of(now_s, costs, size, batch, server, busy)
@@ -93,6 +94,8 @@ def _start(now_s, size, trigger, server, busy, requests, costs, queue, clients, 
     for place in range(at[HEAD], at[HEAD] + size):
         request = queue.requests[place]
         requests.batch_index[request] = batch
+        if levels is not None:
+            levels.waiting[requests.level[request]] -= 1
         if requests.client.size:  # when the answered client sends again is known already
             _push(clients, at, done_s + requests.think_s[request], requests.client[request])
     batches.start_s[batch], batches.finish_s[batch] = now_s, done_s
@@ -102,7 +105,9 @@ def _start(now_s, size, trigger, server, busy, requests, costs, queue, clients, 
 
 
 @inlined
-def _dispatch(now_s, ended, params, state, freezes, requests, costs, queue, clients, servers, batches, at):
+def _dispatch(
+    now_s, ended, params, state, freezes, requests, costs, queue, levels, clients, servers, batches, at
+):
     """Ask the rule what to do until it does nothing; return whether all that it asked can be done."""
     if at[HEAD] == at[TAIL]:
         return True
@@ -120,15 +125,22 @@ def _dispatch(now_s, ended, params, state, freezes, requests, costs, queue, clie
             else:
                 if size < 1 or size > at[TAIL] - at[MID] or size >= costs.service_s.size:
                     return False
+                if levels is not None:
+                    kernels_levels.take(size, queue, at, levels)
                 at[MID] += size
             busy = servers.busy_until_s.size - idle + 1
-            _start(now_s, size, trigger, server, busy, requests, costs, queue, clients, servers, batches, at)
+            _start(
+                now_s, size, trigger, server, busy,
+                requests, costs, queue, levels, clients, servers, batches, at,
+            )  # fmt: skip
             idle -= 1
             while idle > 0 and servers.busy_until_s[server] < math.inf:  # on to the next idle one
                 server += 1
         elif action == FREEZE and freezes:
             if size < 1 or size > at[TAIL] - at[MID] or size >= costs.service_s.size:
                 return False
+            if levels is not None:
+                kernels_levels.take(size, queue, at, levels)
             queue.frozen_size[at[FROZEN_TAIL]], queue.frozen_trigger[at[FROZEN_TAIL]] = size, trigger
             at[FROZEN_TAIL] += 1
             at[MID] += size
@@ -138,11 +150,15 @@ def _dispatch(now_s, ended, params, state, freezes, requests, costs, queue, clie
 
 
 @inlined
-def _enter(request, limits, requests, queue, at):
+def _enter(request, limits, requests, queue, levels, at):
     """Let the request that comes now into the queue, unless that is at its limit."""
     requests.batch_index[request] = -1
     at[SENT] += 1
-    if at[TAIL] - at[HEAD] >= limits.queue:
+    if levels is None:
+        enters = at[TAIL] - at[HEAD] < limits.queue
+    else:
+        enters = kernels_levels.enter(request, requests, levels)
+    if not enters:
         requests.status[request] = REJECTED
         return False
     queue.requests[at[TAIL]] = request
@@ -150,13 +166,32 @@ def _enter(request, limits, requests, queue, at):
     return True
 
 
+@inlined
+def _expiry_s(limits, requests, queue, levels, at):
+    """Return when the next request has waited too long."""
+    if levels is not None:
+        return kernels_levels.expiry_s(requests, levels)
+    return requests.arrival_s[queue.requests[at[MID]]] + limits.timeout_s
+
+
+@inlined
+def _overdue(now_s, limits, requests, queue, levels, at):
+    """Return whether the first of those that wait leaves, as it has waited too long."""
+    if at[MID] == at[TAIL]:
+        return False
+    if levels is not None:
+        return kernels_levels.overdue(now_s, requests, queue, at, levels)
+    return now_s >= requests.arrival_s[queue.requests[at[MID]]] + limits.timeout_s
+
+
 def _pass_instants(
-    horizon, limits, params, state, freezes, requests, costs, queue, clients, servers, batches, at
+    horizon, limits, params, state, freezes, requests, costs, queue, levels, clients, servers, batches, at
 ):
     """Go from instant to instant until `horizon.stop` requests have come; return whether that is all.
 
     `at` holds the places of `columns` (SENT, HEAD, ...); `state` is the rule's own memory. The queue is
-    `queue.requests[head:tail]`, of which those before `mid` are in frozen batches.
+    `queue.requests[head:tail]`, of which those before `mid` are in frozen batches. `levels` is None where
+    requests are served in order: then Numba leaves out all that is about them.
     """
     closed, arrival_s = horizon.closed, requests.arrival_s
     last_s = servers.clock_s[0]
@@ -173,7 +208,7 @@ def _pass_instants(
             now_s = min(now_s, clients.due_s[0])
         now_s = min(now_s, soonest(servers.busy_until_s))
         if at[MID] < at[TAIL]:
-            now_s = min(now_s, arrival_s[queue.requests[at[MID]]] + limits.timeout_s)
+            now_s = min(now_s, _expiry_s(limits, requests, queue, levels, at))
         if at[HEAD] < at[TAIL]:
             idle, _ = _idle(servers)
             if idle > 0 or freezes:
@@ -189,7 +224,7 @@ def _pass_instants(
 
         # 1. Requests of an open loop enter.
         while not closed and at[SENT] < horizon.known and arrival_s[at[SENT]] <= now_s:
-            _enter(at[SENT], limits, requests, queue, at)
+            _enter(at[SENT], limits, requests, queue, levels, at)
 
         # 2. Batches that end release their servers; dispatch.
         for server in range(servers.busy_until_s.size):
@@ -199,14 +234,16 @@ def _pass_instants(
                 servers.busy_until_s[server] = math.inf
         if not _dispatch(
             now_s, at[SENT] == horizon.total, params, state, freezes,
-            requests, costs, queue, clients, servers, batches, at,
+            requests, costs, queue, levels, clients, servers, batches, at,
         ):  # fmt: skip
             return WRONG
 
         # 3. Requests that have waited too long leave; those in a frozen batch stay.
-        while at[MID] < at[TAIL] and now_s >= arrival_s[queue.requests[at[MID]]] + limits.timeout_s:
+        while _overdue(now_s, limits, requests, queue, levels, at):
             request = queue.requests[at[MID]]
             requests.status[request] = TIMED_OUT
+            if levels is not None:
+                levels.waiting[requests.level[request]] -= 1
             for place in range(at[MID], at[HEAD], -1):
                 queue.requests[place] = queue.requests[place - 1]
             at[HEAD] += 1
@@ -225,11 +262,11 @@ def _pass_instants(
             if request == horizon.total:
                 break
             arrival_s[request], requests.client[request] = now_s, client
-            if not _enter(request, limits, requests, queue, at):
+            if not _enter(request, limits, requests, queue, levels, at):
                 _push(clients, at, now_s + requests.think_s[request], client)
             if not _dispatch(
                 now_s, at[SENT] == horizon.total, params, state, freezes,
-                requests, costs, queue, clients, servers, batches, at,
+                requests, costs, queue, levels, clients, servers, batches, at,
             ):  # fmt: skip
                 return WRONG
         if closed and at[SENT] == horizon.total:

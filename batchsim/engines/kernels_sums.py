@@ -13,7 +13,7 @@ SERVED, REJECTED, TIMED_OUT = int(Status.SERVED), int(Status.REJECTED), int(Stat
 SUMS = 7
 LATENCY, FORMING, QUEUEING, COMPUTING, BUSY, LAST_FINISH, ALL_BUSY = range(SUMS)
 # ... and in its array of counts, the statuses and the triggers a place each.
-FINISHED, BATCHES, ITEMS, STATUSES = 0, 1, 2, 3
+FINISHED, BATCHES, ITEMS, DELAYED, STATUSES = 0, 1, 2, 3, 4
 TRIGGERS = STATUSES + len(Status)
 COUNTS = TRIGGERS + len(Trigger)
 
@@ -26,22 +26,54 @@ def _bin(seconds):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _span_at(time_s, spans, count):  # type: ignore[no-untyped-def]
+    """Return the last span that begins by a time, or the first."""
+    begin, end = 0, count
+    while begin + 1 < end:
+        middle = (begin + end) // 2
+        if spans[middle, 0] <= time_s:
+            begin = middle
+        else:
+            end = middle
+    return begin
+
+
+@compiled
 def account(  # type: ignore[no-untyped-def]
-    requests, settled, skip, begin_s, batches, count, until_s, spans, span_count, sums, counts, histogram
+    requests,
+    order,
+    delay_s,
+    settled,
+    skip,
+    begin_s,
+    batches,
+    count,
+    until_s,
+    spans,
+    span_count,
+    sums,
+    counts,
+    histogram,
 ):
     """Add a window's settled requests and its `count` batches to the sums; return how many spans there are.
 
     The first `settled` requests have come (those that still wait are passed over), the first `skip` of them
     belong to the warm-up, and the summary's window begins at `begin_s`. `spans` are the times at which every
-    server computes, as rows [from, to, total before]: waiting meanwhile is queueing, not forming.
+    server computes, as rows [from, to, total before]: waiting meanwhile is queueing, not forming. `order`:
+    the requests batch by batch, empty where that is their order anyway. `delay_s`: after how long a request
+    of each level is delayed; empty: never.
     """
     arrival_s, batch_index, status = requests.arrival_s, requests.batch_index, requests.status
-    request, span = 0, 0
+    request, span, place = 0, 0, 0
     for batch in range(count):
         now_s, done_s, size = batches.start_s[batch], batches.finish_s[batch], batches.size[batch]
         all_busy_s = sums[ALL_BUSY]  # every span that is known ended by now
         taken = 0
         while taken < size:
+            if order.size:
+                request = order[place]
+                place += 1
+                span = _span_at(arrival_s[request], spans, span_count)
             if batch_index[request] == batch:
                 at_s = arrival_s[request]
                 taken += 1
@@ -49,6 +81,8 @@ def account(  # type: ignore[no-untyped-def]
                     counts[FINISHED] += 1
                 if request >= skip:
                     counts[STATUSES + SERVED] += 1
+                    if delay_s.size and now_s > at_s + delay_s[requests.level[request]]:
+                        counts[DELAYED] += 1
                     while span + 1 < span_count and spans[span + 1, 0] <= at_s:
                         span += 1
                     before_s = 0.0

@@ -31,12 +31,13 @@ class Log:
     batch_size: np.ndarray
     batch_server: np.ndarray
     batch_trigger: np.ndarray  # uint8 of `Trigger`
+    priority: np.ndarray | None = None  # uint8, the level of each request; None without priorities
     outputs: list[Any] | None = None
 
     @classmethod
     def join(cls, logs: Sequence["Log"]) -> "Log":
         """Return the logs of several runs as one, with their batches numbered through."""
-        names = [f.name for f in fields(cls) if f.name != "outputs"]
+        names = [f.name for f in fields(cls) if getattr(logs[0], f.name) is not None and f.name != "outputs"]
         joined: dict[str, Any] = {
             name: np.concatenate([getattr(log, name) for log in logs]) for name in names
         }
@@ -66,6 +67,7 @@ class Totals:
     batches: Sum  # that start in the window
     items: Sum  # requests in these
     triggers: np.ndarray  # how many of these batches for each Trigger
+    delayed: Sum = 0  # of the served: those that began after a timeout that delays
 
     def __add__(self, other: "Totals") -> "Totals":
         return Totals(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

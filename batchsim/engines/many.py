@@ -17,7 +17,7 @@ import numpy as np
 
 from batchsim.engines import kernels_many
 from batchsim.engines.columns import BATCH, Batches, Costs, Devices, Horizon
-from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, slice_of
+from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, places_of, slice_of
 from batchsim.engines.draws import Plan
 from batchsim.engines.kernels_many import BINS, Numbers, Scratch, Wanted
 from batchsim.engines.log import CANCELLED, check_cancelled
@@ -74,7 +74,8 @@ def run_many(
             kernels_many.run_thresholds(*args, Numbers(*(column[part] for column in numbers)))
         edges_s[:] = arrival_s[edges]
     else:
-        of_each = of_requests(arrival_s, plan.think_s, np.empty(requests, int), np.empty(requests, np.uint8))
+        status, places = np.empty(requests, np.uint8), places_of(scenario, plan.priority, requests)
+        of_each = of_requests(arrival_s, plan.think_s, np.empty(requests, int), status, places)
         batches, instants = Batches.room_for(requests), None if fast else Instants(scenario, requests)
         for row, rule in enumerate(rules):
             costs.devices.free_s[:] = 0.0

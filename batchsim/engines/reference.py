@@ -43,7 +43,6 @@ class Collector:
         self.outputs: list[Any] | None = None if inputs is None else [None] * plan.requests
         self.arrival_s: list[float] = []
         self.line = Line(plan, lambda: self.env.now, self.arrival_s, model_fn, self.outputs)
-        self.queue_limit, self.timeout_s = plan.scenario.queue_limit, plan.scenario.timeout_s
         # What is due at this instant, gathered by the processes and emptied by the collector.
         self.arriving: list[int] = []
         self.ending: list[int] = []
@@ -151,12 +150,9 @@ class Collector:
         self.arrival_s.append(self.env.now)
         self.client.append(client)
         self.batch_index.append(-1)
-        if self.queue_limit is not None and len(self.line) >= self.queue_limit:
-            self.status.append(Status.REJECTED)
-            return False
-        self.status.append(Status.SERVED)
-        self.line.batcher.add_request(None if self.inputs is None else self.inputs[request], request)
-        return True
+        enters = self.line.enter(request, None if self.inputs is None else self.inputs[request])
+        self.status.append(Status.SERVED if enters else Status.REJECTED)
+        return enters
 
     def release(self, server: int) -> list[int]:
         """Let a server whose batch ends be idle; return the requests that it computed."""
@@ -185,6 +181,7 @@ class Collector:
 
     def start(self, server: int, requests: list[int], trigger: int) -> None:
         batch = len(self.batches)
+        self.line.levels.left(requests)
         for request in requests:
             self.batch_index[request] = batch
         # First its part on the host, then the rest on the server's device, when that is free.
@@ -207,11 +204,9 @@ class Collector:
 
     def expire(self) -> list[int]:
         """Let the requests that have waited too long leave; return them."""
-        queue, gone = self.line.queue, []
-        while queue and self.env.now >= queue[0]["timestamp"] + self.timeout_s:
-            request = queue.popleft()["id"]
+        gone = self.line.expire()
+        for request in gone:
             self.status[request] = Status.TIMED_OUT
-            gone.append(request)
         return gone
 
     def send(self, client: int) -> None:
@@ -226,9 +221,7 @@ class Collector:
 
         An alarm that is no longer needed does no harm: it only makes the collector look.
         """
-        queue, alarm_s = self.line.queue, math.inf
-        if queue:
-            alarm_s = queue[0]["timestamp"] + self.timeout_s
+        alarm_s = self.line.levels.expiry_s()
         if (self.idle or self.rule.freezes) and self.line:
             wake_s = self.line.wake_s(len(self.idle))
             if wake_s > self.env.now:  # else the rule has been asked already
@@ -256,7 +249,7 @@ class Collector:
         kinds = float, np.int64, np.uint8, float, float, np.int64, np.int64, np.uint8  # as in `Log`
         batches: Any = zip(*self.batches, strict=True) if self.batches else ((),) * 5
         columns: list[Any] = [self.arrival_s, self.batch_index, self.status, *batches]
-        logged: list[Any] = [*map(np.array, columns, kinds), self.outputs]
+        logged: list[Any] = [*map(np.array, columns, kinds), self.plan.priority, self.outputs]
         return Log(*logged)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.engines.draws import Plan
+from batchsim.engines.reference_levels import Levels
 from batchsim.scenario.rules import SizeOrWait, Trigger
 from batchsim.scenario.rules.rule import START, Decision, Waiting
 
@@ -44,6 +45,8 @@ class Line:
         self.textbook = type(self.rule) is SizeOrWait
         self.params, self.memory = self.rule.params, np.zeros(self.rule.state_size)
         self.largest = plan.service_s.size - 1
+        self.levels = Levels(plan, arrival_s)
+        self.in_order = plan.scenario.in_order
 
     def __bool__(self) -> bool:
         """Whether anything waits for a server."""
@@ -52,6 +55,29 @@ class Line:
     def __len__(self) -> int:
         """How many requests wait, those in frozen batches included."""
         return len(self.queue) + sum(len(requests) for requests, _ in self.frozen)
+
+    def enter(self, request: int, data: Any) -> bool:
+        """Let a request in, unless the queue is at its limit; return whether it is in."""
+        if not self.levels.enter(request):
+            return False
+        self.batcher.add_request(data, request)
+        return True
+
+    def expire(self) -> list[int]:
+        """Remove those that have waited too long, and return them."""
+        gone = self.levels.expire(self.clock())
+        self._remove(gone)
+        return gone
+
+    def _remove(self, requests: Sequence[int]) -> list[dict[str, Any]]:
+        """Remove requests from the batcher's queue, which stays in order of arrival; return them."""
+        if self.in_order:  # the oldest
+            return [self.queue.popleft() for _ in requests]
+        found = {each["id"]: each for each in self.queue if each["id"] in set(requests)}
+        left = [each for each in self.queue if each["id"] not in found]
+        self.queue.clear()
+        self.queue.extend(left)
+        return [found[request] for request in requests]
 
     def decide(self, idle: int) -> Decision:
         if not self.textbook:
@@ -78,14 +104,16 @@ class Line:
         return Waiting(self.arrival_s, self.numbers, 0, len(self.queue), len(self.frozen), self.ended)
 
     def take(self, size: int) -> list[int]:
-        """Remove the oldest requests from the queue, computed if there is a model; return their numbers."""
-        batcher, queue = self.batcher, self.queue
-        if not 1 <= size <= min(len(queue), self.largest):
+        """Remove those that go first from the queue, computed if there is a model; return their numbers."""
+        batcher = self.batcher
+        if not 1 <= size <= min(len(self.queue), self.largest):
             raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {self.rule!r}")
-        if self.textbook and self.outputs is not None:
+        chosen = self.levels.take(size)
+        itself = self.textbook and self.in_order
+        if itself and self.outputs is not None:
             answers = batcher.process_batch()
         else:
-            taken = batcher.take_batch() if self.textbook else [queue.popleft() for _ in range(size)]
+            taken = batcher.take_batch() if itself else self._remove(chosen)
             if self.outputs is None:
                 return [request["id"] for request in taken]
             outputs = batch_inference(batcher.model_fn, [request["input"] for request in taken], size)

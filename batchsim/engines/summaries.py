@@ -1,19 +1,21 @@
 """Runs of any length in little memory: the compiled loops over windows of requests, added up."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from batchsim.engines import columns, kernels_sums
+from batchsim.engines import columns, kernels_levels, kernels_sums
 from batchsim.engines.columns import NONE, Batches, Costs, Devices, Requests
-from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, slice_of
+from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, places_of, slice_of
 from batchsim.engines.draws import Streams
 from batchsim.engines.histogram import BINS, Histogram
 from batchsim.engines.log import Totals
 from batchsim.scenario import Scenario
 
+NOBODY = np.empty(0, np.int64)
 LEAST = 1 << 12  # new requests in a window: those that wait are copied from each to the next
 
 
@@ -32,8 +34,8 @@ class _Window:
 class _Draws:
     """A stream of random numbers, as many ahead as a window may need."""
 
-    def __init__(self, draw: Callable[[int], np.ndarray] | None) -> None:
-        self.draw, self.ahead = draw, NONE
+    def __init__(self, draw: Callable[[int], np.ndarray] | None, none: np.ndarray = NONE) -> None:
+        self.draw, self.ahead = draw, none
 
     def fill(self, count: int) -> np.ndarray:
         if self.draw is not None and count > self.ahead.size:
@@ -76,17 +78,27 @@ def _instant_windows(
     between two windows all that is kept moves to the front.
     """
     noise, think = _Draws(streams.noise()), _Draws(streams.think())
+    drawn = _Draws(streams.priorities(), columns.NONE_OF_LEVELS)
     instants, devices = Instants(scenario, 0), Devices.of(scenario)
     at, closed, clients = instants.at, instants.closed, instants.clients.client.size
     chunks = iter(()) if closed else streams.arrivals_s(requests, chunk)
     numbers, arrival_s, think_s, sent_by = np.empty(0, np.int64), NONE, NONE, np.empty(0, np.int64)
-    frozen = (np.empty(0, np.int64), np.empty(0, np.uint8), 0)
-    waiting, passed, over = 0, 0, False
+    frozen, level, late = (
+        (np.empty(0, np.int64), np.empty(0, np.uint8), 0),
+        columns.NONE_OF_LEVELS,
+        np.empty(0, bool),
+    )
+    stand, waiting, passed, over = numbers, 0, 0, False
     while not over:
         new_s = np.empty(chunk + 2 * clients) if closed else next(chunks)
         arrival_s = np.append(arrival_s, new_s)
         size = arrival_s.size
         numbers = np.append(numbers, np.arange(passed, passed + new_s.size))
+        if instants.levels is not None:
+            new = drawn.fill(new_s.size)[: new_s.size] if drawn.draw else None
+            level = np.append(level, places_of(scenario, new, new_s.size))
+            late = np.append(late, np.zeros(new_s.size, bool))
+            instants.levels = instants.levels.with_room(late)
         if closed:
             think_s = np.append(think_s, think.fill(new_s.size)[: new_s.size])
             total = waiting + requests - passed
@@ -98,11 +110,13 @@ def _instant_windows(
             stop = total + 1
         rows = Requests(
             arrival_s, think_s, np.append(sent_by, np.empty(new_s.size if closed else 0, np.int64)),
-            np.full(size, -1, np.int64), np.zeros(size, np.uint8),
+            np.full(size, -1, np.int64), np.zeros(size, np.uint8), level,
         )  # fmt: skip
         queue = instants.queue = columns.Queue.room_for(size, scenario.rule.freezes)
-        queue.requests[:waiting] = np.arange(waiting)
+        queue.requests[:waiting] = stand
         sizes, triggers, members = frozen
+        if instants.levels is not None:
+            kernels_levels.line_up(queue, members, waiting, rows, instants.levels)
         queue.frozen_size[: sizes.size], queue.frozen_trigger[: sizes.size] = sizes, triggers
         at[: columns.THINKING] = waiting, 0, members, waiting, 0, 0, sizes.size
         batches = Batches.room_for(size)
@@ -114,15 +128,19 @@ def _instant_windows(
         if closed:
             think.use(sent - waiting)
             passed += sent - waiting
-        left = queue.requests[head:tail]
+        drawn.use(sent - waiting if closed else new_s.size)
+        left = np.sort(queue.requests[head:tail])  # who is in a frozen batch may have come after who is not
         oldest_s = arrival_s[left[0]] if left.size else arrival_s[max(sent - 1, 0)]
         yield _Window(numbers, rows, sent, batches, count, float(oldest_s))
         kept = left if closed else np.append(left, np.arange(sent, size))
-        stand = slice(frozen_head, frozen_tail)
-        frozen = queue.frozen_size[stand], queue.frozen_trigger[stand], mid - head
+        batches_left = slice(frozen_head, frozen_tail)
+        frozen = queue.frozen_size[batches_left], queue.frozen_trigger[batches_left], mid - head
+        stand = np.searchsorted(left, queue.requests[head:tail])
         numbers, arrival_s, waiting = numbers[kept], arrival_s[kept], left.size
         if closed:
             think_s, sent_by = think_s[kept], rows.client[kept]
+        if instants.levels is not None:
+            level, late = level[kept], late[kept]
 
 
 def summarise(
@@ -143,12 +161,18 @@ def summarise(
                 begin_s = float(window.requests.arrival_s[place])
     # What `account` adds up, window after window.
     sums, counts = np.zeros(kernels_sums.SUMS), np.zeros(kernels_sums.COUNTS, np.int64)
+    delays = [limit.timeout_s if limit.delays else math.inf for limit in scenario.limits]
+    delay_s = NONE if scenario.in_order else np.array(delays)
     histogram, until_s, spans = np.zeros(BINS, np.int64), np.zeros(scenario.servers), np.zeros((0, 3))
     for window in windows(scenario, requests, streams, chunk, cancelled):
         known, spans = len(spans), np.concatenate([spans, np.zeros((window.count, 3))])
+        rows, numbers = window.requests, window.numbers[: window.settled]
+        order = NOBODY  # a batch takes its requests in order
+        if not scenario.in_order:
+            order = np.argsort(rows.batch_index, kind="stable")[np.count_nonzero(rows.batch_index < 0) :]
         count = kernels_sums.account(
-            window.requests, window.settled, int(np.searchsorted(window.numbers[: window.settled], skip)),
-            begin_s, window.batches, window.count, until_s, spans, known, sums, counts, histogram,
+            rows, order, delay_s, window.settled, int(np.searchsorted(numbers, skip)), begin_s,
+            window.batches, window.count, until_s, spans, known, sums, counts, histogram,
         )  # fmt: skip
         # Forget the spans that ended before any request came that still waits; the last may go on.
         first = min(int(np.searchsorted(spans[:count, 1], window.oldest_s)), max(count - 1, 0))
@@ -163,5 +187,6 @@ def summarise(
         batches=int(counts[kernels_sums.BATCHES]),
         items=int(counts[kernels_sums.ITEMS]),
         triggers=counts[kernels_sums.TRIGGERS :],
+        delayed=int(counts[kernels_sums.DELAYED]),
     )
     return totals, Histogram(histogram)

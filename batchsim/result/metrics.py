@@ -72,6 +72,7 @@ _TABLE = (
     Metric("served", "served", better="higher", kind=Kind.COUNT),
     Metric("rejected", "rejected", better="lower", kind=Kind.COUNT),
     Metric("timed_out", "timed out", better="lower", kind=Kind.COUNT),
+    Metric("delayed", "delayed", better="lower", kind=Kind.COUNT),
     Metric("loss", "loss", better="lower", kind=Kind.OF_ALL),
     Metric("offered_per_s", "arrival rate", "per s", kind=Kind.GIVEN),
     Metric("saturation_per_s", "saturation rate", "per s", "higher", Kind.GIVEN),
@@ -148,6 +149,7 @@ def values(totals: Totals, servers: int) -> dict[str, Any]:
         return {
             "requests": totals.requests,
             **{state.name.lower(): totals.statuses[..., state] for state in Status},
+            "delayed": totals.delayed,
             "throughput_per_s": np.where(np.equal(window_s, 0), 0.0, np.divide(totals.finished, window_s)),
             "utilisation": np.where(np.equal(window_s, 0), 0.0, np.divide(totals.busy_s, window_s) / servers),
             **{f"mean_{part}_ms": ms for part, ms in zip(("latency", *COMPONENTS), means_ms, strict=True)},
@@ -278,4 +280,6 @@ class Metrics:
             **dict(zip(of_latencies, at_ms, strict=True)),
         }  # fmt: skip
         absent = set(SHARES.values()) - self.shares().keys()
+        if not any(limit.delays for limit in scenario.limits):
+            absent.add("delayed")
         return {key: METRICS[key].plain(numbers[key]) for key in SUMMARY if key not in absent}

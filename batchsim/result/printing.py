@@ -4,11 +4,13 @@ import math
 
 from batchsim.result.metrics import COMPONENTS, Metrics
 
+LOST = ("rejected", "timed_out", "delayed")  # said only where there are some
+
 
 def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict[str, str]:
     """Return the lines, by their heading."""
     s = metrics.summary(rate_range_per_s is not None)
-    lost = "".join(f", {s[key]:,} {key.replace('_', ' ')}" for key in ("rejected", "timed_out") if s[key])
+    lost = "".join(f", {s[key]:,} {key.replace('_', ' ')}" for key in LOST if s.get(key))
     rate = "closed loop" if math.isnan(s["load"]) else f"load {s['load']:.2f}"
     unstable = "" if s["stable"] else ", UNSTABLE: the queue grows without end"
     if not s["stable"] and s["load"] < 1:  # smaller batches could carry the rate, full ones cannot

@@ -11,6 +11,7 @@ import numpy as np
 from batchsim import _check
 from batchsim.engines.log import Log, Status
 from batchsim.result import printing, timeseries
+from batchsim.result.by_priority import by_priority
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import COMPONENTS, SUMMARY, Metrics, metric
 from batchsim.result.run import Batches, Run, state_of
@@ -120,6 +121,11 @@ class Result:
     arrival_s = _computed(lambda result: result.log.arrival_s, "When each request arrives.")
     batch_index = _computed(lambda result: result.log.batch_index, "Each request's batch; -1: not served.")
     status = _computed(lambda result: result.log.status, "What became of each request: uint8 of `Status`.")
+    priority = _computed(lambda result: result.log.priority, "Each request's priority level: uint8, or None.")
+    timeout_s = _column(
+        "timeout_s", "How long each request waits until it times out or is delayed; inf: none."
+    )
+    delayed = _column("delayed", "Whether each request was served after a timeout that delays it.")
     start_s = _column("start_s", "When the computing of each request's batch starts.")
     finish_s = _column("finish_s", "When it ends.")
     latency_ms = _column("latency_ms", "From arrival to finish: forming + queueing + computing.")
@@ -227,6 +233,21 @@ class Result:
             _check.warn(f"an interval for {metric(key).key} {interval.reason}")
         return interval.low, interval.high
 
+    def by_priority(self, level: float = 0.95) -> "pandas.DataFrame":
+        """Return a DataFrame with a row for each priority level: counts, throughput and latencies.
+
+        The columns `..._low` and `..._high` are intervals, NaN where `interval` would warn. ValueError
+        without priorities, and without columns.
+
+        >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
+        >>> workload = Poisson(900).with_priorities({1: 0.2, 2: 0.8})
+        >>> result = simulate(Scenario(workload, SizeOrWait(1, 0), Affine(1, 0)), requests=20_000)
+        >>> result.by_priority()["mean_latency_ms"].round(1).to_dict()
+        {1: 1.5, 2: 6.5}
+        """
+        level = _check.real("level", level, above=0, below=1)
+        return by_priority(self.runs, self.sample, level)
+
     def over_time(self, window_s: float) -> "pandas.DataFrame":
         """Return a DataFrame with a row for each `window_s` of the run: rates, queue, percentiles.
 
@@ -265,6 +286,7 @@ class Result:
             "server": np.append(self.log.batch_server, -1)[self.batch_index],
             "trigger": triggers[self.batch_index],
             "status": [Status(state).name.lower() for state in self.status],
+            **({} if self.priority is None else {"priority": self.priority}),
         })  # fmt: skip
 
     def _rows(self) -> dict[str, str]:

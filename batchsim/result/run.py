@@ -95,6 +95,22 @@ class Run:
         """What the servers did until any time."""
         return ServerTime(self.log, self.scenario.servers)
 
+    @cached_property
+    def timeout_s(self) -> np.ndarray:
+        """How long each request waits until it times out or is delayed; inf: for ever."""
+        return self._by_level([limit.timeout_s for limit in self.scenario.limits])
+
+    @cached_property
+    def delayed(self) -> np.ndarray:
+        """Whether each request began to be computed after a timeout that delays it."""
+        delays = self._by_level([limit.delays for limit in self.scenario.limits])
+        return delays & (self.start_s > self.log.arrival_s + self.timeout_s)
+
+    def _by_level(self, values: list[Any]) -> np.ndarray:
+        if self.log.priority is None:
+            return np.full(self.log.arrival_s.size, values[0])
+        return np.array(values)[np.searchsorted(self.scenario.levels, self.log.priority)]
+
     def story(self, request: int) -> list[tuple[str, float, float]]:
         """Return what a request went through; see `Result.story`."""
         columns = self.log.arrival_s, self.start_s, self.finish_s
@@ -127,4 +143,5 @@ class Run:
     def sections(self) -> Sections:
         """The same of 64 stretches of the run; needs its columns."""
         servers, skip = self.scenario.servers, self.warmup_requests
-        return Sections.of_log(self.log, self.server_time, servers, skip, self.measured)
+        delayed = self.delayed if any(limit.delays for limit in self.scenario.limits) else None
+        return Sections.of_log(self.log, self.server_time, servers, skip, self.measured, delayed)

@@ -121,10 +121,7 @@ def _relaxation(scenario: Scenario, load: float, variance: float) -> float:
         return math.inf
     if variance == 0:
         return 0.0
-    longest = scenario.timeout_s * scenario.saturation_per_s
-    if scenario.queue_limit is not None:
-        longest = min(longest, scenario.queue_limit)
-    longest = max(longest, 1.0)
+    longest = max(scenario.longest_queue, 1.0)
     rate = (1 - load) ** 2 / (2 * variance) + variance * (math.pi / longest) ** 2 / 2
     return 1 / rate if rate else math.inf
 

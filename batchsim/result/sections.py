@@ -51,9 +51,12 @@ class Sections:
 
     @classmethod
     def of_log(
-        cls, log: Log, server_time: ServerTime, servers: int, skip: int, columns: Mapping[str, np.ndarray]
-    ) -> "Sections":
+        cls, log: Log, server_time: ServerTime, servers: int, skip: int, columns: Mapping[str, np.ndarray],
+        delayed: np.ndarray | None = None,
+    ) -> "Sections":  # fmt: skip
         """Return the sections of a run without its first `skip` requests; `columns` have a row a request.
+
+        `delayed`: whether each request was; None: none was.
 
         A section's window runs from its first arrival (0 for request 0) to the next section's, the last
         one's to the last finish.
@@ -92,6 +95,7 @@ class Sections:
             busy_s=np.diff(np.interp(edges_s, times_s, server_time.busy_s)),
             window_s=np.diff(edges_s), batches=np.diff(begun), items=_sums(log.batch_size, begun),
             triggers=_counts(log.batch_trigger, begun, len(Trigger)),
+            delayed=np.zeros(cuts.size - 1, np.intp) if delayed is None else _sums(delayed, cuts),
         )  # fmt: skip
 
         def within(limit_ms: float, column: str) -> np.ndarray:

@@ -29,7 +29,7 @@ from batchsim.scenario.rules import Trigger
 from batchsim.scenario.toml import from_tables, to_tables
 
 FORMAT = "batchsim result"
-VERSION = 2  # 1 was without the batches' triggers
+VERSION = 3  # 1 was without the batches' triggers, 2 without delayed requests
 
 
 def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
@@ -49,7 +49,8 @@ def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[
     for number, run in enumerate(runs):
         for table in (run.columns, *(run.sums or ())):
             for name in (f.name for f in dataclasses.fields(table) if f.name != "outputs") if table else ():
-                arrays[f"{number}/{type(table).__name__}/{name}"] = np.asarray(getattr(table, name))
+                if (column := getattr(table, name)) is not None:
+                    arrays[f"{number}/{type(table).__name__}/{name}"] = np.asarray(column)
     description = {
         "format": FORMAT, "version": VERSION, "batchsim": __version__, "scenario": scenario,
         "result": about, "runs": len(runs),
@@ -130,10 +131,11 @@ LOG = {
     "arrival_s": "f8", "batch_index": "i8", "status": "u1", "batch_start_s": "f8", "batch_finish_s": "f8",
     "batch_size": "i8", "batch_server": "i8", "batch_trigger": "u1",
 }  # fmt: skip
+PRIORITY = {"priority": "u1"}  # of a workload with priorities alone
 TOTALS = {
     "requests": _Kind("i8"), "statuses": _Kind("i8", (len(Status),)), "parts_s": _Kind("f8", (4,)),
     "finished": _Kind("i8"), "busy_s": _Kind("f8"), "window_s": _Kind("f8"), "batches": _Kind("i8"),
-    "items": _Kind("i8"), "triggers": _Kind("i8", (len(Trigger),)),
+    "items": _Kind("i8"), "triggers": _Kind("i8", (len(Trigger),)), "delayed": _Kind("i8"),
 }  # fmt: skip
 
 
@@ -145,7 +147,10 @@ def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
             kinds |= {f"{number}/Totals/{name}": kind for name, kind in TOTALS.items()}
             kinds[f"{number}/Histogram/counts"] = _Kind("i8", (BINS,), packed=1 << 26)
         else:
-            kinds |= {f"{number}/Log/{name}": _Kind(dtype, (None,), 1 << 20) for name, dtype in LOG.items()}
+            columns = LOG | (PRIORITY if f"{number}/Log/priority" in names else {})
+            kinds |= {
+                f"{number}/Log/{name}": _Kind(dtype, (None,), 1 << 20) for name, dtype in columns.items()
+            }
     return kinds
 
 
@@ -186,7 +191,7 @@ def _run(number: int, arrays: Mapping[str, np.ndarray], scenario: Scenario, warm
     wrong: str | None
     if "Log" in fields:
         log = Log(**fields["Log"])
-        wrong = _wrong_in_log(log, scenario.servers)
+        wrong = _wrong_in_log(log, scenario)
         run = Run(scenario, log, warmup=warmup)
     else:
         sums = Totals(**fields["Totals"]), Histogram(**fields["Histogram"])
@@ -197,9 +202,13 @@ def _run(number: int, arrays: Mapping[str, np.ndarray], scenario: Scenario, warm
     return run
 
 
-def _wrong_in_log(log: Log, servers: int) -> str | None:
+def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
     requests, batches = log.arrival_s.size, log.batch_start_s.size
     columns = {name: getattr(log, name) for name in LOG}
+    if (log.priority is None) == bool(scenario.levels):
+        return "priority must be there if the workload has priorities, and not else, got another"
+    if log.priority is not None:
+        columns["priority"] = log.priority
     for name, column in columns.items():
         if column.size != (
             wanted := batches if name.startswith("batch_") and name != "batch_index" else requests
@@ -215,8 +224,13 @@ def _wrong_in_log(log: Log, servers: int) -> str | None:
         "batch_finish_s must be after batch_start_s": (
             np.isfinite(log.batch_finish_s).all() and (log.batch_finish_s > log.batch_start_s).all()
         ),
-        "batch_server must be a server": ((log.batch_server >= 0) & (log.batch_server < servers)).all(),
+        "batch_server must be a server": (
+            (log.batch_server >= 0) & (log.batch_server < scenario.servers)
+        ).all(),
         "batch_trigger must be a Trigger": (log.batch_trigger < len(Trigger)).all(),
+        "priority must be a level of the workload": (
+            log.priority is None or np.isin(log.priority, scenario.levels).all()
+        ),
         "status must be a Status": (log.status < len(Status)).all(),
         "batch_index must be a batch's, or -1 where status is not SERVED": (
             (log.batch_index >= -1).all()

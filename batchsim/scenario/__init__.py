@@ -7,6 +7,7 @@ from batchsim.scenario.rules import (
     FrozenBatches,
     LearnedCork,
     PreferredSizes,
+    PreferredUntilLate,
     PullThenWait,
     Rule,
     RunningWindow,
@@ -24,7 +25,8 @@ from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, OpenLoop, Po
 
 __all__ = [
     "RULES", "Affine", "AtLeast", "ClosedLoop", "Constant", "Diurnal", "FrozenBatches", "Gamma",
-    "LearnedCork", "Noise", "OnOff", "OpenLoop", "Poisson", "PreferredSizes", "Published", "PullThenWait",
-    "Rule", "RunningWindow", "Scenario", "Service", "SizeOrWait", "SleepingPoll", "StalledBatches", "Table",
-    "Trace", "Trigger", "WaitSinceLast", "published", "published_names", "published_source",
+    "LearnedCork", "Noise", "OnOff", "OpenLoop", "Poisson", "PreferredSizes", "PreferredUntilLate",
+    "Published", "PullThenWait", "Rule", "RunningWindow", "Scenario", "Service", "SizeOrWait", "SleepingPoll",
+    "StalledBatches", "Table", "Trace", "Trigger", "WaitSinceLast", "published", "published_names",
+    "published_source",
 ]  # fmt: skip

@@ -61,7 +61,7 @@ def keys_of(maker: Maker) -> dict[str, bool]:
     """Return a maker's parameters, and whether each is required.
 
     >>> keys_of(ClosedLoop)
-    {'clients': True, 'think_s': False}
+    {'clients': True, 'think_s': False, 'priorities': False}
     """
     parameters = inspect.signature(maker).parameters.values()
     return {parameter.name: parameter.default is parameter.empty for parameter in parameters}

@@ -1,8 +1,7 @@
 """A scenario: all that an engine needs to know, and every knob by its name."""
 
-import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Self
@@ -11,12 +10,12 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._files import replacing
+from batchsim.scenario.knobs import find_knob, rebuilt
+from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.service import Service
 from batchsim.scenario.shared_device import batches_per_s, noisy_share
 from batchsim.scenario.workload import ClosedLoop, OpenLoop
-
-RATE = "rate_per_s"  # a knob of every open workload, whatever its own fields are called
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,9 @@ class Scenario:
     """A workload, a rule and a service time, on one or more servers.
 
     `queue_limit`: arrivals are rejected when this many wait. `timeout_ms`: a request that has not started
-    this long after its arrival leaves the queue.
+    this long after its arrival leaves the queue, or, with `timeout_action="delay"`, is served after the
+    others. Of a workload with priorities, these are about each level's own queue; {level: value} sets them one
+    by one, where a level that is not named has no limit, no timeout, or "reject".
 
     `devices`: server i computes on device i mod devices; None: each server has a device of its own. A batch
     takes the first `host_ms` of its service time on the host, then the device, which computes one batch at a
@@ -44,27 +45,35 @@ class Scenario:
     rule: Rule
     service: Service
     servers: int = 1
-    queue_limit: int | None = None
-    timeout_ms: float | None = None
+    queue_limit: int | Mapping[int, int] | None = None
+    timeout_ms: float | Mapping[int, float] | None = None
     slowdown: Mapping[int, float] | None = None
     devices: int | None = None
     host_ms: float = 0.0
     contention: float = 1.0
+    timeout_action: str | Mapping[int, str] = "reject"
 
     def __post_init__(self) -> None:
         for name, kind in (("workload", (OpenLoop, ClosedLoop)), ("rule", Rule), ("service", Service)):
             _check.instance(name, getattr(self, name), kind, f"a {name} of batchsim")
         _check.fix_whole(self, "servers", at_most=65_536)
-        if self.queue_limit is not None:
-            _check.fix_whole(self, "queue_limit")
-        if self.timeout_ms is not None:
-            _check.fix_real(self, "timeout_ms", at_least=0)
+        self._check_limits()
         if self.slowdown is not None:
             self._check_slowdown(self.slowdown)
         if isinstance(self.workload, ClosedLoop):
             self._check_closed_loop(self.workload)
         seconds = self.service.table(self.rule.max_batch_size)  # raises if it does not cover a size
         self._check_devices(float(np.nanmin(seconds)))
+
+    def _check_limits(self) -> None:
+        checks = {
+            "queue_limit": _check.whole,
+            "timeout_ms": lambda name, value: _check.real(name, value, at_least=0),
+            "timeout_action": lambda name, value: _check.one_of(name, value, ACTIONS),
+        }
+        for name, checked in checks.items():
+            if (value := getattr(self, name)) is not None or name == "timeout_action":
+                object.__setattr__(self, name, check_by_level(name, value, self.levels, checked))
 
     def _check_devices(self, shortest_s: float) -> None:
         _check.fix_real(self, "host_ms", at_least=0)
@@ -107,9 +116,34 @@ class Scenario:
         return hash((self.workload, self.rule, self.service, self.servers, slowdown))
 
     @property
+    def levels(self) -> tuple[int, ...]:
+        """The priority levels of the requests, in order; none without priorities."""
+        return tuple(level for level, _ in self.workload.priorities or ())
+
+    @property
+    def limits(self) -> tuple[Limits, ...]:
+        """The limits of each level's queue, in order; of the only queue without priorities."""
+        return limits_of(self.queue_limit, self.timeout_ms, self.timeout_action, self.levels)
+
+    @property
     def timeout_s(self) -> float:
-        """The timeout in seconds; inf without one."""
-        return math.inf if self.timeout_ms is None else self.timeout_ms / 1000
+        """The longest timeout in seconds; inf without one."""
+        return max(limit.timeout_s for limit in self.limits)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether requests are served in the order in which they arrive."""
+        return len(self.levels) < 2 and not self.limits[0].delays
+
+    @property
+    def can_lose(self) -> bool:
+        """Whether some requests may not be served."""
+        return not all(limit.lossless for limit in self.limits)
+
+    @property
+    def longest_queue(self) -> float:
+        """How many requests can wait at most, at the saturation rate; inf: any number."""
+        return sum(limit.longest(self.saturation_per_s) for limit in self.limits)
 
     @property
     def device_count(self) -> int:
@@ -172,10 +206,20 @@ class Scenario:
 
     @property
     def stable(self) -> bool:
-        """Whether the queue stays finite: full batches outpace the arrivals, or its length is limited."""
-        if isinstance(self.workload, ClosedLoop) or (self.queue_limit, self.timeout_ms) != (None, None):
+        """Whether the queue stays finite: full batches outpace the arrivals, or its length is limited.
+
+        With priorities, of every level: the last ones without a limit wait for all before them.
+        """
+        if isinstance(self.workload, ClosedLoop):
             return True
-        return bool(self.workload.offered_per_s < self.full_batches_per_s)
+        # A level without a limit must keep up together with those before it, which go first.
+        endless = [place for place, limit in enumerate(self.limits) if limit.longest(1.0) == math.inf]
+        if not endless:
+            return True
+        share = 1.0
+        if self.workload.priorities is not None and endless[-1] + 1 < len(self.levels):
+            share = math.fsum(share for _, share in self.workload.priorities[: endless[-1] + 1])
+        return bool(share * self.workload.offered_per_s < self.full_batches_per_s)
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **knobs: Any) -> Self:
         """Return a copy with some knobs changed, each by its name, anywhere inside.
@@ -196,7 +240,7 @@ class Scenario:
             if path in by_path:
                 raise ValueError(f"a knob must be given once, got {name!r} twice")
             by_path[path] = value
-        return _rebuild(self, by_path)
+        return rebuilt(self, by_path)
 
     def to_toml(self, path: str | PathLike[str] | None = None) -> str:
         """Return the scenario as TOML text, and write it to `path` if there is one.
@@ -230,52 +274,3 @@ class Scenario:
         from batchsim.scenario.toml import read_toml
 
         return read_toml(cls, path_or_text)[0]
-
-
-def _rebuild(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
-    """Return a part with new values by their path in it; a whole part changes before what is inside it."""
-    fields = {}
-    for first in dict.fromkeys(path[0] for path in changes):
-        inside = {path[1:]: value for path, value in changes.items() if path[0] == first}
-        new = inside.pop(()) if () in inside else getattr(part, first)
-        fields[first] = _rebuild(new, inside) if inside else new
-    rate_per_s = fields.pop(RATE, None)
-    part = dataclasses.replace(part, **fields)
-    # Last, because the other knobs of a workload may change its mean rate.
-    return part if rate_per_s is None else part.with_rate(rate_per_s)
-
-
-def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the path to the knob of this name, such as ("workload", "cv"), or raise ValueError.
-
-    A name may leave out where the knob is, or steps on the way to it, as long as one knob alone matches.
-    """
-    paths = {(top, *path) for top, part in parts.items() for path in _paths(part)}
-    steps, workload = name.split("."), parts["workload"]
-    if isinstance(workload, OpenLoop):
-        paths.add(("workload", RATE))
-    matches = sorted(path for path in paths if path[-1] == steps[-1] and _within(steps, path))
-    if len(matches) > 1:
-        places = " or ".join(repr(".".join(path)) for path in matches)
-        raise ValueError(f"knob {name!r} is ambiguous: use {places}")
-    if not matches:
-        is_open = isinstance(workload, OpenLoop)
-        if steps[-1] in (ClosedLoop.__match_args__ if is_open else [RATE]):
-            kind = "a ClosedLoop" if is_open else "an open workload"
-            raise ValueError(f"{name} needs {kind}, got {workload!r}")
-        known = {path[-1] for path in paths} | {".".join(path) for path in paths} | set(parts)
-        raise ValueError(f"a knob must be one of the scenario's, got {name!r}" + _check.nearest(name, known))
-    return matches[0]
-
-
-def _within(steps: list[str], path: tuple[str, ...]) -> bool:
-    """Return whether the path has these steps, in this order."""
-    rest = iter(path)
-    return all(step in rest for step in steps)
-
-
-def _paths(part: Any) -> Iterator[tuple[str, ...]]:
-    if dataclasses.is_dataclass(part):
-        for name in (f.name for f in dataclasses.fields(part)):
-            yield (name,)
-            yield from ((name, *path) for path in _paths(getattr(part, name)))

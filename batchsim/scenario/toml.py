@@ -26,10 +26,17 @@ import tomlkit
 from batchsim import _check
 from batchsim.scenario.kinds import KINDS, Maker, keys_of, kind_of
 
-BY_NUMBER = ("points_ms", "slowdown")  # tables whose keys are whole numbers
+# Tables whose keys are whole numbers; the limits may be one number for all.
+BY_NUMBER = ("points_ms", "slowdown", "priorities", "queue_limit", "timeout_ms", "timeout_action")
 # A scenario's keys that are not parts.
-TOP_LEVEL = ("servers", "queue_limit", "timeout_ms", "slowdown", "devices", "host_ms", "contention")
-UNSAID = ("host_ms", "contention")  # whose default is not written: it says that there is none
+TOP_LEVEL = (
+    "servers", "queue_limit", "timeout_ms", "slowdown", "devices", "host_ms", "contention", "timeout_action",
+)  # fmt: skip
+UNSAID = (
+    "host_ms",
+    "contention",
+    "timeout_action",
+)  # whose default is not written: it says that there is none
 S = TypeVar("S")  # the class Scenario, which imports this module
 
 
@@ -63,7 +70,7 @@ def _plain(name: str, value: Any) -> Any:
     if name in KINDS:
         kind = {"kind": kind_of(name, value)} if len(KINDS[name]) > 1 else {}  # the only one needs no name
         return kind | to_tables(value)
-    if name in BY_NUMBER:
+    if name in BY_NUMBER and isinstance(value, (Mapping, tuple)):
         return {str(number): each for number, each in dict(value).items()}
     if isinstance(value, np.ndarray):
         return value.tolist()
@@ -148,10 +155,14 @@ def _part(place: str, name: str, table: Any, folder: Path) -> Any:
             raise ValueError(f"{place} must have a kind, one of {', '.join(kinds)}, got {got}")
         kind = table.pop("kind")
         _check.one_of(f"{place} kind", kind, kinds)
+    priorities = table.pop("priorities", None) if name == "workload" else None  # of a trace's file, too
     maker = _choose(place, table, kinds[kind], kind)
     values = {key: _value(place, key, value, folder) for key, value in table.items()}
     try:
-        return maker(**values)
+        part = maker(**values)
+        if priorities is None:
+            return part
+        return part.with_priorities(_value(place, "priorities", priorities, folder))
     except OSError as error:
         raise ValueError(f"{place} path must be a file that can be read, got {error}") from None
     except (TypeError, ValueError) as error:

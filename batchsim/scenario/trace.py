@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -47,6 +48,7 @@ class Trace(OpenLoop):
         times -= times[0]
         times.flags.writeable = False
         object.__setattr__(self, "times_s", times)
+        super().__post_init__()
 
     @classmethod
     def from_csv(
@@ -122,22 +124,25 @@ class Trace(OpenLoop):
         _check.real("rate_per_s", rate_per_s, above=0)
         if not 0 < self.offered_per_s < math.inf:
             raise ValueError(f"a Trace must span some time to be scaled to a rate, got {self!r}")
-        return type(self)(self.times_s * (self.offered_per_s / rate_per_s))
+        times_s = self.times_s * (self.offered_per_s / rate_per_s)
+        return type(self)(times_s, priorities=self.priorities)
 
     def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
         for begin in range(0, requests, size):
             yield self.times_s[begin : min(begin + size, requests)]
 
     def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Trace) and np.array_equal(self.times_s, other.times_s)
+        alike = isinstance(other, Trace) and self.priorities == other.priorities
+        return alike and np.array_equal(self.times_s, other.times_s)
 
     def __hash__(self) -> int:
-        return hash(self.times_s.tobytes())
+        return hash((self.times_s.tobytes(), self.priorities))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.times_s,)  # copied and unpickled times are read-only, too
+        # Copied and unpickled times are read-only, too.
+        return partial(type(self), priorities=self.priorities), (self.times_s,)
 
     def __repr__(self) -> str:
         note = f", {self.note}" if self.note else ""
         what = f"{self.times_s.size:,} arrivals in {self.times_s[-1]:g} s, {self.offered_per_s:.6g}/s"
-        return f"Trace({what}{note})"
+        return f"Trace({what}{note})" + self._suffix()

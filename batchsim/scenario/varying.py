@@ -34,7 +34,7 @@ def _in_order(chunks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         yield times_s
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OnOff(OpenLoop):
     """Bursts: a two-state Markov-modulated Poisson process, started in its stationary state.
 
@@ -53,6 +53,7 @@ class OnOff(OpenLoop):
         cycle = self.on_rate_per_s * self.mean_on_s + self.off_rate_per_s * self.mean_off_s
         if cycle < 1e-3:  # thousands of states would pass between two arrivals
             raise ValueError(f"an on and an off state must see at least 0.001 arrivals, got {cycle:g}")
+        super().__post_init__()
 
     @property
     def offered_per_s(self) -> float:
@@ -103,7 +104,7 @@ class OnOff(OpenLoop):
             ends_s, integral, rate = ends_s[at[-1] :], integral[at[-1] :], rate[at[-1] :]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diurnal(OpenLoop):
     """A day, compressed: rate(t) = mean * (1 - (peak_to_mean - 1) * cos(2 pi t / period_s)).
 
@@ -118,6 +119,7 @@ class Diurnal(OpenLoop):
         _check.fix_real(self, "mean_rate_per_s", above=0)
         _check.fix_real(self, "peak_to_mean", at_least=1, at_most=2)
         _check.fix_real(self, "period_s", above=0)
+        super().__post_init__()
 
     @property
     def offered_per_s(self) -> float:

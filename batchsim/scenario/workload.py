@@ -7,19 +7,52 @@ traffic, and chance does not blur their difference. A shorter run's draws are a 
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
 
 from batchsim import _check
+from batchsim.scenario import priorities as levels
+from batchsim.scenario.priorities import Shares
 
 CHUNK = 1 << 15  # arrivals at a time: they fit the processor's cache, and Ctrl-C works between two chunks
 
 
 @dataclass(frozen=True)
-class OpenLoop:
+class _Traffic:
+    """What every workload has: priority levels, if any, which are drawn for each request."""
+
+    priorities: Shares | None = field(default=None, kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.priorities is not None:
+            object.__setattr__(self, "priorities", levels.check(self.priorities))
+
+    def with_priorities(self, shares: Mapping[int, float]) -> Self:
+        """Return this traffic with a priority level for each request, {level: share of the requests}.
+
+        Level 1 is served first, and in a level the oldest. Levels are whole numbers from 1 to 255, their
+        shares positive, and these sum to 1.
+
+        >>> Poisson(900).with_priorities({1: 0.2, 2: 0.8})
+        Poisson(rate_per_s=900).with_priorities({1: 0.2, 2: 0.8})
+        """
+        return dataclasses.replace(self, priorities=shares)  # type: ignore[arg-type]  # made a tuple
+
+    def __repr__(self) -> str:
+        own = (f.name for f in dataclasses.fields(self) if not f.kw_only)
+        return (
+            f"{type(self).__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in own)})" + self._suffix()
+        )
+
+    def _suffix(self) -> str:
+        return "" if self.priorities is None else f".with_priorities({dict(self.priorities)})"
+
+
+@dataclass(frozen=True, repr=False)
+class OpenLoop(_Traffic):
     """Requests that arrive whatever the server does."""
 
     max_requests: ClassVar[int | None] = None  # only a trace ends
@@ -64,7 +97,7 @@ def running_sums(draw: Callable[[int], np.ndarray], requests: int, size: int) ->
         yield points
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Renewal(OpenLoop):
     """Independent gaps between arrivals: a standard draw of mean 1, divided by the rate."""
 
@@ -72,6 +105,7 @@ class _Renewal(OpenLoop):
 
     def __post_init__(self) -> None:
         _check.fix_real(self, "rate_per_s", above=0)
+        super().__post_init__()
 
     @property
     def offered_per_s(self) -> float:
@@ -89,7 +123,7 @@ class _Renewal(OpenLoop):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Poisson(_Renewal):
     """Independent arrivals: exponential gaps with mean 1 / rate_per_s.
 
@@ -105,7 +139,7 @@ class Poisson(_Renewal):
         return generator.standard_exponential(requests)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Constant(_Renewal):
     """Evenly spaced arrivals: number i at (i + 1) / rate_per_s."""
 
@@ -119,7 +153,7 @@ class Constant(_Renewal):
             yield np.arange(begin + 1, min(begin + size, requests) + 1) / self.rate_per_s
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Gamma(_Renewal):
     """Gamma-distributed gaps: burstier than Poisson with a `cv` above 1, smoother below."""
 
@@ -138,8 +172,8 @@ class Gamma(_Renewal):
         return generator.standard_gamma(1 / self.cv**2, requests) * self.cv**2
 
 
-@dataclass(frozen=True)
-class ClosedLoop:
+@dataclass(frozen=True, repr=False)
+class ClosedLoop(_Traffic):
     """Clients that each send a request, wait for the answer, think, and send the next.
 
     All send at time 0. A client thinks for an exponential time of mean `think_s` seconds, or not at all.
@@ -152,6 +186,7 @@ class ClosedLoop:
     def __post_init__(self) -> None:
         _check.fix_whole(self, "clients", at_most=10_000_000)
         _check.fix_real(self, "think_s", at_least=0)
+        super().__post_init__()
 
     def thinking_s(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         """Return the think times in seconds that follow the next sends, shape (requests,)."""

@@ -11,6 +11,7 @@ from typing import Any
 from batchsim import _check, _format
 from batchsim._format import typed
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service
+from batchsim.scenario.priorities import Shares
 
 LONGEST = 60  # letters of a value that is printed
 _SHORT = reprlib.Repr()
@@ -26,6 +27,11 @@ class ServerConfig:
     place in it. `unknown` are keys of a file that the server does not have, each with the nearest that it
     has, "" if there is none; `notes` are sentences on what the file means. None of it is printed where empty.
 
+    A server with `priority_levels` takes the workload's levels as they are, those beyond its last one for
+    its `default_priority_level`, and so all requests of a workload without. Where there are none (0), it
+    serves all requests in order of arrival: a workload's priorities are dropped. Limits by level are
+    {level: value}.
+
     >>> from batchsim import servers
     >>> servers.config("triton", max_batch_size=32, count=2, preserve_ordering=True)
     triton: SizeOrWait(max_batch_size=32, max_wait_ms=0) on 2 servers
@@ -35,9 +41,12 @@ class ServerConfig:
     server: str
     rule: Rule
     servers: int = 1
-    queue_limit: int | None = None
-    timeout_ms: float | None = None
+    queue_limit: int | Mapping[int, int] | None = None
+    timeout_ms: float | Mapping[int, float] | None = None
     pad_to: tuple[int, ...] = ()
+    timeout_action: str | Mapping[int, str] = "reject"
+    priority_levels: int = 0
+    default_priority_level: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     unused: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
@@ -68,10 +77,35 @@ class ServerConfig:
         """Return a scenario with this server's rule, number of servers, limits and padding."""
         _check.instance("scenario", scenario, Scenario, "a Scenario")
         service = scenario.service.padded_to(self.pad_to) if self.pad_to else scenario.service
+        workload = scenario.workload
+        shares = self._shares(workload.priorities)
+        if shares != workload.priorities:
+            workload = dataclasses.replace(workload, priorities=shares)
+        queue_limit, timeout_ms, action = (
+            self._limit(limit, shares) for limit in (self.queue_limit, self.timeout_ms, self.timeout_action)
+        )
         return dataclasses.replace(
-            scenario, rule=self.rule, service=service, servers=self.servers,
-            queue_limit=self.queue_limit, timeout_ms=self.timeout_ms,
+            scenario, workload=workload, rule=self.rule, service=service, servers=self.servers,
+            queue_limit=queue_limit, timeout_ms=timeout_ms, timeout_action=action or "reject",
         )  # fmt: skip
+
+    def _shares(self, shares: Shares | None) -> Shares | None:
+        """Return the shares of the levels that the server knows."""
+        if not self.priority_levels or shares is None:
+            return None
+        known: dict[int, float] = {}
+        for level, share in shares:
+            level = level if level <= self.priority_levels else self.default_priority_level
+            known[level] = known.get(level, 0) + share
+        return tuple(sorted(known.items()))
+
+    def _limit(self, limit: Any, shares: Shares | None) -> Any:
+        """Return a limit of the levels that there are, or of the one that all requests have."""
+        if not isinstance(limit, Mapping):
+            return limit
+        if shares is None:
+            return limit.get(self.default_priority_level)
+        return {level: limit[level] for level, _ in shares if level in limit} or None
 
 
 def _short(value: Any) -> str:

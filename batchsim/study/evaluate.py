@@ -49,7 +49,7 @@ def _numbers(point: Scenario, settings: Mapping[str, Any]) -> list[float]:
         result, _ = drop_warmup(simulate(point, **{**settings, "warmup": 0.0}))
     else:
         result = simulate(point, **settings)
-    numbers = dict.fromkeys(SHARES.values(), 0.0) | result.summary()
+    numbers = dict.fromkeys([*SHARES.values(), "delayed"], 0.0) | result.summary()
     # Latencies are of the served requests: a queue that rejects many looks fast by them. These two see it.
     numbers["loss"] = 1 - numbers["served"] / numbers["requests"] if numbers["requests"] else math.nan
     numbers["p99_all_ms"] = result.percentile(99, unserved="inf")

@@ -196,7 +196,7 @@ def recorded(scenario: Scenario) -> bool:
 
 def can_lose(scenario: Scenario) -> bool:
     """Return whether some requests may not be served."""
-    return scenario.queue_limit is not None or scenario.timeout_ms is not None
+    return scenario.can_lose
 
 
 def number(result: Result, key: str, level: float = LEVEL) -> Estimate:

@@ -227,7 +227,7 @@ def _document(scenario: Scenario) -> tomlkit.TOMLDocument:
     """Return the scenario as TOML, a trace as its file's path, as tomlkit takes half a minute for one."""
     if not isinstance(scenario.workload, Trace):
         return document(scenario)
-    content = document(scenario.replace(workload=Trace(np.zeros(1))))
+    content = document(scenario.replace(workload=Trace(np.zeros(1), priorities=scenario.workload.priorities)))
     content["workload"].pop("times_s")
     content["workload"].add("path", _arrivals(scenario.workload))
     return content

@@ -1,7 +1,7 @@
 """One stretch of traffic for many settings, and shorter ones that stand for all of it."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -58,7 +58,8 @@ class Traffic:
         """Run a scenario with this traffic: all of it, or fewer requests that stand for it."""
         requests = self.requests if requests is None else requests
         if requests < self.requests and isinstance(scenario.workload, OpenLoop):
-            scenario = scenario.replace(workload=self._sample(requests))
+            sample = replace(self._sample(requests), priorities=scenario.workload.priorities)
+            scenario = scenario.replace(workload=sample)
         self.count(requests)
         return simulate(scenario, requests, seed=self.seed, warmup=0.0 if recorded(self.scenario) else WARMUP)
 

@@ -24,8 +24,10 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
         return NoAnswer(f"arrivals must be Poisson, Gamma or Constant, got {workload!r}")
     if scenario.queue_limit is not None:
         return NoAnswer(f"a queue_limit of {scenario.queue_limit} rejects requests")
+    if not scenario.in_order:
+        return NoAnswer("requests must be served in the order of their arrival, got priorities or a delay")
     if scenario.timeout_ms is not None:
-        return NoAnswer(f"a timeout of {scenario.timeout_ms:g} ms makes requests leave")
+        return NoAnswer(f"a timeout of {scenario.timeout_ms} ms makes requests leave")
     # Asked of the rule itself, so that a rule which is the textbook's under another name is answered too.
     rule = scenario.rule.threshold
     if rule is None:

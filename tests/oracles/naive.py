@@ -24,8 +24,10 @@ class Naive:
     clients: int = 0  # closed loop
     think_s: list | None = None
     servers: int = 1
-    queue_limit: int | None = None
-    timeout_ms: float | None = None
+    priority: list | None = None  # the level of each request
+    queue_limit: int | dict | None = None  # of all, or of each level
+    timeout_ms: float | dict | None = None
+    timeout_action: str | dict = "reject"
     slowdown: dict | None = None
     devices: int | None = None  # server i computes on device i mod devices; None: each on its own
     host_ms: float = 0.0
@@ -50,6 +52,7 @@ class Naive:
         self.coming = list(self.arrivals_s or [])
         self.thinking = [(0.0, client) for client in range(self.clients)]
         self.waiting: list[int] = []
+        self.delayed: list[int] = []  # those of them that have waited too long, and may go on to wait
         self.frozen: list[tuple[list[int], int]] = []
         self.computing: list = [None] * self.servers
         while True:
@@ -82,7 +85,28 @@ class Naive:
         return self.arrival[request] + self.max_wait_ms / 1000
 
     def expiry(self, request: int) -> float:
-        return math.inf if self.timeout_ms is None else self.arrival[request] + self.timeout_ms / 1000
+        timeout_ms = self.of_level(self.timeout_ms, request)
+        if timeout_ms is None or request in self.delayed:
+            return math.inf
+        return self.arrival[request] + timeout_ms / 1000
+
+    def level(self, request: int) -> int:
+        return 1 if self.priority is None else self.priority[request]
+
+    def of_level(self, limit, request: int):
+        """What is the same for all, or said of some levels."""
+        return limit.get(self.level(request)) if isinstance(limit, dict) else limit
+
+    def first(self, size: int) -> list[int]:
+        """Who goes first: by level, in it those in time, in these the oldest."""
+        late = {request: place for place, request in enumerate(self.delayed)}
+        return sorted(self.waiting, key=lambda who: (self.level(who), late.get(who, -1), who))[:size]
+
+    def pull(self, size: int) -> list[int]:
+        """Take those that go first out of the queue."""
+        taken = self.first(size)
+        self.waiting = [request for request in self.waiting if request not in taken]
+        return taken
 
     def four_steps(self, now: float) -> None:
         # 1. open-loop arrivals
@@ -100,6 +124,9 @@ class Naive:
         # 3. those who waited too long leave
         for request in list(self.waiting):
             if now >= self.expiry(request):
+                if self.of_level(self.timeout_action, request) == "delay":
+                    self.delayed.append(request)
+                    continue
                 self.waiting.remove(request)
                 self.status[request] = TIMED_OUT
                 answered.append(request)
@@ -120,7 +147,8 @@ class Naive:
 
     def enter(self, now: float, sender: int | None) -> int:
         request = len(self.arrival)
-        full_up = self.queue_limit is not None and self.all_waiting() >= self.queue_limit
+        limit = self.of_level(self.queue_limit, request)
+        full_up = limit is not None and self.all_waiting(self.level(request)) >= limit
         self.arrival.append(now)
         self.start.append(math.nan)
         self.finish.append(math.nan)
@@ -131,15 +159,14 @@ class Naive:
             self.waiting.append(request)
         return request
 
-    def all_waiting(self) -> int:
-        return len(self.waiting) + sum(len(batch) for batch, _ in self.frozen)
+    def all_waiting(self, level: int) -> int:
+        everyone = self.waiting + [request for batch, _ in self.frozen for request in batch]
+        return len([request for request in everyone if self.level(request) == level])
 
     def look(self, now: float) -> None:
         if self.freezes:
             while self.waiting and (why := self.why_now(now)) is not None:
-                size = self.size_of_next()
-                self.frozen.append((self.waiting[:size], why))
-                self.waiting = self.waiting[size:]
+                self.frozen.append((self.pull(self.size_of_next()), why))
             while self.frozen and None in self.computing:
                 self.take(now, *self.frozen.pop(0))
             return
@@ -147,9 +174,7 @@ class Naive:
             why = self.why_now(now)
             if why is None:
                 return
-            size = self.size_of_next()
-            taken, self.waiting = self.waiting[:size], self.waiting[size:]
-            self.take(now, taken, why)
+            self.take(now, self.pull(self.size_of_next()), why)
 
     def size_of_next(self) -> int:
         fitting = [size for size in self.preferred or () if size <= len(self.waiting)]

@@ -29,9 +29,7 @@ class Pull(Naive):
             if why is None:
                 return
             self.until = None
-            taken = self.waiting[: self.max_batch_size]
-            self.waiting = self.waiting[self.max_batch_size :]
-            self.take(now, taken, why)
+            self.take(now, self.pull(self.max_batch_size), why)
 
     def why_now(self, now):
         if len(self.waiting) >= self.max_batch_size:
@@ -57,8 +55,7 @@ class Freeze(Pull):
             if why is None:
                 break
             self.until = None
-            self.frozen.append((batch, why))
-            self.waiting = self.waiting[len(batch) :]
+            self.frozen.append((self.pull(len(batch)), why))
         while self.frozen and None in self.computing:
             self.take(now, *self.frozen.pop(0))
 
@@ -192,8 +189,7 @@ class Poll(Windows):
         if not self.frozen and self.waiting and None in self.computing and self.awake(now):
             for _ in range(len(self.waiting) // self.max_batch_size or 1):
                 why = self.why_taken(now)
-                self.frozen.append((self.waiting[: self.max_batch_size], why))
-                self.waiting = self.waiting[self.max_batch_size :]
+                self.frozen.append((self.pull(self.max_batch_size), why))
         while self.frozen and None in self.computing:
             self.take(now, *self.frozen.pop(0))
             if not self.frozen and self.since is not None:
@@ -277,8 +273,9 @@ class Cork(Naive):
         return BACKLOG if was_busy else WAIT
 
     def take(self, now, taken, why):
+        oldest = min(self.arrival[request] for request in taken + self.waiting)
         started = len(self.batch_start)
-        self.last_wait = now - self.arrival[taken[0]] if started >= 11 else 0.0
+        self.last_wait = now - oldest if started >= 11 else 0.0
         super().take(now, taken, why)
         self.left = now
         if 9 <= started + 1 <= 11:
@@ -316,6 +313,33 @@ class Cork(Naive):
         self.w = sum_of(w for _, _, w in ring) / count
 
 
+@dataclass
+class UntilLate(Naive):
+    """Triton's: sizes count while the oldest is in time."""
+
+    sizes: tuple = ()
+
+    def plan(self, now):
+        """How many go now, and why; None where they wait on."""
+        pending = min(len(self.waiting), self.max_batch_size)
+        fitting = [size for size in self.sizes if size <= pending]
+        oldest = self.waiting[0]
+        if self.max_wait_ms != 0 and now >= self.deadline(oldest):
+            why = WAIT if now == self.deadline(oldest) else BACKLOG
+            return pending, FULL if pending == self.max_batch_size else why
+        if fitting:
+            return fitting[-1], FULL if fitting[-1] == self.max_batch_size else ENOUGH
+        if self.max_wait_ms == 0:
+            return pending, WAIT if self.arrival[oldest] == now else BACKLOG
+        if self.max_wait_ms == math.inf and not self.someone_may_come():
+            return pending, DRAIN
+        return None
+
+    def look(self, now):
+        while self.waiting and None in self.computing and (planned := self.plan(now)):
+            self.take(now, self.pull(planned[0]), planned[1])
+
+
 def sum_of(numbers):
     """The plain sum from left to right: Python's own is more exact."""
     total = 0.0
@@ -325,6 +349,6 @@ def sum_of(numbers):
 
 
 NAIVE = {
-    "FrozenBatches": Freeze, "LearnedCork": Cork, "PullThenWait": Pull, "RunningWindow": Windows,
-    "SleepingPoll": Poll, "StalledBatches": Stall, "WaitSinceLast": Last,
+    "FrozenBatches": Freeze, "LearnedCork": Cork, "PreferredUntilLate": UntilLate, "PullThenWait": Pull,
+    "RunningWindow": Windows, "SleepingPoll": Poll, "StalledBatches": Stall, "WaitSinceLast": Last,
 }  # fmt: skip

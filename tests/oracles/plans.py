@@ -27,7 +27,11 @@ RULES = [
     bs.AtLeast(2, 5),
     bs.PreferredSizes([2, 4], 8, 3.3),
     bs.PreferredSizes([3, 8], 8, 0),
+    bs.PreferredUntilLate([2, 4], 8, 3.3),
+    bs.PreferredUntilLate([3, 8], 8, 0),
 ]
+# Levels with the shares of a workload, and what may limit their queues: one number for all, or one a level.
+LEVELS = [{1: 1.0}, {1: 0.3, 2: 0.7}, {1: 0.2, 3: 0.3, 9: 0.5}]
 
 
 SERVERS_RULES = [
@@ -68,8 +72,24 @@ def list_of(choices, size):
     )
 
 
+def limits(draw_, queue_limits, timeouts_ms, levels=()):
+    """Limits of all, or of some levels."""
+
+    def one(choices):
+        if levels and draw_(st.booleans()):
+            by_level = {level: draw_(st.sampled_from(choices)) for level in levels}
+            return {level: value for level, value in by_level.items() if value is not None}
+        return draw_(st.sampled_from(choices))
+
+    return {
+        "queue_limit": one(queue_limits),
+        "timeout_ms": one(timeouts_ms),
+        "timeout_action": one(["reject", "delay"]),
+    }
+
+
 @st.composite
-def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes)):
+def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes), priorities=False):
     """Scenarios whose times are all multiples of one unit, so that everything collides."""
     unit_s = draw_(st.sampled_from([0.125, 0.1, 0.001]))  # exact; nearly exact; nearly exact and small
 
@@ -83,9 +103,9 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes))
     wait_ms = draw_(st.sampled_from([0, 0, 1, 2, 3, 5, math.inf])) * unit_s * 1000
     if kind is bs.AtLeast:
         the_rule = bs.AtLeast(draw_(st.integers(1, size)), size)
-    elif kind is bs.PreferredSizes:
+    elif issubclass(kind, bs.PreferredSizes):
         preferred = draw_(st.lists(st.integers(1, size), min_size=1, max_size=3, unique=True).map(sorted))
-        the_rule = bs.PreferredSizes(preferred, size, wait_ms)
+        the_rule = kind(preferred, size, wait_ms)
     elif kind is bs.LearnedCork:
         the_rule = bs.LearnedCork(size, draw_(st.sampled_from([0, 0.95, 4])))
     else:
@@ -112,7 +132,6 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes))
             "host_ms": host_ms if host_ms / 1000 <= shortest_ms / 1000 else 0,
             "contention": draw_(st.sampled_from([1, 1, 1.5, 2, 1.7])),
         }
-    timeout = draw_(st.sampled_from([None, None, 0, 1, 2, 3, 5]))
     open_loop = draw_(st.booleans())
     if open_loop:
         gaps = draw_(list_of(range(4), requests))
@@ -120,16 +139,18 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes))
     else:
         fewest = the_rule.fewest_clients
         workload = bs.ClosedLoop(draw_(st.integers(fewest, fewest + 5)), think_s=1.0)
-    scenario = bs.Scenario(
-        workload,
-        the_rule,
-        service,
-        servers=servers,
-        queue_limit=draw_(st.sampled_from([None, None, 1, 2, 4])),
-        timeout_ms=None if timeout is None else timeout * unit_s * 1000,
-        **sharing,
-    )
+    levels = draw_(st.sampled_from([None, *LEVELS])) if priorities else None
+    if levels:
+        workload = workload.with_priorities(levels)
+    timeouts = [None, None, *(timeout * unit_s * 1000 for timeout in (0, 1, 2, 3, 5))]
+    limited = limits(draw_, [None, None, 1, 2, 4], timeouts, levels or ())
+    if not priorities:
+        limited["timeout_action"] = "reject"
+    scenario = bs.Scenario(workload, the_rule, service, servers=servers, **limited, **sharing)
     plan = draw(scenario, requests, 0)
+    if levels:
+        levels_drawn = np.array(draw_(list_of(list(levels), requests)), np.uint8)
+        plan = dataclasses.replace(plan, priority=levels_drawn)
     if factors:
         noise = draw_(list_of(factors, requests))
         plan = dataclasses.replace(plan, noise=np.array(noise, float))
@@ -141,7 +162,7 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes))
 
 
 @st.composite
-def scenarios_at_random(draw_, rules=tuple(RULES)):
+def scenarios_at_random(draw_, rules=tuple(RULES), priorities=False):
     """Scenarios of every workload, rule and service time, with traffic that does not collide."""
     workload = draw_(st.sampled_from(WORKLOADS))
     the_rule = draw_(st.sampled_from(rules))
@@ -155,7 +176,14 @@ def scenarios_at_random(draw_, rules=tuple(RULES)):
             ]
         )
     )
-    queue_limit = draw_(st.sampled_from([None, 3, 10]))
+    levels = draw_(st.sampled_from(LEVELS)) if priorities else ()
+    limited = limits(draw_, [None, 3, 10], [None, 3.3, 8.0], levels)
+    if not priorities:
+        limited["timeout_action"] = "reject"
+    if workload == bs.ClosedLoop(7):
+        limited["queue_limit"] = None
+    if levels:
+        workload = workload.with_priorities(levels)
     servers = draw_(st.integers(1, 3))
     sharing = draw_(
         st.sampled_from(
@@ -173,7 +201,6 @@ def scenarios_at_random(draw_, rules=tuple(RULES)):
         the_rule,
         service,
         servers=servers,
-        queue_limit=None if workload == bs.ClosedLoop(7) else queue_limit,
-        timeout_ms=draw_(st.sampled_from([None, 3.3, 8.0])),
+        **limited,
         **sharing,
     )

@@ -4,6 +4,7 @@ from batchsim.scenario.rules.at_least import AtLeast
 from batchsim.scenario.rules.frozen_batches import FrozenBatches
 from batchsim.scenario.rules.learned_cork import LearnedCork
 from batchsim.scenario.rules.preferred_sizes import PreferredSizes
+from batchsim.scenario.rules.preferred_until_late import PreferredUntilLate
 from batchsim.scenario.rules.pull_then_wait import PullThenWait
 from batchsim.scenario.rules.rule import LARGEST_BATCH, Rule, Step, Threshold, Trigger
 from batchsim.scenario.rules.running_window import RunningWindow
@@ -13,13 +14,13 @@ from batchsim.scenario.rules.stalled_batches import StalledBatches
 from batchsim.scenario.rules.wait_since_last import WaitSinceLast
 
 __all__ = [
-    "LARGEST_BATCH", "RULES", "AtLeast", "FrozenBatches", "LearnedCork", "PreferredSizes", "PullThenWait",
-    "Rule", "RunningWindow", "SizeOrWait", "SleepingPoll", "StalledBatches", "Step", "Threshold", "Trigger",
-    "WaitSinceLast",
+    "LARGEST_BATCH", "RULES", "AtLeast", "FrozenBatches", "LearnedCork", "PreferredSizes",
+    "PreferredUntilLate", "PullThenWait", "Rule", "RunningWindow", "SizeOrWait", "SleepingPoll",
+    "StalledBatches", "Step", "Threshold", "Trigger", "WaitSinceLast",
 ]  # fmt: skip
 
 # The registry: TOML, the shell and the explorer offer these, in this order.
 RULES: tuple[type[Rule], ...] = (
-    SizeOrWait, AtLeast, PreferredSizes,
+    SizeOrWait, AtLeast, PreferredSizes, PreferredUntilLate,
     PullThenWait, FrozenBatches, StalledBatches, RunningWindow, SleepingPoll, WaitSinceLast, LearnedCork,
 )  # fmt: skip

@@ -84,14 +84,14 @@ class PreferredSizes(Rule):
     def steps(self) -> tuple[Step, ...]:
         # A trigger has one step: sizes below max_batch_size leave by the same.
         *smaller, largest = self.preferred
-        steps = [_send(self.preferred)]
+        steps = [send_preferred(self.preferred)]
         if largest == self.max_batch_size:
-            steps = [seam.send_full(largest), *([_send(smaller)] if smaller else [])]
+            steps = [seam.send_full(largest), *([send_preferred(smaller)] if smaller else [])]
         # A request alone may be a preferred size: then nobody waits for company.
         return tuple(steps) if self.enough == 1 else (*steps, *seam.send_after(self.max_wait_ms))
 
 
-def _send(sizes: Sequence[int]) -> Step:
+def send_preferred(sizes: Sequence[int]) -> Step:
     """Return the step of some preferred sizes, of which the largest that waits leaves."""
     which = ", else ".join(f"{size:,}" for size in reversed(sizes))
     because = f"{sizes[0]:,} or more requests wait, a preferred size"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim import _check
-from batchsim.scenario import RULES, Table, published_names
+from batchsim.scenario import RULES, Table, priorities, published_names
 from batchsim.scenario.rules.rule import Parameter
 from batchsim.scenario.service import SHAPES
 from batchsim.view.explorer.kinds import KINDS, MOST_BURSTY
@@ -52,6 +52,7 @@ CHECKS: Mapping[str, Callable[..., Any]] = {
     "whole": _check.whole,
     "real": _check.real,
     "sizes": _check.sizes,  # 1, 2, 4
+    "levels": lambda name, value: priorities.check(value),  # 1:0.2, 2:0.8
     "points": lambda name, value: Table(value).points_ms,  # of a service time: 1:2.1, 8:3.3
     "text": _text,
     "choice": _one_of,
@@ -78,7 +79,7 @@ class Control:
     def check(self, name: str, value: Any) -> Any:
         """Return the value as it is kept, or raise; `name` is what the message calls it."""
         if self.optional and value in (None, (), []):
-            return () if self.kind in ("sizes", "points") else None
+            return () if self.kind in ("sizes", "points", "levels") else None
         return CHECKS[self.kind](name, value, **self.bounds)
 
     def read(self, name: str, text: str) -> Any:
@@ -94,7 +95,14 @@ class Control:
         if self.optional and value in ("", "none"):
             value = None
         elif self.kind == "points":
-            value = [_point(pair) for pair in text.split(",") if pair]
+            value = [
+                _pair(pair, "a curve must be like 1:2.1,8:3.3 (batch size:ms)")
+                for pair in text.split(",")
+                if pair
+            ]
+        elif self.kind == "levels":
+            like = "Priorities must be like 1:0.2,2:0.8 (level:share)"
+            value = [_pair(pair, like) for pair in text.split(",") if pair.strip()]
         elif self.kind == "sizes":
             value = [_number(name, size, whole=True) for size in text.split(",") if size]
         elif self.kind in ("whole", "real"):
@@ -110,11 +118,13 @@ def _number(name: str, text: str, whole: bool) -> float:
     raise ValueError(f"{name} must be a {'whole ' if whole else ''}number, got {text!r}")
 
 
-def _point(pair: str) -> tuple[int, float]:
-    size, colon, ms = pair.partition(":")
+def _pair(pair: str, like: str) -> tuple[int, float]:
+    number, colon, value = pair.partition(":")
     if not colon:
-        raise ValueError(f"a curve must be like 1:2.1,8:3.3 (batch size:ms), got {pair!r}")
-    return int(_number("a batch size", size, whole=True)), _number("a time", ms, whole=False)
+        raise ValueError(f"{like}, got {pair!r}")
+    return int(_number("what is before a colon", number, whole=True)), _number(
+        "what is behind it", value, whole=False
+    )
 
 
 def _of_parameter(it: Parameter) -> Control:
@@ -129,7 +139,9 @@ def _of_parameter(it: Parameter) -> Control:
 
 
 def _choice(label: str, about: str, default: str, page: str | None, options: Iterable[str]) -> Control:
-    labels = {name: options[name].label if isinstance(options, Mapping) else "" for name in options}
+    labels: dict[str, Any] = dict.fromkeys(options, "")
+    if isinstance(options, Mapping):
+        labels = {name: getattr(kind, "label", kind) for name, kind in options.items()}
     return Control(label, about, "choice", default, page, bounds={"options": labels})
 
 
@@ -155,6 +167,9 @@ CONTROLS: Mapping[str, Control] = {
         "whole", 64, MAIN, Slider("whole", 1, 256), {"at_most": 100_000}),
     "think_ms": Control("Think time (ms)", "Mean time between an answer and the client's next request",
         "real", 0, ARRIVALS, Slider("linear", 0, 1000), {"at_least": 0}),
+    "priorities": Control("Priorities",
+        "Levels, 1 served first, and their shares of the requests, e.g. 1:0.2, 2:0.8; empty: none",
+        "levels", (), ARRIVALS, optional=True),
     "rule": _choice("Rule", "When a batch leaves", "size_or_wait", RULE, KINDS["rule"]),
     **{name: _of_parameter(parameter) for name, parameter in PARAMETERS.items()},
     "service": _choice("Service time", "How long a batch computes", "affine", COMPUTING, KINDS["service"]),
@@ -190,6 +205,8 @@ CONTROLS: Mapping[str, Control] = {
         "whole", None, RULE, optional=True),
     "timeout_ms": Control("Timeout (ms)", "Requests that have waited this long give up; empty: never",
         "real", None, RULE, None, {"at_least": 0}, optional=True),
+    "timeout_action": _choice("At the timeout", "What becomes of a request that has waited so long", "reject",
+        RULE, {"reject": "It leaves", "delay": "It is served after the others"}),
     "objective_ms": Control("p99 objective (ms)", "99% of requests are answered within this; empty: none",
         "real", 25, MAIN, Slider("log", 0.1, 10_000, 0.01), {"above": 0}, optional=True),
     "seed": Control("Seed", "The same seed gives the same traffic",
@@ -255,7 +272,7 @@ def as_typed(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, tuple):
-        return ", ".join(map(str, value))
+        return ", ".join(f"{v[0]}:{as_typed(v[1])}" if isinstance(v, tuple) else str(v) for v in value)
     if not isinstance(value, float):
         return str(value)
     plain = repr(value).removesuffix(".0")

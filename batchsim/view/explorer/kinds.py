@@ -95,6 +95,8 @@ def relevant(control: str, values: Mapping[str, Any]) -> bool:
     """
     if control in ("host_ms", "contention"):
         return values["devices"] is not None
+    if control == "timeout_action":
+        return values["timeout_ms"] is not None
     if control == "sharing":
         return bool(values["servers"] > 1 and values["devices"] is None)
     users = [(choice, name) for choice, kinds in KINDS.items()

@@ -1,6 +1,7 @@
 """What the explorer's controls say, as plain values: a scenario, its Python, and a line of text to share."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode
 
@@ -11,7 +12,7 @@ from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.kinds import KINDS, Kind, values_of
 
 # Controls that are the scenario's own fields, under the same name.
-OWN = ("servers", "queue_limit", "timeout_ms", "devices", "host_ms", "contention")
+OWN = ("servers", "queue_limit", "timeout_ms", "timeout_action", "devices", "host_ms", "contention")
 
 
 def _check_values(values: Any) -> None:
@@ -67,6 +68,8 @@ class State(_Values):
             raise ValueError("workload='given' must come with traffic: explore(workload=...), got none")
         else:
             workload = traffic.with_rate(self.rate_per_s)
+        if self.priorities or workload.priorities:
+            workload = dataclasses.replace(workload, priorities=self.priorities or None)
         # Servers share devices, or slow each other down, or neither.
         sharing: dict[str, Any] = {}
         if self.devices is not None:  # the slider of the servers moves below them, too
@@ -76,7 +79,7 @@ class State(_Values):
             sharing["slowdown"] = {busy: 1 + self.sharing * (busy - 1) for busy in range(1, self.servers + 1)}
         return Scenario(
             workload, self._build("rule"), self.service_time(), self.servers, self.queue_limit,
-            self.timeout_ms, **sharing,
+            self.timeout_ms, timeout_action=self.timeout_action, **sharing,
         )  # fmt: skip
 
     def service_time(self) -> Service:
@@ -115,6 +118,9 @@ class State(_Values):
         if rule is None:
             raise ValueError(f"a rule must be registered to be explored, got {scenario.rule!r}")
         values = {name: getattr(scenario, name) for name in OWN}
+        for name, value in values.items():
+            if isinstance(value, Mapping):
+                raise ValueError(f"{name} must be the same for all levels to be explored, got {value!r}")
         if scenario.devices is None and (scenario.host_ms > 0 or scenario.contention > 1):
             values["devices"] = scenario.servers  # which is the same
         values |= workload_values(scenario.workload) | rule | service_values(scenario.service)
@@ -126,7 +132,9 @@ class State(_Values):
         requests = available(scenario, requests)
         workload = f"bs.{scenario.workload!r},"
         if self.workload == "given":
-            workload = f"traffic.with_rate({self.rate_per_s!r}),  # traffic: {traffic!r}"
+            added = self.priorities and (traffic is None or self.priorities != traffic.priorities)
+            levels = f".with_priorities({dict(self.priorities)})" if added else ""
+            workload = f"traffic.with_rate({self.rate_per_s!r}){levels},  # traffic: {traffic!r}"
         service = f"bs.{scenario.service!r}"
         if self.service == "published":  # by its name, not point by point
             points = f"bs.{published(self.published)!r}"
@@ -175,7 +183,7 @@ def workload_values(workload: OpenLoop | ClosedLoop) -> dict[str, Any]:
             raise TypeError(f"a workload must be one of batchsim's to be explored, got {workload!r}")
         values, offered = {"workload": "given"}, workload.offered_per_s
         values |= {"rate_per_s": offered} if 0 < offered < float("inf") else {}
-    return values
+    return values | {"priorities": workload.priorities or ()}
 
 
 def service_values(service: Service, curve_of: str = "") -> dict[str, Any]:

@@ -124,7 +124,7 @@ class Film:
         # When each request leaves the queue, a rejected one as it comes, and when the system.
         self._left_s = np.where(status == Status.REJECTED, arrival_s, result.start_s)
         timed_out = status == Status.TIMED_OUT
-        self._left_s[timed_out] = arrival_s[timed_out] + scenario.timeout_s
+        self._left_s[timed_out] = arrival_s[timed_out] + result.timeout_s[timed_out]
         self._done_s = np.where(status == Status.SERVED, result.finish_s, self._left_s)
         self._done_by_status = [np.sort(self._done_s[status == each]) for each in Status]
         self._sorted_left_s = np.sort(self._left_s)

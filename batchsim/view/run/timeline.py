@@ -100,7 +100,7 @@ class TimelineView(View):
         entries = [Entry(name, self._component(name)) for name in COMPONENTS]
         for status, marks in self.lost.items():
             rows = np.flatnonzero(result.status[requests] == status)
-            waited_s = result.scenario.timeout_s if status == Status.TIMED_OUT else 0.0
+            waited_s = result.timeout_s[requests[rows]] if status == Status.TIMED_OUT else 0.0
             begin_ms, end_ms = (
                 1000 * (result.arrival_s[requests[rows]] + s - begin_s) for s in (0.0, waited_s)
             )

@@ -30,7 +30,7 @@ def window(result: Result, at_s: float | None = None) -> Window:
     if not len(batches):
         requests = np.arange(min(REQUESTS, result.arrival_s.size))
         begin_s, end_s = float(result.arrival_s[0]), float(result.arrival_s[requests[-1]])
-        waited_s = result.scenario.timeout_s if result.scenario.timeout_ms is not None else 0.0
+        waited_s = float(np.where(np.isfinite(result.timeout_s), result.timeout_s, 0.0).max())
         return Window(0, -1, requests, begin_s, max(end_s + waited_s, begin_s + 1e-6))
     if at_s is None:
         first = max(len(batches) // 2 - BATCHES // 2, 0)

@@ -1,0 +1,93 @@
+"""The metrics of each priority level by itself, with their intervals."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from batchsim.result.intervals import metric_intervals
+from batchsim.result.metrics import COMPONENTS, LATENCY, METRICS, Metrics, OrderStatistics
+from batchsim.result.run import Run
+from batchsim.result.run_length import RunLength
+from batchsim.result.sections import Sections
+from batchsim.result.standard_error import Sample
+
+if TYPE_CHECKING:
+    import pandas
+
+COUNTS = ("requests", "served", "rejected", "timed_out", "delayed")
+# In the order of the summary; those with an interval have two more columns.
+SHOWN = [
+    METRICS[key]
+    for key in METRICS
+    if key in (*COUNTS, "throughput_per_s", "mean_latency_ms") or METRICS[key].q is not None
+    or key in [f"mean_{part}_ms" for part in COMPONENTS]
+]  # fmt: skip
+
+
+def by_priority(runs: Sequence[Run], sample: Sample, level: float) -> "pandas.DataFrame":
+    """Return a row for each priority level; `sample` is that of all requests."""
+    import pandas
+
+    levels = runs[0].scenario.levels
+    if not levels:
+        raise ValueError(f"a workload must have priorities, got {runs[0].scenario.workload!r}")
+    rows = [_row([_of_level(run, each) for run in runs], each, sample, level) for each in levels]
+    return pandas.DataFrame(rows, index=pandas.Index(levels, name="priority"))
+
+
+def _of_level(run: Run, level: int) -> tuple[Metrics, Sections] | None:
+    """Return the metrics of a run's requests of a level, and those of sections; None without a request."""
+    log, mine = run.log, np.equal(run.log.priority, level)
+    skip = int(np.count_nonzero(mine[: run.warmup_requests]))
+    if np.count_nonzero(mine) == skip:
+        return None
+    index = log.batch_index[mine]
+    sizes = np.bincount(index[index >= 0], minlength=log.batch_size.size)
+    # The batches are those of all levels, and hold of each only its own.
+    own = replace(
+        log, arrival_s=log.arrival_s[mine], batch_index=index, status=log.status[mine], batch_size=sizes,
+        priority=None, outputs=None,
+    )  # fmt: skip
+    latency_ms = run.latency_ms[mine]
+    servers, columns = run.scenario.servers, {LATENCY: latency_ms}
+    sections = Sections.of_log(own, run.server_time, servers, skip, columns, run.delayed[mine])
+    kept_ms = latency_ms[skip:]
+    served = OrderStatistics(kept_ms[~np.isnan(kept_ms)])
+    return Metrics(run.scenario, sections.whole(), {LATENCY: served}), sections
+
+
+def _row(
+    found: Sequence[tuple[Metrics, Sections] | None], priority: int, sample: Sample, level: float
+) -> dict[str, Any]:
+    runs = [each for each in found if each is not None]
+    if not runs:
+        return {"requests": 0}
+    whole = Metrics.pool([metrics for metrics, _ in runs])
+    replicated = sample.replicated
+    sections = Sections.of_runs([metrics for metrics, _ in runs]) if replicated else runs[0][1]
+    share = dict(whole.scenario.workload.priorities or ())[priority]
+    own = replace(
+        sample, whole=whole, sections=sections, length=sample.length and _of_share(sample.length, share),
+        dropped=round(sample.dropped * share),
+    )  # fmt: skip
+    delays = any(limit.delays for limit in whole.scenario.limits)
+    shown = [each for each in SHOWN if each.key != "delayed" or delays]
+    intervals = metric_intervals([own], [each for each in shown if each.interval], level)
+    row = {}
+    for each in shown:
+        row[each.key] = each.plain(whole.number(each.key))
+        if each.interval:
+            row[f"{each.key}_low"], row[f"{each.key}_high"] = intervals[each.key]
+    return row
+
+
+def _of_share(length: RunLength, share: float) -> RunLength:
+    """Return the lengths counted in requests of a level, which the queue of all makes wait.
+
+    A level's own flow is no steadier than that of as many requests by themselves.
+    """
+    return replace(
+        length, relaxation=length.relaxation * share, cycle=length.cycle * share, noise=length.noise * share
+    )

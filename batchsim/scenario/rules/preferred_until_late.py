@@ -1,0 +1,82 @@
+"""Preferred sizes as long as the oldest request is in time; once it is late, all that wait."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from batchsim._format import typed
+from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules.preferred_sizes import PreferredSizes, send_preferred
+from batchsim.scenario.rules.rule import Decision, Step, Trigger, Waiting
+
+
+class PreferredUntilLateParams(NamedTuple):
+    """The parameters of `PreferredUntilLate`, the wait in seconds."""
+
+    preferred: Any  # int64, rising, shape (sizes,)
+    max_batch_size: int
+    max_wait_s: float
+
+
+def decide(
+    now_s: float, waiting: Waiting, idle: int, state: Any, params: PreferredUntilLateParams
+) -> Decision:
+    """Send all once the oldest has waited, before that the largest preferred size that waits."""
+    pending = min(waiting.length, params.max_batch_size)
+    oldest_s = seam.oldest_s(waiting)
+    due_s = oldest_s + params.max_wait_s
+    # Without a wait nobody is ever late.
+    if params.max_wait_s > 0 and now_s >= due_s:
+        if pending == params.max_batch_size:
+            return seam.START, pending, seam.FULL
+        return seam.START, pending, seam.WAIT if now_s == due_s else seam.BACKLOG
+    for place in range(params.preferred.size - 1, -1, -1):
+        size = params.preferred[place]
+        if pending >= size:
+            return seam.START, size, seam.FULL if size == params.max_batch_size else seam.ENOUGH
+    if params.max_wait_s == 0:
+        return seam.START, pending, seam.WAIT if oldest_s == now_s else seam.BACKLOG
+    if waiting.ended and params.max_wait_s == math.inf:
+        return seam.START, pending, seam.DRAIN
+    return seam.NOTHING, 0, seam.FULL
+
+
+@dataclass(frozen=True)
+class PreferredUntilLate(PreferredSizes):
+    """An idle server takes the largest preferred size that waits, or all that wait once the oldest is late.
+
+    Late is a request that has waited `max_wait_ms`, as where all servers compute: then size no longer
+    counts, and as many leave as wait, `max_batch_size` at most. With a wait of 0 nobody is ever late, and what
+    waits leaves where it is less than any preferred size. `math.inf`: only preferred sizes leave, and what
+    remains at the end of the run.
+
+    >>> PreferredUntilLate([4, 8], max_batch_size=8, max_wait_ms=5)
+    PreferredUntilLate(preferred=(4, 8), max_batch_size=8, max_wait_ms=5)
+    """
+
+    Params = PreferredUntilLateParams  # type: ignore[assignment]
+    decide = staticmethod(decide)  # type: ignore[assignment]
+    wake_s = staticmethod(seam.deadline_s)
+    title = "Preferred sizes until late"
+
+    @property
+    def largest_batch(self) -> int:
+        return self.max_batch_size if 0 < self.max_wait_ms < math.inf else self.preferred[-1]
+
+    @property
+    def params(self) -> Any:
+        return PreferredUntilLateParams(*super().params)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        # A trigger has one step: sizes below max_batch_size leave by the same.
+        size, wait_ms = self.max_batch_size, self.max_wait_ms
+        smaller = [each for each in self.preferred if each < size]
+        preferred = [send_preferred(smaller)] if smaller else []
+        full = [seam.send_full(size)] if size in self.preferred else []
+        if wait_ms in (0, math.inf):  # nobody is late; a request alone may be a preferred size
+            return (*full, *preferred, *(() if self.enough == 1 else seam.send_after(wait_ms)))
+        if not full:
+            late = f"{size:,} or more wait and the oldest has waited {typed(wait_ms)} ms"
+            full = [Step(late, f"send the oldest {size:,}", Trigger.FULL, late, "full")]
+        return (*full, *(seam.send_after(wait_ms) if size > 1 else ()), *preferred)
