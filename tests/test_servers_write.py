@@ -217,11 +217,31 @@ def test_a_scenarios_servers_limits_and_padding_are_written_too():
     assert "--capacity 160 --timeout 50" in servers.write("mosec", asked)
 
 
+def test_priority_levels_and_their_limits_are_written_for_triton_alone():
+    asked = bs.Scenario(
+        POISSON.with_priorities({1: 0.2, 2: 0.8}), bs.SizeOrWait(8, 2), AFFINE, queue_limit={2: 100},
+        timeout_ms={1: 50, 2: 20}, timeout_action={1: "delay", 2: "reject"},
+    )  # fmt: skip
+    text = servers.write("triton", asked)
+    found = servers.parse(text)
+    assert "asked for" not in text
+    assert found.apply(asked) == asked
+    assert {"level 2: 100 requests", "level 1: 50 ms, then served after the others"} <= {
+        line[15:] for line in repr(found).splitlines()
+    }
+    assert servers.parse(servers.write("triton", found)) == found
+    written = servers.write_all(asked)
+    assert {*written.texts} == {"triton"}
+    alike = servers.write(
+        "torchserve", asked.replace(queue_limit=None, timeout_ms=None, timeout_action="reject")
+    )
+    assert "in order of arrival" in alike
+
+
 def test_limits_that_a_server_has_and_nobody_asked_for_are_said():
     text = servers.write("mosec", bs.SizeOrWait(8, 20))
-    assert "at most 1,024 requests wait" in text
-    assert "after 3 s" in text
-    assert "nobody" not in text
+    assert "queue limit, 1,024 requests" in text
+    assert "timeout, 3 s" in text
 
 
 def test_a_config_of_one_server_is_written_for_another_as_far_as_it_has_words():

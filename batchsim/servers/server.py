@@ -53,10 +53,11 @@ class ServerConfig:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        limit, timeout_ms = self.queue_limit, self.timeout_ms
+        levels = f"1 to {self.priority_levels}, {self.default_priority_level} unless a request says another"
         parts = {
-            "queue limit": [] if limit is None else [_format.counted(limit, "request")],
-            "timeout": [] if timeout_ms is None else [_format.typed_duration(timeout_ms)],
+            "levels": [levels] if self.priority_levels else [],
+            "queue limit": limits_in_words(self.queue_limit),
+            "timeout": timeouts_in_words(self.timeout_ms, self.timeout_action),
             "padded to": [", ".join(map(str, self.pad_to))] if self.pad_to else [],
             "unused": [f"{key}={_short(value)}" for key, value in self.unused.items()],
             "unknown": [
@@ -106,6 +107,31 @@ class ServerConfig:
         if shares is None:
             return limit.get(self.default_priority_level)
         return {level: limit[level] for level, _ in shares if level in limit} or None
+
+
+def limits_in_words(limit: int | Mapping[int, int] | None) -> list[str]:
+    """Return a queue limit in words, level by level where they differ; [] for none."""
+    return _by_level(limit, lambda most, _: _format.counted(most, "request"))
+
+
+def timeouts_in_words(
+    timeout_ms: float | Mapping[int, float] | None, action: str | Mapping[int, str]
+) -> list[str]:
+    """Return a timeout and what follows it in words, level by level where they differ; [] for none."""
+
+    def text(late: float, level: int | None) -> str:
+        then = action.get(level or 0, "reject") if isinstance(action, Mapping) else action
+        return _format.typed_duration(late) + (", then served after the others" if then == "delay" else "")
+
+    if isinstance(action, Mapping) and timeout_ms is not None and not isinstance(timeout_ms, Mapping):
+        timeout_ms = dict.fromkeys(action, timeout_ms)
+    return _by_level(timeout_ms, text)
+
+
+def _by_level(limit: Any, text: Callable[[Any, int | None], str]) -> list[str]:
+    if isinstance(limit, Mapping):
+        return [f"level {level}: {text(value, level)}" for level, value in limit.items()]
+    return [] if limit is None else [text(limit, None)]
 
 
 def _short(value: Any) -> str:

@@ -1,6 +1,7 @@
 """Config out: a setting as the text that says it to a server."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ from batchsim.scenario import Rule, Scenario
 from batchsim.scenario.rules import FrozenBatches, SizeOrWait
 from batchsim.servers.formats import FORMATS, Format
 from batchsim.servers.registry import SERVERS
-from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.server import Server, ServerConfig, limits_in_words, timeouts_in_words
 
 UNLIMITED = 1_000_000  # of ongoing requests, where Ray Serve must have a limit
 
@@ -32,9 +33,11 @@ class _Asked:
 
     rule: Rule
     servers: int = 1
-    queue_limit: int | None = None
-    timeout_ms: float | None = None
+    queue_limit: int | Mapping[int, int] | None = None
+    timeout_ms: float | Mapping[int, float] | None = None
     pad_to: tuple[int, ...] = ()
+    timeout_action: str | Mapping[int, str] = "reject"
+    levels: tuple[int, ...] = ()
 
 
 def write(server: str, what: Any, file: str | None = None) -> str:
@@ -51,7 +54,7 @@ def write(server: str, what: Any, file: str | None = None) -> str:
     # Written by batchsim for torchserve (2025-03).
     # Its rule: PullThenWait(max_batch_size=32, max_wait_ms=2).
     # Asked for was another rule, SizeOrWait(max_batch_size=32, max_wait_ms=2): simulate this one.
-    # Unlike what was asked for, at most 100 requests wait.
+    # Not as asked for: queue limit, 100 requests.
     """
     _check.one_of("server", server, SERVERS)
     form = _format_of(server, file)
@@ -107,13 +110,20 @@ def _asked(what: Any) -> _Asked:
     if isinstance(what, _Asked):
         return what
     if isinstance(what, ServerConfig):
-        return _Asked(what.rule, what.servers, what.queue_limit, what.timeout_ms, what.pad_to)
+        levels = tuple(range(1, what.priority_levels + 1))
+        return _Asked(
+            what.rule, what.servers, what.queue_limit, what.timeout_ms, what.pad_to, what.timeout_action,
+            levels,
+        )  # fmt: skip
     if isinstance(what, Rule):
         return _Asked(what)
     scenario = getattr(what, "scenario", what)  # a Recommendation has one
     _check.instance("what is written", scenario, Scenario, "a ServerConfig, Rule, Scenario or Recommendation")
     padding = tuple(scenario.service.padding or ())
-    return _Asked(scenario.rule, scenario.servers, scenario.queue_limit, scenario.timeout_ms, padding)
+    return _Asked(
+        scenario.rule, scenario.servers, scenario.queue_limit, scenario.timeout_ms, padding,
+        scenario.timeout_action, scenario.levels,
+    )  # fmt: skip
 
 
 def _said(server: Server, asked: _Asked) -> tuple[ServerConfig, list[str]]:
@@ -126,14 +136,14 @@ def _said(server: Server, asked: _Asked) -> tuple[ServerConfig, list[str]]:
             own = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it takes its own way"
             raise ValueError(f"a rule for {server.name} must be {own}; got {asked.rule!r}")
         remarks.insert(0, f"Asked for was another rule, {asked.rule!r}: simulate this one.")
-    if found.queue_limit != asked.queue_limit:
-        limit = found.queue_limit
-        most = "any number of" if limit is None else f"at most {limit:,}"
-        remarks.append(f"Unlike what was asked for, {most} requests wait.")
-    if found.timeout_ms != asked.timeout_ms:
-        late = found.timeout_ms
-        when = "never" if late is None else f"after {_format.typed_duration(late)}"
-        remarks.append(f"Unlike what was asked for, a request that waits is given up {when}.")
+    limit = limits_in_words(found.queue_limit)
+    if limit != limits_in_words(asked.queue_limit):
+        remarks.append(f"Not as asked for: queue limit, {'; '.join(limit) or 'none'}.")
+    timeout = timeouts_in_words(found.timeout_ms, found.timeout_action)
+    if timeout != timeouts_in_words(asked.timeout_ms, asked.timeout_action):
+        remarks.append(f"Not as asked for: timeout, {'; '.join(timeout) or 'none'}.")
+    if len(asked.levels) > 1 and not found.priority_levels:
+        remarks.append("Not as asked for: requests of all priorities are served in order of arrival.")
     if found.pad_to != asked.pad_to:
         remarks.append(f"Batches are padded to {list(asked.pad_to)} by the model: this does not say it.")
     return found, remarks
@@ -164,7 +174,18 @@ def _settings(server: Server, asked: _Asked) -> tuple[dict[str, Any], list[str]]
 
 
 def _add_limits(settings: dict[str, Any], server: Server, asked: _Asked) -> None:
-    words, limit = server.words, asked.queue_limit
+    words, limit, timeout_ms = server.words, asked.queue_limit, asked.timeout_ms
+    if server.name == "triton" and len(asked.levels) > 1:
+        settings |= _levels(asked)
+        return
+    if (
+        isinstance(limit, Mapping)
+        or isinstance(timeout_ms, Mapping)
+        or isinstance(asked.timeout_action, Mapping)
+    ):
+        raise ValueError(
+            f"limits and timeouts must be of all levels alike for {server.name}, got some by level"
+        )
     if limit is not None:
         if server.name == "tf_serving":
             settings["max_enqueued_batches"] = max(round(limit / asked.rule.max_batch_size), 1)
@@ -172,13 +193,39 @@ def _add_limits(settings: dict[str, Any], server: Server, asked: _Asked) -> None
             settings[words.queue] = limit
         else:
             raise ValueError(f"queue_limit must be None for {server.name}, which has none, got {limit}")
-    if asked.timeout_ms is not None:
+    if timeout_ms is not None:
         if not words.timeout:
             must = f"timeout_ms must be None for {server.name}, which has none"
-            raise ValueError(f"{must}, got {_format.typed(asked.timeout_ms)}")
-        timeout = float(_format.typed(asked.timeout_ms / words.timeout_unit_ms))
+            raise ValueError(f"{must}, got {_format.typed(timeout_ms)}")
+        timeout = float(_format.typed(timeout_ms / words.timeout_unit_ms))
         whole = timeout == int(timeout) or words.timeout_unit_ms < 1 or words.whole
         settings[words.timeout] = math.ceil(timeout) if whole else timeout
+    if asked.timeout_action != "reject":
+        if server.name != "triton":
+            raise ValueError(
+                f"timeout_action must be 'reject' for {server.name}, got {asked.timeout_action!r}"
+            )
+        settings["timeout_action"] = asked.timeout_action.upper()
+
+
+def _levels(asked: _Asked) -> dict[str, Any]:
+    """Return Triton's priority levels, each with a queue policy of its own."""
+
+    def of(limit: Any, level: int, other: Any) -> Any:
+        return limit.get(level, other) if isinstance(limit, Mapping) else other if limit is None else limit
+
+    last = max(asked.levels)
+    policies = {
+        level: {
+            "max_queue_size": of(asked.queue_limit, level, 0),
+            "default_timeout_microseconds": math.ceil(
+                float(_format.typed(of(asked.timeout_ms, level, 0) * 1000))
+            ),
+            "timeout_action": of(asked.timeout_action, level, "reject").upper(),
+        }
+        for level in asked.levels
+    }
+    return {"priority_levels": last, "default_priority_level": last, "priority_queue_policy": policies}
 
 
 def _own(server: str, asked: _Asked) -> dict[str, Any]:
