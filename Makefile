@@ -48,7 +48,7 @@ test: $(VENV)/.installed-test
 	$(BIN)/mypy
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser
 	$(BROWSER_TESTS)
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest $(NBVAL) $(EXECUTED)
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile $(NBVAL) $(EXECUTED)
 
 test-browser: $(VENV)/.installed-test
 	export BATCHSIM_BROWSER=required; $(BROWSER_TESTS)
