@@ -25,6 +25,9 @@ JUPYTER_DATA := $(VENV)/share/jupyter
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
+# Those that measure time run one after the other, with nothing beside them.
+BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -rs tests/browser
+BROWSER_TESTS := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist=loadfile && $(BROWSER) -m alone
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
 
@@ -45,11 +48,11 @@ test: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -rs tests/browser
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest $(NBVAL) $(EXECUTED)
+	$(BROWSER_TESTS)
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile $(NBVAL) $(EXECUTED)
 
 test-browser: $(VENV)/.installed-test
-	BATCHSIM_BROWSER=required JAX_PLATFORMS=cpu $(BIN)/python -m pytest tests/browser
+	export BATCHSIM_BROWSER=required; $(BROWSER_TESTS)
 
 # Not in CI, which must say the same each time.
 fuzz: MINUTES = 30

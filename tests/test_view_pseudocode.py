@@ -282,7 +282,9 @@ def test_the_rules_of_servers_are_short_and_have_a_line_for_each_moment(rule):
     lines = pseudocode(rule)
     assert len(lines) <= MOST_LINES
     assert max(len(line.text) for line in lines) <= 56
-    result = bs.simulate(bs.Scenario(bs.Poisson(1500), rule, bs.Affine(2, 0.3), servers=2), 300)
+    result = bs.simulate(
+        bs.Scenario(bs.Poisson(1500), rule, bs.Affine(2, 0.3), servers=2), 300, engine="simpy"
+    )
     film = Film(result)
     for time_s in film.instants().tolist():
         now = film.snapshot(time_s)

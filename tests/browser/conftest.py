@@ -59,14 +59,14 @@ lab, notebook, app = server("lab"), server("notebook"), server("app")
 
 @pytest.fixture(scope="package")
 def opened(browser):
-    """Open a panel: `with opened(server, source)` in a notebook of one cell, `opened(app)` the app."""
+    """Open a panel: `with opened(server, *cells)` in a notebook, cells or code; `opened(app)` the app."""
 
     @contextlib.contextmanager
-    def opened(server, source="", textbook=False, query="", picture=EXPLORER, **page):
+    def opened(server, *cells, textbook=False, query="", picture=EXPLORER, **page):
         known = server.kernels()
         name = f"panel-{len(list(server.folder.iterdir()))}.ipynb"
-        if source:
-            nbformat.write(one_cell(source), server.folder / name)
+        if cells:
+            nbformat.write(notebook_of(cells), server.folder / name)
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **page})
         context.set_default_timeout(60_000)
         context.add_init_script(path=HERE / "watch.js")
@@ -75,8 +75,8 @@ def opened(browser):
         kernel = None
         try:
             began = time.perf_counter()
-            view.goto(server.address(name if source else "", query), wait_until="commit")
-            if source:
+            view.goto(server.address(name if cells else "", query), wait_until="commit")
+            if cells:
                 view.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
                 noise.errors.clear()  # of the front end's own start (Notebook 7.6 has one)
                 began = run_all_cells(view)
@@ -99,9 +99,9 @@ def opened(browser):
     return opened
 
 
-def one_cell(source):
+def notebook_of(cells):
     kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    cells = [nbformat.v4.new_code_cell(source)]
+    cells = [nbformat.v4.new_code_cell(cell) if isinstance(cell, str) else cell for cell in cells]
     return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernelspec})
 
 
@@ -116,7 +116,7 @@ def run_all_cells(page):
         page.click('.lm-Menu-itemLabel:text-is("Run All Cells")')
         for _ in range(30):
             page.wait_for_timeout(100)
-            if page.locator('.jp-InputPrompt:not(:text("[ ]:"))').count():
+            if page.locator(r'.jp-InputPrompt:text-matches("\[[\d*]")').count():
                 return began
             if page.locator(".jp-Dialog").count():
                 page.keyboard.press("Enter")

@@ -1,5 +1,7 @@
 """A panel of sliders in a page: what it shows, and hands that move it."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +16,16 @@ HANDLE = ".noUi-handle"
 TEXTBOOK_SLIDER = ".widget-hslider:has(.widget-label:text-is('{name}'))"
 LINES = ".batchsim-readout [role=status]"
 SETTLES_MS = 400  # after a key is let go: then the axes may shrink, which is a redraw of its own
+
+
+def eventually(holds: Callable[[], Any], seconds: float = 30) -> bool:
+    """Return whether something comes to hold: a page and its kernel take their time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.02)
+    return False
 
 
 @dataclass

@@ -1,11 +1,11 @@
 """The app's pages: a kernel each that ends with its page, in bounded number, and no script from a link."""
 
-import time
 from urllib.parse import quote
 
 import psutil
 import pytest
 
+from browser.panel import eventually
 from browser.servers import running
 
 PLACES = 2
@@ -66,13 +66,6 @@ def small(browser, tmp_path_factory):
 
 def kernels(server):
     return len(psutil.Process(server.pid).children())
-
-
-def eventually(holds, seconds=30):
-    until = time.monotonic() + seconds
-    while not holds() and time.monotonic() < until:
-        time.sleep(0.05)
-    return holds()
 
 
 def refused(page, server):

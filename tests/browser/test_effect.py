@@ -2,7 +2,7 @@
 
 import pytest
 
-from browser.panel import HANDLE
+from browser.panel import HANDLE, eventually
 
 PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
 LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.axes]"
@@ -75,5 +75,4 @@ def test_the_pointer_is_told_what_a_click_does_and_a_click_enlarges(panel):
     large = panel.page.locator(".batchsim-large select").input_value()
     panel.page.mouse.down()
     panel.page.mouse.up()
-    panel.quiet(400)
-    assert panel.page.locator(".batchsim-large select").input_value() != large
+    assert eventually(lambda: panel.page.locator(".batchsim-large select").input_value() != large)

@@ -6,6 +6,7 @@ from statistics import median
 
 import pytest
 
+pytestmark = pytest.mark.alone
 EXPLORER = "import batchsim as bs\npanel = bs.explore(requests=20_000, play=True)\npanel"
 ALONE = """import batchsim as bs
 film = bs.film(bs.Scenario(bs.Poisson(1000), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25)))

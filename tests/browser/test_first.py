@@ -4,6 +4,7 @@ import pytest
 
 from browser.servers import running
 
+pytestmark = pytest.mark.alone
 PANEL = "import batchsim as bs\npanel = bs.explore()\npanel"
 BARS_S = {"lab": (8, 3), "app": (10, 4)}  # with empty caches, and with what that has left: on a free machine
 BUSY = 3  # times as long, which even a busy machine must not take
@@ -12,11 +13,11 @@ BUSY = 3  # times as long, which even a busy machine must not take
 @pytest.mark.parametrize("kind", ["lab", "app"])
 def test_from_run_to_the_picture(kind, browser, opened, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "compiled"))
-    source = "" if kind == "app" else PANEL
+    cells = () if kind == "app" else (PANEL,)
     seconds = []
     with running(kind, tmp_path / "server") as server:
         for _ in range(2):
-            with opened(server, source, viewport={"width": 1280, "height": 800}) as panel:
+            with opened(server, *cells, viewport={"width": 1280, "height": 800}) as panel:
                 seconds.append(panel.seconds)
     with capsys.disabled():
         bars = "bars: {} s and {} s".format(*BARS_S[kind])

@@ -3,11 +3,12 @@
 VS Code is a front end too, but it cannot be run here.
 """
 
-import time
 from functools import partial
 from itertools import count, takewhile
 
 import pytest
+
+from browser.panel import eventually
 
 PANEL = """import batchsim as bs
 from batchsim.view.explorer.state import State
@@ -81,16 +82,6 @@ NOT_VISITED = """() => [...document.querySelectorAll(
 def panel(lab, opened):
     with opened(lab, PANEL) as panel:
         yield panel
-
-
-def eventually(holds, seconds=10):
-    """Return whether something comes to hold: a page and its kernel take their time."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if holds():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def go_to(panel, state):

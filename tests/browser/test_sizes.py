@@ -70,8 +70,8 @@ def touch_each_main_control(panel):
 
 @pytest.mark.parametrize("kind", ["lab", "notebook", "app"])
 def test_nothing_is_cut_off_when_it_appears_nor_while_a_control_is_touched(kind, request, opened):
-    server, source = request.getfixturevalue(kind), "" if kind == "app" else PANEL
-    with opened(server, source, viewport={"width": 1280, "height": 800}) as panel:
+    server, cells = request.getfixturevalue(kind), () if kind == "app" else (PANEL,)
+    with opened(server, *cells, viewport={"width": 1280, "height": 800}) as panel:
         panel.quiet(400)
         assert panel.page.evaluate(OUTSIDE) == []
         for size in SIZES:

@@ -37,10 +37,8 @@ class PredictPage(Page):
         ways = [FALLS, STAYS, RISES]
         self.answers = {key: toggle(ways, name) for key, name in QUESTIONS.items()}
         self.rows = {key: widgets.HTML() for key in QUESTIONS}
-        rows = [
-            each
-            for key, name in QUESTIONS.items()
-            for each in (label(name), self.answers[key], self.rows[key])
+        questions = [
+            widgets.VBox([label(name), self.answers[key], self.rows[key]]) for key, name in QUESTIONS.items()
         ]
         self.reveal = button("Reveal", "Commit to the three answers, and see", self._reveal, disabled=True)
         self.verdict = widgets.HTML(HELP)
@@ -48,7 +46,7 @@ class PredictPage(Page):
         for answer in self.answers.values():
             answer.value, answer.disabled = None, True
             answer.observe(lambda _: self._enable(), names="value")
-        super().__init__(session, [self.predicting, *rows, self.reveal, self.verdict])
+        super().__init__(session, [self.predicting, *questions, self.reveal, self.verdict])
         session.subscribe("run", self._ran)
 
     def _begin(self) -> None:

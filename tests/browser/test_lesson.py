@@ -1,0 +1,33 @@
+"""A lesson as a student opens it: nothing answers its first prediction until an answer is committed."""
+
+import nbformat
+
+from browser.servers import ROOT
+
+LESSON = ROOT / "notebooks" / "07-tune-to-an-objective.ipynb"
+EXPLORER = "panel = bs.explore(requests=500)\npanel"
+
+
+def until_the_first_prediction():
+    """Yield the code cells of the lesson down to its first prediction."""
+    for cell in nbformat.read(LESSON, as_version=4).cells:
+        if cell.cell_type == "code":
+            yield cell
+            if cell.source.startswith("predict("):
+                return
+
+
+def test_the_outcome_of_a_prediction_appears_when_it_is_committed(lab, opened):
+    with opened(lab, *until_the_first_prediction(), EXPLORER) as panel:
+        page, outcome = panel.page, panel.page.get_by_text("95 % interval")
+        page.get_by_text("which one change brings p99 down most?").wait_for()  # once: the code is folded
+        page.get_by_role("button", name="Commit").click()
+        page.get_by_text("Nothing is chosen yet").wait_for()
+        assert outcome.count() == 0
+        page.get_by_label("A longer wait").check()
+        page.get_by_role("button", name="Commit").click()
+        outcome.wait_for()
+        assert page.get_by_text("\N{BALLOT X} Not this time.").count() == 1
+        assert page.locator(".widget-html td:text-is('50.29')").count() == 1
+        assert page.get_by_role("button", name="Commit").is_disabled()
+        assert panel.noise.errors == []
