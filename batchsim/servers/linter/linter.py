@@ -23,7 +23,12 @@ MOOT = {
     "timeout-below-wait": WAITS,
     "clients-below-size": WAITS,
 }
-POLICY = ("max_queue_size", "default_timeout_microseconds", "priority_levels")  # of Triton's queue
+POLICY = (
+    "max_queue_size",
+    "default_timeout_microseconds",
+    "priority_levels",
+    "priority_queue_policy",
+)  # of Triton's queue
 
 
 def lint(config: ServerConfig, scenario: Scenario, requests: int = REQUESTS, seed: int = 0) -> Findings:
