@@ -97,10 +97,10 @@ FOUND = [
     ("preferred-sizes", [
         ("triton", 2000, {"max_batch_size": 32, "max_queue_delay_microseconds": 2000,
                           "preferred_batch_size": [2]}),
-        ("triton", 2000, {"max_batch_size": 32, "max_queue_delay_microseconds": 2000,
-                          "preferred_batch_size": [4]}),
+        ("triton", 1000, {"max_batch_size": 32, "max_queue_delay_microseconds": 2000,
+                          "preferred_batch_size": [1]}),
     ], [
-        # Two leave at once instead of all after the wait.
+        # Eight leave at once instead of all after the wait.
         ("triton", 2000, {"max_batch_size": 32, "max_queue_delay_microseconds": 5000,
                           "preferred_batch_size": [8, 32]}),
         ("triton", 2000, {"max_batch_size": 32, "preferred_batch_size": [32]}),

@@ -23,6 +23,7 @@ MOOT = {
     "timeout-below-wait": WAITS,
     "clients-below-size": WAITS,
 }
+# Of Triton's queue.
 POLICY = (
     "max_queue_size",
     "default_timeout_microseconds",
