@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -383,6 +384,17 @@ def test_a_file_is_linted_as_its_settings_are(server, tmp_path):
     found = servers.lint(read, scenario(800))
     assert found.codes == servers.lint(servers.config(server, **read.settings), scenario(800)).codes
     assert not [note for note in found.notes if note.code == "unknown"]
+
+
+EXAMPLES = sorted((Path(__file__).parent / "data" / "servers").glob("*/*"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: "-".join(path.parts[-2:]))
+def test_each_servers_example_file_is_linted(path):
+    read = servers.read(path)
+    found = servers.lint(read, scenario(800), REQUESTS)
+    assert found.config is read
+    assert all(set(finding.change) <= set(servers.SERVERS[read.server].settings) for finding in found)
 
 
 def test_a_key_that_the_server_does_not_have_is_noted():
