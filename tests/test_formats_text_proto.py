@@ -132,7 +132,7 @@ dynamic_batching < preferred_batch_size: [4, 8] preferred_batch_size: 16, priori
 optimization { cuda { graph_spec { input { key: "x" value { dim: -1 } } } } priority: 1 }
 model_metrics { metric_control { histogram_options { buckets: [ 0.1, 1e3, -inf, 2f ] } } }
 unknown_message { max_batch_size: 3 more { name: "}" } [some.kind] { x: 1 } list: [ 1, "]" ] }
-unknown_list: [ < c: 1 >, < d: 2 > ]
+unknown_list: [ 1, 2 ]
 unknown_number: -5
 dynamic_batchign: 5
 max_batch_size: 8

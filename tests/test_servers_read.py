@@ -22,18 +22,18 @@ def named(path):
 
 # The rule, the servers, the queue limit, the timeout in ms and the sizes padded to.
 MEANT = {
-    "batched/model.py": (bs.SleepingPoll(64, 10), 1, None, None, ()),
-    "bentoml/service.py": (bs.LearnedCork(32), 1, None, 1000, ()),
+    "batched/model.py": (servers.batched(64, 10), 1, None, None, ()),
+    "bentoml/service.py": (servers.bentoml(32), 1, None, 1000, ()),
     "clipper/deploy.py": (bs.SizeOrWait(16, 0), 1, None, 50, ()),
     "kserve/inference-service.yaml": (bs.PullThenWait(16, 200), 1, None, None, ()),
-    "litserve/server.py": (bs.RunningWindow(16, 10), 2, None, 10_000, ()),
+    "litserve/server.py": (servers.litserve(16, 0.01), 2, None, 10_000, ()),
     "mosec/server.py": (bs.PullThenWait(32, 5), 1, 1024, 3000, ()),
     "ray_serve/model.py": (bs.FrozenBatches(16, 20, 64), 1, None, None, ()),
     "textbook/batcher.py": (bs.SizeOrWait(16, 2.5), 1, None, None, ()),
     "tf_serving/batching_parameters.txt": (bs.SizeOrWait(32, 2), 4, 3200, None, (8, 16, 32)),
     "torchserve/config.properties": (bs.PullThenWait(8, 50), 2, 200, None, ()),
     "torchserve/model-config.yaml": (bs.PullThenWait(16, 20), 2, 300, None, ()),
-    "triton/config.pbtxt": (bs.PreferredSizes([8, 32], 32, 5), 2, None, None, ()),
+    "triton/config.pbtxt": (servers.triton(32, 5000, [8, 32]), 2, None, None, ()),
 }
 
 

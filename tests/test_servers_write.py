@@ -145,17 +145,17 @@ def test_a_size_and_a_wait_are_written_for_every_server_with_the_rule_that_it_ma
 
 RULES = [
     ("triton", bs.SizeOrWait(32, 2.5)),
-    ("triton", bs.PreferredSizes([4, 8], 8, 5)),
+    ("triton", servers.triton(8, 5000, [4, 8])),
     ("tf_serving", bs.SizeOrWait(32, 0)),
     ("torchserve", bs.PullThenWait(8, 50)),
     ("mosec", bs.PullThenWait(8, 50)),
     ("kserve", bs.PullThenWait(8, 50)),
-    ("ray_serve", bs.PullThenWait(8, 50)),
     ("ray_serve", bs.FrozenBatches(8, 2.5, 20)),
-    ("ray_serve", bs.WaitSinceLast(8, 2.5)),
-    ("bentoml", bs.LearnedCork(32)),
-    ("litserve", bs.RunningWindow(8, 2.5)),
-    ("batched", bs.SleepingPoll(8, 2.5)),
+    ("ray_serve", servers.ray_serve(8, 0.05, handler="blocking")),
+    ("ray_serve", servers.ray_serve(8, 0.0025, before_mid_2023=True)),
+    ("bentoml", servers.bentoml(32)),
+    ("litserve", servers.litserve(8, 0.0025)),
+    ("batched", servers.batched(8, 2.5)),
     ("clipper", bs.SizeOrWait(8, 0)),
     ("textbook", bs.SizeOrWait(8, math.inf)),
 ]
@@ -238,7 +238,7 @@ def test_a_config_of_one_server_is_written_for_another_as_far_as_it_has_words():
     ("server", "what", "words"),
     [
         ("triton", bs.AtLeast(2, 8), r"rule for triton must be a SizeOrWait.*got AtLeast"),
-        ("torchserve", bs.PreferredSizes([4], 8, 5), "rule for torchserve must be a PullThenWait"),
+        ("torchserve", servers.triton(8, 5000, [4]), "rule for torchserve must be a PullThenWait"),
         ("triton", bs.SizeOrWait(8, math.inf), "max_wait_ms must be finite for triton, got inf"),
         ("batched", scenario(servers=2), "servers must be 1 for batched"),
         ("ray_serve", scenario(queue_limit=9), "queue_limit must be None"),

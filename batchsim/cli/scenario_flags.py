@@ -101,7 +101,7 @@ class ScenarioFlags(Command):
         tables = {name: FileTable(f"{self.file}, [{name}]", content.get(name, {})) for name in TABLES}
         knobs = self._knobs()
         workload, service = self._workload(base, knobs), self._service(base, knobs)
-        rule, config = self.rule, self._config()
+        rule, config = self.rule, self.read_config()
         if config is not None:
             _once("rule", {"--rule": rule, "--server-config": config})
             rule = config.rule
@@ -113,7 +113,7 @@ class ScenarioFlags(Command):
             base, changes = config.apply(base.replace(changes)), {}
         return base.replace(changes | knobs), tables
 
-    def _config(self) -> "ServerConfig | None":
+    def read_config(self) -> "ServerConfig | None":
         """Return what the server's file means, and say what of it makes no difference."""
         if self.server_config is None:
             if (self.server, self.which) != (None, None):

@@ -6,12 +6,17 @@ from typing import Any, NamedTuple
 
 from batchsim import _check, _format
 from batchsim.scenario import Rule, Scenario
-from batchsim.scenario.rules import FrozenBatches, PreferredSizes, PullThenWait, SizeOrWait, WaitSinceLast
+from batchsim.scenario.rules import FrozenBatches, SizeOrWait
 from batchsim.servers.formats import FORMATS, Format
 from batchsim.servers.registry import SERVERS
 from batchsim.servers.server import Server, ServerConfig
 
 UNLIMITED = 1_000_000  # of ongoing requests, where Ray Serve must have a limit
+
+# Of a server that has several rules, what tells one from the other.
+VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
+    "ray_serve": ({}, {"handler": "blocking"}, {"before_mid_2023": True}),
+}
 
 
 class Written(NamedTuple):
@@ -37,8 +42,9 @@ def write(server: str, what: Any, file: str | None = None) -> str:
 
     `SizeOrWait` is written for each server: comments in the text say which rule the server makes of the same
     two numbers, and each number that had to be rounded. Any other rule, number of servers, limit or timeout
-    that the server does not have is refused. `file` is the name of one of its formats, where it has two, as
-    "model-config.yaml".
+    that the server does not have is refused. Of a ServerConfig that was read, what made no difference is
+    written again, and keys that are unknown are not. `file` is the name of one of the server's formats, where
+    it has two, as "model-config.yaml".
 
     >>> from batchsim import SizeOrWait
     >>> print(write("torchserve", SizeOrWait(32, 2)).partition("models=")[0].strip())
@@ -67,17 +73,17 @@ def write(server: str, what: Any, file: str | None = None) -> str:
 def write_all(what: Any) -> Written:
     """Return what `write` gives for each server, and why not for the others.
 
-    >>> from batchsim import PreferredSizes
-    >>> written = write_all(PreferredSizes([4, 8], 8, 5))
+    >>> from batchsim import RunningWindow
+    >>> written = write_all(RunningWindow(8, 5))
     >>> list(written.texts), len(written.refused)
-    (['triton'], 10)
+    (['litserve'], 10)
     """
     written = Written({}, {})
     asked = what if isinstance(what, ServerConfig) else _asked(what)
     for server in SERVERS:
         try:
             written.texts[server] = write(server, what if isinstance(what, ServerConfig) else asked)
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             written.refused[server] = str(error)
     return written
 
@@ -113,7 +119,8 @@ def _asked(what: Any) -> _Asked:
 def _said(server: Server, asked: _Asked) -> tuple[ServerConfig, list[str]]:
     """Return what a server's own words can say of it, and sentences on what they cannot."""
     settings, remarks = _settings(server, asked)
-    found = server.configure(settings)
+    each = [server.configure(settings | variant) for variant in VARIANTS.get(server.name, ({},))]
+    found = next((one for one in each if type(one.rule) is type(asked.rule)), each[0])
     if found.rule != asked.rule:
         if not isinstance(asked.rule, (SizeOrWait, type(found.rule))):
             own = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it takes its own way"
@@ -178,19 +185,15 @@ def _own(server: str, asked: _Asked) -> dict[str, Any]:
     """Return settings that one server alone has."""
     rule = asked.rule
     match server:
-        case "triton" if isinstance(rule, PreferredSizes):
-            return {"preferred_batch_size": list(rule.preferred)}
+        case "triton" if preferred := getattr(rule, "preferred", ()):
+            return {"preferred_batch_size": list(preferred)}
         case "tf_serving" if asked.pad_to and asked.pad_to[-1] == rule.max_batch_size:
             return {"allowed_batch_sizes": list(asked.pad_to)}
         case "litserve":
             return {"devices": 1}
-        case "ray_serve":
-            # So many that one batch forms while another is computed: fewer, and none is ever full.
-            ongoing = 2 * rule.max_batch_size * asked.servers
-            if isinstance(rule, FrozenBatches):
-                ongoing = UNLIMITED if math.isinf(rule.max_ongoing) else int(rule.max_ongoing)
-            kind: dict[str, Any] = {"handler": "blocking"} if isinstance(rule, PullThenWait) else {}
-            if isinstance(rule, WaitSinceLast):
-                kind = {"before_mid_2023": True}
-            return {"max_ongoing_requests": ongoing, **kind}
+        case "ray_serve" if isinstance(rule, FrozenBatches):
+            limited = math.isfinite(rule.max_ongoing)
+            return {"max_ongoing_requests": int(rule.max_ongoing) if limited else UNLIMITED}
+        case "ray_serve":  # so many that one batch forms while another is computed: fewer, and none is full
+            return {"max_ongoing_requests": 2 * rule.max_batch_size * asked.servers}
     return {}
