@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +14,7 @@ from batchsim.study.tune import tune
 
 V100 = bs.Affine(1.8874, 0.1438)
 LINE = bs.Affine(0, 1)
+REQUESTS = 20_000
 
 
 def scenario(rate, service=V100, **parts):
@@ -21,7 +23,8 @@ def scenario(rate, service=V100, **parts):
 
 
 def lint(server, rate, service=V100, parts=None, **settings):
-    return servers.lint(servers.config(server, **settings), scenario(rate, service, **(parts or {})))
+    asked = scenario(rate, service, **(parts or {}))
+    return servers.lint(servers.config(server, **settings), asked, REQUESTS)
 
 
 SHARED = {"servers": 8, "devices": 1}
@@ -97,10 +100,10 @@ FOUND = [
     ("preferred-sizes", [
         ("triton", 2000, {"max_batch_size": 32, "max_queue_delay_microseconds": 2000,
                           "preferred_batch_size": [2]}),
-        ("triton", 2000, {"max_batch_size": 32, "max_queue_delay_microseconds": 2000,
-                          "preferred_batch_size": [4]}),
+        ("triton", 1000, {"max_batch_size": 32, "max_queue_delay_microseconds": 2000,
+                          "preferred_batch_size": [1]}),
     ], [
-        # Two leave at once instead of all after the wait.
+        # Eight leave at once instead of all after the wait.
         ("triton", 2000, {"max_batch_size": 32, "max_queue_delay_microseconds": 5000,
                           "preferred_batch_size": [8, 32]}),
         ("triton", 2000, {"max_batch_size": 32, "preferred_batch_size": [32]}),
@@ -192,12 +195,12 @@ def test_what_is_wrong_is_found_and_its_change_removes_it(code, case):
     changed = lint(server, rate, *more, **settings | dict(finding.change))
     assert code not in changed.codes
     for value, of in ((finding.value, findings), (finding.changed_value, changed)):
-        result = bs.simulate(of.scenario, 50_000) if finding.key != "load" else None
+        result = bs.simulate(of.scenario, REQUESTS) if finding.key != "load" else None
         if finding.key == "load":
             offered = of.scenario.workload.offered_per_s
             assert value == pytest.approx(offered / of.scenario.full_batches_per_s)
         elif finding.key == "loss":
-            assert value == pytest.approx(1 - result.metrics.served / 50_000)
+            assert value == pytest.approx(1 - result.metrics.served / REQUESTS)
         else:
             assert value == result.percentile(99, unserved="inf")
     assert finding.changed_value < finding.value
@@ -236,9 +239,12 @@ def test_a_change_of_size_takes_the_listed_sizes_with_it():
     assert change["allowed_batch_sizes"][-1] == change["max_batch_size"] >= 8
 
 
-@pytest.mark.parametrize("rate", [20, 400, 1500, 3500])
-@pytest.mark.parametrize("service", [V100, bs.Affine(5, 0.25).with_noise(0.3), bs.Table({1: 2, 8: 4, 64: 9})])
-@pytest.mark.parametrize("cv", [1, 3])
+NOISY, MEASURED = bs.Affine(5, 0.25).with_noise(0.3), bs.Table({1: 2, 8: 4, 64: 9})
+ASKED = [(20, V100, 1), (400, V100, 3), (1500, V100, 1), (3500, V100, 1), (20, NOISY, 3), (400, NOISY, 1),
+         (1500, NOISY, 3), (20, MEASURED, 3), (1500, MEASURED, 1), (3500, MEASURED, 3)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rate", "service", "cv"), ASKED)
 def test_what_tune_recommends_is_clean(rate, service, cv):
     asked = bs.Scenario(bs.Gamma(rate, cv), bs.SizeOrWait(32, 10), service)
     grid = {"max_batch_size": [8, 32, 64], "max_wait_ms": [0, 1, 2, 5, 10], "servers": [1, 2]}
@@ -267,8 +273,10 @@ def test_a_short_trace_proves_nothing_but_is_no_error():
 
 
 def test_notes_tell_what_no_number_shows_and_are_no_findings():
-    found = lint("triton", 500, max_batch_size=8, max_queue_size=500, preserve_ordering=True)
-    assert (len(found), [note.code for note in found.notes]) == (0, ["pre-forming-off", "unused"])
+    found = lint("triton", 500, max_batch_size=8, max_queue_size=500)
+    assert (len(found), [note.code for note in found.notes]) == (0, ["pre-forming-off"])
+    found = lint("tf_serving", 500, num_batch_threads=1, pad_variable_length_inputs=True)
+    assert [note.code for note in found.notes] == ["unused"]
     assert not lint("triton", 500, max_batch_size=8).notes
     assert [note.code for note in lint("tf_serving", 500).notes] == ["threads-default"]
     assert not lint("tf_serving", 500, num_batch_threads=1).notes
@@ -330,7 +338,7 @@ def test_the_command_exits_with_1_where_it_found_something_and_0_where_not(shell
 def test_the_command_prints_json_like_pythons_answer(shell):
     done = shell("kserve", *LOAD, "--json")
     answer = json.loads(done.output)
-    finding = lint("kserve", 500)[0]
+    finding = servers.lint(servers.config("kserve"), scenario(500))[0]
     assert answer["findings"][0]["changed_value"] == finding.changed_value
     assert answer["scenario"]["rule"]["max_wait_ms"] == 5000
 
@@ -376,6 +384,17 @@ def test_a_file_is_linted_as_its_settings_are(server, tmp_path):
     found = servers.lint(read, scenario(800))
     assert found.codes == servers.lint(servers.config(server, **read.settings), scenario(800)).codes
     assert not [note for note in found.notes if note.code == "unknown"]
+
+
+EXAMPLES = sorted((Path(__file__).parent / "data" / "servers").glob("*/*"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: "-".join(path.parts[-2:]))
+def test_each_servers_example_file_is_linted(path):
+    read = servers.read(path)
+    found = servers.lint(read, scenario(800), REQUESTS)
+    assert found.config is read
+    assert all(set(finding.change) <= set(servers.SERVERS[read.server].settings) for finding in found)
 
 
 def test_a_key_that_the_server_does_not_have_is_noted():

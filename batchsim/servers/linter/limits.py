@@ -1,7 +1,8 @@
 """Findings about servers on one device, limits that lose requests, and load that nothing carries."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from batchsim._format import counted, number, rate, typed_duration
 from batchsim.scenario import ClosedLoop
@@ -51,10 +52,15 @@ def _loss(code: str, sentence: str, now: Outcome, found: Outcome) -> Finding:
     )
 
 
+def _least(limit: Any) -> Any:
+    """Return the least of limits by priority level, or the one that all requests have."""
+    return min(limit.values(), default=None) if isinstance(limit, Mapping) else limit
+
+
 def loses(trial: Trial) -> Iterator[Finding]:
     """Find a timeout or a queue limit that loses what the server could carry."""
     now, rule, words = trial.now, trial.now.scenario.rule, trial.server.words
-    timeout_ms, limit = now.scenario.timeout_ms, now.scenario.queue_limit
+    timeout_ms, limit = (_least(each) for each in (now.scenario.timeout_ms, now.scenario.queue_limit))
     if now.overloaded or (timeout_ms is None and limit is None) or now.loss < LOSES:
         return
     if "max_latency_ms" in trial.settings:

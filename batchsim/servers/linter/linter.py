@@ -23,7 +23,13 @@ MOOT = {
     "timeout-below-wait": WAITS,
     "clients-below-size": WAITS,
 }
-POLICY = ("max_queue_size", "default_timeout_microseconds", "priority_levels")  # of Triton's queue
+# Of Triton's queue.
+POLICY = (
+    "max_queue_size",
+    "default_timeout_microseconds",
+    "priority_levels",
+    "priority_queue_policy",
+)  # of Triton's queue
 
 
 def lint(config: ServerConfig, scenario: Scenario, requests: int = REQUESTS, seed: int = 0) -> Findings:
@@ -54,7 +60,7 @@ def _notes(trial: Trial) -> Iterator[Note]:
     name, settings = trial.config.server, trial.config.settings
     policy = [each for each in POLICY if settings.get(each)]
     if name == "triton" and policy:
-        off = "switches off that the next batch is formed while one is computed"
+        off = f"switch{'es' * (len(policy) == 1)} off that the next batch is formed while one is computed"
         yield Note("pre-forming-off", f"{listed(policy)} {off}: what that costs is not simulated.")
     if name == "tf_serving" and "num_batch_threads" not in settings:
         yield Note("threads-default", "num_batch_threads is one per core unless set; here it is taken as 1.")

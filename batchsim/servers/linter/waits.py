@@ -13,6 +13,7 @@ from batchsim.servers.linter.trial import Outcome, Trial
 MATTERS = 0.2  # a p99 that falls by less of it is no finding
 HALVED = 0.5  # by how much it falls for a wait that was chosen, and gathers batches
 ALONE = 2.0  # requests in a batch on average, below which the wait gathered nobody
+PAID = 0.05  # of the latency: less time waiting for company is no wait that is paid
 LONG_MS, TIMES = 1000.0, 20  # a wait as long, and as many full batches: probably another unit was meant
 STEPS = (1, 2, 5)
 ABOVE = (1.1, 1.25, 1.5, 2, 3, 5)  # times the least wait of frozen batches
@@ -57,10 +58,12 @@ def too_long(trial: Trial) -> Iterator[Finding]:
     if found is None or not found.beats(now, MATTERS):
         return
     wait_ms, metrics = rule.max_wait_ms, now.result.metrics.numbers
-    size = metrics["mean_batch_size"]
+    size, forming_ms = metrics["mean_batch_size"], metrics["mean_forming_ms"]
+    if forming_ms < PAID * metrics["mean_latency_ms"] and not now.overloaded:
+        return  # it is another effect of the wait: see too_short, and preferred sizes
     default, given = trial.server.default(words.wait), words.wait in trial.settings
     full_ms = now.scenario.service(rule.largest_batch) * 1000
-    pays = f"requests wait {duration(metrics['mean_forming_ms'])} on average for batches of {number(size)}"
+    pays = f"requests wait {duration(forming_ms)} on average for batches of {number(size)}"
     if now.overloaded:
         pays = f"batches of {number(size)} that wait as long carry less than what comes"
     # In the server's unit, the default is not always read as what it is.
