@@ -77,6 +77,8 @@ class PreferredUntilLate(PreferredSizes):
         if wait_ms in (0, math.inf):  # nobody is late; a request alone may be a preferred size
             return (*full, *preferred, *(() if self.enough == 1 else seam.send_after(wait_ms)))
         if not full:
-            late = f"{size:,} or more wait and the oldest has waited {typed(wait_ms)} ms"
-            full = [Step(late, f"send the oldest {size:,}", Trigger.FULL, late, "full")]
+            # Late as the next two lines have it.
+            because = f"{size:,} requests wait, a full batch, of which the oldest had waited {typed(wait_ms)} ms"
+            late = f"{size:,} or more wait, one is late"
+            full = [Step(late, f"send the oldest {size:,}", Trigger.FULL, because, "full")]
         return (*full, *(seam.send_after(wait_ms) if size > 1 else ()), *preferred)
