@@ -1,6 +1,7 @@
 """Priority levels and delayed requests: who goes first, what limits each level, and what a result says."""
 
 import dataclasses
+import json
 import math
 import pickle
 
@@ -12,10 +13,11 @@ from oracles.plans import plans_with_ties, scenarios_at_random
 from oracles.priority import cobham_ms
 from test_compiled_engine import Replay
 from test_servers_rules import assert_three_alike
+from typer.testing import CliRunner
 
 import batchsim as bs
 from batchsim import theory
-from batchsim.cli import values
+from batchsim.cli import app, values
 from batchsim.engines import compiled, summaries
 from batchsim.engines.draws import Streams, draw, draw_cached
 from batchsim.engines.log import warmup_requests
@@ -133,7 +135,9 @@ def test_each_level_has_a_queue_limit_of_its_own():
         frame = result.to_frame()
         lost = frame[frame.status == "rejected"].priority.value_counts()
         # Level 1 offers 800/s of the 1000/s that are carried, and has places of its own.
-        assert lost[2] / (frame.priority == 2).sum() > 0.8 > 0.2 > lost.get(1, 0) / (frame.priority == 1).sum()
+        assert (
+            lost[2] / (frame.priority == 2).sum() > 0.8 > 0.2 > lost.get(1, 0) / (frame.priority == 1).sum()
+        )
     limited = bs.simulate(scenario.replace(queue_limit={2: 5}), 3000).by_priority()
     assert limited.rejected[1] == 0 < limited.rejected[2]
 
@@ -290,6 +294,17 @@ def test_limits_by_level_survive_a_file():
     scenario = SHARED.replace(queue_limit={1: 5}, timeout_ms={1: 3, 2: 7.5}, timeout_action={2: "delay"})
     assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
     assert [tuple(limits) for limits in scenario.limits] == [(5, 0.003, False), (None, 0.0075, True)]
+
+
+def test_the_shell_takes_levels_and_says_what_becomes_of_each():
+    base = ["simulate", "--rate-per-s", "800", "--fixed-ms", "3", "--requests", "500"]
+    done = CliRunner().invoke(app, [*base, "--priorities", "1:0.2,2:0.8", "--json"])
+    assert [each["priority"] for each in json.loads(done.stdout)["by_priority"]] == [1, 2]
+    assert "level 2:" in CliRunner().invoke(app, [*base, "--priorities", "1:0.2,2:0.8"]).stdout
+    for wrong, words in (("1,2", "1:0.2,2:0.8"), ("1:0.5,2:0.4", "sum to 1")):
+        refused = CliRunner().invoke(app, [*base, "--priorities", wrong])
+        assert refused.exit_code != 0
+        assert words in refused.output + str(refused.exception)
 
 
 def test_the_explorer_keeps_priorities_and_says_what_it_cannot_show():

@@ -229,7 +229,11 @@ def test_a_config_makes_a_scenario_of_servers_limits_and_padding():
             "priority_queue_policy must be from 1 to priority_levels, 1, got 2",
         ),
         (
-            {"priority_levels": 1, "default_priority_level": 1, "priority_queue_policy": {1: {"max_queue": 1}}},
+            {
+                "priority_levels": 1,
+                "default_priority_level": 1,
+                "priority_queue_policy": {1: {"max_queue": 1}},
+            },
             "did you mean 'max_queue_size'",
         ),
         ({"timeout_action": "DROP"}, "one of REJECT, DELAY"),
