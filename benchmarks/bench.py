@@ -303,12 +303,17 @@ def servers_rules(rounds: int) -> Row:
         bs.servers.bentoml(32),
     ]
 
-    def task(rule: bs.Rule) -> Callable[[], object]:
-        scenario = bs.Scenario(bs.Poisson(1500), rule, bs.Affine(1.8874, 0.1438))
+    scenarios = {
+        type(rule).__name__: bs.Scenario(bs.Poisson(1500), rule, bs.Affine(1.8874, 0.1438)) for rule in rules
+    }
+    levels = bs.Poisson(1500).with_priorities({1: 0.2, 2: 0.8})
+    scenarios["priorities"] = bs.Scenario(levels, bs.servers.triton(32, 2000), bs.Affine(1.8874, 0.1438))
+
+    def task(scenario: bs.Scenario) -> Callable[[], object]:
         return lambda: bs.simulate(scenario, requests).latency_ms
 
-    seconds = in_turn(rounds, *map(task, rules))
-    each = {type(rule).__name__: requests / taken / 1e6 for rule, taken in zip(rules, seconds, strict=True)}
+    seconds = in_turn(rounds, *map(task, scenarios.values()))
+    each = {name: requests / taken / 1e6 for name, taken in zip(scenarios, seconds, strict=True)}
     detail = ", ".join(f"{name} {speed:.1f}" for name, speed in each.items())
     return Row("rules of real servers, million requests/s of the slowest", min(each.values()), 5, 10, detail)
 

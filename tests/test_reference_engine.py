@@ -513,15 +513,13 @@ def naive_of(plan: Plan) -> Naive:
     if naive is not Naive:
         shared = {field.name for field in dataclasses.fields(Naive)}
         own = {name: getattr(rule, name) for name in rule.parameters() if name not in shared}
-        if isinstance(rule, bs.PreferredUntilLate):
-            own = {"sizes": rule.preferred}
     return naive(
         requests=plan.requests,
         service_s=[NAN] + [scenario.service(size) for size in range(1, rule.max_batch_size + 1)],
         max_batch_size=rule.max_batch_size,
         max_wait_ms=math.inf if at_least else rule.max_wait_ms,
         enough=rule.min_batch_size if at_least else None,
-        preferred=rule.preferred if type(rule) is bs.PreferredSizes else None,
+        preferred=getattr(rule, "preferred", None),
         arrivals_s=None if closed else plan.arrival_s.tolist(),
         clients=workload.clients if closed else 0,
         think_s=plan.think_s.tolist() if closed else None,

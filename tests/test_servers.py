@@ -2,7 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.closed_batches import closed_batches
 
 import batchsim as bs
 from batchsim import servers
@@ -215,6 +219,101 @@ def test_a_config_makes_a_scenario_of_servers_limits_and_padding():
         "triton", max_batch_size=8, default_timeout_microseconds=7000, timeout_action="DELAY"
     )
     assert (delayed.timeout_ms, delayed.timeout_action, delayed.unused) == (7, "delay", {})
+
+
+@pytest.mark.parametrize(
+    ("given_", "words"),
+    [
+        ({"priority_levels": 2}, "default_priority_level must be from 1 to priority_levels, 2, got 0"),
+        ({"priority_levels": 2, "default_priority_level": 3}, "from 1 to priority_levels, 2, got 3"),
+        (
+            {"priority_levels": 1, "default_priority_level": 1, "priority_queue_policy": {2: {}}},
+            "priority_queue_policy must be from 1 to priority_levels, 1, got 2",
+        ),
+        (
+            {
+                "priority_levels": 1,
+                "default_priority_level": 1,
+                "priority_queue_policy": {1: {"max_queue": 1}},
+            },
+            "did you mean 'max_queue_size'",
+        ),
+        ({"timeout_action": "DROP"}, "one of REJECT, DELAY"),
+        (
+            {"priority_levels": 2, "default_priority_level": 2, "preserve_ordering": True},
+            "at most 1 with preserve_ordering, got 2",
+        ),
+        ({"timeout_action": "DELAY", "preserve_ordering": True}, "must be REJECT with preserve_ordering"),
+    ],
+)
+def test_tritons_levels_and_policies_have_its_ranges(given_, words):
+    with pytest.raises(ValueError, match=words):
+        servers.config("triton", max_batch_size=8, **given_)
+
+
+def test_tritons_queue_policies_hold_for_the_levels_that_the_workload_has():
+    found = servers.config(
+        "triton", max_batch_size=8, priority_levels=3, default_priority_level=2, max_queue_size=50,
+        default_timeout_microseconds=4000, timeout_action="DELAY",
+        priority_queue_policy={1: {"max_queue_size": 9, "default_timeout_microseconds": 1500}, 3: {}},
+    )  # fmt: skip
+    assert found.unused == {}
+    assert (found.queue_limit, found.timeout_ms) == ({1: 9, 2: 50}, {1: 1.5, 2: 4})
+    assert found.timeout_action == {1: "reject", 2: "delay", 3: "reject"}
+    all_three = {1: 0.1, 2: 0.3, 3: 0.6}
+    scenario = found.scenario(bs.Poisson(9).with_priorities(all_three), V100)
+    assert [tuple(limits) for limits in scenario.limits] == [
+        (9, 0.0015, False), (50, 0.004, True), (None, math.inf, False),
+    ]  # fmt: skip
+    # A level that Triton does not know is its default one, and so is that of a request without.
+    two = found.scenario(bs.Poisson(9).with_priorities({1: 0.5, 9: 0.5}), V100)
+    assert two.workload == bs.Poisson(9).with_priorities({1: 0.5, 2: 0.5})
+    plain = found.scenario(bs.Poisson(9), V100)
+    assert (plain.queue_limit, plain.timeout_ms, plain.timeout_action) == (50, 4, "delay")
+    for scenario in (two, plain):
+        assert bs.simulate(scenario, 500).metrics.served > 0
+
+
+def test_a_server_without_levels_serves_all_in_order_of_arrival():
+    workload = bs.Poisson(9).with_priorities({1: 0.5, 2: 0.5})
+    for server, words in (("tf_serving", {}), ("triton", {"max_batch_size": 8})):
+        assert servers.config(server, **words).scenario(workload, V100).workload == bs.Poisson(9)
+    unused = servers.config("triton", max_batch_size=8, default_priority_level=1).unused
+    assert unused == {"default_priority_level": 1}
+
+
+def test_tritons_preferred_sizes_no_longer_count_once_the_oldest_is_late():
+    # One is computed until 10 ms; of six that wait, four are preferred, but by then the oldest is late.
+    times = bs.Trace(np.array([0, 0, 1, 2, 3, 4, 5, 6, 10.5, 11]) / 1000)
+    for delay_us, sizes in ((5000, [2, 6, 2]), (50_000, [2, 4, 4]), (0, [2, 4, 4])):
+        rule = servers.triton(8, delay_us, [2, 4])
+        assert bs.simulate(bs.Scenario(times, rule, bs.Affine(10, 0))).batches.batch_size.tolist() == sizes
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_tf_servings_closed_batches_are_the_textbooks_rule_with_a_queue_limit(data):
+    size, threads, most = (data.draw(st.integers(1, high)) for high in (4, 3, 3))
+    unit_s = data.draw(st.sampled_from([0.125, 0.001]))
+    gaps = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=40))
+    wait, costs = data.draw(st.integers(0, 4)), data.draw(st.lists(st.integers(1, 7), min_size=4, max_size=4))
+    # Whole units, so that much is due at one instant.
+    found = servers.config(
+        "tf_serving", max_batch_size=size, batch_timeout_micros=round(wait * unit_s * 1e6),
+        num_batch_threads=threads, max_enqueued_batches=most,
+    )  # fmt: skip
+    service = bs.Table({k: costs[k - 1] * unit_s * 1000 for k in range(1, size + 1)})
+    scenario = found.scenario(bs.Trace(np.cumsum([0, *gaps[1:]]) * unit_s), service)
+    result = bs.simulate(scenario)
+    wait_s = scenario.rule.max_wait_ms / 1000
+    batches, refused = closed_batches(
+        result.arrival_s.tolist(), service.table(size).tolist(),
+        size=size, wait_s=wait_s, threads=threads, most=most,
+    )  # fmt: skip
+    members = [np.flatnonzero(result.batch_index == number).tolist() for number in range(len(result.batches))]
+    ours = zip(result.batches.start_s.tolist(), members, result.batches.server.tolist(), strict=True)
+    assert list(ours) == batches
+    assert np.flatnonzero(result.status == bs.Status.REJECTED).tolist() == refused
 
 
 def test_a_full_file_of_enqueued_batches_is_as_many_requests_as_tf_serving_refuses():

@@ -74,6 +74,9 @@ def holds(condition, now, arrivals_s, max_wait_ms, busy, ended):
         return ended
     if condition == "the oldest comes now":
         return arrivals_s[0] == now
+    if condition.endswith(", one is late"):
+        enough = len(arrivals_s) >= min(sizes(condition.removesuffix(", one is late")))
+        return enough and now >= arrivals_s[0] + max_wait_ms / 1000
     if condition == "it has waited longer":
         return now > arrivals_s[0] + max_wait_ms / 1000
     if found := re.fullmatch(r"the oldest has waited (\S+) ms", condition):
@@ -173,6 +176,11 @@ PREFERRED = [
     bs.PreferredSizes([2, 3, 7], 7, 0),
     bs.PreferredSizes([8], 8, math.inf),
     bs.PreferredSizes([1, 4], 4, 0),
+    bs.PreferredUntilLate([4, 8], 8, 5),
+    bs.PreferredUntilLate([2, 3], 7, 5),
+    bs.PreferredUntilLate([2, 3, 7], 7, 0),
+    bs.PreferredUntilLate([8], 8, math.inf),
+    bs.PreferredUntilLate([1, 4], 4, 5),
 ]
 
 

@@ -66,8 +66,17 @@ def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str
         "replications": len(result.replications),
         "summary": result.summary(),
         "intervals": intervals,
+        **({"by_priority": _levels(result)} if _has_levels(result) else {}),
         "theory": answer and {**answer, "summary": theory.summary()},
     }
+
+
+def _has_levels(result: Result) -> bool:
+    return bool(result.scenario.levels) and result.has_columns
+
+
+def _levels(result: Result) -> Any:
+    return result.by_priority().reset_index()
 
 
 def _print(result: Result, intervals: dict[str, Any], theory: Any) -> None:
@@ -85,6 +94,12 @@ def _print(result: Result, intervals: dict[str, Any], theory: Any) -> None:
     if any(math.isnan(low) for low, _ in intervals.values()):
         why = "the run keeps no columns" if not result.has_columns else "the run is too short"
         notes.append(f"no interval: {why}")
+    if _has_levels(result):
+        notes += [
+            f"level {each.priority}: {each.requests:,} requests, mean {each.mean_latency_ms:.2f} ms, "
+            f"p50 {each.p50_ms:.2f}, p99 {each.p99_ms:.2f}"
+            for each in _levels(result).itertuples()
+        ]
     if theory:
         notes.append(f"theory: {theory.model}, {'exact' if theory.exact else 'approximate'}")
     elif theory is not None:

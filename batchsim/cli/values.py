@@ -135,6 +135,8 @@ def levels(text: str) -> dict[int, float]:
     {1: 0.2, 2: 0.8}
     """
     pairs = [pair.partition(":") for pair in text.split(",")]
+    if not all(colon for _, colon, _ in pairs):
+        raise ValueError(f"must be like 1:0.2,2:0.8 (level:share), got {text!r}")
     return {whole(level): number(share) for level, _, share in pairs}
 
 

@@ -124,7 +124,8 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
         count = int(instants.at[columns.BATCH])
         assert instants.at[columns.SENT] == requests, "a time was not finite"
     of_batches = (column[:count].copy() for column in batches)
-    return Log(arrival_s, batch_index, status, *of_batches, plan.priority)
+    logged: list[Any] = [arrival_s, batch_index, status, *of_batches, plan.priority]
+    return Log(*logged)
 
 
 def places_of(scenario: Scenario, priority: np.ndarray | None, requests: int) -> np.ndarray:

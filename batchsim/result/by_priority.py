@@ -39,7 +39,7 @@ def by_priority(runs: Sequence[Run], sample: Sample, level: float) -> "pandas.Da
 
 def _of_level(run: Run, level: int) -> tuple[Metrics, Sections] | None:
     """Return the metrics of a run's requests of a level, and those of sections; None without a request."""
-    log, mine = run.log, np.equal(run.log.priority, level)
+    log, mine = run.log, np.asarray(run.log.priority) == level
     skip = int(np.count_nonzero(mine[: run.warmup_requests]))
     if np.count_nonzero(mine) == skip:
         return None

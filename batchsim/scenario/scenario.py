@@ -24,8 +24,8 @@ class Scenario:
 
     `queue_limit`: arrivals are rejected when this many wait. `timeout_ms`: a request that has not started
     this long after its arrival leaves the queue, or, with `timeout_action="delay"`, is served after the
-    others. Of a workload with priorities, these are about each level's own queue; {level: value} sets them one
-    by one, where a level that is not named has no limit, no timeout, or "reject".
+    others. Of a workload with priorities, these are about each level's own queue; {level: value} sets them
+    one by one, where a level that is not named has no limit, no timeout, or "reject".
 
     `devices`: server i computes on device i mod devices; None: each server has a device of its own. A batch
     takes the first `host_ms` of its service time on the host, then the device, which computes one batch at a

@@ -30,7 +30,8 @@ def config(
     """Return what the file means; batches are padded up to the next of `allowed_batch_sizes`.
 
     TensorFlow Serving has a batch thread for each core by default; here it is one, as a scenario does not
-    know the machine. A request is refused when max_enqueued_batches full batches wait.
+    know the machine. A request is refused when max_enqueued_batches full batches wait, the open one among
+    them: as many requests, since only full batches close before a thread takes them.
     """
     rule = tf_serving(max_batch_size, batch_timeout_micros)
     threads = _check.whole("TensorFlow Serving's num_batch_threads", num_batch_threads)

@@ -18,7 +18,7 @@ class Naive:
     max_batch_size: int
     max_wait_ms: float = math.inf
     enough: int | None = None  # the (a, b) rule's a; None: the textbook rule
-    preferred: tuple | None = None  # sizes that leave at once: PreferredSizes
+    preferred: tuple | None = None  # sizes that leave at once, as of PreferredSizes
     freezes: bool = False  # the textbook rule, whose batches form whether or not a server is idle
     arrivals_s: list | None = None  # open loop
     clients: int = 0  # closed loop

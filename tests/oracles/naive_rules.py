@@ -317,12 +317,10 @@ class Cork(Naive):
 class UntilLate(Naive):
     """Triton's: sizes count while the oldest is in time."""
 
-    sizes: tuple = ()
-
     def plan(self, now):
         """How many go now, and why; None where they wait on."""
         pending = min(len(self.waiting), self.max_batch_size)
-        fitting = [size for size in self.sizes if size <= pending]
+        fitting = [size for size in self.preferred if size <= pending]
         oldest = self.waiting[0]
         if self.max_wait_ms != 0 and now >= self.deadline(oldest):
             why = WAIT if now == self.deadline(oldest) else BACKLOG

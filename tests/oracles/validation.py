@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from oracles import policy, published
+from oracles import policy, priority, published
 from oracles.coverage import TABLES
 from oracles.real_batchers.tables import TABLES as REAL_BATCHERS
 
@@ -108,6 +108,19 @@ def one_at_a_time():
         scenario = at_load(0.8, one, MS.with_noise(1, "exponential"), servers)
         yield from against_theory("load 0.8", scenario, "mean_latency_ms", "p99_ms", "utilisation")
         yield from against_theory("load 0.8", at_load(0.8, one, MS, servers), "mean_latency_ms")
+
+
+def by_level():
+    shares, one = {1: 0.2, 2: 0.3, 3: 0.5}, bs.SizeOrWait(1, 0)
+    for rate, cv, shape in ((600, 1, "exponential"), (800, 1, "exponential"), (800, 0, "lognormal")):
+        workload = bs.Poisson(rate).with_priorities(shares)
+        scenario = bs.Scenario(workload, one, MS.with_noise(cv, shape))
+        found = bs.simulate(scenario, 400_000, seed=SEED, warmup=0.05, replications=4).by_priority()
+        theirs = priority.cobham_ms([rate * share for share in shares.values()], 1, cv)
+        for (level, row), expected_ms in zip(found.iterrows(), theirs, strict=True):
+            what = f"{'M/M/1' if cv else 'M/D/1'}, load {rate / 1000}, level {level}: mean latency (ms)"
+            interval_ms = row.mean_latency_ms_low, row.mean_latency_ms_high
+            yield Row(what, row.mean_latency_ms, *interval_ms, expected_ms)
 
 
 def what_waits():
@@ -305,6 +318,12 @@ GROUPS = [
         "One at a time",
         "Closed forms (Pollaczek-Khinchine, Erlang) and, for M/D/c, an embedded chain.",
         one_at_a_time,
+    ),
+    Group(
+        "Priorities",
+        """Three levels with 20 %, 30 % and 50 % of the requests, one at a time: Cobham's formula (1954) for
+priorities that do not interrupt what is computed.""",
+        by_level,
     ),
     Group(
         "Batches of all that waits",

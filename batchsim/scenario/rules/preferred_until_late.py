@@ -46,9 +46,9 @@ class PreferredUntilLate(PreferredSizes):
     """An idle server takes the largest preferred size that waits, or all that wait once the oldest is late.
 
     Late is a request that has waited `max_wait_ms`, as where all servers compute: then size no longer
-    counts, and as many leave as wait, `max_batch_size` at most. With a wait of 0 nobody is ever late, and what
-    waits leaves where it is less than any preferred size. `math.inf`: only preferred sizes leave, and what
-    remains at the end of the run.
+    counts, and as many leave as wait, `max_batch_size` at most. With a wait of 0 nobody is ever late, and
+    what waits leaves where it is less than any preferred size. `math.inf`: only preferred sizes leave, and
+    what remains at the end of the run.
 
     >>> PreferredUntilLate([4, 8], max_batch_size=8, max_wait_ms=5)
     PreferredUntilLate(preferred=(4, 8), max_batch_size=8, max_wait_ms=5)
@@ -77,6 +77,10 @@ class PreferredUntilLate(PreferredSizes):
         if wait_ms in (0, math.inf):  # nobody is late; a request alone may be a preferred size
             return (*full, *preferred, *(() if self.enough == 1 else seam.send_after(wait_ms)))
         if not full:
-            late = f"{size:,} or more wait and the oldest has waited {typed(wait_ms)} ms"
-            full = [Step(late, f"send the oldest {size:,}", Trigger.FULL, late, "full")]
+            # Late as the next two lines have it.
+            because = (
+                f"{size:,} requests wait, a full batch, of which the oldest had waited {typed(wait_ms)} ms"
+            )
+            late = f"{size:,} or more wait, one is late"
+            full = [Step(late, f"send the oldest {size:,}", Trigger.FULL, because, "full")]
         return (*full, *(seam.send_after(wait_ms) if size > 1 else ()), *preferred)
