@@ -421,7 +421,8 @@ runs again, twice at most; then the row is **disturbed**, and says nothing. Bent
 s between two times at which it learns do not scale. Near and above saturation every lateness is multiplied:
 such loads are in the first table alone.
 
-Where they differ, the preset's docstring says so. Ray Serve's requests wait at a semaphore where
+Where they differ, the preset's docstring says so. On Python 3.12 the rows of Ray Serve that are marked
+start every batch at the same time, too. Ray Serve's requests wait at a semaphore where
 `max_ongoing_requests` holds them back, in place of its router. Not compared: mosec, whose batcher is a
 process in Rust, and the servers in C++ and Java.
 
