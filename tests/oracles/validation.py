@@ -433,13 +433,15 @@ On a clock that jumps to whatever is due next, the servers' code is undisturbed,
 share of requests that start at the same time in both, to 0.1 ms. Polling (LitServe's and BentoML's every
 ms) stays as it is; the textbook's is every 0.02 ms.
 
-On the machine's clock requests come from a thread, and nothing but the scale of time is chosen. There the
-last number is by how much the machine's own lateness, with arrivals and calls, changes the mean, as the
-simulation says. Above 2 %, or if one in a hundred was late by 5 % of the mean latency, the row is
-**disturbed**: it says nothing. BentoML's milliseconds and its 5 s between two times at which it learns do
-not scale.
+On the machine's clock requests come from a thread, and nothing but the scale of time is chosen. The last
+numbers are by how much the machine's own mean lateness, with arrivals and calls, changes the mean of a long
+simulation, and the lateness that one in a thousand exceeds, of the mean latency. Above 2 %, or 10 %, a case
+runs again, twice at most; then the row is **disturbed**, and says nothing. BentoML's milliseconds and its 5
+s between two times at which it learns do not scale. Near and above saturation every lateness is multiplied:
+such loads are in the first table alone.
 
-Where they differ, the preset's docstring says so. Ray Serve's requests wait at a semaphore where
+Where they differ, the preset's docstring says so. On Python 3.12 the rows of Ray Serve that are marked
+start every batch at the same time, too. Ray Serve's requests wait at a semaphore where
 `max_ongoing_requests` holds them back, in place of its router. Not compared: mosec, whose batcher is a
 process in Rust, and the servers in C++ and Java.
 

@@ -1,4 +1,8 @@
-"""LitServe's batched loop, fed by a queue as its server feeds it, without the server."""
+"""LitServe's batched loop, fed by a queue as its server feeds it, without the server.
+
+Workers are threads at one `queue.Queue`. In the server they are processes at a manager's, which is the same
+queue behind a socket, with a thread for each worker.
+"""
 
 import threading
 
