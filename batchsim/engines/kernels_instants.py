@@ -154,7 +154,7 @@ def _enter(request, limits, requests, queue, levels, at):
     """Let the request that comes now into the queue, unless that is at its limit."""
     requests.batch_index[request] = -1
     at[SENT] += 1
-    if levels is None:
+    if levels is None:  # noqa: SIM108  # Numba leaves out the other branch of an if
         enters = at[TAIL] - at[HEAD] < limits.queue
     else:
         enters = enter(request, requests, levels)
