@@ -211,10 +211,10 @@ def test_levels_have_their_shares_and_other_shares_move_few_requests():
 @pytest.mark.parametrize(("cv", "shape"), [(1, "exponential"), (0, "lognormal")])
 def test_mean_latencies_by_level_are_cobhams(cv, shape):
     shares = {1: 0.2, 2: 0.3, 5: 0.5}
-    workload = bs.Poisson(700).with_priorities(shares)
+    workload = bs.Poisson(600).with_priorities(shares)
     scenario = bs.Scenario(workload, bs.SizeOrWait(1, 0), bs.Affine(1, 0).with_noise(cv, shape))
     result = bs.simulate(scenario, 150_000, seed=1, warmup=0.05, replications=4)
-    found, expected = result.by_priority(), cobham_ms([700 * share for share in shares.values()], 1, cv)
+    found, expected = result.by_priority(), cobham_ms([600 * share for share in shares.values()], 1, cv)
     assert found.mean_latency_ms.tolist() == pytest.approx(expected, rel=0.02)
     assert (found.mean_latency_ms_low <= expected).all()
     assert (found.mean_latency_ms_high >= expected).all()

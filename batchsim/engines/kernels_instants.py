@@ -8,10 +8,10 @@ rule itself (`kernels_rules`), by the same two functions that the reference engi
 
 import math
 
-from batchsim.engines import kernels_levels
 from batchsim.engines.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID, SENT, TAIL, THINKING
 from batchsim.engines.kernels import finish_of, soonest
 from batchsim.engines.kernels_jit import compiled, compiled_anew, inlined
+from batchsim.engines.kernels_levels import enter, expiry_s, overdue, take
 from batchsim.engines.kernels_rules import decide, finished, wake_s
 from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import FREEZE, START, Waiting
@@ -126,7 +126,7 @@ def _dispatch(
                 if size < 1 or size > at[TAIL] - at[MID] or size >= costs.service_s.size:
                     return False
                 if levels is not None:
-                    kernels_levels.take(size, queue, at, levels)
+                    take(size, queue, at, levels)
                 at[MID] += size
             busy = servers.busy_until_s.size - idle + 1
             _start(
@@ -140,7 +140,7 @@ def _dispatch(
             if size < 1 or size > at[TAIL] - at[MID] or size >= costs.service_s.size:
                 return False
             if levels is not None:
-                kernels_levels.take(size, queue, at, levels)
+                take(size, queue, at, levels)
             queue.frozen_size[at[FROZEN_TAIL]], queue.frozen_trigger[at[FROZEN_TAIL]] = size, trigger
             at[FROZEN_TAIL] += 1
             at[MID] += size
@@ -154,10 +154,10 @@ def _enter(request, limits, requests, queue, levels, at):
     """Let the request that comes now into the queue, unless that is at its limit."""
     requests.batch_index[request] = -1
     at[SENT] += 1
-    if levels is None:
+    if levels is None:  # noqa: SIM108  # Numba leaves out the other branch of an if
         enters = at[TAIL] - at[HEAD] < limits.queue
     else:
-        enters = kernels_levels.enter(request, requests, levels)
+        enters = enter(request, requests, levels)
     if not enters:
         requests.status[request] = REJECTED
         return False
@@ -170,7 +170,7 @@ def _enter(request, limits, requests, queue, levels, at):
 def _expiry_s(limits, requests, queue, levels, at):
     """Return when the next request has waited too long."""
     if levels is not None:
-        return kernels_levels.expiry_s(requests, levels)
+        return expiry_s(requests, levels)
     return requests.arrival_s[queue.requests[at[MID]]] + limits.timeout_s
 
 
@@ -180,7 +180,7 @@ def _overdue(now_s, limits, requests, queue, levels, at):
     if at[MID] == at[TAIL]:
         return False
     if levels is not None:
-        return kernels_levels.overdue(now_s, requests, queue, at, levels)
+        return overdue(now_s, requests, queue, at, levels)
     return now_s >= requests.arrival_s[queue.requests[at[MID]]] + limits.timeout_s
 
 

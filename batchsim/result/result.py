@@ -243,7 +243,7 @@ class Result:
         >>> workload = Poisson(900).with_priorities({1: 0.2, 2: 0.8})
         >>> result = simulate(Scenario(workload, SizeOrWait(1, 0), Affine(1, 0)), requests=20_000)
         >>> result.by_priority()["mean_latency_ms"].round(1).to_dict()
-        {1: 1.5, 2: 6.5}
+        {1: 1.6, 2: 6.4}
         """
         level = _check.real("level", level, above=0, below=1)
         return by_priority(self.runs, self.sample, level)
