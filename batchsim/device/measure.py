@@ -38,9 +38,10 @@ def measure(
 
     A time runs from the batch in the host's memory until the output is ready on the device: like a server's,
     it includes the copy to the device, but not the copy back. With `copy=False` the batch is on the device
-    before. A `Model` drops what it had compiled, so that the first call includes compiling; padded sizes of one
-    shape compile once. `roofline` measures in another second what the device can do at best, once a process,
-    and asks JAX for the compiled program's operations and bytes, which a callable has if `jax.jit` made it.
+    before. A `Model` drops what it had compiled, so that the first call includes compiling; padded sizes of
+    one shape compile once. `roofline` measures what the device can do at best, in a second and once a
+    process, and asks JAX for each compiled program's operations and bytes: a callable has them if `jax.jit`
+    made it.
 
     A size whose batch does not fit in the device's memory is reported, and the others are measured;
     MemoryError if none fits. An output that is not one an item, or that is NaN, raises ValueError.
@@ -180,7 +181,7 @@ def _check_output(size: int, output: Any) -> None:
         shape = tuple(map(int, array.shape))
         if shape[:1] != (size,):
             raise ValueError(
-                f"a model must return one output an item, shape ({size}, ...), got shape {shape}"
+                f"a model must return one output an item, of shape ({size}, ...), got shape {shape}"
             )
         if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact) and np.isnan(array).any():
             raise ValueError(f"a model's output must be numbers, got NaN in one of shape {shape}")

@@ -51,8 +51,9 @@ class Model:
 
     def __call__(self, batch: Any) -> jax.Array:
         """Compute one output per item of `batch`, shape (batch, *item_shape)."""
-        size, filled = len(batch), self.padded(batch)
-        outputs = self.compute(filled)
+        items = np.asarray(batch)
+        filled = self.padded(items)
+        size, outputs = len(items), self.compute(filled)
         if size == len(filled):
             return outputs
         # Cut back on the host: a slice on the device would compile for every size, which padding avoids.

@@ -54,8 +54,8 @@ def _levels(size: int, point: Summary) -> list[Note]:
     if point.levels is None:
         return []
     low, high, share = point.levels
-    text = f"repeats of {size:,} disagree, {percent(share)} are near {fixed(low)} ms, the rest near {fixed(high)}"
-    text += " ms: the lower is taken, as other work or a slower clock only adds time"
+    text = f"repeats of {size:,} disagree, {percent(share)} near {fixed(low)} ms and the rest near"
+    text += f" {fixed(high)} ms: the lower is taken, as other work or a slower clock only adds time"
     return [Note(size, "two levels", text)]
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SAMPLES = ("quiet", "all")
 _FORMATS: dict[Any, Any] = dict.fromkeys(
     ("median_ms", "spread_ms", "per_item_ms", "compile_s"), "{:.3f}".format
-) | {"items_per_s": "{:,.0f}".format, "within": lambda share: f"±{percent(share)}" if share == share else ""}
+) | {"items_per_s": "{:,.0f}".format}
 
 
 @dataclass(frozen=True, repr=False)
@@ -268,7 +268,8 @@ class Measurement:
 
     def _table(self) -> "pandas.DataFrame":
         frame = self.to_frame()
-        frame.insert(2, "within", [point.half_width for point in self._points.values()])
+        widths = [point.half_width for point in self._points.values()]
+        frame.insert(2, "within", ["" if math.isnan(each) else f"±{percent(each)}" for each in widths])
         unknown = [] if self.first_call_s else ["compile_s"]
         return frame.drop(columns=["low_ms", "high_ms", "all_ms", "cv", "samples", *unknown])
 

@@ -73,11 +73,9 @@ def times(length: int | None, name: str, values: Any) -> tuple[float, ...]:
 
 
 def rates(length: int, name: str, values: Any) -> tuple[float, ...]:
-    """Return numbers from 0 on, of any size, as a tuple of this length, or raise."""
+    """Return positive numbers of any size as a tuple of this length, or raise."""
     number = f"a number in {name}"
-    checked = (
-        _check.real(number, value, at_least=0, at_most=1e24) for value in list_of(length, name, values)
-    )
+    checked = (_check.real(number, value, above=0, at_most=1e24) for value in list_of(length, name, values))
     return tuple(checked)
 
 

@@ -10,8 +10,12 @@ FEWEST = 8  # samples: of fewer, none is called disturbed
 FEWEST_OF_TWO = 12  # samples: of fewer, none are called two levels
 LEAST_SHARE = 0.2  # of the samples, that each of two levels holds at least
 APART = 4.0  # Ashman's D, from which two levels are two: halves of one normal distribution have 2.7
+MATTERS = 0.05  # how far apart two levels are, or above the others a disturbed sample is, at least
 FAR = 3.0  # standard deviations above the middle of the quiet samples, beyond which one is disturbed
-SHORTEST_HALF = 0.6745  # half of a normal distribution's samples are this many deviations from its middle
+# Where samples crowd is the shortest interval that holds this share of them. Half that interval, in standard
+# deviations of a normal distribution; and by how much it is too short, being the shortest of many, times the
+# number of samples. A quarter finds the crowd also where most are disturbed, but needs many samples.
+HALF, QUARTER, ENOUGH = (0.5, 0.6745, 10), (0.25, 0.3186, 30), 40
 NORMAL_95 = 1.96
 
 
@@ -44,7 +48,7 @@ def levels(samples: Sequence[float]) -> Levels | None:
     low, high = logs[:at], logs[at:]
     spread = math.sqrt((low.var(ddof=1) + high.var(ddof=1)) / 2)
     apart = APART * (1 + 5 / times.size)  # chance splits few samples further
-    if not high.mean() - low.mean() > apart * max(spread, 1e-9):
+    if not high.mean() - low.mean() > max(apart * spread, math.log(1 + MATTERS)):
         return None
     return Levels(float(np.median(times[:at])), float(np.median(times[at:])), at / times.size)
 
@@ -54,8 +58,8 @@ def quiet(samples: Sequence[float]) -> np.ndarray:
 
     What disturbs a computation only makes it longer, so the quiet samples are those that crowd together
     below. Where samples gather at two levels these are the lower one's; of them, those no further above the
-    middle of the shortest interval that holds half of them than three standard deviations, for which half
-    that interval's length stands, as in a normal distribution (Rousseeuw and Leroy, 1988).
+    middle of the shortest interval that holds a quarter of them (half, of fewer than 40) than three standard
+    deviations, which that interval's length tells, as if they were normal (Rousseeuw and Leroy, 1988).
 
     >>> quiet([2.0, 2.1, 2.2, 2.0, 2.1, 9.0, 2.2, 2.1]).tolist()
     [True, True, True, True, True, False, True, True]
@@ -67,13 +71,14 @@ def quiet(samples: Sequence[float]) -> np.ndarray:
     crowd = np.sort(times)
     if found is not None:
         crowd = crowd[: round(found.share * times.size)]
-    half = math.ceil(crowd.size / 2)
-    lengths = crowd[half - 1 :] - crowd[: crowd.size - half + 1]
+    share, width, lack = QUARTER if crowd.size >= ENOUGH else HALF
+    part = math.ceil(share * crowd.size)
+    lengths = crowd[part - 1 :] - crowd[: crowd.size - part + 1]
     at = int(np.argmin(lengths))
-    # The shortest of many intervals is too short: by this much, in simulated normal samples.
-    deviation = lengths[at] / 2 / SHORTEST_HALF * (1 + 10 / crowd.size)
-    limit = (crowd[at] + crowd[at + half - 1]) / 2 + FAR * deviation
-    return times <= min(max(limit, crowd[at + half - 1]), crowd[-1])
+    low, high = crowd[at], crowd[at + part - 1]
+    middle, deviation = (low + high) / 2, (high - low) / 2 / width * (1 + lack / crowd.size)
+    limit = max(middle + FAR * deviation, (1 + MATTERS) * middle)  # times that were rounded have no deviation
+    return times <= min(limit, crowd[-1])
 
 
 def interval(samples: Sequence[float] | np.ndarray) -> tuple[float, float]:
