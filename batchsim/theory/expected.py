@@ -9,7 +9,8 @@ from batchsim.theory.answer import Answer, NoAnswer, UnsolvedError, check_load
 def expected(scenario: Scenario) -> Answer | NoAnswer:
     """Return the steady state that theory expects, or a NoAnswer with the reason why there is none.
 
-    Raises ValueError for a scenario whose load is 1 or more: it has no steady state.
+    Raises ValueError for a scenario whose load is 1 or more: it has no steady state. A cold start
+    (`service.compiling`) is left out: the steady state comes after it.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 0), Affine(5, 0.25))
