@@ -219,9 +219,9 @@ def test_a_cold_start_changes_no_mean_and_comes_in_any_order():
     scenario = bs.Scenario(bs.Poisson(10), bs.SizeOrWait(4, 1), one)
     warm = scenario.replace(compile_ms=None)
     assert scenario.saturation_per_s == warm.saturation_per_s
-    assert bs.theory.expected(scenario.replace(max_batch_size=1, noise=None)).mean_latency_ms == (
-        bs.theory.expected(warm.replace(max_batch_size=1, noise=None)).mean_latency_ms
-    )
+    steady, after = (bs.theory.expected(each.replace(max_batch_size=1)) for each in (warm, scenario))
+    assert after.mean_latency_ms == steady.mean_latency_ms
+    assert after.model == f"{steady.model}, after the cold start"
 
 
 def test_a_scaled_service_compiles_as_it_did():
