@@ -276,6 +276,15 @@ def test_a_trace_in_a_toml_file_may_be_json_lines_or_parquet_with_a_unit(elsewhe
         assert bs.Scenario.from_toml(elsewhere / "scenario.toml").workload == bs.Trace([0, 1])
 
 
+@pytest.mark.parametrize("costs", ["{1 = 300, 8 = 650.5}", "800"])
+def test_a_cold_start_is_read_and_written_by_size(costs):
+    table = f'[service]\nkind = "Affine"\nfixed_ms = 5\nper_item_ms = 1\ncompile_ms = {costs}\n'
+    scenario = bs.Scenario.from_toml(with_table(service=table))
+    expected = {1: 300, 8: 650.5} if "=" in costs else 800
+    assert scenario.service == bs.Affine(5, 1).compiling(expected)
+    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
+
+
 def test_text_finds_files_from_the_current_folder(elsewhere):
     (elsewhere.parent / "here" / "arrivals.csv").write_text("sent_s\n3\n5\n")
     assert part('[workload]\nkind = "Trace"\npath = "arrivals.csv"') == bs.Trace([0, 2])
@@ -328,7 +337,7 @@ def test_a_measurement_saved_by_the_class_itself_is_read(tmp_path):
     [
         ({"format": "a diary"}, "format must be 'batchsim measurement', got 'a diary'"),
         ({"version": 2}, "version must be 1, got 2"),
-        ({"repeats": 3}, "samples_ms of batch size 1 ... 3 values, got 4"),
+        ({"repeats": 3}, "repeats must be the fewest samples of a size, 4, got 3"),
         ({"repeats": 0, "samples_ms": [[], []]}, "repeats must be at least 1, got 0"),
         ({"batch_sizes": [1, 1]}, "batch_sizes must differ, got [1, 1]"),
         ({"batch_sizes": [1]}, "samples_ms must ... 1 ... got 2"),

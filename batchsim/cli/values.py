@@ -13,7 +13,13 @@ from batchsim.scenario import Table
 from batchsim.scenario.kinds import KINDS, Maker
 
 MAKERS = {name: makers for kinds in KINDS.values() for name, makers in kinds.items()}
-METHODS = ("with_noise", "padded_to", "scaled", "with_priorities")  # of a service time, or a workload
+METHODS = (
+    "with_noise",
+    "padded_to",
+    "compiling",
+    "scaled",
+    "with_priorities",
+)  # of a service time, or a workload
 WORDS = {"inf": math.inf, "nan": math.nan, "none": None, "true": True, "false": False}
 LONGEST = 100_000  # values on an axis
 _RANGE = re.compile(r"([^:,(\[{'\"]*):([^:,(\[{'\"]*):\s*(x?)([^:,(\[{'\"]*)")
@@ -138,6 +144,18 @@ def levels(text: str) -> dict[int, float]:
     if not all(colon for _, colon, _ in pairs):
         raise ValueError(f"must be like 1:0.2,2:0.8 (level:share), got {text!r}")
     return {whole(level): number(share) for level, _, share in pairs}
+
+
+def by_size(text: str) -> dict[int, float] | float:
+    """Return milliseconds by batch size, or one number for all.
+
+    >>> by_size("1=300,8=650"), by_size("800")
+    ({1: 300, 8: 650}, 800)
+    """
+    if "=" not in text:
+        return number(text)
+    points = [point.partition("=") for point in text.split(",")]
+    return {whole(size): number(ms) for size, _, ms in points}
 
 
 def sizes(text: str) -> list[int]:

@@ -43,6 +43,8 @@ class Plan:
     `arrival_s` is None for a closed loop, whose `think_s[i]` follows send i. `service_s[k]` is
     the mean time of a batch of k; `noise[j]`, if any, the factor of batch number j, and
     `slowdown[n]`, if any, the factor while n servers are busy. `priority[i]`, if any, is request i's level.
+    `cold_start`, if any, has the seconds that the first batch of each new shape takes longer, and the shape,
+    both by batch size.
     """
 
     scenario: Scenario
@@ -53,6 +55,7 @@ class Plan:
     noise: np.ndarray | None
     slowdown: np.ndarray | None
     priority: np.ndarray | None = None
+    cold_start: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequence:
@@ -96,6 +99,10 @@ class Streams:
         return self.scenario.service.table(self.scenario.rule.max_batch_size)
 
     @property
+    def cold_start(self) -> tuple[np.ndarray, np.ndarray] | None:
+        return self.scenario.service.cold_start(self.scenario.rule.max_batch_size)
+
+    @property
     def slowdown(self) -> np.ndarray | None:
         """The factor on them, by the number of busy servers."""
         factors, servers = self.scenario.slowdown, self.scenario.servers
@@ -137,6 +144,7 @@ def draw(
         scenario, requests, arrival_s, think_s=whole(think) if think else None, service_s=streams.service_s,
         noise=whole(noise) if noise else None,  # there are at most as many batches as requests
         slowdown=streams.slowdown, priority=levels(requests) if levels else None,
+        cold_start=streams.cold_start,
     )  # fmt: skip
 
 
@@ -164,6 +172,7 @@ def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> P
         noise=None if noise is None else _cached(_noise, noise, requests, seed),
         slowdown=Streams(scenario, seed).slowdown,
         priority=None if shares is None else _cached(_levels, shares, requests, seed),
+        cold_start=scenario.service.cold_start(largest),
     )  # fmt: skip
 
 

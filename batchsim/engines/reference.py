@@ -55,6 +55,7 @@ class Collector:
         self.in_service: list[list[int]] = [[] for _ in self.idle]
         self.computing = [-1 for _ in self.idle]  # the number of each server's batch
         self.host_s, self.contention = plan.scenario.host_ms / 1000, plan.scenario.contention
+        self.ready_s: dict[int, float] = {}  # by shape: when it is, or was, compiled
         self.device_free_s = [0.0] * plan.scenario.device_count
         # The log, a row a request (as `arrival_s`) and a row a batch.
         self.client: list[int] = []
@@ -184,9 +185,9 @@ class Collector:
         self.line.levels.left(requests)
         for request in requests:
             self.batch_index[request] = batch
-        # First its part on the host, then the rest on the server's device, when that is free.
+        # First compiling and its part on the host, then the rest on the server's device, when that is free.
         device = server % len(self.device_free_s)
-        begin_s, free_s = self.env.now + self.host_s, self.device_free_s[device]
+        begin_s, free_s = self.compiled_s(len(requests)) + self.host_s, self.device_free_s[device]
         seconds = float(self.plan.service_s[len(requests)]) - self.host_s
         if self.plan.noise is not None:
             seconds *= float(self.plan.noise[batch])
@@ -201,6 +202,15 @@ class Collector:
         self.batches.append((self.env.now, finish_s, len(requests), server, int(trigger)))
         self.in_service[server], self.computing[server] = requests, batch
         self.handed[server].succeed(finish_s)
+
+    def compiled_s(self, size: int) -> float:
+        """Return when a batch that starts now is computed: at once, or when its shape has been compiled."""
+        if self.plan.cold_start is None:
+            return self.env.now
+        seconds, shapes = self.plan.cold_start
+        # The first batch of a shape lets it be compiled; others that start meanwhile wait for it, too.
+        ready_s = self.ready_s.setdefault(int(shapes[size]), self.env.now + float(seconds[size]))
+        return max(self.env.now, ready_s)
 
     def expire(self) -> list[int]:
         """Let the requests that have waited too long leave; return them."""

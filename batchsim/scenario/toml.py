@@ -26,8 +26,10 @@ import tomlkit
 from batchsim import _check
 from batchsim.scenario.kinds import KINDS, Maker, keys_of, kind_of
 
-# Tables whose keys are whole numbers; the limits may be one number for all.
-BY_NUMBER = ("points_ms", "slowdown", "priorities", "queue_limit", "timeout_ms", "timeout_action")
+# Tables whose keys are whole numbers; some of them may be one number for all.
+BY_NUMBER = (
+    "points_ms", "compile_ms", "slowdown", "priorities", "queue_limit", "timeout_ms", "timeout_action",
+)  # fmt: skip
 # A scenario's keys that are not parts.
 TOP_LEVEL = (
     "servers", "queue_limit", "timeout_ms", "slowdown", "devices", "host_ms", "contention", "timeout_action",

@@ -1,13 +1,16 @@
 """A still picture of one result."""
 
 import math
+from typing import overload
 
 from batchsim._format import fixed
 from batchsim.result import Result
+from batchsim.scenario.measurement import Measurement
 from batchsim.servers.comparison import ServerComparison
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PAGE
 from batchsim.view.charts.chart import Chart
+from batchsim.view.charts.measured import measured
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView
 from batchsim.view.run.data import ViewData
@@ -58,14 +61,18 @@ class Plot(RunPicture):
         return f"{theory}; this run: {fixed(data.result.mean_latency_ms, 4)} ms{surely}"
 
 
-def plot(result: Result | ServerComparison, theory: bool = False) -> Plot | Chart:
+@overload
+def plot(result: Measurement | ServerComparison) -> Chart: ...
+@overload
+def plot(result: Result, theory: bool = False) -> Plot: ...
+def plot(result: Result | Measurement | ServerComparison, theory: bool = False) -> Plot | Chart:
     """Return a figure of a result: latency, where the time goes, batches, and a timeline.
 
     Of what `compare_servers` returns, the latency on each server, from the median to the tail.
 
     Bands round the percentiles are their 95 % intervals. `theory=True` adds as a dotted line what queueing
     theory expects, or says below why it expects nothing. Of an overloaded run the growing queue is drawn
-    instead of the latencies.
+    instead of the latencies. Of a Measurement, its curve and samples are drawn, and the device's roofline.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
     >>> result = simulate(Scenario(Poisson(800), SizeOrWait(32, 0), Affine(5, 0.25)), requests=5000)
@@ -76,8 +83,12 @@ def plot(result: Result | ServerComparison, theory: bool = False) -> Plot | Char
         from batchsim.view.charts.servers import server_curves  # and with it pandas
 
         return server_curves(result)
+    if isinstance(result, Measurement):
+        if theory:
+            raise ValueError("theory must be False for a Measurement, got True")
+        return measured(result)
     if not isinstance(result, Result):
-        raise TypeError(f"result must be a Result, got {result!r}")
+        raise TypeError(f"result must be a Result or a Measurement, got {result!r}")
     if not result.has_columns:
         raise ValueError("a result must have columns to be drawn, got one with keep='summary'")
     return Plot(result, theory)
