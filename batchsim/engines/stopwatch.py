@@ -40,5 +40,5 @@ def wait_for(outputs: Any) -> Any:
 
 
 def _device_of(outputs: Any) -> str:
-    first = next(iter(outputs), None) if isinstance(outputs, (list, tuple)) else outputs
+    first: Any = next(iter(outputs), None) if isinstance(outputs, (list, tuple)) else outputs
     return str(next(iter(first.devices())).device_kind) if hasattr(first, "devices") else "host"
