@@ -229,8 +229,8 @@ class WallClock:
         rows: Any = zip(*(self.batches[batch] for batch in order), strict=True) if order else ((),) * 5
         index, status = np.array(self.batch_index, np.int64), np.array(self.status, np.uint8)
         columns: list[Any] = [np.array(self.arrival_s), number[index], status]
-        columns += [np.array(row, kind) for row, kind in zip(rows, kinds, strict=True)]
-        return Log(*columns, self.outputs)
+        columns += [np.array(row, kind) for row, kind in zip(rows, kinds, strict=True)] + [self.outputs]
+        return Log(*columns)
 
 
 @contextmanager

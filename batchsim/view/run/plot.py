@@ -3,9 +3,12 @@
 import math
 
 from batchsim._format import fixed
+from batchsim.device.fidelity import Fidelity
 from batchsim.result import Result
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PAGE
+from batchsim.view.charts.chart import Chart
+from batchsim.view.charts.overlay import overlay
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView
 from batchsim.view.run.data import ViewData
@@ -56,8 +59,10 @@ class Plot(RunPicture):
         return f"{theory}; this run: {fixed(data.result.mean_latency_ms, 4)} ms{surely}"
 
 
-def plot(result: Result, theory: bool = False) -> Plot:
+def plot(result: Result | Fidelity, theory: bool = False) -> Plot | Chart:
     """Return a figure of a result: latency, where the time goes, batches, and a timeline.
+
+    Of what `device.compare_with_simulation` returned, the latencies and batches of both runs.
 
     Bands round the percentiles are their 95 % intervals. `theory=True` adds as a dotted line what queueing
     theory expects, or says below why it expects nothing. Of an overloaded run the growing queue is drawn
@@ -68,6 +73,8 @@ def plot(result: Result, theory: bool = False) -> Plot:
     >>> plot(result, theory=True)
     <Plot size 1000x640 with 4 Axes>
     """
+    if isinstance(result, Fidelity):
+        return overlay(result)
     if not isinstance(result, Result):
         raise TypeError(f"result must be a Result, got {result!r}")
     if not result.has_columns:
