@@ -424,6 +424,7 @@ TAIL = """
 - **Compilation** at the first batch of a size, and loading models.
 """
 
+REAL = TABLES.with_name("fidelity.md")  # what `make fidelity` wrote, on whatever machine that was
 TABLE = "| what | simulated | 95 % interval | expected | error | |\n|---|---|---|---|---|---|\n"
 
 
@@ -433,4 +434,9 @@ def markdown():
     for group in GROUPS:
         parts.append(f"\n## {group.title}\n\n{group.text}\n\n{TABLE}")
         parts.extend(f"{row}\n" for row in group.rows())
-    return "".join([*parts, INTERVALS, TABLES.read_text(), TAIL])
+    return "".join([*parts, real_runs(), INTERVALS, TABLES.read_text(), TAIL])
+
+
+def real_runs():
+    """Return the section of real runs beside their simulation, if there has been one."""
+    return REAL.read_text() if REAL.exists() else ""
