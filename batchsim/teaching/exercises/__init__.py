@@ -4,7 +4,12 @@ import textwrap
 from typing import Any
 
 from batchsim import _check
-from batchsim.teaching.exercises import theory_meets_simulation, tune_to_an_objective, why_batch
+from batchsim.teaching.exercises import (
+    does_it_tell_the_truth,
+    theory_meets_simulation,
+    tune_to_an_objective,
+    why_batch,
+)
 from batchsim.teaching.exercises.exercise import Exercise
 
 EXERCISES: dict[str, Exercise] = {
@@ -17,6 +22,9 @@ EXERCISES: dict[str, Exercise] = {
     "goodput": tune_to_an_objective.Goodput(),
     "stricter-promise": tune_to_an_objective.StricterPromise(),
     "enough-servers": tune_to_an_objective.EnoughServers(),
+    "real-saturation": does_it_tell_the_truth.RealSaturation(),
+    "explained": does_it_tell_the_truth.Explained(),
+    "cold-shapes": does_it_tell_the_truth.ColdShapes(),
 }
 
 
