@@ -1,4 +1,6 @@
+import functools
 import re
+import time
 from datetime import UTC, datetime, timedelta
 
 import jax
@@ -6,7 +8,8 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.device import Measurement, load_model, measure
+from batchsim.device import Measurement, load_model
+from batchsim.device import measure as measure_with_bar
 
 
 class Recorder:
@@ -22,6 +25,9 @@ class Recorder:
     @property
     def sizes(self):
         return [len(batch) for batch in self.batches]
+
+
+measure = functools.partial(measure_with_bar, progress=False, roofline=False)
 
 
 def refused(error, message):
@@ -112,6 +118,98 @@ def test_a_jitted_function_is_measured_where_its_output_is():
     assert measured.platform == jax.default_backend()
 
 
+class Timed(Recorder):
+    """A model whose calls take given milliseconds, of a clock that its calls alone move."""
+
+    def __init__(self, monkeypatch, ms):
+        super().__init__()
+        self.now_s, self.ms = 0.0, ms
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now_s)
+
+    def __call__(self, batch):
+        self.now_s += self.ms(len(batch), self.sizes.count(len(batch))) / 1000
+        return super().__call__(batch)
+
+
+def test_a_size_is_timed_until_its_median_is_known(monkeypatch):
+    generator = np.random.default_rng(0)
+    cv = {1: 0.2, 8: 0.01}
+    model = Timed(monkeypatch, lambda size, _: size * np.exp(cv[size] * generator.standard_normal()))
+    measured = measure(model, [1, 8], target=0.02, limit_s=10, example=[1.0])
+    noisy, quiet = map(len, measured.samples_ms)
+    assert quiet < 200 < noisy
+    assert measured.repeats == quiet
+    assert measured.target == 0.02
+    assert not measured.notes
+    low, high = measured.interval_ms[1]
+    assert (high - low) / 2 / measured.median_ms[1] <= 0.02
+
+
+def test_no_size_settles_within_the_first_tenth_of_the_time(monkeypatch):
+    measured = measure(Timed(monkeypatch, lambda size, _: 1.0), [1, 2], limit_s=2, example=[1.0])
+    assert 0.2 <= sum(map(sum, measured.samples_ms)) / 1000 < 0.23
+
+
+def test_the_time_ends_all_sizes_and_the_result_says_what_is_not_known(monkeypatch):
+    model = Timed(monkeypatch, lambda size, count: (5.6 if count % 2 else 2.9) if size == 1 else 4.0 * size)
+    measured = measure(model, [1, 32], limit_s=1.5, example=[1.0])
+    assert 1.5 <= sum(map(sum, measured.samples_ms)) / 1000 < 1.65
+    assert ("two levels", 1) in [(note.key, note.batch_size) for note in measured.notes]
+
+
+def test_every_size_has_a_sample_however_little_time_there_is(monkeypatch):
+    measured = measure(Timed(monkeypatch, lambda *_: 900.0), [1, 2, 4], limit_s=0.1, example=[1.0])
+    assert [len(row) for row in measured.samples_ms] == [1, 1, 1]
+
+
+def test_no_size_has_more_samples_than_tell_anything(monkeypatch):
+    model = Timed(monkeypatch, lambda size, count: 0.001 * (1 + count % 7))
+    measured = measure(model, [1], target=1e-6, limit_s=1e6, example=[1.0])
+    assert 1000 <= measured.repeats < 1200
+
+
+def test_a_bar_is_shown_and_goes(capfd):
+    measure_with_bar(Recorder(), [1], repeats=2, example=[1.0], roofline=False)
+    assert "measure" in capfd.readouterr().err
+    measure(Recorder(), [1], repeats=2, example=[1.0])
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("pad_to", [None, [4]])
+def test_without_the_copy_the_batch_is_on_the_device_before(monkeypatch, pad_to):
+    model, put = load_model("mlp", width=8, pad_to=pad_to), []
+    real = jax.device_put
+
+    def note(batch, *device, **options):
+        put.append(batch.shape)
+        return real(batch, *device, **options)
+
+    monkeypatch.setattr(jax, "device_put", note)
+    measured = measure(model, [1, 4], repeats=3, copy=False)
+    assert put == [(1 if pad_to is None else 4, 784), (4, 784)]
+    assert measured.copy is False
+    assert "without the copy" in repr(measured)
+
+
+def test_a_callable_gets_its_batch_on_the_device_without_the_copy():
+    recorder = Recorder()
+    measure(recorder, [2], repeats=1, copy=False, example=[1.0])
+    assert all(isinstance(batch, jax.Array) for batch in recorder.batches)
+
+
+def test_the_programs_operations_and_bytes_are_known_of_what_jax_compiled():
+    model = load_model("mlp", width=64, layers=1)
+    measured = measure(model, [1, 8], repeats=2, roofline=True)
+    products = 2 * (784 * 64 + 64 * 10)
+    for size, (flops, moved) in zip(measured.batch_sizes, measured.program, strict=True):
+        assert size * products <= flops < 1.1 * size * products
+        assert moved >= 4 * (model.parameters + size * 784)
+    assert min(measured.roofline) > 1e6
+    assert measured.bound_ms.keys() == {1, 8}
+    assert measure(jax.jit(lambda batch: batch * 2), [1], repeats=1, example=[1.0], roofline=True).bound_ms
+    assert measure(Recorder(), [1], repeats=1, example=[1.0], roofline=True).bound_ms == {}
+
+
 def test_a_scenario_runs_on_what_was_measured():
     model = load_model("mlp", width=8)
     service = measure(model, [1, 4], repeats=3).service
@@ -137,6 +235,8 @@ def test_a_real_measurement_comes_back_exactly(tmp_path):
         ({"batch_sizes": [0]}, ValueError, "a size in batch_sizes must be at least 1, got 0"),
         ({"batch_sizes": [1, 1.5]}, TypeError, "a size in batch_sizes must be a whole number, got 1.5"),
         ({"batch_sizes": [2, 1, 2]}, ValueError, "batch_sizes must differ, got [2, 1, 2]"),
+        ({"target": 0}, ValueError, "target must be greater than 0, got 0"),
+        ({"limit_s": -1}, ValueError, "limit_s must be greater than 0, got -1"),
         ({"repeats": 0}, ValueError, "repeats must be at least 1, got 0"),
         ({"repeats": 2.5}, TypeError, "repeats must be a whole number, got 2.5"),
         ({"warmup": -1}, ValueError, "warmup must be at least 0, got -1"),
@@ -167,16 +267,63 @@ def test_an_example_that_is_no_item_is_refused():
         measure(load_model("mlp", width=8), [1], example=[1, 2, 3])
 
 
+@pytest.mark.parametrize(
+    ("model", "rule"),
+    [
+        (lambda batch: batch[:1], "of shape (2, ...), got shape (1, 3)"),
+        (lambda batch: batch.sum(), "of shape (2, ...), got shape ()"),
+        (lambda batch: {"logits": batch, "loss": batch.sum()}, "of shape (2, ...), got shape ()"),
+        (jax.jit(lambda batch: batch.T), "of shape (2, ...), got shape (3, 2)"),
+    ],
+)
+def test_a_model_that_changes_the_first_dimension_is_refused(model, rule):
+    with refused(ValueError, f"a model must return one output an item, {rule}"):
+        measure(model, [2], example=[1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64"])
+def test_a_model_whose_output_is_nan_is_refused(dtype):
+    @jax.jit
+    def broken(batch):
+        return (batch.at[-1, 0].set(jax.numpy.nan)).astype(dtype)
+
+    with refused(ValueError, "a model's output must be numbers, got NaN in one of shape (4, 2)"):
+        measure(broken, [4], example=[1.0, 2.0])
+
+
 # Memory.
 
 
-def test_a_batch_that_does_not_fit_in_the_devices_memory_is_a_memory_error():
-    @jax.jit
-    def vast(batch):
-        return jax.numpy.zeros((len(batch) - 1, 10**7, 10**7)) + batch.sum()
+@jax.jit
+def vast(batch):
+    """A model that needs a moment for one item, and more memory than there is for two."""
+    return jax.numpy.zeros((len(batch), (len(batch) - 1) * 10**7, 10**7)) + batch.sum()
 
+
+def test_a_batch_that_does_not_fit_in_the_devices_memory_is_a_memory_error():
     with pytest.raises(MemoryError, match=r"a batch of 2 must fit in the device's memory, got .*allocat"):
-        measure(vast, [1, 2], repeats=1, example=[1.0])
+        measure(vast, [2], repeats=1, example=[1.0])
+
+
+def test_a_size_that_does_not_fit_is_reported_and_the_others_are_measured():
+    measured = measure(vast, [1, 2, 3], repeats=2, example=[1.0])
+    assert measured.batch_sizes == (1,)
+    assert [size for size, _ in measured.not_fitting] == [2, 3]
+    assert [note.batch_size for note in measured.notes if note.key == "memory"] == [2, 3]
+    assert "a batch of 2 must fit in the device's memory" in repr(measured)
+
+
+def test_a_size_that_stops_fitting_later_is_left_out():
+    class Filling(Recorder):
+        def __call__(self, batch):
+            if len(batch) == 2 and self.sizes.count(2) == 3:
+                raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes.")
+            return super().__call__(batch)
+
+    measured = measure(Filling(), [1, 2], repeats=5, warmup=0, example=[1.0])
+    assert measured.batch_sizes == (1,)
+    assert measured.repeats == 5
+    assert measured.not_fitting[0][0] == 2
 
 
 def test_other_errors_of_a_model_are_its_own():

@@ -328,7 +328,7 @@ def test_a_measurement_saved_by_the_class_itself_is_read(tmp_path):
     [
         ({"format": "a diary"}, "format must be 'batchsim measurement', got 'a diary'"),
         ({"version": 2}, "version must be 1, got 2"),
-        ({"repeats": 3}, "samples_ms of batch size 1 ... 3 values, got 4"),
+        ({"repeats": 3}, "repeats must be the fewest samples of a size, 4, got 3"),
         ({"repeats": 0, "samples_ms": [[], []]}, "repeats must be at least 1, got 0"),
         ({"batch_sizes": [1, 1]}, "batch_sizes must differ, got [1, 1]"),
         ({"batch_sizes": [1]}, "samples_ms must ... 1 ... got 2"),

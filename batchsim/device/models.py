@@ -52,16 +52,30 @@ class Model:
     def __call__(self, batch: Any) -> jax.Array:
         """Compute one output per item of `batch`, shape (batch, *item_shape)."""
         items = np.asarray(batch)
-        self._check(items)
-        size, padded = len(items), self.padded_size(len(items))
-        # A copy even without padding: on a CPU, JAX may still read the batch after this call returns.
-        filled = np.zeros((padded, *self.item_shape), self.dtype)
-        filled[:size] = items
-        outputs: jax.Array = self._forward(self.weights, filled)
-        if size == padded:
+        filled = self.padded(items)
+        size, outputs = len(items), self.compute(filled)
+        if size == len(filled):
             return outputs
         # Cut back on the host: a slice on the device would compile for every size, which padding avoids.
         return jax.device_put(np.asarray(outputs)[:size], outputs.device)
+
+    def padded(self, batch: Any) -> np.ndarray:
+        """Return a copy of `batch` in host memory, with zeros up to its padded size."""
+        items = np.asarray(batch)
+        self._check(items)
+        # A copy even without padding: on a CPU, JAX may still read the batch after `compute` returns.
+        filled = np.zeros((self.padded_size(len(items)), *self.item_shape), self.dtype)
+        filled[: len(items)] = items
+        return filled
+
+    def compute(self, filled: Any) -> jax.Array:
+        """Compute one output per item of what `padded` returned, in host memory or already on the device."""
+        outputs: jax.Array = self._forward(self.weights, filled)
+        return outputs
+
+    def lowered(self, filled: Any) -> Any:
+        """Return the program for what `padded` returned, as `jax.jit` lowers it."""
+        return self._forward.lower(self.weights, filled)
 
     def _check(self, batch: np.ndarray) -> None:
         if batch.shape[1:] != self.item_shape:

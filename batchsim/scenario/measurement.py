@@ -1,10 +1,13 @@
-"""A saved measurement: how long a model took, by batch size. `bs.device.measure` makes one; no JAX here."""
+"""A measurement: how long a model took, by batch size. `bs.device.measure` makes one; no JAX here."""
 
 import codecs
 import json
+import math
 import os
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,12 +15,17 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._files import replacing
+from batchsim._format import fixed, percent
+from batchsim.scenario import fits
+from batchsim.scenario import measurement_files as files
+from batchsim.scenario.doubts import Note, doubts
+from batchsim.scenario.quiet import Summary, quiet, summary
 from batchsim.scenario.service import Table
 
 if TYPE_CHECKING:
     import pandas
 
-HEADER = {"format": "batchsim measurement", "version": 1}  # what the file begins with
+SAMPLES = ("quiet", "all")
 _FORMATS: dict[Any, Any] = dict.fromkeys(
     ("median_ms", "spread_ms", "per_item_ms", "compile_s"), "{:.3f}".format
 ) | {"items_per_s": "{:,.0f}".format}
@@ -27,9 +35,16 @@ _FORMATS: dict[Any, Any] = dict.fromkeys(
 class Measurement:
     """How long a model took for batches of each size, and on which device.
 
-    `samples_ms` has a row for each of `batch_sizes`, of `repeats` milliseconds; `first_call_s` is the very
-    first call at each size: compiling, and computing once. `platform` is JAX's word ("cpu", "gpu");
-    `measured_at` is an ISO time. Wrong values raise ValueError or TypeError.
+    `samples_ms` has a row for each of `batch_sizes`, in the order of measuring; `repeats` is the length of
+    the shortest. `first_call_s` is the very first call at each size: compiling, and computing once; it is
+    empty where nobody knows. `platform` is JAX's word ("cpu", "gpu"); `measured_at` is an ISO time. `copy`:
+    whether the times include the copy of the inputs to the device, None if unknown. `target`: how well the
+    medians were meant to be known. `program`: the FLOPs and the bytes of each size's compiled program, and
+    `roofline`: the FLOP/s and the bytes/s that the device reached; both are empty where unknown.
+    `not_fitting`: the sizes for which the device had too little memory, and what it said. Wrong values raise
+    ValueError or TypeError.
+
+    Of each size the *quiet* samples count: see `batchsim.scenario.quiet`. What is doubtful is in `notes`.
     """
 
     model: str
@@ -41,6 +56,11 @@ class Measurement:
     samples_ms: tuple[tuple[float, ...], ...]
     first_call_s: tuple[float, ...]
     measured_at: str
+    copy: bool | None = True
+    target: float | None = None
+    program: tuple[tuple[float, ...], ...] = ()
+    roofline: tuple[float, ...] = ()
+    not_fitting: tuple[tuple[int, str], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("model", "device", "platform", "jax_version", "measured_at"):
@@ -49,98 +69,233 @@ class Measurement:
             datetime.fromisoformat(self.measured_at)
         except ValueError:
             raise ValueError(f"measured_at must be an ISO time, got {self.measured_at!r}") from None
+        _check.instance("copy", self.copy, (bool, type(None)), "true, false or null")
+        if self.target is not None:
+            _check.fix_real(self, "target", above=0)
         sizes = _check.sizes("batch_sizes", self.batch_sizes, rising=False)
         repeats = _check.whole("repeats", self.repeats)
-        rows = zip(sizes, _list_of(len(sizes), "samples_ms", self.samples_ms), strict=True)
-        samples_ms = tuple(_times(repeats, f"samples_ms of batch size {size}", row) for size, row in rows)
-        first_s = _times(len(sizes), "first_call_s", self.first_call_s)
+        rows = zip(sizes, files.list_of(len(sizes), "samples_ms", self.samples_ms), strict=True)
+        samples_ms = tuple(files.times(None, f"samples_ms of batch size {size}", row) for size, row in rows)
+        fewest = min(map(len, samples_ms))
+        if repeats != fewest:
+            raise ValueError(f"repeats must be the fewest samples of a size, {fewest}, got {repeats}")
+        first_s = files.times(len(sizes) if self.first_call_s else 0, "first_call_s", self.first_call_s)
         # As tuples, so that a measurement read from a file equals the one that was saved.
-        vars(self).update(batch_sizes=sizes, repeats=repeats, samples_ms=samples_ms, first_call_s=first_s)
+        vars(self).update(
+            batch_sizes=sizes, repeats=repeats, samples_ms=samples_ms, first_call_s=first_s,
+            program=files.pairs(len(sizes) if self.program else 0, "program", self.program),
+            roofline=files.rates(2 if self.roofline else 0, "roofline", self.roofline),
+            not_fitting=files.reasons("not_fitting", self.not_fitting),
+        )  # fmt: skip
+
+    @cached_property
+    def _points(self) -> dict[int, Summary]:
+        return {size: summary(row) for size, row in self._rows.items()}
+
+    @property
+    def _rows(self) -> dict[int, tuple[float, ...]]:
+        return dict(zip(self.batch_sizes, self.samples_ms, strict=True))
 
     @property
     def median_ms(self) -> dict[int, float]:
-        """The median time of each batch size."""
-        return dict(zip(self.batch_sizes, np.median(self.samples_ms, axis=1).tolist(), strict=True))
+        """The median of the quiet times of each batch size."""
+        return {size: point.median_ms for size, point in self._points.items()}
+
+    @property
+    def interval_ms(self) -> dict[int, tuple[float, float]]:
+        """The 95 % interval of each of these medians, NaN for fewer than 6 samples."""
+        return {size: (point.low_ms, point.high_ms) for size, point in self._points.items()}
 
     @property
     def spread_ms(self) -> dict[int, float]:
-        """The interquartile range of each batch size."""
-        low, high = np.percentile(self.samples_ms, [25, 75], axis=1)
-        return dict(zip(self.batch_sizes, (high - low).tolist(), strict=True))
+        """The interquartile range of all times of each batch size."""
+        return {size: point.spread_ms for size, point in self._points.items()}
+
+    @property
+    def quiet(self) -> dict[int, np.ndarray]:
+        """Which times of each batch size are quiet, shape (samples,): the others were disturbed."""
+        return {size: quiet(row) for size, row in self._rows.items()}
 
     @property
     def compile_s(self) -> dict[int, float]:
-        """The first call of each batch size: compiling, and computing once."""
-        return dict(zip(self.batch_sizes, self.first_call_s, strict=True))
+        """The first call of each batch size: compiling, and computing once; empty if unknown."""
+        return dict(zip(self.batch_sizes, self.first_call_s, strict=False))
+
+    @property
+    def bound_ms(self) -> dict[int, float]:
+        """The least time of each batch size at this device's measured rates; empty if these are unknown.
+
+        The roofline: the longer of computing the program's FLOPs, and of moving its bytes. The bytes count
+        every operation's operands and results; what stays in a cache is counted, though it costs little, so
+        that a small model may stay below its bound.
+        """
+        if not self.roofline or not self.program:
+            return {}
+        rates = np.array(self.roofline)
+        bounds_ms = (np.array(self.program) / rates).max(axis=1) * 1000
+        return dict(zip(self.batch_sizes, bounds_ms.tolist(), strict=True))
+
+    @property
+    def knee(self) -> int:
+        """The batch size with the most throughput per latency, which is Kleinrock's power.
+
+        Of a straight line it is the fixed cost over the cost per item, where half of the throughput that is
+        possible is reached.
+        """
+        return max(self.batch_sizes, key=lambda size: size / self.median_ms[size] ** 2)
+
+    @cached_property
+    def notes(self) -> tuple[Note, ...]:
+        """What is doubtful: a `Note(batch_size, key, text)` each; none if the curve can be trusted.
+
+        The keys: "two levels" and "drift" (repeats disagree), "disturbed", "wide" (the interval is beyond the
+        target), "falls" (with the batch size), "few" (samples), "memory" (does not fit).
+        """
+        unfitting = [Note(size, "memory", why) for size, why in self.not_fitting]
+        return (*doubts(self._points, self.target), *unfitting)
 
     @property
     def service(self) -> Table:
-        """The medians as a service time; of a padded model, measure the padded sizes and pad this too."""
+        """The medians of the quiet times as a service time.
+
+        Of a padded model, measure the padded sizes, and pad this too.
+        """
         return Table(self.median_ms)
 
+    def service_with_noise(self, samples: str = "quiet") -> Table:
+        """Return a service time whose noise varies as much as the "quiet" times did, or as "all" did.
+
+        The points are means, which noise keeps. The noise is lognormal, with one coefficient of variation for
+        all sizes, the root mean square of theirs: `noise_cv` has each. Quiet times are the default because a
+        few disturbed ones, many times longer, give a cv that no lognormal fits.
+        """
+        _check.one_of("samples", samples, SAMPLES)
+        means = {size: point.mean_ms for size, point in self._points.items()}
+        if samples == "all":
+            means = {size: float(np.mean(row)) for size, row in self._rows.items()}
+        return Table(means).with_noise(_pooled(self.noise_cv(samples)))
+
+    def noise_cv(self, samples: str = "quiet") -> dict[int, float]:
+        """Return the coefficient of variation of the "quiet" times of each batch size, or of "all"."""
+        _check.one_of("samples", samples, SAMPLES)
+        if samples == "quiet":
+            return {size: point.cv for size, point in self._points.items()}
+        return {
+            size: float(np.std(row, ddof=1) / np.mean(row)) if len(row) > 1 else 0.0
+            for size, row in self._rows.items()
+        }
+
+    def fit(self, kind: str = "affine", pieces: int = 3) -> fits.Fit:
+        """Return the "affine" or "piecewise" service time nearest to `service`, and its worst relative error.
+
+        Nearest by relative squares; both never fall with the batch size: see `batchsim.scenario.fits.fit`.
+        """
+        return fits.fit(self.median_ms, kind, pieces)
+
+    def compiling(self) -> dict[int, float]:
+        """Return the milliseconds that compiling took at each size: the first call, less a usual one."""
+        if not self.first_call_s:
+            raise ValueError("first_call_s must be known, got none: this measurement has no first calls")
+        return {size: max(1000 * self.compile_s[size] - ms, 0.0) for size, ms in self.median_ms.items()}
+
     def to_frame(self) -> "pandas.DataFrame":
-        """Return a DataFrame with a row a batch size."""
+        """Return a DataFrame with a row a batch size; `low_ms` to `high_ms` is the median's interval."""
         import pandas
 
-        sizes, median_ms = np.array(self.batch_sizes), np.array(list(self.median_ms.values()))
-        times = {"median_ms": median_ms, "spread_ms": list(self.spread_ms.values())}
-        rates = {"per_item_ms": median_ms / sizes, "items_per_s": sizes / median_ms * 1000}
-        return pandas.DataFrame({"batch_size": sizes, **times, **rates, "compile_s": self.first_call_s})
+        sizes, points = np.array(self.batch_sizes), list(self._points.values())
+        median_ms = np.array([point.median_ms for point in points])
+        columns: dict[str, Any] = {"batch_size": sizes, "median_ms": median_ms}
+        for name in ("low_ms", "high_ms", "all_ms", "spread_ms"):
+            columns[name] = [getattr(point, name) for point in points]
+        columns |= {"per_item_ms": median_ms / sizes, "items_per_s": sizes / median_ms * 1000}
+        columns |= {"cv": [point.cv for point in points], "samples": [point.samples for point in points]}
+        columns["disturbed"] = [point.disturbed for point in points]
+        columns["compile_s"] = self.first_call_s or math.nan
+        keys = [[note.key for note in self.notes if note.batch_size == size] for size in self.batch_sizes]
+        return pandas.DataFrame(columns | {"notes": [", ".join(each) for each in keys]})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to `path` as JSON; the file that was there stays if the writing fails."""
         with replacing(path) as file:
-            json.dump(HEADER | vars(self), codecs.getwriter("utf-8")(file), indent=1, allow_nan=False)
+            content = files.HEADER | {name: getattr(self, name) for name in self.__match_args__}
+            json.dump(content, codecs.getwriter("utf-8")(file), indent=1, allow_nan=False)
             file.write(b"\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return what `save` wrote to `path`; any other file raises ValueError."""
-        file = _check.path("path", path)
-        try:
-            return cls(**_read(file.read_bytes()))
-        except (OverflowError, TypeError, ValueError) as error:
-            raise ValueError(f"{os.fspath(path)} is not a saved measurement: {error}") from None
+        return files.load(cls, path)
+
+    @classmethod
+    def from_csv(
+        cls, path: str | os.PathLike[str], column: str | None = None, unit: str | None = None, *,
+        model: str | None = None, device: str = "an unknown device",
+    ) -> Self:  # fmt: skip
+        """Return what a CSV file says: a column `batch_size`, and one of times; a row a sample, or a median.
+
+        The header says the unit of the times, such as `ms` or `latency_us`; `unit` is "s", "ms", "us" or "ns"
+        where it does not. `column` names the times where several columns have a unit. A file that is no
+        measurement raises ValueError with what it lacks. `model` is by default the file's name, and the date
+        the file's.
+        """
+        return files.from_csv(cls, path, column, unit, model=model, device=device)
+
+    @classmethod
+    def from_perf_analyzer(
+        cls, paths: str | os.PathLike[str] | Mapping[int, str | os.PathLike[str]], batch_size: int = 1, *,
+        concurrency: int = 1, copy: bool = True, model: str | None = None, device: str = "an unknown device",
+    ) -> Self:  # fmt: skip
+        """Return what files of NVIDIA's perf_analyzer (`-f`) say: {batch size: path}, or one path.
+
+        A file does not tell its batch size (`-b`): `batch_size` does for one path, unless a column `Batch`
+        does. Of each file the row with this `concurrency` counts: with more clients than 1 the server may
+        have batched requests itself, and its batches are larger than the client's. A time is the server's
+        mean of computing a batch: input and output included with `copy`, the inference alone without;
+        queueing and the network never.
+        """
+        return files.from_perf_analyzer(
+            cls, paths, batch_size, concurrency=concurrency, copy=copy, model=model, device=device
+        )
 
     def _title(self) -> str:
-        where = f"{self.model} on {self.device} (jax {self.jax_version}, {self.platform})"
-        return f"Measurement: {where}, {self.repeats} repeats, {self.measured_at}"
+        jax = f" (jax {self.jax_version}, {self.platform})" if self.jax_version else ""
+        most = max(map(len, self.samples_ms))
+        repeats = f"{self.repeats} to {most}" if most > self.repeats else f"{self.repeats}"
+        copy = {True: "with the copy to the device, ", False: "without the copy to the device, ", None: ""}[
+            self.copy
+        ]
+        return f"Measurement: {self.model} on {self.device}{jax}, {repeats} repeats, {copy}{self.measured_at}"
+
+    def _table(self) -> "pandas.DataFrame":
+        frame = self.to_frame()
+        widths = [point.half_width for point in self._points.values()]
+        frame.insert(2, "within", ["" if math.isnan(each) else f"±{percent(each)}" for each in widths])
+        unknown = [] if self.first_call_s else ["compile_s"]
+        return frame.drop(columns=["low_ms", "high_ms", "all_ms", "cv", "samples", *unknown])
+
+    def _remarks(self) -> list[str]:
+        """Return what is said below the table: the doubts, each once, and how far the noise differs."""
+        cvs = self.noise_cv()
+        low, high = min(cvs, key=cvs.__getitem__), max(cvs, key=cvs.__getitem__)
+        noise = (
+            []
+            if max(cvs.values()) == 0
+            else [
+                f"noise of the quiet times: cv {fixed(_pooled(cvs))}"
+                f"; by size from {fixed(cvs[low])} ({low:,}) to {fixed(cvs[high])} ({high:,})"
+            ]
+        )
+        return list(dict.fromkeys(f"{note.key}: {note.text}" for note in self.notes)) + noise
 
     def __repr__(self) -> str:
-        return self._title() + "\n" + self.to_frame().to_string(index=False, formatters=_FORMATS)
+        table = self._table().to_string(index=False, formatters=_FORMATS)
+        return "\n".join([self._title(), table, *self._remarks()])
 
     def _repr_html_(self) -> str:
-        table = self.to_frame().to_html(index=False, border=0, formatters=_FORMATS)
-        return f"<p>{escape(self._title())}</p>{table}"
+        table = self._table().to_html(index=False, border=0, formatters=_FORMATS)
+        remarks = "".join(f"<li>{escape(each)}</li>" for each in self._remarks())
+        return f"<p>{escape(self._title())}</p>{table}" + (f"<ul>{remarks}</ul>" if remarks else "")
 
 
-def _list_of(length: int, name: str, values: Any) -> Any:
-    _check.instance(name, values, (list, tuple), "a list")
-    if len(values) != length:
-        raise ValueError(f"{name} must hold {length} values, got {len(values)}")
-    return values
-
-
-def _times(length: int, name: str, values: Any) -> tuple[float, ...]:
-    return tuple(_check.real(f"a time in {name}", value, above=0) for value in _list_of(length, name, values))
-
-
-def _read(text: bytes) -> dict[str, Any]:
-    """Return a Measurement's fields from a saved file's bytes, or raise ValueError."""
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"it must be JSON, got {text[:40]!r} ({error})") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"it must be a JSON object, got {type(content).__name__}")
-    for key, value in HEADER.items():
-        got = content.pop(key, None)
-        if got != value or type(got) is not type(value):  # True == 1, but it is no version
-            raise ValueError(f"{key} must be {value!r}, got {got!r}")
-    keys = [field.name for field in fields(Measurement)]
-    for key in content:
-        if key not in keys:
-            raise ValueError(f"there is no key {key!r}" + _check.nearest(key, keys))
-    if missing := [key for key in keys if key not in content]:
-        raise ValueError(f"it must have the key {missing[0]!r}, got {', '.join(content) or 'no keys'}")
-    return content
+def _pooled(cvs: Mapping[int, float]) -> float:
+    return math.sqrt(float(np.mean(np.square(list(cvs.values())))))

@@ -106,7 +106,7 @@ def _unit_of(
     Its name, the file's format, or the numbers' size, where all are times since 1970. Nothing else: whole
     numbers and a low rate may as well be seconds.
     """
-    named, size = column.unit or _unit_in(column.name), _unit_since_1970(times)
+    named, size = column.unit or unit_in(column.name), _unit_since_1970(times)
     if named and size and named != size:
         rule = f"{path}: the unit must be given, as unit={size!r} or unit={named!r}"
         by = f"column {column.name!r} says {NAMES[named]}, its numbers {NAMES[size]} since 1970"
@@ -126,10 +126,10 @@ def _unit_of(
     return "s", "read as s: assumed", doubt
 
 
-def _unit_in(name: str) -> str | None:
+def unit_in(name: str) -> str | None:
     """Return the unit in a column's name, None if there is none or several.
 
-    >>> [_unit_in(name) for name in ("timestamp_ms", "arrivalMillis", "Time (us)", "at_s", "items")]
+    >>> [unit_in(name) for name in ("timestamp_ms", "arrivalMillis", "Time (us)", "at_s", "items")]
     ['ms', 'ms', 'us', 's', None]
     """
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+", name)

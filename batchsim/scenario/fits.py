@@ -1,0 +1,96 @@
+"""Formulas for a measured curve, by least relative squares: a straight line, or a few straight pieces."""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsim import _check
+from batchsim._format import fixed, percent
+from batchsim.scenario.service import Affine, Service, Table
+
+KINDS = ("affine", "piecewise")
+CLOSE = 0.01  # the worst relative error at which no further piece is added
+
+
+@dataclass(frozen=True, repr=False)
+class Fit:
+    """A service time fitted to a measured one; `worst_error` is relative, at a batch of `worst_size`.
+
+    The error is positive where the fit is the slower one.
+    """
+
+    service: Service
+    worst_error: float
+    worst_size: int
+
+    def __repr__(self) -> str:
+        side = "above" if self.worst_error > 0 else "below"
+        return (
+            f"Fit({self.service!r}: at worst {percent(abs(self.worst_error))} {side} the measured, "
+            f"{fixed(self.service(self.worst_size) * 1000)} ms for a batch of {self.worst_size})"
+        )
+
+
+def fit(times_ms: Mapping[int, float], kind: str = "affine", pieces: int = 3) -> Fit:
+    """Return the service time of a kind that is nearest to `times_ms`, {batch size: ms}.
+
+    Nearest: the sum of squared relative errors is least; errors in milliseconds would fit the largest batches
+    alone. "affine" is a fixed cost and a cost per item, both at least 0. "piecewise" is a Table that nowhere
+    falls, of at most `pieces` straight pieces that meet at measured sizes: one is added as long as the worst
+    error is above 1 %, each at the size that helps most.
+
+    >>> fit({1: 3.0, 2: 4.0, 8: 10.0})
+    Fit(Affine(fixed_ms=2.0, per_item_ms=1.0): at worst 0% below the measured, 3.00 ms for a batch of 1)
+    """
+    _check.one_of("kind", kind, KINDS)
+    pieces = _check.whole("pieces", pieces)
+    sizes = np.array(sorted(times_ms))
+    if sizes.size < 2:
+        raise ValueError(f"a fit must have at least 2 batch sizes, got {sizes.tolist()}")
+    times = np.array([times_ms[size] for size in sizes.tolist()])
+    if kind == "affine":
+        fixed_ms, per_item_ms = _least(np.column_stack([np.ones(sizes.size), sizes]), times)
+        return _judged(Affine(fixed_ms, per_item_ms), sizes, times)
+    knots = [sizes[0], sizes[-1]]
+    best = _pieces(knots, sizes, times)
+    while len(knots) <= pieces and abs(best.worst_error) > CLOSE:
+        others = [size for size in sizes if size not in knots]
+        if not others:
+            break
+        tried = [sorted([*knots, size]) for size in others]
+        found = [_pieces(each, sizes, times) for each in tried]
+        at = min(range(len(found)), key=lambda index: _squares(found[index].service, sizes, times))
+        knots, best = tried[at], found[at]
+    return best
+
+
+def _pieces(knots: list[int], sizes: np.ndarray, times: np.ndarray) -> Fit:
+    """Return the fit whose pieces meet at `knots`: a start, and rises from knot to knot, none below 0."""
+    rises = [np.clip((sizes - low) / (high - low), 0, 1) for low, high in itertools.pairwise(knots)]
+    steps = _least(np.column_stack([np.ones(sizes.size), *rises]), times)
+    points = {int(size): float(ms) for size, ms in zip(knots, np.cumsum(steps), strict=True)}
+    return _judged(Table(points), sizes, times)
+
+
+def _least(columns: np.ndarray, times: np.ndarray) -> list[float]:
+    """Return the factors of the columns, none negative, with the least relative squares."""
+    from scipy.optimize import nnls
+
+    factors, _ = nnls(columns / times[:, None], np.ones(times.size))
+    return [float(factor) for factor in factors]
+
+
+def _errors(service: Service, sizes: np.ndarray, times: np.ndarray) -> np.ndarray:
+    return np.array([service(int(size)) * 1000 for size in sizes]) / times - 1
+
+
+def _squares(service: Service, sizes: np.ndarray, times: np.ndarray) -> float:
+    return float(np.square(_errors(service, sizes, times)).sum())
+
+
+def _judged(service: Service, sizes: np.ndarray, times: np.ndarray) -> Fit:
+    errors = _errors(service, sizes, times)
+    worst = int(np.argmax(np.abs(errors)))
+    return Fit(service, float(errors[worst]), int(sizes[worst]))
