@@ -19,15 +19,14 @@ def model():
 
 @pytest.fixture(scope="module")
 def compared(model):
-    return compare_with_simulation(SCENARIO, model, requests=200, seed=2)
+    return compare_with_simulation(SCENARIO, model, 200, seed=2, progress=False)
 
 
 def test_both_have_the_same_arrivals_and_the_measured_service_time(compared):
     assert np.array_equal(compared.simulated.arrival_s, compared.replayed.due_s)
     assert compared.simulated.scenario == compared.replayed.scenario
     service = compared.simulated.scenario.service
-    for size, ms in compared.measurement.median_ms.items():
-        assert service(size) * 1000 == pytest.approx(ms)
+    assert service == service_of(compared.measurement)
     assert compared.measurement.batch_sizes == (1, 2, 3, 4)
 
 
@@ -41,11 +40,13 @@ def test_the_difference_is_how_far_the_simulated_value_is_above_the_replayed(com
 
 def test_what_explains_a_difference_is_a_simulation_with_what_the_replay_found(compared):
     service, replayed = compared.explained.scenario.service, compared.replayed
-    for size, ms in compared.measurement.median_ms.items():
-        more_ms = replayed.own_ms + replayed.reaction_ms
-        assert service(size) * 1000 == pytest.approx(ms * compared.slower + more_ms)
+    measured = compared.simulated.scenario.service
+    more_ms = replayed.own_ms + replayed.reaction_ms
+    for size in compared.measurement.batch_sizes:
+        assert service(size) == pytest.approx(measured(size) * compared.slower + more_ms / 1000)
+    assert service.noise == measured.noise
     sizes = replayed.batches.batch_size
-    measured_ms = np.mean([compared.measurement.median_ms[size] for size in sizes.tolist()])
+    measured_ms = 1000 * np.mean([measured(size) for size in sizes.tolist()])
     assert compared.slower == pytest.approx(replayed.model_ms / measured_ms)
 
 
@@ -69,7 +70,7 @@ def test_a_replay_that_is_no_evidence_gets_no_verdict(compared):
 
 
 def test_a_measurement_that_is_given_is_not_made_again(model, monkeypatch):
-    given = measure(model, [1, 4], repeats=2)
+    given = measure(model, [1, 4], repeats=2, roofline=False, progress=False)
     monkeypatch.setattr("batchsim.device.fidelity.measure_for", None)
     compared = compare_with_simulation(SCENARIO, model, 20, measurement=given)
     assert compared.measurement is given
@@ -84,7 +85,7 @@ def test_a_padded_model_is_measured_at_its_padded_sizes():
 
 
 def test_a_plain_callable_is_measured_by_its_first_input():
-    compared = compare_with_simulation(SCENARIO, lambda b: b * 2, 20, inputs=np.arange(20.0))
+    compared = compare_with_simulation(SCENARIO, lambda b: b * 2, 20, inputs=np.arange(20.0), progress=False)
     assert compared.replayed.outputs == (2 * np.arange(20.0)).tolist()
 
 

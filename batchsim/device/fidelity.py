@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
 KEYS = ("mean_latency_ms", "p50_ms", "p99_ms", "mean_batch_size", "throughput_per_s", "utilisation")
+OTHERWISE = 0.2  # how far the model's time may be from its measurement before a reader is asked about it
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,8 +77,10 @@ class Fidelity:
         """Return what is known of the difference, a sentence each."""
         replayed = self.replayed
         late_ms = float(np.percentile(replayed.late_ms, 99))
+        elsewhere = abs(self.slower - 1) > OTHERWISE
         notes = [
-            f"The model took {self.slower:.2f} times as long as measured, in batches of the same sizes.",
+            f"The model took {self.slower:.2f} times as long as measured, in batches of the same sizes"
+            + (": does something else compute on this machine?" if elsewhere else "."),
             f"Each batch took {duration(replayed.own_ms)} of the batcher's own time, and started "
             f"{duration(replayed.reaction_ms)} late.",
             f"99 % of the requests were sent at most {duration(late_ms)} late.",
@@ -101,43 +104,46 @@ class Fidelity:
 def compare_with_simulation(
     scenario: Scenario, model: Callable[[Any], Any], requests: int | None = None, seed: int = 0, *,
     inputs: Sequence[Any] | None = None, measurement: Measurement | None = None, warmup: float = 0.0,
+    progress: bool = True,
 ) -> Fidelity:  # fmt: skip
     """Measure a model, simulate a scenario with that service time, replay it, and put both side by side.
 
     The arguments are those of `replay`; simulation and replay have the same arrivals. The model is measured
     at every batch size that the rule allows (at the padded ones, if it pads), unless a `measurement` of it on
-    this machine is given. The scenario's own service time plays no part, and none of its `host_ms`,
-    `contention` and `slowdown` is changed: for several servers on one device, see `measure_sharing`.
-    `bs.plot` draws both.
+    this machine is given; the simulation takes its quiet samples, with their noise. The scenario's own
+    service time plays no part; its `host_ms`, `contention` and `slowdown` are the simulation's: for several
+    servers on one device, see `measure_sharing`. `bs.plot` draws both.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.device import load_model
     >>> scenario = Scenario(Poisson(500), SizeOrWait(2, 1), Affine(1, 0.1))
-    >>> compared = compare_with_simulation(scenario, load_model("mlp", width=8), requests=50)
+    >>> compared = compare_with_simulation(scenario, load_model("mlp", width=8), 50, progress=False)
     >>> list(compared.to_frame().columns)
     ['replayed', 'simulated', 'explained', 'difference_%']
     """
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     if measurement is None:
-        measurement = measure_for(model, scenario.rule.largest_batch, None if inputs is None else inputs[0])
+        example = None if inputs is None else inputs[0]
+        measurement = measure_for(model, scenario.rule.largest_batch, example, progress)
     known = scenario.replace(service=service_of(measurement, getattr(model, "pad_to", None)))
     real = replay(known, model, requests, seed, inputs=inputs, warmup=warmup)
     return Fidelity(measurement, simulate(known, real.requested, seed, warmup=warmup), real)
 
 
-def measure_for(model: Callable[[Any], Any], largest: int, example: Any = None) -> Measurement:
+def measure_for(
+    model: Callable[[Any], Any], largest: int, example: Any = None, progress: bool = False
+) -> Measurement:
     """Measure a model at every size of batches up to `largest`; at the padded sizes, if it pads."""
     from batchsim.device import measure
 
-    pad_to = getattr(model, "pad_to", None)
-    if pad_to is None:
-        return measure(model, range(1, largest + 1), example=example)
-    end = next((place for place, size in enumerate(pad_to) if size >= largest), len(pad_to))
-    return measure(model, pad_to[: end + 1], example=example)
+    sizes, pad_to = range(1, largest + 1), getattr(model, "pad_to", None)
+    if pad_to is not None:
+        end = next((place for place, size in enumerate(pad_to) if size >= largest), len(pad_to))
+        sizes = pad_to[: end + 1]
+    return measure(model, sizes, example=example, roofline=False, progress=progress)
 
 
 def service_of(measurement: Measurement, pad_to: Sequence[int] | None = None) -> Service:
-    """Return what a measurement says of batches, with its noise."""
-    with_noise = getattr(measurement, "service_with_noise", None)
-    service: Service = measurement.service if with_noise is None else with_noise()
+    """Return what the quiet samples of a measurement say of batches, with their noise."""
+    service = measurement.service_with_noise()
     return service if pad_to is None else service.padded_to(pad_to)

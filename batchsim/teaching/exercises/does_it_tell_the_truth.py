@@ -7,7 +7,7 @@ from batchsim.simulate import simulate
 from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise
 
 SLOWER = 1.1  # how many times as long as measured the model took
-OWN_MS = 0.4  # of each batch, besides the model
+OWN_MS = 0.6  # of each batch, besides the model
 RULE = SizeOrWait(max_batch_size=16, max_wait_ms=3)
 RATE_PER_S = 2400
 REQUESTS = 200_000
@@ -43,7 +43,9 @@ class RealSaturation(Exercise):
         if self.near(answer, self.per_s(1, 0)):
             return "that is what the measurement alone promises."
         if self.near(answer, self.per_s(own_ms=0)):
-            return f"the model is slower there, but each batch also takes {OWN_MS} ms of the batcher's own time."
+            return (
+                f"the model is slower there, but each batch also takes {OWN_MS} ms of the batcher's own time."
+            )
         if self.near(answer, self.per_s(slower=1)):
             return f"the batcher's own time is there, but the model also takes {SLOWER} times as long."
         if self.near(answer, right / RULE.max_batch_size):
@@ -93,7 +95,8 @@ class ColdShapes(Exercise):
 
     def because(self, right: float) -> str:
         without = f"{self.largest} shapes compile for {self.largest * self.each_ms:,} ms in all"
-        return f"{without}, {len(self.padded)} for {len(self.padded) * self.each_ms:,} ms: {right:,.0f} ms saved."
+        padded = f"{len(self.padded)} for {len(self.padded) * self.each_ms:,} ms"
+        return f"{without}, {padded}: {right:,.0f} ms saved."
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, len(self.padded) * self.each_ms):
