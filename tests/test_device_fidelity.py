@@ -84,6 +84,17 @@ def test_a_padded_model_is_measured_at_its_padded_sizes():
     assert service(3) == service(4) > 0
 
 
+def test_of_many_sizes_the_powers_of_two_are_measured():
+    assert measure_for(np.negative, 40, np.float32(1)).batch_sizes == (1, 2, 4, 8, 16, 32, 40)
+    assert measure_for(np.negative, 64, np.float32(1)).batch_sizes == (1, 2, 4, 8, 16, 32, 64)
+
+
+def test_the_measurement_covers_what_the_rule_names_although_no_batch_is_so_large(model):
+    scenario = SCENARIO.replace(rule=bs.PreferredSizes([2], 4, 1))
+    compared = compare_with_simulation(scenario, model, 20, progress=False)
+    assert compared.measurement.batch_sizes == (1, 2, 3, 4)
+
+
 def test_a_plain_callable_is_measured_by_its_first_input():
     compared = compare_with_simulation(SCENARIO, lambda b: b * 2, 20, inputs=np.arange(20.0), progress=False)
     assert compared.replayed.outputs == (2 * np.arange(20.0)).tolist()

@@ -11,6 +11,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.device import Replay, load_model, replay
+from batchsim.view.film.snapshot import Film
 
 SCENARIO = bs.Scenario(bs.Poisson(4000), bs.SizeOrWait(8, 1), bs.Affine(1, 0.1))
 TEN = np.arange(10)
@@ -32,6 +33,16 @@ def test_requests_are_sent_at_the_times_of_a_simulation_with_the_same_seed():
     assert isinstance(result, bs.Result)
     assert result.engine == "replay on host"
     assert (result.requested, result.unsent, result.failed) == (200, 0, 0)
+
+
+def test_there_is_a_request_for_each_input():
+    assert replay(SCENARIO, doubled, inputs=TEN).outputs == (2 * TEN).tolist()
+
+
+def test_the_saturation_rate_of_the_scenario_is_no_part_of_what_is_said():
+    result = replay(SCENARIO, doubled, inputs=TEN)
+    assert "load" not in repr(result)
+    assert "load" in repr(bs.simulate(SCENARIO, 10))
 
 
 def test_the_parts_of_a_latency_add_up():
@@ -96,6 +107,10 @@ def test_a_batch_that_fails_takes_nothing_with_it():
     assert result.status[4] == bs.Status.FAILED
     assert counts(result)[bs.Status.SERVED] == 10 - result.failed
     assert result.to_frame().status[4] == "failed"
+    end = Film(result).snapshot(float(result.batches.finish_s.max()))
+    assert (end.failed, end.served, end.lost) == (result.failed, 10 - result.failed, result.failed)
+    assert end.waiting.tolist() == []
+    assert bs.plot(result).axes
 
 
 def test_an_interrupt_inside_the_model_fails_its_batch_and_stops_all():

@@ -1,6 +1,6 @@
 """Does the simulator predict this machine? A real run beside the simulation of the same arrivals."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
 KEYS = ("mean_latency_ms", "p50_ms", "p99_ms", "mean_batch_size", "throughput_per_s", "utilisation")
+EACH = 32  # up to this batch size every one is measured
 OTHERWISE = 0.2  # how far the model's time may be from its measurement before a reader is asked about it
 
 
@@ -109,10 +110,10 @@ def compare_with_simulation(
     """Measure a model, simulate a scenario with that service time, replay it, and put both side by side.
 
     The arguments are those of `replay`; simulation and replay have the same arrivals. The model is measured
-    at every batch size that the rule allows (at the padded ones, if it pads), unless a `measurement` of it on
-    this machine is given; the simulation takes its quiet samples, with their noise. The scenario's own
-    service time plays no part; its `host_ms`, `contention` and `slowdown` are the simulation's: for several
-    servers on one device, see `measure_sharing`. `bs.plot` draws both.
+    at every batch size that the rule allows (at its padded sizes, if it pads; at powers of two beyond 32),
+    unless a `measurement` of it on this machine is given; the simulation takes the quiet samples, with their
+    noise. The scenario's own service time plays no part; its `host_ms`, `contention` and `slowdown` are the
+    simulation's: for several servers on one device, see `measure_sharing`. `bs.plot` draws both.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.device import load_model
@@ -124,7 +125,7 @@ def compare_with_simulation(
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     if measurement is None:
         example = None if inputs is None else inputs[0]
-        measurement = measure_for(model, scenario.rule.largest_batch, example, progress)
+        measurement = measure_for(model, scenario.rule.max_batch_size, example, progress)
     known = scenario.replace(service=service_of(measurement, getattr(model, "pad_to", None)))
     real = replay(known, model, requests, seed, inputs=inputs, warmup=warmup)
     return Fidelity(measurement, simulate(known, real.requested, seed, warmup=warmup), real)
@@ -133,10 +134,16 @@ def compare_with_simulation(
 def measure_for(
     model: Callable[[Any], Any], largest: int, example: Any = None, progress: bool = False
 ) -> Measurement:
-    """Measure a model at every size of batches up to `largest`; at the padded sizes, if it pads."""
+    """Measure a model at every size of batches up to `largest`; at the padded sizes, if it pads.
+
+    Of more than `EACH` sizes, at the powers of two.
+    """
     from batchsim.device import measure
 
-    sizes, pad_to = range(1, largest + 1), getattr(model, "pad_to", None)
+    sizes: Iterable[int] = range(1, largest + 1)
+    if largest > EACH:
+        sizes = [*(2**power for power in range((largest - 1).bit_length())), largest]
+    pad_to = getattr(model, "pad_to", None)
     if pad_to is not None:
         end = next((place for place, size in enumerate(pad_to) if size >= largest), len(pad_to))
         sizes = pad_to[: end + 1]

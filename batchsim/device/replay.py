@@ -104,10 +104,11 @@ def replay(
 
     A thread sends the requests at the times at which `simulate` with the same seed lets them arrive; a
     thread for each server takes batches from one `InferenceBatcher`, by the scenario's own rule, and runs
-    `model` on them. The scenario's service time plays no part. By default as many requests as arrive in
-    10 s. `inputs`: one item a request, else a `Model` draws 256 that take turns. `warm`: every batch size
-    runs twice before the clock starts; without, compiling is part of the run (a `Model` forgets what it had
-    compiled). `warmup` as in `simulate`.
+    `model` on them. The scenario's service time plays no part.
+
+    `inputs`: one item a request; without them a `Model` draws 256 that take turns, and there are as many
+    requests as arrive in 10 s, unless you say. `warm`: every batch size runs twice before the clock starts;
+    without, compiling is part of the run (a `Model` forgets what it had compiled). `warmup` as in `simulate`.
 
     A batch on which the model raises is answered by nobody: its requests have the status FAILED, and the
     replay goes on. Ctrl-C stops it after the batches that compute, and returns what there is so far. Both
@@ -115,7 +116,7 @@ def replay(
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(2000), SizeOrWait(8, 1), Affine(1, 0.1))
-    >>> result = replay(scenario, lambda batch: batch * 2, requests=100, inputs=range(100))
+    >>> result = replay(scenario, lambda batch: batch * 2, inputs=range(100))
     >>> result.outputs[7], result.summary()["served"]
     (np.int64(14), 100)
     """
@@ -126,13 +127,16 @@ def replay(
         raise ValueError(f"replay must have arrivals that are known before, got {workload!r}")
     if rule.freezes:
         raise ValueError(f"replay must ask the rule when a server is idle, and not before, got {rule!r}")
-    if requests is None and workload.max_requests is None:
-        requests = max(1, min(USUAL_REQUESTS, round(USUAL_S * workload.offered_per_s)))
     if inputs is not None:
         inputs = list(inputs)
+        requests = len(inputs) if requests is None else requests
+    if requests is None and workload.max_requests is None:
+        requests = max(1, min(USUAL_REQUESTS, round(USUAL_S * workload.offered_per_s)))
     count = check_requests(scenario, requests)
     if inputs is not None and len(inputs) != count:
         raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
+    if not getattr(scenario, "in_order", True):
+        raise ValueError(f"replay must serve requests in order of arrival, got {scenario!r}")
     if inputs is None and not hasattr(model, "inputs"):
         raise TypeError("inputs must be one item a request if model is a plain callable, got None")
     items = model.inputs(min(count, POOL), seed) if inputs is None else inputs  # type: ignore[attr-defined]

@@ -227,10 +227,12 @@ class WallClock:
         number[order], number[-1] = np.arange(len(order)), -1
         kinds = float, float, np.int64, np.int64, np.uint8
         rows: Any = zip(*(self.batches[batch] for batch in order), strict=True) if order else ((),) * 5
-        index, status = np.array(self.batch_index, np.int64), np.array(self.status, np.uint8)
-        columns: list[Any] = [np.array(self.arrival_s), number[index], status]
-        columns += [np.array(row, kind) for row, kind in zip(rows, kinds, strict=True)] + [self.outputs]
-        return Log(*columns)
+        names = "batch_start_s", "batch_finish_s", "batch_size", "batch_server", "batch_trigger"
+        columns = {name: np.array(row, kind) for name, row, kind in zip(names, rows, kinds, strict=True)}
+        return Log(
+            arrival_s=np.array(self.arrival_s), batch_index=number[np.array(self.batch_index, np.int64)],
+            status=np.array(self.status, np.uint8), outputs=self.outputs, **columns,
+        )  # fmt: skip
 
 
 @contextmanager

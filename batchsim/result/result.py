@@ -269,7 +269,8 @@ class Result:
 
     def _rows(self) -> dict[str, str]:
         rows = printing.rows(self.metrics, self.rate_range_per_s)
-        if " on " in self.engine:  # a device
+        if " on " in self.engine:  # a device, to which the saturation rate of the scenario does not apply
+            rows["throughput"] = f"{self.throughput_per_s:.1f}/s"
             rows["times"] = f"{self.engine}: not reproducible"
         return rows
 
