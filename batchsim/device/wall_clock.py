@@ -76,7 +76,7 @@ class WallClock:
             self.changed.notify_all()
 
     def enter(self, request: int) -> None:
-        limit = self.plan.scenario.queue_limit
+        limit: Any = self.plan.scenario.queue_limit
         self.now_s = self.clock()
         self.arrival_s.append(self.now_s)
         self.batch_index.append(-1)
