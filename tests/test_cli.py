@@ -152,6 +152,18 @@ def test_a_saved_measurement_is_a_service_time(tmp_path):
     assert points == {row["batch_size"]: row["median_ms"] for row in rows}
 
 
+def test_a_measurement_says_how_it_was_made_and_what_is_doubtful(tmp_path):
+    model = ["measure", "--model", "mlp", "--width", 8, "--layers", 1, "--batch-sizes", "1,4", "--no-copy"]
+    found = run_json(*model, "--limit-s", 0.05, "--target", 0.5)
+    assert found["copy"] is False
+    assert found["target"] == 0.5
+    assert found["knee"] in (1, 4)
+    assert run_json(*model, "--repeats", 2)["notes"][0]["key"] == "few"
+    text = run(*model, "--repeats", 2).stdout
+    assert "without the copy to the device" in text
+    assert "few: at 1 (2) and 4 (2)" in text
+
+
 def _plain(summary):
     return {key: None if isinstance(x, float) and math.isnan(x) else x for key, x in summary.items()}
 

@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 import batchsim as bs
+from batchsim.scenario.measurement import Measurement
 from batchsim.study.capacity import capacity
 from batchsim.study.slo import SLO
 from batchsim.study.sweep import sweep
@@ -434,3 +435,50 @@ def test_curves_need_frames_with_one_row_a_point(rates):
         capacity_curves({"both": both})
     with pytest.raises(ValueError, match="got 'clients'"):
         capacity_curves(rates, "clients")
+
+
+# A measurement.
+
+MEASURED = Measurement(
+    "mlp", "a GPU", "gpu", "0.10", (1, 2, 8), 12,
+    ((1.0, 1.02, 1.01) * 4, (1.1, 1.12, 1.11, 1.11, 1.12, 5.0) * 2, (2.0, 2.02) * 6), (), "2026-01-01",
+)  # fmt: skip
+
+
+def points(ax, style):
+    """The points of an axes' lines that have this marker, or this line style."""
+    lines = [line for line in ax.lines if style in (line.get_marker(), line.get_linestyle())]
+    return [point for line in lines for point in zip(*line.get_data(), strict=True)]
+
+
+def test_a_measurements_picture_has_all_samples_and_marks_the_disturbed():
+    figure = bs.plot(MEASURED)
+    top, low = figure.axes
+    assert len(points(top, ".")) == 34
+    assert [ms for _, ms in points(top, "x")] == [5.0, 5.0]
+    assert points(top, "-")[:3] == [(1, 1.01), (2, 1.11), (8, 2.01)]
+    assert points(low, "-")[:3] == [(1, pytest.approx(1000 / 1.01)), (2, pytest.approx(2000 / 1.11)),
+                                    (8, pytest.approx(8000 / 2.01))]  # fmt: skip
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_measurements_picture_says_what_is_doubtful_unfitting_or_unknown():
+    texts = [text.get_text() for text in bs.plot(MEASURED).legends[0].get_texts()]
+    assert not any("doubtful" in text or "memory" in text for text in texts)
+    assert "no roofline: operations unknown" in texts
+    assert "knee: 8 or beyond" in texts
+    falling = dataclasses.replace(
+        MEASURED, batch_sizes=(8, 2, 1), not_fitting=((64, "full"),), program=((1e9, 1e8),) * 3,
+        roofline=(1e12, 1e12),
+    )  # fmt: skip
+    figure = bs.plot(falling)
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert {"doubtful: see the notes", "does not fit in memory"} <= set(texts)
+    assert "roofline: 1,000 GFLOP/s, 1,000 GB/s" in texts
+    assert points(figure.axes[0], "--") == [(1, 1.0), (2, 1.0), (8, 1.0)]
+    assert points(figure.axes[1], "--") == [(1, 1000.0), (2, 2000.0), (8, 8000.0)]
+
+
+def test_theory_says_nothing_of_a_measurement():
+    with pytest.raises(ValueError, match=r"^theory must be False for a Measurement, got True$"):
+        bs.plot(MEASURED, theory=True)

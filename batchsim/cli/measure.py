@@ -1,5 +1,6 @@
 """`batchsim measure`: the service time of a real model on this machine."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,20 +24,31 @@ class Measure(JsonFlag):
     batch_sizes: Any = MODEL.option(
         "Batch sizes (default: 1,2,4,8,16,32).", metavar="SIZES", parser=values.sizes
     )
-    repeats: int = MODEL.whole("Number of times each size is timed.", 30)
+    target: float = MODEL.number("FRACTION", "How well each median is to be known: half its interval.", 0.02)
+    limit_s: float = MODEL.number("S", "When to stop, known or not.", 5.0)
+    repeats: int | None = MODEL.whole("Time each size so many times instead, however long it takes.")
+    copy: bool = MODEL.option(
+        "Include the copy of the inputs to the device, or not.", True, "--copy/--no-copy"
+    )
     save: Path | None = OUTPUT.file("Save it as JSON, for --measurement.")
 
     def run(self) -> None:
         from batchsim import device
 
         model = device.load_model(self.model, width=self.width, layers=self.layers)
-        measured = device.measure(model, self.batch_sizes or [1, 2, 4, 8, 16, 32], repeats=self.repeats)
+        measured = device.measure(
+            model, self.batch_sizes or [1, 2, 4, 8, 16, 32], target=self.target, limit_s=self.limit_s,
+            repeats=self.repeats, copy=self.copy, progress=sys.stderr.isatty(),
+        )  # fmt: skip
         if self.save is not None:
             measured.save(self.save)
         frame = measured.to_frame()
         if self.json_:
-            about = {name: getattr(measured, name) for name in ("model", "device", "platform", "measured_at")}
-            output.print_json({**about, "rows": frame})
+            names = ("model", "device", "platform", "measured_at", "copy", "target", "not_fitting")
+            about = {name: getattr(measured, name) for name in names}
+            notes = [note._asdict() for note in measured.notes]
+            output.print_json({**about, "knee": measured.knee, "rows": frame, "notes": notes})
         else:
-            title = f"{measured.model} on {measured.device}, {measured.repeats} repeats"
-            output.print_frame(title, frame)
+            copy = "with" if measured.copy else "without"
+            title = f"{measured.model} on {measured.device}, {copy} the copy to the device"
+            output.print_frame(title, frame, [*measured.remarks, f"knee: {measured.knee}"])

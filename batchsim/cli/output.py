@@ -93,11 +93,11 @@ def print_table(
     console.print(title, table, *notes, sep="\n")
 
 
-def print_frame(title: str, frame: "pandas.DataFrame") -> None:
-    """Print a DataFrame as a table, without its empty columns."""
+def print_frame(title: str, frame: "pandas.DataFrame", notes: Sequence[str] = ()) -> None:
+    """Print a DataFrame as a table, without its empty columns, and notes below it."""
     names = [name for name in frame if any(map(cell, frame[name]))]
     columns = {name: "left" if frame[name].dtype.kind not in "biuf" else "right" for name in names}
-    print_table(title, columns, frame[names].itertuples(index=False))
+    print_table(title, columns, frame[names].itertuples(index=False), notes)
 
 
 # For programs.

@@ -41,8 +41,9 @@ def fit(times_ms: Mapping[int, float], kind: str = "affine", pieces: int = 3) ->
     falls, of at most `pieces` straight pieces that meet at measured sizes: one is added as long as the worst
     error is above 1 %, each at the size that helps most.
 
-    >>> fit({1: 3.0, 2: 4.0, 8: 10.0})
-    Fit(Affine(fixed_ms=2.0, per_item_ms=1.0): at worst 0% below the measured, 3.00 ms for a batch of 1)
+    >>> found = fit({1: 3.1, 2: 4.0, 8: 9.9})
+    >>> round(found.service.fixed_ms, 2), round(found.worst_error, 3), found.worst_size
+    (2.12, -0.005, 1)
     """
     _check.one_of("kind", kind, KINDS)
     pieces = _check.whole("pieces", pieces)

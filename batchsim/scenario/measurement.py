@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from batchsim import _check
 from batchsim._files import replacing
-from batchsim._format import fixed, percent
 from batchsim.scenario import fits
 from batchsim.scenario import measurement_files as files
+from batchsim.scenario import measurement_text as text
 from batchsim.scenario.doubts import Note, doubts
 from batchsim.scenario.quiet import Summary, quiet, summary
 from batchsim.scenario.service import Table
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     import pandas
 
 SAMPLES = ("quiet", "all")
-_FORMATS: dict[Any, Any] = dict.fromkeys(
-    ("median_ms", "spread_ms", "per_item_ms", "compile_s"), "{:.3f}".format
-) | {"items_per_s": "{:,.0f}".format}
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,6 +151,11 @@ class Measurement:
         return (*doubts(self._points, self.target), *unfitting)
 
     @property
+    def remarks(self) -> list[str]:
+        """What is said below the table: each doubt once, and how the noise differs by size."""
+        return text.remarks(self)
+
+    @property
     def service(self) -> Table:
         """The medians of the quiet times as a service time.
 
@@ -173,7 +174,7 @@ class Measurement:
         means = {size: point.mean_ms for size, point in self._points.items()}
         if samples == "all":
             means = {size: float(np.mean(row)) for size, row in self._rows.items()}
-        return Table(means).with_noise(_pooled(self.noise_cv(samples)))
+        return Table(means).with_noise(text.pooled(self.noise_cv(samples)))
 
     def noise_cv(self, samples: str = "quiet") -> dict[int, float]:
         """Return the coefficient of variation of the "quiet" times of each batch size, or of "all"."""
@@ -257,45 +258,8 @@ class Measurement:
             cls, paths, batch_size, concurrency=concurrency, copy=copy, model=model, device=device
         )
 
-    def _title(self) -> str:
-        jax = f" (jax {self.jax_version}, {self.platform})" if self.jax_version else ""
-        most = max(map(len, self.samples_ms))
-        repeats = f"{self.repeats} to {most}" if most > self.repeats else f"{self.repeats}"
-        copy = {True: "with the copy to the device, ", False: "without the copy to the device, ", None: ""}[
-            self.copy
-        ]
-        return f"Measurement: {self.model} on {self.device}{jax}, {repeats} repeats, {copy}{self.measured_at}"
-
-    def _table(self) -> "pandas.DataFrame":
-        frame = self.to_frame()
-        widths = [point.half_width for point in self._points.values()]
-        frame.insert(2, "within", ["" if math.isnan(each) else f"±{percent(each)}" for each in widths])
-        unknown = [] if self.first_call_s else ["compile_s"]
-        return frame.drop(columns=["low_ms", "high_ms", "all_ms", "cv", "samples", *unknown])
-
-    def _remarks(self) -> list[str]:
-        """Return what is said below the table: the doubts, each once, and how far the noise differs."""
-        cvs = self.noise_cv()
-        low, high = min(cvs, key=cvs.__getitem__), max(cvs, key=cvs.__getitem__)
-        noise = (
-            []
-            if max(cvs.values()) == 0
-            else [
-                f"noise of the quiet times: cv {fixed(_pooled(cvs))}"
-                f"; by size from {fixed(cvs[low])} ({low:,}) to {fixed(cvs[high])} ({high:,})"
-            ]
-        )
-        return list(dict.fromkeys(f"{note.key}: {note.text}" for note in self.notes)) + noise
-
     def __repr__(self) -> str:
-        table = self._table().to_string(index=False, formatters=_FORMATS)
-        return "\n".join([self._title(), table, *self._remarks()])
+        return text.plain(self)
 
     def _repr_html_(self) -> str:
-        table = self._table().to_html(index=False, border=0, formatters=_FORMATS)
-        remarks = "".join(f"<li>{escape(each)}</li>" for each in self._remarks())
-        return f"<p>{escape(self._title())}</p>{table}" + (f"<ul>{remarks}</ul>" if remarks else "")
-
-
-def _pooled(cvs: Mapping[int, float]) -> float:
-    return math.sqrt(float(np.mean(np.square(list(cvs.values())))))
+        return text.html(self)

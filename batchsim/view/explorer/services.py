@@ -32,7 +32,7 @@ def measure(model: str) -> Values:
     """Return a model's service time, measured on this machine: JAX loads with the first one."""
     from batchsim import device
 
-    measured = device.measure(device.load_model(model))
+    measured = device.measure(device.load_model(model), roofline=False, progress=False)
     return service_values(measured.service, curve_of=f"{model} on {measured.device}")
 
 

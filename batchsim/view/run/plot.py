@@ -1,13 +1,16 @@
 """A still picture of one result."""
 
 import math
+from typing import overload
 
 from batchsim._format import fixed
 from batchsim.device.fidelity import Fidelity
 from batchsim.result import Result
+from batchsim.scenario.measurement import Measurement
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PAGE
 from batchsim.view.charts.chart import Chart
+from batchsim.view.charts.measured import measured
 from batchsim.view.charts.overlay import overlay
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView
@@ -59,24 +62,29 @@ class Plot(RunPicture):
         return f"{theory}; this run: {fixed(data.result.mean_latency_ms, 4)} ms{surely}"
 
 
-def plot(result: Result | Fidelity, theory: bool = False) -> Plot | Chart:
+@overload
+def plot(result: Measurement | Fidelity) -> Chart: ...
+@overload
+def plot(result: Result, theory: bool = False) -> Plot: ...
+def plot(result: Result | Measurement | Fidelity, theory: bool = False) -> Plot | Chart:
     """Return a figure of a result: latency, where the time goes, batches, and a timeline.
-
-    Of what `device.compare_with_simulation` returned, the latencies and batches of both runs.
 
     Bands round the percentiles are their 95 % intervals. `theory=True` adds as a dotted line what queueing
     theory expects, or says below why it expects nothing. Of an overloaded run the growing queue is drawn
-    instead of the latencies.
+    instead of the latencies. Of a Measurement, its curve and samples are drawn, and the device's roofline; of
+    what `device.compare_with_simulation` returned, the latencies and batches of both runs.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
     >>> result = simulate(Scenario(Poisson(800), SizeOrWait(32, 0), Affine(5, 0.25)), requests=5000)
     >>> plot(result, theory=True)
     <Plot size 1000x640 with 4 Axes>
     """
-    if isinstance(result, Fidelity):
-        return overlay(result)
+    if isinstance(result, Measurement | Fidelity):
+        if theory:
+            raise ValueError(f"theory must be False for a {type(result).__name__}, got True")
+        return measured(result) if isinstance(result, Measurement) else overlay(result)
     if not isinstance(result, Result):
-        raise TypeError(f"result must be a Result, got {result!r}")
+        raise TypeError(f"result must be a Result or a Measurement, got {result!r}")
     if not result.has_columns:
         raise ValueError("a result must have columns to be drawn, got one with keep='summary'")
     return Plot(result, theory)

@@ -1,0 +1,122 @@
+"""A measurement: time and throughput by batch size, and what the device could do at best."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
+
+from batchsim._format import number
+from batchsim.scenario.measurement import Measurement
+from batchsim.view.canvas.theme import BLACK, BLUE, GREEN, VERMILION
+from batchsim.view.charts import chart as charts
+from batchsim.view.charts.chart import Chart
+
+WIDTH = 0.12  # over which a size's samples are strewn, in powers of 2
+WIDE = 5  # largest over smallest, from which a scale is logarithmic
+LABELLED = 12  # the most sizes that all have their number on the axis
+QUIET: dict[str, Any] = {"color": BLUE, "linestyle": "none", "marker": ".", "markersize": 4, "alpha": 0.6}
+DISTURBED: dict[str, Any] = {
+    "color": VERMILION, "linestyle": "none", "marker": "x", "markersize": 4, "alpha": 0.6
+}  # fmt: skip
+CURVE: dict[str, Any] = {"color": BLUE, "marker": "o", "markersize": 5}
+DOUBTFUL: dict[str, Any] = {
+    "color": BLUE, "linestyle": "none", "marker": "o", "markersize": 8, "markerfacecolor": "white",
+    "markeredgecolor": VERMILION, "markeredgewidth": 1.5,
+}  # fmt: skip
+ROOF: dict[str, Any] = {"color": GREEN, "linestyle": "--"}
+KNEE: dict[str, Any] = {"color": BLACK, "linestyle": ":", "linewidth": 1}
+FULL: dict[str, Any] = {"color": VERMILION, "linestyle": "-.", "linewidth": 1}
+
+
+def measured(measurement: Measurement) -> Chart:
+    """Return a picture of a measurement: above the time of a batch, below the throughput, by batch size.
+
+    Each sample is a dot, the disturbed ones crosses; the line joins the medians of the quiet ones, with their
+    95 % intervals. Hollow points are doubtful: `measurement.notes` says why. The dashed line is the roofline,
+    if it is known, and the dotted one the knee.
+
+    >>> measured(Measurement(
+    ...     "mlp", "a GPU", "gpu", "0.10", (1, 8), 2, ((1.0, 1.1), (2.0, 2.1)), (), "2026-01-01"
+    ... ))
+    <Chart size 760x520 with 2 Axes>
+    """
+    chart = Chart()
+    top, low = chart.subplots(2, 1, sharex=True, height_ratios=[3, 2])
+    _show_samples(top, measurement)
+    _show_curve(top, measurement, throughput=False)
+    _show_curve(low, measurement, throughput=True)
+    unfitting = [size for size, _ in measurement.not_fitting]
+    for ax in (top, low):
+        ax.axvline(measurement.knee, zorder=0, **KNEE)
+        for size in unfitting:
+            ax.axvline(size, zorder=0, **FULL)
+        low_end, high_end = ax.get_ylim()
+        if high_end > WIDE * max(low_end, 0):
+            ax.set_yscale("log")
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_formatter(lambda value, _: number(value))
+            ax.yaxis.set_minor_locator(NullLocator())
+        else:
+            ax.set_ylim(bottom=0)
+        ax.grid(alpha=0.3)
+    low.set_xscale("log", base=2)
+    marked = [*measurement.batch_sizes, *unfitting]
+    if len(marked) > LABELLED:
+        marked = [2**power for power in range(math.ceil(math.log2(max(marked))) + 1)]
+    low.set_xticks(marked, charts.texts(marked))
+    low.xaxis.set_minor_locator(NullLocator())
+    low.set(xlabel="batch size", ylabel="throughput (per s)")
+    top.set_ylabel("time of a batch (ms)")
+    top.set_title(f"Measured: {measurement.model} on {measurement.device}", fontsize="medium")
+    charts.show_legend(chart, _handles(measurement))
+    return chart
+
+
+def _show_samples(ax: Axes, measurement: Measurement) -> None:
+    for size, row in zip(measurement.batch_sizes, measurement.samples_ms, strict=True):
+        times, quiet = np.array(row), measurement.quiet[size]
+        # Strewn in the order of measuring: a drift is seen.
+        at = size * 2 ** (WIDTH * (np.arange(times.size) / max(times.size - 1, 1) - 0.5))
+        ax.plot(at[quiet], times[quiet], **QUIET | {"alpha": min(max(20 / times.size, 0.1), 0.6)})
+        ax.plot(at[~quiet], times[~quiet], **DISTURBED)
+
+
+def _show_curve(ax: Axes, measurement: Measurement, throughput: bool) -> None:
+    """Draw the medians, their intervals and the roofline, as times or as throughputs."""
+    sizes = np.array(sorted(measurement.batch_sizes))
+    doubtful = np.isin(sizes, [note.batch_size for note in measurement.notes])
+
+    def shown(times_ms: Mapping[int, float]) -> np.ndarray:
+        times = np.array([times_ms[size] for size in sizes.tolist()])
+        return 1000 * sizes / times if throughput else times
+
+    medians = shown(measurement.median_ms)
+    ends = [shown({size: ends[at] for size, ends in measurement.interval_ms.items()}) for at in (0, 1)]
+    ax.plot(sizes, medians, zorder=2, **CURVE)
+    known = np.isfinite(ends[0])
+    ax.vlines(sizes[known], *(end[known] for end in ends), color=BLACK, linewidth=1.5, zorder=3)
+    ax.plot(sizes[doubtful], medians[doubtful], zorder=4, **DOUBTFUL)
+    if measurement.bound_ms:
+        ax.plot(sizes, shown(measurement.bound_ms), zorder=2, **ROOF)
+
+
+def _handles(measurement: Measurement) -> list[Any]:
+    """Return the legend: what is drawn, and no more."""
+    disturbed = not all(quiet.all() for quiet in measurement.quiet.values())
+    drawn = [(CURVE, "median of the quiet samples"), (QUIET, "samples")]
+    drawn += [(DISTURBED, "disturbed samples")] * disturbed
+    drawn += [(DOUBTFUL, "doubtful: see the notes")] * any(note.key != "memory" for note in measurement.notes)
+    drawn += [(FULL, "does not fit in memory")] * bool(measurement.not_fitting)
+    knee, largest = measurement.knee, max(measurement.batch_sizes)
+    drawn.append((KNEE, f"knee: {knee:,}" + " or beyond" * (knee == largest)))
+    if measurement.bound_ms:
+        flop_per_s, bytes_per_s = measurement.roofline
+        rates = f"{number(flop_per_s / 1e9)} GFLOP/s, {number(bytes_per_s / 1e9)} GB/s"
+        drawn.append((ROOF, f"roofline: {rates}"))
+    else:
+        drawn.append(({"linestyle": "none"}, "no roofline: operations unknown"))
+    return [Line2D([], [], label=label, **style) for style, label in drawn]
