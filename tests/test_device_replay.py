@@ -161,7 +161,7 @@ def test_every_size_compiles_before_the_clock_starts_unless_the_start_is_cold(co
 
 
 def test_sends_that_are_late_make_a_replay_no_evidence():
-    result = replay(SCENARIO, doubled, 10, inputs=TEN)
+    result = dataclasses.replace(replay(SCENARIO, doubled, 10, inputs=TEN), others=0.0)
 
     def shifted(seconds):
         log = result.log
@@ -175,6 +175,17 @@ def test_sends_that_are_late_make_a_replay_no_evidence():
     late = shifted(1.0)
     assert "late" in late.disturbed
     assert "DISTURBED" in repr(late)
+
+
+def test_other_programs_beside_a_replay_make_it_no_evidence():
+    result = dataclasses.replace(replay(SCENARIO, doubled, inputs=TEN), others=0.2)
+    assert "other programs" not in result.disturbed, "the run is too short to know"
+    log = result.log
+    rows = ("arrival_s", "batch_start_s", "batch_finish_s")
+    later = dataclasses.replace(log, **{name: getattr(log, name) + 1 for name in rows})
+    later = dataclasses.replace(result, runs=(dataclasses.replace(result.run, columns=later),))
+    assert "other programs took 20%" in later.disturbed
+    assert "DISTURBED" in repr(later)
 
 
 @pytest.mark.filterwarnings("ignore:a model's outputs")

@@ -84,7 +84,8 @@ class Fidelity:
             + (": does something else compute on this machine?" if elsewhere else "."),
             f"Each batch took {duration(replayed.own_ms)} of the batcher's own time, and started "
             f"{duration(replayed.reaction_ms)} late.",
-            f"99 % of the requests were sent at most {duration(late_ms)} late.",
+            f"99 % of the requests were sent at most {duration(late_ms)} late, and other programs took "
+            f"{replayed.others:.0%} of the processors.",
         ]
         return notes + ([f"DISTURBED, no verdict: {self.disturbed}."] if self.disturbed else [])
 

@@ -20,6 +20,8 @@ from batchsim.simulate import check_requests
 POOL = 256  # items that a Model draws itself; request i gets item i mod POOL
 USUAL_REQUESTS, USUAL_S = 100_000, 10.0  # by default as many requests as arrive in so long, at most so many
 LATE_MS, LATE_SHARE = 0.5, 0.05  # beyond both, the p99 of the sends' lateness makes a replay no evidence
+OTHERS = 0.1  # and so does a larger part of the processors that other programs take
+TOLD_S = 0.5  # the shortest run of which that part is known: systems count in hundredths of a second
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,14 +31,17 @@ class Replay(Result):
     `arrival_s` is when a request was really in the queue, `due_s` when it should have been sent: latencies
     count from the former. A batch computes from when it is taken until its outputs are in the host's memory:
     `model_ms` of that, on average, is the model as `measure` times it, the rest (`own_ms`) the batcher's own
-    work. `reaction_ms` is how long it takes on average until a batch that may start does. A request whose
-    batch failed, or that was not answered when the replay was stopped, has the status FAILED; requests that
-    were not sent (`unsent`) have no row.
+    work. `reaction_ms` is how long it takes on average until a batch that may start does; `others` is the
+    part of the processors' time that went to other programs.
+
+    A request whose batch failed, or that was not answered when the replay was stopped, has the status FAILED;
+    requests that were not sent (`unsent`) have no row.
     """
 
     requested: int = 0
     model_ms: float = 0.0
     reaction_ms: float = 0.0
+    others: float = 0.0
     error: str = ""  # what the model raised first, and how often; or that it was stopped
 
     @cached_property
@@ -69,9 +74,14 @@ class Replay(Result):
 
     @property
     def disturbed(self) -> str:
-        """Why this replay is no evidence, or "": requests were sent too late, or not all were answered."""
+        """Why this replay is no evidence, or "".
+
+        Requests were sent too late, or not all of them were answered, or other programs were running.
+        """
         if self.unsent or self.failed:
             return self.error
+        if self.others > OTHERS and self.arrival_s[-1] > TOLD_S:
+            return f"other programs took {self.others:.0%} of the processors; at most {OTHERS:.0%} will do"
         late_ms, most_ms = (
             float(np.percentile(self.late_ms, 99)),
             max(LATE_MS, LATE_SHARE * self.mean_latency_ms),
@@ -89,6 +99,7 @@ class Replay(Result):
         rows["requests"] += lost
         late, most = np.percentile(self.late_ms, [50, 99]) if self.late_ms.size else (0.0, 0.0)
         rows["sent"] = f"{duration(late)} late in the median, p99 {duration(most)}"
+        rows["others"] = f"took {self.others:.0%} of the processors"
         rows["per batch"] = (
             f"model {duration(self.model_ms)}, batcher's own {duration(self.own_ms)}, "
             f"late to start {duration(self.reaction_ms)}"
@@ -169,7 +180,8 @@ def play(
     device = next((each.device for each in clock.stopwatches if each.device is not None), "host")
     model_ms, reaction_ms = (1000 * float(np.mean(each or [0])) for each in (clock.model_s, clock.late_s))
     run = Run(scenario, log, warmup=warmup)
-    return Replay((run,), seed, f"replay on {device}", count, model_ms, reaction_ms, "; ".join(_told(clock)))
+    means = count, model_ms, reaction_ms, clock.others
+    return Replay((run,), seed, f"replay on {device}", *means, "; ".join(_told(clock)))
 
 
 def _told(clock: WallClock) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from batchsim.batcher import InferenceBatcher
+from batchsim.device.machine import Others, wake_at_once
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, Status
 from batchsim.engines.reference_line import Line
@@ -52,6 +53,7 @@ class WallClock:
         self.model_s: list[float] = []  # of each batch, the model's part
         self.late_s: list[float] = []  # from the instant at which the rule let a batch go to its start
         self.origin_s = math.inf
+        self.others = 0.0  # what other programs took of the processors meanwhile, as a share
 
     def clock(self) -> float:
         """Return the seconds since time 0 of the run."""
@@ -61,6 +63,7 @@ class WallClock:
 
     def send(self) -> None:
         """Send each request at its time, or at once if that has passed."""
+        wake_at_once()
         for request, due_s in enumerate(self.due_s):
             # A plain sleep ends some 0.1 ms late. Spinning to the very instant would take a core, and
             # Python's lock, from the servers: it is said how late each request was instead.
@@ -190,7 +193,7 @@ class WallClock:
         jobs += [lambda server=server: self.serve(server) for server in range(len(self.idle_since_s))]  # type: ignore[misc]
         threads = [threading.Thread(target=self.guarded, args=(job,), daemon=True) for job in jobs]
         with quick_switches():
-            self.origin_s = time.perf_counter() + LEAD_S
+            others, self.origin_s = Others(), time.perf_counter() + LEAD_S
             try:
                 for thread in threads:
                     thread.start()
@@ -199,6 +202,7 @@ class WallClock:
                 self.stop()
                 self.errors.append(interrupt)
                 self.wait_for(threads)
+            self.others = others.share()
         if self.crash is not None:
             raise self.crash
         return self.log()

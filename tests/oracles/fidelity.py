@@ -35,10 +35,11 @@ arrivals, batches of at most {RULE.max_batch_size}, a wait of {RULE.max_wait_ms}
 the simulated value, relative to the replayed one: the median of {REPEATS} repeats, each with a measurement
 and a seed of its own, and in brackets each of them. A row is **within** if it is at most
 {WITHIN["mean_latency_ms"]:.0%} (mean latency, batch size), {WITHIN["p99_ms"]:.0%} (p99) or
-{COLD_WITHIN:.0%} (compiling); repeats whose requests were sent too late have no verdict. Nothing is
-subtracted. What would explain a difference stands below: how many times as long as measured the model took
-in the replay, what a batch took of the batcher's own time (stacking, fetching, Python), how late it started
-after the rule had let it go, and the error of a simulation that knows these three.
+{COLD_WITHIN:.0%} (compiling). Repeats whose requests were sent too late, or beside which other programs took
+more than a tenth of the processors, have no verdict. Nothing is subtracted. What would explain a difference
+stands below: how many times as long as measured the model took in the replay, what a batch took of the
+batcher's own time (stacking, fetching, Python), how late it started after the rule had let it go, and the
+error of a simulation that knows these three.
 """
 
 
@@ -98,6 +99,7 @@ def explanation(name: str, load: float, repeats: list[Fidelity]) -> str:
         f"{1000 * middle(lambda each: each.replayed.own_ms):.0f}",
         f"{1000 * middle(lambda each: each.replayed.reaction_ms):.0f}",
         f"{1000 * middle(lambda each: np.percentile(each.replayed.late_ms, 99)):.0f}",
+        f"{middle(lambda each: each.replayed.others):.0%}",
         f"{middle(unexplained):+.1%}",
     )
     return f"| {' | '.join(cells)} |"
@@ -162,7 +164,7 @@ def section(seconds: float, say=print) -> tuple[str, list[Row]]:
         "| what | replayed | simulated | error | |\n|---|---|---|---|---|",
         *map(str, rows),
         "\n| run | requests/s | model slower by | own (µs) | late to start (µs) | p99 of sends (µs late) | "
-        "error of the mean with these |\n|---|---|---|---|---|---|---|",
+        "other programs | error of the mean with these |\n|---|---|---|---|---|---|---|---|",
         *explanations,
     ]
     return "\n".join(parts) + "\n", rows
