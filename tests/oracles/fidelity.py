@@ -18,6 +18,7 @@ import numpy as np
 import batchsim as bs
 from batchsim.device import Fidelity, compare_with_simulation, load_model, replay
 from batchsim.device.fidelity import measure_for, service_of
+from batchsim.device.replay import OTHERS
 from batchsim.result.metrics import heading
 
 TABLES = Path(__file__).with_suffix(".md")
@@ -115,20 +116,21 @@ def compile_s(result: bs.Result) -> float:
     return float(total_s)
 
 
-def cold(model, scenario: bs.Scenario, measurement, requests: int, seed: int) -> tuple[float, float]:
-    """Return how long compiling takes in all at a cold start, replayed and simulated, in seconds."""
+def cold(model, scenario: bs.Scenario, measurement, requests: int, seed: int) -> tuple[float, float, bool]:
+    """Return how long compiling takes in all at a cold start, replayed and simulated, in seconds.
+
+    And whether other programs ran meanwhile.
+    """
     service = scenario.service
+    real = replay(scenario, model, requests, seed, warm=False)
     if hasattr(service, "compiling"):
         service = service.compiling(measurement.compiling())
         simulated_s = compile_s(bs.simulate(scenario.replace(service=service), requests, seed))
-        replayed_s = compile_s(replay(scenario, model, requests, seed, warm=False))
     else:  # the compile times of the sizes that the real run came to
-        real = replay(scenario, model, requests, seed, warm=False)
-        replayed_s = compile_s(real)
         simulated_s = sum(
             measurement.compile_s[size] - service(size) for size in set(real.batches.batch_size.tolist())
         )
-    return replayed_s, simulated_s
+    return compile_s(real), simulated_s, real.others > OTHERS
 
 
 def section(seconds: float, say=print) -> tuple[str, list[Row]]:
@@ -138,7 +140,7 @@ def section(seconds: float, say=print) -> tuple[str, list[Row]]:
     for name in MODELS:
         model = load_model(name)
         by_load: dict[float, list[Fidelity]] = {load: [] for load in LOADS}
-        compiling: list[tuple[float, float]] = []
+        compiling: list[tuple[float, float, bool]] = []
         for seed in range(REPEATS):
             measurement = measure_for(model, RULE.max_batch_size)
             known = bs.Scenario(bs.Poisson(1), RULE, service_of(measurement))
@@ -153,10 +155,11 @@ def section(seconds: float, say=print) -> tuple[str, list[Row]]:
         for load, repeats in by_load.items():
             rows += of_repeats(name, load, repeats)
             explanations.append(explanation(name, load, repeats))
-        replayed_s, simulated_s = (statistics.median(each) for each in zip(*compiling, strict=True))
-        errors = tuple(simulated / replayed - 1 for replayed, simulated in compiling)
+        quiet = [each for each in compiling if not each[2]] or compiling
+        replayed_s, simulated_s, disturbed = (statistics.median(each) for each in zip(*quiet, strict=True))
+        errors = tuple(simulated / replayed - 1 for replayed, simulated, _ in quiet)
         what = f"{name}, cold start: compiling in all (s)"
-        rows.append(Row(what, replayed_s, simulated_s, errors, COLD_WITHIN))
+        rows.append(Row(what, replayed_s, simulated_s, errors, COLD_WITHIN, len(quiet) * int(disturbed)))
         say(rows[-1])
     where = f"{model.device}, {processor()}, jax {jax.__version__}, {datetime.now(UTC):%Y-%m-%d}"
     parts = [
