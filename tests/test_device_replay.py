@@ -113,6 +113,26 @@ def test_a_batch_that_fails_takes_nothing_with_it():
     assert bs.plot(result).axes
 
 
+def test_a_model_that_raises_at_times_is_warmed_up_and_one_that_always_does_is_refused():
+    calls = []
+
+    def model(batch):
+        calls.append(len(batch))
+        if len(calls) in (1, 6):
+            raise ValueError("at times")
+        return batch
+
+    result = replay(SCENARIO.replace(max_batch_size=3), model, inputs=TEN)
+    assert calls[:6] == [1, 1, 2, 2, 3, 3]
+    assert result.failed == 0
+
+    def broken(batch):
+        raise ValueError("always")
+
+    with pytest.raises(ValueError, match="always"):
+        replay(SCENARIO, broken, inputs=TEN)
+
+
 def test_an_interrupt_inside_the_model_fails_its_batch_and_stops_all():
     def model(batch):
         if 3 in batch:

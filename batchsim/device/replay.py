@@ -67,10 +67,8 @@ class Replay(Result):
     @property
     def own_ms(self) -> float:
         """What a batch takes on average besides the model: stacking inputs, fetching outputs, bookkeeping."""
-        batches = self.batches
-        return (
-            float((batches.finish_s - batches.start_s).mean()) * 1000 - self.model_ms if len(batches) else 0.0
-        )
+        took_s = self.batches.finish_s - self.batches.start_s
+        return float(took_s.mean()) * 1000 - self.model_ms if took_s.size else 0.0
 
     @property
     def disturbed(self) -> str:
@@ -82,21 +80,16 @@ class Replay(Result):
             return self.error
         if self.others > OTHERS and self.arrival_s[-1] > TOLD_S:
             return f"other programs took {self.others:.0%} of the processors; at most {OTHERS:.0%} will do"
-        late_ms, most_ms = (
-            float(np.percentile(self.late_ms, 99)),
-            max(LATE_MS, LATE_SHARE * self.mean_latency_ms),
-        )
+        late_ms = float(np.percentile(self.late_ms, 99))
+        most_ms = max(LATE_MS, LATE_SHARE * self.mean_latency_ms)
         if late_ms <= most_ms:
             return ""
         late = f"1 % of the requests were sent at least {duration(late_ms)} late"
         return f"{late}; at most {duration(most_ms)} will do"
 
     def _rows(self) -> dict[str, str]:
-        lost = f", {self.failed:,} failed" * bool(self.failed) + f", {self.unsent:,} not sent" * bool(
-            self.unsent
-        )
-        rows = super()._rows()
-        rows["requests"] += lost
+        rows, lost = super()._rows(), {"failed": self.failed, "not sent": self.unsent}
+        rows["requests"] += "".join(f", {count:,} {name}" for name, count in lost.items() if count)
         late, most = np.percentile(self.late_ms, [50, 99]) if self.late_ms.size else (0.0, 0.0)
         rows["sent"] = f"{duration(late)} late in the median, p99 {duration(most)}"
         rows["others"] = f"took {self.others:.0%} of the processors"
@@ -162,10 +155,20 @@ def replay(
 
 
 def warm_up(model: Callable[[Any], Any], item: np.ndarray, sizes: Iterable[int]) -> None:
-    """Run every batch size twice, so that a model has compiled all its shapes."""
+    """Run every batch size twice, so that a model has compiled all its shapes.
+
+    A model that raises now and then is left to the run; one that always does raises here.
+    """
+    works, error = False, None
     for size in sizes:
         for _ in range(2):
-            wait_for(model(np.stack([item] * size)))
+            try:
+                wait_for(model(np.stack([item] * size)))
+                works = True
+            except Exception as raised:
+                error = raised
+    if error is not None and not works:
+        raise error
 
 
 def play(
