@@ -40,9 +40,10 @@ def simulate(
     and `result.outputs[i]` is request i's (None if unserved).
 
     `timing="measured"` puts that model in the loop: how long each batch really takes, until its output is
-    ready, stands for the scenario's service time and its noise. A size that comes for the first time runs
-    twice, and the second run counts; under "measured cold" the first does, compiling included (a `Model`
-    compiles anew after `forget_compiled()`). Such times are not reproducible: the seed fixes the rest.
+    ready, stands for the scenario's service time, its noise and its cold start. A size that comes for the
+    first time runs twice, and the second run counts; under "measured cold" the first does, compiling included
+    (a `Model` compiles anew after `forget_compiled()`). Such times are not reproducible: the seed fixes the
+    rest.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=800), SizeOrWait(32, 10), Affine(5, 0.25))

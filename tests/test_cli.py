@@ -82,6 +82,14 @@ PART_FLAGS = [
     (["--table", "1=2.08, 64=3"], SCENARIO.replace(service=bs.Table({1: 2.08, 64: 3}))),
     (["--published", GPUNET], SCENARIO.replace(service=bs.published(GPUNET))),
     (
+        ["--fixed-ms", "5", "--per-item-ms", "0.25", "--compile-ms", "1=300,32=650"],
+        SCENARIO.replace(service=SCENARIO.service.compiling({1: 300, 32: 650})),
+    ),
+    (
+        ["--service", "Affine(5, 0.25).compiling(800)"],
+        SCENARIO.replace(service=SCENARIO.service.compiling(800)),
+    ),
+    (
         ["--service", "Affine(5, 0.25).with_noise(1, 'exponential').padded_to([8, 32])"],
         SCENARIO.replace(service=SCENARIO.service.with_noise(1, "exponential").padded_to([8, 32])),
     ),
@@ -438,7 +446,9 @@ def test_every_alternative_that_init_offers_is_one(written, part, kind):
 
 
 def test_the_options_that_init_leaves_out_can_be_used(written):
-    used = re.sub(r"^# (queue_limit|timeout_ms|slowdown|padding|noise) ", r"\1 ", written, flags=re.M)
+    used = re.sub(
+        r"^# (queue_limit|timeout_ms|slowdown|padding|noise|compile_ms) ", r"\1 ", written, flags=re.M
+    )
     shared = re.sub(r"^# (devices|host_ms|contention) ", r"\1 ", written, flags=re.M)
     sharing = read_toml(bs.Scenario, shared)[0]
     assert (sharing.devices, sharing.host_ms, sharing.contention) == (1, 0.5, 1.2)
@@ -448,6 +458,7 @@ def test_the_options_that_init_leaves_out_can_be_used(written):
     assert scenario.slowdown == {1: 1.0, 2: 1.8}
     assert scenario.service.padding == (1, 8, 32)
     assert scenario.service.noise == bs.Noise(0.1)
+    assert scenario.service.compile_ms == ((1, 300), (32, 650))
 
 
 def test_the_tables_for_the_commands_say_what_flags_do(written, tmp_path):

@@ -129,6 +129,7 @@ class Replay:
 
     def __init__(self, plan):
         self.plan, self.service_s, self.slowdown = plan, plan.service_s, plan.slowdown
+        self.cold_start = plan.cold_start
 
     def arrivals_s(self, requests, chunk):
         for begin in range(0, requests, chunk):

@@ -272,6 +272,7 @@ def test_an_example_that_is_no_item_is_refused():
     [
         (lambda batch: batch[:1], "of shape (2, ...), got shape (1, 3)"),
         (lambda batch: batch.sum(), "of shape (2, ...), got shape ()"),
+        (lambda batch: ["a", "b", "c"], "of shape (2, ...), got shape (3,)"),
         (lambda batch: {"logits": batch, "loss": batch.sum()}, "of shape (2, ...), got shape ()"),
         (jax.jit(lambda batch: batch.T), "of shape (2, ...), got shape (3, 2)"),
     ],
@@ -279,6 +280,18 @@ def test_an_example_that_is_no_item_is_refused():
 def test_a_model_that_changes_the_first_dimension_is_refused(model, rule):
     with refused(ValueError, f"a model must return one output an item, {rule}"):
         measure(model, [2], example=[1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda batch: [f"of {len(item)}" for item in batch],
+        lambda batch: (batch, {"sums": batch.sum(axis=1)}),
+        lambda batch: [{"logits": item, "best": int(item.argmax())} for item in batch],
+    ],
+)
+def test_one_output_an_item_may_be_a_list_or_arrays_in_containers(model):
+    assert measure(model, [1, 3], repeats=1, example=[1.0, 2.0]).batch_sizes == (1, 3)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64"])

@@ -150,6 +150,16 @@ def test_a_batch_is_padded_to_the_next_size():
     assert small("mlp").padded_size(3) == 3
 
 
+def test_a_padded_batch_is_computed_from_the_host_or_from_the_device():
+    model = small("mlp", pad_to=[1, 4])
+    filled = model.padded(model.inputs(3))
+    assert filled.shape == (4, 784)
+    assert not filled[3].any()
+    close(model.compute(filled)[:3], model(model.inputs(3)))
+    close(model.compute(jax.device_put(filled)), model.compute(filled))
+    assert model.lowered(filled).compile().cost_analysis()["flops"] > 4 * 2 * 784 * 32
+
+
 # Seeds and inputs.
 
 

@@ -34,7 +34,7 @@ def test_a_machine_that_changed_is_said():
 
 
 def test_an_interval_beyond_the_target_is_said():
-    wide = {1: near(2.0, cv=0.2), 2: near(5.0, cv=0.2)}
+    wide = {1: near(2.0, cv=0.2), 2: near(3.0, cv=0.2)}
     assert keys(wide) == [(1, "wide"), (2, "wide")]
     assert keys(wide, target=0.2) == []
     assert keys({1: near(2.0, cv=0.1)}, target=None) == []  # 5 % where none was asked for
@@ -55,6 +55,12 @@ def test_a_fall_is_from_the_highest_smaller_size():
 def test_single_values_fall_if_they_differ_by_more_than_the_limit():
     assert keys({1: [3.0], 2: [2.9]}, target=None) == [(1, "few"), (2, "few")]
     assert (2, "falls") in keys({1: [3.0], 2: [2.8]}, target=None)
+
+
+def test_a_batch_that_takes_longer_than_its_items_in_smaller_ones_is_said():
+    assert keys({1: near(2.5), 2: near(3.6), 4: near(16.8), 8: near(20.8)}) == [(4, "jumps"), (8, "jumps")]
+    assert keys({1: near(2.0), 2: near(4.1), 32: near(66.0)}) == []
+    assert keys({1: near(2.0, cv=0.5), 2: near(4.8)}, target=1) == []
 
 
 @pytest.mark.parametrize("count", [1, 5])

@@ -25,6 +25,7 @@ def panel():
         ("per_item_ms", 1.0),
         ("noise_cv", 1.0),
         ("padding", (8, 32, 64)),
+        ("compile_ms", 800),
         ("queue_limit", 3),
         ("timeout_ms", 3.0),
         ("objective_ms", 12.0),

@@ -170,6 +170,14 @@ def test_full_batches_only_is_an_infinite_wait():
     assert State(rule="full_only").scenario().rule == bs.SizeOrWait(32, math.inf)
 
 
+def test_a_cold_start_is_of_the_service_time_and_warm_is_none():
+    scenario = State(compile_ms=800, padding=(8, 64)).scenario()
+    assert scenario.service.compile_ms == ((1, 800),)
+    assert State.of(scenario) == State(compile_ms=800, padding=(8, 64))
+    assert State().scenario().service.compile_ms is None
+    assert State.of(State().scenario().replace(compile_ms=0)).compile_ms == 0
+
+
 def test_sharing_slows_all_servers_evenly():
     assert State(servers=3, sharing=0.5).scenario().slowdown == {1: 1.0, 2: 1.5, 3: 2.0}
 
@@ -196,6 +204,7 @@ def test_a_host_part_on_a_device_of_its_own_is_a_device_for_each_server():
     [
         ({"slowdown": {1: 1.0, 2: 1.8, 3: 1.9}, "servers": 3}, "slowdown must grow evenly to be explored"),
         ({"slowdown": {1: 2.0}}, "slowdown must grow evenly to be explored"),
+        ({"service": bs.Affine(1, 1).compiling({1: 2, 8: 3})}, "compile_ms must be one for all sizes"),
     ],
 )
 def test_a_scenario_that_the_controls_cannot_say_is_refused(changes, message):

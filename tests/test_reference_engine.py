@@ -503,6 +503,28 @@ def test_a_send_with_a_timeout_of_zero_leaves_before_time_goes_on():
 # The same answers from an independent simulator.
 
 
+def test_the_first_batch_of_each_shape_compiles_whatever_its_server():
+    service = bs.Affine(10, 0).padded_to([1, 2]).compiling({1: 1000, 2: 3000})
+    arrivals = bs.Trace([0, 0, 0.05, 2.5, 2.5, 6, 6, 9])
+    scenario = bs.Scenario(arrivals, bs.SizeOrWait(2, 20), service, servers=2)
+    for engine in ("simpy", "compiled"):
+        batches = bs.simulate(scenario, engine=engine).batches
+        assert batches.batch_size.tolist() == [2, 1, 2, 2, 1]
+        assert batches.server.tolist() == [0, 1, 1, 0, 0]
+        took_ms = 1000 * (batches.finish_s - batches.start_s)
+        assert took_ms == pytest.approx([3010, 1010, 510, 10, 10])  # the third waits for the first's program
+
+
+def test_a_model_compiles_on_the_host_and_later_batches_wait_for_the_device_behind_it():
+    service = bs.Affine(10, 0).compiling({1: 1000})
+    scenario = bs.Scenario(
+        bs.Trace([0, 0.1]), bs.SizeOrWait(1, 0), service, servers=2, devices=1, host_ms=4, contention=2
+    )
+    for engine in ("simpy", "compiled"):
+        batches = bs.simulate(scenario, engine=engine).batches
+        assert batches.finish_s == pytest.approx([1.01, 1.01 + 0.012])
+
+
 def naive_of(plan: Plan) -> Naive:
     scenario = plan.scenario
     rule, workload = scenario.rule, scenario.workload
@@ -531,6 +553,10 @@ def naive_of(plan: Plan) -> Naive:
         host_ms=scenario.host_ms,
         contention=scenario.contention,
         noise=None if plan.noise is None else plan.noise.tolist(),
+        compile_s=None
+        if plan.cold_start is None
+        else dict(zip(*map(list, plan.cold_start[::-1]), strict=True)),
+        padding=scenario.service.padding,
         **own,
     ).run()
 

@@ -185,6 +185,72 @@ def test_noise_refuses(arguments, error, message):
         bs.Affine(1, 1).with_noise(*arguments)
 
 
+# A cold start.
+
+
+def cold(service, largest):
+    seconds, shapes = service.cold_start(largest)
+    return [round(1000 * each, 9) for each in seconds.tolist()], shapes.tolist()
+
+
+def test_each_size_is_a_shape_that_costs_what_lies_between_the_given_sizes():
+    service = bs.Affine(2, 1).compiling({2: 100, 4: 300})
+    assert cold(service, 5) == ([0, 100, 100, 200, 300, 300], [0, 1, 2, 3, 4, 5])
+
+
+def test_padded_sizes_are_one_shape():
+    service = bs.Affine(2, 1).padded_to([1, 4, 8]).compiling({1: 300, 4: 500, 8: 650})
+    assert cold(service, 6) == ([0, 300, 500, 500, 500, 650, 650], [0, 1, 4, 4, 4, 8, 8])
+
+
+def test_one_cost_is_that_of_all_sizes_and_none_is_none():
+    assert bs.Affine(2, 1).compiling(800) == bs.Affine(2, 1).compiling({1: 800})
+    assert cold(bs.Table({1: 2, 2: 3}).compiling(800), 2) == ([0, 800, 800], [0, 1, 2])
+    assert bs.Affine(2, 1).cold_start(4) is None
+
+
+def test_a_cold_start_changes_no_mean_and_comes_in_any_order():
+    one = bs.Table({1: 2, 4: 3}).compiling({1: 9}).with_noise(0.1).padded_to([1, 4])
+    other = bs.Table({1: 2, 4: 3}).padded_to([1, 4]).with_noise(0.1).compiling([(1, 9)])
+    assert one == other
+    assert hash(one) == hash(other)
+    assert eval(f"bs.{one!r}") == one
+    assert one(3) == 0.003
+    scenario = bs.Scenario(bs.Poisson(10), bs.SizeOrWait(4, 1), one)
+    warm = scenario.replace(compile_ms=None)
+    assert scenario.saturation_per_s == warm.saturation_per_s
+    steady, after = (bs.theory.expected(each.replace(max_batch_size=1)) for each in (warm, scenario))
+    assert after.mean_latency_ms == steady.mean_latency_ms
+    assert after.model == f"{steady.model}, after the cold start"
+
+
+def test_a_scaled_service_compiles_as_it_did():
+    service = bs.Affine(2, 1).padded_to([1, 4, 8]).compiling({1: 300, 8: 650})
+    scaled = service.scaled(2, 6)
+    assert [scaled(size) for size in range(1, 7)] == [2 * service(size) for size in range(1, 7)]
+    seconds, shapes = service.cold_start(6)
+    assert scaled.cold_start(6)[0].tolist() == seconds.tolist()
+    same = shapes[:, None] == shapes
+    assert np.array_equal(scaled.cold_start(6)[1][:, None] == scaled.cold_start(6)[1], same)
+
+
+@pytest.mark.parametrize(
+    ("costs", "error", "message"),
+    [
+        ({}, ValueError, "compile_ms must have at least one point, got none"),
+        ({1: -1}, ValueError, "the time of batch size 1 must be at least 0, got -1"),
+        ({0: 1}, ValueError, "a batch size must be at least 1, got 0"),
+        ([(1, 2), (1, 3)], ValueError, r"batch sizes of compile_ms must differ, got \[1, 1\]"),
+        (-5, ValueError, "compile_ms must be at least 0, got -5"),
+        ("800", TypeError, "compile_ms must be a number, got '800'"),
+        ([1, 2], TypeError, "compile_ms must be given as {batch_size: ms}"),
+    ],
+)
+def test_a_cold_start_refuses(costs, error, message):
+    with pytest.raises(error, match=message):
+        bs.Affine(1, 1).compiling(costs)
+
+
 # What they refuse.
 
 

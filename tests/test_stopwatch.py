@@ -59,7 +59,7 @@ def test_a_new_size_runs_twice_unless_the_start_is_cold():
     "rule", [bs.SizeOrWait(2, 1), bs.PreferredSizes([2], 2, 1), bs.FrozenBatches(2, 1)], ids=repr
 )
 def test_the_measured_time_stands_for_the_service_time_and_its_noise(rule):
-    scenario = bs.Scenario(bs.Poisson(2000), rule, bs.Affine(1, 0.1).with_noise(0.5), servers=2)
+    scenario = bs.Scenario(bs.Poisson(2000), rule, bs.Affine(1, 0.1).with_noise(0.5).compiling(9), servers=2)
     log = reference.run(draw(scenario, 100, seed=1), Told(np.negative), range(100))
     first = [np.flatnonzero(log.batch_index == batch)[0] for batch in range(log.batch_size.size)]
     took_s = log.batch_finish_s - log.batch_start_s

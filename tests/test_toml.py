@@ -276,6 +276,15 @@ def test_a_trace_in_a_toml_file_may_be_json_lines_or_parquet_with_a_unit(elsewhe
         assert bs.Scenario.from_toml(elsewhere / "scenario.toml").workload == bs.Trace([0, 1])
 
 
+@pytest.mark.parametrize("costs", ["{1 = 300, 8 = 650.5}", "800"])
+def test_a_cold_start_is_read_and_written_by_size(costs):
+    table = f'[service]\nkind = "Affine"\nfixed_ms = 5\nper_item_ms = 1\ncompile_ms = {costs}\n'
+    scenario = bs.Scenario.from_toml(with_table(service=table))
+    expected = {1: 300, 8: 650.5} if "=" in costs else 800
+    assert scenario.service == bs.Affine(5, 1).compiling(expected)
+    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
+
+
 def test_text_finds_files_from_the_current_folder(elsewhere):
     (elsewhere.parent / "here" / "arrivals.csv").write_text("sent_s\n3\n5\n")
     assert part('[workload]\nkind = "Trace"\npath = "arrivals.csv"') == bs.Trace([0, 2])

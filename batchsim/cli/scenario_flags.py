@@ -16,7 +16,7 @@ TABLES = ("simulate", "slo", "over")  # of a file, beside the scenario
 WORKLOAD, RULE, SERVICE, OTHER = map(Panel, ("Workload", "Rule", "Service time", "Scenario"))
 KNOBS = (
     "rate_per_s", "clients", "max_batch_size", "max_wait_ms", "fixed_ms", "per_item_ms",
-    "servers", "devices", "host_ms", "contention", "queue_limit", "timeout_ms",
+    "compile_ms", "servers", "devices", "host_ms", "contention", "queue_limit", "timeout_ms",
 )  # fmt: skip
 SERVICES = ("--service", "--table", "--published", "--measurement")  # each a whole service time
 _TEXTBOOK = bs.SizeOrWait.parameters()  # of the rule where no other is given
@@ -68,6 +68,11 @@ class ScenarioFlags(Command):
         parser=lambda path: Measurement.load(path).service,
     )  # fmt: skip
     service: Any = SERVICE.part(_one_of("service", "'Affine(5, 0.25).with_noise(0.1)'"))
+
+    compile_ms: Any = SERVICE.option(
+        "Cold start: what the first batch of each size takes longer: 800, or by size 1=300,32=650.",
+        metavar="MS", parser=values.by_size,
+    )  # fmt: skip
 
     servers: int | None = OTHER.whole("Model instances, each computing one batch at a time (default: 1).")
     devices: int | None = OTHER.whole("Devices that the servers share (default: one for each server).")

@@ -13,7 +13,7 @@ from batchsim.scenario import Table
 from batchsim.scenario.kinds import KINDS, Maker
 
 MAKERS = {name: makers for kinds in KINDS.values() for name, makers in kinds.items()}
-METHODS = ("with_noise", "padded_to", "scaled")  # of a service time
+METHODS = ("with_noise", "padded_to", "compiling", "scaled")  # of a service time
 WORDS = {"inf": math.inf, "nan": math.nan, "none": None, "true": True, "false": False}
 LONGEST = 100_000  # values on an axis
 _RANGE = re.compile(r"([^:,(\[{'\"]*):([^:,(\[{'\"]*):\s*(x?)([^:,(\[{'\"]*)")
@@ -126,6 +126,18 @@ def table(text: str) -> Table:
     """
     points = [point.partition("=") for point in text.split(",")]
     return Table([(whole(size), number(ms)) for size, _, ms in points])
+
+
+def by_size(text: str) -> dict[int, float] | float:
+    """Return milliseconds by batch size, or one number for all.
+
+    >>> by_size("1=300,8=650"), by_size("800")
+    ({1: 300, 8: 650}, 800)
+    """
+    if "=" not in text:
+        return number(text)
+    points = [point.partition("=") for point in text.split(",")]
+    return {whole(size): number(ms) for size, _, ms in points}
 
 
 def sizes(text: str) -> list[int]:

@@ -176,15 +176,15 @@ def _batches(model: Any, sizes: tuple[int, ...], example: Any, seed: int) -> dic
 
 def _check_output(size: int, output: Any) -> None:
     """Refuse an output that is not one number or array an item, or that is not a number."""
-    for leaf in jax.tree_util.tree_leaves(output):
-        array = np.asarray(leaf)
-        shape = tuple(map(int, array.shape))
+    each = isinstance(output, list)  # of outputs, one an item; else arrays, in whatever containers
+    arrays = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(output)]
+    for shape in [(len(output),)] if each else [array.shape for array in arrays]:
         if shape[:1] != (size,):
-            raise ValueError(
-                f"a model must return one output an item, of shape ({size}, ...), got shape {shape}"
-            )
+            rule = f"a model must return one output an item, of shape ({size}, ...)"
+            raise ValueError(f"{rule}, got shape {shape}")
+    for array in arrays:
         if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact) and np.isnan(array).any():
-            raise ValueError(f"a model's output must be numbers, got NaN in one of shape {shape}")
+            raise ValueError(f"a model's output must be numbers, got NaN in one of shape {array.shape}")
 
 
 def _program(model: Any, batch: Any) -> tuple[float, float] | tuple[()]:

@@ -27,22 +27,39 @@ class Devices(NamedTuple):
         return cls(free_s, scenario.host_ms / 1000, float(scenario.contention))
 
 
+class Cold(NamedTuple):
+    """What a model has still to compile: `Service.compiling`."""
+
+    compile_s: Any  # by batch size, what its shape takes; empty: nothing compiles
+    shape: Any  # by batch size, the number of its shape
+    ready_s: Any  # by number of a shape, when it is, or was, compiled; inf: not even begun
+
+    @classmethod
+    def of(cls, cold_start: tuple[np.ndarray, np.ndarray] | None) -> "Cold":
+        """Return what is to be compiled at the start of a run."""
+        seconds, shapes = (NONE, NONE) if cold_start is None else cold_start
+        different, numbers = np.unique(shapes, return_inverse=True)
+        return cls(seconds, numbers, np.full(different.size, np.inf))
+
+
 class Costs(NamedTuple):
     """How long batches compute: finish = start + service_s[size] * noise[batch] * slowdown[busy].
 
-    On shared devices, see `kernels.finish_on_device`.
+    The first of a new shape starts later by `cold.compile_s`. On shared devices, see
+    `kernels.finish_on_device`.
     """
 
     service_s: Any  # mean seconds by batch size; [0] is NaN
     noise: Any  # factor by batch number; empty: none
     slowdown: Any  # factor by the number of busy servers, this one included; empty: none
     devices: Devices
+    cold: Cold
 
     @classmethod
-    def of(cls, service_s: Any, noise: Any, slowdown: Any, devices: Devices) -> "Costs":
+    def of(cls, service_s: Any, noise: Any, slowdown: Any, devices: Devices, cold: Cold) -> "Costs":
         """Return the costs, None for what there is not."""
         slowdown = NONE if slowdown is None else slowdown
-        return cls(service_s, NONE if noise is None else noise, slowdown, devices)
+        return cls(service_s, NONE if noise is None else noise, slowdown, devices, cold)
 
 
 class Requests(NamedTuple):

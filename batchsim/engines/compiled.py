@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from batchsim.engines import columns, kernels, kernels_instants
-from batchsim.engines.columns import NONE, Batches, Costs, Devices, Horizon, Requests
+from batchsim.engines.columns import NONE, Batches, Cold, Costs, Devices, Horizon, Requests
 from batchsim.engines.draws import Plan
 from batchsim.engines.kernels_jit import announcing as announcing  # how others hear of compiling
 from batchsim.engines.log import Log, check_cancelled
@@ -106,7 +106,9 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     arrival_s = np.empty(requests) if plan.arrival_s is None else np.require(plan.arrival_s, requirements="W")
     batch_index, status = np.empty(requests, np.int64), np.zeros(requests, np.uint8)
     batches = Batches.room_for(requests)
-    costs = Costs.of(plan.service_s, plan.noise, plan.slowdown, Devices.of(scenario))
+    costs = Costs.of(
+        plan.service_s, plan.noise, plan.slowdown, Devices.of(scenario), Cold.of(plan.cold_start)
+    )
     threshold = scenario.rule.threshold
     if threshold is not None and is_fast(scenario):
         free_s = np.zeros(scenario.servers)

@@ -30,7 +30,8 @@ class Plan:
 
     `arrival_s` is None for a closed loop, whose `think_s[i]` follows send i. `service_s[k]` is
     the mean time of a batch of k; `noise[j]`, if any, the factor of batch number j, and
-    `slowdown[n]`, if any, the factor while n servers are busy.
+    `slowdown[n]`, if any, the factor while n servers are busy. `cold_start`, if any, has the seconds that the
+    first batch of each new shape takes longer, and the shape, both by batch size.
     """
 
     scenario: Scenario
@@ -40,6 +41,7 @@ class Plan:
     service_s: np.ndarray
     noise: np.ndarray | None
     slowdown: np.ndarray | None
+    cold_start: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequence:
@@ -76,6 +78,10 @@ class Streams:
     @property
     def service_s(self) -> np.ndarray:
         return self.scenario.service.table(self.scenario.rule.max_batch_size)
+
+    @property
+    def cold_start(self) -> tuple[np.ndarray, np.ndarray] | None:
+        return self.scenario.service.cold_start(self.scenario.rule.max_batch_size)
 
     @property
     def slowdown(self) -> np.ndarray | None:
@@ -118,7 +124,7 @@ def draw(
     return Plan(
         scenario, requests, arrival_s, think_s=whole(think) if think else None, service_s=streams.service_s,
         noise=whole(noise) if noise else None,  # there are at most as many batches as requests
-        slowdown=streams.slowdown,
+        slowdown=streams.slowdown, cold_start=streams.cold_start,
     )  # fmt: skip
 
 
@@ -139,7 +145,7 @@ def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> P
     return Plan(
         scenario, requests, arrival_s, think_s, service_s=scenario.service.table(largest),
         noise=None if noise is None else _cached(_noise, noise, requests, seed),
-        slowdown=Streams(scenario, seed).slowdown,
+        slowdown=Streams(scenario, seed).slowdown, cold_start=scenario.service.cold_start(largest),
     )  # fmt: skip
 
 

@@ -24,14 +24,28 @@ def soonest(times_s):
 
 
 @inlined
+def begin_of(now_s, costs, size):
+    """Return when a batch that starts now is computed: at once, or when its shape has been compiled.
+
+    The first batch of a shape lets it be compiled.
+    """
+    if not costs.cold.ready_s.size:
+        return now_s
+    shape = costs.cold.shape[size]
+    if costs.cold.ready_s[shape] == math.inf:
+        costs.cold.ready_s[shape] = now_s + costs.cold.compile_s[size]
+    return max(now_s, costs.cold.ready_s[shape])
+
+
+@inlined
 def finish_on_device(now_s, costs, size, batch, server):
     """Return when a batch that starts now ends, its host part first, then on a device that may be busy.
 
     Batches reach a device in the order of their start, as the host part is the same for all: so the finish
-    is known at the start, and nothing that starts later changes it.
+    is known at the start, and nothing that starts later changes it. Those behind one that compiles wait, too.
     """
     host_s, device = costs.devices.host_s, server % costs.devices.free_s.size
-    begin_s, free_s = now_s + host_s, costs.devices.free_s[device]
+    begin_s, free_s = begin_of(now_s, costs, size) + host_s, costs.devices.free_s[device]
     seconds = costs.service_s[size] - host_s
     if costs.noise.size:
         seconds = seconds * costs.noise[batch]
@@ -52,7 +66,7 @@ def finish_of(now_s, costs, size, batch, server, busy):
         seconds = seconds * costs.noise[batch]
     if costs.slowdown.size:
         seconds = seconds * costs.slowdown[busy]
-    done_s = now_s + seconds
+    done_s = begin_of(now_s, costs, size) + seconds
     # However short, it takes a tick of the clock: a batch never ends at the instant at which it starts.
     return done_s if done_s > now_s else np.nextafter(now_s, math.inf)
 

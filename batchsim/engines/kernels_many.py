@@ -113,6 +113,7 @@ def run_thresholds(arrival_s, wait_s, enough, largest, costs, free_s, wanted, sc
     for row in range(wait_s.size):
         free_s[:] = 0.0
         costs.devices.free_s[:] = 0.0
+        costs.cold.ready_s[:] = math.inf
         threshold = Threshold(wait_s[row], enough[row], largest[row])
         head, batch, latest_s = 0, 0, 0.0
         while head < requests:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from batchsim.engines import kernels_many
-from batchsim.engines.columns import BATCH, Batches, Costs, Devices, Horizon
+from batchsim.engines.columns import BATCH, Batches, Cold, Costs, Devices, Horizon
 from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, slice_of
 from batchsim.engines.draws import Plan
 from batchsim.engines.kernels_many import BINS, Numbers, Scratch, Wanted
@@ -61,7 +61,9 @@ def run_many(
     wanted = Wanted(np.array(per_cent, float), unserved == "inf", cuts, above_ms / 1000)
     latency_s, kept, bins = np.empty(requests), np.empty(requests, int), np.empty(BINS, np.int32)
     scratch = Scratch(latency_s, latency_s.view(int), kept, bins)
-    costs = Costs.of(plan.service_s, plan.noise, plan.slowdown, Devices.of(scenario))
+    costs = Costs.of(
+        plan.service_s, plan.noise, plan.slowdown, Devices.of(scenario), Cold.of(plan.cold_start)
+    )
     arrival_s = np.empty(requests) if plan.arrival_s is None else plan.arrival_s
     size, fast, cancelled = slice_of(scenario.servers), is_fast(scenario), CANCELLED.get()
     if fast and requests <= size:  # as many settings a call as are some tens of milliseconds
@@ -77,7 +79,7 @@ def run_many(
         of_each = of_requests(arrival_s, plan.think_s, np.empty(requests, int), np.empty(requests, np.uint8))
         batches, instants = Batches.room_for(requests), None if fast else Instants(scenario, requests)
         for row, rule in enumerate(rules):
-            costs.devices.free_s[:] = 0.0
+            costs.devices.free_s[:], costs.cold.ready_s[:] = 0.0, math.inf
             if instants is None:
                 free_s, taken = np.zeros(scenario.servers), of_each.batch_index
                 _, done = form_batches(

@@ -58,6 +58,7 @@ class Collector:
         self.in_service: list[list[int]] = [[] for _ in self.idle]
         self.computing = [-1 for _ in self.idle]  # the number of each server's batch
         self.host_s, self.contention = plan.scenario.host_ms / 1000, plan.scenario.contention
+        self.ready_s: dict[int, float] = {}  # by shape: when it is, or was, compiled
         self.device_free_s = [0.0] * plan.scenario.device_count
         # The log, a row a request (as `arrival_s`) and a row a batch.
         self.client: list[int] = []
@@ -189,9 +190,9 @@ class Collector:
         batch = len(self.batches)
         for request in requests:
             self.batch_index[request] = batch
-        # First its part on the host, then the rest on the server's device, when that is free.
+        # First compiling and its part on the host, then the rest on the server's device, when that is free.
         device = server % len(self.device_free_s)
-        begin_s, free_s = self.env.now + self.host_s, self.device_free_s[device]
+        begin_s, free_s = self.compiled_s(len(requests)) + self.host_s, self.device_free_s[device]
         service_s = self.line.measured_s.pop(requests[0], float(self.plan.service_s[len(requests)]))
         seconds = service_s - self.host_s
         if self.plan.noise is not None:
@@ -207,6 +208,15 @@ class Collector:
         self.batches.append((self.env.now, finish_s, len(requests), server, int(trigger)))
         self.in_service[server], self.computing[server] = requests, batch
         self.handed[server].succeed(finish_s)
+
+    def compiled_s(self, size: int) -> float:
+        """Return when a batch that starts now is computed: at once, or when its shape has been compiled."""
+        if self.plan.cold_start is None:
+            return self.env.now
+        seconds, shapes = self.plan.cold_start
+        # The first batch of a shape lets it be compiled; others that start meanwhile wait for it, too.
+        ready_s = self.ready_s.setdefault(int(shapes[size]), self.env.now + float(seconds[size]))
+        return max(self.env.now, ready_s)
 
     def expire(self) -> list[int]:
         """Let the requests that have waited too long leave; return them."""
@@ -266,8 +276,8 @@ class Collector:
 def run(plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None) -> Log:
     """Run a plan, with `model_fn` on `inputs` if given, and return what happened.
 
-    The time that a `Stopwatch` takes of each batch stands for the service time and its noise.
+    The time that a `Stopwatch` takes of each batch stands for the service time, its noise and its cold start.
     """
     if isinstance(model_fn, Stopwatch):
-        plan = replace(plan, noise=None)
+        plan = replace(plan, noise=None, cold_start=None)
     return Collector(plan, model_fn, inputs).run()

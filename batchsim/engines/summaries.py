@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchsim.engines import columns, kernels_sums
-from batchsim.engines.columns import NONE, Batches, Costs, Devices, Requests
+from batchsim.engines.columns import NONE, Batches, Cold, Costs, Devices, Requests
 from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, slice_of
 from batchsim.engines.draws import Streams
 from batchsim.engines.histogram import BINS, Histogram
@@ -49,14 +49,14 @@ def _fast_windows(
 ) -> Iterator[_Window]:
     """Run an open loop in which every request is served, under a threshold rule."""
     threshold, noise = scenario.rule.threshold, _Draws(streams.noise())
-    free_s, devices = np.zeros(scenario.servers), Devices.of(scenario)
+    free_s, devices, cold = np.zeros(scenario.servers), Devices.of(scenario), Cold.of(streams.cold_start)
     waiting_s, passed = NONE, 0
     for new_s in streams.arrivals_s(requests, chunk):
         base, passed = passed - waiting_s.size, passed + new_s.size
         arrival_s = np.concatenate([waiting_s, new_s])
         size = arrival_s.size
         batch_index, batches = np.full(size, -1, np.int64), Batches.room_for(size)
-        costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown, devices)
+        costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown, devices, cold)
         more = passed < requests
         head, count = form_batches(arrival_s, more, threshold, costs, free_s, batch_index, batches, cancelled)
         noise.use(count)
@@ -76,7 +76,7 @@ def _instant_windows(
     between two windows all that is kept moves to the front.
     """
     noise, think = _Draws(streams.noise()), _Draws(streams.think())
-    instants, devices = Instants(scenario, 0), Devices.of(scenario)
+    instants, devices, cold = Instants(scenario, 0), Devices.of(scenario), Cold.of(streams.cold_start)
     at, closed, clients = instants.at, instants.closed, instants.clients.client.size
     chunks = iter(()) if closed else streams.arrivals_s(requests, chunk)
     numbers, arrival_s, think_s, sent_by = np.empty(0, np.int64), NONE, NONE, np.empty(0, np.int64)
@@ -106,7 +106,7 @@ def _instant_windows(
         queue.frozen_size[: sizes.size], queue.frozen_trigger[: sizes.size] = sizes, triggers
         at[: columns.THINKING] = waiting, 0, members, waiting, 0, 0, sizes.size
         batches = Batches.room_for(size)
-        costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown, devices)
+        costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown, devices, cold)
         horizon = columns.Horizon(size, total, stop, closed)
         over = instants.pass_(horizon, rows, costs, batches, cancelled)
         sent, head, mid, tail, count, frozen_head, frozen_tail = at[: columns.THINKING].tolist()

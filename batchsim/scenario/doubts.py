@@ -8,6 +8,7 @@ from batchsim._format import fixed, listed, percent
 from batchsim.scenario.quiet import Summary
 
 TARGET = 0.05  # half the width of an interval, over the median, where a measurement says none
+JUMP = 1.1  # how much longer a batch takes than the same items in smaller ones, where that is mentioned
 MANY = 0.2  # the share of disturbed samples from which they are mentioned
 
 
@@ -27,7 +28,7 @@ def doubts(points: Mapping[int, Summary], target: float | None) -> list[Note]:
     """
     limit = TARGET if target is None else target
     notes = [note for size, point in points.items() for note in _levels(size, point)]
-    notes += _falls(points, limit)
+    notes += _falls(points, limit) + _jumps(points)
     many = {
         size: percent(point.disturbed / point.samples)
         for size, point in points.items() if point.levels is None and point.disturbed > MANY * point.samples
@@ -70,6 +71,24 @@ def _falls(points: Mapping[int, Summary], limit: float) -> list[Note]:
             text += f" {fixed(points[other].median_ms)} ms: measure again; if it stays, the device has a"
             text += f" faster program for {size:,}, and padding to that size pays"
             notes.append(Note(size, "falls", text))
+    return notes
+
+
+def _jumps(points: Mapping[int, Summary]) -> list[Note]:
+    """Return where a batch takes clearly longer than its items would in smaller batches."""
+    notes = []
+    for size, point in points.items():
+        low = point.median_ms if math.isnan(point.low_ms) else point.low_ms
+        split_ms = {
+            other: size / other * (small.median_ms if math.isnan(small.high_ms) else small.high_ms)
+            for other, small in points.items() if other < size
+        }  # fmt: skip
+        if split_ms and low > JUMP * min(split_ms.values()):
+            other = min(split_ms, key=split_ms.__getitem__)
+            text = f"a batch of {size:,} takes {fixed(point.median_ms)} ms, longer than {size / other:.3g} of"
+            text += f" {other:,}, {fixed(points[other].median_ms)} ms each: measure again; if it stays, a"
+            text += f" max batch size below {size:,} is better"
+            notes.append(Note(size, "jumps", text))
     return notes
 
 

@@ -21,12 +21,17 @@ from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, Poisson
 Maker = Callable[..., Any]  # its parameters are the keys of a TOML table, and the arguments in the shell
 
 
-def _measured(path: str | Path, *, noise: Noise | None = None, padding: Any = None) -> Table:
-    return dataclasses.replace(Measurement.load(path).service, noise=noise, padding=padding)
+def _measured(
+    path: str | Path, *, noise: Noise | None = None, padding: Any = None, compile_ms: Any = None
+) -> Table:
+    service = Measurement.load(path).service
+    return dataclasses.replace(service, noise=noise, padding=padding, compile_ms=compile_ms)
 
 
-def _published(name: str, *, noise: Noise | None = None, padding: Any = None) -> Table:
-    return dataclasses.replace(published(name), noise=noise, padding=padding)
+def _published(
+    name: str, *, noise: Noise | None = None, padding: Any = None, compile_ms: Any = None
+) -> Table:
+    return dataclasses.replace(published(name), noise=noise, padding=padding, compile_ms=compile_ms)
 
 
 def _by_name(*classes: type) -> dict[str, tuple[Maker, ...]]:

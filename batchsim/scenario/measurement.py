@@ -145,7 +145,8 @@ class Measurement:
         """What is doubtful: a `Note(batch_size, key, text)` each; none if the curve can be trusted.
 
         The keys: "two levels" and "drift" (repeats disagree), "disturbed", "wide" (the interval is beyond the
-        target), "falls" (with the batch size), "few" (samples), "memory" (does not fit).
+        target), "falls" (with the batch size), "jumps" (more than its items would take in smaller batches),
+        "few" (samples), "memory" (does not fit).
         """
         unfitting = [Note(size, "memory", why) for size, why in self.not_fitting]
         return (*doubts(self._points, self.target), *unfitting)

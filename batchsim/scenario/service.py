@@ -5,7 +5,7 @@ People type and read milliseconds; a call returns seconds, the engines' unit.
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -44,15 +44,18 @@ class Noise:
 
 @dataclass(frozen=True)
 class Service:
-    """What every service time has: random noise and padding, if any, and a mean for each batch size."""
+    """What every service time has: a mean for each batch size; noise, padding and a cold start, if any."""
 
     noise: Noise | None = field(default=None, kw_only=True)
     padding: tuple[int, ...] | None = field(default=None, kw_only=True)
+    compile_ms: tuple[tuple[int, float], ...] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _check.instance("noise", self.noise, (Noise, type(None)), "a Noise")
         if self.padding is not None:
             object.__setattr__(self, "padding", _check.sizes("padded sizes", self.padding))
+        if self.compile_ms is not None:
+            object.__setattr__(self, "compile_ms", _compile_ms(self.compile_ms))
 
     def _cost_ms(self, batch_size: int) -> float:
         raise NotImplementedError
@@ -67,8 +70,11 @@ class Service:
         size = _check.whole("batch_size", batch_size)
         if self.padding is not None:
             _check.at_most("batch_size", size, self.padding[-1], "the largest padded size")
-            size = next(padded for padded in self.padding if padded >= size)
-        return self._cost_ms(size) / 1000
+        return self._cost_ms(self._shape(size)) / 1000
+
+    def _shape(self, size: int) -> int:
+        """Return the size in which a batch is computed: its own, or the padded one."""
+        return size if self.padding is None else next(padded for padded in self.padding if padded >= size)
 
     def table(self, max_batch_size: int) -> np.ndarray:
         """Return the seconds for sizes 0..max_batch_size, shape (max_batch_size + 1,), NaN at 0.
@@ -77,6 +83,22 @@ class Service:
         way may round differently, and the engines' logs must be equal to the bit.
         """
         return _table(self, max_batch_size).copy()
+
+    def cold_start(self, max_batch_size: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the seconds of compiling, and the shape, for sizes 0..max_batch_size; None without it.
+
+        Arrays of shape (max_batch_size + 1,), zeros at 0.
+        """
+        if self.compile_ms is None:
+            return None
+        shapes = [0, *(self._shape(size) for size in range(1, max_batch_size + 1))]
+        seconds = self._compiling_ms(shapes) / 1000
+        seconds[0] = 0.0
+        return seconds, np.array(shapes)
+
+    def _compiling_ms(self, shapes: Sequence[int]) -> np.ndarray:
+        sizes, costs_ms = np.transpose(self.compile_ms or [(1, 0.0)])
+        return np.interp(shapes, sizes, costs_ms)
 
     def with_noise(self, cv: float, shape: str = "lognormal") -> Self:
         """Return this service time with a random factor of mean 1, drawn once a batch: see `Noise`."""
@@ -91,8 +113,25 @@ class Service:
         """
         return replace(self, padding=sizes)  # type: ignore[arg-type]  # checked, and made a tuple
 
+    def compiling(self, costs_ms: Mapping[int, float] | Iterable[tuple[int, float]] | float) -> Self:
+        """Return this service time of a model that compiles: the first batch of each new shape takes longer.
+
+        A shape is a batch size, padded if this is. `costs_ms` maps sizes to the milliseconds of compiling:
+        linear between them, as at the nearest outside; one number is the same for all. The servers of a
+        scenario share what is compiled, as threads of one process do: the first batch of a shape compiles it,
+        without noise or slowdown, and others of that shape that start meanwhile wait for it. Servers that
+        share a device take it in the order of their starts, so there all later batches wait. A cold start
+        passes: it changes no saturation rate, and theory leaves it out.
+
+        >>> Affine(fixed_ms=2, per_item_ms=1).padded_to([1, 4, 8]).compiling({1: 300, 8: 650})
+        Affine(fixed_ms=2, per_item_ms=1).padded_to([1, 4, 8]).compiling({1: 300, 8: 650})
+        """
+        return replace(self, compile_ms=costs_ms)  # type: ignore[arg-type]  # checked, and made a tuple
+
     def scaled(self, factor: float, max_batch_size: int) -> "Table":
-        """Return this service time multiplied by `factor`, for sizes up to `max_batch_size`; the noise stays.
+        """Return this service time multiplied by `factor`, for sizes up to `max_batch_size`.
+
+        The noise and the cold start stay.
 
         >>> Affine(5, 0.25).scaled(0.5, max_batch_size=2)
         Table({1: 2.625, 2: 2.75})
@@ -100,11 +139,18 @@ class Service:
         factor = _check.real("factor", factor, above=0)
         sizes = range(1, _check.whole("max_batch_size", max_batch_size) + 1)
         # Padding is in the points already. `factor` comes last: other orders give other floats.
-        return Table({size: self(size) * 1000 * factor for size in sizes}, noise=self.noise)
+        cold: dict[str, Any] = {}
+        if self.compile_ms is not None:  # which shapes are one must still be said
+            of_sizes = [self._shape(size) for size in sizes]
+            costs_ms = self._compiling_ms(of_sizes).tolist()
+            largest = dict(zip(of_sizes, sizes, strict=True))  # of the sizes in each shape
+            cold = {"compile_ms": zip(sizes, costs_ms, strict=True), "padding": largest.values()}
+        return Table({size: self(size) * 1000 * factor for size in sizes}, noise=self.noise, **cold)
 
     def _suffix(self) -> str:
         noise = "" if self.noise is None else f".with_noise({self.noise.cv!r}, {self.noise.shape!r})"
-        return noise + ("" if self.padding is None else f".padded_to({list(self.padding)})")
+        padding = "" if self.padding is None else f".padded_to({list(self.padding)})"
+        return noise + padding + ("" if self.compile_ms is None else f".compiling({dict(self.compile_ms)})")
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,23 +194,10 @@ class Table(Service):
     def __init__(
         self, points_ms: Mapping[int, float] | Iterable[tuple[int, float]], *,
         noise: Noise | None = None, padding: tuple[int, ...] | None = None,
+        compile_ms: Mapping[int, float] | Iterable[tuple[int, float]] | float | None = None,
     ) -> None:  # fmt: skip
-        given: Any = points_ms.items() if isinstance(points_ms, Mapping) else points_ms
-        try:
-            pairs = [(size, ms) for size, ms in given]
-        except (TypeError, ValueError):
-            raise TypeError(f"a Table must be given as {{batch_size: ms}}, got {points_ms!r}") from None
-        points = sorted(
-            (_check.whole("a batch size", size), _check.real(f"the time of batch size {size}", ms, above=0))
-            for size, ms in pairs
-        )
-        if not points:
-            raise ValueError("a Table must have at least one point, got none")
-        sizes = [size for size, _ in points]
-        if len(set(sizes)) < len(sizes):
-            raise ValueError(f"batch sizes of a Table must differ, got {sizes}")
-        object.__setattr__(self, "points_ms", tuple(points))
-        super().__init__(noise=noise, padding=padding)
+        object.__setattr__(self, "points_ms", _points("a Table", points_ms, above=0))
+        super().__init__(noise=noise, padding=padding, compile_ms=compile_ms)  # type: ignore[arg-type]
 
     @property
     def largest_batch(self) -> float:
@@ -179,6 +212,31 @@ class Table(Service):
 
     def __repr__(self) -> str:
         return f"Table({dict(self.points_ms)})" + self._suffix()
+
+
+def _points(name: str, given: Any, **bounds: Any) -> tuple[tuple[int, float], ...]:
+    """Return milliseconds by batch size as sorted pairs, or raise."""
+    try:
+        pairs = [(size, ms) for size, ms in (given.items() if isinstance(given, Mapping) else given)]
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be given as {{batch_size: ms}}, got {given!r}") from None
+    points = sorted(
+        (_check.whole("a batch size", size), _check.real(f"the time of batch size {size}", ms, **bounds))
+        for size, ms in pairs
+    )
+    if not points:
+        raise ValueError(f"{name} must have at least one point, got none")
+    sizes = [size for size, _ in points]
+    if len(set(sizes)) < len(sizes):
+        raise ValueError(f"batch sizes of {name} must differ, got {sizes}")
+    return tuple(points)
+
+
+def _compile_ms(given: Any) -> tuple[tuple[int, float], ...]:
+    """Return the costs of compiling as sorted pairs; one number is that of every size."""
+    if isinstance(given, (Mapping, Iterable)) and not isinstance(given, str):
+        return _points("compile_ms", given, at_least=0)
+    return ((1, _check.real("compile_ms", given, at_least=0)),)
 
 
 @functools.lru_cache(maxsize=256)

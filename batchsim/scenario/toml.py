@@ -26,7 +26,7 @@ import tomlkit
 from batchsim import _check
 from batchsim.scenario.kinds import KINDS, Maker, keys_of, kind_of
 
-BY_NUMBER = ("points_ms", "slowdown")  # tables whose keys are whole numbers
+BY_NUMBER = ("points_ms", "compile_ms", "slowdown")  # tables whose keys are whole numbers
 # A scenario's keys that are not parts.
 TOP_LEVEL = ("servers", "queue_limit", "timeout_ms", "slowdown", "devices", "host_ms", "contention")
 UNSAID = ("host_ms", "contention")  # whose default is not written: it says that there is none

@@ -1,5 +1,7 @@
 """The choice of the theory that applies to a scenario."""
 
+from dataclasses import replace
+
 from batchsim import _check
 from batchsim.scenario import Constant, Gamma, Poisson, Scenario, Service, Table
 from batchsim.theory import batch, general, single
@@ -9,7 +11,8 @@ from batchsim.theory.answer import Answer, NoAnswer, UnsolvedError, check_load
 def expected(scenario: Scenario) -> Answer | NoAnswer:
     """Return the steady state that theory expects, or a NoAnswer with the reason why there is none.
 
-    Raises ValueError for a scenario whose load is 1 or more: it has no steady state.
+    Raises ValueError for a scenario whose load is 1 or more: it has no steady state. A cold start
+    (`service.compiling`) is left out, and the answer's `model` says so: the steady state comes after it.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 0), Affine(5, 0.25))
@@ -19,6 +22,10 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
     no theory applies: batches of up to 32 are solved for one server only, got 2
     """
     _check.instance("scenario", scenario, Scenario, "a Scenario")
+    if scenario.service.compile_ms is not None:
+        answer = expected(scenario.replace({"service.compile_ms": None}))
+        warm = "after the cold start"
+        return replace(answer, model=f"{answer.model}, {warm}") if isinstance(answer, Answer) else answer
     workload, servers, service = scenario.workload, scenario.servers, scenario.service
     if not isinstance(workload, (Poisson, Gamma, Constant)):
         return NoAnswer(f"arrivals must be Poisson, Gamma or Constant, got {workload!r}")

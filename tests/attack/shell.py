@@ -26,7 +26,7 @@ OPTIONS = {
     "--table": NUMBERS, "--published": ["nnunet/t4/fp16", "nothing"], "--service": PARTS,
     "--measurement": ["m.json", "no.json"], "--servers": NUMBERS, "--queue-limit": NUMBERS,
     "--timeout-ms": NUMBERS, "--devices": NUMBERS, "--host-ms": NUMBERS, "--contention": NUMBERS,
-    "--seed": NUMBERS, "--warmup": ["auto", *NUMBERS], "--json": None,
+    "--compile-ms": NUMBERS, "--seed": NUMBERS, "--warmup": ["auto", *NUMBERS], "--json": None,
     "--set": ["workload.cv=2", "slowdown={1: 1, 2: 1.8}", "x=1", "servers", "=", "rule.max_wait_ms=3"],
     "--replications": ["1", "2", "x"], "--engine": ["simpy", "compiled", "auto", "x"],
     "--p99-ms": NUMBERS, "--p50-ms": NUMBERS, "--mean-ms": NUMBERS, "--tolerance": NUMBERS,

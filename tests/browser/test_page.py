@@ -46,6 +46,7 @@ TYPED = {
     "per_item_ms": "0.3",
     "noise_cv": "0.1",
     "padding": "8, 32",
+    "compile_ms": "500",
     "servers": "3",
     "devices": "1",
     "host_ms": "0.5",

@@ -121,15 +121,9 @@ def cold(model, scenario: bs.Scenario, measurement, requests: int, seed: int) ->
 
     And whether other programs ran meanwhile.
     """
-    service = scenario.service
+    service = scenario.service.compiling(measurement.compiling())
+    simulated_s = compile_s(bs.simulate(scenario.replace(service=service), requests, seed))
     real = replay(scenario, model, requests, seed, warm=False)
-    if hasattr(service, "compiling"):
-        service = service.compiling(measurement.compiling())
-        simulated_s = compile_s(bs.simulate(scenario.replace(service=service), requests, seed))
-    else:  # the compile times of the sizes that the real run came to
-        simulated_s = sum(
-            measurement.compile_s[size] - service(size) for size in set(real.batches.batch_size.tolist())
-        )
     return compile_s(real), simulated_s, real.others > OTHERS
 
 

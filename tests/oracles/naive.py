@@ -31,6 +31,8 @@ class Naive:
     host_ms: float = 0.0
     contention: float = 1.0
     noise: list | None = None
+    compile_s: dict | None = None  # by shape: seconds that its first batch takes longer
+    padding: list | None = None  # the shapes; None: every size is its own
 
     # A row a request.
     arrival: list = field(default_factory=list)
@@ -52,6 +54,7 @@ class Naive:
         self.waiting: list[int] = []
         self.frozen: list[tuple[list[int], int]] = []
         self.computing: list = [None] * self.servers
+        self.compiled: dict = {}  # by shape: from when on its program is there
         while True:
             now = min(self.possible_instants(), default=math.inf)
             if now == math.inf:
@@ -182,9 +185,10 @@ class Naive:
             seconds = seconds * self.noise[number]
         if self.slowdown is not None:
             seconds = seconds * self.slowdown[sum(job is not None for job in self.computing)]
-        finish = now + seconds
+        begin = self.program_is_there(now, len(taken))
+        finish = begin + seconds
         if self.devices is not None or self.host_ms > 0:
-            finish = self.on_device(now, server, number, len(taken))
+            finish = self.on_device(now, server, number, len(taken), begin)
         self.batch_start.append(now)
         self.batch_finish.append(finish)
         self.size.append(len(taken))
@@ -194,7 +198,16 @@ class Naive:
             self.start[request], self.finish[request] = now, finish
             self.batch[request] = number
 
-    def on_device(self, now: float, server: int, number: int, size: int) -> float:
+    def program_is_there(self, now: float, size: int) -> float:
+        """When a batch can begin: the first of a shape compiles it, others wait until that is done."""
+        if self.compile_s is None:
+            return now
+        shape = size if self.padding is None else min(s for s in self.padding if s >= size)
+        if shape not in self.compiled:
+            self.compiled[shape] = now + self.compile_s[shape]
+        return now if self.compiled[shape] < now else self.compiled[shape]
+
+    def on_device(self, now: float, server: int, number: int, size: int, begin: float) -> float:
         """When a batch is done that is first on the host, then waits for the device, then is alone there."""
         devices = self.devices or self.servers
         before = [
@@ -202,7 +215,7 @@ class Naive:
             for other, by in enumerate(self.server)
             if by % devices == server % devices
         ]
-        reaches = now + self.host_ms / 1000
+        reaches = begin + self.host_ms / 1000
         seconds = self.service_s[size] - self.host_ms / 1000
         if self.noise is not None:
             seconds = seconds * self.noise[number]

@@ -90,6 +90,10 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes))
     factors = draw_(st.sampled_from([None, (0.5, 1, 2), (1, 1.1, 0.3)]))
     if factors:
         service = service.with_noise(0.5)
+    if draw_(st.booleans()):
+        service = service.padded_to(sorted({max(size // 2, 1), size}))
+    if draw_(st.sampled_from([False, False, True])):
+        service = service.compiling({1: times_ms(0, 4), size + 1: times_ms(0, 9)})
     sharing = {}
     shared = draw_(st.sampled_from(["no", "slowdown", "devices"]))
     if shared == "slowdown":
@@ -142,6 +146,7 @@ def scenarios_at_random(draw_, rules=tuple(RULES)):
                 bs.Affine(2.0, 0.7),
                 bs.Affine(2.0, 0.7).with_noise(0.6),
                 bs.Affine(2.0, 0.7).with_noise(1, "exponential").padded_to([2, 4, 8]),
+                bs.Affine(2.0, 0.7).with_noise(0.3).padded_to([1, 8]).compiling({1: 20, 8: 50}),
                 bs.Table({1: 5.0, 2: 3.0, 8: 9.1}),
             ]
         )

@@ -57,7 +57,7 @@ def measured(measurement: Measurement) -> Chart:
         low_end, high_end = ax.get_ylim()
         if high_end > WIDE * max(low_end, 0):
             ax.set_yscale("log")
-            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high_end < 1000 * low_end else (1,)))
             ax.yaxis.set_major_formatter(lambda value, _: number(value))
             ax.yaxis.set_minor_locator(NullLocator())
         else:

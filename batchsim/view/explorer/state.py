@@ -80,10 +80,11 @@ class State(_Values):
         )  # fmt: skip
 
     def service_time(self) -> Service:
-        """Return how long a batch computes, noise and padding included."""
+        """Return how long a batch computes: noise, padding and a cold start included."""
         service: Service = self._build("service")
         service = service.with_noise(self.noise_cv, self.noise) if self.noise_cv else service
-        return service.padded_to(self.padding) if self.padding else service
+        service = service.padded_to(self.padding) if self.padding else service
+        return service.compiling(self.compile_ms) if self.compile_ms else service
 
     def fitted(self) -> Self:
         """Return the state with every batch size of its rule at most `max_batch_size`.
@@ -184,6 +185,11 @@ def service_values(service: Service, curve_of: str = "") -> dict[str, Any]:
     if values is None:
         raise TypeError(f"service must be an Affine or a Table to be explored, got {service!r}")
     values["padding"] = service.padding or ()
+    if service.compile_ms is not None:
+        costs_ms = dict(service.compile_ms)
+        if len(set(costs_ms.values())) > 1:
+            raise ValueError(f"compile_ms must be one for all sizes to be explored, got {costs_ms!r}")
+        values["compile_ms"] = next(iter(costs_ms.values()))
     if service.noise is not None:
         values |= {"noise_cv": service.noise.cv, "noise": service.noise.shape}
     return values | ({"curve_of": curve_of} if "curve" in values else {})
