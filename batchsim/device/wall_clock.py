@@ -1,11 +1,9 @@
 """A scenario on the wall clock: one thread sends, a thread a server asks the rule and runs the model."""
 
 import math
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,6 @@ from batchsim.scenario.rules.rule import START
 
 LEAD_S = 0.02  # from the start of the threads to time 0
 NAP_S = 0.1  # the longest sleep, so that all threads hear soon of an end
-SWITCH_S = 0.0005  # how long a thread keeps Python for itself while another wants it; usually 5 ms
 
 
 class WallClock:
@@ -192,17 +189,16 @@ class WallClock:
         jobs: list[Callable[[], None]] = [self.send]
         jobs += [lambda server=server: self.serve(server) for server in range(len(self.idle_since_s))]  # type: ignore[misc]
         threads = [threading.Thread(target=self.guarded, args=(job,), daemon=True) for job in jobs]
-        with quick_switches():
-            others, self.origin_s = Others(), time.perf_counter() + LEAD_S
-            try:
-                for thread in threads:
-                    thread.start()
-                self.wait_for(threads)
-            except KeyboardInterrupt as interrupt:
-                self.stop()
-                self.errors.append(interrupt)
-                self.wait_for(threads)
-            self.others = others.share()
+        others, self.origin_s = Others(), time.perf_counter() + LEAD_S
+        try:
+            for thread in threads:
+                thread.start()
+            self.wait_for(threads)
+        except KeyboardInterrupt as interrupt:
+            self.stop()
+            self.errors.append(interrupt)
+            self.wait_for(threads)
+        self.others = others.share()
         if self.crash is not None:
             raise self.crash
         return self.log()
@@ -237,14 +233,3 @@ class WallClock:
             arrival_s=np.array(self.arrival_s), batch_index=number[np.array(self.batch_index, np.int64)],
             status=np.array(self.status, np.uint8), outputs=self.outputs, **columns,
         )  # fmt: skip
-
-
-@contextmanager
-def quick_switches() -> Iterator[None]:
-    """Let the threads take turns more often than Python does by itself."""
-    usual_s = sys.getswitchinterval()
-    sys.setswitchinterval(min(usual_s, SWITCH_S))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(usual_s)
