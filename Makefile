@@ -8,6 +8,7 @@
 # make lessons   the students' copies of the lessons, from notebooks/solutions/
 # make bench     what is claimed about speed, as ratios
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
+# make fidelity  real runs on this machine beside their simulation, a table of VALIDATION.md: on a quiet machine, ten minutes (SECONDS=5)
 # make coverage  how often intervals hold the truth, a table of VALIDATION.md: half an hour (SEEDS=300)
 # make fidelity-servers  servers' own code beside their presets, a table of VALIDATION.md: ten minutes (SECONDS=100)
 # All make .venv first; PYTHON=python3.12 picks another Python.
@@ -31,7 +32,7 @@ BROWSER_TESTS := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
 
-.PHONY: help lab app test test-browser fuzz attack class-of-30 bench validate coverage fidelity-servers notebooks lessons clean
+.PHONY: help lab app test test-browser fuzz attack class-of-30 bench validate fidelity coverage fidelity-servers notebooks lessons clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -72,6 +73,11 @@ bench: $(VENV)/.installed-benchmark
 
 validate: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python tests/validate.py
+
+# On the device that JAX finds: JAX_PLATFORMS=cpu for the processor.
+fidelity: SECONDS = 5
+fidelity: $(VENV)/.installed-test
+	$(BIN)/python tests/fidelity.py --seconds $(SECONDS)
 
 coverage: SEEDS = 300
 coverage: $(VENV)/.installed-test

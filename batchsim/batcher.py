@@ -100,11 +100,15 @@ class InferenceBatcher:
         if not batch:
             return []
         try:
-            outputs = _one_output_each(self.model_fn(np.stack([r["input"] for r in batch])), len(batch))
+            return self.run_batch(batch)
         except BaseException:
             with self._lock:
                 self.queue.extendleft(reversed(batch))
             raise
+
+    def run_batch(self, batch: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Run the model once on requests that were taken from the queue; they do not go back to it."""
+        outputs = _one_output_each(self.model_fn(np.stack([r["input"] for r in batch])), len(batch))
         return [{"id": r["id"], "output": output} for r, output in zip(batch, outputs, strict=True)]
 
 

@@ -11,18 +11,21 @@ from typing import Any
 from batchsim import _check
 from batchsim.engines.draws import Streams, draw
 from batchsim.engines.log import CANCELLED, warmup_requests
+from batchsim.engines.stopwatch import Stopwatch
 from batchsim.result import Result, Run
 from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import Scenario
 
 DEFAULT_REQUESTS = 100_000
 ENGINES = ("auto", "compiled", "simpy")
+TIMINGS = ("service", "measured", "measured cold")
 
 
 def simulate(
     scenario: Scenario, requests: int | None = None, seed: int = 0, engine: str = "auto",
     warmup: float | str = 0.0, replications: int = 1, keep: str = "all", *,
     model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None,
+    timing: str = "service",
 ) -> Result:  # fmt: skip
     """Run a scenario and return what happened to every request.
 
@@ -35,6 +38,12 @@ def simulate(
     columns, in the same memory for any number of requests: means and counts are exact, percentiles
     are to 0.1 %. With `model_fn` and `inputs` (one item a request) the model computes every batch,
     and `result.outputs[i]` is request i's (None if unserved).
+
+    `timing="measured"` puts that model in the loop: how long each batch really takes, until its output is
+    ready, stands for the scenario's service time, its noise and its cold start. A size that comes for the
+    first time runs twice, and the second run counts; under "measured cold" the first does, compiling included
+    (a `Model` compiles anew after `forget_compiled()`). Such times are not reproducible: the seed fixes the
+    rest.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=800), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -58,6 +67,9 @@ def simulate(
             raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
         inputs = list(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)
         requests = len(inputs) if requests is None else requests
+    _check.one_of("timing", timing, TIMINGS)
+    if model_fn is None and timing != "service":
+        raise ValueError(f"timing={timing!r} needs a model_fn to measure, and its inputs, got none")
     count = check_requests(scenario, requests)
     if inputs is not None and len(inputs) != count:
         raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
@@ -78,6 +90,9 @@ def simulate(
         check_memory(count * replications, engine, "; keep='summary' runs any number")
 
     cancelled = CANCELLED.get() or threading.Event()
+    stopwatch = None
+    if model_fn is not None and timing != "service":
+        stopwatch = Stopwatch(model_fn, warm=timing == "measured")
 
     def one(replication: int) -> Run:
         # Each engine loads on first use: SimPy, or Numba.
@@ -91,7 +106,7 @@ def simulate(
         if engine == "simpy":
             from batchsim.engines import reference
 
-            return Run(scenario, reference.run(plan, model_fn, inputs), warmup=fraction)
+            return Run(scenario, reference.run(plan, stopwatch or model_fn, inputs), warmup=fraction)
         from batchsim.engines import compiled
 
         return Run(scenario, compiled.run(plan, cancelled), warmup=fraction)
@@ -106,7 +121,7 @@ def simulate(
                 cancelled.set()  # the threads stop at their next slice
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
-    result = Result(runs, seed, engine)
+    result = Result(runs, seed, engine if stopwatch is None else f"{engine}, {timing} on {stopwatch.device}")
     if find_warmup:
         result, warning = drop_warmup(result)
         if warning:

@@ -193,6 +193,18 @@ def test_outputs_may_differ_in_kind_and_shape():
     assert second["output"]["b"].shape == (3,)
 
 
+def test_a_batch_that_was_taken_runs_once_and_does_not_go_back():
+    batcher = InferenceBatcher(lambda batch: batch * 10, max_batch_size=2)
+    for number in range(3):
+        batcher.add_request(number, number)
+    batch = batcher.take_batch()
+    assert [answer["output"] for answer in batcher.run_batch(batch)] == [0, 10]
+    batcher.model_fn = lambda batch: batch[1:]
+    with pytest.raises(ValueError, match="one output per input, 2, got 1"):
+        batcher.run_batch(batch)
+    assert [request["id"] for request in batcher.queue] == [2]
+
+
 def test_take_batch_drops_the_oldest():
     batcher = batcher_of([1, 2, 3, 4, 5, 6])
     assert [request["id"] for request in batcher.take_batch()] == ["id1", "id2", "id3", "id4"]

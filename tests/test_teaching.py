@@ -12,6 +12,7 @@ from matplotlib import pyplot as plt
 
 import batchsim as bs
 from batchsim.teaching import EXERCISES, SERVICE, check, predict
+from batchsim.teaching.exercises import does_it_tell_the_truth as truth
 from batchsim.teaching.exercises import same_knobs_different_servers as same
 from batchsim.teaching.exercises import tune_to_an_objective as tuned
 
@@ -406,6 +407,60 @@ def test_the_capacity_alone_would_ask_for_fewer_servers(capsys):
 )
 def test_a_wrong_number_of_servers_gets_a_hint(capsys, answer, hint):
     assert hint in said(capsys, "enough-servers", answer)
+
+
+def test_the_exercises_of_lesson_8_ask_about_its_constants(monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    lesson = first_cell("08-does-it-tell-the-truth")
+    for name in ("SLOWER", "OWN_MS", "RULE", "RATE_PER_S", "SEED"):
+        assert lesson[name] == getattr(truth, name)
+    assert lesson["SERVICE"] == SERVICE
+
+
+def test_what_a_replay_found_slows_a_server_down_whatever_the_seed():
+    asked = EXERCISES["explained"]
+    for seed in range(2, 5):
+        scenario = bs.Scenario(bs.Poisson(truth.RATE_PER_S), truth.RULE, truth.as_it_ran())
+        mean_ms = bs.simulate(scenario, truth.REQUESTS, seed=seed).mean_latency_ms
+        assert mean_ms == pytest.approx(asked.right(), rel=asked.within)
+    assert EXERCISES["real-saturation"].right() == pytest.approx(scenario.saturation_per_s)
+    assert scenario.load < 0.9
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "hint"),
+    [
+        ("real-saturation", 16 / SERVICE(16), "the measurement alone"),
+        ("real-saturation", 16 / (1.1 * SERVICE(16)), "0.6 ms of the batcher's own"),
+        ("real-saturation", 16 / (SERVICE(16) + 0.0006), "1.1 times as long"),
+        ("real-saturation", 1 / (1.1 * SERVICE(16) + 0.0006), "batches per second"),
+        ("real-saturation", 0.016 / (1.1 * SERVICE(16) + 0.0006), "per millisecond"),
+        ("real-saturation", -1, "more than 0"),
+        ("real-saturation", 1000, "full batch"),
+        ("cold-shapes", 3 * 350, "still compiles"),
+        ("cold-shapes", 16 * 350, "without padding"),
+        ("cold-shapes", 13, "shapes fewer"),
+        ("cold-shapes", 4.55, "seconds"),
+        ("cold-shapes", 1, "how many shapes"),
+    ],
+)
+def test_a_wrong_answer_of_lesson_8_gets_a_hint(capsys, exercise, answer, hint):
+    assert hint in said(capsys, exercise, answer)
+
+
+@pytest.mark.parametrize(
+    ("of", "hint"),
+    [
+        (lambda measured, right: measured, "the measured service times"),
+        (lambda measured, right: measured + 0.6, "requests wait longer"),
+        (lambda measured, right: measured * 1.1 + 0.6, "make others wait"),
+        (lambda measured, right: right / 1000, "seconds"),
+        (lambda measured, right: 100, "Table"),
+    ],
+)
+def test_a_wrong_mean_of_what_was_found_gets_a_hint(capsys, of, hint):
+    right = EXERCISES["explained"].right()
+    assert hint in said(capsys, "explained", of(truth._mean_ms(1, 0), right))
 
 
 def test_the_exercises_of_lesson_9_ask_about_its_server(monkeypatch):

@@ -1,8 +1,11 @@
-"""Real hardware: small models that JAX compiles, how long they take, and how servers share a device."""
+"""Real hardware: small models that JAX compiles, how long they take, and scenarios on the wall clock."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from batchsim.device.fidelity import Fidelity, compare_with_simulation
+from batchsim.device.replay import Replay, replay
+from batchsim.device.side_by_side import measure_sharing
 from batchsim.scenario.measurement import Measurement
 from batchsim.scenario.shared_device import Sharing, sharing
 
@@ -10,9 +13,12 @@ if TYPE_CHECKING:
     from batchsim.device.measure import measure
     from batchsim.device.models import Model, load_model
 
-__all__ = ["Measurement", "Model", "Sharing", "load_model", "measure", "sharing"]
+__all__ = [
+    "Fidelity", "Measurement", "Model", "Replay", "Sharing", "compare_with_simulation", "load_model",
+    "measure", "measure_sharing", "replay", "sharing",
+]  # fmt: skip
 
-# These load JAX, so they load on first use: `sharing` needs none.
+# These load JAX, so they load on first use: the others need none.
 _ON_FIRST_USE = {"Model": "models", "load_model": "models", "measure": "measure"}
 
 

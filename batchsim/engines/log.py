@@ -17,6 +17,7 @@ class Status(IntEnum):
     SERVED = 0
     REJECTED = 1  # the queue was at its limit
     TIMED_OUT = 2  # it gave up waiting
+    FAILED = 3  # the model raised on its batch, or the run was stopped before it: in a replay alone
 
 
 @dataclass(frozen=True, eq=False)

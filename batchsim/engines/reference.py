@@ -7,6 +7,7 @@ all of it is gathered first, and then the collector takes the instant's four ste
 
 import math
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ import simpy
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, Status
 from batchsim.engines.reference_line import Line
+from batchsim.engines.stopwatch import Stopwatch
 from batchsim.scenario.rules.rule import FREEZE, START
 
 Story = Generator[simpy.Event, Any, None]
@@ -188,7 +190,8 @@ class Collector:
         # First compiling and its part on the host, then the rest on the server's device, when that is free.
         device = server % len(self.device_free_s)
         begin_s, free_s = self.compiled_s(len(requests)) + self.host_s, self.device_free_s[device]
-        seconds = float(self.plan.service_s[len(requests)]) - self.host_s
+        service_s = self.line.measured_s.pop(requests[0], float(self.plan.service_s[len(requests)]))
+        seconds = service_s - self.host_s
         if self.plan.noise is not None:
             seconds *= float(self.plan.noise[batch])
         if self.plan.slowdown is not None:
@@ -264,5 +267,10 @@ class Collector:
 
 
 def run(plan: Plan, model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None) -> Log:
-    """Run a plan, with `model_fn` on `inputs` if given, and return what happened."""
+    """Run a plan, with `model_fn` on `inputs` if given, and return what happened.
+
+    The time that a `Stopwatch` takes of each batch stands for the service time, its noise and its cold start.
+    """
+    if isinstance(model_fn, Stopwatch):
+        plan = replace(plan, noise=None, cold_start=None)
     return Collector(plan, model_fn, inputs).run()

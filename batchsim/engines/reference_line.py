@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from batchsim.batcher import InferenceBatcher, batch_inference
+from batchsim.batcher import InferenceBatcher
 from batchsim.engines.draws import Plan
 from batchsim.engines.reference_levels import Levels
+from batchsim.engines.stopwatch import Stopwatch
 from batchsim.scenario.rules import SizeOrWait, Trigger
 from batchsim.scenario.rules.rule import START, Decision, Waiting
 
@@ -42,6 +43,8 @@ class Line:
         self.numbers = Numbers(self.queue)
         self.frozen: deque[tuple[list[int], int]] = deque()  # their requests, and why each left the queue
         self.ended = False  # whether the last request has come
+        self.stopwatch = model_fn if isinstance(model_fn, Stopwatch) else None
+        self.measured_s: dict[int, float] = {}  # how long a batch took that was timed, by its first request
         self.textbook = type(self.rule) is SizeOrWait
         self.params, self.memory = self.rule.params, np.zeros(self.rule.state_size)
         self.largest = plan.service_s.size - 1
@@ -116,8 +119,9 @@ class Line:
             taken = batcher.take_batch() if itself else self._remove(chosen)
             if self.outputs is None:
                 return [request["id"] for request in taken]
-            outputs = batch_inference(batcher.model_fn, [request["input"] for request in taken], size)
-            answers = [{"id": r["id"], "output": o} for r, o in zip(taken, outputs, strict=True)]
+            answers = batcher.run_batch(taken)
         for answer in answers:
             self.outputs[answer["id"]] = answer["output"]
+        if self.stopwatch is not None:
+            self.measured_s[answers[0]["id"]] = self.stopwatch.seconds
         return [answer["id"] for answer in answers]

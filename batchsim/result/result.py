@@ -290,7 +290,11 @@ class Result:
         })  # fmt: skip
 
     def _rows(self) -> dict[str, str]:
-        return printing.rows(self.metrics, self.rate_range_per_s)
+        rows = printing.rows(self.metrics, self.rate_range_per_s)
+        if " on " in self.engine:  # a device, to which the saturation rate of the scenario does not apply
+            rows["throughput"] = f"{self.throughput_per_s:.1f}/s"
+            rows["times"] = f"{self.engine}: not reproducible"
+        return rows
 
     def __repr__(self) -> str:
         return "\n".join(["Result", *(f"  {heading:<12}{text}" for heading, text in self._rows().items())])

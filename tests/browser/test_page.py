@@ -28,6 +28,7 @@ STATES = (
 )
 TYPED = {
     "rate_per_s": "1200",
+    "priorities": "1:0.5, 2:0.5",
     "clients": "32",
     "max_batch_size": "20",
     "min_batch_size": "4",

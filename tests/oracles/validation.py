@@ -473,6 +473,7 @@ TAIL = """
 - **Compilation** at the first batch of a size, and loading models.
 """
 
+REAL = TABLES.with_name("fidelity.md")  # what `make fidelity` wrote, on whatever machine that was
 TABLE = "| what | simulated | 95 % interval | expected | error | |\n|---|---|---|---|---|---|\n"
 
 
@@ -482,4 +483,10 @@ def markdown():
     for group in GROUPS:
         parts.append(f"\n## {group.title}\n\n{group.text}\n\n{TABLE}")
         parts.extend(f"{row}\n" for row in group.rows())
-    return "".join([*parts, SERVERS, REAL_BATCHERS.read_text(), INTERVALS, TABLES.read_text(), TAIL])
+    measured = [real_runs(), SERVERS, REAL_BATCHERS.read_text()]
+    return "".join([*parts, *measured, INTERVALS, TABLES.read_text(), TAIL])
+
+
+def real_runs():
+    """Return the section of real runs beside their simulation, if there has been one."""
+    return REAL.read_text() if REAL.exists() else ""

@@ -5,6 +5,7 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.teaching.exercises import (
+    does_it_tell_the_truth,
     same_knobs_different_servers,
     theory_meets_simulation,
     tune_to_an_objective,
@@ -22,6 +23,9 @@ EXERCISES: dict[str, Exercise] = {
     "goodput": tune_to_an_objective.Goodput(),
     "stricter-promise": tune_to_an_objective.StricterPromise(),
     "enough-servers": tune_to_an_objective.EnoughServers(),
+    "real-saturation": does_it_tell_the_truth.RealSaturation(),
+    "explained": does_it_tell_the_truth.Explained(),
+    "cold-shapes": does_it_tell_the_truth.ColdShapes(),
     "extra-p99": same_knobs_different_servers.ExtraP99(),
     "least-wait": same_knobs_different_servers.LeastWait(),
     "too-few-ongoing": same_knobs_different_servers.TooFewOngoing(),

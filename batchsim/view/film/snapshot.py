@@ -43,7 +43,7 @@ class Snapshot:
 
     Requests go by their number, 0 for the first that arrived. `computing` has an item for each server, None
     where it is idle; `last` is the batch that left last. Counts are of requests so far: each that arrived
-    waits, is computed, or was served, rejected or timed out.
+    waits, is computed, or was served, rejected, timed out or failed.
     """
 
     time_s: float
@@ -56,6 +56,7 @@ class Snapshot:
     served: int
     rejected: int
     timed_out: int
+    failed: int
 
     def __repr__(self) -> str:
         computing = [None if batch is None else batch.requests.tolist() for batch in self.computing]
@@ -75,7 +76,7 @@ class Snapshot:
 
     @property
     def lost(self) -> int:
-        return self.rejected + self.timed_out
+        return self.rejected + self.timed_out + self.failed
 
     def activity(self, within_s: float = 0.0) -> Activity:
         """Return what the rule does now; a batch that left at most `within_s` ago still leaves.
@@ -121,8 +122,10 @@ class Film:
         scenario, status, arrival_s = result.scenario, result.status, result.arrival_s
         self.result, self.rule, self.servers = result, scenario.rule, scenario.servers
         self._batches, self._arrival_s = result.batches, arrival_s
-        # When each request leaves the queue, a rejected one as it comes, and when the system.
-        self._left_s = np.where(status == Status.REJECTED, arrival_s, result.start_s)
+        # When each request leaves the queue, a rejected one as it comes, and when the system. Of a failed one
+        # nothing more is known.
+        at_once = np.isin(status, [Status.REJECTED, Status.FAILED])
+        self._left_s = np.where(at_once, arrival_s, result.start_s)
         timed_out = status == Status.TIMED_OUT
         self._left_s[timed_out] = arrival_s[timed_out] + result.timeout_s[timed_out]
         self._done_s = np.where(status == Status.SERVED, result.finish_s, self._left_s)

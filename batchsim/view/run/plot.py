@@ -4,6 +4,7 @@ import math
 from typing import overload
 
 from batchsim._format import fixed
+from batchsim.device.fidelity import Fidelity
 from batchsim.result import Result
 from batchsim.scenario.measurement import Measurement
 from batchsim.servers.comparison import ServerComparison
@@ -11,6 +12,7 @@ from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PAGE
 from batchsim.view.charts.chart import Chart
 from batchsim.view.charts.measured import measured
+from batchsim.view.charts.overlay import overlay
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView
 from batchsim.view.run.data import ViewData
@@ -62,17 +64,18 @@ class Plot(RunPicture):
 
 
 @overload
-def plot(result: Measurement | ServerComparison) -> Chart: ...
+def plot(result: Measurement | Fidelity | ServerComparison) -> Chart: ...
 @overload
 def plot(result: Result, theory: bool = False) -> Plot: ...
-def plot(result: Result | Measurement | ServerComparison, theory: bool = False) -> Plot | Chart:
+def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: bool = False) -> Plot | Chart:
     """Return a figure of a result: latency, where the time goes, batches, and a timeline.
 
     Of what `compare_servers` returns, the latency on each server, from the median to the tail.
 
     Bands round the percentiles are their 95 % intervals. `theory=True` adds as a dotted line what queueing
     theory expects, or says below why it expects nothing. Of an overloaded run the growing queue is drawn
-    instead of the latencies. Of a Measurement, its curve and samples are drawn, and the device's roofline.
+    instead of the latencies. Of a Measurement, its curve and samples are drawn, and the device's roofline; of
+    what `device.compare_with_simulation` returned, the latencies and batches of both runs.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
     >>> result = simulate(Scenario(Poisson(800), SizeOrWait(32, 0), Affine(5, 0.25)), requests=5000)
@@ -83,10 +86,10 @@ def plot(result: Result | Measurement | ServerComparison, theory: bool = False) 
         from batchsim.view.charts.servers import server_curves  # and with it pandas
 
         return server_curves(result)
-    if isinstance(result, Measurement):
+    if isinstance(result, Measurement | Fidelity):
         if theory:
-            raise ValueError("theory must be False for a Measurement, got True")
-        return measured(result)
+            raise ValueError(f"theory must be False for a {type(result).__name__}, got True")
+        return measured(result) if isinstance(result, Measurement) else overlay(result)
     if not isinstance(result, Result):
         raise TypeError(f"result must be a Result or a Measurement, got {result!r}")
     if not result.has_columns:

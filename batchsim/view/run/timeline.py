@@ -16,7 +16,7 @@ from batchsim.view.run.data import ViewData
 from batchsim.view.run.view import Entry, Spot, Style, View, outline
 from batchsim.view.run.window import Window, window
 
-LOST = {Status.REJECTED: "X", Status.TIMED_OUT: "P"}  # their markers
+LOST = {Status.REJECTED: "X", Status.TIMED_OUT: "P", Status.FAILED: "v"}  # their markers
 
 
 class TimelineView(View):

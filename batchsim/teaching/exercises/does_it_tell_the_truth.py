@@ -1,0 +1,116 @@
+"""The exercises of notebooks/08-does-it-tell-the-truth.ipynb: a server as measured, and as it really ran."""
+
+from functools import cache
+
+from batchsim.scenario import Poisson, Scenario, SizeOrWait, Table
+from batchsim.simulate import simulate
+from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise
+
+SLOWER = 1.1  # how many times as long as measured the model took
+OWN_MS = 0.6  # of each batch, besides the model
+RULE = SizeOrWait(max_batch_size=16, max_wait_ms=3)
+RATE_PER_S = 2400
+REQUESTS = 200_000
+
+
+def as_it_ran(slower: float = SLOWER, own_ms: float = OWN_MS) -> Table:
+    """Return the measured service time with what a replay found besides."""
+    sizes = range(1, RULE.max_batch_size + 1)
+    return Table({size: SERVICE(size) * 1000 * slower + own_ms for size in sizes})
+
+
+class RealSaturation(Exercise):
+    """The saturation rate that is left when a batch takes longer than its model alone, as measured."""
+
+    unit = "requests per second"
+
+    def per_s(self, slower: float = SLOWER, own_ms: float = OWN_MS) -> float:
+        size = RULE.max_batch_size
+        return size / as_it_ran(slower, own_ms)(size)
+
+    def right(self) -> float:
+        return self.per_s()
+
+    def because(self, right: float) -> str:
+        size = RULE.max_batch_size
+        ms, measured_ms = as_it_ran()(size) * 1000, SERVICE(size) * 1000
+        took = f"a batch of {size} takes {ms:.2f} ms instead of {measured_ms:.2f} ms"
+        return f"{took}, so {right:,.0f} requests per second instead of {self.per_s(1, 0):,.0f}."
+
+    def hint(self, answer: float, right: float) -> str:
+        if answer <= 0:
+            return f"a rate must be more than 0 requests per second, got {answer:g}."
+        if self.near(answer, self.per_s(1, 0)):
+            return "that is what the measurement alone promises."
+        if self.near(answer, self.per_s(own_ms=0)):
+            return (
+                f"the model is slower there, but each batch also takes {OWN_MS} ms of the batcher's own time."
+            )
+        if self.near(answer, self.per_s(slower=1)):
+            return f"the batcher's own time is there, but the model also takes {SLOWER} times as long."
+        if self.near(answer, right / RULE.max_batch_size):
+            return f"those are batches per second, and a batch holds {RULE.max_batch_size} requests."
+        if self.near(answer, right / 1000):
+            return "that is per millisecond. How many requests per second is it?"
+        return "how long does a full batch take from start to finish, and how many requests does it hold?"
+
+
+class Explained(Exercise):
+    """The mean latency that the simulator expects once it knows what the replay found."""
+
+    unit = "ms"
+    within = 0.02
+
+    def right(self) -> float:
+        return _mean_ms(SLOWER, OWN_MS)
+
+    def because(self, right: float) -> str:
+        measured_ms, more_ms = _mean_ms(1, 0), right - _mean_ms(1, 0)
+        once = f"{more_ms:.2f} ms more than with the measured times, {measured_ms:.2f} ms"
+        return f"it expects {right:.2f} ms, {once}: what makes a batch longer also makes the next ones wait."
+
+    def hint(self, answer: float, right: float) -> str:
+        measured_ms = _mean_ms(1, 0)
+        if self.near(answer, measured_ms):
+            return "that is the mean latency with the measured service times."
+        if self.near(answer, measured_ms + OWN_MS) or self.near(answer, measured_ms * SLOWER):
+            return "it is not only each batch that takes longer: requests wait longer, too. Simulate it."
+        if self.near(answer, measured_ms * SLOWER + OWN_MS):
+            return "not all of a latency is computing, and longer batches make others wait. Simulate it."
+        if self.near(answer, right / 1000):
+            return "that is in seconds. How many milliseconds is it?"
+        return f"simulate with a Table of SERVICE(size) * 1000 * {SLOWER} + {OWN_MS} for sizes 1 to 16."
+
+
+class ColdShapes(Exercise):
+    """The compile time that padding saves at a cold start."""
+
+    unit = "ms"
+    each_ms = 350
+    largest = 16
+    padded = (1, 4, 16)
+
+    def right(self) -> float:
+        return float((self.largest - len(self.padded)) * self.each_ms)
+
+    def because(self, right: float) -> str:
+        without = f"{self.largest} shapes compile for {self.largest * self.each_ms:,} ms in all"
+        padded = f"{len(self.padded)} for {len(self.padded) * self.each_ms:,} ms"
+        return f"{without}, {padded}: {right:,.0f} ms saved."
+
+    def hint(self, answer: float, right: float) -> str:
+        if self.near(answer, len(self.padded) * self.each_ms):
+            return "that is what still compiles with padding. How much is saved?"
+        if self.near(answer, self.largest * self.each_ms):
+            return "that is what compiles without padding. How much of it is saved?"
+        if self.near(answer, self.largest - len(self.padded)):
+            return "that is how many shapes fewer compile. How many milliseconds is that?"
+        if self.near(answer, right / 1000):
+            return "that is in seconds. How many milliseconds is it?"
+        return "how many shapes compile without padding, and how many with it?"
+
+
+@cache
+def _mean_ms(slower: float, own_ms: float) -> float:
+    scenario = Scenario(Poisson(RATE_PER_S), RULE, as_it_ran(slower, own_ms))
+    return simulate(scenario, REQUESTS, seed=SEED).mean_latency_ms

@@ -1,0 +1,181 @@
+"""Real runs on this machine beside their simulation: what `make fidelity` writes into VALIDATION.md.
+
+The section stays in `fidelity.md` beside this file, from which `make validate` takes it.
+"""
+
+import os
+import platform
+import re
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import jax
+import numpy as np
+
+import batchsim as bs
+from batchsim.device import Fidelity, compare_with_simulation, load_model, replay
+from batchsim.device.fidelity import measure_for, service_of
+from batchsim.device.replay import OTHERS
+from batchsim.result.metrics import heading
+
+TABLES = Path(__file__).with_suffix(".md")
+TITLE = "A real run on this machine"
+MODELS = ("mlp", "convnet", "transformer")
+LOADS = (0.5, 0.8)
+RULE = bs.SizeOrWait(max_batch_size=16, max_wait_ms=5)
+REPEATS = 3
+WITHIN = {"mean_latency_ms": 0.10, "mean_batch_size": 0.10, "p99_ms": 0.25}
+COLD_WITHIN = 0.20
+
+TEXT = f"""`make fidelity` measures a model, simulates with that service time and its noise, and replays the
+same arrivals on the wall clock with the real model (`bs.device.compare_with_simulation`): Poisson
+arrivals, batches of at most {RULE.max_batch_size}, a wait of {RULE.max_wait_ms} ms. The error is that of
+the simulated value, relative to the replayed one: the median of {REPEATS} repeats, each with a measurement
+and a seed of its own, and in brackets each of them. A row is **within** if it is at most
+{WITHIN["mean_latency_ms"]:.0%} (mean latency, batch size), {WITHIN["p99_ms"]:.0%} (p99) or
+{COLD_WITHIN:.0%} (compiling). Repeats whose requests were sent too late, or beside which other programs took
+more than a tenth of the processors, have no verdict. Nothing is subtracted. What would explain a difference
+stands below: how many times as long as measured the model took in the replay, what a batch took of the
+batcher's own time (stacking, fetching, Python), how late it started after the rule had let it go, and the
+error of a simulation that knows these three.
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A metric of several repeats: replayed and simulated values, and the errors."""
+
+    what: str
+    replayed: float
+    simulated: float
+    errors: tuple[float, ...]
+    within: float
+    disturbed: int = 0
+
+    @property
+    def error(self) -> float:
+        return sorted(self.errors, key=abs)[len(self.errors) // 2]
+
+    @property
+    def verdict(self) -> str:
+        if self.disturbed == len(self.errors):
+            return "disturbed"
+        return "within" if abs(self.error) <= self.within else "**misses**"
+
+    def __str__(self) -> str:
+        each = ", ".join(f"{error:+.1%}" for error in self.errors)
+        cells = (self.what, f"{self.replayed:.4g}", f"{self.simulated:.4g}", f"{self.error:+.1%} ({each})")
+        return f"| {' | '.join(cells)} | {self.verdict} |"
+
+
+def of_repeats(name: str, load: float, repeats: list[Fidelity]) -> Iterator[Row]:
+    """Yield the rows of one model at one load; disturbed repeats count only if there are no others."""
+    quiet = [each for each in repeats if not each.disturbed] or repeats
+    for key, within in WITHIN.items():
+        replayed, simulated = (
+            statistics.median(getattr(each, part).metrics.number(key) for each in quiet)
+            for part in ("replayed", "simulated")
+        )
+        errors = tuple(each.difference(key) for each in quiet)
+        disturbed = len(quiet) if quiet[0].disturbed else 0
+        yield Row(f"{name}, load {load}: {heading(key)}", replayed, simulated, errors, within, disturbed)
+
+
+def explanation(name: str, load: float, repeats: list[Fidelity]) -> str:
+    """Return a row of what the replays found besides the measurement."""
+
+    def middle(read) -> float:
+        return statistics.median(map(read, repeats))
+
+    def unexplained(each: Fidelity) -> float:
+        return each.explained.mean_latency_ms / each.replayed.mean_latency_ms - 1
+
+    cells = (
+        f"{name}, load {load}",
+        f"{middle(lambda each: each.replayed.scenario.workload.offered_per_s):,.0f}",
+        f"{middle(lambda each: each.slower):.2f}",
+        f"{1000 * middle(lambda each: each.replayed.own_ms):.0f}",
+        f"{1000 * middle(lambda each: each.replayed.reaction_ms):.0f}",
+        f"{1000 * middle(lambda each: np.percentile(each.replayed.late_ms, 99)):.0f}",
+        f"{middle(lambda each: each.replayed.others):.0%}",
+        f"{middle(unexplained):+.1%}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def compile_s(result: bs.Result) -> float:
+    """Return how long the first batches of each size computed in all, beyond a usual batch of that size."""
+    sizes, took_s = result.batches.batch_size, result.batches.finish_s - result.batches.start_s
+    total_s = 0.0
+    for size in np.unique(sizes):
+        first, *others = took_s[sizes == size]
+        total_s += first - (np.median(others) if others else 0.0)
+    return float(total_s)
+
+
+def cold(model, scenario: bs.Scenario, measurement, requests: int, seed: int) -> tuple[float, float, bool]:
+    """Return how long compiling takes in all at a cold start, replayed and simulated, in seconds.
+
+    And whether other programs ran meanwhile.
+    """
+    service = scenario.service.compiling(measurement.compiling())
+    simulated_s = compile_s(bs.simulate(scenario.replace(service=service), requests, seed))
+    real = replay(scenario, model, requests, seed, warm=False)
+    return compile_s(real), simulated_s, real.others > OTHERS
+
+
+def section(seconds: float, say=print) -> tuple[str, list[Row]]:
+    """Return the section's text and its rows, from runs of so many seconds each."""
+    rows: list[Row] = []
+    explanations: list[str] = []
+    for name in MODELS:
+        model = load_model(name)
+        by_load: dict[float, list[Fidelity]] = {load: [] for load in LOADS}
+        compiling: list[tuple[float, float, bool]] = []
+        for seed in range(REPEATS):
+            measurement = measure_for(model, RULE.max_batch_size)
+            known = bs.Scenario(bs.Poisson(1), RULE, service_of(measurement))
+            for load, repeats in by_load.items():
+                scenario = known.replace(rate_per_s=load * known.saturation_per_s)
+                count = max(100, round(seconds * scenario.workload.offered_per_s))
+                repeats.append(compare_with_simulation(scenario, model, count, seed, measurement=measurement))
+                say(repeats[-1], end="\n\n")
+            scenario = known.replace(rate_per_s=LOADS[0] * known.saturation_per_s)
+            count = max(100, round(seconds * scenario.workload.offered_per_s))
+            compiling.append(cold(model, scenario, measurement, count, seed))
+        for load, repeats in by_load.items():
+            rows += of_repeats(name, load, repeats)
+            explanations.append(explanation(name, load, repeats))
+        quiet = [each for each in compiling if not each[2]] or compiling
+        replayed_s, simulated_s, disturbed = (statistics.median(each) for each in zip(*quiet, strict=True))
+        errors = tuple(simulated / replayed - 1 for replayed, simulated, _ in quiet)
+        what = f"{name}, cold start: compiling in all (s)"
+        rows.append(Row(what, replayed_s, simulated_s, errors, COLD_WITHIN, len(quiet) * int(disturbed)))
+        say(rows[-1])
+    where = f"{model.device}, {processor()}, jax {jax.__version__}, {datetime.now(UTC):%Y-%m-%d}"
+    parts = [
+        f"\n## {TITLE}\n\n{TEXT}\nOn {where}, {seconds:g} s a run.\n",
+        "| what | replayed | simulated | error | |\n|---|---|---|---|---|",
+        *map(str, rows),
+        "\n| run | requests/s | model slower by | own (µs) | late to start (µs) | p99 of sends (µs late) | "
+        "other programs | error of the mean with these |\n|---|---|---|---|---|---|---|---|",
+        *explanations,
+    ]
+    return "\n".join(parts) + "\n", rows
+
+
+def processor() -> str:
+    """Return the name of this machine's processor."""
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*: (.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
+    return f"{found[1] if found else platform.machine()} ({os.cpu_count()} cores)"
+
+
+def put_into(page: str, text: str, before: str) -> str:
+    """Return VALIDATION.md with this section, in place of the old one or before another."""
+    page = re.sub(rf"\n## {re.escape(TITLE)}\n.*?(?=\n## |\Z)", "", page, flags=re.DOTALL)
+    head, title, rest = page.partition(f"\n## {before}\n")
+    return head + text + title + rest

@@ -1,0 +1,117 @@
+"""A real run beside its simulation: what is compared with what, and what is said of it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import batchsim as bs
+from batchsim.device import compare_with_simulation, load_model, measure
+from batchsim.device.fidelity import KEYS, measure_for, service_of
+
+SCENARIO = bs.Scenario(bs.Poisson(1000), bs.SizeOrWait(4, 1), bs.Affine(100, 0))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model("mlp", width=8)
+
+
+@pytest.fixture(scope="module")
+def compared(model):
+    return compare_with_simulation(SCENARIO, model, 200, seed=2, progress=False)
+
+
+def test_both_have_the_same_arrivals_and_the_measured_service_time(compared):
+    assert np.array_equal(compared.simulated.arrival_s, compared.replayed.due_s)
+    assert compared.simulated.scenario == compared.replayed.scenario
+    service = compared.simulated.scenario.service
+    assert service == service_of(compared.measurement)
+    assert compared.measurement.batch_sizes == (1, 2, 3, 4)
+
+
+def test_the_difference_is_how_far_the_simulated_value_is_above_the_replayed(compared):
+    frame = compared.to_frame()
+    assert list(frame.index) == list(KEYS)
+    expected = 100 * (frame.simulated / frame.replayed - 1)
+    assert frame["difference_%"].to_numpy() == pytest.approx(expected.to_numpy())
+    assert compared.difference("p99") == pytest.approx(expected["p99_ms"] / 100)
+
+
+def test_what_explains_a_difference_is_a_simulation_with_what_the_replay_found(compared):
+    service, replayed = compared.explained.scenario.service, compared.replayed
+    measured = compared.simulated.scenario.service
+    more_ms = replayed.own_ms + replayed.reaction_ms
+    for size in compared.measurement.batch_sizes:
+        assert service(size) == pytest.approx(measured(size) * compared.slower + more_ms / 1000)
+    assert service.noise == measured.noise
+    sizes = replayed.batches.batch_size
+    measured_ms = 1000 * np.mean([measured(size) for size in sizes.tolist()])
+    assert compared.slower == pytest.approx(replayed.model_ms / measured_ms)
+
+
+def test_it_reads_as_a_table_with_what_is_known_of_the_difference(compared):
+    text = repr(compared)
+    for word in (
+        "mean latency",
+        "p99",
+        "mean batch size",
+        "replayed",
+        "simulated",
+        "times as long as measured",
+    ):
+        assert word in text
+    assert ("DISTURBED" in text) == bool(compared.disturbed)
+
+
+def test_a_replay_that_is_no_evidence_gets_no_verdict(compared):
+    stopped = dataclasses.replace(compared.replayed, requested=999, error="it was stopped")
+    assert "no verdict: it was stopped" in repr(dataclasses.replace(compared, replayed=stopped))
+
+
+def test_a_measurement_that_is_given_is_not_made_again(model, monkeypatch):
+    given = measure(model, [1, 4], repeats=2, roofline=False, progress=False)
+    monkeypatch.setattr("batchsim.device.fidelity.measure_for", None)
+    compared = compare_with_simulation(SCENARIO, model, 20, measurement=given)
+    assert compared.measurement is given
+
+
+def test_a_padded_model_is_measured_at_its_padded_sizes():
+    padded = load_model("mlp", width=8, pad_to=[1, 4, 8, 16])
+    measured = measure_for(padded, 6)
+    assert measured.batch_sizes == (1, 4, 8)
+    service = service_of(measured, padded.pad_to)
+    assert service(3) == service(4) > 0
+
+
+def test_of_many_sizes_the_powers_of_two_are_measured():
+    assert measure_for(np.negative, 40, np.float32(1)).batch_sizes == (1, 2, 4, 8, 16, 32, 40)
+    assert measure_for(np.negative, 64, np.float32(1)).batch_sizes == (1, 2, 4, 8, 16, 32, 64)
+
+
+def test_the_measurement_covers_what_the_rule_names_although_no_batch_is_so_large(model):
+    scenario = SCENARIO.replace(rule=bs.PreferredSizes([2], 4, 1))
+    compared = compare_with_simulation(scenario, model, 20, progress=False)
+    assert compared.measurement.batch_sizes == (1, 2, 3, 4)
+
+
+def test_a_plain_callable_is_measured_by_its_first_input():
+    compared = compare_with_simulation(SCENARIO, lambda b: b * 2, 20, inputs=np.arange(20.0), progress=False)
+    assert compared.replayed.outputs == (2 * np.arange(20.0)).tolist()
+
+
+def test_its_picture_has_both_latencies_and_both_batch_sizes(compared):
+    latency, batches = bs.plot(compared).axes
+    drawn = {line.get_label(): line.get_xdata() for line in latency.lines if len(line.get_xdata()) > 1}
+    for result, (label, values) in zip((compared.replayed, compared.simulated), drawn.items(), strict=True):
+        assert label.startswith("replayed" if result is compared.replayed else "simulated")
+        assert values[0] == pytest.approx(result.latency_ms.min())
+        assert values[-1] == pytest.approx(result.latency_ms.max())
+    heights = sum(bar.get_height() for bar in batches.patches)
+    assert heights == pytest.approx(200)
+
+
+def test_the_picture_of_a_disturbed_replay_says_so(compared):
+    stopped = dataclasses.replace(compared.replayed, requested=999, error="it was stopped")
+    title = bs.plot(dataclasses.replace(compared, replayed=stopped)).axes[0].get_title()
+    assert "DISTURBED" in title

@@ -1,0 +1,248 @@
+"""The same scenario on the wall clock: nothing lost, nothing doubled, and what is said of it."""
+
+import dataclasses
+import signal
+import sys
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+import batchsim as bs
+from batchsim.device import Replay, load_model, replay
+from batchsim.view.film.snapshot import Film
+
+SCENARIO = bs.Scenario(bs.Poisson(4000), bs.SizeOrWait(8, 1), bs.Affine(1, 0.1))
+TEN = np.arange(10)
+
+
+def doubled(batch):
+    return batch * 2
+
+
+def counts(result):
+    return np.bincount(result.status, minlength=len(bs.Status)).tolist()
+
+
+def test_requests_are_sent_at_the_times_of_a_simulation_with_the_same_seed():
+    result = replay(SCENARIO, doubled, inputs=np.arange(200), requests=200, seed=3)
+    simulated = bs.simulate(SCENARIO, 200, seed=3)
+    assert np.array_equal(result.due_s, simulated.arrival_s)
+    assert (result.late_ms >= 0).all()
+    assert isinstance(result, bs.Result)
+    assert result.engine == "replay on host"
+    assert (result.requested, result.unsent, result.failed) == (200, 0, 0)
+
+
+def test_there_is_a_request_for_each_input():
+    assert replay(SCENARIO, doubled, inputs=TEN).outputs == (2 * TEN).tolist()
+
+
+def test_the_saturation_rate_of_the_scenario_is_no_part_of_what_is_said():
+    result = replay(SCENARIO, doubled, inputs=TEN)
+    assert "load" not in repr(result)
+    assert "load" in repr(bs.simulate(SCENARIO, 10))
+
+
+def test_the_parts_of_a_latency_add_up():
+    result = replay(SCENARIO, doubled, inputs=np.arange(300), requests=300)
+    parts = result.forming_ms + result.queueing_ms + result.computing_ms
+    assert parts == pytest.approx(result.latency_ms, abs=1e-6)
+    assert (result.latency_ms > 0).all()
+    assert 0 < result.model_ms < result.model_ms + result.own_ms
+    assert result.reaction_ms >= 0
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_of_10_000_requests_to_a_model_that_raises_and_is_interrupted_none_is_lost_or_doubled(servers):
+    seen, lock, calls = [], threading.Lock(), 0
+
+    def model(batch):
+        nonlocal calls
+        with lock:
+            seen.extend(batch.tolist())
+            calls += 1
+            number = calls
+        if number % 50 == 0:
+            raise RuntimeError("one in fifty")
+        if number == 777:  # Ctrl-C, as the main thread hears it
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        return batch * 2
+
+    scenario = SCENARIO.replace(rate_per_s=20_000, servers=servers)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.warns(UserWarning, match="one in fifty.*stopped after"):
+            result = replay(scenario, model, 10_000, inputs=np.arange(10_000), warm=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    served, failed = np.flatnonzero(result.status == bs.Status.SERVED), result.failed
+    assert served.size + failed + result.unsent == 10_000
+    assert served.size > 0
+    assert failed > 0
+    assert result.unsent > 0
+    assert len(seen) == len(set(seen)), "a request was computed twice"
+    assert [result.outputs[i] for i in served] == (2 * served).tolist()
+    assert all(result.outputs[i] is None for i in np.flatnonzero(result.status == bs.Status.FAILED))
+    assert set(served) <= set(seen)
+    assert result.batches.batch_size.sum() == served.size
+    assert np.isnan(result.latency_ms).sum() == failed
+    assert result.summary()["served"] == served.size
+    assert f"{failed:,} failed" in repr(result)
+    assert "not sent" in repr(result)
+    assert result.disturbed
+
+
+def test_a_batch_that_fails_takes_nothing_with_it():
+    def model(batch):
+        if 4 in batch:
+            raise ValueError("not the 4")
+        return batch
+
+    scenario = SCENARIO.replace({"workload": bs.Trace(np.zeros(10)), "rule": bs.SizeOrWait(2, 0)})
+    with pytest.warns(UserWarning, match="1 batch failed, the first by ValueError: not the 4"):
+        result = replay(scenario, model, inputs=TEN, warm=False)
+    assert 1 <= result.failed <= 2
+    assert result.status[4] == bs.Status.FAILED
+    assert counts(result)[bs.Status.SERVED] == 10 - result.failed
+    assert result.to_frame().status[4] == "failed"
+    end = Film(result).snapshot(float(result.batches.finish_s.max()))
+    assert (end.failed, end.served, end.lost) == (result.failed, 10 - result.failed, result.failed)
+    assert end.waiting.tolist() == []
+    assert bs.plot(result).axes
+
+
+def test_a_model_that_raises_at_times_is_warmed_up_and_one_that_always_does_is_refused():
+    calls = []
+
+    def model(batch):
+        calls.append(len(batch))
+        if len(calls) in (1, 6):
+            raise ValueError("at times")
+        return batch
+
+    result = replay(SCENARIO.replace(max_batch_size=3), model, inputs=TEN)
+    assert calls[:6] == [1, 1, 2, 2, 3, 3]
+    assert result.failed == 0
+
+    def broken(batch):
+        raise ValueError("always")
+
+    with pytest.raises(ValueError, match="always"):
+        replay(SCENARIO, broken, inputs=TEN)
+
+
+def test_an_interrupt_inside_the_model_fails_its_batch_and_stops_all():
+    def model(batch):
+        if 3 in batch:
+            raise KeyboardInterrupt
+        return batch
+
+    scenario = SCENARIO.replace({"workload": bs.Trace(np.zeros(10)), "rule": bs.SizeOrWait(2, np.inf)})
+    with pytest.warns(UserWarning, match="stopped"):
+        result = replay(scenario, model, inputs=TEN, warm=False)
+    assert result.status[:4].tolist() == [bs.Status.SERVED] * 2 + [bs.Status.FAILED] * 2
+    assert counts(result)[bs.Status.SERVED] == 2
+
+
+def test_a_model_that_returns_too_few_outputs_has_failed():
+    with pytest.warns(UserWarning, match="one output per input"):
+        result = replay(SCENARIO, lambda batch: batch[1:], 10, inputs=TEN)
+    assert result.failed == 10
+    assert "10 failed" in repr(result)
+
+
+@pytest.fixture
+def compiled():
+    events = []
+
+    def listen(event, duration, **_):
+        if "backend_compile" in event:
+            events.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield events
+    jax.monitoring.clear_event_listeners()
+
+
+def test_every_size_compiles_before_the_clock_starts_unless_the_start_is_cold(compiled):
+    model = load_model("mlp", width=8)
+    compiled.clear()  # JAX's very first array compiles, too
+    scenario = SCENARIO.replace(max_batch_size=3)
+    result = replay(scenario, model, 50)
+    assert len(compiled) == 3
+    assert result.engine == f"replay on {model.device}"
+    assert result.outputs[0].shape == (10,)
+    replay(scenario, model, 50)
+    assert len(compiled) == 3
+    cold = replay(scenario, model, 50, warm=False)
+    assert len(compiled) == 3 + len(set(cold.batches.batch_size.tolist()))
+
+
+def test_sends_that_are_late_make_a_replay_no_evidence():
+    result = dataclasses.replace(replay(SCENARIO, doubled, 10, inputs=TEN), others=0.0)
+
+    def shifted(seconds):
+        log = result.log
+        columns = {
+            name: getattr(log, name) + seconds for name in ("arrival_s", "batch_start_s", "batch_finish_s")
+        }
+        moved = dataclasses.replace(log, **{**columns, "arrival_s": result.due_s + seconds})
+        return dataclasses.replace(result, runs=(dataclasses.replace(result.run, columns=moved),))
+
+    assert shifted(1e-4).disturbed == ""
+    late = shifted(1.0)
+    assert "late" in late.disturbed
+    assert "DISTURBED" in repr(late)
+
+
+def test_other_programs_beside_a_replay_make_it_no_evidence():
+    result = dataclasses.replace(replay(SCENARIO, doubled, inputs=TEN), others=0.2)
+    assert "other programs" not in result.disturbed, "the run is too short to know"
+    log = result.log
+    rows = ("arrival_s", "batch_start_s", "batch_finish_s")
+    later = dataclasses.replace(log, **{name: getattr(log, name) + 1 for name in rows})
+    later = dataclasses.replace(result, runs=(dataclasses.replace(result.run, columns=later),))
+    assert "other programs took 20%" in later.disturbed
+    assert "DISTURBED" in repr(later)
+
+
+@pytest.mark.filterwarnings("ignore:a model's outputs")
+def test_a_replay_is_saved_and_loaded_with_what_was_measured(tmp_path):
+    result = replay(SCENARIO, doubled, 10, inputs=TEN)
+    result.save(tmp_path / "replay.npz")
+    loaded = Replay.load(tmp_path / "replay.npz")
+    assert np.array_equal(loaded.late_ms, result.late_ms)
+    assert (loaded.model_ms, loaded.requested) == (result.model_ms, 10)
+    assert loaded.summary() == result.summary()
+
+
+def test_by_default_there_are_ten_seconds_of_requests(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        sys.modules["batchsim.device.replay"], "play", lambda *args: asked.append(args) or 1 / 0
+    )
+    model = load_model("mlp", width=8)
+    for rate_per_s in (30, 1e9):
+        with pytest.raises(ZeroDivisionError):
+            replay(SCENARIO.replace(rate_per_s=rate_per_s), model)
+    assert [args[3] for args in asked] == [300, 100_000]
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "changes"),
+    [
+        (ValueError, "known before", {"scenario": SCENARIO.replace(workload=bs.ClosedLoop(8))}),
+        (ValueError, "when a server is idle", {"scenario": SCENARIO.replace(rule=bs.FrozenBatches(8, 1))}),
+        (ValueError, "one item a request, 10, got 3", {"inputs": [1, 2, 3]}),
+        (TypeError, "inputs", {"inputs": None}),
+        (TypeError, "callable", {"model": 3}),
+        (TypeError, "Scenario", {"scenario": "x"}),
+        (ValueError, "requests", {"requests": 0}),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(error, message, changes):
+    given = {"scenario": SCENARIO, "model": doubled, "requests": 10, "inputs": TEN} | changes
+    with pytest.raises(error, match=message):
+        replay(**given)
