@@ -80,6 +80,12 @@ def test_each_cell_is_a_run_of_its_own_on_long_runs(workload, knobs):
     assert_each_is_a_run(surface(scenario, [1, 8], [0, 5, math.inf], requests=40_000))
 
 
+def test_batches_larger_than_the_scenarios_own_are_taken_by_level():
+    levels = SCENARIO.workload.with_priorities({1: 0.3, 2: 0.7})
+    scenario = SCENARIO.replace(workload=levels, max_batch_size=1)
+    assert_each_is_a_run(surface(scenario, [1, 8, 64], [0, 5, math.inf], requests=3000))
+
+
 @settings(max_examples=400)
 @given(plans_with_ties(), st.sampled_from([0, 37.5, 50, 99, 100]), st.sampled_from(["ignore", "inf"]))
 def test_many_settings_have_the_metrics_of_the_columns_when_everything_is_tied(plan, q, unserved):

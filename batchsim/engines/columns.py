@@ -126,7 +126,7 @@ class Levels(NamedTuple):
         queue = [ENDLESS if limit.queue is None else limit.queue for limit in limits]
         return cls(
             first, last, np.empty(room, np.int64), np.zeros(room, np.bool_),
-            np.empty(scenario.rule.max_batch_size, np.int64), np.zeros(len(limits), np.int64),
+            np.empty(0, np.int64), np.zeros(len(limits), np.int64),
             np.array(queue), np.array([limit.timeout_s for limit in limits]),
             np.array([limit.delays for limit in limits]),
         )  # fmt: skip
@@ -134,6 +134,10 @@ class Levels(NamedTuple):
     def with_room(self, late: Any) -> "Levels":
         """Return the same for as many requests as `late` has."""
         return self._replace(after=np.empty(late.size, np.int64), late=late)
+
+    def with_batches_of(self, size: int) -> "Levels":
+        """Return the same for batches of up to `size` requests, the largest of which the time is known."""
+        return self if self.taken.size >= size else self._replace(taken=np.empty(size, np.int64))
 
 
 class Clients(NamedTuple):
