@@ -18,7 +18,7 @@ panel"""
 STATES = (
     "State()",
     "State(workload='gamma', rule='at_least', servers=2)",
-    "State(devices=1)",
+    "State(devices=1, timeout_ms=80)",
     "State(rule='preferred_sizes')",
     "State(rule='frozen_batches')",
     "State(rule='learned_cork')",
