@@ -24,8 +24,11 @@ from batchsim.scenario.rules import (
     Trigger,
     WaitSinceLast,
 )
+from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Table
+from batchsim.scenario.step_time import StepTime
+from batchsim.scenario.tokens import Geometric, Lognormal, Tokens, Uniform
 from batchsim.scenario.trace import Trace
 from batchsim.scenario.varying import Diurnal, OnOff
 from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, Poisson
@@ -47,13 +50,14 @@ if TYPE_CHECKING:
     from batchsim.view.run.plot import plot
 
 __all__ = [
-    "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "Constant", "Diurnal",
-    "FrozenBatches", "Gamma", "InferenceBatcher", "LearnedCork", "Noise", "OnOff", "Poisson",
-    "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Recommendation", "Result", "Rule",
-    "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SleepingPoll", "StalledBatches", "Status", "Table",
-    "Trace", "Trigger", "WaitSinceLast", "batch_inference", "capacity", "capacity_curves", "compare",
-    "compare_servers", "device", "explore", "film", "frontier", "heat_map", "lanes", "plot", "published",
-    "published_names", "published_source", "servers", "simulate", "sweep", "teaching", "theory", "tune",
+    "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "Constant", "Continuous",
+    "Diurnal", "FrozenBatches", "Gamma", "Geometric", "InferenceBatcher", "LearnedCork", "Lognormal",
+    "Noise", "OnOff", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Recommendation",
+    "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SleepingPoll", "StalledBatches",
+    "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast",
+    "batch_inference", "capacity", "capacity_curves", "compare", "compare_servers", "device", "explore",
+    "film", "frontier", "heat_map", "lanes", "plot", "published", "published_names", "published_source",
+    "servers", "simulate", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.

@@ -12,7 +12,9 @@ from batchsim import _check
 from batchsim.engines.draws import Streams, draw
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.engines.stopwatch import Stopwatch
+from batchsim.engines.tokens_log import draw_tokens
 from batchsim.result import Result, Run
+from batchsim.result.token_run import TokenRun
 from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import Scenario
 
@@ -45,6 +47,8 @@ def simulate(
     (a `Model` compiles anew after `forget_compiled()`). Such times are not reproducible: the seed fixes the
     rest.
 
+    A scenario with `tokens` generates them step by step: see `Continuous`, and `result.ttft_ms`.
+
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=800), SizeOrWait(32, 10), Affine(5, 0.25))
     >>> result = simulate(scenario, requests=2000)
@@ -73,6 +77,10 @@ def simulate(
     count = check_requests(scenario, requests)
     if inputs is not None and len(inputs) != count:
         raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
+    if scenario.tokens is not None:
+        for name, given in (("model_fn", model_fn is not None), ("keep='summary'", keep == "summary")):
+            if given:
+                raise ValueError(f"tokens do not cover {name}")
     rule = scenario.rule
     lacking = "a model_fn" if model_fn is not None else "" if rule.compiled else f"the rule {rule!r}"
     if lacking and engine == "compiled":
@@ -102,6 +110,8 @@ def simulate(
             streams, skip = Streams(scenario, seed, replication), warmup_requests(fraction, count)
             sums = summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
             return Run(scenario, sums=sums, warmup=fraction)
+        if scenario.tokens is not None:
+            return _token_run(scenario, count, seed, replication, cancelled, engine, fraction)
         plan = draw(scenario, count, seed, replication, cancelled)
         if engine == "simpy":
             from batchsim.engines import reference
@@ -129,10 +139,25 @@ def simulate(
     return result
 
 
+def _token_run(
+    scenario: Scenario, count: int, seed: int, replication: int, cancelled: threading.Event, engine: str,
+    warmup: float,
+) -> TokenRun:  # fmt: skip
+    tokens = draw_tokens(scenario, count, seed, replication, cancelled)
+    if engine == "simpy":
+        from batchsim.engines import reference_tokens
+
+        return TokenRun(scenario, reference_tokens.run(tokens), warmup=warmup)
+    from batchsim.engines import compiled_tokens
+
+    return TokenRun(scenario, compiled_tokens.run(tokens, cancelled), warmup=warmup)
+
+
 def check_requests(scenario: Scenario, requests: int | None) -> int:
     """Return the checked number of requests; by default a whole trace, or 100,000."""
     if requests is None:
-        return scenario.workload.max_requests or DEFAULT_REQUESTS
+        lengths = scenario.tokens and scenario.tokens.max_requests
+        return scenario.workload.max_requests or lengths or DEFAULT_REQUESTS
     count = _check.whole("requests", requests)
     if count > (most := available(scenario, count)):
         raise ValueError(f"requests must be at most the trace's {most:,}, got {count:,}")

@@ -418,10 +418,13 @@ def test_init_writes_a_scenario_that_runs_as_it_is(written):
     assert "UNSTABLE" not in run("simulate", "scenario.toml", *SHORT).stdout
 
 
+INLINE = ("noise", "lengths", "tokens")  # noise stands within a service time, lengths within the only tokens
+
+
 def test_init_explains_every_knob_there_is(written):
-    names = {field.name for field in dataclasses.fields(bs.Scenario)}
+    names = {field.name for field in (*dataclasses.fields(bs.Scenario), *dataclasses.fields(bs.Tokens))}
     for part, kinds in KINDS.items():
-        for name, ways in kinds.items() if part != "noise" else ():  # which stands within a service time
+        for name, ways in kinds.items() if part not in INLINE else ():
             assert f'kind = "{name}"' in written
             if dataclasses.is_dataclass(ways[0]) and name != "Trace":
                 names |= {field.name for field in dataclasses.fields(ways[0])}
@@ -430,7 +433,7 @@ def test_init_explains_every_knob_there_is(written):
         assert "#" in line or line.startswith("[") or name in ("rate_per_s", "mean_rate_per_s")
 
 
-KINDS_WRITTEN = [(part, kind) for part, kinds in KINDS.items() for kind in kinds if part != "noise"]
+KINDS_WRITTEN = [(part, kind) for part, kinds in KINDS.items() for kind in kinds if part not in INLINE]
 
 
 @pytest.mark.parametrize(("part", "kind"), KINDS_WRITTEN)
@@ -440,8 +443,11 @@ def test_every_alternative_that_init_offers_is_one(written, part, kind):
     if block is None:  # it is the one that is in use
         assert tables[part]["kind"] == kind
         return
-    plain = re.sub("^# ", "", block[0], flags=re.M)
-    tables[part] = tomllib.loads(plain)[part]
+    tables[part] = tomllib.loads(re.sub("^# ", "", block[0], flags=re.M))[part]
+    if kind in ("Continuous", "StepTime"):
+        end = written.index("# Defaults for")
+        all_three = written[written.index('# [rule]\n# kind = "Continuous"') : end]
+        tables |= tomllib.loads(re.sub("^# ", "", all_three, flags=re.M))
     assert type(getattr(from_tables(bs.Scenario, tables), part)).__name__ in (kind, "Table")
 
 

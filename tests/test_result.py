@@ -96,7 +96,7 @@ def test_the_drain_is_only_what_the_end_released():
 
 
 def test_the_enums_are_ints_with_names():
-    assert [state.name for state in bs.Status] == ["SERVED", "REJECTED", "TIMED_OUT"]
+    assert [state.name for state in bs.Status] == ["SERVED", "REJECTED", "TIMED_OUT", "FAILED"]
     assert [reason.name for reason in bs.Trigger] == ["FULL", "WAIT", "BACKLOG", "DRAIN", "ENOUGH"]
     assert bs.Trigger(0) == 0
 

@@ -136,6 +136,10 @@ def read(plan, lines=None):
         host_ms=scenario.host_ms,
         contention=scenario.contention,
         noise=None if plan.noise is None else plan.noise.tolist(),
+        compile_s=None
+        if plan.cold_start is None
+        else dict(zip(*map(list, plan.cold_start[::-1]), strict=True)),
+        padding=scenario.service.padding,
         lines=lines or pseudocode(rule),
     ).run()
 

@@ -33,6 +33,7 @@ from batchsim.scenario.workload import CHUNK, filled
 
 KEPT = 1 << 20  # arrivals that `draw` keeps for the next run
 SMALL = 1 << 17  # requests of which `draw_cached` keeps the draws: a megabyte each
+NO_TIMES = np.empty(0)
 REPLICATIONS = 1_000_000  # no stream of the plain run has so high a number
 
 
@@ -59,9 +60,12 @@ class Plan:
 
 
 def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequence:
-    """Return the seed of one stream: of arrivals (0), service noise (1), think times (2), priorities (3)."""
+    """Return a stream's seed.
+
+    Of arrivals (0), service noise (1), think times (2), priorities (3), prompts (4) and outputs (5).
+    """
     key = (REPLICATIONS, replication) if replication else ()
-    return np.random.SeedSequence(seed, spawn_key=key).spawn(4)[purpose]
+    return np.random.SeedSequence(seed, spawn_key=key).spawn(6)[purpose]  # each depends on its number alone
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,12 @@ class Streams:
     @property
     def service_s(self) -> np.ndarray:
         return self.scenario.service.table(self.scenario.rule.max_batch_size)
+
+    def lengths(self, requests: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the prompts, the outputs and the limits of the first requests, in tokens."""
+        assert self.scenario.tokens is not None
+        prompts, outputs = (_seed(purpose, self.seed, self.replication) for purpose in (4, 5))
+        return self.scenario.tokens.drawn(prompts, outputs, requests)
 
     @property
     def cold_start(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -140,8 +150,11 @@ def draw(
         arrival_s = _latest_arrivals_s(workload, requests, seed, replication).copy()
     else:
         arrival_s = filled(map(go_on, streams.arrivals_s(requests)), requests)
+    think_s = whole(think) if think else None
+    if scenario.tokens is not None:  # steps have neither times by size nor an end: noise comes as they do
+        return Plan(scenario, requests, arrival_s, think_s, NO_TIMES, noise=None, slowdown=None)
     return Plan(
-        scenario, requests, arrival_s, think_s=whole(think) if think else None, service_s=streams.service_s,
+        scenario, requests, arrival_s, think_s, service_s=streams.service_s,
         noise=whole(noise) if noise else None,  # there are at most as many batches as requests
         slowdown=streams.slowdown, priority=levels(requests) if levels else None,
         cold_start=streams.cold_start,

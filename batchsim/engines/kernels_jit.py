@@ -21,12 +21,13 @@ from numba.core.options import DefaultOptions
 # long as the loop's own work wherever one compiled function calls another.
 UNCOUNTED: Any = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 # Seconds to compile, on a processor of 2.5 GHz; the other loops take about 1.
-SECONDS = {"_pass_instants": 2, "run_thresholds": 2}
+SECONDS = {"_pass_instants": 2, "pass_steps": 9, "run_thresholds": 2}
 
 
 def sources(folder: Path = Path(__file__).parent) -> list[Path]:
     """Return the files whose code and constants end up in the compiled loops."""
-    others = [folder / "columns.py", folder / "histogram.py", folder / "log.py"]
+    others = [folder / "columns.py", folder / "histogram.py", folder / "log.py", *folder.glob("tokens_*.py")]
+    others += (folder.parent / "scenario").glob("step_time.py")
     rules = (folder.parent / "scenario" / "rules").glob("*.py")
     return sorted([*folder.glob("kernels*.py"), *others, *rules])
 

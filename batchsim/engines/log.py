@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -70,8 +70,8 @@ class Totals:
     triggers: np.ndarray  # how many of these batches for each Trigger
     delayed: Sum = 0  # of the served: those that began after a timeout that delays
 
-    def __add__(self, other: "Totals") -> "Totals":
-        return Totals(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+    def __add__(self, other: Self) -> Self:
+        return type(self)(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
 
 def warmup_requests(fraction: float, requests: int) -> int:

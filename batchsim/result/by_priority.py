@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim.result.intervals import metric_intervals
-from batchsim.result.metrics import COMPONENTS, LATENCY, METRICS, Metrics, OrderStatistics
+from batchsim.result.metrics import COMPONENTS, LATENCY, METRICS, Metrics
+from batchsim.result.order_statistics import OrderStatistics
 from batchsim.result.run import Run
 from batchsim.result.run_length import RunLength
 from batchsim.result.sections import Sections

@@ -62,7 +62,7 @@ class Fractions:
         if isinstance(error, NoInterval):
             return error
         fraction, sample = q / 100, self.sample
-        most = float(sample.whole.totals.requests) if self.of_all else sample.whole.served
+        most = float(sample.whole.totals.requests) if self.of_all else sample.whole.values_in(self.column)
         if min(fraction, 1 - fraction) < TAIL:
             most = min(most, sample.independent)
         # Of all requests, fractions differ from q where the percentile is infinite.
@@ -150,10 +150,10 @@ def _within(sample: Sample, column: str, limit_ms: float, of_all: bool = False) 
     # Many latencies can be one, such as a wait and a batch after it, but for the floats' rounding.
     limit_ms *= 1 + ROUNDING
     whole = sample.whole
-    among = whole.totals.requests if of_all else whole.served
+    among = whole.totals.requests if of_all else whole.values_in(column)
 
     def of_sections(sections: Sequence[Sections]) -> np.ndarray:
-        requests = sections[0].totals.requests if of_all else sections[0].served
+        requests = sections[0].totals.requests if of_all else sections[0].values_in(column)
         return sections[0].within(limit_ms, column) / np.maximum(requests, 1)
 
     return Statistic(of_sections, float(whole.columns[column].within(limit_ms) / among))

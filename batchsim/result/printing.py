@@ -3,6 +3,7 @@
 import math
 
 from batchsim.result.metrics import COMPONENTS, Metrics
+from batchsim.scenario.generation import a_request
 
 LOST = ("rejected", "timed_out", "delayed")  # said only where there are some
 
@@ -23,8 +24,17 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
         "breakdown": ", ".join(f"{part} {s[f'mean_{part}_ms']:.2f} ms" for part in COMPONENTS),
         "throughput": f"{s['throughput_per_s']:.1f}/s of {s['saturation_per_s']:.1f}/s, {rate}{unstable}",
         "utilisation": f"{s['utilisation']:.3f}",
-        "batches": f"{s['batches']:,} of {s['mean_batch_size']:.2f} on average; {shares}",
+        "batches": f"{s['batches']:,} of {s['mean_batch_size']:.2f} on average; {shares}".removesuffix("; "),
     }
+    if "mean_ttft_ms" in s:
+        for name in ("ttft", "tpot"):
+            percentiles = ", ".join(f"p{q} {s[f'{name}_p{q}_ms']:.2f}" for q in (50, 95, 99))
+            lines[name.upper()] = f"mean {s[f'mean_{name}_ms']:.2f} ms, {percentiles}"
+        tokens = f"{s['output_tokens_per_s']:.1f}/s, {s['preempted_share']:.1%} of requests preempted"
+        if not s["stable"] and metrics.scenario.tokens is not None:
+            over = s["offered_per_s"] - s["saturation_per_s"]
+            tokens += f"; the queue grows by {over * a_request(metrics.scenario.tokens):,.0f} tokens/s"
+        lines["tokens"] = tokens
     if rate_range_per_s is not None:
         low, high = rate_range_per_s
         lines["DRIFTING"] = f"from {low:.4g}/s to {high:.4g}/s: one percentile mixes them, see over_time()"

@@ -1,53 +1,35 @@
 """What `simulate` returns: one or several runs, their columns in a row, and the metrics of all of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchsim import _check
 from batchsim.engines.log import Log, Status
+from batchsim.engines.tokens_log import TokenLog
 from batchsim.result import printing, timeseries
 from batchsim.result.by_priority import by_priority
+from batchsim.result.columns import TokenColumns, column, computed, number
 from batchsim.result.intervals import metric_intervals
-from batchsim.result.metrics import COMPONENTS, SUMMARY, Metrics, metric
+from batchsim.result.metrics import COMPONENTS, Metrics, metric
 from batchsim.result.run import Batches, Run, state_of
 from batchsim.result.run_length import run_length
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import Interval, NoInterval, Sample
+from batchsim.result.token_run import batches_of, frame_of
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Trigger
 
 if TYPE_CHECKING:
     import pandas
 
-Value = TypeVar("Value")
-
-
-def _computed(read: "Callable[[Result], Value]", about: str) -> "cached_property[Value]":
-    read.__doc__ = about
-    return cached_property(read)
-
-
-def _column(name: str, about: str) -> "cached_property[np.ndarray]":
-    """Return a property: a column of the runs, one after the other."""
-
-    def read(result: "Result") -> np.ndarray:
-        columns = [getattr(run, name) for run in result.runs]
-        return columns[0] if len(columns) == 1 else np.concatenate(columns)
-
-    return _computed(read, about)
-
-
-def _number(key: str, about: str) -> "cached_property[float]":
-    return _computed(lambda result: result.metrics.numbers[key], about)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Result:
+class Result(TokenColumns):
     """One run, or several replications: columns with a row a request in arrival order, and their metrics.
 
     Times are in seconds (`arrival_s`), durations in milliseconds (`latency_ms`). A request that
@@ -115,28 +97,31 @@ class Result:
     @cached_property
     def log(self) -> Log:
         """The columns as the engine returned them, batches numbered through."""
-        return self.runs[0].log if len(self.runs) == 1 else Log.join([run.log for run in self.runs])
+        logs = [run.log for run in self.runs]
+        return logs[0] if len(logs) == 1 else type(logs[0]).join(logs)
 
-    outputs = _computed(lambda result: result.log.outputs, "The model's output for each request, or None.")
-    arrival_s = _computed(lambda result: result.log.arrival_s, "When each request arrives.")
-    batch_index = _computed(lambda result: result.log.batch_index, "Each request's batch; -1: not served.")
-    status = _computed(lambda result: result.log.status, "What became of each request: uint8 of `Status`.")
-    priority = _computed(lambda result: result.log.priority, "Each request's priority level: uint8, or None.")
-    timeout_s = _column(
+    outputs = computed(lambda result: result.log.outputs, "The model's output for each request, or None.")
+    arrival_s = computed(lambda result: result.log.arrival_s, "When each request arrives.")
+    batch_index = computed(lambda result: result.log.batch_index, "Each request's batch; -1: not served.")
+    status = computed(lambda result: result.log.status, "What became of each request: uint8 of `Status`.")
+    priority = computed(lambda result: result.log.priority, "Each request's priority level: uint8, or None.")
+    timeout_s = column(
         "timeout_s", "How long each request waits until it times out or is delayed; inf: none."
     )
-    delayed = _column("delayed", "Whether each request was served after a timeout that delays it.")
-    start_s = _column("start_s", "When the computing of each request's batch starts.")
-    finish_s = _column("finish_s", "When it ends.")
-    latency_ms = _column("latency_ms", "From arrival to finish: forming + queueing + computing.")
-    forming_ms = _column("forming_ms", "Waiting for company while a server is idle.")
-    queueing_ms = _column("queueing_ms", "Waiting while every server computes.")
-    computing_ms = _column("computing_ms", "From start to finish.")
+    delayed = column("delayed", "Whether each request was served after a timeout that delays it.")
+    start_s = column("start_s", "When the computing of each request's batch starts.")
+    finish_s = column("finish_s", "When it ends.")
+    latency_ms = column("latency_ms", "From arrival to finish: forming + queueing + computing.")
+    forming_ms = column("forming_ms", "Waiting for company while a server is idle.")
+    queueing_ms = column("queueing_ms", "Waiting while every server computes.")
+    computing_ms = column("computing_ms", "From start to finish.")
 
     @cached_property
     def batches(self) -> Batches:
         """Columns with a row a batch."""
         b = self.log
+        if isinstance(b, TokenLog):
+            return batches_of(b)
         return Batches(b.batch_start_s, b.batch_finish_s, b.batch_size, b.batch_server, b.batch_trigger)
 
     def story(self, request: int) -> list[tuple[str, float, float]]:
@@ -163,10 +148,10 @@ class Result:
         """
         return self.metrics.percentile(q, unserved)
 
-    mean_latency_ms = _number("mean_latency_ms", "The mean over the served requests.")
-    throughput_per_s = _number("throughput_per_s", "Finished requests per second, over the window.")
-    utilisation = _number("utilisation", "The fraction of the window that the servers spent computing.")
-    mean_batch_size = _number("mean_batch_size", "The mean over the batches that start in the window.")
+    mean_latency_ms = number("mean_latency_ms", "The mean over the served requests.")
+    throughput_per_s = number("throughput_per_s", "Finished requests per second, over the window.")
+    utilisation = number("utilisation", "The fraction of the window that the servers spent computing.")
+    mean_batch_size = number("mean_batch_size", "The mean over the batches that start in the window.")
 
     def attainment(self, objective_ms: float) -> float:
         """Return the fraction of the requests that were served within `objective_ms`."""
@@ -206,7 +191,7 @@ class Result:
     def intervals(self, keys: Sequence[str], level: float = 0.95) -> dict[str, Interval]:
         """Return the interval of each key, without a warning: a `NoInterval` says why there is none."""
         level = _check.real("level", level, above=0, below=1)
-        metrics = {key: metric(key, SUMMARY) for key in keys}
+        metrics = {key: metric(key, self.metrics.keys) for key in keys}
         random = {each.key: each for each in metrics.values() if each.random}
         intervals = metric_intervals([self.sample], list(random.values()), level) if random else {}
         for each in metrics.values():
@@ -274,6 +259,8 @@ class Result:
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a DataFrame with a row a request, statuses and triggers by name."""
+        if isinstance(self.log, TokenLog):
+            return frame_of(self, self.log)
         import pandas
 
         # Index -1, not served, finds what is appended at the end.

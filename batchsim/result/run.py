@@ -10,7 +10,8 @@ import numpy as np
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Log, Totals, warmup_requests
 from batchsim.result.breakdown import ServerTime
-from batchsim.result.metrics import LATENCY, Metrics, OrderStatistics
+from batchsim.result.metrics import LATENCY, Metrics
+from batchsim.result.order_statistics import OrderStatistics
 from batchsim.result.sections import Sections, serves_all
 from batchsim.scenario import Scenario
 

@@ -90,6 +90,8 @@ def run_length(scenario: Scenario) -> RunLength | None:
     30000
     """
     workload, noise = scenario.workload, scenario.service.noise
+    if scenario.tokens is not None:
+        return None  # steps are no batches: what is known of those says nothing of these
     largest = scenario.rule.largest_batch
     if isinstance(workload, Diurnal):
         return None

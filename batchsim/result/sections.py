@@ -4,6 +4,7 @@ A section is a stretch of a run: equally many requests each, one after the other
 in "batch means"; a batch is something else here.) Replications serve as sections too: independent ones.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
@@ -13,14 +14,14 @@ import numpy as np
 
 from batchsim.engines.log import Log, Status, Totals
 from batchsim.result.breakdown import ServerTime
-from batchsim.result.metrics import Metrics, values
+from batchsim.result.metrics import LATENCY, Metrics, values
 from batchsim.scenario.rules import Trigger
 
 FINE = 64  # sections that a run is cut into; fewer and longer ones are merged from these
 
 
-def _totals(column: Callable[[str], Any]) -> Totals:
-    return Totals(*(column(f.name) for f in fields(Totals)))
+def _totals(kind: type[Totals], column: Callable[[str], Any]) -> Totals:
+    return kind(**{f.name: column(f.name) for f in fields(kind)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,9 @@ class Sections:
         def within(limit_ms: float, column: str) -> np.ndarray:
             return np.array([run.columns[column].within(limit_ms) for run in runs])
 
-        totals = _totals(lambda name: np.array([getattr(run.totals, name) for run in runs]))
+        totals = _totals(
+            type(runs[0].totals), lambda name: np.array([getattr(run.totals, name) for run in runs])
+        )
         return cls(runs[0].scenario.servers, totals, within)
 
     @classmethod
@@ -82,7 +85,7 @@ class Sections:
             statuses = np.zeros((cuts.size - 1, len(Status)), np.intp)
             statuses[:, Status.SERVED] = np.diff(cuts)
         else:
-            statuses = _counts(log.status, cuts, len(Status))
+            statuses = counts(log.status, cuts, len(Status))
         times_s = server_time.times_s
         idle = server_time.idle_until_start_s(log), times_s, server_time.idle_s, server_time.slope
         # One compiled pass, which adds in one order whichever engine ran: equal sums to the last bit. Columns
@@ -91,15 +94,15 @@ class Sections:
         parts_s = np.zeros((FINE, 4))
         kernels_sums.sum_parts(*(np.require(row, requirements="W") for row in rows), *idle, cuts, parts_s)
         totals = Totals(
-            requests=np.diff(cuts), statuses=statuses, parts_s=parts_s, finished=_sums(sizes, over),
+            requests=np.diff(cuts), statuses=statuses, parts_s=parts_s, finished=sums(sizes, over),
             busy_s=np.diff(np.interp(edges_s, times_s, server_time.busy_s)),
-            window_s=np.diff(edges_s), batches=np.diff(begun), items=_sums(log.batch_size, begun),
-            triggers=_counts(log.batch_trigger, begun, len(Trigger)),
-            delayed=np.zeros(cuts.size - 1, np.intp) if delayed is None else _sums(delayed, cuts),
+            window_s=np.diff(edges_s), batches=np.diff(begun), items=sums(log.batch_size, begun),
+            triggers=counts(log.batch_trigger, begun, len(Trigger)),
+            delayed=np.zeros(cuts.size - 1, np.intp) if delayed is None else sums(delayed, cuts),
         )  # fmt: skip
 
         def within(limit_ms: float, column: str) -> np.ndarray:
-            return _sums(columns[column] <= limit_ms, cuts)
+            return sums(columns[column] <= limit_ms, cuts)
 
         return cls(servers, totals, within)
 
@@ -115,20 +118,24 @@ class Sections:
     def served(self) -> np.ndarray:
         return self.totals.statuses[:, Status.SERVED]
 
+    def values_in(self, column: str) -> np.ndarray:
+        """Return how many requests of each section have a value in a column."""
+        return self.served if column == LATENCY else self.within(math.inf, column)
+
     def whole(self) -> Totals:
-        return _totals(lambda name: getattr(self.merged(1).totals, name)[0])
+        return _totals(type(self.totals), lambda name: getattr(self.merged(1).totals, name)[0])
 
     def merged(self, count: int) -> "Sections":
         """Return `count` sections, each of several neighbours."""
         if count not in self._merged:
 
-            def sums(column: np.ndarray) -> np.ndarray:
+            def added(column: np.ndarray) -> np.ndarray:
                 return column.reshape(count, -1, *column.shape[1:]).sum(axis=1)
 
             def within(limit_ms: float, column: str) -> np.ndarray:
-                return sums(self.within(limit_ms, column))
+                return added(self.within(limit_ms, column))
 
-            totals = _totals(lambda name: sums(getattr(self.totals, name)))
+            totals = _totals(type(self.totals), lambda name: added(getattr(self.totals, name)))
             self._merged[count] = Sections(self.servers, totals, within)
         return self._merged[count]
 
@@ -138,7 +145,7 @@ def serves_all(log: Log) -> bool:
     return int(log.batch_size.sum()) == log.arrival_s.size
 
 
-def _sums(column: np.ndarray, cuts: np.ndarray) -> np.ndarray:
+def sums(column: np.ndarray, cuts: np.ndarray) -> np.ndarray:
     """Return the sum of each section of a column, 0 for an empty one."""
     sums = np.zeros(cuts.size - 1, np.intp if column.dtype == bool else column.dtype)
     filled = cuts[:-1] < cuts[1:]  # of an empty section `reduceat` would return the next one's first value
@@ -147,7 +154,7 @@ def _sums(column: np.ndarray, cuts: np.ndarray) -> np.ndarray:
     return sums
 
 
-def _counts(column: np.ndarray, cuts: np.ndarray, kinds: int) -> np.ndarray:
+def counts(column: np.ndarray, cuts: np.ndarray, kinds: int) -> np.ndarray:
     """Return how often each of 0..kinds-1 occurs in each section, shape (sections, kinds)."""
     sections = cuts.size - 1
     section = np.repeat(np.arange(sections), np.diff(cuts))

@@ -23,7 +23,10 @@ from batchsim._files import replacing
 from batchsim._version import __version__
 from batchsim.engines.histogram import BINS, Histogram
 from batchsim.engines.log import Log, Status, Totals
+from batchsim.engines.tokens_log import TokenLog
 from batchsim.result.run import Run
+from batchsim.result.token_run import TokenRun
+from batchsim.result.token_storage import TOKEN_LOG, wrong_in_token_log
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Trigger
 from batchsim.scenario.toml import from_tables, to_tables
@@ -147,10 +150,11 @@ def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
             kinds |= {f"{number}/Totals/{name}": kind for name, kind in TOTALS.items()}
             kinds[f"{number}/Histogram/counts"] = _Kind("i8", (BINS,), packed=1 << 26)
         else:
-            columns = LOG | (PRIORITY if f"{number}/Log/priority" in names else {})
-            kinds |= {
-                f"{number}/Log/{name}": _Kind(dtype, (None,), 1 << 20) for name, dtype in columns.items()
-            }
+            table, columns = "Log", LOG | (PRIORITY if f"{number}/Log/priority" in names else {})
+            if f"{number}/TokenLog/arrival_s" in names:
+                table, columns = "TokenLog", TOKEN_LOG
+            for name, dtype in columns.items():
+                kinds[f"{number}/{table}/{name}"] = _Kind(dtype, (None,), 1 << 20)
     return kinds
 
 
@@ -189,7 +193,14 @@ def _run(number: int, arrays: Mapping[str, np.ndarray], scenario: Scenario, warm
             # A number was saved as an array without dimensions, and is taken out of it again.
             fields[table][field] = array if array.ndim else array.item()
     wrong: str | None
-    if "Log" in fields:
+    run: Run
+    if ("TokenLog" in fields) != (scenario.tokens is not None):
+        wrong, run = "its columns must be of tokens where its scenario is", Run(scenario)
+    elif "TokenLog" in fields:
+        tokens = TokenLog(**fields["TokenLog"])
+        wrong = wrong_in_token_log(tokens, scenario.servers)
+        run = TokenRun(scenario, tokens, warmup=warmup)
+    elif "Log" in fields:
         log = Log(**fields["Log"])
         wrong = _wrong_in_log(log, scenario)
         run = Run(scenario, log, warmup=warmup)

@@ -17,16 +17,19 @@ from batchsim.scenario.rules import (
     Trigger,
     WaitSinceLast,
 )
+from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.scenario import Scenario
 from batchsim.scenario.service import Affine, Noise, Service, Table
+from batchsim.scenario.step_time import StepTime
+from batchsim.scenario.tokens import Geometric, Lognormal, Tokens, Uniform
 from batchsim.scenario.trace import Trace
 from batchsim.scenario.varying import Diurnal, OnOff
 from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, OpenLoop, Poisson
 
 __all__ = [
-    "RULES", "Affine", "AtLeast", "ClosedLoop", "Constant", "Diurnal", "FrozenBatches", "Gamma",
-    "LearnedCork", "Noise", "OnOff", "OpenLoop", "Poisson", "PreferredSizes", "PreferredUntilLate",
-    "Published", "PullThenWait", "Rule", "RunningWindow", "Scenario", "Service", "SizeOrWait", "SleepingPoll",
-    "StalledBatches", "Table", "Trace", "Trigger", "WaitSinceLast", "published", "published_names",
-    "published_source",
+    "Affine", "AtLeast", "ClosedLoop", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma",
+    "Geometric", "LearnedCork", "Lognormal", "Noise", "OnOff", "OpenLoop", "Poisson", "PreferredSizes",
+    "PreferredUntilLate", "Published", "PullThenWait", "RULES", "Rule", "RunningWindow", "Scenario",
+    "Service", "SizeOrWait", "SleepingPoll", "StalledBatches", "StepTime", "Table", "Tokens", "Trace",
+    "Trigger", "Uniform", "WaitSinceLast", "published", "published_names", "published_source",
 ]  # fmt: skip

@@ -13,7 +13,10 @@ from typing import Any
 from batchsim.scenario.measurement import Measurement
 from batchsim.scenario.published import published
 from batchsim.scenario.rules import RULES
+from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.service import Affine, Noise, Table
+from batchsim.scenario.step_time import StepTime
+from batchsim.scenario.tokens import Geometric, Listed, Lognormal, Tokens, Uniform
 from batchsim.scenario.trace import Trace
 from batchsim.scenario.varying import Diurnal, OnOff
 from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, Poisson
@@ -43,9 +46,11 @@ def _by_name(*classes: type) -> dict[str, tuple[Maker, ...]]:
 KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
     "workload": _by_name(Poisson, Constant, Gamma, OnOff, Diurnal, ClosedLoop)
     | {"Trace": (Trace, Trace.from_file, Trace.from_csv, Trace.from_jsonl, Trace.from_parquet)},
-    "rule": _by_name(*RULES),
-    "service": _by_name(Affine, Table) | {"Measurement": (_measured,), "published": (_published,)},
+    "rule": _by_name(*RULES, Continuous),
+    "service": _by_name(Affine, Table, StepTime) | {"Measurement": (_measured,), "published": (_published,)},
     "noise": _by_name(Noise),
+    "tokens": _by_name(Tokens),
+    "lengths": _by_name(Lognormal, Geometric, Uniform, Listed),  # of prompts, and of outputs
 }
 
 

@@ -10,11 +10,13 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._files import replacing
+from batchsim.scenario import generation
 from batchsim.scenario.knobs import find_knob, rebuilt
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.service import Service
 from batchsim.scenario.shared_device import batches_per_s, noisy_share
+from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.workload import ClosedLoop, OpenLoop
 
 
@@ -32,6 +34,8 @@ class Scenario:
     time in order of start; a batch that finds it busy takes `contention` times as long there.
     `batchsim.device.sharing` measures both. `slowdown`, a coarser way to say it: {busy servers: factor on the
     service time}, counting the server itself.
+
+    `tokens`: the requests generate tokens, step by step; the service is then a `StepTime`.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -52,6 +56,7 @@ class Scenario:
     host_ms: float = 0.0
     contention: float = 1.0
     timeout_action: str | Mapping[int, str] = "reject"
+    tokens: Tokens | None = None
 
     def __post_init__(self) -> None:
         for name, kind in (("workload", (OpenLoop, ClosedLoop)), ("rule", Rule), ("service", Service)):
@@ -62,6 +67,9 @@ class Scenario:
             self._check_slowdown(self.slowdown)
         if isinstance(self.workload, ClosedLoop):
             self._check_closed_loop(self.workload)
+        generation.check_parts(self)
+        if self.tokens is not None:
+            return
         seconds = self.service.table(self.rule.max_batch_size)  # raises if it does not cover a size
         self._check_devices(float(np.nanmin(seconds)))
 
@@ -161,6 +169,8 @@ class Scenario:
 
         servers * k / service(k), at the best k up to the rule's largest batch. `load` is relative to it.
         """
+        if self.tokens is not None:
+            return generation.saturation_per_s(self.rule, self.service, self.tokens, self.servers)
         seconds = self._seconds()
         sizes = np.arange(1, seconds.size + 1)
         if (np.diff(seconds) >= 0).all() or self.rule.forms_while_busy:
@@ -176,6 +186,8 @@ class Scenario:
         that decides whether the queue is `stable`. Of frozen batches, which do not grow, it is the rate at
         which those are computed that form at this arrival rate.
         """
+        if self.tokens is not None:
+            return self.saturation_per_s
         workload = self.workload
         return self.carried_per_s(math.inf if isinstance(workload, ClosedLoop) else workload.offered_per_s)
 

@@ -34,11 +34,9 @@ BY_NUMBER = (
 TOP_LEVEL = (
     "servers", "queue_limit", "timeout_ms", "slowdown", "devices", "host_ms", "contention", "timeout_action",
 )  # fmt: skip
-UNSAID = (
-    "host_ms",
-    "contention",
-    "timeout_action",
-)  # whose default is not written: it says that there is none
+LENGTHS = ("prompt", "output")  # each a number, or one of the kinds of lengths
+# Whose default is not written: it says that there is none.
+UNSAID = ("host_ms", "contention", "timeout_action")
 S = TypeVar("S")  # the class Scenario, which imports this module
 
 
@@ -69,6 +67,8 @@ def document(scenario: Any) -> tomlkit.TOMLDocument:
 
 
 def _plain(name: str, value: Any) -> Any:
+    if name in LENGTHS and not isinstance(value, int):
+        return {"kind": kind_of("lengths", value)} | to_tables(value)
     if name in KINDS:
         kind = {"kind": kind_of(name, value)} if len(KINDS[name]) > 1 else {}  # the only one needs no name
         return kind | to_tables(value)
@@ -138,6 +138,8 @@ def from_tables(
 def _value(place: str, key: str, value: Any, folder: Path) -> Any:
     if key in KINDS:
         return _part(place if place == f"[{key}]" else f"{place[:-1]}.{key}]", key, value, folder)
+    if key in LENGTHS and isinstance(value, Mapping):
+        return _part(f"{place[:-1]}.{key}]", "lengths", value, folder)
     if key in BY_NUMBER and isinstance(value, Mapping):
         inner = place if place == f"[{key}]" else f"{place} {key}:"
         return {_whole(inner, number): each for number, each in value.items()}

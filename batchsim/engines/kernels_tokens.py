@@ -1,0 +1,295 @@
+"""The compiled engine of token generation: what a step serves, and what its end hands out.
+
+The reference says the same in `reference_schedule`. Here nobody keeps rows: a step adds up its whole numbers
+as it goes, and at its end the requests that caught up are those with held = prompt + made. In place of blocks
+a request has the number of tokens that its blocks have room for, so that most rows need no division.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+
+import math
+
+from batchsim.engines.columns import HEAD, TAIL
+from batchsim.engines.kernels_jit import inlined
+from batchsim.engines.kernels_tokens_whole import finish_whole, whole_step
+from batchsim.engines.tokens_columns import (
+    LARGEST_BLOCK,
+    LEFT,
+    PAIRS,
+    PREEMPTED,
+    READS,
+    ROWS,
+    STACK,
+    STEP,
+    TOKENS,
+    WORK,
+)
+from batchsim.engines.tokens_log import NO_TRIGGER
+from batchsim.scenario.step_time import step_ms
+
+EVERYTHING = 2**62  # a budget that no step uses up, and a tick that never comes
+_step_ms = inlined(step_ms)
+
+
+@inlined
+def _blocks(tokens, size):
+    return (tokens + size - 1) // size
+
+
+@inlined
+def _add_row(request, tokens, batching, requests, sums):
+    """Let a step serve so many tokens of a request."""
+    held = requests.held[request]
+    sums[ROWS] += 1
+    sums[TOKENS] += tokens
+    sums[LEFT] -= tokens
+    if tokens == 1:
+        sums[READS] += held + 1
+    else:
+        sums[PAIRS] += tokens * held + tokens * (tokens + 1) // 2
+    requests.held[request] = held + tokens
+    known = requests.prompt[request] + requests.made[request]
+    requests.cut[request] = held + tokens < known
+
+
+# Ready requests are those at the head of `running` that have a token a step to make, and nothing else. They
+# move together: it is known at which tick of its engine each ends, and in which phase of the ticks it needs a
+# block. So a step counts them, and looks at each only when one ends, or when memory or budget is short.
+# Meanwhile `made` is less the engine's tick, and `held` and `room` are not kept, as they follow from it.
+
+
+@inlined
+def _is_ready(request, requests):
+    held = requests.prompt[request] + requests.made[request] - 1
+    return requests.held[request] == held and not requests.cut[request]
+
+
+@inlined
+def _join_ready(request, server, batching, requests, servers):
+    """Count a request, the next of `running`, among the ready ones."""
+    tick = servers.tick[server]
+    servers.reads[server] += requests.held[request] + 1
+    requests.made[request] -= tick
+    ahead = servers.phase[server] - requests.held[request]
+    servers.edges[server, ahead % batching.block_size] += 1
+    servers.next_end[server] = min(
+        servers.next_end[server], requests.output[request] - requests.made[request]
+    )
+
+
+@inlined
+def _part_ready(server, batching, requests, servers):
+    """Let every ready request have numbers of its own again."""
+    running, tick, size = servers.running[server], servers.tick[server], batching.block_size
+    for place in range(servers.ready[server]):
+        request = running[place]
+        requests.made[request] += tick
+        requests.held[request] = requests.prompt[request] + requests.made[request] - 1
+        if not batching.life:
+            requests.room[request] = _blocks(requests.held[request], size) * size
+    servers.ready[server] = servers.reads[server] = 0
+    servers.next_end[server] = EVERYTHING
+    servers.edges[server, :] = 0
+
+
+@inlined
+def _end_ready(server, batching, requests, servers, done):
+    """Let the ready requests leave that end at this tick; return how many."""
+    running, tick, size = servers.running[server], servers.tick[server], batching.block_size
+    leaving, next_end = 0, EVERYTHING
+    for place in range(servers.ready[server]):
+        request = running[place]
+        end = requests.output[request] - requests.made[request]
+        if end > tick:
+            next_end = min(next_end, end)
+            running[place - leaving] = request
+            continue
+        held = requests.prompt[request] + requests.output[request] - 1
+        blocks = requests.room[request] // size if batching.life else _blocks(held, size)
+        servers.free[server] += blocks
+        servers.reads[server] -= held + 1
+        servers.edges[server, (servers.phase[server] - held) % size] -= 1
+        requests.made[request] = requests.output[request]
+        requests.last_step[request] = servers.step[server]
+        done[leaving] = request
+        leaving += 1
+    servers.ready[server] -= leaving
+    servers.next_end[server] = next_end
+    return leaving
+
+
+@inlined
+def _tokens(request, batching, requests, sums):
+    """Return how many of its tokens the budget lets a request have now; 0: it has to wait."""
+    tokens = requests.prompt[request] + requests.made[request] - requests.held[request]
+    if batching.threshold > 0:
+        tokens = min(tokens, batching.threshold)
+    if tokens <= sums[LEFT]:
+        return tokens
+    return sums[LEFT] if batching.chunked else 0
+
+
+@inlined
+def _serve_running(server, cut_alone, batching, requests, queue, servers, sums, at):
+    """Serve those that run, in order of admission; where memory is short the last of them goes back."""
+    running, size = servers.running[server], batching.block_size
+    place = servers.ready[server]
+    if place > 0 and not cut_alone:
+        blocks = 0 if batching.life else servers.edges[server, servers.phase[server]]
+        if place <= sums[LEFT] and blocks <= servers.free[server]:
+            servers.served[server] = True
+            servers.free[server] -= blocks
+            sums[ROWS] += place
+            sums[TOKENS] += place
+            sums[READS] += servers.reads[server]
+            sums[LEFT] -= place
+        else:  # one by one, as the last of them may have to go back
+            _part_ready(server, batching, requests, servers)
+            place = 0
+    while place < servers.count[server] and sums[LEFT] > 0:
+        request = running[place]
+        place += 1
+        if cut_alone and not requests.cut[request]:
+            continue
+        tokens = _tokens(request, batching, requests, sums)
+        if tokens == 0:
+            continue
+        held = requests.held[request] + tokens
+        if held > requests.room[request]:
+            blocks = _blocks(held, size) - requests.room[request] // size
+            while blocks > servers.free[server]:
+                servers.count[server] -= 1
+                victim = running[servers.count[server]]
+                servers.free[server] += requests.room[victim] // size
+                requests.room[victim] = requests.held[victim] = 0
+                requests.preemptions[victim] += 1
+                queue.stack[at[STACK]] = victim
+                at[STACK] += 1
+                sums[PREEMPTED] += 1
+                if victim == request:
+                    return
+            servers.free[server] -= blocks
+            requests.room[request] += blocks * size
+        _add_row(request, tokens, batching, requests, sums)
+
+
+@inlined
+def _admit(server, batching, requests, queue, servers, sums, at):
+    """Let requests join, from the head of the line: the preempted before others, the latest of them first."""
+    running, size = servers.running[server], batching.block_size
+    while sums[LEFT] > 0 and servers.count[server] < batching.seats:
+        if at[STACK] > 0:
+            request = queue.stack[at[STACK] - 1]
+        elif at[HEAD] < at[TAIL]:
+            request = queue.requests[at[HEAD]]
+        else:
+            return
+        tokens = _tokens(request, batching, requests, sums)
+        if batching.life:
+            needed = _blocks(requests.prompt[request] + requests.limit[request] - 1, size)
+            taken, kept_free = needed, 0
+        else:
+            needed = _blocks(requests.prompt[request] + requests.made[request], size)
+            taken, kept_free = _blocks(tokens, size), batching.watermark_blocks
+        if tokens == 0 or needed > servers.free[server] - kept_free:
+            return
+        if at[STACK] > 0:
+            at[STACK] -= 1
+        else:
+            at[HEAD] += 1
+            requests.first_step[request] = at[STEP]
+        running[servers.count[server]] = request
+        servers.count[server] += 1
+        servers.free[server] -= taken
+        requests.room[request] = taken * size
+        _add_row(request, tokens, batching, requests, sums)
+
+
+@inlined
+def _schedule(server, batching, requests, queue, servers, sums, at):
+    """Choose what the next step serves, as `Continuous` says."""
+    sums[LEFT] = batching.budget
+    servers.served[server] = False
+    # One place alone calls each part, as each call is another copy for the compiler.
+    for turn in range(2):
+        if turn == 1:
+            if batching.decode_first or sums[ROWS] > 0:
+                return
+            sums[LEFT] = EVERYTHING  # a step of decodes
+        cut_alone = turn == 0 and not batching.decode_first
+        if batching.chunked or not cut_alone:
+            _serve_running(server, cut_alone, batching, requests, queue, servers, sums, at)
+        if turn == 0 and sums[PREEMPTED] == 0:
+            _admit(server, batching, requests, queue, servers, sums, at)
+
+
+# The two sides of a step.
+
+
+@inlined
+def start(now_s, ended, server, batching, cost, requests, queue, servers, steps, sums, at):
+    """Start the next step of an engine; return whether there is anything to do."""
+    sums[:] = 0
+    trigger = NO_TRIGGER
+    if batching.whole:
+        trigger = whole_step(now_s, ended, server, batching, requests, queue, servers, sums, at)
+    else:
+        _schedule(server, batching, requests, queue, servers, sums, at)
+    if sums[ROWS] == 0:
+        return False
+    seconds = _step_ms(cost, sums[TOKENS], sums[READS], sums[PAIRS]) / 1000
+    row = at[STEP] - steps.first
+    if steps.noise.size:
+        seconds = seconds * steps.noise[row]
+    done_s = now_s + seconds
+    if done_s <= now_s:  # however short, it takes a tick of the clock
+        done_s = math.nextafter(now_s, math.inf)
+    servers.busy_until_s[server], servers.step[server] = done_s, at[STEP]
+    steps.start_s[row], steps.finish_s[row] = now_s, done_s
+    steps.rows[row], steps.server[row], steps.trigger[row] = sums[ROWS], server, trigger
+    steps.tokens[row], steps.reads[row], steps.pairs[row] = sums[TOKENS], sums[READS], sums[PAIRS]
+    steps.running[row] = servers.count[server]
+    steps.waiting[row] = at[STACK] + at[TAIL] - at[HEAD]
+    steps.blocks[row] = batching.kv_blocks - servers.free[server]
+    steps.preempted[row] = sums[PREEMPTED]
+    at[STEP] += 1
+    at[WORK] += 1 + sums[ROWS]
+    return True
+
+
+@inlined
+def finish(server, batching, requests, servers, done):
+    """End an engine's step: hand out its tokens. Return how many leave; they are in `done`."""
+    servers.busy_until_s[server] = math.inf
+    if batching.whole:
+        return finish_whole(server, requests, servers, done)
+    running, step, size = servers.running[server], servers.step[server], batching.block_size
+    leaving = 0
+    if servers.served[server]:  # the ready ones made a token each
+        servers.tick[server] += 1
+        servers.reads[server] += servers.ready[server]
+        servers.phase[server] = servers.phase[server] + 1 if servers.phase[server] + 1 < size else 0
+        if servers.tick[server] == servers.next_end[server]:
+            leaving = _end_ready(server, batching, requests, servers, done)
+    count, ready = servers.count[server], servers.ready[server]
+    for place in range(ready + leaving, count):
+        request = running[place]
+        made = requests.made[request]
+        if requests.held[request] == requests.prompt[request] + made:  # it caught up
+            made += 1
+            requests.made[request] = made
+            if made == 1:
+                requests.token_step[request] = step
+            if made == requests.output[request]:
+                servers.free[server] += requests.room[request] // size
+                requests.last_step[request] = step
+                done[leaving] = request
+                leaving += 1
+                continue
+        running[place - leaving] = request
+    servers.count[server] = count = count - leaving
+    while size <= LARGEST_BLOCK and ready < count and _is_ready(running[ready], requests):
+        _join_ready(running[ready], server, batching, requests, servers)
+        ready += 1
+    servers.ready[server] = ready
+    return leaving

@@ -1,0 +1,171 @@
+"""A run of token generation: its columns, its steps, and what their sections add up to."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from batchsim.engines.log import Status
+from batchsim.engines.tokens_log import NO_TRIGGER, TokenLog, TokenTotals
+from batchsim.result.metrics import COMPONENTS, LATENCY, TPOT, TTFT, Metrics
+from batchsim.result.order_statistics import OrderStatistics
+from batchsim.result.run import Batches, Run
+from batchsim.result.sections import FINE, Sections, counts, sums
+from batchsim.scenario import Continuous
+from batchsim.scenario.rules import Trigger
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Columns with a row a step, numbered by start."""
+
+    start_s: np.ndarray
+    finish_s: np.ndarray
+    server: np.ndarray
+    rows: np.ndarray
+    tokens: np.ndarray
+    reads: np.ndarray
+    pairs: np.ndarray
+    running: np.ndarray
+    waiting: np.ndarray
+    kv_blocks: np.ndarray  # in use
+    preempted: np.ndarray
+
+    @classmethod
+    def of(cls, log: TokenLog) -> "Steps":
+        """Return the steps of a log."""
+        return cls(
+            log.batch_start_s, log.batch_finish_s, log.batch_server, log.batch_size, log.step_tokens,
+            log.step_reads, log.step_pairs, log.step_running, log.step_waiting, log.step_blocks,
+            log.step_preempted,
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return self.start_s.size
+
+    def __repr__(self) -> str:
+        return f"Steps({len(self):,} steps)"
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a DataFrame with a row a step."""
+        import pandas
+
+        return pandas.DataFrame(dict(vars(self)))
+
+
+def batches_of(log: TokenLog) -> Batches:
+    """Return the whole batches of a log, or of continuous batching every step as a batch of its rows."""
+    left = log.batch_trigger != NO_TRIGGER
+    columns = [log.batch_start_s, log.batch_finish_s, log.batch_size, log.batch_server, log.batch_trigger]
+    if not left.any():
+        return Batches(*columns)
+    ends_s = log.batch_finish_s.copy()
+    served = log.batch_index >= 0
+    ends_s[log.batch_index[served]] = log.batch_finish_s[log.last_step[served]]  # all leave together
+    columns[1] = ends_s
+    return Batches(*(column[left] for column in columns))
+
+
+@dataclass(frozen=True, eq=False)
+class TokenRun(Run):
+    """One simulation of token generation."""
+
+    @property
+    def log(self) -> TokenLog:
+        assert isinstance(super().log, TokenLog)
+        return super().log  # type: ignore[return-value]
+
+    @cached_property
+    def steps(self) -> Steps:
+        return Steps.of(self.log)
+
+    def _end_of(self, step: np.ndarray) -> np.ndarray:
+        # Index -1, not served, finds the NaN appended at the end.
+        return np.append(self.log.batch_finish_s, math.nan)[step]
+
+    @cached_property
+    def finish_s(self) -> np.ndarray:
+        return self._end_of(self.log.last_step)
+
+    @cached_property
+    def first_token_s(self) -> np.ndarray:
+        return self._end_of(self.log.token_step)
+
+    @cached_property
+    def ttft_ms(self) -> np.ndarray:
+        return (self.first_token_s - self.log.arrival_s) * 1000
+
+    @cached_property
+    def tpot_ms(self) -> np.ndarray:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            later = np.where(self.log.output_tokens > 1, self.log.output_tokens - 1, math.nan)
+            return (self.finish_s - self.first_token_s) * 1000 / later
+
+    @property
+    def measured(self) -> dict[str, np.ndarray]:
+        return {LATENCY: self.latency_ms, TTFT: self.ttft_ms, TPOT: self.tpot_ms}
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        kept = ((name, column[self.warmup_requests :]) for name, column in self.measured.items())
+        ordered = {name: OrderStatistics(column[~np.isnan(column)]) for name, column in kept}
+        return Metrics(self.scenario, self.sections.whole(), ordered)
+
+    @cached_property
+    def sections(self) -> Sections:
+        """The same of 64 stretches of the run, as `Sections.of_log`."""
+        log, servers, skip, columns = self.log, self.scenario.servers, self.warmup_requests, self.measured
+        cuts = np.linspace(skip, log.arrival_s.size, FINE + 1).astype(int)
+        edges_s = log.arrival_s[np.minimum(cuts, log.arrival_s.size - 1)]
+        if cuts[0] == 0:
+            edges_s[0] = 0.0
+        edges_s[-1] = log.batch_finish_s.max(initial=edges_s[0])
+        edges_s = np.minimum(edges_s, edges_s[-1])
+        batches, served = batches_of(log), log.status == Status.SERVED
+        begun, over = np.searchsorted(batches.start_s, edges_s), self.finish_s[served]
+        begun[-1] = batches.start_s.size
+        order = np.argsort(over, kind="stable")
+        finished = np.searchsorted(over[order], edges_s)
+        finished[-1] = over.size
+        triggers = np.zeros((FINE, len(Trigger)), np.intp)
+        if not isinstance(self.scenario.rule, Continuous):
+            triggers = counts(batches.trigger, begun, len(Trigger))
+        time = self.server_time
+        parts_ms = [columns[LATENCY], *(getattr(self, f"{part}_ms") for part in COMPONENTS)]
+        totals = TokenTotals(
+            requests=np.diff(cuts), statuses=counts(log.status, cuts, len(Status)),
+            parts_s=np.column_stack([sums(np.nan_to_num(part) / 1000, cuts) for part in parts_ms]),
+            finished=np.diff(finished), busy_s=np.diff(np.interp(edges_s, time.times_s, time.busy_s)),
+            window_s=np.diff(edges_s), batches=np.diff(begun), items=sums(batches.batch_size, begun),
+            triggers=triggers, delayed=np.zeros(cuts.size - 1, np.intp),
+            ttft_s=sums(np.nan_to_num(columns[TTFT]) / 1000, cuts),
+            tpot_s=sums(np.nan_to_num(columns[TPOT]) / 1000, cuts),
+            longer=sums(~np.isnan(columns[TPOT]), cuts),
+            output_tokens=sums(log.output_tokens[served][order], finished),
+            preempted=sums(log.preemptions > 0, cuts),
+        )  # fmt: skip
+
+        def within(limit_ms: float, column: str) -> np.ndarray:
+            return sums(columns[column] <= limit_ms, cuts)
+
+        return Sections(servers, totals, within)
+
+
+def frame_of(columns: Any, log: TokenLog) -> "pandas.DataFrame":
+    """Return a DataFrame with a row a request; `columns` has them as attributes, as a run or a result."""
+    import pandas
+
+    times = ("arrival_s", "start_s", "first_token_s", "finish_s", "latency_ms", TTFT, TPOT)
+    return pandas.DataFrame({
+        **{name: getattr(columns, name) for name in (*times, *(f"{part}_ms" for part in COMPONENTS))},
+        "prompt_tokens": log.prompt_tokens,
+        "output_tokens": log.output_tokens,
+        "preemptions": log.preemptions,
+        "server": np.append(log.batch_server, -1)[log.last_step],
+        "status": [Status(state).name.lower() for state in log.status],
+    })  # fmt: skip

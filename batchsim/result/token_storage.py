@@ -1,0 +1,58 @@
+"""Logs of token generation in files: what their arrays must be, and what is wrong with an edited one."""
+
+from dataclasses import fields
+
+import numpy as np
+
+from batchsim.engines.log import Status
+from batchsim.engines.tokens_log import NO_TRIGGER, STEPS, TokenLog
+from batchsim.scenario.rules import Trigger
+
+_KINDS = {
+    "arrival_s": "f8", "batch_start_s": "f8", "batch_finish_s": "f8", "status": "u1", "batch_trigger": "u1",
+}  # fmt: skip
+NOT_KEPT = ("outputs", "priority")  # tokens go without levels
+TOKEN_LOG = {f.name: _KINDS.get(f.name, "i8") for f in fields(TokenLog) if f.name not in NOT_KEPT}
+
+
+def wrong_in_token_log(log: TokenLog, servers: int) -> str | None:
+    """Return the first rule that a log breaks, None for a sound one."""
+    requests, steps = log.arrival_s.size, log.batch_start_s.size
+    for name in TOKEN_LOG:
+        wanted, got = steps if name in STEPS else requests, getattr(log, name).size
+        if got != wanted:
+            return f"{name} must have {wanted:,} rows, got {got:,}"
+    if not requests:
+        return "there must be a request, got none"
+    served = log.status == Status.SERVED
+    first, token, last = (each[served] for each in (log.batch_index, log.token_step, log.last_step))
+    lost = [each[~served] for each in (log.batch_index, log.token_step, log.last_step)]
+    at_least_1 = (log.prompt_tokens, log.output_tokens, log.batch_size, log.step_tokens)
+    counts = (log.preemptions, *(getattr(log, name) for name in STEPS if name.startswith("step_")))
+    trigger = log.batch_trigger
+    checks = {
+        "arrival_s must rise": _rises(log.arrival_s),
+        "batch_start_s must rise": _rises(log.batch_start_s),
+        "batch_finish_s must be after batch_start_s": (
+            np.isfinite(log.batch_finish_s).all() and (log.batch_finish_s > log.batch_start_s).all()
+        ),
+        "batch_server must be a server": ((log.batch_server >= 0) & (log.batch_server < servers)).all(),
+        "batch_trigger must be a Trigger": ((trigger < len(Trigger)) | (trigger == NO_TRIGGER)).all(),
+        "status must be a Status": (log.status < len(Status)).all(),
+        "lengths, rows and tokens must be at least 1": all((each >= 1).all() for each in at_least_1),
+        "counts must be at least 0": all((each >= 0).all() for each in counts),
+        "steps of a request must be in order, -1 where status is not SERVED": (
+            (first >= 0).all() and (first <= token).all() and (token <= last).all() and (last < steps).all()
+            and all((each == -1).all() for each in lost)
+        ),
+    }  # fmt: skip
+    for rule, holds in checks.items():
+        if not holds:
+            return f"{rule}, got another"
+    if not (log.arrival_s[served] <= log.batch_start_s[first]).all():
+        return "arrival_s must be before the start of the request's first step, got another"
+    return None
+
+
+def _rises(times_s: np.ndarray) -> bool:
+    return bool(np.isfinite(times_s).all() and (np.diff(times_s) >= 0).all())

@@ -1,0 +1,97 @@
+"""Continuous batching: at every step of token generation the batch is made anew."""
+
+from dataclasses import KW_ONLY, dataclass
+
+from batchsim import _check
+from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules.rule import Rule, Step
+
+FIRST = ("decode", "prefill")
+RESERVE = ("step", "life")
+MOST = 2**31
+
+
+@dataclass(frozen=True)
+class Continuous(Rule):
+    """Continuous batching of token generation: a step's rows are chosen anew, requests join and leave.
+
+    A request has a prompt and an output; it has made `made` tokens so far, known = prompt + made, and `held`
+    of these are in memory, in blocks of `block_size`. A row of n tokens brings `held` up by n; once held =
+    known, the step's end makes a token. Whenever an engine is free and anything waits or runs:
+
+        schedule:
+          budget = max_num_batched_tokens
+          first = "decode":   RUNNING(all); WAITING
+          first = "prefill":  RUNNING(prompts that were cut); WAITING
+                              if there is no row: RUNNING(all), without a budget
+          every row: held += n
+
+        RUNNING: in order of admission, while budget > 0:
+          n = known - held, at most long_prefill_token_threshold, if that is above 0
+          chunked: at most the budget; else skip a request whose n is above it
+          while the blocks for held + n are not free:
+            preempt the LAST of running: its blocks are free, held = 0, it goes to the HEAD of waiting
+            if that was the request itself: leave RUNNING
+          take the blocks, add the row, budget -= n
+
+        WAITING, unless this step preempted: from the head, while budget > 0 and fewer than max_num_seqs run:
+          n as above; stop if not chunked and n is above the budget
+          reserve = "life":  stop unless the blocks for prompt + limit - 1 are free; take them all
+          reserve = "step":  stop unless those for known are free beyond watermark_blocks; take those for n
+          it runs, as the last; add the row, budget -= n
+
+        end of the step: rows that caught up make a token, the first at `first_token_s`; whoever has made the
+        whole output leaves, and its blocks are free
+
+    A preempted request keeps what it made and computes it again (recompute). `kv_blocks` are the usable ones
+    of each engine; None: as many as it takes. The defaults are vLLM's. Needs `tokens`, and a `StepTime`.
+
+    >>> Continuous(max_num_seqs=64, kv_blocks=300).max_num_batched_tokens
+    2048
+    """
+
+    max_num_seqs: int = seam.parameter(
+        "Max running",
+        "No more requests run at once",
+        default=256,
+        at_most=MOST,
+        slider=(1, 256, 1),
+        usual=256,
+    )
+    max_num_batched_tokens: int = seam.parameter(
+        "Token budget", "A step computes no more tokens", default=2048, at_most=MOST, usual=2048
+    )
+    _: KW_ONLY
+    first: str = "decode"
+    chunked: bool = True
+    reserve: str = "step"
+    kv_blocks: int | None = None
+    block_size: int = seam.parameter("Block size", "Tokens in a block of memory", default=16, at_most=MOST)
+    watermark_blocks: int = seam.parameter(
+        "Watermark", "Blocks kept free when a request is admitted", default=0, at_least=0, at_most=MOST
+    )
+    long_prefill_token_threshold: int = seam.parameter(
+        "Long prefill", "Tokens of one prompt in a step, 0: any", default=0, at_least=0, at_most=MOST
+    )
+
+    title = "Continuous batching"
+    map_knobs = ("max_num_seqs", "max_num_batched_tokens")
+
+    def check(self) -> None:
+        _check.one_of("first", self.first, FIRST)
+        _check.one_of("reserve", self.reserve, RESERVE)
+        _check.instance("chunked", self.chunked, bool, "True or False")
+        if self.kv_blocks is not None:
+            _check.fix_whole(self, "kv_blocks", at_most=MOST)
+
+    @property
+    def max_batch_size(self) -> int:  # type: ignore[override]
+        return self.max_num_seqs
+
+    @property
+    def enough(self) -> int:
+        return 1
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return ()

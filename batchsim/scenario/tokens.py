@@ -1,0 +1,248 @@
+"""Token generation: how long requests are, their prompts and their answers, in whole tokens.
+
+Lengths are drawn by inversion: a stream gives each request a number u between 0 and 1, and its length is the
+value that a fraction u of all lengths do not exceed. So a longer mean makes every request longer, and a
+shorter run is a prefix of a longer one.
+"""
+
+import csv
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike, fspath
+from typing import Any, Self
+
+import numpy as np
+
+from batchsim import _check
+
+LONGEST = 10_000_000  # tokens of a prompt or an answer: sums of their squares still fit 64 bits
+
+
+class Lengths:
+    """Lengths in whole tokens, as `Lognormal`, `Geometric`, `Uniform` and `Listed`."""
+
+    def quantile(self, u: np.ndarray) -> np.ndarray:
+        """Return the lengths that fractions `u` of all requests do not exceed, whole numbers from 1 on."""
+        raise NotImplementedError
+
+    def drawn(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
+        """Return the lengths of the first requests of a run."""
+        return self.quantile(np.random.default_rng(seed).random(requests))
+
+
+def _whole(values: np.ndarray, at_most: int | None) -> np.ndarray:
+    return np.clip(values, 1, at_most or LONGEST).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Lognormal(Lengths):
+    """Log-normal lengths, rounded to whole tokens and cut to 1 .. `at_most`.
+
+    `mean` and `cv`, the coefficient of variation, are those before rounding and cutting.
+
+    >>> Lognormal(mean=800, cv=1.2, at_most=4096).quantile(np.array([0.1, 0.5, 0.99]))
+    array([ 153,  512, 4096])
+    """
+
+    mean: float
+    cv: float
+    at_most: int | None = None
+
+    def __post_init__(self) -> None:
+        _check.fix_real(self, "mean", at_least=1, at_most=LONGEST)
+        _check.fix_real(self, "cv", at_least=0, at_most=1e3)
+        if self.at_most is not None:
+            _check.fix_whole(self, "at_most", at_most=LONGEST)
+
+    def quantile(self, u: np.ndarray) -> np.ndarray:
+        from scipy.special import ndtri  # SciPy loads on first use
+
+        variance = math.log1p(self.cv**2)
+        if variance == 0:
+            return _whole(np.rint(np.full(u.shape, self.mean)), self.at_most)
+        logs = math.log(self.mean) - variance / 2 + math.sqrt(variance) * ndtri(u)
+        return _whole(np.rint(np.exp(np.minimum(logs, math.log(LONGEST)))), self.at_most)
+
+
+@dataclass(frozen=True)
+class Geometric(Lengths):
+    """Geometric lengths from 1 on: after every token the same chance that it was the last.
+
+    >>> Geometric(mean=200).quantile(np.array([0.1, 0.5, 0.99]))
+    array([ 22, 139, 919])
+    """
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        _check.fix_real(self, "mean", at_least=1, at_most=LONGEST)
+
+    def quantile(self, u: np.ndarray) -> np.ndarray:
+        if self.mean == 1:
+            return np.ones(u.shape, np.int64)
+        return _whole(np.ceil(np.log1p(-u) / math.log1p(-1 / self.mean)), None)
+
+
+@dataclass(frozen=True)
+class Uniform(Lengths):
+    """Lengths from `low` to `high`, both included, all equally likely.
+
+    >>> Uniform(low=20, high=600).quantile(np.array([0.0, 0.5, 0.999]))
+    array([ 20, 310, 600])
+    """
+
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        _check.fix_whole(self, "low", at_most=LONGEST)
+        _check.fix_whole(self, "high", at_most=LONGEST)
+        _check.at_most("low", self.low, self.high, "high")
+
+    def quantile(self, u: np.ndarray) -> np.ndarray:
+        return self.low + np.floor(u * (self.high - self.low + 1)).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Listed(Lengths):
+    """Measured lengths: request i has number i, from the beginning again after the last if `again`."""
+
+    values: np.ndarray
+    again: bool = False
+
+    def __post_init__(self) -> None:
+        _check.instance("again", self.again, bool, "True or False")
+        object.__setattr__(self, "values", _tokens("lengths", self.values))
+
+    @property
+    def max_requests(self) -> int | None:
+        """How many requests have a length; None for any number."""
+        return None if self.again else self.values.size
+
+    def quantile(self, u: np.ndarray) -> np.ndarray:
+        return self._sorted[np.minimum((u * self.values.size).astype(int), self.values.size - 1)]
+
+    @cached_property
+    def _sorted(self) -> np.ndarray:
+        return np.sort(self.values)
+
+    def drawn(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
+        if self.max_requests is not None and requests > self.max_requests:
+            few = f"{requests:,} requests, got {self.max_requests:,} (again=True starts over)"
+            raise ValueError(f"tokens must have a pair of lengths for each of {few}")
+        return np.resize(self.values, requests)
+
+    def __eq__(self, other: Any) -> bool:
+        same = isinstance(other, Listed) and self.again == other.again
+        return same and np.array_equal(self.values, other.values)
+
+    def __hash__(self) -> int:
+        return hash(self.values.tobytes())
+
+    def __repr__(self) -> str:
+        return f"Listed({self.values.size:,} of mean {self.values.mean():.4g}{', again' * self.again})"
+
+
+def _tokens(name: str, values: Any) -> np.ndarray:
+    """Return lengths as a read-only array, or raise with the first that is none."""
+    given = np.asarray(values)
+    if given.ndim != 1 or not given.size:
+        raise ValueError(f"{name} must be a list of whole numbers, got shape {given.shape}")
+    if given.dtype.kind not in "iu":
+        checked = [_check.whole(f"{name} at index {i}", value) for i, value in enumerate(values)]
+        given = np.array(checked, dtype=object)
+    for bad in np.flatnonzero((given < 1) | (given > LONGEST)):
+        raise ValueError(f"{name} must be from 1 to {LONGEST:,} tokens, got {given[bad]} at index {bad}")
+    array = given.astype(np.int64)
+    array.flags.writeable = False
+    return array
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The lengths of requests: of their prompts and of their outputs, each a whole number or a distribution.
+
+    `limit` is how many tokens the client asked for at most, no fewer than any output: rules that reserve
+    memory ahead reserve that. By default it is the output itself.
+
+    >>> Tokens(prompt=Lognormal(800, 1.2, at_most=4096), output=Geometric(200)).output
+    Geometric(mean=200)
+    """
+
+    prompt: int | Lengths
+    output: int | Lengths
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("prompt", "output"):
+            value = getattr(self, name)
+            if isinstance(value, (list, tuple, np.ndarray)):
+                object.__setattr__(self, name, Listed(value))  # type: ignore[arg-type]  # made an array
+            elif not isinstance(value, Lengths):
+                _check.fix_whole(self, name, at_most=LONGEST)
+        if self.limit is not None:
+            _check.fix_whole(self, "limit", at_most=LONGEST)
+
+    @classmethod
+    def sample(cls, pairs: Iterable[Sequence[int]], again: bool = False) -> Self:
+        """Return measured lengths, (prompt, output) of each request in order of arrival.
+
+        A run has at most as many requests, unless `again`: then it starts over after the last.
+
+        >>> Tokens.sample([(100, 5), (20, 12)], again=True).prompt
+        Listed(2 of mean 60, again)
+        """
+        if not _check.listed(pairs):
+            raise TypeError(f"pairs must be a list of (prompt, output), got {pairs!r}")
+        rows = list(pairs)
+        if not rows:
+            raise ValueError("pairs must not be empty, got []")
+        for i, row in enumerate(rows):
+            if not _check.listed(row) or len(row) != 2:
+                raise ValueError(f"pairs must be (prompt, output) each, got {row!r} at index {i}")
+        prompts, outputs = zip(*rows, strict=True)
+        return cls(Listed(_tokens("prompts", prompts), again), Listed(_tokens("outputs", outputs), again))
+
+    @classmethod
+    def from_csv(
+        cls, path: str | PathLike[str], prompt: str = "ContextTokens", output: str = "GeneratedTokens",
+        again: bool = False,
+    ) -> Self:  # fmt: skip
+        """Read measured lengths from two columns of a CSV file with a header line; else as `sample`."""
+        with _check.path("path", path).open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            for column in (prompt, output):
+                if column not in (reader.fieldnames or ()):
+                    hint = _check.nearest(column, reader.fieldnames or ())
+                    raise ValueError(f"{fspath(path)} must have a column {column!r}{hint}")
+            pairs = []
+            for row in reader:
+                try:
+                    pairs.append((int(row[prompt]), int(row[output])))
+                except (TypeError, ValueError):
+                    wrong = f"{row[prompt]!r} and {row[output]!r} in line {reader.line_num}"
+                    raise ValueError(f"lengths must be whole numbers, got {wrong}") from None
+        return cls.sample(pairs, again)
+
+    @property
+    def max_requests(self) -> int | None:
+        """How many requests have lengths; None for any number."""
+        each = [part.max_requests for part in (self.prompt, self.output) if isinstance(part, Listed)]
+        return min((count for count in each if count is not None), default=None)
+
+    def drawn(
+        self, prompt_seed: np.random.SeedSequence, output_seed: np.random.SeedSequence, requests: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the prompts, the outputs and the limits of the first requests of a run."""
+        prompts, outputs = (
+            part.drawn(seed, requests) if isinstance(part, Lengths) else np.full(requests, part, np.int64)
+            for part, seed in ((self.prompt, prompt_seed), (self.output, output_seed))
+        )
+        if self.limit is None:
+            return prompts, outputs, outputs.copy()
+        for bad in np.flatnonzero(outputs > self.limit):
+            got = f"limit {self.limit:,} and {outputs[bad]:,} tokens of request {bad:,}"
+            raise ValueError(f"limit must be at least every output, got {got}")
+        return prompts, outputs, np.full(requests, self.limit, np.int64)

@@ -1,0 +1,92 @@
+"""Token generation, deliberately naive: the instants and their four steps, in plain lists."""
+
+import math
+from types import SimpleNamespace
+
+NEVER = math.inf
+
+
+class Request(SimpleNamespace):
+    held = made = blocks = preemptions = recomputed = status = cut = 0
+    start = first = finish = math.nan
+    __eq__ = object.__eq__
+
+
+class NaiveInstants:
+    """`lengths`: (prompt, output, limit) each; `cost`: ms; `rule`: the parameters of `Continuous`."""
+
+    def __init__(self, lengths, cost, rule, arrivals_s=(), clients=0, think_s=None, servers=1,
+                 queue_limit=NEVER, timeout_s=NEVER, noise=None):  # fmt: skip
+        self.lengths, self.cost, self.rule, self.noise = lengths, cost, rule, noise
+        self.coming, self.think_s, self.clients = list(arrivals_s), think_s or [0.0] * len(lengths), clients
+        self.queue_limit, self.timeout_s = queue_limit, timeout_s
+        self.all, self.steps, self.waiting, self.sends = [], [], [], [(0.0, c) for c in range(clients)]
+        blocks = rule.get("kv_blocks") or 2**60
+        self.servers = [
+            SimpleNamespace(running=[], rows=[], until=NEVER, free=blocks) for _ in range(servers)
+        ]
+        while (now := min(self.instants())) < NEVER:
+            self.four_steps(now)
+
+    def instants(self):
+        yield from (NEVER, *self.coming[:1], *(server.until for server in self.servers))
+        yield from (r.arrival + self.timeout_s for r in self.waiting if math.isnan(r.start))
+        yield from (time for time, _ in self.sends if len(self.all) < len(self.lengths))
+
+    def four_steps(self, now):
+        while self.coming and self.coming[0] <= now:
+            self.enter(self.coming.pop(0))
+        for server in self.servers:
+            if server.until <= now:
+                self.end(server, now)
+        self.look(now)
+        for r in [r for r in self.waiting if math.isnan(r.start) and now >= r.arrival + self.timeout_s]:
+            self.waiting.remove(r)
+            self.answer(r, now, status=2)
+        due = sorted(client for time, client in self.sends if time <= now)
+        self.sends = [send for send in self.sends if send[0] > now]
+        for client in due[: len(self.lengths) - len(self.all)]:
+            self.enter(now, client)
+            self.look(now)
+
+    def enter(self, now, client=None):
+        prompt, output, limit = self.lengths[len(self.all)]
+        r = Request(number=len(self.all), arrival=now, P=prompt, O=output, L=limit, client=client)
+        self.all.append(r)
+        if len(self.waiting) >= self.queue_limit:
+            return self.answer(r, now, status=1)
+        self.waiting.append(r)
+
+    def answer(self, r, now, status=0):
+        r.status = status
+        if self.clients:
+            self.sends.append((now + self.think_s[r.number], r.client))
+
+    def look(self, now):
+        while any(self.start(number, server, now) for number, server in enumerate(self.servers)):
+            pass
+
+    def start(self, number, server, now):
+        if server.rows or not self.schedule(server, now):
+            return False
+        tokens = sum(n for _, n, _ in server.rows)
+        reads = sum(held + 1 for _, n, held in server.rows if n == 1)
+        pairs = sum(n * held + n * (n + 1) // 2 for _, n, held in server.rows if n > 1)
+        cost = self.cost
+        ms = cost["fixed"] + max(cost["weights"], cost["per_token"] * tokens) + cost["per_read"] * reads
+        seconds = (ms + cost["per_pair"] * pairs) / 1000
+        server.until = now + (seconds if self.noise is None else seconds * self.noise[len(self.steps)])
+        used = sum(r.blocks for r in server.running)
+        assert used + server.free == (self.rule.get("kv_blocks") or 2**60)
+        assert len({id(r) for r, _, _ in server.rows}) == len(server.rows)
+        self.steps.append((now, server.until, number, len(server.rows), tokens, reads, pairs,
+                           len(server.running), len(self.waiting), used, server.preempted))  # fmt: skip
+        for r, _, _ in server.rows:
+            r.start = now if math.isnan(r.start) else r.start
+        return True
+
+    def leave(self, s, r, now):
+        r.finish = now
+        s.running.remove(r)
+        s.free, r.blocks = s.free + r.blocks, 0
+        self.answer(r, now)

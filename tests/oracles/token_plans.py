@@ -1,0 +1,110 @@
+"""Random scenarios of token generation, from the memory of one request's need to plenty."""
+
+import math
+import random
+
+import numpy as np
+from hypothesis import strategies as st
+from oracles.naive_tokens import NaiveTokens
+from oracles.naive_whole import NaiveWhole
+
+import batchsim as bs
+from batchsim.engines.tokens_log import draw_tokens
+
+COSTS = [
+    bs.StepTime(125, 0, 0),  # every time is a multiple of 1/8 s: all is tied
+    bs.StepTime(2, 8, 0.1, 0.001, 0.00001),
+    bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6).with_noise(0.5),
+    bs.StepTime(0, 0, 1, 0.3, 0.07).with_noise(1, "exponential"),
+]
+
+
+@st.composite
+def token_plans(draw_):
+    """Plans of up to 20 requests: rules, memories, engines, clients, limits."""
+    # All choices from one seed: several times as fast as one by one, and none is likelier than another.
+    chance = random.Random(draw_(st.integers(0, 2**32 - 1)))
+    choose, count = chance.choice, chance.randint(1, 20)
+    scales = choose([(7, 1), (1, 1), (1, 3), (2, 3)])
+    prompts, outputs = ([1 + chance.randrange(15) * scale for _ in range(count)] for scale in scales)
+    limit = choose([None, None, max(outputs) + 5])
+    service, kind = choose(COSTS), choose(["continuous"] * 6 + ["size or wait", "at least"])
+    if kind == "continuous":
+        rule = continuous(choose, prompts, outputs, limit)
+    else:
+        service = choose([service, bs.StepTime(20, 8, 0.1, 0.02, 0.001, ragged=True)])
+        size = choose(range(1, 7))
+        rule = bs.AtLeast(choose(range(1, size + 1)), size)
+        if kind == "size or wait":
+            rule = bs.SizeOrWait(size, choose([0, 0, 125, 250, 30, math.inf]))
+    queue_limit = choose([None, None, None, None, 1, 3])
+    if choose([True, False]):
+        gap_s = 0.125 if service == COSTS[0] else choose([0.02, 0.3])
+        workload = bs.Trace(np.cumsum(chance.choices([0, 0, 1, 1, 2, 5, 9], k=count)) * gap_s)
+    else:
+        think_s = choose([0, 0.5] if queue_limit is None else [0.5])
+        workload = bs.ClosedLoop(rule.fewest_clients + choose(range(10)), think_s)
+    scenario = bs.Scenario(
+        workload, rule, service, servers=choose([1, 1, 2, 3]), queue_limit=queue_limit,
+        timeout_ms=choose([None] * 5 + [0, 125, 400]), tokens=bs.Tokens(prompts, outputs, limit),
+    )  # fmt: skip
+    return draw_tokens(scenario, count, choose(range(9)))
+
+
+def continuous(choose, prompts, outputs, limit):
+    longest = max(prompt + output for prompt, output in zip(prompts, outputs, strict=True)) - 1
+    reserve, memory = choose(["step", "step", "step", "life"]), choose([None, 1, 1, 1.3, 1.3, 2])
+    most = longest if reserve == "step" or limit is None else max(prompts) + limit - 1
+    chunked, watermark, size = choose([True, True, False]), choose([0, 0, 3]), choose([1, 2, 2, 16, 5000])
+    return bs.Continuous(
+        choose([1, 3, 256, 256]),
+        choose([1, 7, 64, 2048]) if chunked else longest + choose([0, 9]),
+        first=choose(["decode", "prefill"]),
+        chunked=chunked,
+        reserve=reserve,
+        kv_blocks=None if memory is None else int(-(-most // size) * memory) + watermark,
+        block_size=size,
+        watermark_blocks=watermark,
+        long_prefill_token_threshold=choose([0, 0, 5]),
+    )
+
+
+def naive(plan):
+    """The oracle's run of a plan."""
+    scenario, rule, service = plan.scenario, plan.scenario.rule, plan.scenario.service
+    cost = dict(zip(("fixed", "weights", "per_token", "per_read", "per_pair"), service.cost, strict=True))
+    if isinstance(rule, bs.Continuous):
+        of = {
+            "seats": rule.max_num_seqs, "budget": rule.max_num_batched_tokens, "first": rule.first,
+            "chunked": rule.chunked, "reserve": rule.reserve, "kv_blocks": rule.kv_blocks,
+            "block_size": rule.block_size, "watermark": rule.watermark_blocks,
+            "threshold": rule.long_prefill_token_threshold,
+        }  # fmt: skip
+    else:
+        of = {"largest": rule.max_batch_size, "enough": rule.enough, "wait_s": rule.max_wait_ms / 1000,
+              "ragged": service.ragged}  # fmt: skip
+    closed, draw = isinstance(scenario.workload, bs.ClosedLoop), plan.noise()
+    lengths = (column.tolist() for column in (plan.prompts, plan.outputs, plan.limits))
+    return (NaiveTokens if isinstance(rule, bs.Continuous) else NaiveWhole)(
+        list(zip(*lengths, strict=True)), cost, of,
+        arrivals_s=() if closed else plan.base.arrival_s.tolist(),
+        clients=scenario.workload.clients if closed else 0,
+        think_s=plan.base.think_s.tolist() if closed else None,
+        servers=scenario.servers, noise=draw and draw(20_000).tolist(), timeout_s=scenario.timeout_s,
+        queue_limit=math.inf if scenario.queue_limit is None else scenario.queue_limit,
+    )  # fmt: skip
+
+
+STEPS = (
+    "batch_start_s", "batch_finish_s", "batch_server", "batch_size", "step_tokens", "step_reads",
+    "step_pairs", "step_running", "step_waiting", "step_blocks", "step_preempted",
+)  # fmt: skip
+
+
+def columns_of(naive_run):
+    """The oracle's columns, by the names of a `TokenLog`."""
+    columns = {"status": "status", "preemptions": "preemptions", "arrival_s": "arrival"}
+    columns = {name: np.array([getattr(r, of) for r in naive_run.all]) for name, of in columns.items()}
+    if naive_run.steps:
+        columns |= dict(zip(STEPS, map(np.array, zip(*naive_run.steps, strict=True)), strict=True))
+    return columns

@@ -1,0 +1,172 @@
+"""What a run of token generation returns: columns, steps, metrics, files."""
+
+import dataclasses
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import batchsim as bs
+from batchsim.engines.tokens_log import TokenLog
+from batchsim.result.metrics import TOKENS
+
+REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
+LENGTHS = bs.Tokens(bs.Lognormal(200, 1, at_most=1000), bs.Geometric(20))
+SCENARIO = bs.Scenario(
+    bs.Poisson(15), bs.Continuous(32, 512, kv_blocks=150), REAL.with_noise(0.1), tokens=LENGTHS
+)
+WHOLE = SCENARIO.replace(rule=bs.SizeOrWait(8, 100))
+SMALL = bs.Scenario(
+    bs.Trace([0.0, 0.015]), bs.Continuous(), bs.StepTime(2, 8, 0.1, 0.001, 1e-5),
+    tokens=bs.Tokens([40, 100], [6, 1]),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run():
+    return bs.simulate(SCENARIO, 3000, seed=1)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return bs.simulate(WHOLE.replace(timeout_ms=3000), 500, seed=1)
+
+
+def test_columns_of_a_run_that_can_be_followed_by_hand():
+    result = bs.simulate(SMALL)
+    assert result.first_token_s == pytest.approx([0.0100082, 0.0322417 + 0.0])
+    assert math.isnan(result.tpot_ms[1])
+    assert result.tpot_ms[0] == pytest.approx((result.finish_s[0] - result.first_token_s[0]) * 1000 / 5)
+    assert result.start_s[1] == result.steps.start_s[2]  # it came in the course of the second step
+    assert result.steps.tokens.tolist() == [40, 1, 101, 1, 1, 1]
+    assert result.steps.rows.tolist() == [1, 1, 2, 1, 1, 1]
+    assert result.steps.reads.tolist() == [0, 41, 42, 43, 44, 45]
+    assert result.steps.pairs.tolist() == [820, 0, 5050, 0, 0, 0]
+    assert result.steps.kv_blocks.tolist() == [3, 3, 10, 3, 3, 3]
+
+
+def test_latency_is_forming_and_queueing_and_computing(run, whole):
+    for result in (run, whole):
+        served = result.status == bs.Status.SERVED
+        parts = result.forming_ms + result.queueing_ms + result.computing_ms
+        assert parts[served] == pytest.approx(result.latency_ms[served], rel=1e-9)
+        assert (result.ttft_ms[served] <= result.latency_ms[served]).all()
+    assert (run.forming_ms < 1e-6).all()  # nobody waits for company
+    assert whole.forming_ms[whole.status == bs.Status.SERVED].max() > 1
+
+
+def test_whole_batches_are_still_batches(whole):
+    batches = whole.batches
+    assert batches.batch_size.sum() == np.count_nonzero(whole.status == bs.Status.SERVED)
+    assert {*np.unique(batches.trigger)} <= {bs.Trigger.FULL, bs.Trigger.WAIT, bs.Trigger.BACKLOG}
+    assert (batches.start_s[1:] >= batches.finish_s[:-1]).all()
+    shares = [value for key, value in whole.summary().items() if key.endswith("_share") and key not in TOKENS]
+    assert sum(shares) == pytest.approx(1)
+    assert whole.summary()["mean_batch_size"] == batches.batch_size.mean()
+    assert (whole.status == bs.Status.TIMED_OUT).any()
+    assert np.isnan(whole.ttft_ms[whole.status != bs.Status.SERVED]).all()
+
+
+def test_the_summary_is_of_the_columns(run):
+    summary = run.summary()
+    assert {*TOKENS} <= {*summary}
+    for name, column in (("ttft", run.ttft_ms), ("tpot", run.tpot_ms)):
+        known = column[~np.isnan(column)]
+        assert summary[f"mean_{name}_ms"] == pytest.approx(known.mean(), rel=1e-12)
+        for q in (50, 95, 99):
+            assert summary[f"{name}_p{q}_ms"] == np.percentile(known, q)
+    assert np.isnan(run.tpot_ms).any()  # a geometric output is now and then one token
+    assert summary["preempted_share"] == (run.preemptions > 0).mean() > 0
+    assert summary["output_tokens_per_s"] == pytest.approx(run.output_tokens.sum() / run.finish_s.max())
+    assert summary["mean_batch_size"] == run.steps.rows.mean()
+    assert summary["batches"] == len(run.steps)
+    assert all(key in repr(run) for key in ("TTFT", "TPOT", "preempted"))
+
+
+def test_metrics_of_tokens_have_intervals(run):
+    for key in ("mean_ttft_ms", "tpot_p50", "mean_tpot_ms", "output_tokens_per_s", "preempted_share"):
+        low, high = run.interval(key)
+        assert low < run.metrics.number(bs.result.metrics.metric(key).key) < high
+    again = bs.simulate(SCENARIO, 1000, replications=3)
+    assert again.interval("mean_ttft_ms")[0] < again.summary()["mean_ttft_ms"]
+    assert again.steps.rows.size == sum(each.steps.rows.size for each in again.replications)
+    parts = [each.ttft_ms for each in again.replications]
+    assert np.array_equal(again.ttft_ms, np.concatenate(parts))
+    assert np.array_equal(
+        again.ttft_ms, (again.steps.finish_s[again.log.token_step] - again.arrival_s) * 1000
+    )
+
+
+def test_a_warmup_is_left_out(run):
+    late = run.with_warmup(0.5)
+    assert late.summary()["mean_ttft_ms"] == pytest.approx(run.ttft_ms[1500:].mean(), rel=1e-12)
+    assert late.summary()["ttft_p99_ms"] == np.percentile(run.ttft_ms[1500:], 99)
+
+
+def test_both_engines_give_one_summary():
+    ones = [bs.simulate(SCENARIO, 400, engine=engine) for engine in ("compiled", "simpy")]
+    assert repr(ones[0].summary()) == repr(ones[1].summary())
+
+
+def test_frames_have_a_row_a_request_and_a_row_a_step(run):
+    frame, steps = run.to_frame(), run.steps.to_frame()
+    assert (len(frame), len(steps)) == (3000, len(run.steps))
+    assert {"ttft_ms", "tpot_ms", "prompt_tokens", "output_tokens", "preemptions", "status"} <= {
+        *frame.columns
+    }
+    assert frame.ttft_ms.equals(type(frame.ttft_ms)(run.ttft_ms))
+
+
+@pytest.mark.parametrize("name", ["ttft_ms", "first_token_s", "steps", "prompt_tokens", "preemptions"])
+def test_a_run_without_tokens_has_none_of_their_columns(name):
+    plain = bs.simulate(bs.Scenario(bs.Poisson(9), bs.SizeOrWait(), bs.Affine(1, 1)), 20)
+    with pytest.raises(ValueError, match="tokens are needed"):
+        getattr(plain, name)
+    with pytest.raises(ValueError, match="one of the summary's, got 'mean_ttft_ms'"):
+        plain.interval("mean_ttft_ms")
+    with pytest.raises(ValueError, match="one of the summary's, got 'ttft_p99'"):
+        plain.interval("ttft_p99")
+    assert not {*TOKENS} & {*plain.summary()}
+
+
+def columns(result):
+    return {f.name: getattr(result.log, f.name) for f in dataclasses.fields(TokenLog) if f.name != "outputs"}
+
+
+@pytest.mark.parametrize(
+    "scenario", [SCENARIO, WHOLE.replace(servers=2), SMALL], ids=["plain", "whole", "listed"]
+)
+def test_a_result_is_saved_and_loaded(scenario, tmp_path):
+    result = bs.simulate(scenario, 2 if scenario is SMALL else 200)
+    result.save(tmp_path / "run.npz")
+    for loaded in (bs.Result.load(tmp_path / "run.npz"), pickle.loads(pickle.dumps(result))):
+        assert loaded.scenario == scenario
+        assert repr(loaded.summary()) == repr(result.summary())
+        assert all(np.array_equal(column, columns(loaded)[name]) for name, column in columns(result).items())
+    assert bs.Scenario.from_toml(scenario.to_toml()) == scenario
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("last_step", -1, "must be in order"),
+        ("batch_trigger", 77, "must be a Trigger"),
+        ("step_tokens", 0, "at least 1"),
+        ("step_waiting", -1, "at least 0"),
+        ("batch_server", 5, "must be a server"),
+        ("output_tokens", None, "must have 2 rows, got 1"),
+    ],
+)
+def test_an_edited_file_is_refused(name, value, words, tmp_path):
+    path, result = tmp_path / "run.npz", bs.simulate(SMALL)
+    result.save(path)
+    arrays = dict(np.load(path))
+    column = arrays[f"0/TokenLog/{name}"]
+    if value is None:
+        arrays[f"0/TokenLog/{name}"] = column[:1]
+    else:
+        column[0] = value
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match=words):
+        bs.Result.load(path)

@@ -1,0 +1,156 @@
+"""Token generation: two engines and a plain loop agree, and so do formulas and golden values."""
+
+import dataclasses
+import math
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.golden_tokens import CLIENTS, LARGE, SMALL, traffic
+from oracles.token_plans import columns_of, naive, token_plans
+
+import batchsim as bs
+from batchsim.engines import compiled_tokens, reference_tokens
+from batchsim.engines.tokens_log import TokenLog, draw_tokens
+
+ENGINES = {"compiled": compiled_tokens, "simpy": reference_tokens}
+COLUMNS = [field.name for field in dataclasses.fields(TokenLog) if field.name not in ("outputs", "priority")]
+
+
+def assert_equal(one, other, but=()):
+    for name in COLUMNS:
+        a, b = getattr(one, name), getattr(other, name)
+        if name not in but:
+            assert a.dtype == b.dtype, name
+            assert np.array_equal(a, b), name
+
+
+@settings(max_examples=2000)
+@given(token_plans())
+def test_the_engines_are_equal_bit_for_bit(plan):
+    assert_equal(compiled_tokens.run(plan), reference_tokens.run(plan))
+
+
+@settings(max_examples=300)
+@given(token_plans())
+def test_the_engines_are_equal_to_a_plain_loop(plan):
+    log, oracle = compiled_tokens.run(plan), naive(plan)
+    for name, column in columns_of(oracle).items():
+        if not (name == "step_blocks" and not isinstance(plan.scenario.rule, bs.Continuous)):
+            assert np.array_equal(getattr(log, name), column), name
+    ends_s = np.append(log.batch_finish_s, math.nan)
+    for index, times_s in ((log.token_step, "first"), (log.last_step, "finish")):
+        expected = [getattr(request, times_s) for request in oracle.all]
+        assert np.array_equal(ends_s[index], expected, equal_nan=True)
+
+
+def golden_run(cost, rule, case, engine):
+    if "enough" in rule:
+        the_rule = bs.SizeOrWait(rule["largest"], rule["wait_s"] * 1000)
+    else:
+        names = {"seats": "max_num_seqs", "budget": "max_num_batched_tokens"}
+        the_rule = bs.Continuous(**{names.get(name, name): value for name, value in rule.items()})
+    if isinstance(case, int):
+        workload, lengths = bs.ClosedLoop(case), CLIENTS
+    else:
+        arrivals_s, lengths = traffic(*case) if isinstance(case[0], int) else case
+        workload = bs.Trace(arrivals_s)
+    scenario = bs.Scenario(workload, the_rule, bs.StepTime(*cost), tokens=bs.Tokens.sample(lengths))
+    return bs.simulate(scenario, len(lengths), engine=engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("case", SMALL)
+def test_golden_values_of_small_cases(case, engine):
+    *given_, ttft_ms, answer_ms, steps, preemptions = SMALL[case]
+    result = golden_run(*given_, engine)
+    assert result.ttft_ms == pytest.approx(ttft_ms, rel=1e-9)
+    assert result.latency_ms == pytest.approx(answer_ms, rel=1e-9)
+    assert (len(result.steps), result.preemptions.sum()) == (steps, preemptions)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("case", LARGE)
+def test_golden_values_of_large_cases(case, engine):
+    if (case, engine) == ("G19", "simpy"):
+        pytest.skip("a minute in SimPy, equal to the compiled engine")
+    *given_, ttft_ms, tpot_ms, answer_ms, end_s, steps, preemptions, recomputed = LARGE[case]
+    result = golden_run(*given_, engine)
+    means = result.ttft_ms.mean(), np.nanmean(result.tpot_ms), result.latency_ms.mean(), result.finish_s.max()
+    assert means == pytest.approx((ttft_ms, tpot_ms, answer_ms, end_s), rel=1e-9)
+    again = result.steps.tokens.sum() - (result.prompt_tokens + result.output_tokens - 1).sum()
+    assert (len(result.steps), result.preemptions.sum(), again) == (steps, preemptions, recomputed)
+
+
+@settings(max_examples=100)
+@given(token_plans(), st.integers(1, 50))
+def test_equal_wherever_the_chunks_and_slices_are_cut(plan, size):
+    whole = compiled_tokens.run(plan)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled_tokens, "SLICE", size)
+        patch.setattr(compiled_tokens, "CHUNK", size)
+        assert_equal(whole, compiled_tokens.run(plan))
+
+
+def test_a_cancelled_run_is_given_up_at_its_next_slice(monkeypatch):
+    cancelled = threading.Event()
+    cancelled.set()
+    with pytest.raises(InterruptedError):
+        compiled_tokens.run(draw_tokens(AT_ONCE.replace(rule=bs.Continuous()), 10, 0), cancelled)
+
+
+# Invariants.
+
+
+@settings(max_examples=200)
+@given(token_plans().filter(lambda plan: isinstance(plan.scenario.rule, bs.Continuous)))
+def test_no_token_is_lost_or_made_twice(plan):
+    # The oracle asserts besides, at each step: used and free blocks are all, and no request is in it twice.
+    log, oracle = compiled_tokens.run(plan), naive(plan)
+    served = log.status == bs.Status.SERVED
+    needed = (plan.prompts + plan.outputs - 1)[served].sum()
+    assert log.step_tokens.sum() == needed + sum(request.recomputed for request in oracle.all)
+    assert log.preemptions.sum() == log.step_preempted.sum()
+    assert (log.last_step - log.batch_index)[served].min(initial=0) >= 0
+    blocks = plan.scenario.rule.kv_blocks
+    assert blocks is None or log.step_blocks.max(initial=0) <= blocks
+
+
+COST = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
+AT_ONCE = bs.Scenario(bs.Trace([0.0] * 24), bs.SizeOrWait(24, 0), COST, tokens=bs.Tokens(70, 30))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_equal_lengths_at_once_are_one_batch_under_either_rule(engine):
+    scenario = AT_ONCE.replace(service=COST.with_noise(0.3))
+    whole = bs.simulate(scenario, engine=engine, seed=4).log
+    continuous = bs.simulate(scenario.replace(rule=bs.Continuous()), engine=engine, seed=4).log
+    # A whole batch has no blocks, and leaves for a reason.
+    assert_equal(whole, continuous, but=("step_blocks", "batch_trigger"))
+
+
+def test_time_running_is_littles_law():
+    tokens = bs.Tokens(bs.Lognormal(300, 1), bs.Geometric(80))
+    scenario = bs.Scenario(bs.Poisson(9), bs.Continuous(40, 512), COST.with_noise(0.2), tokens=tokens)
+    for first in ("decode", "prefill"):
+        result = bs.simulate(scenario.replace(first=first), 3000)
+        steps = result.steps
+        in_steps = ((steps.finish_s - steps.start_s) * steps.running).sum()
+        assert in_steps == pytest.approx((result.finish_s - result.start_s).sum(), rel=1e-9)
+
+
+def test_constant_steps_without_limits_are_the_slotted_m_g_infinity_queue():
+    d_s, rate_per_s, mean = 0.010, 500.0, 40.0
+    tokens = bs.Tokens(1, bs.Geometric(mean))
+    scenario = bs.Scenario(
+        bs.Poisson(rate_per_s), bs.Continuous(10**6, 10**6), bs.StepTime(10, 0, 0), tokens=tokens
+    )
+    result = bs.simulate(scenario, 1_000_000, seed=1)
+    running = result.steps.running[1000:-1000]  # neither its beginning nor its end
+    expected = rate_per_s * d_s * mean  # Poisson, whatever the distribution of the lengths
+    assert running.mean() == pytest.approx(expected, rel=0.005)
+    assert running.var() == pytest.approx(expected, rel=0.1)
+    assert result.ttft_ms.mean() == pytest.approx(15, rel=0.005)
+    assert np.nanmean(result.tpot_ms) == pytest.approx(10)
