@@ -66,6 +66,8 @@ def tune(
     [12.5, 12.3, 12.6]
     """
     check(scenario, slo)
+    if scenario.tokens is not None:
+        raise ValueError("tune does not cover token generation: try the settings by sweep, got tokens")
     _check.one_of("prefer", prefer, PREFER)
     count = check_requests(scenario, requests)
     check_memory(count)

@@ -119,6 +119,8 @@ class Film:
             raise TypeError(f"result must be a Result, got {result!r}")
         if len(result.replications) > 1:
             raise ValueError(f"a film must be of one run, got {len(result.replications)} replications")
+        if result.scenario.tokens is not None:
+            raise ValueError("a film shows batches that leave whole, got a run of token generation")
         scenario, status, arrival_s = result.scenario, result.status, result.arrival_s
         self.result, self.rule, self.servers = result, scenario.rule, scenario.servers
         self._batches, self._arrival_s = result.batches, arrival_s

@@ -94,4 +94,6 @@ def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: boo
         raise TypeError(f"result must be a Result or a Measurement, got {result!r}")
     if not result.has_columns:
         raise ValueError("a result must have columns to be drawn, got one with keep='summary'")
+    if result.scenario.tokens is not None:
+        raise ValueError("a plot shows batches that leave whole, got a result of token generation")
     return Plot(result, theory)
