@@ -28,7 +28,7 @@ def written(title):
 def test_every_group_stands_in_it_in_order_and_nothing_else():
     titles = re.findall(r"^## (.+)$", TEXT, re.MULTILINE)
     real = re.findall(r"^## (.+)$", validation.real_runs(), re.MULTILINE)
-    measured = [*real, "The servers' own code", "The intervals themselves"]
+    measured = ["The servers' own code", *real, "The intervals themselves"]
     assert titles == [*GROUPS, *measured, "What this model leaves out"]
     assert validation.real_runs() in TEXT, "run `make fidelity` or `make validate`"
     for group in GROUPS.values():

@@ -483,7 +483,7 @@ def markdown():
     for group in GROUPS:
         parts.append(f"\n## {group.title}\n\n{group.text}\n\n{TABLE}")
         parts.extend(f"{row}\n" for row in group.rows())
-    measured = [real_runs(), SERVERS, REAL_BATCHERS.read_text()]
+    measured = [SERVERS, REAL_BATCHERS.read_text(), real_runs()]
     return "".join([*parts, *measured, INTERVALS, TABLES.read_text(), TAIL])
 
 
