@@ -8,7 +8,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from oracles.naive import Naive
 from oracles.naive_rules import NAIVE
-from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
+from oracles.plans import WORKLOADS, in_naive_words, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
 from batchsim.engines import reference
@@ -527,8 +527,7 @@ def test_a_model_compiles_on_the_host_and_later_batches_wait_for_the_device_behi
 
 def naive_of(plan: Plan) -> Naive:
     scenario = plan.scenario
-    rule, workload = scenario.rule, scenario.workload
-    closed = isinstance(workload, bs.ClosedLoop)
+    rule = scenario.rule
     at_least = isinstance(rule, bs.AtLeast)
     naive = NAIVE.get(type(rule).__name__, Naive)
     own = {}  # what the rule's own spelling needs to know of it
@@ -542,23 +541,7 @@ def naive_of(plan: Plan) -> Naive:
         max_wait_ms=math.inf if at_least else rule.max_wait_ms,
         enough=rule.min_batch_size if at_least else None,
         preferred=getattr(rule, "preferred", None),
-        arrivals_s=None if closed else plan.arrival_s.tolist(),
-        clients=workload.clients if closed else 0,
-        think_s=plan.think_s.tolist() if closed else None,
-        servers=scenario.servers,
-        priority=None if plan.priority is None else plan.priority.tolist(),
-        queue_limit=scenario.queue_limit,
-        timeout_ms=scenario.timeout_ms,
-        timeout_action=scenario.timeout_action,
-        slowdown=scenario.slowdown,
-        devices=scenario.devices,
-        host_ms=scenario.host_ms,
-        contention=scenario.contention,
-        noise=None if plan.noise is None else plan.noise.tolist(),
-        compile_s=None
-        if plan.cold_start is None
-        else dict(zip(*map(list, plan.cold_start[::-1]), strict=True)),
-        padding=scenario.service.padding,
+        **in_naive_words(plan),
         **own,
     ).run()
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from oracles.naive import Naive
-from oracles.plans import SERVERS_RULES, plans_with_ties, scenarios_at_random
+from oracles.plans import SERVERS_RULES, in_naive_words, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
 from batchsim.engines import reference
@@ -116,8 +116,7 @@ def whole(text):
 
 def read(plan, lines=None):
     scenario = plan.scenario
-    rule, workload = scenario.rule, scenario.workload
-    closed = isinstance(workload, bs.ClosedLoop)
+    rule = scenario.rule
     largest = max(rule.max_batch_size, 3 if lines else 1)
     return Reader(
         requests=plan.requests,
@@ -125,21 +124,7 @@ def read(plan, lines=None):
         max_batch_size=0,
         # When it is woken. Other lines do not act then, and time would stand still.
         max_wait_ms=math.inf if lines else rule.max_wait_ms,
-        arrivals_s=None if closed else plan.arrival_s.tolist(),
-        clients=workload.clients if closed else 0,
-        think_s=plan.think_s.tolist() if closed else None,
-        servers=scenario.servers,
-        queue_limit=scenario.queue_limit,
-        timeout_ms=scenario.timeout_ms,
-        slowdown=scenario.slowdown,
-        devices=scenario.devices,
-        host_ms=scenario.host_ms,
-        contention=scenario.contention,
-        noise=None if plan.noise is None else plan.noise.tolist(),
-        compile_s=None
-        if plan.cold_start is None
-        else dict(zip(*map(list, plan.cold_start[::-1]), strict=True)),
-        padding=scenario.service.padding,
+        **in_naive_words(plan),
         lines=lines or pseudocode(rule),
     ).run()
 

@@ -76,7 +76,10 @@ class Line:
         """Remove requests from the batcher's queue, which stays in order of arrival; return them."""
         if self.in_order:  # the oldest
             return [self.queue.popleft() for _ in requests]
-        found = {each["id"]: each for each in self.queue if each["id"] in set(requests)}
+        if not requests:
+            return []
+        leaving = set(requests)
+        found = {each["id"]: each for each in self.queue if each["id"] in leaving}
         left = [each for each in self.queue if each["id"] not in found]
         self.queue.clear()
         self.queue.extend(left)

@@ -209,3 +209,29 @@ def scenarios_at_random(draw_, rules=tuple(RULES), priorities=False):
         **limited,
         **sharing,
     )
+
+
+def in_naive_words(plan):
+    """Return what `oracles.naive.Naive` is told of a plan, all but its rule."""
+    scenario = plan.scenario
+    workload = scenario.workload
+    closed = isinstance(workload, bs.ClosedLoop)
+    return {
+        "arrivals_s": None if closed else plan.arrival_s.tolist(),
+        "clients": workload.clients if closed else 0,
+        "think_s": plan.think_s.tolist() if closed else None,
+        "servers": scenario.servers,
+        "priority": None if plan.priority is None else plan.priority.tolist(),
+        "queue_limit": scenario.queue_limit,
+        "timeout_ms": scenario.timeout_ms,
+        "timeout_action": scenario.timeout_action,
+        "slowdown": scenario.slowdown,
+        "devices": scenario.devices,
+        "host_ms": scenario.host_ms,
+        "contention": scenario.contention,
+        "noise": None if plan.noise is None else plan.noise.tolist(),
+        "compile_s": None
+        if plan.cold_start is None
+        else dict(zip(*map(list, plan.cold_start[::-1]), strict=True)),
+        "padding": scenario.service.padding,
+    }
