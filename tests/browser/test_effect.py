@@ -5,6 +5,7 @@ import pytest
 from browser.panel import HANDLE, eventually
 
 PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
+WAIT = "panel.result.scenario.rule.max_wait_ms"
 LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.axes]"
 COVERED = ".batchsim-covered img.batchsim-screen"
 
@@ -39,6 +40,24 @@ def test_axes_hold_in_a_drag_and_shrink_when_it_ends(panel):
     panel.page.mouse.up()
     panel.quiet(500)
     assert panel.kernel.ask(LIMITS)[0][1] < far[0][1]
+
+
+def test_a_key_that_is_held_down_is_one_move_and_two_keys_are_two(panel):
+    panel.kernel.run("panel.share.buttons['Reset'].click()")
+    panel.quiet(600)
+    panel.handle("max_wait_ms").focus()
+    waits = [panel.kernel.ask(WAIT)]
+    for _ in range(3):  # down again without up is what a keyboard repeats
+        panel.page.keyboard.down("ArrowRight")
+        panel.quiet()
+        waits.append(panel.kernel.ask(WAIT))
+        assert panel.kernel.ask(f"panel.data.before.{WAIT.partition('.')[2]}") == waits[0]
+    assert sorted(set(waits)) == waits
+    panel.page.keyboard.up("ArrowRight")
+    panel.quiet(500)
+    panel.page.keyboard.press("ArrowRight")
+    panel.quiet(500)
+    assert panel.kernel.ask(f"panel.data.before.{WAIT.partition('.')[2]}") == waits[-1]
 
 
 def test_a_prediction_comes_first_and_the_picture_before_stays_below_it(panel):
