@@ -34,7 +34,8 @@ class Measurement:
     `samples_ms` has a row for each of `batch_sizes`, in the order of measuring; `repeats` is the length of
     the shortest. `first_call_s` is the very first call at each size: compiling, and computing once; it is
     empty where nobody knows. `platform` is JAX's word ("cpu", "gpu"); `measured_at` is an ISO time. `copy`:
-    whether the times include the copy of the inputs to the device, None if unknown. `target`: how well the
+    whether the times include the copy of the inputs to the device, None if unknown. `served`: whether they
+    are a server's, its batcher included, rather than the model's alone. `target`: how well the
     medians were meant to be known. `program`: the FLOPs and the bytes of each size's compiled program, and
     `roofline`: the FLOP/s and the bytes/s that the device reached; both are empty where unknown.
     `not_fitting`: the sizes for which the device had too little memory, and what it said. Wrong values raise
@@ -53,6 +54,7 @@ class Measurement:
     first_call_s: tuple[float, ...]
     measured_at: str
     copy: bool | None = True
+    served: bool = False
     target: float | None = None
     program: tuple[tuple[float, ...], ...] = ()
     roofline: tuple[float, ...] = ()
@@ -66,6 +68,7 @@ class Measurement:
         except ValueError:
             raise ValueError(f"measured_at must be an ISO time, got {self.measured_at!r}") from None
         _check.instance("copy", self.copy, (bool, type(None)), "true, false or null")
+        _check.instance("served", self.served, bool, "true or false")
         if self.target is not None:
             _check.fix_real(self, "target", above=0)
         sizes = _check.sizes("batch_sizes", self.batch_sizes, rising=False)

@@ -58,7 +58,8 @@ def _title(measurement: Any) -> str:
         jax = f" (jax {measurement.jax_version}, {measurement.platform})"
     repeats = f"{measurement.repeats} to {most}" if most > measurement.repeats else f"{most}"
     what = f"{measurement.model} on {measurement.device}{jax}"
-    return f"Measurement: {what}, {repeats} repeats, {COPY[measurement.copy]}{measurement.measured_at}"
+    how = "as a server gives it, " if measurement.served else COPY[measurement.copy]
+    return f"Measurement: {what}, {repeats} repeats, {how}{measurement.measured_at}"
 
 
 def _table(measurement: Any) -> "pandas.DataFrame":
