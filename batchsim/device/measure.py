@@ -19,7 +19,8 @@ from batchsim.scenario.measurement import Measurement
 def measure(
     model: Model | Callable[[Any], Any], batch_sizes: Iterable[int] = (1, 2, 4, 8, 16, 32), *,
     target: float = 0.02, limit_s: float = 5.0, repeats: int | None = None, warmup: int = 3,
-    copy: bool = True, served: bool = False, roofline: bool = True, example: Any = None, seed: int = 0, progress: bool = True,
+    copy: bool = True, served: bool = False, roofline: bool = True, example: Any = None, seed: int = 0,
+    progress: bool = True,
 ) -> Measurement:  # fmt: skip
     """Time `model` on batches of each size, until each median is known well enough or the time is over.
 
@@ -33,12 +34,15 @@ def measure(
 
     A time runs from the batch in the host's memory until the output is ready on the device: like a server's,
     it includes the copy to the device, but not the copy back. With `copy=False` the batch is on the device
-    before. With `served`, it is the time that a server takes: an `InferenceBatcher` is behind the model, as in
-    `replay`, one thread sends requests and another serves them, busy for about 70 % of the time; the time of
-    a batch runs from when it may start until its answers are handed back. A `Model` drops what it had compiled, so that the first call includes compiling; padded sizes of
-    one shape compile once. `roofline` measures what the device can do at best, in a second and once a
-    process, and asks JAX for each compiled program's operations and bytes: a callable has them if `jax.jit`
-    made it.
+    before. With `served` it is the time of a whole server: one thread sends requests, as in `replay`, and
+    another serves them through an `InferenceBatcher`, busy for 70 % of the time; a batch counts from when it
+    may start until its answers are handed back, and no size is left out before the end.
+
+    A `Model` drops what it had compiled, so that the first call includes compiling; padded sizes of one shape
+    compile once. JAX keeps some of the work on a shape for the rest of the process: a cold start in the same
+    process, such as `replay(warm=False)`, is predicted best by the second measurement there. `roofline`
+    measures what the device can do at best, in a second and once a process, and asks JAX for each compiled
+    program's operations and bytes: a callable has them if `jax.jit` made it.
 
     A size whose batch does not fit in the device's memory is reported, and the others are measured;
     MemoryError if none fits. An output that is not one an item, or that is NaN, raises ValueError.

@@ -29,7 +29,7 @@ class Replay(Result):
     """A result whose times were measured: when requests really came, and when their answers were there.
 
     `arrival_s` is when a request was really in the queue, `due_s` when it should have been sent: latencies
-    count from the former. A batch computes from when it is taken until its outputs are in the host's memory:
+    count from the former. A batch computes from when it is taken until its answers are handed back:
     `model_ms` of that, on average, is the model as `measure` times it, the rest (`own_ms`) the batcher's own
     work. `reaction_ms` is how long it takes on average until a batch that may start does; `others` is the
     part of the processors' time that went to other programs.
@@ -66,7 +66,7 @@ class Replay(Result):
 
     @property
     def own_ms(self) -> float:
-        """What a batch takes on average besides the model: stacking inputs, fetching outputs, bookkeeping."""
+        """What a batch takes on average besides the model: stacking, fetching and handing back."""
         took_s = self.batches.finish_s - self.batches.start_s
         return float(took_s.mean()) * 1000 - self.model_ms if took_s.size else 0.0
 

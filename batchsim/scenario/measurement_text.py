@@ -40,7 +40,8 @@ def remarks(measurement: Any) -> list[str]:
         return list(doubts)
     low, high = min(cvs, key=cvs.__getitem__), max(cvs, key=cvs.__getitem__)
     by_size = f"by size from {fixed(cvs[low])} ({low:,}) to {fixed(cvs[high])} ({high:,})"
-    return [*doubts, f"noise of the quiet samples: cv {fixed(pooled(cvs))}; {by_size}"]
+    of = "" if measurement.served else " of the quiet samples"
+    return [*doubts, f"noise{of}: cv {fixed(pooled(cvs))}; {by_size}"]
 
 
 def pooled(cvs: Mapping[int, float]) -> float:
