@@ -197,7 +197,7 @@ def section(seconds: float, say=print) -> tuple[str, list[Row]]:
         "| what | replayed | simulated | error | |\n|---|---|---|---|---|",
         *map(str, rows),
         "\n| run | requests/s | slower by | own (µs) | until it started (µs) | correlation | "
-        "p99 of sends (µs late) | other programs | error of the mean with this |\n|---|---|---|---|---|---|---|---|---|",
+        "p99 of sends (µs late) | other programs | error of the mean with this |\n" + "|---" * 9 + "|",
         *explanations,
         "\n| cold start | sizes compiled | simulated | error of the time of one |\n|---|---|---|---|",
         *sizes,
