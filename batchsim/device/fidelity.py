@@ -24,10 +24,7 @@ KEYS = ("mean_latency_ms", "p50_ms", "p99_ms", "mean_batch_size", "throughput_pe
 EACH = 32  # up to this batch size every one is measured
 OTHERWISE = 0.2  # how far batches may be from their measurement before a reader is asked about it
 TOGETHER = 0.3  # the correlation of one batch with the next from which a reader is told of it
-TARGET, LIMIT_S = (
-    0.01,
-    8.0,
-)  # of a measurement: near saturation, 1 % of a batch's time is up to 5 % of a latency
+TARGET, LIMIT_S = 0.01, 8.0  # of a measurement: at load 0.8, 1 % of a batch's time is up to 5 % of a latency
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,11 +46,16 @@ class Fidelity:
         return self.replayed.disturbed
 
     @cached_property
+    def _measured_s(self) -> np.ndarray:
+        """How long each batch of the replay should have taken, shape (batches,)."""
+        sizes = self.replayed.batches.batch_size
+        return self.simulated.scenario.service.table(int(sizes.max(initial=1)))[sizes]
+
+    @cached_property
     def _ratios(self) -> np.ndarray:
         """How many times as long as measured each batch took, shape (batches,)."""
         batches = self.replayed.batches
-        seconds = self.simulated.scenario.service.table(int(batches.batch_size.max(initial=1)))
-        return (batches.finish_s - batches.start_s) / seconds[batches.batch_size]
+        return (batches.finish_s - batches.start_s) / self._measured_s
 
     @cached_property
     def slower(self) -> float:
@@ -61,10 +63,10 @@ class Fidelity:
 
         If the model alone was measured, and no server, the batcher's own time is in it.
         """
-        batches = self.replayed.batches
-        seconds = self.simulated.scenario.service.table(int(batches.batch_size.max(initial=1)))
-        took_s = float((batches.finish_s - batches.start_s).mean()) + self.replayed.reaction_ms / 1000
-        return took_s / float(seconds[batches.batch_size].mean())
+        if not self._measured_s.size:
+            return 1.0
+        took_ms = self.replayed.model_ms + self.replayed.own_ms + self.replayed.reaction_ms
+        return took_ms / 1000 / float(self._measured_s.mean())
 
     @cached_property
     def together(self) -> float:
