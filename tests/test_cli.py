@@ -172,6 +172,12 @@ def test_a_measurement_says_how_it_was_made_and_what_is_doubtful(tmp_path):
     assert "few: at 1 (2) and 4 (2)" in text
 
 
+def test_a_server_is_measured_instead_of_its_model():
+    server = ["measure", "--model", "mlp", "--width", 8, "--batch-sizes", "1,4", "--repeats", 2, "--served"]
+    assert run_json(*server)["served"] is True
+    assert "as a server gives it" in run(*server).stdout
+
+
 def _plain(summary):
     return {key: None if isinstance(x, float) and math.isnan(x) else x for key, x in summary.items()}
 

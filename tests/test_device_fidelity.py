@@ -19,7 +19,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def compared(model):
-    return compare_with_simulation(SCENARIO, model, 200, seed=2, progress=False)
+    return compare_with_simulation(SCENARIO, model, 200, seed=2, limit_s=0.3, progress=False)
 
 
 def test_both_have_the_same_arrivals_and_the_measured_service_time(compared):
@@ -38,16 +38,40 @@ def test_the_difference_is_how_far_the_simulated_value_is_above_the_replayed(com
     assert compared.difference("p99") == pytest.approx(expected["p99_ms"] / 100)
 
 
-def test_what_explains_a_difference_is_a_simulation_with_what_the_replay_found(compared):
+def test_what_is_measured_is_a_server_as_in_the_replay(compared):
+    assert compared.measurement.served
+
+
+def test_what_explains_a_difference_is_a_simulation_whose_batches_are_as_slow_as_the_replays(compared):
     service, replayed = compared.explained.scenario.service, compared.replayed
     measured = compared.simulated.scenario.service
-    more_ms = replayed.own_ms + replayed.reaction_ms
     for size in compared.measurement.batch_sizes:
-        assert service(size) == pytest.approx(measured(size) * compared.slower + more_ms / 1000)
+        assert service(size) == pytest.approx(measured(size) * compared.slower)
     assert service.noise == measured.noise
     sizes = replayed.batches.batch_size
     measured_ms = 1000 * np.mean([measured(size) for size in sizes.tolist()])
-    assert compared.slower == pytest.approx(replayed.model_ms / measured_ms)
+    took_ms = replayed.model_ms + replayed.own_ms + replayed.reaction_ms
+    assert compared.slower == pytest.approx(took_ms / measured_ms)
+
+
+def test_slow_batches_that_come_together_are_told_from_those_that_come_by_chance(compared):
+    log = compared.replayed.log
+    count = log.batch_start_s.size
+    service = compared.simulated.scenario.service.table(4)[log.batch_size]
+
+    def together(factors):
+        finish_s = log.batch_start_s + factors * service
+        run = dataclasses.replace(
+            compared.replayed.run, columns=dataclasses.replace(log, batch_finish_s=finish_s)
+        )
+        return dataclasses.replace(
+            compared, replayed=dataclasses.replace(compared.replayed, runs=(run,))
+        ).together
+
+    halves = np.where(np.arange(count) < count // 2, 1.0, 2.0)
+    assert together(halves) > 0.9
+    assert together(np.random.default_rng(0).permutation(halves)) < 0.5
+    assert together(np.ones(count)) == pytest.approx(0, abs=0.5)
 
 
 def test_it_reads_as_a_table_with_what_is_known_of_the_difference(compared):
@@ -58,7 +82,8 @@ def test_it_reads_as_a_table_with_what_is_known_of_the_difference(compared):
         "mean batch size",
         "replayed",
         "simulated",
-        "times as long as measured",
+        "times as long as the server",
+        "correlates",
     ):
         assert word in text
     assert ("DISTURBED" in text) == bool(compared.disturbed)
@@ -78,25 +103,27 @@ def test_a_measurement_that_is_given_is_not_made_again(model, monkeypatch):
 
 def test_a_padded_model_is_measured_at_its_padded_sizes():
     padded = load_model("mlp", width=8, pad_to=[1, 4, 8, 16])
-    measured = measure_for(padded, 6)
+    measured = measure_for(padded, 6, limit_s=0.1)
     assert measured.batch_sizes == (1, 4, 8)
     service = service_of(measured, padded.pad_to)
     assert service(3) == service(4) > 0
 
 
 def test_of_many_sizes_the_powers_of_two_are_measured():
-    assert measure_for(np.negative, 40, np.float32(1)).batch_sizes == (1, 2, 4, 8, 16, 32, 40)
-    assert measure_for(np.negative, 64, np.float32(1)).batch_sizes == (1, 2, 4, 8, 16, 32, 64)
+    assert measure_for(np.negative, 40, np.float32(1), 0.1).batch_sizes == (1, 2, 4, 8, 16, 32, 40)
+    assert measure_for(np.negative, 64, np.float32(1), 0.1).batch_sizes == (1, 2, 4, 8, 16, 32, 64)
 
 
 def test_the_measurement_covers_what_the_rule_names_although_no_batch_is_so_large(model):
     scenario = SCENARIO.replace(rule=bs.PreferredSizes([2], 4, 1))
-    compared = compare_with_simulation(scenario, model, 20, progress=False)
+    compared = compare_with_simulation(scenario, model, 20, limit_s=0.1, progress=False)
     assert compared.measurement.batch_sizes == (1, 2, 3, 4)
 
 
 def test_a_plain_callable_is_measured_by_its_first_input():
-    compared = compare_with_simulation(SCENARIO, lambda b: b * 2, 20, inputs=np.arange(20.0), progress=False)
+    compared = compare_with_simulation(
+        SCENARIO, lambda b: b * 2, 20, inputs=np.arange(20.0), limit_s=0.1, progress=False
+    )
     assert compared.replayed.outputs == (2 * np.arange(20.0)).tolist()
 
 

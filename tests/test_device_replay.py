@@ -66,7 +66,7 @@ def test_of_10_000_requests_to_a_model_that_raises_and_is_interrupted_none_is_lo
             number = calls
         if number % 50 == 0:
             raise RuntimeError("one in fifty")
-        if number == 777:  # Ctrl-C, as the main thread hears it
+        if number == 333:  # Ctrl-C, as the main thread hears it
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         return batch * 2
 

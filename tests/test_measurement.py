@@ -164,6 +164,19 @@ def test_noise_has_the_root_mean_square_of_the_quiet_variations_and_keeps_their_
     assert every.noise.cv > 5 * service.noise.cv
 
 
+def test_of_a_server_all_times_count_but_one_pause_in_a_hundred_is_no_noise():
+    usual = [3.9, 4.1] * 100
+    served = measured({1: usual, 8: [*usual[:-1], 400.0]}, served=True)
+    service = served.service_with_noise()
+    assert service == served.service_with_noise("clipped")
+    assert service(8) == pytest.approx(0.004, rel=0.01)
+    assert service.noise.cv == pytest.approx(0.025, rel=0.05)
+    assert served.service_with_noise("all").noise.cv > 1
+    two_levels = [4.0] * 50 + [8.0] * 50
+    assert measured({1: two_levels}, served=True).service_with_noise()(1) == pytest.approx(0.006)
+    assert measured({1: two_levels}).service_with_noise()(1) == pytest.approx(0.004)
+
+
 def test_one_time_a_size_has_no_noise():
     assert measured({1: [2.0], 2: [3.0]}).service_with_noise().noise.cv == 0
 

@@ -30,6 +30,9 @@ class Measure(JsonFlag):
     copy: bool = MODEL.option(
         "Include the copy of the inputs to the device, or not.", True, "--copy/--no-copy"
     )
+    served: bool = MODEL.option(
+        "Time a whole server instead: through its batcher, beside the thread that sends.", False, "--served"
+    )
     save: Path | None = OUTPUT.file("Save it as JSON, for --measurement.")
 
     def run(self) -> None:
@@ -38,17 +41,17 @@ class Measure(JsonFlag):
         model = device.load_model(self.model, width=self.width, layers=self.layers)
         measured = device.measure(
             model, self.batch_sizes or [1, 2, 4, 8, 16, 32], target=self.target, limit_s=self.limit_s,
-            repeats=self.repeats, copy=self.copy, progress=sys.stderr.isatty(),
+            repeats=self.repeats, copy=self.copy, served=self.served, progress=sys.stderr.isatty(),
         )  # fmt: skip
         if self.save is not None:
             measured.save(self.save)
         frame = measured.to_frame()
         if self.json_:
-            names = ("model", "device", "platform", "measured_at", "copy", "target", "not_fitting")
+            names = ("model", "device", "platform", "measured_at", "copy", "served", "target", "not_fitting")
             about = {name: getattr(measured, name) for name in names}
             notes = [note._asdict() for note in measured.notes]
             output.print_json({**about, "knee": measured.knee, "rows": frame, "notes": notes})
         else:
-            copy = "with" if measured.copy else "without"
-            title = f"{measured.model} on {measured.device}, {copy} the copy to the device"
+            how = f"{'with' if measured.copy else 'without'} the copy to the device"
+            title = f"{measured.model} on {measured.device}, {'as a server gives it' if self.served else how}"
             output.print_frame(title, frame, [*measured.remarks, f"knee: {measured.knee}"])

@@ -12,7 +12,7 @@ from batchsim._format import duration, fixed
 from batchsim.device.replay import Replay, replay
 from batchsim.result import Result
 from batchsim.result.metrics import heading, metric
-from batchsim.scenario import Scenario, Table
+from batchsim.scenario import Scenario
 from batchsim.scenario.measurement import Measurement
 from batchsim.scenario.service import Service
 from batchsim.simulate import simulate
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 
 KEYS = ("mean_latency_ms", "p50_ms", "p99_ms", "mean_batch_size", "throughput_per_s", "utilisation")
 EACH = 32  # up to this batch size every one is measured
-OTHERWISE = 0.2  # how far the model's time may be from its measurement before a reader is asked about it
+OTHERWISE = 0.2  # how far batches may be from their measurement before a reader is asked about it
+TOGETHER = 0.3  # the correlation of one batch with the next from which a reader is told of it
+TARGET, LIMIT_S = 0.01, 8.0  # of a measurement: at load 0.8, 1 % of a batch's time is up to 5 % of a latency
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fidelity:
     """A replay and the simulation of the same arrivals, with the service time measured on the same machine.
 
-    `simulated` knows the measurement alone. `explained` is a second simulation, which knows from the replay
-    what a measurement cannot: by what factor the model was `slower` than measured, and how much of the
-    batcher's own time a batch took, its late start included. What that does not explain either is the fault
-    of the simulator.
+    `simulated` knows the measurement alone, which was made before. `explained` is a second simulation, which
+    knows from the replay by what factor batches were `slower` than measured. What that does not explain is
+    in their order (`together`), or the fault of the simulator.
     """
 
     measurement: Measurement
@@ -45,18 +46,44 @@ class Fidelity:
         return self.replayed.disturbed
 
     @cached_property
+    def _measured_s(self) -> np.ndarray:
+        """How long each batch of the replay should have taken, shape (batches,)."""
+        sizes = self.replayed.batches.batch_size
+        return self.simulated.scenario.service.table(int(sizes.max(initial=1)))[sizes]
+
+    @cached_property
+    def _ratios(self) -> np.ndarray:
+        """How many times as long as measured each batch took, shape (batches,)."""
+        batches = self.replayed.batches
+        return (batches.finish_s - batches.start_s) / self._measured_s
+
+    @cached_property
     def slower(self) -> float:
-        """How many times as long as measured the model took in the replay, in batches of the same sizes."""
-        seconds = self.simulated.scenario.service.table(int(self.replayed.batches.batch_size.max(initial=1)))
-        return self.replayed.model_ms / 1000 / float(seconds[self.replayed.batches.batch_size].mean())
+        """How many times as long as measured batches took in the replay, in all, their late starts included.
+
+        If the model alone was measured, and no server, the batcher's own time is in it.
+        """
+        if not self._measured_s.size:
+            return 1.0
+        took_ms = self.replayed.model_ms + self.replayed.own_ms + self.replayed.reaction_ms
+        return took_ms / 1000 / float(self._measured_s.mean())
+
+    @cached_property
+    def together(self) -> float:
+        """How slow batches come together: the correlation of one batch's ratio with the next one's.
+
+        A simulation draws the noise of each batch anew. Where a slow batch follows a slow one, as when
+        another program runs for a second, queues are longer than it says.
+        """
+        ratios = self._ratios - self._ratios.mean() if self._ratios.size > 2 else np.zeros(3)
+        squares = float(ratios @ ratios)
+        return float(ratios[1:] @ ratios[:-1]) / squares if squares else 0.0
 
     @cached_property
     def explained(self) -> Result:
-        """The simulation with what the replay found besides the measurement."""
-        scenario, more_ms = self.simulated.scenario, self.replayed.own_ms + self.replayed.reaction_ms
-        sizes = range(1, scenario.rule.max_batch_size + 1)
-        points = {size: scenario.service(size) * 1000 * self.slower + more_ms for size in sizes}
-        service = Table(points, noise=scenario.service.noise)
+        """The simulation with batches as slow as they were in the replay."""
+        scenario = self.simulated.scenario
+        service = scenario.service.scaled(self.slower, scenario.rule.max_batch_size)
         count, seed = self.replayed.requested, self.replayed.seed
         return simulate(scenario.replace(service=service), count, seed, warmup=self.simulated.warmup)
 
@@ -79,11 +106,15 @@ class Fidelity:
         replayed = self.replayed
         late_ms = float(np.percentile(replayed.late_ms, 99))
         elsewhere = abs(self.slower - 1) > OTHERWISE
+        apart = self.together > TOGETHER
+        what = "the server" if self.measurement.served else "the model alone"
         notes = [
-            f"The model took {self.slower:.2f} times as long as measured, in batches of the same sizes"
+            f"Batches took {self.slower:.2f} times as long as {what} was measured, in the same sizes"
             + (": does something else compute on this machine?" if elsewhere else "."),
-            f"Each batch took {duration(replayed.own_ms)} of the batcher's own time, and started "
-            f"{duration(replayed.reaction_ms)} late.",
+            f"Of that, {duration(replayed.own_ms)} a batch were the batcher's own, and "
+            f"{duration(replayed.reaction_ms)} until it started.",
+            f"A batch's time correlates with the next one's by {self.together:.2f}"
+            + (": slow ones come together, which the simulation does not know." if apart else "."),
             f"99 % of the requests were sent at most {duration(late_ms)} late, and other programs took "
             f"{replayed.others:.0%} of the processors.",
         ]
@@ -105,37 +136,41 @@ class Fidelity:
 
 def compare_with_simulation(
     scenario: Scenario, model: Callable[[Any], Any], requests: int | None = None, seed: int = 0, *,
-    inputs: Sequence[Any] | None = None, measurement: Measurement | None = None, warmup: float = 0.0,
-    progress: bool = True,
+    inputs: Sequence[Any] | None = None, measurement: Measurement | None = None, limit_s: float = LIMIT_S,
+    warmup: float = 0.0, progress: bool = True,
 ) -> Fidelity:  # fmt: skip
-    """Measure a model, simulate a scenario with that service time, replay it, and put both side by side.
+    """Measure a server, simulate a scenario with that service time, replay it, and put both side by side.
 
     The arguments are those of `replay`; simulation and replay have the same arrivals. The model is measured
-    at every batch size that the rule allows (at its padded sizes, if it pads; at powers of two beyond 32),
-    unless a `measurement` of it on this machine is given; the simulation takes the quiet samples, with their
-    noise. The scenario's own service time plays no part; its `host_ms`, `contention` and `slowdown` are the
-    simulation's: for several servers on one device, see `measure_sharing`. `bs.plot` draws both.
+    as a server gives it, `measure(model, served=True)`, for about `limit_s` seconds at every batch size that
+    the rule allows (at its padded sizes, if it pads; at powers of two beyond 32), unless a `measurement` is
+    given: one of this machine and of now, since its processors are faster at one time than at another. The
+    simulation takes the mean times and their noise. The scenario's own service time plays no part; its
+    `host_ms`, `contention` and `slowdown` are the simulation's: for several servers on one device, see
+    `measure_sharing`. `bs.plot` draws both.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.device import load_model
     >>> scenario = Scenario(Poisson(500), SizeOrWait(2, 1), Affine(1, 0.1))
-    >>> compared = compare_with_simulation(scenario, load_model("mlp", width=8), 50, progress=False)
+    >>> model = load_model("mlp", width=8)
+    >>> compared = compare_with_simulation(scenario, model, 50, limit_s=0.2, progress=False)
     >>> list(compared.to_frame().columns)
     ['replayed', 'simulated', 'explained', 'difference_%']
     """
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     if measurement is None:
         example = None if inputs is None else inputs[0]
-        measurement = measure_for(model, scenario.rule.max_batch_size, example, progress)
+        measurement = measure_for(model, scenario.rule.max_batch_size, example, limit_s, progress)
     known = scenario.replace(service=service_of(measurement, getattr(model, "pad_to", None)))
     real = replay(known, model, requests, seed, inputs=inputs, warmup=warmup)
     return Fidelity(measurement, simulate(known, real.requested, seed, warmup=warmup), real)
 
 
 def measure_for(
-    model: Callable[[Any], Any], largest: int, example: Any = None, progress: bool = False
-) -> Measurement:
-    """Measure a model at every size of batches up to `largest`; at the padded sizes, if it pads.
+    model: Callable[[Any], Any], largest: int, example: Any = None, limit_s: float = LIMIT_S,
+    progress: bool = False,
+) -> Measurement:  # fmt: skip
+    """Measure a model as a server gives it, at every batch size up to `largest`; at its padded sizes, if any.
 
     Of more than `EACH` sizes, at the powers of two.
     """
@@ -148,10 +183,13 @@ def measure_for(
     if pad_to is not None:
         end = next((place for place, size in enumerate(pad_to) if size >= largest), len(pad_to))
         sizes = pad_to[: end + 1]
-    return measure(model, sizes, example=example, roofline=False, progress=progress)
+    return measure(
+        model, sizes, served=True, target=TARGET, limit_s=limit_s, example=example, roofline=False,
+        progress=progress,
+    )  # fmt: skip
 
 
 def service_of(measurement: Measurement, pad_to: Sequence[int] | None = None) -> Service:
-    """Return what the quiet samples of a measurement say of batches, with their noise."""
+    """Return what a measurement says of batches, with their noise."""
     service = measurement.service_with_noise()
     return service if pad_to is None else service.padded_to(pad_to)

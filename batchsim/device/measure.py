@@ -1,6 +1,5 @@
 """Measuring a model: how long batches of each size really take on this machine."""
 
-import time
 import warnings
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -10,21 +9,18 @@ import jax
 import numpy as np
 
 from batchsim import _check
-from batchsim.device.models import Model, describe, fitting
+from batchsim.device.models import Model, describe
 from batchsim.device.roofline import roofline as roofline_of
+from batchsim.device.rounds import Rounds
+from batchsim.device.served import ServedRounds
 from batchsim.scenario.measurement import Measurement
-from batchsim.scenario.quiet import summary
-
-_wait_for: Callable[[Any], Any] = jax.block_until_ready  # JAX returns before its device has computed
-FEWEST = 20  # samples, before an interval is believed
-MOST = 1000  # samples of a size: more would fill files, and tell no more
-SETTLING = 0.1  # of the limit, before a size is left out: what disturbs lasts longer than a few batches
 
 
 def measure(
     model: Model | Callable[[Any], Any], batch_sizes: Iterable[int] = (1, 2, 4, 8, 16, 32), *,
     target: float = 0.02, limit_s: float = 5.0, repeats: int | None = None, warmup: int = 3,
-    copy: bool = True, roofline: bool = True, example: Any = None, seed: int = 0, progress: bool = True,
+    copy: bool = True, served: bool = False, roofline: bool = True, example: Any = None, seed: int = 0,
+    progress: bool = True,
 ) -> Measurement:  # fmt: skip
     """Time `model` on batches of each size, until each median is known well enough or the time is over.
 
@@ -38,10 +34,15 @@ def measure(
 
     A time runs from the batch in the host's memory until the output is ready on the device: like a server's,
     it includes the copy to the device, but not the copy back. With `copy=False` the batch is on the device
-    before. A `Model` drops what it had compiled, so that the first call includes compiling; padded sizes of
-    one shape compile once. `roofline` measures what the device can do at best, in a second and once a
-    process, and asks JAX for each compiled program's operations and bytes: a callable has them if `jax.jit`
-    made it.
+    before. With `served` it is the time of a whole server: one thread sends requests, as in `replay`, and
+    another serves them through an `InferenceBatcher`, busy for 70 % of the time; a batch counts from when it
+    may start until its answers are handed back, and no size is left out before the end.
+
+    A `Model` drops what it had compiled, so that the first call includes compiling; padded sizes of one shape
+    compile once. JAX keeps some of the work on a shape for the rest of the process: a cold start in the same
+    process, such as `replay(warm=False)`, is predicted best by the second measurement there. `roofline`
+    measures what the device can do at best, in a second and once a process, and asks JAX for each compiled
+    program's operations and bytes: a callable has them if `jax.jit` made it.
 
     A size whose batch does not fit in the device's memory is reported, and the others are measured;
     MemoryError if none fits. An output that is not one an item, or that is NaN, raises ValueError.
@@ -56,6 +57,8 @@ def measure(
     limit_s = _check.real("limit_s", limit_s, above=0)
     repeats = None if repeats is None else _check.whole("repeats", repeats)
     warmup = _check.whole("warmup", warmup, at_least=0)
+    if served and not copy:
+        raise ValueError("copy must be True if served: a server gets its inputs in the host's memory")
     generator = np.random.default_rng(_check.whole("seed", seed, at_least=0))
     batches = _batches(model, sizes, example, seed)
     if isinstance(model, Model):
@@ -63,7 +66,7 @@ def measure(
     call: Callable[[Any], Any] = model
     if isinstance(model, Model) and not copy:
         batches, call = {size: model.padded(batch) for size, batch in batches.items()}, model.compute
-    rounds = _Rounds(call, batches, copy)
+    rounds = (ServedRounds if served else Rounds)(call, batches, copy)
     with _bar(progress, len(sizes)) as bar:
         output = rounds.warm_up(warmup, bar)
         rounds.run(generator, target, limit_s, repeats, bar)
@@ -82,84 +85,11 @@ def measure(
         samples_ms=tuple(map(tuple, rounds.samples_ms.values())),
         first_call_s=tuple(rounds.first_call_s[size] for size in measured),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"), copy=copy,
-        target=target if repeats is None else None,
+        target=target if repeats is None else None, served=served,
         program=tuple(known) if complete else (),
         roofline=tuple(roofline_of(device)) if complete else (),
         not_fitting=tuple(rounds.not_fitting.items()),
     )  # fmt: skip
-
-
-class _Rounds:
-    """The calls of each size: what they took, and what did not fit."""
-
-    def __init__(self, call: Callable[[Any], Any], batches: dict[int, Any], copy: bool) -> None:
-        self.call, self.batches, self.copy = call, batches, copy
-        self.first_call_s: dict[int, float] = {}
-        self.samples_ms: dict[int, list[float]] = {size: [] for size in batches}
-        self.not_fitting: dict[int, str] = {}
-
-    def warm_up(self, warmup: int, bar: Any) -> Any:
-        """Call each size for the first time, check its output, and call it `warmup` more times."""
-        output = None
-        for size in list(self.batches):
-            bar.set_postfix_str(f"compiling {size:,}")
-            try:
-                with fitting(f"a batch of {size:,}"):
-                    if not self.copy:
-                        self.batches[size] = jax.device_put(self.batches[size])
-                    self.first_call_s[size], first = self._timed(size)
-                    _check_output(len(self.batches[size]), first)
-                    for _ in range(warmup):
-                        _wait_for(self.call(self.batches[size]))
-                output = first
-            except MemoryError as error:
-                self._leave_out(size, error)
-        return output
-
-    def run(
-        self, generator: np.random.Generator, target: float, limit_s: float, repeats: int | None, bar: Any
-    ) -> None:
-        """Time rounds of every size that is not known well enough, until there is none or no time."""
-        begin_s, rounds, next_check = time.perf_counter(), 0, FEWEST
-        wanted = list(self.samples_ms)
-        while wanted and rounds != repeats:
-            bar.set_postfix_str(f"round {rounds + 1:,}")
-            for size in generator.permutation(wanted).tolist():
-                over = repeats is None and time.perf_counter() - begin_s > limit_s
-                if over and rounds:  # each size has a sample
-                    return
-                self._sample(size, wanted)
-            rounds += 1
-            settling = time.perf_counter() - begin_s < SETTLING * limit_s and rounds < MOST
-            if repeats is None and rounds >= next_check and not settling:
-                next_check = rounds + 1 + rounds // 10  # checking takes time, too
-                left = [size for size in wanted if not self._settled(size, target)]
-                bar.update(len(wanted) - len(left))
-                wanted = left
-
-    def _sample(self, size: int, wanted: list[int]) -> None:
-        try:
-            with fitting(f"a batch of {size:,}"):
-                self.samples_ms[size].append(self._timed(size)[0] * 1000)
-        except MemoryError as error:
-            wanted.remove(size)
-            self._leave_out(size, error)
-
-    def _settled(self, size: int, target: float) -> bool:
-        samples = self.samples_ms[size]
-        return len(samples) >= MOST or summary(samples).half_width <= target
-
-    def _leave_out(self, size: int, error: MemoryError) -> None:
-        self.not_fitting[size] = str(error)
-        del self.samples_ms[size], self.batches[size]
-        if not self.samples_ms:
-            raise error
-
-    def _timed(self, size: int) -> tuple[float, Any]:
-        batch = self.batches[size]
-        begin_s = time.perf_counter()
-        output = _wait_for(self.call(batch))
-        return time.perf_counter() - begin_s, output
 
 
 def _batches(model: Any, sizes: tuple[int, ...], example: Any, seed: int) -> dict[int, Any]:
@@ -172,19 +102,6 @@ def _batches(model: Any, sizes: tuple[int, ...], example: Any, seed: int) -> dic
     if example is None:
         raise TypeError("example must be one item of a batch if model is a plain callable, got None")
     return {size: np.stack([np.asarray(example)] * size) for size in sizes}
-
-
-def _check_output(size: int, output: Any) -> None:
-    """Refuse an output that is not one number or array an item, or that is not a number."""
-    each = isinstance(output, list)  # of outputs, one an item; else arrays, in whatever containers
-    arrays = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(output)]
-    for shape in [(len(output),)] if each else [array.shape for array in arrays]:
-        if shape[:1] != (size,):
-            rule = f"a model must return one output an item, of shape ({size}, ...)"
-            raise ValueError(f"{rule}, got shape {shape}")
-    for array in arrays:
-        if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact) and np.isnan(array).any():
-            raise ValueError(f"a model's output must be numbers, got NaN in one of shape {array.shape}")
 
 
 def _program(model: Any, batch: Any) -> tuple[float, float] | tuple[()]:

@@ -19,7 +19,9 @@ from batchsim.simulate import check_requests
 
 POOL = 256  # items that a Model draws itself; request i gets item i mod POOL
 USUAL_REQUESTS, USUAL_S = 100_000, 10.0  # by default as many requests as arrive in so long, at most so many
-LATE_MS, LATE_SHARE = 0.5, 0.05  # beyond both, the p99 of the sends' lateness makes a replay no evidence
+# Beyond both, the p99 of the sends' lateness makes a replay no evidence. Latencies count from actual sends:
+# simulated arrivals that are as late as this allows change the mean latency by less than 1 %.
+LATE_MS, LATE_SHARE = 0.5, 0.1
 OTHERS = 0.1  # and so does a larger part of the processors that other programs take
 TOLD_S = 0.5  # the shortest run of which that part is known: systems count in hundredths of a second
 
@@ -29,7 +31,7 @@ class Replay(Result):
     """A result whose times were measured: when requests really came, and when their answers were there.
 
     `arrival_s` is when a request was really in the queue, `due_s` when it should have been sent: latencies
-    count from the former. A batch computes from when it is taken until its outputs are in the host's memory:
+    count from the former. A batch computes from when it is taken until its answers are handed back:
     `model_ms` of that, on average, is the model as `measure` times it, the rest (`own_ms`) the batcher's own
     work. `reaction_ms` is how long it takes on average until a batch that may start does; `others` is the
     part of the processors' time that went to other programs.
@@ -66,7 +68,7 @@ class Replay(Result):
 
     @property
     def own_ms(self) -> float:
-        """What a batch takes on average besides the model: stacking inputs, fetching outputs, bookkeeping."""
+        """What a batch takes on average besides the model: stacking, fetching and handing back."""
         took_s = self.batches.finish_s - self.batches.start_s
         return float(took_s.mean()) * 1000 - self.model_ms if took_s.size else 0.0
 

@@ -105,7 +105,6 @@ class WallClock:
                     self.stopping |= not isinstance(error, Exception)
                     self.release(server, len(batch), start_s, finish_s)
                 continue
-            finish_s = self.clock()
             with self.changed:
                 self.model_s.append(stopwatch.seconds)
                 for answer in answers:
@@ -113,6 +112,7 @@ class WallClock:
                     self.outputs[request] = answer["output"]
                     self.status[request] = Status.SERVED
                     self.batch_index[request] = len(self.batches)
+                finish_s = self.clock()  # now the answers are handed back, and the server is free
                 self.batches.append((start_s, finish_s, len(batch), server, int(trigger)))
                 self.release(server, len(batch), start_s, finish_s)
 

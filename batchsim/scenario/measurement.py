@@ -18,13 +18,13 @@ from batchsim.scenario import fits
 from batchsim.scenario import measurement_files as files
 from batchsim.scenario import measurement_text as text
 from batchsim.scenario.doubts import Note, doubts
-from batchsim.scenario.quiet import Summary, quiet, summary
+from batchsim.scenario.quiet import Summary, clipped, cv_of, quiet, summary
 from batchsim.scenario.service import Table
 
 if TYPE_CHECKING:
     import pandas
 
-SAMPLES = ("quiet", "all")
+SAMPLES = ("quiet", "clipped", "all")
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,7 +34,8 @@ class Measurement:
     `samples_ms` has a row for each of `batch_sizes`, in the order of measuring; `repeats` is the length of
     the shortest. `first_call_s` is the very first call at each size: compiling, and computing once; it is
     empty where nobody knows. `platform` is JAX's word ("cpu", "gpu"); `measured_at` is an ISO time. `copy`:
-    whether the times include the copy of the inputs to the device, None if unknown. `target`: how well the
+    whether the times include the copy of the inputs to the device, None if unknown. `served`: whether they
+    are a server's, its batcher included, rather than the model's alone. `target`: how well the
     medians were meant to be known. `program`: the FLOPs and the bytes of each size's compiled program, and
     `roofline`: the FLOP/s and the bytes/s that the device reached; both are empty where unknown.
     `not_fitting`: the sizes for which the device had too little memory, and what it said. Wrong values raise
@@ -53,6 +54,7 @@ class Measurement:
     first_call_s: tuple[float, ...]
     measured_at: str
     copy: bool | None = True
+    served: bool = False
     target: float | None = None
     program: tuple[tuple[float, ...], ...] = ()
     roofline: tuple[float, ...] = ()
@@ -66,6 +68,7 @@ class Measurement:
         except ValueError:
             raise ValueError(f"measured_at must be an ISO time, got {self.measured_at!r}") from None
         _check.instance("copy", self.copy, (bool, type(None)), "true, false or null")
+        _check.instance("served", self.served, bool, "true or false")
         if self.target is not None:
             _check.fix_real(self, "target", above=0)
         sizes = _check.sizes("batch_sizes", self.batch_sizes, rising=False)
@@ -164,28 +167,31 @@ class Measurement:
         """
         return Table(self.median_ms)
 
-    def service_with_noise(self, samples: str = "quiet") -> Table:
-        """Return a service time whose noise varies as much as the "quiet" times did, or as "all" did.
+    def service_with_noise(self, samples: str | None = None) -> Table:
+        """Return a service time whose noise varies as much as the "quiet" times did, or "clipped", or "all".
 
         The points are means, which noise keeps. The noise is lognormal, with one coefficient of variation for
-        all sizes, the root mean square of theirs: `noise_cv` has each. Quiet times are the default because a
-        few disturbed ones, many times longer, give a cv that no lognormal fits.
+        all sizes, the root mean square of theirs: `noise_cv` has each. Quiet times are the default, because a
+        few disturbed ones, many times longer, give a cv that no lognormal fits. Of a `served` measurement
+        the "clipped" are: a server has disturbed batches, too, but the slowest in a hundred count as no
+        slower than the next.
         """
-        _check.one_of("samples", samples, SAMPLES)
-        means = {size: point.mean_ms for size, point in self._points.items()}
-        if samples == "all":
-            means = {size: float(np.mean(row)) for size, row in self._rows.items()}
+        times = self._times(samples)
+        means = {size: float(row.mean()) for size, row in times.items()}
         return Table(means).with_noise(text.pooled(self.noise_cv(samples)))
 
-    def noise_cv(self, samples: str = "quiet") -> dict[int, float]:
-        """Return the coefficient of variation of the "quiet" times of each batch size, or of "all"."""
+    def noise_cv(self, samples: str | None = None) -> dict[int, float]:
+        """Return the coefficient of variation of each batch size: see `service_with_noise`."""
+        return {size: cv_of(row) for size, row in self._times(samples).items()}
+
+    def _times(self, samples: str | None) -> dict[int, np.ndarray]:
+        if samples is None:
+            samples = "clipped" if self.served else "quiet"
         _check.one_of("samples", samples, SAMPLES)
+        rows = {size: np.array(row) for size, row in self._rows.items()}
         if samples == "quiet":
-            return {size: point.cv for size, point in self._points.items()}
-        return {
-            size: float(np.std(row, ddof=1) / np.mean(row)) if len(row) > 1 else 0.0
-            for size, row in self._rows.items()
-        }
+            return {size: row[self.quiet[size]] for size, row in rows.items()}
+        return clipped(rows) if samples == "clipped" else rows
 
     def fit(self, kind: str = "affine", pieces: int = 3) -> fits.Fit:
         """Return the "affine" or "piecewise" service time nearest to `service`, and its worst relative error.

@@ -40,7 +40,8 @@ def remarks(measurement: Any) -> list[str]:
         return list(doubts)
     low, high = min(cvs, key=cvs.__getitem__), max(cvs, key=cvs.__getitem__)
     by_size = f"by size from {fixed(cvs[low])} ({low:,}) to {fixed(cvs[high])} ({high:,})"
-    return [*doubts, f"noise of the quiet samples: cv {fixed(pooled(cvs))}; {by_size}"]
+    of = "" if measurement.served else " of the quiet samples"
+    return [*doubts, f"noise{of}: cv {fixed(pooled(cvs))}; {by_size}"]
 
 
 def pooled(cvs: Mapping[int, float]) -> float:
@@ -58,7 +59,8 @@ def _title(measurement: Any) -> str:
         jax = f" (jax {measurement.jax_version}, {measurement.platform})"
     repeats = f"{measurement.repeats} to {most}" if most > measurement.repeats else f"{most}"
     what = f"{measurement.model} on {measurement.device}{jax}"
-    return f"Measurement: {what}, {repeats} repeats, {COPY[measurement.copy]}{measurement.measured_at}"
+    how = "as a server gives it, " if measurement.served else COPY[measurement.copy]
+    return f"Measurement: {what}, {repeats} repeats, {how}{measurement.measured_at}"
 
 
 def _table(measurement: Any) -> "pandas.DataFrame":

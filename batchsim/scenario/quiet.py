@@ -1,7 +1,7 @@
 """Telling the quiet part of repeated times from the disturbed, and how well their median is known."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ FAR = 3.0  # standard deviations above the middle of the quiet samples, beyond w
 # number of samples. A quarter finds the crowd also where most are disturbed, but needs many samples.
 HALF, QUARTER, ENOUGH = (0.5, 0.6745, 10), (0.25, 0.3186, 30), 40
 NORMAL_95 = 1.96
+CLIPPED = 1.0  # per cent of the times, the slowest: one pause of a second would be most of a variance
 
 
 class Levels(NamedTuple):
@@ -136,11 +137,23 @@ def summary(samples: Sequence[float]) -> Summary:
     low, high = np.percentile(times, [25, 75])
     mean = float(kept.mean())
     return Summary(
-        float(np.median(kept)), *interval(kept), mean, _cv(kept),
+        float(np.median(kept)), *interval(kept), mean, cv_of(kept),
         float(np.median(second) / np.median(first)) - 1 if apart else 0.0,
         float(np.median(times)), float(high - low), times.size, times.size - kept.size, levels(samples),
     )  # fmt: skip
 
 
-def _cv(times: np.ndarray) -> float:
+def cv_of(times: np.ndarray) -> float:
+    """Return the coefficient of variation, 0 of a single time."""
     return float(times.std(ddof=1) / times.mean()) if times.size > 1 else 0.0
+
+
+def clipped(rows: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+    """Return the times of each batch size, none further above its median than 99 in 100 of all sizes' are.
+
+    >>> clipped({1: np.array([2.0, 2.0, 2.2]), 8: np.array([4.0, 4.0, 40.0])})[8].round(1).tolist()
+    [4.0, 4.0, 38.2]
+    """
+    ratios = np.concatenate([row / np.median(row) for row in rows.values()])
+    most = np.percentile(ratios, 100 - CLIPPED)
+    return {size: np.minimum(row, most * np.median(row)) for size, row in rows.items()}

@@ -30,17 +30,22 @@ REPEATS = 3
 WITHIN = {"mean_latency_ms": 0.10, "mean_batch_size": 0.10, "p99_ms": 0.25}
 COLD_WITHIN = 0.20
 
-TEXT = f"""`make fidelity` measures a model, simulates with that service time and its noise, and replays the
-same arrivals on the wall clock with the real model (`bs.device.compare_with_simulation`): Poisson
-arrivals, batches of at most {RULE.max_batch_size}, a wait of {RULE.max_wait_ms} ms. The error is that of
-the simulated value, relative to the replayed one: the median of {REPEATS} repeats, each with a measurement
-and a seed of its own, and in brackets each of them. A row is **within** if it is at most
-{WITHIN["mean_latency_ms"]:.0%} (mean latency, batch size), {WITHIN["p99_ms"]:.0%} (p99) or
-{COLD_WITHIN:.0%} (compiling). Repeats whose requests were sent too late, or beside which other programs took
-more than a tenth of the processors, have no verdict. Nothing is subtracted. What would explain a difference
-stands below: how many times as long as measured the model took in the replay, what a batch took of the
-batcher's own time (stacking, fetching, Python), how late it started after the rule had let it go, and the
-error of a simulation that knows these three.
+TEXT = f"""`make fidelity` measures a model as a server gives it (`bs.device.measure(model, served=True)`:
+through the batcher, beside the thread that sends), says what a simulation with that service time and its
+noise expects, and only then replays the same arrivals on the wall clock with the real model
+(`bs.device.compare_with_simulation`): Poisson arrivals, batches of at most {RULE.max_batch_size}, a wait of
+{RULE.max_wait_ms} ms. Load 1 is what the measured server carries. The error is that of the simulated value,
+relative to the replayed one: the median of {REPEATS} repeats, each with a measurement and a seed of its own,
+and in brackets each of them. A row is **within** if it is at most {WITHIN["mean_latency_ms"]:.0%} (mean
+latency, batch size), {WITHIN["p99_ms"]:.0%} (p99) or {COLD_WITHIN:.0%} (compiling). Repeats whose requests
+were sent too late, or beside which other programs took more than a tenth of the processors, have no verdict.
+Nothing is subtracted, and nothing of a replay goes into its simulation.
+
+Where a difference comes from stands below, medians of the replays: how many times as long as measured batches
+of the same sizes took, from when they could start until their answers were handed back; of that, the
+batcher's own time (stacking, fetching, Python) and the time until it started; how a batch's time correlates
+with the next one's (the simulation draws each anew); and the error of a simulation whose batches are slower
+by the first number.
 """
 
 
@@ -96,9 +101,10 @@ def explanation(name: str, load: float, repeats: list[Fidelity]) -> str:
     cells = (
         f"{name}, load {load}",
         f"{middle(lambda each: each.replayed.scenario.workload.offered_per_s):,.0f}",
-        f"{middle(lambda each: each.slower):.2f}",
+        f"{middle(lambda each: each.slower):.3f} ({', '.join(f'{each.slower:.3f}' for each in repeats)})",
         f"{1000 * middle(lambda each: each.replayed.own_ms):.0f}",
         f"{1000 * middle(lambda each: each.replayed.reaction_ms):.0f}",
+        f"{middle(lambda each: each.together):.2f}",
         f"{1000 * middle(lambda each: np.percentile(each.replayed.late_ms, 99)):.0f}",
         f"{middle(lambda each: each.replayed.others):.0%}",
         f"{middle(unexplained):+.1%}",
@@ -106,63 +112,95 @@ def explanation(name: str, load: float, repeats: list[Fidelity]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def compile_s(result: bs.Result) -> float:
-    """Return how long the first batches of each size computed in all, beyond a usual batch of that size."""
+def compiled(result: bs.Result) -> tuple[int, float]:
+    """Return how many sizes occurred, and how long their first batches computed beyond usual ones, in all."""
     sizes, took_s = result.batches.batch_size, result.batches.finish_s - result.batches.start_s
-    total_s = 0.0
-    for size in np.unique(sizes):
+    total_s, different = 0.0, np.unique(sizes)
+    for size in different:
         first, *others = took_s[sizes == size]
         total_s += first - (np.median(others) if others else 0.0)
-    return float(total_s)
+    return different.size, float(total_s)
 
 
-def cold(model, scenario: bs.Scenario, measurement, requests: int, seed: int) -> tuple[float, float, bool]:
-    """Return how long compiling takes in all at a cold start, replayed and simulated, in seconds.
+@dataclass(frozen=True)
+class Cold:
+    """A cold start, replayed and simulated: how many sizes compiled, and for how many seconds in all."""
 
-    And whether other programs ran meanwhile.
-    """
-    service = scenario.service.compiling(measurement.compiling())
-    simulated_s = compile_s(bs.simulate(scenario.replace(service=service), requests, seed))
-    real = replay(scenario, model, requests, seed, warm=False)
-    return compile_s(real), simulated_s, real.others > OTHERS
+    replayed: tuple[int, float]
+    simulated: tuple[int, float]
+    others: float
+
+    @classmethod
+    def run(cls, model, scenario: bs.Scenario, measurement, requests: int, seed: int) -> "Cold":
+        service = scenario.service.compiling(measurement.compiling())
+        simulated = bs.simulate(scenario.replace(service=service), requests, seed)
+        real = replay(scenario, model, requests, seed, warm=False)
+        return cls(compiled(real), compiled(simulated), real.others)
+
+    @property
+    def each(self) -> float:
+        """How much longer one size compiles in the simulation, as a fraction."""
+        (sizes, seconds), (expected, expected_s) = self.replayed, self.simulated
+        return expected_s / expected / (seconds / sizes) - 1
+
+
+def of_cold_starts(name: str, starts: list[Cold]) -> tuple[Row, str]:
+    """Return the row of a model's cold starts, and what explains it."""
+    quiet = [start for start in starts if start.others <= OTHERS] or starts
+    replayed_s, simulated_s = (
+        statistics.median(getattr(start, part)[1] for start in quiet) for part in ("replayed", "simulated")
+    )
+    errors = tuple(start.simulated[1] / start.replayed[1] - 1 for start in quiet)
+    disturbed = len(quiet) * (quiet[0].others > OTHERS)
+    row = Row(
+        f"{name}, cold start: compiling in all (s)", replayed_s, simulated_s, errors, COLD_WITHIN, disturbed
+    )
+    sizes = (", ".join(str(getattr(start, part)[0]) for start in quiet) for part in ("replayed", "simulated"))
+    each = ", ".join(f"{start.each:+.1%}" for start in quiet)
+    return row, f"| {' | '.join([name, *sizes, each])} |"
 
 
 def section(seconds: float, say=print) -> tuple[str, list[Row]]:
     """Return the section's text and its rows, from runs of so many seconds each."""
     rows: list[Row] = []
     explanations: list[str] = []
+    sizes: list[str] = []
     for name in MODELS:
         model = load_model(name)
         by_load: dict[float, list[Fidelity]] = {load: [] for load in LOADS}
-        compiling: list[tuple[float, float, bool]] = []
+        starts: list[Cold] = []
         for seed in range(REPEATS):
-            measurement = measure_for(model, RULE.max_batch_size)
-            known = bs.Scenario(bs.Poisson(1), RULE, service_of(measurement))
             for load, repeats in by_load.items():
+                # Anew for each run: a processor is faster in one minute than in another.
+                measurement = measure_for(model, RULE.max_batch_size)
+                known = bs.Scenario(bs.Poisson(1), RULE, service_of(measurement))
                 scenario = known.replace(rate_per_s=load * known.saturation_per_s)
                 count = max(100, round(seconds * scenario.workload.offered_per_s))
                 repeats.append(compare_with_simulation(scenario, model, count, seed, measurement=measurement))
                 say(repeats[-1], end="\n\n")
+            # Twice as long: most sizes occur then, and how many did in both is less a matter of chance.
             scenario = known.replace(rate_per_s=LOADS[0] * known.saturation_per_s)
-            count = max(100, round(seconds * scenario.workload.offered_per_s))
-            compiling.append(cold(model, scenario, measurement, count, seed))
+            count = max(100, round(2 * seconds * scenario.workload.offered_per_s))
+            starts.append(Cold.run(model, scenario, measurement, count, seed))
+            say(starts[-1], end="\n\n")
         for load, repeats in by_load.items():
             rows += of_repeats(name, load, repeats)
             explanations.append(explanation(name, load, repeats))
-        quiet = [each for each in compiling if not each[2]] or compiling
-        replayed_s, simulated_s, disturbed = (statistics.median(each) for each in zip(*quiet, strict=True))
-        errors = tuple(simulated / replayed - 1 for replayed, simulated, _ in quiet)
-        what = f"{name}, cold start: compiling in all (s)"
-        rows.append(Row(what, replayed_s, simulated_s, errors, COLD_WITHIN, len(quiet) * int(disturbed)))
-        say(rows[-1])
+        row, of_sizes = of_cold_starts(name, starts)
+        rows.append(row)
+        sizes.append(of_sizes)
+        for each in rows[-len(WITHIN) * len(LOADS) - 1 :]:
+            say(each)
     where = f"{model.device}, {processor()}, jax {jax.__version__}, {datetime.now(UTC):%Y-%m-%d}"
     parts = [
-        f"\n## {TITLE}\n\n{TEXT}\nOn {where}, {seconds:g} s a run.\n",
+        f"\n## {TITLE}\n\n{TEXT}\nOn {where}, {seconds:g} s a run, a cold start twice that.\n",
         "| what | replayed | simulated | error | |\n|---|---|---|---|---|",
         *map(str, rows),
-        "\n| run | requests/s | model slower by | own (µs) | late to start (µs) | p99 of sends (µs late) | "
-        "other programs | error of the mean with these |\n|---|---|---|---|---|---|---|---|",
+        "\n| run | requests/s | slower by | own (µs) | until it started (µs) | correlation | "
+        "p99 of sends (µs late) | other programs | error of the mean with this |\n" + "|---" * 9 + "|",
         *explanations,
+        "\n| cold start | sizes compiled | simulated | error of the time of one |\n|---|---|---|---|",
+        *sizes,
     ]
     return "\n".join(parts) + "\n", rows
 

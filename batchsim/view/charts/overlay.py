@@ -21,7 +21,8 @@ def overlay(compared: Fidelity) -> Chart:
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.device import compare_with_simulation, load_model
     >>> scenario = Scenario(Poisson(500), SizeOrWait(2, 1), Affine(1, 0.1))
-    >>> overlay(compare_with_simulation(scenario, load_model("mlp", width=8), 50, progress=False))
+    >>> model = load_model("mlp", width=8)
+    >>> overlay(compare_with_simulation(scenario, model, 50, limit_s=0.2, progress=False))
     <Chart size 760x520 with 2 Axes>
     """
     chart = Chart()
