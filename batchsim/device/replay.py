@@ -19,9 +19,7 @@ from batchsim.simulate import check_requests
 
 POOL = 256  # items that a Model draws itself; request i gets item i mod POOL
 USUAL_REQUESTS, USUAL_S = 100_000, 10.0  # by default as many requests as arrive in so long, at most so many
-# Beyond both, the p99 of the sends' lateness makes a replay no evidence. Latencies count from actual sends:
-# simulated arrivals that are as late as this allows change the mean latency by less than 1 %.
-LATE_MS, LATE_SHARE = 0.5, 0.1
+LATE_MS, LATE_SHARE = 0.5, 0.05  # beyond both, the p99 of the sends' lateness makes a replay no evidence
 OTHERS = 0.1  # and so does a larger part of the processors that other programs take
 TOLD_S = 0.5  # the shortest run of which that part is known: systems count in hundredths of a second
 
