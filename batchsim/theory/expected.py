@@ -6,6 +6,7 @@ from batchsim import _check
 from batchsim.scenario import Constant, Gamma, Poisson, Scenario, Service, Table
 from batchsim.theory import batch, general, single
 from batchsim.theory.answer import Answer, NoAnswer, UnsolvedError, check_load
+from batchsim.theory.expected_tokens import expected_of_tokens
 
 
 def expected(scenario: Scenario) -> Answer | NoAnswer:
@@ -22,6 +23,8 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
     no theory applies: batches of up to 32 are solved for one server only, got 2
     """
     _check.instance("scenario", scenario, Scenario, "a Scenario")
+    if scenario.tokens is not None:
+        return expected_of_tokens(scenario)
     if scenario.service.compile_ms is not None:
         answer = expected(scenario.replace({"service.compile_ms": None}))
         warm = "after the cold start"
