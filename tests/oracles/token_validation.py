@@ -133,17 +133,17 @@ and its means of TTFT are those of a backlog. Source: <{SOURCE}/bench/examples/R
         "Whole batches: vLLM on A100, H100 and GH200",
         """Equal requests at once, prompts as long as outputs, 1 to 64 of them. `StepTime.fit` to the answers
 of 128, 256 and 512 tokens predicts those of 1,024 and 2,048, each simulated. The rows are means over a
-series; the mean absolute error of all single answers is 4.8 %. The largest errors are Mistral's on H100s
-and Llama-2's on one A100, whose 64 longest requests do not fit into its memory at once: how much it had is
-not published. Source:
+series; the mean absolute error of all single answers is 4.8 %. Where it misses most, the measured batches of
+Mistral on H100s are on no one curve, or 64 of the longest requests do not fit into the memory at once: how
+much there was is not published. Source:
 <https://github.com/argonne-lcf/LLM-Inference-Bench/blob/4211f5d/Plots/All_results.csv>.""",
         whole_batches,
     ),
     (
         "Closed loops: Llama-3.1-8B on one H100",
         """TensorRT-LLM 1.0.0rc3, clients without thinking time, budget 8,192 tokens (its default; the source
-does not say). `StepTime.fit` to the TPOT of every other measured loop, through the simulator (simulate, fit to the
-visited steps, five times), predicts the others: the mean absolute error is 3.0 %. Their TTFT are not
+does not say). `StepTime.fit` to the TPOT of every other measured loop, through the simulator (simulate, fit
+to the visited steps, five times), predicts the others: the mean absolute error is 3.0 %. Their TTFT are not
 predicted: lockstep clients and a warm-up decide them. Source:
 <https://github.com/ai-dynamo/aiconfigurator> at 095f58a, `silicon_sample.csv`.""",
         closed_loops,
