@@ -6,7 +6,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.engines import kernels_jit
-from batchsim.scenario.data_sheets import Gpu, Model
+from batchsim.scenario.data_sheets import Card, LanguageModel
 from batchsim.scenario.step_time import StepCost, step_ms
 
 REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
@@ -141,25 +141,28 @@ def test_several_gpus_share_a_model():
 
 
 def test_sheets_of_ones_own():
-    mine = Model(8.03e9, 32, 32, 8, 128, bytes_per_weight=1)
+    model = LanguageModel("mine", layers=32, heads=32, kv_heads=8, head_size=128, parameters=8.03e9)
+    card = Card("mine", memory_gib=80, gigabytes_per_s=3350, tera_flops=989.5)
     named = bs.StepTime.roofline("llama-3.1-8b", "h100", 2)
-    eight_bits = bs.StepTime.roofline(mine, Gpu(989.5, 3350), 2)
+    assert bs.StepTime.roofline(model, card, 2) == named
+    eight_bits = bs.StepTime.roofline(model, card, 2, weight_bytes=1, kv_bytes=1)
     assert eight_bits.weights_ms == pytest.approx(named.weights_ms / 2)
-    assert eight_bits.per_read_ms == named.per_read_ms
+    assert eight_bits.per_read_ms == pytest.approx(named.per_read_ms / 2)
 
 
 @pytest.mark.parametrize(
     ("wrong", "error", "words"),
     [
         (lambda: bs.StepTime.roofline("llama-3.1-8", "h100", 2), ValueError, "did you mean 'llama-3.1-8b'"),
-        (lambda: bs.StepTime.roofline("llama-3.1-8b", 5, 2), ValueError, "gpu must be one of a100"),
+        (lambda: bs.StepTime.roofline("llama-3.1-8b", "h1000", 2), ValueError, "did you mean 'h100'"),
+        (lambda: bs.StepTime.roofline(5, "h100", 2), TypeError, "model must be a name"),
         (lambda: bs.StepTime.roofline("llama-3.1-8b", "h100", 2, flops_share=1.1), ValueError, "at most 1"),
         (
             lambda: bs.StepTime.roofline("llama-3.1-8b", "h100", 2, gpus=0),
             ValueError,
             "gpus must be at least",
         ),
-        (lambda: Model(0, 1, 1, 1, 1), ValueError, "parameters must be greater than 0"),
+        (lambda: bs.StepTime.roofline("llama-3.1-8b", "h100", 2, kv_bytes=0), ValueError, "kv_bytes must"),
     ],
 )
 def test_a_roofline_of_nothing_is_refused(wrong, error, words):

@@ -7,7 +7,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.scenario import step_fit
-from batchsim.scenario.data_sheets import GPUS, MODELS, Gpu, Model, sheet
+from batchsim.scenario.data_sheets import Card, LanguageModel, card_named, model_named
 from batchsim.scenario.service import Service
 
 
@@ -104,29 +104,35 @@ class StepTime(Service):
 
     @classmethod
     def roofline(
-        cls, model: str | Model, gpu: str | Gpu, fixed_ms: float, *, gpus: int = 1,
-        bandwidth_share: float = 0.85, flops_share: float = 0.5,
+        cls, model: str | LanguageModel, gpu: str | Card, fixed_ms: float, *, gpus: int = 1,
+        weight_bytes: float = 2, kv_bytes: float = 2, bandwidth_share: float = 0.85, flops_share: float = 0.5,
     ) -> Self:  # fmt: skip
         """Return a first guess from the data sheets of a model and a GPU: the roofline.
 
-        Weights, and keys and values, are read at `bandwidth_share` of the GPU's bandwidth (usual: 0.75 to
-        0.95), and products computed at `flops_share` of its FLOP rate (0.4 to 0.6 for prompts). `fixed_ms`,
-        for launching, sampling and the host, is measured, never guessed: 0.5 to 7 ms on real servers. With
-        several `gpus` the model is split evenly; what they tell each other is not counted. Not for mixtures
-        of experts, which read more weights the more tokens a step has.
+        `model` and `gpu` are names (`batchsim.scenario.data_sheets` has them) or sheets of your own.
+        `weight_bytes` of a parameter, `kv_bytes` of a key's number: 2 in 16 bits, 1 in fp8. Both are read at
+        `bandwidth_share` of the GPU's bandwidth (usual: 0.75 to 0.95), and products computed at `flops_share`
+        of its 16-bit rate (0.4 to 0.6 for prompts). `fixed_ms`, for launching, sampling and the host, is
+        measured, never guessed: 0.5 to 7 ms on real servers. Several `gpus` share the work evenly; what they
+        tell each other is not counted. Not for mixtures of experts, which read more weights the more tokens a
+        step has.
 
-        >>> StepTime.roofline("llama-3.1-8b", "h100", fixed_ms=2).per_read_ms  # 131,072 bytes a token
-        4.603055311676909e-05
+        >>> guess = StepTime.roofline("llama-3.1-8b", "h100", fixed_ms=2)
+        >>> round(guess.weights_ms, 2), round(guess.weights_ms / guess.per_token_ms)
+        (5.64, 174)
         """
-        of, on = sheet("model", model, MODELS, Model), sheet("gpu", gpu, GPUS, Gpu)
+        of = model if isinstance(model, LanguageModel) else model_named(model)
+        on = gpu if isinstance(gpu, Card) else card_named(gpu)
         gpus = _check.whole("gpus", gpus)
         for name, share in (("bandwidth_share", bandwidth_share), ("flops_share", flops_share)):
             _check.real(name, share, above=0, at_most=1)
-        byte_ms = 1e-6 / (on.bandwidth_gb_per_s * bandwidth_share * gpus)
-        flop_ms = 1e-9 / (on.tflop_per_s * flops_share * gpus)
+        for name, size in (("weight_bytes", weight_bytes), ("kv_bytes", kv_bytes)):
+            _check.real(name, size, above=0, at_most=8)
+        byte_ms = 1e-6 / (on.gigabytes_per_s * bandwidth_share * gpus)
+        flop_ms = 1e-9 / (on.tera_flops * flops_share * gpus)
         return cls(
-            fixed_ms, of.weight_bytes * byte_ms, 2 * of.parameters * flop_ms, of.read_bytes * byte_ms,
-            4 * of.layers * of.heads * of.head_size * flop_ms,
+            fixed_ms, of.parameters * weight_bytes * byte_ms, 2 * of.parameters * flop_ms,
+            of.kv_bytes(kv_bytes) * byte_ms, 4 * of.layers * of.heads * of.head_size * flop_ms,
         )  # fmt: skip
 
     @property

@@ -156,13 +156,12 @@ def seats_by_memory(
     >>> seats_by_memory(2587, 857, 653), seats_by_memory(2587, 857, 653, reserve="step")
     (27, 34)
     """
-    for name, value in (
-        ("kv_blocks", kv_blocks), ("prompt", prompt), ("output", output), ("block_size", block_size),
-    ):  # fmt: skip
+    kv_blocks = _check.whole("kv_blocks", kv_blocks)
+    for name, value in (("prompt", prompt), ("output", output), ("block_size", block_size)):
         _check.whole(name, value)
     _check.one_of("reserve", reserve, RESERVE)
     held = prompt + output - 1 if reserve == "life" else prompt + output / 2
-    return int(kv_blocks // math.ceil(held / block_size))
+    return kv_blocks // math.ceil(held / block_size)
 
 
 def slotted(rate_per_s: float, step_ms: float, output: int | Lengths) -> TokenAnswer:
