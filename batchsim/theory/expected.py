@@ -13,7 +13,8 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
     """Return the steady state that theory expects, or a NoAnswer with the reason why there is none.
 
     Raises ValueError for a scenario whose load is 1 or more: it has no steady state. A cold start
-    (`service.compiling`) is left out, and the answer's `model` says so: the steady state comes after it.
+    (`service.compiling`) is left out, and the answer's `model` says so: the steady state comes after it. Of
+    token generation the answer is a `TokenAnswer`, or says at which limits the steps are solved.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 0), Affine(5, 0.25))
