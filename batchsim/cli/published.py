@@ -7,7 +7,8 @@ from batchsim import _check
 from batchsim.cli import output
 from batchsim.cli.flags import JsonFlag, argument
 from batchsim.scenario import Published as PublishedTable
-from batchsim.scenario import PublishedSteps, published_names, published_source
+from batchsim.scenario import published_names, published_source
+from batchsim.scenario.published_steps import PublishedSteps
 from batchsim.scenario.step_time import StepCost
 
 FEW = 10  # the sources of at most this many tables are printed

@@ -1,7 +1,6 @@
 """What is simulated: a workload, a rule and a service time, joined in a scenario."""
 
 from batchsim.scenario.published import Published, published, published_names, published_source
-from batchsim.scenario.published_steps import PublishedSteps
 from batchsim.scenario.rules import (
     RULES,
     AtLeast,
@@ -30,7 +29,7 @@ from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, OpenLoop, Po
 __all__ = [
     "Affine", "AtLeast", "ClosedLoop", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma",
     "Geometric", "LearnedCork", "Lognormal", "Noise", "OnOff", "OpenLoop", "Poisson", "PreferredSizes",
-    "PreferredUntilLate", "Published", "PublishedSteps", "PullThenWait", "RULES", "Rule", "RunningWindow",
-    "Scenario", "Service", "SizeOrWait", "SleepingPoll", "StalledBatches", "StepTime", "Table", "Tokens",
-    "Trace", "Trigger", "Uniform", "WaitSinceLast", "published", "published_names", "published_source",
+    "PreferredUntilLate", "Published", "PullThenWait", "RULES", "Rule", "RunningWindow", "Scenario",
+    "Service", "SizeOrWait", "SleepingPoll", "StalledBatches", "StepTime", "Table", "Tokens", "Trace",
+    "Trigger", "Uniform", "WaitSinceLast", "published", "published_names", "published_source",
 ]  # fmt: skip
