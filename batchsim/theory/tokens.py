@@ -47,10 +47,8 @@ class TokenAnswer(Answer):
         return {key: each for key, each in numbers.items() if not (self.closed and key in GIVEN)}
 
     def __repr__(self) -> str:
-        return (
-            f"{super().__repr__()}\n"
-            f"  tokens      TTFT {self.mean_ttft_ms:.6g} ms, TPOT {self.mean_tpot_ms:.6g} ms on average"
-        )
+        later = "" if math.isnan(self.mean_tpot_ms) else f", TPOT {self.mean_tpot_ms:.6g} ms"
+        return f"{super().__repr__()}\n  tokens      TTFT {self.mean_ttft_ms:.6g} ms{later} on average"
 
 
 GIVEN = ("offered_per_s", "load")  # what a closed loop does not have
