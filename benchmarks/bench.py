@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import count
+from pathlib import Path
 from statistics import median
 
 import numba
@@ -22,8 +23,10 @@ import numpy as np
 import simpy
 
 import batchsim as bs
+from batchsim.engines.tokens_log import draw_tokens
 from batchsim.study.surface import surface
 
+sys.path.append(str(Path(__file__).parent.parent / "tests"))  # the plain loop, and what others measured
 SCENARIO = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 SIZES = [1, 2, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64]
 WAITS_MS = [0, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50]
@@ -319,6 +322,40 @@ def servers_rules(rounds: int) -> Row:
     return Row("rules of real servers, million requests/s of the slowest", min(each.values()), 5, 10, detail)
 
 
+def tokens(rounds: int) -> Row:
+    """Continuous batching of conversations, every column of requests and steps, against the plain loop."""
+    from oracles.measured_tokens import table
+    from oracles.token_plans import columns_of, naive
+
+    lengths = table("lengths_azure2023_conv")
+    pairs = np.column_stack([lengths["prompt_tokens"], lengths["output_tokens"]]).tolist()
+    service, few, many = bs.published("llama-3.1-8b/rtx-4090"), 300, 20_000
+    scenario = bs.Scenario(
+        bs.Poisson(3.7), bs.Continuous(), service, tokens=bs.Tokens.sample(pairs, again=True)
+    )
+    plan = draw_tokens(scenario, few, 0)
+    short, by_hand = bs.simulate(scenario, few).log, columns_of(naive(plan))
+    assert all(np.array_equal(getattr(short, name), column) for name, column in by_hand.items())
+    steps = bs.simulate(scenario, many).steps
+    mine, theirs = in_turn(
+        rounds, lambda: bs.simulate(scenario, many).finish_s, lambda: columns_of(naive(plan))
+    )
+    ours, plain = len(steps) / mine, short.batch_start_s.size / theirs
+    rows = f"{steps.rows.mean():.0f} rows a step"
+    detail = f"{ours / 1e6:.1f} million against {plain / 1e3:.1f} thousand steps/s, {rows}"
+    return Row("token generation, all columns, against a plain loop", ours / plain, 100, 500, detail)
+
+
+def measured_run(rounds: int) -> Row:
+    from oracles.measured_tokens import vllm_run
+
+    scenario, _ = vllm_run()
+    steps = len(bs.simulate(scenario).steps)
+    (seconds,) = in_turn(max(rounds, 11), lambda: bs.simulate(scenario).finish_s)
+    name = "300 requests of a measured vLLM run (184 s in reality), ms"
+    return Row(name, 1000 * seconds, 10, 2, f"{steps:,} steps", smaller_is_better=True)
+
+
 def against_others(name: str, theirs: Callable[[int, int], float]) -> Callable[[int], Row]:
     customers = 100_000
     mm1 = bs.Scenario(
@@ -354,6 +391,8 @@ ROWS: dict[str, Callable[[int], Row]] = {
     "tune": tune,
     "memory": memory,
     "servers-rules": servers_rules,
+    "tokens": tokens,
+    "measured-run": measured_run,
     "ciw": against_others("ciw", ciw_mm1),
     "salabim": against_others("salabim", salabim_mm1),
 }

@@ -6,6 +6,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.engines import kernels_jit
+from batchsim.scenario.data_sheets import Card, LanguageModel
 from batchsim.scenario.step_time import StepCost, step_ms
 
 REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
@@ -46,6 +47,127 @@ def test_noise_is_kept_and_written():
     assert REAL.with_noise(0.2).noise == bs.Noise(0.2)
     assert repr(REAL.with_noise(0.2)).endswith("with_noise(0.2, 'lognormal')")
     assert "ragged=True" in repr(bs.StepTime(1, 1, 1, ragged=True))
+
+
+# Fitted to measured steps.
+
+RUN = bs.Scenario(
+    bs.Poisson(1.5), bs.Continuous(64, 512), REAL,
+    tokens=bs.Tokens(bs.Lognormal(600, 0.8, at_most=4096), bs.Geometric(150)),
+)  # fmt: skip
+
+
+def test_a_fit_to_the_steps_of_a_run_finds_what_made_them():
+    steps = bs.simulate(RUN, 300).steps
+    found = bs.StepTime.fit(steps)
+    assert found.cost == pytest.approx(REAL.cost, rel=1e-3)
+    assert np.abs(found.errors(steps)).max() < 1e-4
+
+
+def test_a_fit_to_noisy_steps_is_as_near_as_the_noise_lets_it():
+    steps = bs.simulate(RUN.replace(service=REAL.with_noise(0.05)), 300).steps
+    found = bs.StepTime.fit(steps)
+    ms = [REAL.ms(*row) for row in zip(steps.tokens, steps.reads, steps.pairs, strict=True)]
+    assert np.abs(found.errors(steps, ms)).mean() < 0.01
+    assert found.fixed_ms + found.weights_ms == pytest.approx(16.877, rel=0.01)
+
+
+def test_a_fit_reads_frames_and_what_only_several_steps_were_measured_for():
+    steps = bs.simulate(RUN, 100).steps
+    frame = steps.to_frame().assign(ms=lambda it: 2000 * (it.finish_s - it.start_s))
+    assert bs.StepTime.fit(frame).cost == pytest.approx([2 * ms for ms in REAL.cost], rel=1e-3)
+    parts = [frame[row : row + 5] for row in range(0, len(frame), 5)]
+    sums = [part.ms.sum() / 2 for part in parts]
+    found = bs.StepTime.fit(parts, sums)
+    assert np.abs(found.errors(parts, sums)).max() < 1e-3
+    assert np.abs(found.errors(steps)).max() < 1e-2
+
+
+def test_steps_of_one_kind_give_a_fit_of_their_time():
+    decodes = {"tokens": [8] * 4, "reads": [100, 1000, 4000, 9000], "pairs": [0] * 4}
+    ms = [11 + 0.002 * reads for reads in decodes["reads"]]
+    found = bs.StepTime.fit(decodes, ms)
+    assert np.abs(found.errors(decodes, ms)).max() < 1e-9
+    assert found.per_pair_ms == 0
+
+
+def test_the_error_is_relative():
+    steps = {"tokens": [1, 1000], "reads": [10, 0], "pairs": [0, 500_500]}
+    assert bs.StepTime(10, 0, 0.1).errors(steps, [8, 220]) == pytest.approx([10.1 / 8 - 1, -0.5])
+
+
+@pytest.mark.parametrize(
+    ("steps", "ms", "error", "words"),
+    [
+        ({"tokens": [1], "reads": [1]}, [1], TypeError, "got dict without pairs"),
+        (5, [1], TypeError, "got int without tokens"),
+        ({"tokens": [0], "reads": [1], "pairs": [0]}, [1], ValueError, "tokens of a step must be at least 1"),
+        ({"tokens": [1], "reads": [1], "pairs": [0]}, [0], ValueError, "ms must be above 0, got 0.0"),
+        ({"tokens": [1], "reads": [1], "pairs": [0]}, [1, 2], ValueError, "a time for each of 1, got shape"),
+        ({"tokens": [1, 2], "reads": [1], "pairs": [0]}, [1], ValueError, "columns of one length"),
+        ({"tokens": [], "reads": [], "pairs": []}, [], ValueError, "steps must not be empty"),
+        ([{"tokens": [1], "reads": [1], "pairs": [0]}], None, ValueError, "ms must be given"),
+    ],
+)
+def test_what_are_no_measured_steps_is_refused(steps, ms, error, words):
+    with pytest.raises(error, match=words):
+        bs.StepTime.fit(steps, ms)
+
+
+# From data sheets.
+
+
+def test_the_roofline_of_data_sheets():
+    guess = bs.StepTime.roofline("llama-3.1-8b", "rtx-4090", 1.0, bandwidth_share=0.95, flops_share=0.5)
+    assert guess.weights_ms == pytest.approx(16.77, rel=1e-3)  # 16.06 GB
+    assert guess.per_token_ms == pytest.approx(2 * 8.03e9 / 82.5e12 * 1000)
+    assert guess.per_read_ms == pytest.approx(131_072 / (0.95 * 1008e9) * 1000)
+    assert guess.per_pair_ms == pytest.approx(4 * 32 * 32 * 128 / 82.5e12 * 1000)
+    # What a profile of that card says of decodes: 16.97 ms + 1.405e-4 ms a key.
+    assert guess.ms(1) == pytest.approx(16.97, rel=0.06)
+    assert guess.per_read_ms == pytest.approx(1.405e-4, rel=0.05)
+
+
+@pytest.mark.parametrize(("gpu", "tokens"), [("h100", 295), ("a100-80gb", 153)])
+def test_arithmetic_takes_over_where_flops_over_bandwidth_says(gpu, tokens):
+    guess = bs.StepTime.roofline("llama-2-7b", gpu, 0, bandwidth_share=1, flops_share=1)
+    assert guess.weights_ms / guess.per_token_ms == pytest.approx(tokens, rel=0.01)
+
+
+def test_several_gpus_share_a_model():
+    one, four = (bs.StepTime.roofline("llama-3.1-70b", "h100", 2, gpus=gpus) for gpus in (1, 4))
+    assert four.fixed_ms == one.fixed_ms == 2
+    assert [4 * ms for ms in four.cost[1:]] == pytest.approx(one.cost[1:])
+
+
+def test_sheets_of_ones_own():
+    model = LanguageModel("mine", layers=32, heads=32, kv_heads=8, head_size=128, parameters=8.03e9)
+    card = Card("mine", memory_gib=80, gigabytes_per_s=3350, tera_flops=989.5)
+    named = bs.StepTime.roofline("llama-3.1-8b", "h100", 2)
+    assert bs.StepTime.roofline(model, card, 2) == named
+    eight_bits = bs.StepTime.roofline(model, card, 2, weight_bytes=1, kv_bytes=1)
+    assert eight_bits.weights_ms == pytest.approx(named.weights_ms / 2)
+    assert eight_bits.per_read_ms == pytest.approx(named.per_read_ms / 2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [
+        (lambda: bs.StepTime.roofline("llama-3.1-8", "h100", 2), ValueError, "did you mean 'llama-3.1-8b'"),
+        (lambda: bs.StepTime.roofline("llama-3.1-8b", "h1000", 2), ValueError, "did you mean 'h100'"),
+        (lambda: bs.StepTime.roofline(5, "h100", 2), TypeError, "model must be a name"),
+        (lambda: bs.StepTime.roofline("llama-3.1-8b", "h100", 2, flops_share=1.1), ValueError, "at most 1"),
+        (
+            lambda: bs.StepTime.roofline("llama-3.1-8b", "h100", 2, gpus=0),
+            ValueError,
+            "gpus must be at least",
+        ),
+        (lambda: bs.StepTime.roofline("llama-3.1-8b", "h100", 2, kv_bytes=0), ValueError, "kv_bytes must"),
+    ],
+)
+def test_a_roofline_of_nothing_is_refused(wrong, error, words):
+    with pytest.raises(error, match=words):
+        wrong()
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
 """`batchsim published`: the service times that others published."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from batchsim import _check
 from batchsim.cli import output
 from batchsim.cli.flags import JsonFlag, argument
+from batchsim.scenario import Published as PublishedTable
 from batchsim.scenario import published_names, published_source
+from batchsim.scenario.published_steps import PublishedSteps
+from batchsim.scenario.step_time import StepCost
 
 FEW = 10  # the sources of at most this many tables are printed
 
@@ -17,25 +21,51 @@ class Published(JsonFlag):
     match: str | None = argument("Words of the name, such as gpunet-175ms.")
 
     def run(self) -> None:
-        names = published_names(self.match)
-        if not names:
-            words = {word for name in published_names() for word in name.split("/")}
+        names, steps = (published_names(self.match, tokens=tokens) for tokens in (False, True))
+        if not names and not steps:
+            known = [*published_names(), *published_names(tokens=True)]
+            words = {word for name in known for word in name.split("/")}
             hint = _check.nearest(self.match, words, listed=True) or "; without a word, all are listed"
             raise ValueError(f"no published name has {self.match!r}{hint}")
-        tables = [published_source(name) for name in names]
+        sources = [published_source(name) for name in (*names, *steps)]
+        tables = [source for source in sources if isinstance(source, PublishedTable)]
+        of_steps = [source for source in sources if isinstance(source, PublishedSteps)]
         if self.json_:
             listed = [{**vars(table), "service": dict(table.service.points_ms)} for table in tables]
-            output.print_json({"tables": listed})
+            costs = [{**vars(each), "service": each.service.cost._asdict()} for each in of_steps]
+            output.print_json({"tables": listed, "steps": costs} if costs else {"tables": listed})
             return
-        rows = []
-        for table in tables:
-            sizes, times_ms = zip(*table.service.points_ms, strict=True)
-            ranges = f"{sizes[0]} to {sizes[-1]}", f"{times_ms[0]:g} to {times_ms[-1]:g}"
-            rows.append((table.name, *ranges, table.backend))
-        notes = [f"{table.name}: {table.source_url}, {table.licence}" for table in tables]
-        if len(tables) > FEW:
-            how = "name fewer, as `batchsim published nnunet` does, or use --json"
-            notes = [f"{len(tables)} tables. To see their sources, {how}."]
-        columns = {"name": "left", "batch sizes": "right", "ms": "right", "backend": "left"}
-        stats = " or ".join(sorted({table.stat for table in tables}))
-        output.print_table(f"Published service times: the {stats} latency of a batch", columns, rows, notes)
+        if tables:
+            _print_tables(tables)
+        if of_steps:
+            _print_steps(of_steps)
+
+
+def _print_tables(tables: list[PublishedTable]) -> None:
+    rows = []
+    for table in tables:
+        sizes, times_ms = zip(*table.service.points_ms, strict=True)
+        ranges = f"{sizes[0]} to {sizes[-1]}", f"{times_ms[0]:g} to {times_ms[-1]:g}"
+        rows.append((table.name, *ranges, table.backend))
+    columns = {"name": "left", "batch sizes": "right", "ms": "right", "backend": "left"}
+    stats = " or ".join(sorted({table.stat for table in tables}))
+    title = f"Published service times: the {stats} latency of a batch"
+    output.print_table(title, columns, rows, _sources(tables))
+
+
+def _print_steps(steps: list[PublishedSteps]) -> None:
+    headings = [name.removesuffix("_ms").replace("_", " ") for name in StepCost._fields]
+    columns = {"name": "left", **dict.fromkeys(headings, "right"), "error": "right", "backend": "left"}
+    rows = [
+        (each.name, *(f"{ms:g}" for ms in each.service.cost), f"{each.mean_error:.1%}", each.backend)
+        for each in steps
+    ]
+    title = "Published times of a step of token generation, in ms: five numbers, fitted to measured times"
+    output.print_table(title, columns, rows, _sources(steps))
+
+
+def _sources(tables: Sequence[PublishedTable | PublishedSteps]) -> list[str]:
+    if len(tables) <= FEW:
+        return [f"{table.name}: {table.source_url}, {table.licence}" for table in tables]
+    how = "name fewer, as `batchsim published nnunet` does, or use --json"
+    return [f"{len(tables)} tables. To see their sources, {how}."]

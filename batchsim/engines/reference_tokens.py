@@ -16,8 +16,10 @@ import numpy as np
 
 from batchsim.engines.log import Status
 from batchsim.engines.reference_instants import Instants
+from batchsim.engines.reference_reuse import ReusingEngine
 from batchsim.engines.reference_schedule import Engine, Request, WholeEngine, leaving
 from batchsim.engines.tokens_log import STEPS, Batching, TokenLog, TokenPlan
+from batchsim.scenario import Continuous
 from batchsim.scenario.step_time import step_ms
 
 CHUNK = 1024  # factors of noise drawn at a time
@@ -36,6 +38,8 @@ class Dispatcher(Instants):
         # The state of the run.
         self.line: deque[Request] = deque()
         make = WholeEngine if self.batching.whole else Engine
+        if isinstance(scenario.rule, Continuous) and scenario.rule.reuses:
+            make = ReusingEngine
         numbers = range(scenario.servers)
         self.engines = [make(number, self.batching, self.batching.kv_blocks) for number in numbers]
         self.step_of = [-1 for _ in self.engines]  # the number of each engine's step

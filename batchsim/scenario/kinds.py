@@ -33,7 +33,7 @@ def _measured(
 
 def _published(
     name: str, *, noise: Noise | None = None, padding: Any = None, compile_ms: Any = None
-) -> Table:
+) -> Table | StepTime:
     return dataclasses.replace(published(name), noise=noise, padding=padding, compile_ms=compile_ms)
 
 

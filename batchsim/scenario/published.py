@@ -21,6 +21,8 @@ left out:
   batch size / throughput: fewer than one batch in a hundred dominate it;
 - 1 table whose page contradicts itself: BERT-dist6l with ONNX Runtime on T4, which states a largest batch of
   1 and times batches of 16.
+
+Times of steps of token generation are found here too: see `batchsim.scenario.published_steps`.
 """
 
 import csv
@@ -29,7 +31,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from batchsim import _check
+from batchsim.scenario import published_steps
+from batchsim.scenario.published_steps import PublishedSteps
 from batchsim.scenario.service import Table
+from batchsim.scenario.step_time import StepTime
 
 # Those eight tables: whoever asks for one learns why it is gone.
 REMOVED = frozenset(
@@ -57,34 +62,40 @@ class Published:
     licence: str
 
 
-def published(name: str) -> Table:
+def published(name: str) -> Table | StepTime:
     """Return the published service time of this name; `published_source` also returns its source.
 
-    Between the measured sizes it is interpolated; above the largest it is refused. An unknown name raises
-    ValueError with the nearest known one.
+    Between the measured sizes it is interpolated; above the largest it is refused. Of language models it is
+    the time of a step. An unknown name raises ValueError with the nearest known one.
 
     >>> published("gpunet-175ms/v100-32gb/fp16")(2)
     0.00277
+    >>> published("llama-3.1-8b/rtx-4090").weights_ms
+    9.997
     """
     return published_source(name).service
 
 
-def published_names(match: str | None = None) -> tuple[str, ...]:
+def published_names(match: str | None = None, *, tokens: bool = False) -> tuple[str, ...]:
     """Return the published names, sorted; with `match`, those that contain it as whole words.
 
-    Slashes and hyphens separate words, so that "t4" matches the device, but not a part of "bert4".
+    Slashes and hyphens separate words, so that "t4" matches the device, but not a part of "bert4". With
+    `tokens`, the names of steps of token generation instead.
 
     >>> published_names("nnunet")
     ('nnunet/t4/fp16', 'nnunet/v100-32gb/fp16')
     >>> len(published_names()), len(published_names("bert")), len(published_names("gpunet-175ms"))
     (90, 47, 2)
+    >>> published_names("llama-3.1-8b", tokens=True)
+    ('llama-3.1-8b/h100/trt-llm', 'llama-3.1-8b/rtx-4090', 'llama-3.1-8b/rtx-pro-6000')
     """
     _check.instance("match", match, (str, type(None)), "a string")
-    return tuple(name for name in _tables() if _words(match or "") in _words(name))
+    names = published_steps.tables() if tokens else _tables()
+    return tuple(name for name in names if _words(match or "") in _words(name))
 
 
-def published_source(name: str) -> Published:
-    """Return a published table with its source.
+def published_source(name: str) -> Published | PublishedSteps:
+    """Return a published table, or the times of steps, with its source.
 
     >>> source = published_source("gpunet-175ms/v100-32gb/fp16")
     >>> source.backend, source.stat, source.licence
@@ -93,7 +104,7 @@ def published_source(name: str) -> Published:
     6.16
     """
     _check.instance("the name of a published table", name, str, "a string")
-    tables = _tables()
+    tables: dict[str, Published | PublishedSteps] = {**_tables(), **published_steps.tables()}
     if name in REMOVED:
         why = "it timed the client, not the model: the server carries 1.7 to 3.6 times what it said"
         raise ValueError(f"the published table {name!r} was removed: {why}")

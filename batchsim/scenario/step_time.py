@@ -1,11 +1,13 @@
 """How long a step of token generation takes, from four whole numbers."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from batchsim import _check
+from batchsim.scenario import step_fit
+from batchsim.scenario.data_sheets import Card, LanguageModel, card_named, model_named
 from batchsim.scenario.service import Service
 
 
@@ -65,6 +67,73 @@ class StepTime(Service):
             rule = "padded sizes need a service time by batch size, as Affine or Table"
             raise ValueError(f"{rule}, got a StepTime (whole batches are padded unless ragged=True)")
         super().__post_init__()
+
+    @classmethod
+    def fit(cls, steps: Any, ms: Any = None) -> Self:
+        """Return the step time nearest to measured steps: the sum of squared relative errors is least.
+
+        `steps` has columns `tokens`, `reads` and `pairs`, as `Result.steps`, a DataFrame or a dict of arrays
+        has; `ms` is how long each took, by default its column `ms`, or finish_s - start_s. Where only several
+        steps together were measured, as the answer of a whole batch, `steps` is a list of such columns, one
+        for each number of `ms`.
+
+        Fit to the steps that a run visits, never to a uniform grid: there the many that no server ever makes
+        would count as much as the few that it makes all the time. Simulate with a first guess, take
+        `result.steps`, measure these, fit, and simulate again. `fixed_ms + weights_ms` is well determined;
+        their split is not, if few steps have as many tokens as arithmetic needs to take longer than weights.
+
+        >>> real = StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
+        >>> steps = {"tokens": [1, 40, 130, 512, 2048], "reads": [900, 40_000, 90_000, 0, 9000],
+        ...          "pairs": [0, 0, 5000, 131_328, 2_000_000]}
+        >>> ms = [real.ms(*row) for row in zip(*steps.values(), strict=True)]
+        >>> found = StepTime.fit(steps, ms)
+        >>> bool(abs(found.errors(steps, ms)).max() < 1e-3), round(found.fixed_ms + found.weights_ms, 2)
+        (True, 16.88)
+        """
+        return cls(*step_fit.fitted(steps, ms))
+
+    def errors(self, steps: Any, ms: Any = None) -> np.ndarray:
+        """Return the relative error at each measured step, or list of steps; above 0 where this is slower.
+
+        `steps` and `ms` as `fit` takes them.
+        """
+        rows, times_ms, of = step_fit.measured(steps, ms)
+        fixed, weights, per_token, per_read, per_pair = self.cost
+        each_ms = fixed + np.maximum(weights, per_token * rows[:, 0]) + rows[:, 1:] @ [per_read, per_pair]
+        return np.bincount(of, each_ms) / times_ms - 1
+
+    @classmethod
+    def roofline(
+        cls, model: str | LanguageModel, gpu: str | Card, fixed_ms: float, *, gpus: int = 1,
+        weight_bytes: float = 2, kv_bytes: float = 2, bandwidth_share: float = 0.85, flops_share: float = 0.5,
+    ) -> Self:  # fmt: skip
+        """Return a first guess from the data sheets of a model and a GPU: the roofline.
+
+        `model` and `gpu` are names (`batchsim.scenario.data_sheets` has them) or sheets of your own.
+        `weight_bytes` of a parameter, `kv_bytes` of a key's number: 2 in 16 bits, 1 in fp8. Both are read at
+        `bandwidth_share` of the GPU's bandwidth (usual: 0.75 to 0.95), and products computed at `flops_share`
+        of its 16-bit rate (0.4 to 0.6 for prompts). `fixed_ms`, for launching, sampling and the host, is
+        measured, never guessed: 0.5 to 7 ms on real servers. Several `gpus` share the work evenly; what they
+        tell each other is not counted. Not for mixtures of experts, which read more weights the more tokens a
+        step has.
+
+        >>> guess = StepTime.roofline("llama-3.1-8b", "h100", fixed_ms=2)
+        >>> round(guess.weights_ms, 2), round(guess.weights_ms / guess.per_token_ms)
+        (5.64, 174)
+        """
+        of = model if isinstance(model, LanguageModel) else model_named(model)
+        on = gpu if isinstance(gpu, Card) else card_named(gpu)
+        gpus = _check.whole("gpus", gpus)
+        for name, share in (("bandwidth_share", bandwidth_share), ("flops_share", flops_share)):
+            _check.real(name, share, above=0, at_most=1)
+        for name, size in (("weight_bytes", weight_bytes), ("kv_bytes", kv_bytes)):
+            _check.real(name, size, above=0, at_most=8)
+        byte_ms = 1e-6 / (on.gigabytes_per_s * bandwidth_share * gpus)
+        flop_ms = 1e-9 / (on.tera_flops * flops_share * gpus)
+        return cls(
+            fixed_ms, of.parameters * weight_bytes * byte_ms, 2 * of.parameters * flop_ms,
+            of.kv_bytes(kv_bytes) * byte_ms, 4 * of.layers * of.heads * of.head_size * flop_ms,
+        )  # fmt: skip
 
     @property
     def cost(self) -> StepCost:

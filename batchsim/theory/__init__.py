@@ -10,6 +10,14 @@ from batchsim.theory.expected import expected
 from batchsim.theory.general import gg1
 from batchsim.theory.optimum import Optimum, optimum
 from batchsim.theory.single import erlang_c, kingman, md1, mdc, mg1, mm1, mmc, mmc_wait_percentile_ms
+from batchsim.theory.tokens import (
+    TokenAnswer,
+    request_alone,
+    seats_by_memory,
+    seats_filled,
+    slotted,
+    useful_share,
+)
 from batchsim.theory.wait import (
     frozen_batch_size_pmf,
     frozen_load,
@@ -20,8 +28,9 @@ from batchsim.theory.wait import (
 )
 
 __all__ = [
-    "Answer", "NoAnswer", "Optimum", "at_least", "capped", "erlang_c", "expected", "frozen_batch_size_pmf",
-    "frozen_load", "frozen_mean_batch_size", "frozen_wait_min_ms", "full_batch_forming_ms", "gg1",
-    "kingman", "light_traffic_latency_ms", "md1", "mdc", "mg1", "mm1", "mmc", "mmc_wait_percentile_ms",
-    "neuts", "optimum", "size_or_wait", "uncapped", "uncapped_bound",
+    "Answer", "NoAnswer", "Optimum", "TokenAnswer", "at_least", "capped", "erlang_c", "expected",
+    "frozen_batch_size_pmf", "frozen_load", "frozen_mean_batch_size", "frozen_wait_min_ms",
+    "full_batch_forming_ms", "gg1", "kingman", "light_traffic_latency_ms", "md1", "mdc", "mg1", "mm1", "mmc",
+    "mmc_wait_percentile_ms", "neuts", "optimum", "request_alone", "seats_by_memory", "seats_filled",
+    "size_or_wait", "slotted", "uncapped", "uncapped_bound", "useful_share",
 ]  # fmt: skip

@@ -6,13 +6,15 @@ from batchsim import _check
 from batchsim.scenario import Constant, Gamma, Poisson, Scenario, Service, Table
 from batchsim.theory import batch, general, single
 from batchsim.theory.answer import Answer, NoAnswer, UnsolvedError, check_load
+from batchsim.theory.expected_tokens import expected_of_tokens
 
 
 def expected(scenario: Scenario) -> Answer | NoAnswer:
     """Return the steady state that theory expects, or a NoAnswer with the reason why there is none.
 
     Raises ValueError for a scenario whose load is 1 or more: it has no steady state. A cold start
-    (`service.compiling`) is left out, and the answer's `model` says so: the steady state comes after it.
+    (`service.compiling`) is left out, and the answer's `model` says so: the steady state comes after it. Of
+    token generation the answer is a `TokenAnswer`, or says at which limits the steps are solved.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 0), Affine(5, 0.25))
@@ -22,6 +24,8 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
     no theory applies: batches of up to 32 are solved for one server only, got 2
     """
     _check.instance("scenario", scenario, Scenario, "a Scenario")
+    if scenario.tokens is not None:
+        return expected_of_tokens(scenario)
     if scenario.service.compile_ms is not None:
         answer = expected(scenario.replace({"service.compile_ms": None}))
         warm = "after the cold start"

@@ -46,6 +46,10 @@ class Continuous(Rule):
     A preempted request keeps what it made and computes it again (recompute). `kv_blocks` are the usable ones
     of each engine; None: as many as it takes. The defaults are vLLM's. Needs `tokens`, and a `StepTime`.
 
+    `prefix_reuse`: free blocks keep what they held until they are taken again, those that were freed first,
+    and of these a request's last ones. So a preempted request may find its first full blocks again, and
+    computes only the rest: vLLM's prefix cache, where no two requests begin alike. The SimPy engine has it.
+
     >>> Continuous(max_num_seqs=64, kv_blocks=300).max_num_batched_tokens
     2048
     """
@@ -73,6 +77,7 @@ class Continuous(Rule):
     long_prefill_token_threshold: int = seam.parameter(
         "Long prefill", "Tokens of one prompt in a step, 0: any", default=0, at_least=0, at_most=MOST
     )
+    prefix_reuse: bool = False
 
     title = "Continuous batching"
     map_knobs = ("max_num_seqs", "max_num_batched_tokens")
@@ -80,9 +85,19 @@ class Continuous(Rule):
     def check(self) -> None:
         _check.one_of("first", self.first, FIRST)
         _check.one_of("reserve", self.reserve, RESERVE)
-        _check.instance("chunked", self.chunked, bool, "True or False")
+        for name in ("chunked", "prefix_reuse"):
+            _check.instance(name, getattr(self, name), bool, "True or False")
         if self.kv_blocks is not None:
             _check.fix_whole(self, "kv_blocks", at_most=MOST)
+
+    @property
+    def reuses(self) -> bool:
+        """Whether a preempted request may find some of its blocks again: nobody is, with memory enough."""
+        return self.prefix_reuse and self.kv_blocks is not None and self.reserve == "step"
+
+    @property
+    def compiled(self) -> bool:  # type: ignore[override]
+        return not self.reuses
 
     @property
     def max_batch_size(self) -> int:  # type: ignore[override]

@@ -1,0 +1,230 @@
+"""Token generation without simulating: what is known of steps that requests join and leave.
+
+Times of steps are a `StepTime`'s. Of lengths that are distributed, means are taken over as many of their
+quantiles as make them exact to some 0.1 %; of whole numbers, and of measured lengths, they are exact.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsim import _check
+from batchsim.scenario import Continuous, StepTime, Tokens
+from batchsim.scenario.generation import saturation_per_s
+from batchsim.scenario.rules.continuous import RESERVE
+from batchsim.scenario.tokens import LONGEST, Lengths, Listed
+from batchsim.theory.answer import Answer
+
+QUANTILES = 1 << 16
+IDLE = 0.01  # a slotted queue is solved where no more of its time is idle
+OWN = "batchsim, batchsim/theory/tokens.py"  # where a formula is derived
+TAKACS = "Takács 1962, Introduction to the Theory of Queues"
+LITTLE = f"counting tokens, and Little's law ({OWN})"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TokenAnswer(Answer):
+    """A steady state of token generation: an `Answer`, with the means of TTFT and TPOT.
+
+    `mean_running` is how many requests a step finds running, and `running_variance` its variance. Of a
+    closed loop, whose clients send as they are answered, `rate_per_s` is its throughput.
+    """
+
+    mean_ttft_ms: float
+    mean_tpot_ms: float
+    mean_running: float = math.nan
+    running_variance: float = math.nan
+    output_tokens_per_s: float = math.nan
+    closed: bool = False
+
+    def summary(self) -> dict[str, float | bool]:
+        """Return the plain numbers that are known, under the keys of `Result.summary()`."""
+        numbers = super().summary()
+        for name in ("mean_ttft_ms", "mean_tpot_ms", "output_tokens_per_s"):
+            if not math.isnan(value := getattr(self, name)):
+                numbers[name] = value
+        return {key: each for key, each in numbers.items() if not (self.closed and key in GIVEN)}
+
+    def __repr__(self) -> str:
+        later = "" if math.isnan(self.mean_tpot_ms) else f", TPOT {self.mean_tpot_ms:.6g} ms"
+        return f"{super().__repr__()}\n  tokens      TTFT {self.mean_ttft_ms:.6g} ms{later} on average"
+
+
+GIVEN = ("offered_per_s", "load")  # what a closed loop does not have
+
+
+def request_alone(service: StepTime, tokens: Tokens, cut: int | None = None) -> TokenAnswer:
+    """Return what requests see that never meet another one: the limit of light load.
+
+    The first token takes step(prompt), each later one a step of one row. `cut`: the most tokens of a prompt
+    in one step; its pairs are the same in sum, so each further step costs little else than its fixed part.
+
+    >>> easy = StepTime(2, 8, 0.1, 0.001, 0.00001)
+    >>> alone = request_alone(easy, Tokens(prompt=100, output=5))
+    >>> round(alone.mean_ttft_ms, 4), round(alone.mean_latency_ms, 4)
+    (12.0505, 52.4605)
+    >>> round(request_alone(easy, Tokens(100, 5), cut=64).mean_ttft_ms, 4)
+    20.0505
+    """
+    _check.instance("service", service, StepTime, "a StepTime")
+    _check.instance("tokens", tokens, Tokens, "a Tokens")
+    prompts, outputs = values(tokens.prompt), values(tokens.output)
+    first_ms = _prompt_ms(service, prompts, cut)
+    together = isinstance(tokens.prompt, Listed) and isinstance(tokens.output, Listed)
+    size = min(prompts.size, outputs.size) if together else 0
+    # Pair by pair where lengths were measured as pairs; else they are independent.
+    held = (
+        float((prompts[:size] * (outputs[:size] - 1)).mean())
+        if together
+        else float(prompts.mean() * (outputs.mean() - 1))
+    )
+    cost = service.cost
+    each_ms = cost.fixed_ms + max(cost.weights_ms, cost.per_token_ms)
+    reads = held + float((outputs * (outputs - 1)).mean()) / 2
+    later_ms = (float(outputs.mean()) - 1) * each_ms + cost.per_read_ms * reads
+    longer = outputs > 1
+    tpot_ms = math.nan
+    if longer.any():
+        of = prompts[:size][longer[:size]] if together else prompts
+        tpot_ms = each_ms + cost.per_read_ms * float(of.mean() + outputs[longer].mean() / 2)
+    latency_ms = float(first_ms.mean()) + later_ms
+    return TokenAnswer(
+        "requests alone", OWN, 0.0, 1000 / latency_ms, latency_ms, 0.0, 0.0, mean_running=1.0,
+        mean_ttft_ms=float(first_ms.mean()), mean_tpot_ms=tpot_ms, output_tokens_per_s=0.0,
+    )  # fmt: skip
+
+
+def seats_filled(
+    service: StepTime, seats: int, prompt: int, output: int, clients: int | None = None
+) -> TokenAnswer:
+    """Return what requests of one length see while every seat is always taken, and one prompt comes a step.
+
+    So it is if prompts are not cut, the budget has room for one beside the decodes, prompt + seats - 1
+    tokens, but not for two, and somebody always waits. Each seat then turns over every `output` steps:
+
+        period = output * fixed + seats * max(weights, per_token * (prompt + seats - 1))
+                 + (output - seats) * max(weights, per_token * seats)
+                 + per_read * seats * ((output - 1) * prompt + output * (output - 1) / 2)
+                 + per_pair * seats * prompt * (prompt + 1) / 2
+
+    and requests are served at seats / period. `clients`, more than the seats, are those of a closed loop
+    without thinking time: by Little's law a request is clients * period / seats in the system. Without them
+    (overload) latencies grow without end, and are NaN. ValueError unless output >= seats.
+
+    >>> found = seats_filled(StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6), 32, prompt=300, output=100)
+    >>> round(32000 / found.saturation_per_s, 5)
+    2602.79276
+    """
+    _check.instance("service", service, StepTime, "a StepTime")
+    _check.whole("prompt", prompt, at_least=2)  # a row of one token is no prompt
+    for name, value in (("seats", seats), ("output", output)):
+        _check.whole(name, value)
+    if output < seats:
+        rule = "output must be at least the seats for one prompt a step"
+        raise ValueError(f"{rule}, got {output} and {seats} seats")
+    if clients is not None and _check.whole("clients", clients) <= seats:
+        raise ValueError(f"clients must be more than the seats, {seats}, got {clients}")
+    uncut = Continuous(seats, prompt + seats - 1, chunked=False)
+    per_s = saturation_per_s(uncut, service, Tokens(prompt, output), 1)
+    period_ms = 1000 * seats / per_s
+    # A step with a prompt finds the others, on average, halfway through their outputs.
+    reads, pairs = (seats - 1) * (prompt + output / 2), prompt * (prompt + 1) / 2
+    cost = service.cost
+    first_ms = cost.fixed_ms + max(cost.weights_ms, cost.per_token_ms * (prompt + seats - 1))
+    first_ms += cost.per_read_ms * reads + cost.per_pair_ms * pairs
+    latency_ms = math.nan if clients is None else clients * period_ms / seats
+    return TokenAnswer(
+        "every seat filled, one prompt a step", LITTLE, per_s, per_s, latency_ms, latency_ms - period_ms, 1.0,
+        seats, mean_ttft_ms=latency_ms - period_ms + first_ms,
+        mean_tpot_ms=(period_ms - first_ms) / (output - 1) if output > 1 else math.nan,
+        mean_running=seats, output_tokens_per_s=per_s * output, closed=clients is not None,
+    )  # fmt: skip
+
+
+def seats_by_memory(
+    kv_blocks: int, prompt: int, output: int, block_size: int = 16, reserve: str = "life"
+) -> int:
+    """Return how many requests of one length run at once in `kv_blocks` blocks of an engine's memory.
+
+    `reserve="life"` takes the blocks of prompt + output - 1 tokens on admission, so as many run as fit whole.
+    `reserve="step"` takes them as they are needed: a request holds prompt + output / 2 tokens on average,
+    and about as many run, at the price of preemption. Both are whole blocks.
+
+    >>> seats_by_memory(2587, 857, 653), seats_by_memory(2587, 857, 653, reserve="step")
+    (27, 34)
+    """
+    kv_blocks = _check.whole("kv_blocks", kv_blocks)
+    for name, value in (("prompt", prompt), ("output", output), ("block_size", block_size)):
+        _check.whole(name, value)
+    _check.one_of("reserve", reserve, RESERVE)
+    held = prompt + output - 1 if reserve == "life" else prompt + output / 2
+    return kv_blocks // math.ceil(held / block_size)
+
+
+def slotted(rate_per_s: float, step_ms: float, output: int | Lengths) -> TokenAnswer:
+    """Return the steady state of steps that all take the same time, with room for everybody.
+
+    It is the M/G/infinity queue in slots: a request that arrives in a step joins the next one and stays for
+    as many steps as its output has tokens. So the number running at a step is Poisson distributed with mean
+    (and variance) rate * step * E[output], whatever the distribution of the outputs. A prompt waits for the
+    rest of a step, half of one on average, and takes one. Exact where an engine is never idle: at an idle
+    one a step starts at once. ValueError where it idles more than 1 % of the time.
+
+    >>> found = slotted(500, step_ms=10, output=40)
+    >>> found.mean_running, found.mean_ttft_ms, found.mean_tpot_ms
+    (200.0, 15.0, 10.0)
+    """
+    rate = _check.real("rate_per_s", rate_per_s, above=0)
+    step = float(_check.real("step_ms", step_ms, above=0))
+    outputs = values(output if isinstance(output, Lengths) else _check.whole("output", output))
+    mean = float(outputs.mean())
+    running, idle = rate * step / 1000 * mean, math.exp(-rate * step / 1000 * mean)
+    if idle > IDLE:
+        got = f"{running:.3g} at a step"
+        raise ValueError(f"an engine must be busy {1 - IDLE:.0%} of the time or more, got {got}")
+    return TokenAnswer(
+        "M/G/∞ in slots", TAKACS, rate, math.inf,
+        (0.5 + mean) * step, 0.5 * step, 1 - idle, running / (1 - idle), idle < 1e-6,
+        mean_ttft_ms=1.5 * step, mean_tpot_ms=step if (outputs > 1).any() else math.nan, mean_running=running,
+        running_variance=running, output_tokens_per_s=rate * mean,
+    )  # fmt: skip
+
+
+def useful_share(output: int | Lengths, batch_size: int) -> float:
+    """Return which part of a whole batch's rows makes tokens that somebody asked for.
+
+    A batch computes all its rows until the longest output is done: E[output] / E[longest of batch_size]. Of
+    equal lengths it is 1, of exponential ones 1 / (1 + 1/2 + ... + 1/B). Where a step's time does not depend
+    on its rows, continuous batching in as many seats is faster by the inverse.
+
+    >>> from batchsim import Geometric
+    >>> round(1 / useful_share(Geometric(200), 8), 2), useful_share(200, 8)
+    (2.71, 1.0)
+    """
+    size = _check.whole("batch_size", batch_size)
+    if not isinstance(output, Lengths):
+        output = _check.whole("output", output)
+    return float(values(output).mean() / values(output, size).mean())
+
+
+def values(length: int | Lengths, largest_of: int = 1) -> np.ndarray:
+    """Return equally likely values of a length, or of the largest of so many."""
+    if not isinstance(length, Lengths):
+        return np.array([float(length)])
+    if isinstance(length, Listed) and largest_of == 1:
+        return length.values.astype(float)
+    return length.quantile(((np.arange(QUANTILES) + 0.5) / QUANTILES) ** (1 / largest_of)).astype(float)
+
+
+def _prompt_ms(service: StepTime, prompts: np.ndarray, cut: int | None) -> np.ndarray:
+    """Return how long prompts take that are computed alone, in steps of at most `cut` tokens."""
+    cost, most = service.cost, LONGEST if cut is None else _check.whole("cut", cut)
+    whole, rest = np.divmod(prompts, most)
+    pairs = prompts * (prompts + 1) / 2
+    # A row of one token reads its keys, as a decode does; of a longer one the pairs count.
+    reads = pairs if most == 1 else np.where(rest == 1, prompts, 0.0)
+    products_ms = whole * max(cost.weights_ms, cost.per_token_ms * most)
+    products_ms += np.where(rest > 0, np.maximum(cost.weights_ms, cost.per_token_ms * rest), 0.0)
+    steps_ms = (whole + (rest > 0)) * cost.fixed_ms + products_ms
+    return steps_ms + cost.per_read_ms * reads + cost.per_pair_ms * (pairs - reads)

@@ -1,0 +1,213 @@
+"""Token generation: formulas against golden numbers and against the simulator."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from oracles.golden_tokens import EASY, REAL, SMALL
+
+import batchsim as bs
+from batchsim import theory
+
+EASY, REAL = bs.StepTime(*EASY), bs.StepTime(*REAL)
+SATURATED = bs.Scenario(
+    bs.ClosedLoop(40), bs.Continuous(32, 331, chunked=False), REAL, tokens=bs.Tokens(300, 100)
+)
+SLOTTED = bs.Scenario(
+    bs.Poisson(500), bs.Continuous(10**6, 10**6), bs.StepTime(10, 0, 0), tokens=bs.Tokens(1, bs.Geometric(40))
+)
+
+
+# A request alone.
+
+
+@pytest.mark.parametrize(("case", "cut"), [("G1", None), ("G2", 64)])
+def test_a_request_alone_takes_the_steps_of_the_golden_cases(case, cut):
+    alone = theory.request_alone(EASY, bs.Tokens(100, 5), cut)
+    assert alone.mean_ttft_ms == pytest.approx(SMALL[case][3][0], rel=1e-9)
+    assert alone.mean_latency_ms == pytest.approx(SMALL[case][4][0], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        bs.Continuous(4, 7),
+        bs.Continuous(4, 1),
+        bs.Continuous(8, long_prefill_token_threshold=5),
+        bs.SizeOrWait(4, 3),
+    ],
+)
+def test_one_client_is_alone_whatever_the_rule(rule):
+    lengths = bs.Tokens.sample([(1, 1), (7, 3), (8, 20), (50, 2), (64, 1)])
+    scenario = bs.Scenario(bs.ClosedLoop(1, think_s=0.1), rule, EASY, tokens=lengths)
+    expected, result = theory.expected(scenario), bs.simulate(scenario, 5)
+    assert expected.exact
+    assert result.ttft_ms.mean() == pytest.approx(expected.mean_ttft_ms, rel=1e-9)
+    assert np.nanmean(result.tpot_ms) == pytest.approx(expected.mean_tpot_ms, rel=1e-9)
+    assert result.latency_ms.mean() == pytest.approx(expected.mean_latency_ms, rel=1e-9)
+    assert expected.rate_per_s == pytest.approx(1000 / (expected.mean_latency_ms + 100))
+
+
+# Every seat filled.
+
+
+def test_the_golden_period_of_full_seats():
+    found = theory.seats_filled(REAL, 32, prompt=300, output=100)
+    assert 32000 / found.saturation_per_s == pytest.approx(2602.79276, rel=1e-9)
+    assert math.isnan(found.mean_latency_ms)  # without clients it grows without end
+
+
+@pytest.mark.parametrize(("clients", "seats", "prompt", "output"), [(40, 32, 300, 100), (4, 3, 5, 3)])
+def test_full_seats_are_as_simulated(clients, seats, prompt, output):
+    rule = bs.Continuous(seats, prompt + seats - 1, chunked=False)
+    scenario = SATURATED.replace(rule=rule, clients=clients, prompt=prompt, output=output)
+    found, result = theory.expected(scenario), bs.simulate(scenario, 20 * clients)
+    # Whole turns from the middle of the run: neither its beginning nor its end.
+    middle = slice(8 * clients, 8 * clients + 6 * seats)
+    for ours, column in ((found.mean_ttft_ms, result.ttft_ms), (found.mean_tpot_ms, result.tpot_ms),
+                         (found.mean_latency_ms, result.latency_ms)):  # fmt: skip
+        assert column[middle].mean() == pytest.approx(ours, rel=1e-9)
+    turn_s = result.finish_s[middle.stop] - result.finish_s[middle.start]
+    assert 6 * seats / turn_s == pytest.approx(found.rate_per_s, rel=1e-9)
+    assert {"load", "offered_per_s"}.isdisjoint(found.summary())
+    assert found.summary().keys() <= result.summary().keys()
+
+
+# Memory.
+
+
+def test_seats_by_memory_are_those_that_a_simulation_fills():
+    scenario = bs.Scenario(
+        bs.Trace([0.0] * 60), bs.Continuous(reserve="life", kv_blocks=500), REAL, tokens=bs.Tokens(300, 100)
+    )
+    assert bs.simulate(scenario).steps.running.max() == theory.seats_by_memory(500, 300, 100) == 20
+    taken_as_needed = bs.simulate(scenario.replace(reserve="step")).steps.running
+    assert np.median(taken_as_needed[: taken_as_needed.size // 2]) == pytest.approx(
+        theory.seats_by_memory(500, 300, 100, reserve="step"), abs=3
+    )
+
+
+# Steps of one length.
+
+
+def test_the_slotted_queue_is_as_simulated():
+    found, result = theory.expected(SLOTTED), bs.simulate(SLOTTED, 100_000, seed=2)
+    running = result.steps.running[400:-400]
+    assert found.mean_running == found.running_variance == pytest.approx(200, rel=1e-3)
+    assert running.mean() == pytest.approx(found.mean_running, rel=0.01)
+    assert running.var() == pytest.approx(found.running_variance, rel=0.15)
+    assert result.ttft_ms.mean() == pytest.approx(found.mean_ttft_ms, rel=0.005)
+    assert np.nanmean(result.tpot_ms) == pytest.approx(found.mean_tpot_ms)
+    assert result.latency_ms.mean() == pytest.approx(found.mean_latency_ms, rel=0.005)
+
+
+def test_a_slotted_queue_that_idles_is_refused():
+    with pytest.raises(ValueError, match="busy 99% of the time or more, got 2 at a step"):
+        theory.slotted(5, 10, output=40)
+
+
+# Whole batches.
+
+
+def test_the_useful_share_of_exponential_outputs_is_the_inverse_of_a_harmonic_number():
+    shares = [theory.useful_share(bs.Geometric(5000), size) for size in (1, 2, 8, 32)]
+    harmonic = [sum(1 / k for k in range(1, size + 1)) for size in (1, 2, 8, 32)]
+    assert shares == pytest.approx([1 / each for each in harmonic], rel=1e-3)
+    assert all(later < sooner for sooner, later in pairwise(shares))
+
+
+def test_the_useful_share_is_that_of_simulated_rows():
+    tokens = bs.Tokens(5, bs.Uniform(1, 60))
+    scenario = bs.Scenario(bs.Trace([0.0] * 16_000), bs.SizeOrWait(16, 0), EASY, tokens=tokens)
+    result = bs.simulate(scenario)
+    made = result.output_tokens.sum() / result.steps.rows.sum()
+    assert made == pytest.approx(theory.useful_share(bs.Uniform(1, 60), 16), rel=0.01)
+
+
+@pytest.mark.parametrize(("rule", "clients"), [(bs.SizeOrWait(8, 0), 16), (bs.SizeOrWait(8, math.inf), 11),
+                                               (bs.AtLeast(3, 8), 17)])  # fmt: skip
+def test_full_whole_batches_are_as_simulated(rule, clients):
+    scenario = SATURATED.replace(rule=rule, clients=clients)
+    found, result = theory.expected(scenario), bs.simulate(scenario, 110 * clients)
+    middle = slice(20 * clients, 20 * clients + 8 * clients)
+    for ours, column in ((found.mean_ttft_ms, result.ttft_ms), (found.mean_tpot_ms, result.tpot_ms),
+                         (found.mean_latency_ms, result.latency_ms)):  # fmt: skip
+        assert column[middle].mean() == pytest.approx(ours, rel=1e-9)
+
+
+# What applies.
+
+
+@pytest.mark.parametrize(
+    ("changes", "model", "exact"),
+    [
+        ({}, "every seat filled, one prompt a step", True),
+        ({"clients": 1}, "one client", True),
+        ({"rule": bs.SizeOrWait(8, 0)}, "full whole batches", True),
+        (
+            {"rule": bs.SizeOrWait(8, 0), "tokens": bs.Tokens(9, bs.Geometric(9))},
+            "full whole batches",
+            False,
+        ),
+        ({"workload": bs.Poisson(0.3), "max_num_seqs": 1}, "M/D/1 of whole answers", True),
+        ({"workload": bs.Poisson(0.005)}, "light load", False),
+        ({"workload": bs.Poisson(5)}, "one at a time, for full seats and at light load", None),
+        ({"clients": 20}, "more than the seats, got 20 clients and 32 seats", None),
+        ({"chunked": True}, "one uncut prompt must come a step", None),
+        ({"output": 20}, "one uncut prompt must come a step", None),
+        ({"max_num_batched_tokens": 600}, "one uncut prompt must come a step", None),
+        ({"kv_blocks": 799}, "800 blocks, got 799", None),
+        ({"servers": 2, "clients": 70}, "one server only, got 2", None),
+        ({"think_s": 1}, "clients must not think", None),
+        ({"rule": bs.SizeOrWait(32, 0)}, "fill every batch of 32, got 40 clients", None),
+        ({"tokens": bs.Tokens(bs.Uniform(1, 9), 9)}, "lengths must be fixed", None),
+        ({"workload": bs.Gamma(1, 2)}, "Poisson or a closed loop's, got Gamma", None),
+        ({"timeout_ms": 5}, "timeout of 5 ms", None),
+        ({"workload": bs.Poisson(1), "queue_limit": 5}, "queue_limit of 5", None),
+    ],
+    ids=str,
+)
+def test_it_picks_what_applies_or_says_why_nothing_does(changes, model, exact):
+    answer = theory.expected(SATURATED.replace(changes))
+    if exact is None:
+        assert isinstance(answer, theory.NoAnswer)
+        assert model in answer.why
+    else:
+        assert (answer.model, answer.exact) == (model, exact)
+
+
+def test_one_at_a_time_is_m_d_1_with_its_percentiles():
+    scenario = SATURATED.replace(workload=bs.Poisson(2), max_num_seqs=1, output=15)
+    found, result = theory.expected(scenario), bs.simulate(scenario, 20_000, seed=3)
+    low, high = result.interval("mean_latency_ms")
+    assert low < found.mean_latency_ms < high
+    assert result.percentile(90) == pytest.approx(found.percentile(90), rel=0.05)
+
+
+def test_light_load_is_as_simulated():
+    scenario = SATURATED.replace(workload=bs.Poisson(0.005))
+    found, result = theory.expected(scenario), bs.simulate(scenario, 2_000)
+    for ours, theirs in ((found.mean_ttft_ms, result.ttft_ms), (found.mean_tpot_ms, result.tpot_ms)):
+        assert theirs.mean() == pytest.approx(ours, rel=0.01)
+
+
+def test_overload_has_no_steady_state():
+    with pytest.raises(ValueError, match=r"the load must be below 1, got .*: 20/s"):
+        theory.expected(SATURATED.replace(workload=bs.Poisson(20)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [
+        (lambda: theory.seats_filled(REAL, 32, 300, 31), ValueError, "at least the seats .* got 31 and 32"),
+        (lambda: theory.seats_filled(REAL, 32, 300, 99, clients=32), ValueError, "more than the seats, 32"),
+        (lambda: theory.seats_filled(5, 32, 300, 99), TypeError, "service must be a StepTime, got 5"),
+        (lambda: theory.seats_by_memory(5, 4, 4, reserve="all"), ValueError, "reserve must be"),
+        (lambda: theory.request_alone(REAL, 5), TypeError, "tokens must be a Tokens, got 5"),
+        (lambda: theory.useful_share(5, 0), ValueError, "batch_size must be at least 1, got 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(wrong, error, words):
+    with pytest.raises(error, match=words):
+        wrong()
