@@ -59,5 +59,6 @@ def run(plan: TokenPlan, cancelled: threading.Event | None = None) -> TokenLog:
     return TokenLog(
         arrival_s=requests.arrival_s, batch_index=requests.first_step, status=requests.status,
         prompt_tokens=plan.prompts, output_tokens=plan.outputs, token_step=requests.token_step,
-        last_step=requests.last_step, preemptions=requests.preemptions, **joined,
+        last_step=requests.last_step, preemptions=requests.preemptions,
+        preempted_before_s=requests.before_s, preempted_after_s=requests.after_s, **joined,
     )  # fmt: skip

@@ -33,6 +33,9 @@ class TokenRequests(NamedTuple):
     token_step: Any  # at whose end it has its first token
     last_step: Any  # at whose end it leaves
     preemptions: Any
+    back_s: Any  # when it was preempted last
+    before_s: Any  # how long it was, before its first token, and after it
+    after_s: Any
 
     @classmethod
     def of(cls, plan: TokenPlan) -> "TokenRequests":
@@ -47,10 +50,11 @@ class TokenRequests(NamedTuple):
         sent_by = np.empty(0 if base.think_s is None else count, np.int64)
         prompt, output, limit = (np.array(each) for each in (plan.prompts, plan.outputs, plan.limits))
         held, made, room, preemptions = (np.zeros(count, np.int64) for _ in range(4))
+        back_s, before_s, after_s = (np.zeros(count) for _ in range(3))
         return cls(
             arrival_s, NONE if base.think_s is None else base.think_s, sent_by, np.zeros(count, np.uint8),
             prompt, output, limit, held, made, room, np.zeros(count, np.bool_), first, token, last,
-            preemptions,
+            preemptions, back_s, before_s, after_s,
         )  # fmt: skip
 
 

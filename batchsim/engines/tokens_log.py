@@ -104,6 +104,9 @@ class TokenLog(Log):
     token_step: np.ndarray  # the step at whose end the first token is made; -1: not served
     last_step: np.ndarray  # at whose end the request leaves; -1: not served
     preemptions: np.ndarray
+    # For how long it was preempted, until a step served it again: before its first token, and after.
+    preempted_before_s: np.ndarray
+    preempted_after_s: np.ndarray
     step_tokens: np.ndarray
     step_reads: np.ndarray
     step_pairs: np.ndarray

@@ -10,6 +10,7 @@ from batchsim.scenario.rules import Trigger
 
 _KINDS = {
     "arrival_s": "f8", "batch_start_s": "f8", "batch_finish_s": "f8", "status": "u1", "batch_trigger": "u1",
+    "preempted_before_s": "f8", "preempted_after_s": "f8",
 }  # fmt: skip
 NOT_KEPT = ("outputs", "priority")  # tokens go without levels
 TOKEN_LOG = {f.name: _KINDS.get(f.name, "i8") for f in fields(TokenLog) if f.name not in NOT_KEPT}
@@ -40,6 +41,10 @@ def wrong_in_token_log(log: TokenLog, servers: int) -> str | None:
         "batch_trigger must be a Trigger": ((trigger < len(Trigger)) | (trigger == NO_TRIGGER)).all(),
         "status must be a Status": (log.status < len(Status)).all(),
         "lengths, rows and tokens must be at least 1": all((each >= 1).all() for each in at_least_1),
+        "preempted times must be finite and at least 0": all(
+            (np.isfinite(each) & (each >= 0)).all()
+            for each in (log.preempted_before_s, log.preempted_after_s)
+        ),
         "counts must be at least 0": all((each >= 0).all() for each in counts),
         "steps of a request must be in order, -1 where status is not SERVED": (
             (first >= 0).all() and (first <= token).all() and (token <= last).all() and (last < steps).all()
