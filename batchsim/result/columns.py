@@ -56,6 +56,11 @@ class TokenColumns:
     tpot_ms = column(
         "tpot_ms", "Time per output token after the first; NaN where it is the only one.", TokenRun
     )
+    prefill_ms = column("prefill_ms", "From the start to the first token, but for `preempted_ms`.", TokenRun)
+    decode_ms = column("decode_ms", "From the first token to the finish, but for `preempted_ms`.", TokenRun)
+    preempted_ms = column(
+        "preempted_ms", "Waiting between a preemption and the step that serves it again.", TokenRun
+    )
 
     @property
     def token_log(self) -> TokenLog:

@@ -15,12 +15,13 @@ from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Status, Totals
 from batchsim.engines.tokens_log import TokenTotals
 from batchsim.result.order_statistics import OrderStatistics
-from batchsim.scenario import ClosedLoop, Scenario
+from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules import Trigger
 
 LATENCY = "latency_ms"
 TTFT, TPOT = "ttft_ms", "tpot_ms"  # to the first token; for each token after it
 COMPONENTS = ("forming", "queueing", "computing")  # of a latency, which they sum to
+COMPUTING = ("prefill", "decode", "preempted")  # of the computing of tokens, likewise
 SHARES = {trigger: f"{trigger.name.lower()}_share" for trigger in Trigger}
 _PERCENTILE = re.compile(r"(?:(ttft|tpot)_)?p(\d{1,3}(?:\.\d+)?)(?:_ms)?")
 UNITS = {"_per_s": "per s", "_ms": "ms", "_s": "s"}  # by the end of a name
@@ -104,6 +105,7 @@ METRICS = {metric.key: metric for metric in _TABLE}
 TOKENS = {
     each.key: each
     for each in (
+        *(Metric(f"mean_{part}_ms", f"mean {part} time", "ms", "lower") for part in COMPUTING),
         Metric("mean_ttft_ms", "mean TTFT", "ms", "lower", interval=True),
         *(_percentile(q, f"ttft_p{q}_ms", interval=True) for q in (50, 95, 99)),
         Metric("mean_tpot_ms", "mean TPOT", "ms", "lower", interval=True),
@@ -129,6 +131,10 @@ def metric(key: Any, known: Sequence[str] = (*METRICS, *TOKENS)) -> Metric:
         q = _check.real("a percentile", float(percentile[2]), at_most=100)
         key = f"{percentile[1] + '_' if percentile[1] else ''}p{percentile[2]}_ms"
         return METRICS.get(key) or TOKENS.get(key) or _percentile(q, key)
+    of_tokens = key in TOKENS or percentile
+    if of_tokens or key in SHARES.values():
+        rule = "tokens are needed, as Scenario(..., tokens=...)" if of_tokens else "under Continuous no batch leaves"
+        raise ValueError(f"a metric must be one of the summary's, got {key!r}: {rule}")
     raise ValueError(f"a metric must be one of the summary's, got {key!r}{_check.nearest(key, known)}")
 
 
@@ -182,7 +188,9 @@ def values(totals: Totals, servers: int) -> dict[str, Any]:
 
 
 def _of_tokens(totals: TokenTotals, served: Any) -> dict[str, Any]:
+    parts_ms = (totals.computing_s / served[..., None] * 1000).T
     return {
+        **{f"mean_{part}_ms": ms for part, ms in zip(COMPUTING, parts_ms, strict=True)},
         "mean_ttft_ms": np.divide(totals.ttft_s, served) * 1000,
         "mean_tpot_ms": np.divide(totals.tpot_s, totals.longer) * 1000,
         "output_tokens_per_s": np.divide(totals.output_tokens, totals.window_s),
@@ -219,7 +227,10 @@ class Metrics:
     @property
     def keys(self) -> list[str]:
         """The keys of the summary."""
-        return [*SUMMARY, *TOKENS] if isinstance(self.totals, TokenTotals) else SUMMARY
+        if not isinstance(self.totals, TokenTotals):
+            return SUMMARY
+        steps = {*SHARES.values()} if isinstance(self.scenario.rule, Continuous) else set()
+        return [key for key in (*SUMMARY, *TOKENS) if key not in steps]
 
     def values_in(self, column: str) -> int:
         """Return how many requests have a value in a column: the served, or those of several tokens."""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Status
 from batchsim.engines.tokens_log import NO_TRIGGER, TokenLog, TokenTotals
-from batchsim.result.metrics import COMPONENTS, LATENCY, TPOT, TTFT, Metrics
+from batchsim.result.metrics import COMPONENTS, COMPUTING, LATENCY, TPOT, TTFT, Metrics
 from batchsim.result.order_statistics import OrderStatistics
 from batchsim.result.run import Batches, Run
 from batchsim.result.sections import FINE, Sections, counts, sums
@@ -106,12 +107,30 @@ class TokenRun(Run):
             later = np.where(self.log.output_tokens > 1, self.log.output_tokens - 1, math.nan)
             return (self.finish_s - self.first_token_s) * 1000 / later
 
+    @cached_property
+    def prefill_ms(self) -> np.ndarray:
+        return (self.first_token_s - self.start_s - self.log.preempted_before_s) * 1000
+
+    @cached_property
+    def decode_ms(self) -> np.ndarray:
+        return (self.finish_s - self.first_token_s - self.log.preempted_after_s) * 1000
+
+    @cached_property
+    def preempted_ms(self) -> np.ndarray:
+        away_s = self.log.preempted_before_s + self.log.preempted_after_s
+        return np.where(self.log.status == Status.SERVED, away_s * 1000, math.nan)
+
     @property
     def measured(self) -> dict[str, np.ndarray]:
         return {LATENCY: self.latency_ms, TTFT: self.ttft_ms, TPOT: self.tpot_ms}
 
     @cached_property
     def metrics(self) -> Metrics:
+        if self.sums is not None:
+            totals, histograms = self.sums
+            return Metrics(
+                self.scenario, totals, {name: Histogram(counts) for name, counts in vars(histograms).items()}
+            )
         kept = ((name, column[self.warmup_requests :]) for name, column in self.measured.items())
         ordered = {name: OrderStatistics(column[~np.isnan(column)]) for name, column in kept}
         return Metrics(self.scenario, self.sections.whole(), ordered)
@@ -143,6 +162,9 @@ class TokenRun(Run):
             finished=np.diff(finished), busy_s=np.diff(np.interp(edges_s, time.times_s, time.busy_s)),
             window_s=np.diff(edges_s), batches=np.diff(begun), items=sums(batches.batch_size, begun),
             triggers=triggers, delayed=np.zeros(cuts.size - 1, np.intp),
+            computing_s=np.column_stack([
+                sums(np.nan_to_num(getattr(self, f"{part}_ms")) / 1000, cuts) for part in COMPUTING
+            ]),
             ttft_s=sums(np.nan_to_num(columns[TTFT]) / 1000, cuts),
             tpot_s=sums(np.nan_to_num(columns[TPOT]) / 1000, cuts),
             longer=sums(~np.isnan(columns[TPOT]), cuts),
@@ -162,7 +184,8 @@ def frame_of(columns: Any, log: TokenLog) -> "pandas.DataFrame":
 
     times = ("arrival_s", "start_s", "first_token_s", "finish_s", "latency_ms", TTFT, TPOT)
     return pandas.DataFrame({
-        **{name: getattr(columns, name) for name in (*times, *(f"{part}_ms" for part in COMPONENTS))},
+        **{name: getattr(columns, name) for name in times},
+        **{name: getattr(columns, name) for name in (f"{part}_ms" for part in (*COMPONENTS, *COMPUTING))},
         "prompt_tokens": log.prompt_tokens,
         "output_tokens": log.output_tokens,
         "preemptions": log.preemptions,

@@ -1,6 +1,7 @@
 """What a scenario of token generation must have, and what its engines can carry at most."""
 
 import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -37,27 +38,36 @@ def check_parts(scenario: Any) -> None:
             raise ValueError(f"tokens do not cover {name}, got {name}={value!r}")
 
 
-def check_lengths(scenario: Any, prompts: np.ndarray, outputs: np.ndarray, limits: np.ndarray) -> None:
+Chunks = Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]  # of prompts, outputs and limits
+
+
+def check_lengths(scenario: Any, chunks: Callable[[], Chunks]) -> None:
     """Raise ValueError with the first request that can never run: nobody behind it would either."""
     rule = scenario.rule
-    if not isinstance(rule, Continuous):
+    if not isinstance(rule, Continuous) or (rule.kv_blocks is None and rule.chunked):
         return
-    budget, uncut = rule.max_num_batched_tokens, prompts.copy()
+    budget, life, short = rule.max_num_batched_tokens, rule.reserve == "life", False
     if rule.kv_blocks is not None:
-        life = rule.reserve == "life"
-        needed = prompts + (limits if life else outputs) - 1
-        blocks = -(-needed // rule.block_size)
         usable = rule.kv_blocks - (0 if life else rule.watermark_blocks)
-        for bad in np.flatnonzero(blocks > usable):
-            got = f"{needed[bad]:,} tokens, {blocks[bad]:,} blocks, of request {bad:,}"
-            raise ValueError(f"a request must fit into the memory, {usable:,} blocks of an engine, got {got}")
-        if not life and min(rule.max_num_seqs, prompts.size) * int(blocks.max()) > rule.kv_blocks:
-            uncut = needed  # what a request that is preempted late computes again at once
-    if not rule.chunked:
+        first = most = 0
+        for prompts, outputs, limits in chunks():
+            needed = prompts + (limits if life else outputs) - 1
+            blocks = -(-needed // rule.block_size)
+            for bad in np.flatnonzero(blocks > usable):
+                got = f"{needed[bad]:,} tokens, {blocks[bad]:,} blocks, of request {first + bad:,}"
+                fit = f"a request must fit into the memory, {usable:,} blocks of an engine"
+                raise ValueError(f"{fit}, got {got}")
+            first, most = first + prompts.size, max(most, int(blocks.max()))
+        short = not life and min(rule.max_num_seqs, first) * most > rule.kv_blocks
+    first = 0
+    for prompts, outputs, _ in () if rule.chunked else chunks():
+        # What a request that is preempted late computes again at once, where that may be.
+        uncut = prompts + outputs - 1 if short else prompts
         pieces = np.minimum(uncut, rule.long_prefill_token_threshold or uncut)
         for bad in np.flatnonzero(pieces > budget):
-            got = f"{pieces[bad]:,} tokens of request {bad:,}"
+            got = f"{pieces[bad]:,} tokens of request {first + bad:,}"
             raise ValueError(f"a prompt that is not chunked must fit into the budget, {budget:,}, got {got}")
+        first += prompts.size
 
 
 def _points(length: int | Lengths, largest_of: int = 1) -> np.ndarray:
