@@ -77,9 +77,8 @@ def simulate(
     count = check_requests(scenario, requests)
     if inputs is not None and len(inputs) != count:
         raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
-    if scenario.tokens is not None:
-        if model_fn is not None:
-            raise ValueError("tokens do not cover model_fn")
+    if scenario.tokens is not None and model_fn is not None:
+        raise ValueError("tokens do not cover model_fn")
     rule = scenario.rule
     lacking = "a model_fn" if model_fn is not None else "" if rule.compiled else f"the rule {rule!r}"
     if lacking and engine == "compiled":

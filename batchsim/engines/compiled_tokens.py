@@ -12,7 +12,15 @@ import numpy as np
 from batchsim.engines import columns, kernels_tokens_instants
 from batchsim.engines.kernels_instants import ENDED
 from batchsim.engines.log import check_cancelled
-from batchsim.engines.tokens_columns import STEP, TOKEN_PLACES, Line, Steps, TokenLimits, TokenRequests, TokenServers
+from batchsim.engines.tokens_columns import (
+    STEP,
+    TOKEN_PLACES,
+    Line,
+    Steps,
+    TokenLimits,
+    TokenRequests,
+    TokenServers,
+)
 from batchsim.engines.tokens_log import STEPS, Batching, TokenLog, TokenPlan
 from batchsim.scenario import ClosedLoop
 

@@ -75,7 +75,6 @@ class TokenRequests(NamedTuple):
             preemptions, back_s, before_s, after_s,
         )  # fmt: skip
 
-
     def with_more(self, kept: np.ndarray, more: "TokenRequests") -> "TokenRequests":
         """Return some of these rows, and more behind them."""
         pairs = zip(self, more, strict=True)

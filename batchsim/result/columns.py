@@ -9,10 +9,9 @@ import numpy as np
 from batchsim.engines.log import Log
 from batchsim.engines.tokens_log import TokenLog
 from batchsim.result.run import Run
-from batchsim.result.token_run import Steps, TokenRun
+from batchsim.result.token_run import NO_TOKENS, Steps, TokenRun
 
 Value = TypeVar("Value")
-NO_TOKENS = "tokens are needed (Scenario(..., tokens=...)), got a run without"
 
 
 def computed(read: "Callable[[Any], Value]", about: str) -> "cached_property[Value]":

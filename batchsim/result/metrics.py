@@ -133,7 +133,11 @@ def metric(key: Any, known: Sequence[str] = (*METRICS, *TOKENS)) -> Metric:
         return METRICS.get(key) or TOKENS.get(key) or _percentile(q, key)
     of_tokens = key in TOKENS or percentile
     if of_tokens or key in SHARES.values():
-        rule = "tokens are needed, as Scenario(..., tokens=...)" if of_tokens else "under Continuous no batch leaves"
+        rule = (
+            "tokens are needed, as Scenario(..., tokens=...)"
+            if of_tokens
+            else "under Continuous no batch leaves"
+        )
         raise ValueError(f"a metric must be one of the summary's, got {key!r}: {rule}")
     raise ValueError(f"a metric must be one of the summary's, got {key!r}{_check.nearest(key, known)}")
 
@@ -236,6 +240,10 @@ class Metrics:
         """Return how many requests have a value in a column: the served, or those of several tokens."""
         return self.served if column == LATENCY else self.columns[column].within(math.inf)
 
+    def all_in(self, column: str) -> int:
+        """Return how many requests have a value in a column, or an infinite one as they are not served."""
+        return int(self.totals.requests) - self.served + self.values_in(column)
+
     def percentile(self, q: float, unserved: str = "ignore", column: str = LATENCY) -> float:
         """Return the value in ms that q % of the requests do not exceed; see `Result.percentile`."""
         q = _check.real("q", q, at_least=0, at_most=100)
@@ -245,7 +253,7 @@ class Metrics:
     def percentiles(self, qs: np.ndarray, unserved: str = "ignore", column: str = LATENCY) -> np.ndarray:
         """Return many percentiles, unchecked, in little more time than one; the same to the last bit."""
         served = self.values_in(column)
-        count = served if unserved == "ignore" else int(self.totals.requests) - self.served + served
+        count = served if unserved == "ignore" else self.all_in(column)
         if not served:
             return np.full(qs.shape, math.inf if count else math.nan)
         ranks = qs / 100 * (count - 1)

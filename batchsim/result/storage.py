@@ -158,7 +158,9 @@ def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
         elif f"{number}/TokenTotals/requests" in names:
             of_tokens = {name: _Kind(*kind) for name, kind in TOKEN_TOTALS.items()}
             kinds |= {f"{number}/TokenTotals/{name}": kind for name, kind in (TOTALS | of_tokens).items()}
-            kinds |= {f"{number}/TokenHistograms/{f.name}": counts for f in dataclasses.fields(TokenHistograms)}
+            kinds |= {
+                f"{number}/TokenHistograms/{f.name}": counts for f in dataclasses.fields(TokenHistograms)
+            }
         else:
             table, columns = "Log", LOG | (PRIORITY if f"{number}/Log/priority" in names else {})
             if f"{number}/TokenLog/arrival_s" in names:

@@ -1,12 +1,14 @@
 """A run of token generation: its columns, its steps, and what their sections add up to."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from batchsim import _check
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Status
 from batchsim.engines.tokens_log import NO_TRIGGER, TokenLog, TokenTotals
@@ -19,6 +21,9 @@ from batchsim.scenario.rules import Trigger
 
 if TYPE_CHECKING:
     import pandas
+
+NO_TOKENS = "tokens are needed (Scenario(..., tokens=...)), got a run without"
+OBJECTIVE = "objective_ms"  # a limit on the latency, as `Result.attainment` has it
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +129,22 @@ class TokenRun(Run):
     def measured(self) -> dict[str, np.ndarray]:
         return {LATENCY: self.latency_ms, TTFT: self.ttft_ms, TPOT: self.tpot_ms}
 
+    def meeting(self, limits_ms: Mapping[str, float]) -> int:
+        """Return how many requests after the warm-up were served within limits on `measured`, all of them.
+
+        One that makes a single token has no TPOT, and keeps any limit on it.
+        """
+        if self.columns is None:
+            if len(limits_ms) > 1:
+                raise ValueError("limits at once need columns, got a run with keep='summary': ask one by one")
+            ((name, limit_ms),) = limits_ms.items()
+            exempt = self.metrics.served - self.metrics.values_in(name)
+            return self.metrics.columns[name].within(limit_ms) + exempt
+        met = self.log.status == Status.SERVED
+        for name, limit_ms in limits_ms.items():
+            met &= ~(self.measured[name] > limit_ms)
+        return int(np.count_nonzero(met[self.warmup_requests :]))
+
     @cached_property
     def metrics(self) -> Metrics:
         if self.sums is not None:
@@ -176,6 +197,25 @@ class TokenRun(Run):
             return sums(columns[column] <= limit_ms, cuts)
 
         return Sections(servers, totals, within)
+
+
+def meeting(runs: Sequence[Run], **limits_ms: float | None) -> int:
+    """Return how many requests of some runs were served within those limits that are not None."""
+    given = {
+        name: _check.real(name, limit_ms, at_least=0)
+        for name, limit_ms in limits_ms.items()
+        if limit_ms is not None
+    }
+    if not given:
+        raise ValueError("a limit must be given, as objective_ms, ttft_ms or tpot_ms, got none")
+    if {*given} == {OBJECTIVE}:
+        return sum(run.metrics.within(given[OBJECTIVE]) for run in runs)
+    met = 0
+    for run in runs:
+        if not isinstance(run, TokenRun):
+            raise ValueError(NO_TOKENS)
+        met += run.meeting({LATENCY if name == OBJECTIVE else name: ms for name, ms in given.items()})
+    return met
 
 
 def frame_of(columns: Any, log: TokenLog) -> "pandas.DataFrame":

@@ -146,9 +146,10 @@ def capacity(
 
 
 def check(scenario: Scenario, slo: SLO) -> None:
-    """Raise TypeError unless these are a scenario and an SLO."""
+    """Raise TypeError unless these are a scenario and an SLO, ValueError for one of tokens without them."""
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     _check.instance("slo", slo, SLO, "an SLO, as SLO(p99_ms=50)")
+    slo.check(scenario)
 
 
 def check_loss(scenario: Scenario, slo: SLO) -> None:
