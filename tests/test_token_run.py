@@ -214,7 +214,6 @@ def test_an_edited_file_is_refused(name, value, words, tmp_path):
     [
         lambda: bs.plot(bs.simulate(SMALL)),
         lambda: bs.film(SMALL, requests=2),
-        lambda: bs.tune(SMALL, bs.SLO(p99_ms=100), {"max_num_seqs": [1, 2]}),
     ],
 )
 def test_what_does_not_cover_tokens_says_so(use):

@@ -143,9 +143,8 @@ class Result(TokenColumns):
     def percentile(self, q: float, *, unserved: str = "ignore", column: str = LATENCY) -> float:
         """Return the latency in ms that q % of the requests do not exceed (NumPy's "linear").
 
-        Over the served requests; `unserved="inf"` counts the others as infinitely late. NaN if
-        there are none. Exact; with keep="summary", to 0.1 %. With tokens also of another `column`: "ttft_ms",
-        "tpot_ms".
+        Over the served requests; `unserved="inf"` counts the others as infinitely late. NaN if none are.
+        Exact; with keep="summary", to 0.1 %. With tokens also of another `column`: "ttft_ms", "tpot_ms".
         """
         return self.metrics.percentile(q, unserved, _check.one_of("column", column, self.metrics.columns))
 

@@ -95,8 +95,8 @@ def _cheaper(found: Recommendation) -> Iterator[str]:
 
 def _load(found: Recommendation) -> Iterator[str]:
     scenario, expected = found.scenario, found.expected
-    of = "steps" if isinstance(found.rule, Continuous) else "batches"
-    size = f"{of} of {_format.number(expected['mean_batch_size'].value)}"
+    of, rows = ("steps", " rows") if isinstance(found.rule, Continuous) else ("batches", "")
+    size = f"{of} of {_format.number(expected['mean_batch_size'].value)}{rows}"
     saturation = _format.rate(scenario.saturation_per_s)
     if isinstance(scenario.workload, ClosedLoop):
         clients = _format.counted(scenario.workload.clients, "client")
