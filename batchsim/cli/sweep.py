@@ -50,8 +50,8 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
         axes = self.axes(tables["over"], scenario)
         if self.plot is not None and len(axes) > 2:
             raise ValueError(f"--plot must have one axis or two, got {', '.join(axes)}")
-        if self.value not in (columns := columns_of(scenario, axes)):
-            hint = _check.nearest(self.value, columns)
+        if self.value not in (known := columns_of(scenario, axes)):
+            hint = _check.nearest(self.value, known)
             raise ValueError(f"--value must be a column of numbers, got {self.value!r}{hint}")
         if self.csv and self.json_:
             raise ValueError("one of --csv and --json must be given, got both")

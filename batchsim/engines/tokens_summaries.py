@@ -43,8 +43,8 @@ class _Known:
 
     @classmethod
     def of(cls, numbers: np.ndarray) -> "_Known":
-        times = (np.full(numbers.size, math.nan) for _ in range(3))
-        return cls(numbers, *times, np.zeros(numbers.size, bool))
+        start_s, queueing_s, token_s = (np.full(numbers.size, math.nan) for _ in range(3))
+        return cls(numbers, start_s, queueing_s, token_s, np.zeros(numbers.size, bool))
 
     def with_more(self, kept: np.ndarray, more: "_Known") -> "_Known":
         pairs = zip(vars(self).values(), vars(more).values(), strict=True)
