@@ -265,3 +265,69 @@ def test_measured_lengths_stay_with_their_windows_in_a_short_run():
     starts = np.linspace(0, 8000, WINDOWS, endpoint=False).astype(int)
     assert short.prompt_tokens.tolist() == [start + 1 + place for start in starts for place in range(100)]
     assert (short.output_tokens == 1 + (short.prompt_tokens - 1) % 7).all()
+
+
+# The share of requests within several limits at once.
+
+
+def test_an_attainment_of_tokens_is_the_share_within_all_its_limits():
+    slo = SLO(ttft_ms=150, tpot_ms=25.5, within_ms=900, attainment=0.9)
+    (objective,) = slo.objectives
+    assert objective == ("within_latency_900_ttft_150_tpot_25.5", 0.9, None)
+    assert (objective.at_most, objective.share, objective.sees_loss) == (False, 0.9, True)
+    assert str(slo) == "share within latency 900 ms and TTFT 150 ms and TPOT 25.5 ms at least 90 %"
+    assert eval(repr(slo)) == slo
+    for run in (
+        bs.simulate(SCENARIO, 9000, warmup=0.1),
+        bs.simulate(SCENARIO.replace(rate_per_s=25, timeout_ms=60), 9000),
+        bs.simulate(SCENARIO, 3000, replications=4, warmup=0.1),
+    ):
+        judgement = judge(run, slo)
+        ((value, low, high),) = judgement.estimates.values()
+        assert value == run.attainment(900, ttft_ms=150, tpot_ms=25.5)
+        assert low < value < high
+        for factor, verdict in ((0.5, Verdict.MEETS), (1.0, Verdict.UNCLEAR)):
+            assert judge(run, dataclasses.replace(slo, attainment=factor * value)).verdict is verdict
+    with pytest.raises(ValueError, match="need columns, got a run with keep='summary'"):
+        judge(bs.simulate(SCENARIO, 3000, keep="summary"), slo)
+
+
+def test_one_limit_is_the_percentile_said_otherwise():
+    run = bs.simulate(SCENARIO, 9000, warmup=0.1)
+    at_ms = run.percentile(90, column="ttft_ms")
+    for factor, verdict in ((0.7, Verdict.FAILS), (1.4, Verdict.MEETS)):
+        for slo in (
+            SLO(ttft_ms=factor * at_ms, attainment=0.9),
+            SLO(ttft_ms=factor * at_ms, tpot_ms=1e9, attainment=0.9),
+        ):
+            assert judge(run, slo).verdict is verdict
+
+
+def test_the_goodput_is_a_capacity_and_a_setting_is_found_for_it():
+    slo = SLO(ttft_ms=200, tpot_ms=30, attainment=0.9)
+    found = capacity(SCENARIO, slo, requests=4000, tolerance=0.03)
+    below, above = (
+        bs.simulate(SCENARIO.replace(rate_per_s=found.rate_per_s * factor), 20_000, warmup=0.1)
+        for factor in (0.85, 1.15)
+    )
+    assert below.attainment(ttft_ms=200, tpot_ms=30) > 0.9 > above.attainment(ttft_ms=200, tpot_ms=30)
+    best = tune(SCENARIO, slo, {"max_num_seqs": [4, 32], "max_num_batched_tokens": [128, 512]}, requests=9000)
+    assert best.met
+    assert best.result.attainment(ttft_ms=200, tpot_ms=30) > 0.9
+    assert "share within TTFT 200 ms and TPOT 30 ms" in best.explain()
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        ({"ttft_ms": 200}, "ttft_ms needs an attainment"),
+        ({"tpot_ms": 20, "ttft_p99_ms": 5}, "tpot_ms needs an attainment"),
+        ({"ttft_ms": 200, "attainment": 1.0}, "a fraction less than 1, got 1.0"),
+        ({"ttft_ms": -2, "attainment": 0.9}, "ttft_ms must be greater than 0, got -2"),
+    ],
+)
+def test_an_attainment_that_says_nothing_is_refused(knobs, words):
+    with pytest.raises(ValueError, match=words):
+        SLO(**knobs)
+    with pytest.raises(ValueError, match="needs Scenario"):
+        capacity(PLAIN, SLO(ttft_ms=200, attainment=0.9))

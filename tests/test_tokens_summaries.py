@@ -34,7 +34,7 @@ def summarised(scenario, requests, seed, chunk, warmup=0.0):
     return TokenRun(scenario, sums=sums, warmup=warmup).metrics.summary(drifting=False)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(token_plans(), st.sampled_from([0.0, 0.5]), st.integers(1, 30), st.sampled_from([0, 1, 2]))
 def test_sums_are_those_of_the_columns_wherever_windows_are_cut(plan, warmup, chunk, seed):
     scenario, requests = plan.scenario, plan.base.requests

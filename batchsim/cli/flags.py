@@ -209,6 +209,8 @@ class SLOFlags(Command):
     tpot_p50_ms: float | None = OBJECTIVE.number("MS", "Limit on the median time for each token after it.")
     tpot_p95_ms: float | None = OBJECTIVE.number("MS", "Limit on its 95th percentile.")
     tpot_p99_ms: float | None = OBJECTIVE.number("MS", "Limit on its 99th percentile.")
+    ttft_ms: float | None = OBJECTIVE.number("MS", "Limit on the time to the first token, for --attainment.")
+    tpot_ms: float | None = OBJECTIVE.number("MS", "Limit on the time for each token after it, likewise.")
 
     def slo(self, table: FileTable) -> Any:
         """Return the `SLO`, from options and the file's [slo]."""

@@ -1,6 +1,8 @@
 """The metrics: one table of what each is called, and their values for a run or several."""
 
+import functools
 import math
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from batchsim import _check
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Status, Totals
 from batchsim.engines.tokens_log import TokenTotals
+from batchsim.result.joint import pooled
 from batchsim.result.order_statistics import OrderStatistics
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules import Trigger
@@ -213,12 +216,10 @@ class Metrics:
     @classmethod
     def pool(cls, runs: Sequence["Metrics"]) -> "Metrics":
         """Return those of several replications together; of one, its own."""
-        pooled: dict[str, Any] = dict(runs[0].columns)
-        totals = runs[0].totals
-        for run in runs[1:]:
-            totals += run.totals
-            pooled = {name: column + run.columns[name] for name, column in pooled.items()}
-        return cls(runs[0].scenario, totals, pooled) if len(runs) > 1 else runs[0]
+        if len(runs) == 1:
+            return runs[0]
+        totals = functools.reduce(operator.add, (run.totals for run in runs))
+        return cls(runs[0].scenario, totals, pooled([run.columns for run in runs]))
 
     @cached_property
     def numbers(self) -> dict[str, float]:

@@ -110,6 +110,8 @@ def run_length(scenario: Scenario) -> RunLength | None:
         relaxation = max(relaxation, generation.running(scenario))
     if not isinstance(workload, OnOff) or workload.on_rate_per_s == workload.off_rate_per_s:
         flow = max(ARRIVALS * (workload.dispersion + of_batches), BATCHES * largest * min(load, 1.0))
+        if continuous:  # rare long answers keep an engine busy that has nothing else to do
+            flow = max(flow, noises)
         return RunLength(relaxation, 0.0, flow, noises)
     cycle = workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
     busiest = max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s

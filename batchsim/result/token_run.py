@@ -12,6 +12,7 @@ from batchsim import _check
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Status
 from batchsim.engines.tokens_log import NO_TRIGGER, TokenLog, TokenTotals
+from batchsim.result.joint import Columns, limits_of, part_of_limits
 from batchsim.result.metrics import COMPONENTS, COMPUTING, LATENCY, TPOT, TTFT, Metrics
 from batchsim.result.order_statistics import OrderStatistics
 from batchsim.result.run import Batches, Run
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pandas
 
 NO_TOKENS = "tokens are needed (Scenario(..., tokens=...)), got a run without"
+AT_ONCE = "limits at once need columns, got a run with keep='summary': ask one by one"
 OBJECTIVE = "objective_ms"  # a limit on the latency, as `Result.attainment` has it
 
 
@@ -127,34 +129,39 @@ class TokenRun(Run):
 
     @property
     def measured(self) -> dict[str, np.ndarray]:
-        return {LATENCY: self.latency_ms, TTFT: self.ttft_ms, TPOT: self.tpot_ms}
+        columns = {LATENCY: self.latency_ms, TTFT: self.ttft_ms, TPOT: self.tpot_ms}
+        return Columns(columns, lambda name: part_of_limits(columns, name))
 
     def meeting(self, limits_ms: Mapping[str, float]) -> int:
         """Return how many requests after the warm-up were served within limits on `measured`, all of them.
 
         One that makes a single token has no TPOT, and keeps any limit on it.
         """
-        if self.columns is None:
-            if len(limits_ms) > 1:
-                raise ValueError("limits at once need columns, got a run with keep='summary': ask one by one")
-            ((name, limit_ms),) = limits_ms.items()
-            exempt = self.metrics.served - self.metrics.values_in(name)
-            return self.metrics.columns[name].within(limit_ms) + exempt
-        met = self.log.status == Status.SERVED
-        for name, limit_ms in limits_ms.items():
-            met &= ~(self.measured[name] > limit_ms)
-        return int(np.count_nonzero(met[self.warmup_requests :]))
+        if self.columns is not None:
+            met = self.log.status == Status.SERVED
+            for name, limit_ms in limits_ms.items():
+                met &= ~(self.measured[name] > limit_ms)
+            return int(np.count_nonzero(met[self.warmup_requests :]))
+        if len(limits_ms) > 1:
+            raise ValueError(AT_ONCE)
+        ((name, limit_ms),) = limits_ms.items()
+        exempt = self.metrics.served - self.metrics.values_in(name)
+        return self.metrics.columns[name].within(limit_ms) + exempt
 
     @cached_property
     def metrics(self) -> Metrics:
         if self.sums is not None:
-            totals, histograms = self.sums
-            return Metrics(
-                self.scenario, totals, {name: Histogram(counts) for name, counts in vars(histograms).items()}
-            )
-        kept = ((name, column[self.warmup_requests :]) for name, column in self.measured.items())
-        ordered = {name: OrderStatistics(column[~np.isnan(column)]) for name, column in kept}
-        return Metrics(self.scenario, self.sections.whole(), ordered)
+            totals, counts = self.sums
+            histograms = {name: Histogram(each) for name, each in vars(counts).items()}
+            return Metrics(self.scenario, totals, Columns(histograms, _not_kept))
+        measured, skip = self.measured, self.warmup_requests
+
+        def ordered(name: str) -> OrderStatistics:
+            kept = measured[name][skip:]
+            return OrderStatistics(kept[~np.isnan(kept)])
+
+        columns = Columns({name: ordered(name) for name in (LATENCY, TTFT, TPOT)}, ordered)
+        return Metrics(self.scenario, self.sections.whole(), columns)
 
     @cached_property
     def sections(self) -> Sections:
@@ -197,6 +204,12 @@ class TokenRun(Run):
             return sums(columns[column] <= limit_ms, cuts)
 
         return Sections(servers, totals, within)
+
+
+def _not_kept(name: str) -> Any:
+    if limits_of(name):
+        raise ValueError(AT_ONCE)
+    raise KeyError(name)
 
 
 def meeting(runs: Sequence[Run], **limits_ms: float | None) -> int:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from batchsim.result import Result
 from batchsim.result.intervals import metric_intervals
+from batchsim.result.joint import limits_of
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.percentiles import percentile_of_all, share_of_all
 from batchsim.result.run_length import BEYOND, run_length
@@ -157,12 +158,12 @@ def fewest(scenario: Scenario, slo: SLO) -> float:
     if length is None or recorded(scenario):
         return 0.0
     needed = 0.0
-    for key, limit, q in slo.objectives:
-        share = 1 - limit if key == "loss" else None if q is None else q / 100
+    for objective in slo.objectives:
+        key, share = objective.key, objective.share
         if share is None:
             if key == "mean_latency_ms" or isinstance(scenario.workload, ClosedLoop):
                 needed = max(needed, length.needed(metric(key)))
-        elif q is not None or can_lose(scenario):
+        elif key != "loss" or can_lose(scenario):
             # Clopper and Pearson's lower end, where all of so many independent requests are within the limit.
             independent = math.log((1 - LEVEL) / 2) / math.log(share) if 0 < share < 1 else math.inf
             needed = max(needed, length.cycle, length.noise, independent * length.relaxation)
@@ -176,6 +177,8 @@ def estimate(result: Result, objective: Objective, scenario: Scenario, level: fl
         return percentile(result, objective.q, level, objective.column)
     if key == "mean_latency_ms":
         return number(result, key, level)
+    if limits_of(key):
+        return share_within(result, 1.0, level, key)
     lost = Estimate(0.0, 0.0, 0.0)
     if can_lose(scenario):
         served = share_within(result, math.inf, level)

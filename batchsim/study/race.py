@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from batchsim.result import Result
+from batchsim.result.joint import limits_of
 from batchsim.result.metrics import metric
 from batchsim.result.run_length import rounded_up, run_length
 from batchsim.scenario import Scenario
@@ -225,7 +226,9 @@ def _needs(candidate: Candidate) -> float:
     if not math.isnan(times):
         return times * candidate.requests
     length = run_length(candidate.scenario)  # without an interval, what one takes
-    needed = math.inf if length is None or key == "loss" else length.needed(metric(key)) / (1 - WARMUP)
+    if length is None or key == "loss" or limits_of(key):
+        return math.inf
+    needed = length.needed(metric(key)) / (1 - WARMUP)
     return needed if needed > candidate.requests else math.inf
 
 
