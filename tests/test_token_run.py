@@ -117,7 +117,8 @@ def test_the_summary_is_of_the_columns(run):
     assert summary["output_tokens_per_s"] == pytest.approx(run.output_tokens.sum() / run.finish_s.max())
     assert summary["mean_batch_size"] == run.steps.rows.mean()
     assert summary["batches"] == len(run.steps)
-    assert all(key in repr(run) for key in ("TTFT", "TPOT", "preempted"))
+    assert all(key in repr(run) for key in ("TTFT", "TPOT", "preempted", "prefill", "rows on average"))
+    assert "batches" not in repr(run)
 
 
 def test_metrics_of_tokens_have_intervals():

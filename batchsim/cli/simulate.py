@@ -20,6 +20,7 @@ NOTES = (
     "requests",
     "throughput",
     "batches",
+    "steps",
     "tokens",
     "DRIFTING",
 )  # lines of a printed Result that go below the table
