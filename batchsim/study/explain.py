@@ -48,8 +48,8 @@ def _other_values(scenario: Scenario, knob: str) -> list[float]:
     if value:
         return [value * 2, value / 2]
     # For no wait: one as long as a request alone computes, to two digits.
-    service, step = scenario.service, scenario.service
-    alone_ms = step.ms(1) if isinstance(step, StepTime) else service(1) * 1000
+    service = scenario.service
+    alone_ms = service.ms(1) if isinstance(service, StepTime) else service(1) * 1000
     return [float(f"{alone_ms:.2g}")]
 
 
