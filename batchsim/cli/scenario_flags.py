@@ -1,6 +1,6 @@
 """The scenario of a command: from options, from a TOML file, or from a file with options over it."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 TABLES = ("simulate", "slo", "over")  # of a file, beside the scenario
 WORKLOAD, RULE, SERVICE, OTHER = map(Panel, ("Workload", "Rule", "Service time", "Scenario"))
 TOKENS, STEPS = map(Panel, ("Token generation", "Continuous batching"))
-CONTINUOUS = tuple(field.name for field in fields(bs.Continuous) if field.name != "_")
+CONTINUOUS = (
+    "max_num_seqs", "max_num_batched_tokens", "first", "chunked", "reserve", "kv_blocks", "block_size",
+    "watermark_blocks", "long_prefill_token_threshold", "prefix_reuse",
+)  # fmt: skip
 STEP_TIME = ("weights_ms", "per_token_ms", "per_read_ms", "per_pair_ms", "ragged")
 KNOBS = (
     "rate_per_s", "clients", "max_batch_size", "max_wait_ms", "fixed_ms", "per_item_ms",
@@ -128,6 +131,10 @@ class ScenarioFlags(Command):
     long_prefill_token_threshold: int | None = STEPS.whole(
         f"{_CONTINUOUS['long_prefill_token_threshold'].about} (default: 0)."
     )
+    prefix_reuse: bool | None = STEPS.option(
+        "Whether a preempted request may find its own blocks again (default: no).", None,
+        "--prefix-reuse/--no-prefix-reuse",
+    )  # fmt: skip
 
     servers: int | None = OTHER.whole("Model instances, each computing one batch at a time (default: 1).")
     devices: int | None = OTHER.whole("Devices that the servers share (default: one for each server).")
