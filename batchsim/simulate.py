@@ -77,10 +77,8 @@ def simulate(
     count = check_requests(scenario, requests)
     if inputs is not None and len(inputs) != count:
         raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
-    if scenario.tokens is not None:
-        for name, given in (("model_fn", model_fn is not None), ("keep='summary'", keep == "summary")):
-            if given:
-                raise ValueError(f"tokens do not cover {name}")
+    if scenario.tokens is not None and model_fn is not None:
+        raise ValueError("tokens do not cover model_fn")
     rule = scenario.rule
     lacking = "a model_fn" if model_fn is not None else "" if rule.compiled else f"the rule {rule!r}"
     if lacking and engine == "compiled":
@@ -105,9 +103,14 @@ def simulate(
     def one(replication: int) -> Run:
         # Each engine loads on first use: SimPy, or Numba.
         if keep == "summary":
+            streams, skip = Streams(scenario, seed, replication), warmup_requests(fraction, count)
+            if scenario.tokens is not None:
+                from batchsim.engines import tokens_summaries
+
+                of_tokens = tokens_summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
+                return TokenRun(scenario, sums=of_tokens, warmup=fraction)
             from batchsim.engines import summaries
 
-            streams, skip = Streams(scenario, seed, replication), warmup_requests(fraction, count)
             sums = summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
             return Run(scenario, sums=sums, warmup=fraction)
         if scenario.tokens is not None:

@@ -21,6 +21,7 @@ import batchsim as bs
 from batchsim.scenario.toml import read_toml
 from batchsim.study import store as stores
 from batchsim.study import sweep as sweeping
+from batchsim.study.evaluate import COLUMNS
 
 BASE = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 OVER = {
@@ -305,7 +306,7 @@ def test_no_flipped_bit_goes_unseen(tmp_path):
     sweep(over={"servers": [1]}, out=tmp_path)
     (path,) = files(tmp_path)
     content, random = path.read_bytes(), np.random.default_rng(0)
-    store = stores.Store(tmp_path, BASE, sweeping.check_settings(300, 0, 1, 0.0, "simpy"), sweeping.COLUMNS)
+    store = stores.Store(tmp_path, BASE, sweeping.check_settings(300, 0, 1, 0.0, "simpy"), COLUMNS)
     assert store.read()[0] == ['{"servers": 1}']
     for place in random.choice(len(content), 200, replace=False):
         flipped = bytearray(content)

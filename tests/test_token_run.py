@@ -9,7 +9,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.engines.tokens_log import TokenLog
-from batchsim.result.metrics import TOKENS
+from batchsim.result.metrics import COMPUTING, TOKENS
 
 REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 LENGTHS = bs.Tokens(bs.Lognormal(200, 1, at_most=1000), bs.Geometric(20))
@@ -56,6 +56,42 @@ def test_latency_is_forming_and_queueing_and_computing(run, whole):
     assert whole.forming_ms[whole.status == bs.Status.SERVED].max() > 1
 
 
+def test_computing_is_prefill_and_decode_and_preempted(run, whole):
+    for result in (run, whole):
+        served = result.status == bs.Status.SERVED
+        parts = result.prefill_ms, result.decode_ms, result.preempted_ms
+        assert sum(parts)[served] == pytest.approx(result.computing_ms[served], rel=1e-9)
+        assert all((part[served] > -1e-9).all() and np.isnan(part[~served]).all() for part in parts)
+        assert ((result.preempted_ms > 0) <= (result.preemptions > 0)).all()
+        summary = result.summary()
+        for name, part in zip(COMPUTING, parts, strict=True):
+            assert summary[f"mean_{name}_ms"] == pytest.approx(part[served].mean(), rel=1e-9, abs=1e-12)
+    assert (run.preempted_ms > 0).any()
+    assert not (whole.preempted_ms > 0).any()
+
+
+def test_waiting_for_memory_again_is_preempted_time():
+    # G6: the third is put back when the others need its block, and runs again once they have left.
+    scenario = bs.Scenario(
+        bs.Trace([0.0] * 3), bs.Continuous(kv_blocks=9, block_size=8),
+        bs.StepTime(2, 8, 0.1, 0.001, 1e-5), tokens=bs.Tokens(20, 12),
+    )  # fmt: skip
+    result = bs.simulate(scenario)
+    starts_s, back = result.steps.start_s, result.steps.preempted.argmax()
+    again = np.flatnonzero(result.steps.tokens > 3)[-1]
+    expected_ms = (starts_s[again] - starts_s[back]) * 1000
+    assert result.preempted_ms == pytest.approx([0, 0, expected_ms])
+    assert expected_ms > 50
+    assert result.prefill_ms == pytest.approx([10.0063] * 3)
+    assert result.decode_ms[2] == pytest.approx(190.84255 - 10.0063 - expected_ms)
+
+
+def test_metrics_that_make_no_sense_are_refused_with_the_reason(run, whole):
+    assert whole.intervals(["full_share"])
+    with pytest.raises(ValueError, match="under Continuous no batch leaves"):
+        run.interval("full_share")
+
+
 def test_whole_batches_are_still_batches(whole):
     batches = whole.batches
     assert batches.batch_size.sum() == np.count_nonzero(whole.status == bs.Status.SERVED)
@@ -81,14 +117,16 @@ def test_the_summary_is_of_the_columns(run):
     assert summary["output_tokens_per_s"] == pytest.approx(run.output_tokens.sum() / run.finish_s.max())
     assert summary["mean_batch_size"] == run.steps.rows.mean()
     assert summary["batches"] == len(run.steps)
-    assert all(key in repr(run) for key in ("TTFT", "TPOT", "preempted"))
+    assert all(key in repr(run) for key in ("TTFT", "TPOT", "preempted", "prefill", "rows on average"))
+    assert "batches" not in repr(run)
 
 
-def test_metrics_of_tokens_have_intervals(run):
+def test_metrics_of_tokens_have_intervals():
+    run = bs.simulate(SCENARIO, 6000, seed=1)
     for key in ("mean_ttft_ms", "tpot_p50", "mean_tpot_ms", "output_tokens_per_s", "preempted_share"):
         low, high = run.interval(key)
         assert low < run.metrics.number(bs.result.metrics.metric(key).key) < high
-    again = bs.simulate(SCENARIO, 1000, replications=3)
+    again = bs.simulate(SCENARIO, 2000, replications=3)
     assert again.interval("mean_ttft_ms")[0] < again.summary()["mean_ttft_ms"]
     assert again.steps.rows.size == sum(each.steps.rows.size for each in again.replications)
     parts = [each.ttft_ms for each in again.replications]
@@ -123,7 +161,7 @@ def test_a_run_without_tokens_has_none_of_their_columns(name):
     plain = bs.simulate(bs.Scenario(bs.Poisson(9), bs.SizeOrWait(), bs.Affine(1, 1)), 20)
     with pytest.raises(ValueError, match="tokens are needed"):
         getattr(plain, name)
-    with pytest.raises(ValueError, match="one of the summary's, got 'mean_ttft_ms'"):
+    with pytest.raises(ValueError, match="one of the summary's, got 'mean_ttft_ms': tokens are needed"):
         plain.interval("mean_ttft_ms")
     with pytest.raises(ValueError, match="one of the summary's, got 'ttft_p99'"):
         plain.interval("ttft_p99")
@@ -177,9 +215,48 @@ def test_an_edited_file_is_refused(name, value, words, tmp_path):
     [
         lambda: bs.plot(bs.simulate(SMALL)),
         lambda: bs.film(SMALL, requests=2),
-        lambda: bs.tune(SMALL, bs.SLO(p99_ms=100), {"max_num_seqs": [1, 2]}),
     ],
 )
 def test_what_does_not_cover_tokens_says_so(use):
     with pytest.raises(ValueError, match="token generation"):
         use()
+
+
+def test_goodput_is_of_those_within_all_limits(run, whole):
+    for result in (run, whole):
+        served = result.status == bs.Status.SERVED
+        one = result.output_tokens == 1
+        met = served & (result.ttft_ms <= 400) & ((result.tpot_ms <= 22) | one)
+        assert 0 < met.sum() < served.sum()
+        assert result.attainment(ttft_ms=400, tpot_ms=22) == met.mean()
+        window_s = result.steps.finish_s.max()
+        assert result.goodput_per_s(ttft_ms=400, tpot_ms=22) == pytest.approx(met.sum() / window_s)
+        late = (result.latency_ms <= 900) & met
+        assert result.attainment(900, ttft_ms=400, tpot_ms=22) == late.mean()
+        assert result.attainment(900) == (result.latency_ms <= 900).mean()
+        assert result.attainment(tpot_ms=22) == (served & ((result.tpot_ms <= 22) | one)).mean()
+    assert run.with_warmup(0.5).attainment(ttft_ms=400, tpot_ms=1e9) == (run.ttft_ms[1500:] <= 400).mean()
+    assert run.percentile(90, column="ttft_ms") == np.percentile(run.ttft_ms, 90)
+    assert whole.percentile(90, column="ttft_ms", unserved="inf") == math.inf
+
+
+def test_goodput_of_a_summary_is_of_one_limit_at_a_time(run):
+    summary = bs.simulate(SCENARIO, 3000, seed=1, keep="summary")
+    for limit in ({"ttft_ms": 400}, {"tpot_ms": 22}):
+        assert summary.attainment(**limit) == pytest.approx(run.attainment(**limit), abs=2e-3)
+    with pytest.raises(ValueError, match="need columns, got a run with keep='summary'"):
+        summary.attainment(ttft_ms=400, tpot_ms=22)
+
+
+def test_bad_limits_are_refused(run):
+    plain = bs.simulate(bs.Scenario(bs.Poisson(9), bs.SizeOrWait(), bs.Affine(1, 1)), 20)
+    for result, limits, words in (
+        (run, {}, "a limit must be given"),
+        (run, {"ttft_ms": -1}, "ttft_ms must be at least 0, got -1"),
+        (run, {"tpot_ms": math.nan}, "tpot_ms must be a number, got nan"),
+        (plain, {"ttft_ms": 5}, "tokens are needed"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            result.attainment(**limits)
+    with pytest.raises(ValueError, match="column must be one of latency_ms, got 'ttft_ms'"):
+        plain.percentile(99, column="ttft_ms")

@@ -13,7 +13,7 @@ STEP = bs.StepTime(2, 8, 0.1)
 
 
 def lengths(tokens, requests=20_000, seed=0):
-    return Streams(bs.Scenario(bs.Poisson(1), bs.Continuous(), STEP, tokens=tokens), seed).lengths(requests)
+    return Streams(bs.Scenario(bs.Poisson(1), bs.Continuous(), STEP, tokens=tokens), seed).lengths()(requests)
 
 
 @pytest.mark.parametrize(

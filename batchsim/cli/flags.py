@@ -203,6 +203,14 @@ class SLOFlags(Command):
     within_ms: float | None = OBJECTIVE.number("MS", "Limit for --attainment (default: the percentile's).")
     max_loss: float | None = OBJECTIVE.number("FRACTION", "Largest fraction of requests that may be lost.")
     min_throughput_per_s: float | None = OBJECTIVE.number("PER_S", "Lowest throughput, requests per second.")
+    ttft_p50_ms: float | None = OBJECTIVE.number("MS", "Limit on the median time to the first token.")
+    ttft_p95_ms: float | None = OBJECTIVE.number("MS", "Limit on its 95th percentile.")
+    ttft_p99_ms: float | None = OBJECTIVE.number("MS", "Limit on its 99th percentile.")
+    tpot_p50_ms: float | None = OBJECTIVE.number("MS", "Limit on the median time for each token after it.")
+    tpot_p95_ms: float | None = OBJECTIVE.number("MS", "Limit on its 95th percentile.")
+    tpot_p99_ms: float | None = OBJECTIVE.number("MS", "Limit on its 99th percentile.")
+    ttft_ms: float | None = OBJECTIVE.number("MS", "Limit on the time to the first token, for --attainment.")
+    tpot_ms: float | None = OBJECTIVE.number("MS", "Limit on the time for each token after it, likewise.")
 
     def slo(self, table: FileTable) -> Any:
         """Return the `SLO`, from options and the file's [slo]."""

@@ -20,13 +20,20 @@ if TYPE_CHECKING:
 
 TABLES = ("simulate", "slo", "over")  # of a file, beside the scenario
 WORKLOAD, RULE, SERVICE, OTHER = map(Panel, ("Workload", "Rule", "Service time", "Scenario"))
+TOKENS, STEPS = map(Panel, ("Token generation", "Continuous batching"))
+CONTINUOUS = (
+    "max_num_seqs", "max_num_batched_tokens", "first", "chunked", "reserve", "kv_blocks", "block_size",
+    "watermark_blocks", "long_prefill_token_threshold", "prefix_reuse",
+)  # fmt: skip
+STEP_TIME = ("weights_ms", "per_token_ms", "per_read_ms", "per_pair_ms", "ragged")
 KNOBS = (
     "rate_per_s", "clients", "max_batch_size", "max_wait_ms", "fixed_ms", "per_item_ms",
     "compile_ms", "servers", "devices", "host_ms", "contention", "queue_limit", "timeout_ms",
-    "timeout_action", "priorities",
+    "timeout_action", "priorities", *STEP_TIME, *CONTINUOUS,
 )  # fmt: skip
 SERVICES = ("--service", "--table", "--published", "--measurement")  # each a whole service time
 _TEXTBOOK = bs.SizeOrWait.parameters()  # of the rule where no other is given
+_CONTINUOUS = bs.Continuous.parameters()
 
 
 def _one_of(part: str, example: str) -> str:
@@ -85,9 +92,48 @@ class ScenarioFlags(Command):
     )  # fmt: skip
     service: Any = SERVICE.part(_one_of("service", "'Affine(5, 0.25).with_noise(0.1)'"))
 
+    weights_ms: float | None = SERVICE.number("MS", "Of a step of tokens: least time of its products.")
+    per_token_ms: float | None = SERVICE.number("MS", "Of a step: its products' time for each token.")
+    per_read_ms: float | None = SERVICE.number("MS", "Of a step: time for each key that a decode reads.")
+    per_pair_ms: float | None = SERVICE.number("MS", "Of a step: time for each pair of a prompt's tokens.")
+    ragged: bool | None = SERVICE.option(
+        "Whole batches compute a row until its own end, or padded to the longest.", None, "--ragged/--padded"
+    )
+
     compile_ms: Any = SERVICE.option(
         "Cold start: what the first batch of each size takes longer: 800, or by size 1=300,32=650.",
         metavar="MS", parser=values.by_size,
+    )  # fmt: skip
+
+    prompt_tokens: Any = TOKENS.part(
+        f"Length of prompts: a number, or {', '.join(KINDS['lengths'])}, as 'Lognormal(800, 1.2)'."
+    )
+    output_tokens: Any = TOKENS.part("Length of answers, likewise, as 'Geometric(200)'.")
+    token_limit: int | None = TOKENS.whole("What clients ask for at most (default: the answer's own length).")
+    tokens: Any = TOKENS.part("All of it, as in Python: 'Tokens.from_csv(\"azure.csv\")'.")
+
+    max_num_seqs: int | None = STEPS.whole(f"{_CONTINUOUS['max_num_seqs'].about} (default: 256).")
+    max_num_batched_tokens: int | None = STEPS.whole(
+        f"{_CONTINUOUS['max_num_batched_tokens'].about} (default: 2,048)."
+    )
+    first: str | None = STEPS.option("Who goes first (default: decode).", metavar="decode|prefill")
+    chunked: bool | None = STEPS.option(
+        "Whether a prompt may be cut (default: chunked).", None, "--chunked/--no-chunked"
+    )
+    reserve: str | None = STEPS.option(
+        "Memory for the next step, or for the whole life (default: step).", metavar="step|life"
+    )
+    kv_blocks: int | None = STEPS.whole(
+        "Usable blocks of memory of each engine (default: as many as it takes)."
+    )
+    block_size: int | None = STEPS.whole(f"{_CONTINUOUS['block_size'].about} (default: 16).")
+    watermark_blocks: int | None = STEPS.whole(f"{_CONTINUOUS['watermark_blocks'].about} (default: 0).")
+    long_prefill_token_threshold: int | None = STEPS.whole(
+        f"{_CONTINUOUS['long_prefill_token_threshold'].about} (default: 0)."
+    )
+    prefix_reuse: bool | None = STEPS.option(
+        "Whether a preempted request may find its own blocks again (default: no).", None,
+        "--prefix-reuse/--no-prefix-reuse",
     )  # fmt: skip
 
     servers: int | None = OTHER.whole("Model instances, each computing one batch at a time (default: 1).")
@@ -114,11 +160,12 @@ class ScenarioFlags(Command):
         tables = {name: FileTable(f"{self.file}, [{name}]", content.get(name, {})) for name in TABLES}
         knobs = self._knobs()
         workload, service = self._workload(base, knobs), self._service(base, knobs)
+        tokens = self._tokens(base, knobs)
         rule, config = self.rule, self.read_config()
         if config is not None:
             _once("rule", {"--rule": rule, "--server-config": config})
             rule = config.rule
-        parts = {"workload": workload, "rule": rule, "service": service}
+        parts = {"workload": workload, "rule": rule, "service": service, "tokens": tokens}
         changes = {name: part for name, part in parts.items() if part is not None}
         if base is None:
             base, changes = self._new(changes, knobs), {}
@@ -152,6 +199,9 @@ class ScenarioFlags(Command):
         ):
             if name not in parts:
                 raise ValueError(f"a {name} must be given: by a TOML file, {options}")
+        textbook = any(name in knobs for name in _TEXTBOOK)
+        if "rule" not in parts and "tokens" in parts and not textbook:
+            parts["rule"] = bs.Continuous(**{name: knobs.pop(name) for name in CONTINUOUS if name in knobs})
         if "rule" not in parts:
             largest, service = bs.SizeOrWait().max_batch_size, parts["service"]
             # What is no service time at all is left to Scenario, which refuses it.
@@ -185,11 +235,40 @@ class ScenarioFlags(Command):
             return bs.Poisson(knobs.pop("rate_per_s"))
         return self.workload
 
+    def _tokens(self, base: bs.Scenario | None, knobs: dict[str, Any]) -> Any:
+        """Return new lengths, None to keep the file's; single ones are put into `knobs`."""
+        options = {"prompt": self.prompt_tokens, "output": self.output_tokens, "limit": self.token_limit}
+        given = {name: value for name, value in options.items() if value is not None}
+        if self.tokens is not None or not given:
+            _once("length of tokens", {"--tokens": self.tokens, "--prompt-tokens": given or None})
+            return self.tokens
+        if base is not None and base.tokens is not None:
+            knobs.update({f"tokens.{name}": value for name, value in given.items()})
+            return None
+        for name in ("prompt", "output"):
+            if name not in given:
+                raise ValueError(
+                    f"--{name}-tokens must be given too: tokens need prompts and outputs, got none"
+                )
+        return bs.Tokens(**given)
+
     def _service(self, base: bs.Scenario | None, knobs: dict[str, Any]) -> Any:
         """Return a new service time, as `_workload` does."""
         affine = self.fixed_ms if self.fixed_ms is not None else self.per_item_ms
+        step = next((value for name in STEP_TIME if (value := getattr(self, name)) is not None), None)
         options = {name: getattr(self, name[2:]) for name in SERVICES}
-        given = _once("service", {**options, "--fixed-ms or --per-item-ms": affine})
+        of_items = (
+            {"--fixed-ms or --per-item-ms": affine} if step is None else {"--per-item-ms": self.per_item_ms}
+        )
+        given = _once("service", {**options, **of_items, "--weights-ms or --per-token-ms": step})
+        of_steps = step is not None or self.per_item_ms is None
+        if of_steps and base is not None and isinstance(base.service, bs.StepTime):
+            return given if step is None and affine is None else None  # the file's, with these knobs
+        if step is not None:
+            names = bs.StepTime.__match_args__
+            return bs.StepTime(**dict.fromkeys(names[:3], 0) | {
+                name: knobs.pop(name) for name in (*names, "ragged") if name in knobs
+            })  # fmt: skip
         if affine is None:
             return given
         file_has = base is not None and isinstance(base.service, bs.Affine)

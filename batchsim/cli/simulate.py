@@ -10,13 +10,20 @@ from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, JsonFlag, RunFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
 from batchsim.result import Result
-from batchsim.result.metrics import heading
+from batchsim.result.metrics import TOKENS, heading
 
 PRINTED = (
     "p50_ms", "p90_ms", "p95_ms", "p99_ms", "mean_latency_ms", "mean_forming_ms", "mean_queueing_ms",
     "mean_computing_ms", "throughput_per_s", "utilisation", "mean_batch_size",
 )  # fmt: skip
-NOTES = ("requests", "throughput", "batches", "DRIFTING")  # lines of a printed Result that go below the table
+NOTES = (
+    "requests",
+    "throughput",
+    "batches",
+    "steps",
+    "tokens",
+    "DRIFTING",
+)  # lines of a printed Result that go below the table
 
 
 @dataclass
@@ -48,7 +55,7 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
             from batchsim.view.run.plot import plot
 
             output.save_picture(self.plot, plot(result, theory=True))
-        intervals = result.intervals(PRINTED)
+        intervals = result.intervals(_printed(result))
         theory = None
         with contextlib.suppress(ValueError):  # without a steady state there is none
             theory = expected(scenario)
@@ -71,6 +78,10 @@ def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str
     }
 
 
+def _printed(result: Result) -> tuple[str, ...]:
+    return PRINTED if result.scenario.tokens is None else (*PRINTED, *TOKENS)
+
+
 def _has_levels(result: Result) -> bool:
     return bool(result.scenario.levels) and result.has_columns
 
@@ -85,7 +96,7 @@ def _print(result: Result, intervals: dict[str, Any], theory: Any) -> None:
     if theory:
         columns["theory"] = "right"
     rows = []
-    for key in PRINTED:
+    for key in _printed(result):
         low, high = intervals[key]
         interval = "" if math.isnan(low) else f"{output.cell(low)} to {output.cell(high)}"
         rows.append([heading(key), summary[key], interval, expected.get(key, math.nan)][: len(columns)])

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # Shown only where requests are lost: the other columns are of served requests alone.
 LOSS = ("p99_all_ms", "loss")
 SHOWN = ("mean_latency_ms", "p99_ms", *LOSS, "throughput_per_s", "utilisation", "mean_batch_size", "load")
+OF_TOKENS = ("mean_ttft_ms", "ttft_p99_ms", "tpot_p99_ms", "output_tokens_per_s", "preempted_share")
 
 
 @dataclass
@@ -42,15 +43,15 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
     objective: float | None = OUTPUT.number("LIMIT", "Limit to draw for that column.")
 
     def run(self) -> None:
-        from batchsim.study.evaluate import COLUMNS
+        from batchsim.study.evaluate import columns_of
         from batchsim.study.sweep import sweep
 
         scenario, tables = self.scenario()
         axes = self.axes(tables["over"], scenario)
         if self.plot is not None and len(axes) > 2:
             raise ValueError(f"--plot must have one axis or two, got {', '.join(axes)}")
-        if self.value not in COLUMNS:
-            hint = _check.nearest(self.value, COLUMNS)
+        if self.value not in (known := columns_of(scenario, axes)):
+            hint = _check.nearest(self.value, known)
             raise ValueError(f"--value must be a column of numbers, got {self.value!r}{hint}")
         if self.csv and self.json_:
             raise ValueError("one of --csv and --json must be given, got both")
@@ -65,7 +66,8 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
             output.print_json({"scenario": output.scenario_tables(scenario), "points": frame})
         else:
             lossless = not (frame["loss"] > 0).any()
-            shown = (name for name in SHOWN if name not in axes and not (lossless and name in LOSS))
+            names = SHOWN if "ttft_p99_ms" not in frame else OF_TOKENS + SHOWN
+            shown = (name for name in names if name not in axes and not (lossless and name in LOSS))
             # An overloaded point has numbers, and its load: the reason in a word will do.
             reason = frame["infeasible"].where(frame["requests"].isna() | frame["stable"], "overloaded")
             columns = [*axes, *shown, "infeasible"]

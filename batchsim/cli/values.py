@@ -13,6 +13,7 @@ from batchsim.scenario import Table
 from batchsim.scenario.kinds import KINDS, Maker
 
 MAKERS = {name: makers for kinds in KINDS.values() for name, makers in kinds.items()}
+BARE = {name.lower(): name for name in MAKERS}
 METHODS = (
     "with_noise",
     "padded_to",
@@ -53,6 +54,8 @@ def _value(node: ast.expr, text: str) -> Any:
                 return -number if isinstance(sign, ast.USub) else number
         case ast.Name(id=name) if name.lower() in WORDS:
             return WORDS[name.lower()]
+        case ast.Name(id=name) if name.lower() in BARE:  # with all defaults
+            return _call(BARE[name.lower()], MAKERS[BARE[name.lower()]][0], ast.Call(node, [], []), text)
         case ast.List(elts=items):
             return [_value(item, text) for item in items]
         case ast.Tuple(elts=items):

@@ -12,7 +12,15 @@ import numpy as np
 from batchsim.engines import columns, kernels_tokens_instants
 from batchsim.engines.kernels_instants import ENDED
 from batchsim.engines.log import check_cancelled
-from batchsim.engines.tokens_columns import STEP, TOKEN_PLACES, Line, Steps, TokenRequests, TokenServers
+from batchsim.engines.tokens_columns import (
+    STEP,
+    TOKEN_PLACES,
+    Line,
+    Steps,
+    TokenLimits,
+    TokenRequests,
+    TokenServers,
+)
 from batchsim.engines.tokens_log import STEPS, Batching, TokenLog, TokenPlan
 from batchsim.scenario import ClosedLoop
 
@@ -37,7 +45,7 @@ def run(plan: TokenPlan, cancelled: threading.Event | None = None) -> TokenLog:
     clients.due_s[:], clients.client[:] = 0, np.arange(clients.due_s.size)
     one = scenario.limits[0]  # of all: tokens go without levels
     limit = columns.ENDLESS if one.queue is None else one.queue
-    limits = columns.Limits(limit, one.timeout_s, SLICE)
+    limits = TokenLimits(limit, one.timeout_s, SLICE, count, np.inf)
     sums, done = np.zeros(6, np.int64), np.empty(seats, np.int64)
     draw, noise = plan.noise(), columns.NONE
     chunks: list[tuple[np.ndarray, ...]] = []
@@ -59,5 +67,6 @@ def run(plan: TokenPlan, cancelled: threading.Event | None = None) -> TokenLog:
     return TokenLog(
         arrival_s=requests.arrival_s, batch_index=requests.first_step, status=requests.status,
         prompt_tokens=plan.prompts, output_tokens=plan.outputs, token_step=requests.token_step,
-        last_step=requests.last_step, preemptions=requests.preemptions, **joined,
+        last_step=requests.last_step, preemptions=requests.preemptions,
+        preempted_before_s=requests.before_s, preempted_after_s=requests.after_s, **joined,
     )  # fmt: skip

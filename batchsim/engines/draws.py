@@ -102,11 +102,11 @@ class Streams:
     def service_s(self) -> np.ndarray:
         return self.scenario.service.table(self.scenario.rule.max_batch_size)
 
-    def lengths(self, requests: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the prompts, the outputs and the limits of the first requests, in tokens."""
+    def lengths(self) -> Callable[[int], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Return what draws the prompts, the outputs and the limits of the next requests, in tokens."""
         assert self.scenario.tokens is not None
         prompts, outputs = (_seed(purpose, self.seed, self.replication) for purpose in (4, 5))
-        return self.scenario.tokens.drawn(prompts, outputs, requests)
+        return self.scenario.tokens.draws(prompts, outputs)
 
     @property
     def cold_start(self) -> tuple[np.ndarray, np.ndarray] | None:

@@ -23,6 +23,17 @@ def middles_s() -> np.ndarray:
     return np.ldexp(1 + (place + 0.5) / BINS_AN_OCTAVE, octave + LOWEST)
 
 
+def binned(seconds: np.ndarray) -> np.ndarray:
+    """Return the bin of each latency, as the compiled loops find it.
+
+    >>> binned(np.array([1.0, 1.001, 1.002])) - 40 * BINS_AN_OCTAVE
+    array([0, 0, 1])
+    """
+    mantissas, exponents = np.frexp(seconds)  # mantissas in [0.5, 1)
+    places = (exponents - 1 - LOWEST) * BINS_AN_OCTAVE + ((mantissas - 0.5) * 2 * BINS_AN_OCTAVE).astype(int)
+    return np.clip(places, 0, BINS - 1)
+
+
 @dataclass(frozen=True, eq=False)
 class Histogram:
     """How many latencies are in each bin, shape (BINS,)."""

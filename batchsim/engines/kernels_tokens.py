@@ -130,7 +130,7 @@ def _tokens(request, batching, requests, sums):
 
 
 @inlined
-def _serve_running(server, cut_alone, batching, requests, queue, servers, sums, at):
+def _serve_running(now_s, server, cut_alone, batching, requests, queue, servers, sums, at):
     """Serve those that run, in order of admission; where memory is short the last of them goes back."""
     running, size = servers.running[server], batching.block_size
     place = servers.ready[server]
@@ -163,6 +163,7 @@ def _serve_running(server, cut_alone, batching, requests, queue, servers, sums, 
                 servers.free[server] += requests.room[victim] // size
                 requests.room[victim] = requests.held[victim] = 0
                 requests.preemptions[victim] += 1
+                requests.back_s[victim] = now_s
                 queue.stack[at[STACK]] = victim
                 at[STACK] += 1
                 sums[PREEMPTED] += 1
@@ -174,7 +175,7 @@ def _serve_running(server, cut_alone, batching, requests, queue, servers, sums, 
 
 
 @inlined
-def _admit(server, batching, requests, queue, servers, sums, at):
+def _admit(now_s, server, batching, requests, queue, servers, sums, at):
     """Let requests join, from the head of the line: the preempted before others, the latest of them first."""
     running, size = servers.running[server], batching.block_size
     while sums[LEFT] > 0 and servers.count[server] < batching.seats:
@@ -195,6 +196,8 @@ def _admit(server, batching, requests, queue, servers, sums, at):
             return
         if at[STACK] > 0:
             at[STACK] -= 1
+            away_s = requests.before_s if requests.token_step[request] < 0 else requests.after_s
+            away_s[request] += now_s - requests.back_s[request]
         else:
             at[HEAD] += 1
             requests.first_step[request] = at[STEP]
@@ -206,7 +209,7 @@ def _admit(server, batching, requests, queue, servers, sums, at):
 
 
 @inlined
-def _schedule(server, batching, requests, queue, servers, sums, at):
+def _schedule(now_s, server, batching, requests, queue, servers, sums, at):
     """Choose what the next step serves, as `Continuous` says."""
     sums[LEFT] = batching.budget
     servers.served[server] = False
@@ -218,9 +221,9 @@ def _schedule(server, batching, requests, queue, servers, sums, at):
             sums[LEFT] = EVERYTHING  # a step of decodes
         cut_alone = turn == 0 and not batching.decode_first
         if batching.chunked or not cut_alone:
-            _serve_running(server, cut_alone, batching, requests, queue, servers, sums, at)
+            _serve_running(now_s, server, cut_alone, batching, requests, queue, servers, sums, at)
         if turn == 0 and sums[PREEMPTED] == 0:
-            _admit(server, batching, requests, queue, servers, sums, at)
+            _admit(now_s, server, batching, requests, queue, servers, sums, at)
 
 
 # The two sides of a step.
@@ -234,7 +237,7 @@ def start(now_s, ended, server, batching, cost, requests, queue, servers, steps,
     if batching.whole:
         trigger = whole_step(now_s, ended, server, batching, requests, queue, servers, sums, at)
     else:
-        _schedule(server, batching, requests, queue, servers, sums, at)
+        _schedule(now_s, server, batching, requests, queue, servers, sums, at)
     if sums[ROWS] == 0:
         return False
     seconds = _step_ms(cost, sums[TOKENS], sums[READS], sums[PAIRS]) / 1000

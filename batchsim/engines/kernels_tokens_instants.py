@@ -6,7 +6,7 @@ import math
 
 from batchsim.engines.columns import HEAD, SENT, TAIL, THINKING
 from batchsim.engines.kernels import soonest
-from batchsim.engines.kernels_instants import ENDED, PAUSED, REJECTED, TIMED_OUT, _pop, _push
+from batchsim.engines.kernels_instants import ENDED, MORE, PAUSED, REJECTED, TIMED_OUT, _pop, _push
 from batchsim.engines.kernels_jit import compiled, inlined
 from batchsim.engines.kernels_tokens import finish, start
 from batchsim.engines.tokens_columns import STACK, STEP, WORK
@@ -42,14 +42,18 @@ def _enter(request, limit, requests, queue, at):
 
 @compiled
 def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps, sums, done, at):
-    """Go from instant to instant until all is over; pause where work or the steps' columns run out."""
-    arrival_s, closed, total = requests.arrival_s, requests.client.size > 0, requests.arrival_s.size
+    """Go from instant to instant until all is over; pause where work, steps' columns or requests run out."""
+    arrival_s, closed, total = requests.arrival_s, requests.client.size > 0, limits.total
     last_s, count = servers.clock_s[0], servers.busy_until_s.size
+    # At one instant each client sends once at most.
+    most = total if total <= arrival_s.size else arrival_s.size - clients.client.size
     work_left = limits.work + at[WORK]
     while True:
         # At one instant each engine starts one step at most.
         if at[STEP] - steps.first + count > steps.start_s.size or at[WORK] >= work_left:
             return PAUSED
+        if closed and at[SENT] > most:
+            return MORE
         work_left -= 1
         # The next instant at which something is due.
         now_s = soonest(servers.busy_until_s)
@@ -68,6 +72,8 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
                         break
         if now_s == math.inf:
             return ENDED
+        if now_s >= limits.until_s:
+            return MORE
         last_s = servers.clock_s[0] = now_s
 
         # 1. Requests of an open loop enter.

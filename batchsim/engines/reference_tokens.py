@@ -47,6 +47,8 @@ class Dispatcher(Instants):
         count = plan.base.requests
         self.first_step, self.token_step, self.last_step = ([-1] * count for _ in range(3))
         self.preemptions = [0] * count
+        self.preempted_s = [[0.0] * count for _ in range(2)]  # before the first token, and after it
+        self.back_s: dict[int, float] = {}  # when those who are preempted were
         self.steps: list[tuple[float | int, ...]] = []
 
     def factors(self) -> Iterator[float]:
@@ -96,6 +98,7 @@ class Dispatcher(Instants):
             engine.schedule(self.line)
         for victim in islice(self.line, engine.preempted):  # they are at its head
             self.preemptions[victim.number] += 1
+            self.back_s[victim.number] = self.env.now
         if not engine.rows:
             return False
         rows, number = engine.rows, engine.number
@@ -107,6 +110,9 @@ class Dispatcher(Instants):
             if self.first_step[row.request.number] < 0:
                 row.request.started = True
                 self.first_step[row.request.number] = len(self.steps)
+            elif row.request.number in self.back_s:
+                away_s = self.preempted_s[row.request.made > 0]
+                away_s[row.request.number] += self.env.now - self.back_s.pop(row.request.number)
         used = self.batching.kv_blocks - engine.free
         self.step_of[number] = len(self.steps)
         self.steps.append((
@@ -149,6 +155,8 @@ class Dispatcher(Instants):
             arrival_s=np.array(self.arrival_s, float), status=np.array(self.status, np.uint8),
             batch_index=np.array(self.first_step), token_step=np.array(self.token_step),
             last_step=np.array(self.last_step), preemptions=np.array(self.preemptions),
+            preempted_before_s=np.array(self.preempted_s[0], float),
+            preempted_after_s=np.array(self.preempted_s[1], float),
             prompt_tokens=self.plan.prompts, output_tokens=self.plan.outputs, **logged,
         )  # fmt: skip
 

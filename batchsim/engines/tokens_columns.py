@@ -15,6 +15,19 @@ LARGEST_BLOCK = 4096  # tokens: with larger blocks all requests are looked at on
 ROWS, TOKENS, READS, PAIRS, PREEMPTED, LEFT = range(6)
 
 
+class TokenLimits(NamedTuple):
+    """When requests are turned away, or give up, how many there are, and when a call pauses.
+
+    The rows may be those of a window, with more requests to come than it has rows for.
+    """
+
+    queue: int  # an arrival that finds this many waiting is rejected
+    timeout_s: float  # a request leaves after waiting this long; inf: never
+    work: int  # a call pauses after this many instants, steps and rows
+    total: int  # requests that come in all, counted as the rows are
+    until_s: float  # of a window: its last arrival, at which others may come that it has no row for; else inf
+
+
 class TokenRequests(NamedTuple):
     """A row a request, in arrival order."""
 
@@ -33,25 +46,39 @@ class TokenRequests(NamedTuple):
     token_step: Any  # at whose end it has its first token
     last_step: Any  # at whose end it leaves
     preemptions: Any
+    back_s: Any  # when it was preempted last
+    before_s: Any  # how long it was, before its first token, and after it
+    after_s: Any
 
     @classmethod
     def of(cls, plan: TokenPlan) -> "TokenRequests":
         """Return the requests of a plan before any has come."""
-        base, count = plan.base, plan.base.requests
+        return cls.before(plan.base.arrival_s, plan.base.think_s, plan.prompts, plan.outputs, plan.limits)
+
+    @classmethod
+    def before(
+        cls, arrival_s: np.ndarray | None, think_s: np.ndarray | None, *lengths: np.ndarray
+    ) -> "TokenRequests":
+        """Return requests of which none has come; without arrival times those of a closed loop."""
+        count = lengths[0].size
         # Writable, as a trace's are not: else Numba compiles everything once more for read-only ones.
-        arrival_s = (
-            np.empty(count) if base.arrival_s is None else np.require(base.arrival_s, requirements="W")
-        )
+        arrival_s = np.empty(count) if arrival_s is None else np.require(arrival_s, requirements="W")
         first, token, last = (np.full(count, -1, np.int64) for _ in range(3))
         # A closed loop's clients, and the lengths, writable too.
-        sent_by = np.empty(0 if base.think_s is None else count, np.int64)
-        prompt, output, limit = (np.array(each) for each in (plan.prompts, plan.outputs, plan.limits))
+        sent_by = np.empty(0 if think_s is None else count, np.int64)
+        prompt, output, limit = (np.array(each) for each in lengths)
         held, made, room, preemptions = (np.zeros(count, np.int64) for _ in range(4))
+        back_s, before_s, after_s = (np.zeros(count) for _ in range(3))
         return cls(
-            arrival_s, NONE if base.think_s is None else base.think_s, sent_by, np.zeros(count, np.uint8),
+            arrival_s, NONE if think_s is None else think_s, sent_by, np.zeros(count, np.uint8),
             prompt, output, limit, held, made, room, np.zeros(count, np.bool_), first, token, last,
-            preemptions,
+            preemptions, back_s, before_s, after_s,
         )  # fmt: skip
+
+    def with_more(self, kept: np.ndarray, more: "TokenRequests") -> "TokenRequests":
+        """Return some of these rows, and more behind them."""
+        pairs = zip(self, more, strict=True)
+        return TokenRequests(*(np.append(one[kept] if one.size else one, other) for one, other in pairs))
 
 
 class Line(NamedTuple):

@@ -86,8 +86,8 @@ def draw_tokens(
     ValueError for a request that can never be served.
     """
     streams = Streams(scenario, seed, replication)
-    lengths = streams.lengths(requests)
-    check_lengths(scenario, *lengths)
+    lengths = streams.lengths()(requests)
+    check_lengths(scenario, lambda: [lengths])
     return TokenPlan(draw(scenario, requests, seed, replication, cancelled), *lengths, streams.noise)
 
 
@@ -104,6 +104,9 @@ class TokenLog(Log):
     token_step: np.ndarray  # the step at whose end the first token is made; -1: not served
     last_step: np.ndarray  # at whose end the request leaves; -1: not served
     preemptions: np.ndarray
+    # For how long it was preempted, until a step served it again: before its first token, and after.
+    preempted_before_s: np.ndarray
+    preempted_after_s: np.ndarray
     step_tokens: np.ndarray
     step_reads: np.ndarray
     step_pairs: np.ndarray
@@ -131,11 +134,21 @@ class TokenLog(Log):
 class TokenTotals(Totals):
     """What the summary of a run of token generation is made of, besides."""
 
+    computing_s: np.ndarray  # sums over the served: prefill, decode, preempted
     ttft_s: Sum  # over the served
     tpot_s: Sum  # over those of more than one token
     longer: Sum  # how many these are
     output_tokens: Sum  # of the requests that finish in the window
     preempted: Sum  # requests that were, once or more
+
+
+@dataclass(frozen=True, eq=False)
+class TokenHistograms:
+    """Counts as of a `Histogram`, of each column that percentiles are taken of."""
+
+    latency_ms: np.ndarray
+    ttft_ms: np.ndarray
+    tpot_ms: np.ndarray
 
 
 STEPS = [

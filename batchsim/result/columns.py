@@ -9,10 +9,9 @@ import numpy as np
 from batchsim.engines.log import Log
 from batchsim.engines.tokens_log import TokenLog
 from batchsim.result.run import Run
-from batchsim.result.token_run import Steps, TokenRun
+from batchsim.result.token_run import NO_TOKENS, Steps, TokenRun
 
 Value = TypeVar("Value")
-NO_TOKENS = "tokens are needed (Scenario(..., tokens=...)), got a run without"
 
 
 def computed(read: "Callable[[Any], Value]", about: str) -> "cached_property[Value]":
@@ -55,6 +54,11 @@ class TokenColumns:
     ttft_ms = column("ttft_ms", "Time to the first token, from arrival.", TokenRun)
     tpot_ms = column(
         "tpot_ms", "Time per output token after the first; NaN where it is the only one.", TokenRun
+    )
+    prefill_ms = column("prefill_ms", "From the start to the first token, but for `preempted_ms`.", TokenRun)
+    decode_ms = column("decode_ms", "From the first token to the finish, but for `preempted_ms`.", TokenRun)
+    preempted_ms = column(
+        "preempted_ms", "Waiting between a preemption and the step that serves it again.", TokenRun
     )
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchsim import _check
 from batchsim.result.intervals import metric_intervals
-from batchsim.result.metrics import METRICS, SUMMARY, Kind, metric
+from batchsim.result.metrics import METRICS, SUMMARY, TOKENS, Kind, metric
 from batchsim.result.result import Result
 from batchsim.result.standard_error import ROUNDING, NoInterval
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas
 
 COMPARED = tuple(key for key, each in METRICS.items() if each.interval or each.kind is Kind.MEAN)
+OF_TOKENS = tuple(key for key, each in TOKENS.items() if each.interval or each.kind is Kind.MEAN)
 
 
 class Difference(NamedTuple):
@@ -38,7 +39,7 @@ class Comparison:
     level: float = 0.95
 
     def __getitem__(self, key: str) -> Difference:
-        key = metric(key, SUMMARY).key
+        key = metric(key, (*SUMMARY, *TOKENS)).key
         if key not in self.rows:
             hint = _check.nearest(key, self.rows)
             raise ValueError(f"a metric must be one of those compared, got {key!r}{hint}")
@@ -68,7 +69,7 @@ def compare(
     One seed is the same traffic: what both have in common cancels out, request by request, so
     that small differences show in short runs. Replications are paired by number, the sections of
     single runs by their requests; both leave out the longer of the two warm-ups. A warning where there is
-    no interval, unless `silent`.
+    no interval, unless `silent`. Of two runs of tokens, TTFT and TPOT are compared too.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
     >>> scenario = Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -83,7 +84,10 @@ def compare(
     keys = [keys] if isinstance(keys, str) else keys
     if not _check.listed(keys):
         raise TypeError(f"keys must be a list of metrics, got {keys!r}")
-    metrics = [metric(key, SUMMARY) for key in keys]
+    known = [key for key in result_a.metrics.keys if key in result_b.metrics.keys]
+    if keys is COMPARED:
+        keys = [key for key in (*COMPARED, *OF_TOKENS) if key in known]
+    metrics = [metric(key, known) for key in keys]
     warmup = max(result_a.warmup, result_b.warmup)
     a, b = result_a.with_warmup(warmup), result_b.with_warmup(warmup)
     shared = [(each.seed, len(each.runs), int(each.metrics.totals.requests)) for each in (a, b)]

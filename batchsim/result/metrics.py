@@ -1,6 +1,8 @@
 """The metrics: one table of what each is called, and their values for a run or several."""
 
+import functools
 import math
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +16,15 @@ from batchsim import _check
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Status, Totals
 from batchsim.engines.tokens_log import TokenTotals
+from batchsim.result.joint import pooled
 from batchsim.result.order_statistics import OrderStatistics
-from batchsim.scenario import ClosedLoop, Scenario
+from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules import Trigger
 
 LATENCY = "latency_ms"
 TTFT, TPOT = "ttft_ms", "tpot_ms"  # to the first token; for each token after it
 COMPONENTS = ("forming", "queueing", "computing")  # of a latency, which they sum to
+COMPUTING = ("prefill", "decode", "preempted")  # of the computing of tokens, likewise
 SHARES = {trigger: f"{trigger.name.lower()}_share" for trigger in Trigger}
 _PERCENTILE = re.compile(r"(?:(ttft|tpot)_)?p(\d{1,3}(?:\.\d+)?)(?:_ms)?")
 UNITS = {"_per_s": "per s", "_ms": "ms", "_s": "s"}  # by the end of a name
@@ -104,6 +108,7 @@ METRICS = {metric.key: metric for metric in _TABLE}
 TOKENS = {
     each.key: each
     for each in (
+        *(Metric(f"mean_{part}_ms", f"mean {part} time", "ms", "lower") for part in COMPUTING),
         Metric("mean_ttft_ms", "mean TTFT", "ms", "lower", interval=True),
         *(_percentile(q, f"ttft_p{q}_ms", interval=True) for q in (50, 95, 99)),
         Metric("mean_tpot_ms", "mean TPOT", "ms", "lower", interval=True),
@@ -129,6 +134,14 @@ def metric(key: Any, known: Sequence[str] = (*METRICS, *TOKENS)) -> Metric:
         q = _check.real("a percentile", float(percentile[2]), at_most=100)
         key = f"{percentile[1] + '_' if percentile[1] else ''}p{percentile[2]}_ms"
         return METRICS.get(key) or TOKENS.get(key) or _percentile(q, key)
+    of_tokens = key in TOKENS or percentile
+    if of_tokens or key in SHARES.values():
+        rule = (
+            "tokens are needed, as Scenario(..., tokens=...)"
+            if of_tokens
+            else "under Continuous no batch leaves"
+        )
+        raise ValueError(f"a metric must be one of the summary's, got {key!r}: {rule}")
     raise ValueError(f"a metric must be one of the summary's, got {key!r}{_check.nearest(key, known)}")
 
 
@@ -182,7 +195,9 @@ def values(totals: Totals, servers: int) -> dict[str, Any]:
 
 
 def _of_tokens(totals: TokenTotals, served: Any) -> dict[str, Any]:
+    parts_ms = (totals.computing_s / served[..., None] * 1000).T
     return {
+        **{f"mean_{part}_ms": ms for part, ms in zip(COMPUTING, parts_ms, strict=True)},
         "mean_ttft_ms": np.divide(totals.ttft_s, served) * 1000,
         "mean_tpot_ms": np.divide(totals.tpot_s, totals.longer) * 1000,
         "output_tokens_per_s": np.divide(totals.output_tokens, totals.window_s),
@@ -201,12 +216,10 @@ class Metrics:
     @classmethod
     def pool(cls, runs: Sequence["Metrics"]) -> "Metrics":
         """Return those of several replications together; of one, its own."""
-        pooled: dict[str, Any] = dict(runs[0].columns)
-        totals = runs[0].totals
-        for run in runs[1:]:
-            totals += run.totals
-            pooled = {name: column + run.columns[name] for name, column in pooled.items()}
-        return cls(runs[0].scenario, totals, pooled) if len(runs) > 1 else runs[0]
+        if len(runs) == 1:
+            return runs[0]
+        totals = functools.reduce(operator.add, (run.totals for run in runs))
+        return cls(runs[0].scenario, totals, pooled([run.columns for run in runs]))
 
     @cached_property
     def numbers(self) -> dict[str, float]:
@@ -219,11 +232,18 @@ class Metrics:
     @property
     def keys(self) -> list[str]:
         """The keys of the summary."""
-        return [*SUMMARY, *TOKENS] if isinstance(self.totals, TokenTotals) else SUMMARY
+        if not isinstance(self.totals, TokenTotals):
+            return SUMMARY
+        steps = {*SHARES.values()} if isinstance(self.scenario.rule, Continuous) else set()
+        return [key for key in (*SUMMARY, *TOKENS) if key not in steps]
 
     def values_in(self, column: str) -> int:
         """Return how many requests have a value in a column: the served, or those of several tokens."""
         return self.served if column == LATENCY else self.columns[column].within(math.inf)
+
+    def all_in(self, column: str) -> int:
+        """Return how many requests have a value in a column, or an infinite one as they are not served."""
+        return int(self.totals.requests) - self.served + self.values_in(column)
 
     def percentile(self, q: float, unserved: str = "ignore", column: str = LATENCY) -> float:
         """Return the value in ms that q % of the requests do not exceed; see `Result.percentile`."""
@@ -234,7 +254,7 @@ class Metrics:
     def percentiles(self, qs: np.ndarray, unserved: str = "ignore", column: str = LATENCY) -> np.ndarray:
         """Return many percentiles, unchecked, in little more time than one; the same to the last bit."""
         served = self.values_in(column)
-        count = served if unserved == "ignore" else int(self.totals.requests) - self.served + served
+        count = served if unserved == "ignore" else self.all_in(column)
         if not served:
             return np.full(qs.shape, math.inf if count else math.nan)
         ranks = qs / 100 * (count - 1)

@@ -122,14 +122,17 @@ def between_percentiles(pair: Sequence[Fractions], q: float, level: float) -> In
     return Interval(float(apart_ms.min()), float(apart_ms.max()))
 
 
-def percentile_of_all(sample: Sample, q: float, level: float, independent: float = BEYOND) -> Interval:
+def percentile_of_all(
+    sample: Sample, q: float, level: float, independent: float = BEYOND, column: str = LATENCY
+) -> Interval:
     """Return the interval of a percentile of all requests, in which one not served is infinitely late."""
-    if reason := sample.too_short(metric(f"p{q:.9g}")):
+    of = "" if column == LATENCY else column.removesuffix("ms")
+    if reason := sample.too_short(metric(f"{of}p{q:.9g}")):
         return NoInterval(reason)
-    return Fractions(sample, [q], of_all=True).interval(q, level, independent)
+    return Fractions(sample, [q], column, of_all=True).interval(q, level, independent)
 
 
-def share_of_all(sample: Sample, limit_ms: float, level: float) -> Interval:
+def share_of_all(sample: Sample, limit_ms: float, level: float, column: str = LATENCY) -> Interval:
     """Return the interval of the fraction of all requests that are served within a limit, inf for none."""
     requests, length = int(sample.whole.totals.requests), sample.length
     least = REQUESTS * FEW
@@ -137,7 +140,7 @@ def share_of_all(sample: Sample, limit_ms: float, level: float) -> Interval:
         least = max(least, math.ceil(length.cycle), math.ceil(length.noise))
     if requests < least:
         return NoInterval(f"needs at least {least:,} requests, got {requests:,}")
-    statistic = _within(sample, LATENCY, limit_ms, of_all=True)
+    statistic = _within(sample, column, limit_ms, of_all=True)
     (error,) = standard_errors([sample], [statistic])
     if isinstance(error, NoInterval):
         return error
@@ -150,10 +153,10 @@ def _within(sample: Sample, column: str, limit_ms: float, of_all: bool = False) 
     # Many latencies can be one, such as a wait and a batch after it, but for the floats' rounding.
     limit_ms *= 1 + ROUNDING
     whole = sample.whole
-    among = whole.totals.requests if of_all else whole.values_in(column)
+    among = whole.all_in(column) if of_all else whole.values_in(column)
 
     def of_sections(sections: Sequence[Sections]) -> np.ndarray:
-        requests = sections[0].totals.requests if of_all else sections[0].values_in(column)
+        requests = sections[0].all_in(column) if of_all else sections[0].values_in(column)
         return sections[0].within(limit_ms, column) / np.maximum(requests, 1)
 
     return Statistic(of_sections, float(whole.columns[column].within(limit_ms) / among))

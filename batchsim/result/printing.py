@@ -2,7 +2,8 @@
 
 import math
 
-from batchsim.result.metrics import COMPONENTS, Metrics
+from batchsim.result.metrics import COMPONENTS, COMPUTING, Metrics
+from batchsim.scenario import Continuous
 from batchsim.scenario.generation import a_request
 
 LOST = ("rejected", "timed_out", "delayed")  # said only where there are some
@@ -27,6 +28,11 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
         "batches": f"{s['batches']:,} of {s['mean_batch_size']:.2f} on average; {shares}".removesuffix("; "),
     }
     if "mean_ttft_ms" in s:
+        of_computing = ", ".join(f"{part} {s[f'mean_{part}_ms']:.2f}" for part in COMPUTING)
+        lines["breakdown"] += f" ({of_computing})"
+        if isinstance(metrics.scenario.rule, Continuous):
+            del lines["batches"]
+            lines["steps"] = f"{s['batches']:,} of {s['mean_batch_size']:.2f} rows on average"
         for name in ("ttft", "tpot"):
             percentiles = ", ".join(f"p{q} {s[f'{name}_p{q}_ms']:.2f}" for q in (50, 95, 99))
             lines[name.upper()] = f"mean {s[f'mean_{name}_ms']:.2f} ms, {percentiles}"

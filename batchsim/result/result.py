@@ -16,12 +16,12 @@ from batchsim.result.breakdown import Stretches, stretches
 from batchsim.result.by_priority import by_priority
 from batchsim.result.columns import TokenColumns, column, computed, number
 from batchsim.result.intervals import metric_intervals
-from batchsim.result.metrics import COMPONENTS, Metrics, metric
+from batchsim.result.metrics import COMPONENTS, LATENCY, Metrics, metric
 from batchsim.result.run import Batches, Run, state_of
 from batchsim.result.run_length import run_length
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import Interval, NoInterval, Sample
-from batchsim.result.token_run import batches_of, frame_of
+from batchsim.result.token_run import batches_of, frame_of, meeting
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Trigger
 
@@ -146,26 +146,36 @@ class Result(TokenColumns):
     def metrics(self) -> Metrics:
         return Metrics.pool([run.metrics for run in self.runs])
 
-    def percentile(self, q: float, *, unserved: str = "ignore") -> float:
+    def percentile(self, q: float, *, unserved: str = "ignore", column: str = LATENCY) -> float:
         """Return the latency in ms that q % of the requests do not exceed (NumPy's "linear").
 
-        Over the served requests; `unserved="inf"` counts the others as infinitely late. NaN if
-        there are none. Exact; with keep="summary", to 0.1 %.
+        Over the served requests; `unserved="inf"` counts the others as infinitely late. NaN if none are.
+        Exact; with keep="summary", to 0.1 %. With tokens also of another `column`: "ttft_ms", "tpot_ms".
         """
-        return self.metrics.percentile(q, unserved)
+        return self.metrics.percentile(q, unserved, _check.one_of("column", column, self.metrics.columns))
 
     mean_latency_ms = number("mean_latency_ms", "The mean over the served requests.")
     throughput_per_s = number("throughput_per_s", "Finished requests per second, over the window.")
     utilisation = number("utilisation", "The fraction of the window that the servers spent computing.")
     mean_batch_size = number("mean_batch_size", "The mean over the batches that start in the window.")
 
-    def attainment(self, objective_ms: float) -> float:
-        """Return the fraction of the requests that were served within `objective_ms`."""
-        return float(self.metrics.within(objective_ms) / self.metrics.totals.requests)
+    def attainment(
+        self, objective_ms: float | None = None, *, ttft_ms: float | None = None, tpot_ms: float | None = None
+    ) -> float:
+        """Return the fraction of the requests that were served within `objective_ms`.
 
-    def goodput_per_s(self, objective_ms: float) -> float:
-        """Return the requests per second that were served within `objective_ms`."""
-        return self.metrics.per_s(self.metrics.within(objective_ms))
+        With tokens also within `ttft_ms` and `tpot_ms`: all limits that are given. An answer of one token has
+        no TPOT, and keeps any limit on it.
+        """
+        met = meeting(self.runs, objective_ms=objective_ms, ttft_ms=ttft_ms, tpot_ms=tpot_ms)
+        return float(met / self.metrics.totals.requests)
+
+    def goodput_per_s(
+        self, objective_ms: float | None = None, *, ttft_ms: float | None = None, tpot_ms: float | None = None
+    ) -> float:
+        """Return the requests per second that were served within limits, as `attainment` counts them."""
+        met = meeting(self.runs, objective_ms=objective_ms, ttft_ms=ttft_ms, tpot_ms=tpot_ms)
+        return self.metrics.per_s(met)
 
     def summary(self) -> dict[str, Any]:
         """Return the metrics as plain numbers; NaN where there is nothing to average.

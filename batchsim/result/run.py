@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Log, Totals, warmup_requests
 from batchsim.result.breakdown import ServerTime, Stretches
 from batchsim.result.metrics import LATENCY, Metrics
@@ -48,7 +47,7 @@ class Run:
 
     scenario: Scenario
     columns: Log | None = None
-    sums: tuple[Totals, Histogram] | None = None
+    sums: tuple[Totals, Any] | None = None
     warmup: float = 0.0
 
     __getstate__ = state_of

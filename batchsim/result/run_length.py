@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 from batchsim.result.metrics import Metric
-from batchsim.scenario import ClosedLoop, Diurnal, OnOff, Scenario
+from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, Scenario, generation
 from batchsim.scenario.service import Noise
 
 FLOWS = {"requests", "served", "throughput_per_s", "utilisation"}
@@ -90,21 +90,28 @@ def run_length(scenario: Scenario) -> RunLength | None:
     30000
     """
     workload, noise = scenario.workload, scenario.service.noise
-    if scenario.tokens is not None:
-        return None  # steps are no batches: what is known of those says nothing of these
-    largest = scenario.rule.largest_batch
     if isinstance(workload, Diurnal):
         return None
+    largest, squared_cv, surprise = scenario.rule.largest_batch, _squared_cv(noise), _surprise(noise)
+    continuous = isinstance(scenario.rule, Continuous)
+    if scenario.tokens is not None:
+        # The noise of steps, of which a request takes many, averages out beside the lengths.
+        squared_cv, surprise = generation.variety(scenario.rule, scenario.tokens)
+        largest = 1 if continuous else largest  # requests come and go one by one
     if isinstance(workload, ClosedLoop):
         rounds = ROUNDS * workload.clients
-        return RunLength(0.0, rounds, rounds, NOISES * largest * _surprise(noise))
+        return RunLength(0.0, rounds, rounds, NOISES * largest * surprise)
     load = scenario.load
     batch = max(1.0, largest * min(load, 1.0))  # under a light load batches are smaller
-    of_batches = batch * _squared_cv(noise)
-    noises = NOISES * largest * min(load, 1.0) * _surprise(noise)
+    of_batches = batch * squared_cv
+    noises = NOISES * largest * min(load, 1.0) * surprise
     relaxation = _relaxation(scenario, load, workload.dispersion + of_batches)
+    if continuous:  # nothing is forgotten before those that run are others
+        relaxation = max(relaxation, generation.running(scenario))
     if not isinstance(workload, OnOff) or workload.on_rate_per_s == workload.off_rate_per_s:
         flow = max(ARRIVALS * (workload.dispersion + of_batches), BATCHES * largest * min(load, 1.0))
+        if continuous:  # rare long answers keep an engine busy that has nothing else to do
+            flow = max(flow, noises)
         return RunLength(relaxation, 0.0, flow, noises)
     cycle = workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
     busiest = max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s

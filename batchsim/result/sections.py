@@ -122,6 +122,10 @@ class Sections:
         """Return how many requests of each section have a value in a column."""
         return self.served if column == LATENCY else self.within(math.inf, column)
 
+    def all_in(self, column: str) -> np.ndarray:
+        """Return how many requests of each section have a value, infinite for those not served."""
+        return self.totals.requests - self.served + self.values_in(column)
+
     def whole(self) -> Totals:
         return _totals(type(self.totals), lambda name: getattr(self.merged(1).totals, name)[0])
 

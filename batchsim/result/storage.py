@@ -23,11 +23,16 @@ from batchsim._files import replacing
 from batchsim._version import __version__
 from batchsim.engines.histogram import BINS, Histogram
 from batchsim.engines.log import Log, Status, Totals
-from batchsim.engines.tokens_log import TokenLog
+from batchsim.engines.tokens_log import TokenHistograms, TokenLog, TokenTotals
 from batchsim.result.run import Run
 from batchsim.result.token_run import TokenRun
-from batchsim.result.token_storage import TOKEN_LOG, wrong_in_token_log
-from batchsim.scenario import Scenario
+from batchsim.result.token_storage import (
+    TOKEN_LOG,
+    TOKEN_TOTALS,
+    wrong_in_token_log,
+    wrong_in_token_sums,
+)
+from batchsim.scenario import Continuous, Scenario
 from batchsim.scenario.rules import Trigger
 from batchsim.scenario.toml import from_tables, to_tables
 
@@ -146,9 +151,16 @@ def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
     """Return what the arrays of so many runs must be, by name."""
     kinds = {"times_s": TIMES} if "times_s" in names else {}
     for number in range(runs):
+        counts = _Kind("i8", (BINS,), packed=1 << 26)
         if f"{number}/Totals/requests" in names:
             kinds |= {f"{number}/Totals/{name}": kind for name, kind in TOTALS.items()}
-            kinds[f"{number}/Histogram/counts"] = _Kind("i8", (BINS,), packed=1 << 26)
+            kinds[f"{number}/Histogram/counts"] = counts
+        elif f"{number}/TokenTotals/requests" in names:
+            of_tokens = {name: _Kind(*kind) for name, kind in TOKEN_TOTALS.items()}
+            kinds |= {f"{number}/TokenTotals/{name}": kind for name, kind in (TOTALS | of_tokens).items()}
+            kinds |= {
+                f"{number}/TokenHistograms/{f.name}": counts for f in dataclasses.fields(TokenHistograms)
+            }
         else:
             table, columns = "Log", LOG | (PRIORITY if f"{number}/Log/priority" in names else {})
             if f"{number}/TokenLog/arrival_s" in names:
@@ -194,7 +206,7 @@ def _run(number: int, arrays: Mapping[str, np.ndarray], scenario: Scenario, warm
             fields[table][field] = array if array.ndim else array.item()
     wrong: str | None
     run: Run
-    if ("TokenLog" in fields) != (scenario.tokens is not None):
+    if ({"TokenLog", "TokenTotals"} & fields.keys() != set()) != (scenario.tokens is not None):
         wrong, run = "its columns must be of tokens where its scenario is", Run(scenario)
     elif "TokenLog" in fields:
         tokens = TokenLog(**fields["TokenLog"])
@@ -204,9 +216,14 @@ def _run(number: int, arrays: Mapping[str, np.ndarray], scenario: Scenario, warm
         log = Log(**fields["Log"])
         wrong = _wrong_in_log(log, scenario)
         run = Run(scenario, log, warmup=warmup)
+    elif "TokenTotals" in fields:
+        of_tokens = TokenTotals(**fields["TokenTotals"]), TokenHistograms(**fields["TokenHistograms"])
+        wrong = _wrong_in_sums(of_tokens[0], Histogram(of_tokens[1].latency_ms), scenario)
+        wrong = wrong or wrong_in_token_sums(*of_tokens)
+        run = TokenRun(scenario, sums=of_tokens, warmup=warmup)
     else:
         sums = Totals(**fields["Totals"]), Histogram(**fields["Histogram"])
-        wrong = _wrong_in_sums(*sums)
+        wrong = _wrong_in_sums(*sums, scenario)
         run = Run(scenario, sums=sums, warmup=warmup)
     if wrong:
         raise ValueError(f"in run {number}, {wrong}")
@@ -263,13 +280,13 @@ def _rises(times_s: np.ndarray) -> bool:
     return bool(np.isfinite(times_s).all() and (np.diff(times_s) >= 0).all())
 
 
-def _wrong_in_sums(totals: Totals, histogram: Histogram) -> str | None:
+def _wrong_in_sums(totals: Totals, histogram: Histogram, scenario: Scenario) -> str | None:
     numbers = [np.atleast_1d(getattr(totals, name)) for name in TOTALS]
     if not all(np.isfinite(each).all() and (each >= 0).all() for each in (*numbers, histogram.counts)):
         return "sums must be finite and at least 0, got another"
     if totals.requests < 1 or int(totals.statuses.sum()) != totals.requests:
         return f"statuses must add up to the requests, got {totals.statuses} of {totals.requests}"
-    if int(totals.triggers.sum()) != totals.batches:
+    if int(totals.triggers.sum()) != totals.batches and not isinstance(scenario.rule, Continuous):
         return f"triggers must add up to the batches, got {totals.triggers} of {totals.batches}"
     if int(histogram.counts.sum()) != totals.statuses[Status.SERVED]:
         return f"counts must add up to the served, got {histogram.counts.sum()}"

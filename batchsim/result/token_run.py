@@ -1,15 +1,19 @@
 """A run of token generation: its columns, its steps, and what their sections add up to."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from batchsim import _check
+from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Status
 from batchsim.engines.tokens_log import NO_TRIGGER, TokenLog, TokenTotals
-from batchsim.result.metrics import COMPONENTS, LATENCY, TPOT, TTFT, Metrics
+from batchsim.result.joint import Columns, limits_of, part_of_limits
+from batchsim.result.metrics import COMPONENTS, COMPUTING, LATENCY, TPOT, TTFT, Metrics
 from batchsim.result.order_statistics import OrderStatistics
 from batchsim.result.run import Batches, Run
 from batchsim.result.sections import FINE, Sections, counts, sums
@@ -18,6 +22,10 @@ from batchsim.scenario.rules import Trigger
 
 if TYPE_CHECKING:
     import pandas
+
+NO_TOKENS = "tokens are needed (Scenario(..., tokens=...)), got a run without"
+AT_ONCE = "limits at once need columns, got a run with keep='summary': ask one by one"
+OBJECTIVE = "objective_ms"  # a limit on the latency, as `Result.attainment` has it
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,15 +114,54 @@ class TokenRun(Run):
             later = np.where(self.log.output_tokens > 1, self.log.output_tokens - 1, math.nan)
             return (self.finish_s - self.first_token_s) * 1000 / later
 
+    @cached_property
+    def prefill_ms(self) -> np.ndarray:
+        return (self.first_token_s - self.start_s - self.log.preempted_before_s) * 1000
+
+    @cached_property
+    def decode_ms(self) -> np.ndarray:
+        return (self.finish_s - self.first_token_s - self.log.preempted_after_s) * 1000
+
+    @cached_property
+    def preempted_ms(self) -> np.ndarray:
+        away_s = self.log.preempted_before_s + self.log.preempted_after_s
+        return np.where(self.log.status == Status.SERVED, away_s * 1000, math.nan)
+
     @property
     def measured(self) -> dict[str, np.ndarray]:
-        return {LATENCY: self.latency_ms, TTFT: self.ttft_ms, TPOT: self.tpot_ms}
+        columns = {LATENCY: self.latency_ms, TTFT: self.ttft_ms, TPOT: self.tpot_ms}
+        return Columns(columns, lambda name: part_of_limits(columns, name))
+
+    def meeting(self, limits_ms: Mapping[str, float]) -> int:
+        """Return how many requests after the warm-up were served within limits on `measured`, all of them.
+
+        One that makes a single token has no TPOT, and keeps any limit on it.
+        """
+        if self.columns is not None:
+            met = self.log.status == Status.SERVED
+            for name, limit_ms in limits_ms.items():
+                met &= ~(self.measured[name] > limit_ms)
+            return int(np.count_nonzero(met[self.warmup_requests :]))
+        if len(limits_ms) > 1:
+            raise ValueError(AT_ONCE)
+        ((name, limit_ms),) = limits_ms.items()
+        exempt = self.metrics.served - self.metrics.values_in(name)
+        return self.metrics.columns[name].within(limit_ms) + exempt
 
     @cached_property
     def metrics(self) -> Metrics:
-        kept = ((name, column[self.warmup_requests :]) for name, column in self.measured.items())
-        ordered = {name: OrderStatistics(column[~np.isnan(column)]) for name, column in kept}
-        return Metrics(self.scenario, self.sections.whole(), ordered)
+        if self.sums is not None:
+            totals, counts = self.sums
+            histograms = {name: Histogram(each) for name, each in vars(counts).items()}
+            return Metrics(self.scenario, totals, Columns(histograms, _not_kept))
+        measured, skip = self.measured, self.warmup_requests
+
+        def ordered(name: str) -> OrderStatistics:
+            kept = measured[name][skip:]
+            return OrderStatistics(kept[~np.isnan(kept)])
+
+        columns = Columns({name: ordered(name) for name in (LATENCY, TTFT, TPOT)}, ordered)
+        return Metrics(self.scenario, self.sections.whole(), columns)
 
     @cached_property
     def sections(self) -> Sections:
@@ -143,6 +190,9 @@ class TokenRun(Run):
             finished=np.diff(finished), busy_s=np.diff(np.interp(edges_s, time.times_s, time.busy_s)),
             window_s=np.diff(edges_s), batches=np.diff(begun), items=sums(batches.batch_size, begun),
             triggers=triggers, delayed=np.zeros(cuts.size - 1, np.intp),
+            computing_s=np.column_stack([
+                sums(np.nan_to_num(getattr(self, f"{part}_ms")) / 1000, cuts) for part in COMPUTING
+            ]),
             ttft_s=sums(np.nan_to_num(columns[TTFT]) / 1000, cuts),
             tpot_s=sums(np.nan_to_num(columns[TPOT]) / 1000, cuts),
             longer=sums(~np.isnan(columns[TPOT]), cuts),
@@ -156,13 +206,39 @@ class TokenRun(Run):
         return Sections(servers, totals, within)
 
 
+def _not_kept(name: str) -> Any:
+    if limits_of(name):
+        raise ValueError(AT_ONCE)
+    raise KeyError(name)
+
+
+def meeting(runs: Sequence[Run], **limits_ms: float | None) -> int:
+    """Return how many requests of some runs were served within those limits that are not None."""
+    given = {
+        name: _check.real(name, limit_ms, at_least=0)
+        for name, limit_ms in limits_ms.items()
+        if limit_ms is not None
+    }
+    if not given:
+        raise ValueError("a limit must be given, as objective_ms, ttft_ms or tpot_ms, got none")
+    if {*given} == {OBJECTIVE}:
+        return sum(run.metrics.within(given[OBJECTIVE]) for run in runs)
+    met = 0
+    for run in runs:
+        if not isinstance(run, TokenRun):
+            raise ValueError(NO_TOKENS)
+        met += run.meeting({LATENCY if name == OBJECTIVE else name: ms for name, ms in given.items()})
+    return met
+
+
 def frame_of(columns: Any, log: TokenLog) -> "pandas.DataFrame":
     """Return a DataFrame with a row a request; `columns` has them as attributes, as a run or a result."""
     import pandas
 
     times = ("arrival_s", "start_s", "first_token_s", "finish_s", "latency_ms", TTFT, TPOT)
     return pandas.DataFrame({
-        **{name: getattr(columns, name) for name in (*times, *(f"{part}_ms" for part in COMPONENTS))},
+        **{name: getattr(columns, name) for name in times},
+        **{name: getattr(columns, name) for name in (f"{part}_ms" for part in (*COMPONENTS, *COMPUTING))},
         "prompt_tokens": log.prompt_tokens,
         "output_tokens": log.output_tokens,
         "preemptions": log.preemptions,

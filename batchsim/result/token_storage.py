@@ -5,14 +5,34 @@ from dataclasses import fields
 import numpy as np
 
 from batchsim.engines.log import Status
-from batchsim.engines.tokens_log import NO_TRIGGER, STEPS, TokenLog
+from batchsim.engines.tokens_log import NO_TRIGGER, STEPS, TokenHistograms, TokenLog, TokenTotals
+from batchsim.result.metrics import COMPUTING
 from batchsim.scenario.rules import Trigger
 
 _KINDS = {
     "arrival_s": "f8", "batch_start_s": "f8", "batch_finish_s": "f8", "status": "u1", "batch_trigger": "u1",
+    "preempted_before_s": "f8", "preempted_after_s": "f8",
 }  # fmt: skip
 NOT_KEPT = ("outputs", "priority")  # tokens go without levels
 TOKEN_LOG = {f.name: _KINDS.get(f.name, "i8") for f in fields(TokenLog) if f.name not in NOT_KEPT}
+
+# Besides those of a `Totals`: what a summary's numbers must be, and their shape.
+TOKEN_TOTALS = {
+    "computing_s": ("f8", (len(COMPUTING),)), "ttft_s": ("f8", ()), "tpot_s": ("f8", ()),
+    "longer": ("i8", ()), "output_tokens": ("i8", ()), "preempted": ("i8", ()),
+}  # fmt: skip
+
+
+def wrong_in_token_sums(totals: TokenTotals, histograms: TokenHistograms) -> str | None:
+    """Return the first rule that the sums of a run break beyond those of any run, None for sound ones."""
+    numbers = [np.atleast_1d(getattr(totals, name)) for name in TOKEN_TOTALS]
+    counts = vars(histograms)
+    if not all(np.isfinite(each).all() and (each >= 0).all() for each in (*numbers, *counts.values())):
+        return "sums must be finite and at least 0, got another"
+    for name, wanted in {"ttft_ms": int(totals.statuses[Status.SERVED]), "tpot_ms": totals.longer}.items():
+        if int(counts[name].sum()) != wanted:
+            return f"counts of {name} must add up to {wanted:,}, got {counts[name].sum():,}"
+    return None
 
 
 def wrong_in_token_log(log: TokenLog, servers: int) -> str | None:
@@ -40,6 +60,10 @@ def wrong_in_token_log(log: TokenLog, servers: int) -> str | None:
         "batch_trigger must be a Trigger": ((trigger < len(Trigger)) | (trigger == NO_TRIGGER)).all(),
         "status must be a Status": (log.status < len(Status)).all(),
         "lengths, rows and tokens must be at least 1": all((each >= 1).all() for each in at_least_1),
+        "preempted times must be finite and at least 0": all(
+            (np.isfinite(each) & (each >= 0)).all()
+            for each in (log.preempted_before_s, log.preempted_after_s)
+        ),
         "counts must be at least 0": all((each >= 0).all() for each in counts),
         "steps of a request must be in order, -1 where status is not SERVED": (
             (first >= 0).all() and (first <= token).all() and (token <= last).all() and (last < steps).all()

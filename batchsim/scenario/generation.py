@@ -1,6 +1,7 @@
 """What a scenario of token generation must have, and what its engines can carry at most."""
 
 import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,10 @@ from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Lengths, Listed, Tokens
 
 POINTS = 4096  # of a distribution of lengths: its moments are then exact to some 0.1 %
+
+
+class NeverServed(ValueError):
+    """A request that no run can serve, whatever else happens."""
 
 
 def check_parts(scenario: Any) -> None:
@@ -37,27 +42,36 @@ def check_parts(scenario: Any) -> None:
             raise ValueError(f"tokens do not cover {name}, got {name}={value!r}")
 
 
-def check_lengths(scenario: Any, prompts: np.ndarray, outputs: np.ndarray, limits: np.ndarray) -> None:
-    """Raise ValueError with the first request that can never run: nobody behind it would either."""
+Chunks = Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]  # of prompts, outputs and limits
+
+
+def check_lengths(scenario: Any, chunks: Callable[[], Chunks]) -> None:
+    """Raise NeverServed with the first request that can never run: nobody behind it would either."""
     rule = scenario.rule
-    if not isinstance(rule, Continuous):
+    if not isinstance(rule, Continuous) or (rule.kv_blocks is None and rule.chunked):
         return
-    budget, uncut = rule.max_num_batched_tokens, prompts.copy()
+    budget, life, short = rule.max_num_batched_tokens, rule.reserve == "life", False
     if rule.kv_blocks is not None:
-        life = rule.reserve == "life"
-        needed = prompts + (limits if life else outputs) - 1
-        blocks = -(-needed // rule.block_size)
         usable = rule.kv_blocks - (0 if life else rule.watermark_blocks)
-        for bad in np.flatnonzero(blocks > usable):
-            got = f"{needed[bad]:,} tokens, {blocks[bad]:,} blocks, of request {bad:,}"
-            raise ValueError(f"a request must fit into the memory, {usable:,} blocks of an engine, got {got}")
-        if not life and min(rule.max_num_seqs, prompts.size) * int(blocks.max()) > rule.kv_blocks:
-            uncut = needed  # what a request that is preempted late computes again at once
-    if not rule.chunked:
+        first = most = 0
+        for prompts, outputs, limits in chunks():
+            needed = prompts + (limits if life else outputs) - 1
+            blocks = -(-needed // rule.block_size)
+            for bad in np.flatnonzero(blocks > usable):
+                got = f"{needed[bad]:,} tokens, {blocks[bad]:,} blocks, of request {first + bad:,}"
+                fit = f"a request must fit into the memory, {usable:,} blocks of an engine"
+                raise NeverServed(f"{fit}, got {got}")
+            first, most = first + prompts.size, max(most, int(blocks.max()))
+        short = not life and min(rule.max_num_seqs, first) * most > rule.kv_blocks
+    first = 0
+    for prompts, outputs, _ in () if rule.chunked else chunks():
+        # What a request that is preempted late computes again at once, where that may be.
+        uncut = prompts + outputs - 1 if short else prompts
         pieces = np.minimum(uncut, rule.long_prefill_token_threshold or uncut)
         for bad in np.flatnonzero(pieces > budget):
-            got = f"{pieces[bad]:,} tokens of request {bad:,}"
-            raise ValueError(f"a prompt that is not chunked must fit into the budget, {budget:,}, got {got}")
+            got = f"{pieces[bad]:,} tokens of request {first + bad:,}"
+            raise NeverServed(f"a prompt that is not chunked must fit into the budget, {budget:,}, got {got}")
+        first += prompts.size
 
 
 def _points(length: int | Lengths, largest_of: int = 1) -> np.ndarray:
@@ -70,6 +84,40 @@ def _points(length: int | Lengths, largest_of: int = 1) -> np.ndarray:
 def a_request(tokens: Tokens) -> float:
     """Return how many tokens the engines compute for a request, on average."""
     return float(_points(tokens.prompt).mean() + _points(tokens.output).mean()) - 1
+
+
+def variety(rule: Rule, tokens: Tokens) -> tuple[float, float]:
+    """Return the squared coefficient of variation of what requests cost, and that of its square.
+
+    Of whole batches, which take as long as their longest output. What a request costs is between its steps
+    and all its tokens: the larger counts.
+    """
+    whole = not isinstance(rule, Continuous)
+    outputs = _points(tokens.output, rule.largest_batch if whole else 1)
+    prompts = np.zeros(1) if whole else _points(tokens.prompt)
+    of_steps = outputs.var() / outputs.mean() ** 2
+    of_tokens = (outputs.var() + prompts.var()) / (outputs.mean() + prompts.mean()) ** 2
+    longer = (each for each in (outputs, prompts) if each.any())
+    squares = max((each**4).mean() / (each**2).mean() ** 2 - 1 for each in longer)
+    return float(max(of_steps, of_tokens)), float(squares)
+
+
+def running(scenario: Any) -> float:
+    """Return about how many requests run at once under `Continuous`, where nobody waits for a seat.
+
+    Each runs for as many steps as it makes tokens, and a step takes the longer the more run.
+    """
+    rule, cost, tokens = scenario.rule, scenario.service.cost, scenario.tokens
+    prompts, outputs = _points(tokens.prompt), _points(tokens.output)
+    prompt, output = float(prompts.mean()), float(outputs.mean())
+    per_ms, count, before = scenario.workload.offered_per_s / scenario.servers / 1000, 1.0, 0.0
+    keys = cost.per_read_ms * (prompt + float((outputs**2).mean()) / output / 2)
+    keys += cost.per_pair_ms * float((prompts**2).mean()) / 2 / output
+    while before < count < rule.max_num_seqs and count > before * 1.001:
+        products_ms = max(cost.weights_ms, cost.per_token_ms * count * (prompt + output - 1) / output)
+        step_ms = cost.fixed_ms + products_ms + keys * count
+        before, count = count, max(per_ms * output * step_ms, count)
+    return scenario.servers * min(count, float(rule.max_num_seqs))
 
 
 @functools.lru_cache(maxsize=256)

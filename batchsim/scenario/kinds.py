@@ -49,7 +49,7 @@ KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
     "rule": _by_name(*RULES, Continuous),
     "service": _by_name(Affine, Table, StepTime) | {"Measurement": (_measured,), "published": (_published,)},
     "noise": _by_name(Noise),
-    "tokens": _by_name(Tokens),
+    "tokens": {"Tokens": (Tokens, Tokens.from_csv)},
     "lengths": _by_name(Lognormal, Geometric, Uniform, Listed),  # of prompts, and of outputs
 }
 

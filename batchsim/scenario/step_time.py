@@ -1,5 +1,6 @@
 """How long a step of token generation takes, from four whole numbers."""
 
+import dataclasses
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, Self
 
@@ -148,6 +149,11 @@ class StepTime(Service):
         raise TypeError(
             f"a StepTime must be asked by .ms(tokens, reads, pairs), got batch_size={batch_size!r}"
         )
+
+    def scaled(self, factor: float, max_batch_size: int) -> "StepTime":  # type: ignore[override]
+        """Return this time multiplied by `factor`, at all sizes; the noise stays."""
+        factor = _check.real("factor", factor, above=0)
+        return dataclasses.replace(self, **{name: ms * factor for name, ms in self.cost._asdict().items()})
 
     def table(self, max_batch_size: int) -> np.ndarray:
         raise ValueError(f"a service time by batch size is needed here, got {self!r}")

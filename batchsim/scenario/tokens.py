@@ -6,8 +6,9 @@ shorter run is a prefix of a longer one.
 """
 
 import csv
+import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike, fspath
@@ -20,6 +21,9 @@ from batchsim import _check
 LONGEST = 10_000_000  # tokens of a prompt or an answer: sums of their squares still fit 64 bits
 
 
+Draw = Callable[[int], np.ndarray]
+
+
 class Lengths:
     """Lengths in whole tokens, as `Lognormal`, `Geometric`, `Uniform` and `Listed`."""
 
@@ -27,9 +31,10 @@ class Lengths:
         """Return the lengths that fractions `u` of all requests do not exceed, whole numbers from 1 on."""
         raise NotImplementedError
 
-    def drawn(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
-        """Return the lengths of the first requests of a run."""
-        return self.quantile(np.random.default_rng(seed).random(requests))
+    def draws(self, seed: np.random.SeedSequence) -> Draw:
+        """Return what draws the lengths of the next requests of a run."""
+        generator = np.random.default_rng(seed)
+        return lambda requests: self.quantile(generator.random(requests))
 
 
 def _whole(values: np.ndarray, at_most: int | None) -> np.ndarray:
@@ -128,11 +133,18 @@ class Listed(Lengths):
     def _sorted(self) -> np.ndarray:
         return np.sort(self.values)
 
-    def drawn(self, seed: np.random.SeedSequence, requests: int) -> np.ndarray:
-        if self.max_requests is not None and requests > self.max_requests:
-            few = f"{requests:,} requests, got {self.max_requests:,} (again=True starts over)"
-            raise ValueError(f"tokens must have a pair of lengths for each of {few}")
-        return np.resize(self.values, requests)
+    def draws(self, seed: np.random.SeedSequence) -> Draw:
+        drawn = 0
+
+        def draw(requests: int) -> np.ndarray:
+            nonlocal drawn
+            first, drawn = drawn, drawn + requests
+            if self.max_requests is not None and drawn > self.max_requests:
+                few = f"{drawn:,} requests, got {self.max_requests:,} (again=True starts over)"
+                raise ValueError(f"tokens must have a pair of lengths for each of {few}")
+            return self.values[np.arange(first, drawn) % self.values.size]
+
+        return draw
 
     def __eq__(self, other: Any) -> bool:
         same = isinstance(other, Listed) and self.again == other.again
@@ -232,17 +244,29 @@ class Tokens:
         each = [part.max_requests for part in (self.prompt, self.output) if isinstance(part, Listed)]
         return min((count for count in each if count is not None), default=None)
 
-    def drawn(
-        self, prompt_seed: np.random.SeedSequence, output_seed: np.random.SeedSequence, requests: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the prompts, the outputs and the limits of the first requests of a run."""
-        prompts, outputs = (
-            part.drawn(seed, requests) if isinstance(part, Lengths) else np.full(requests, part, np.int64)
+    def draws(
+        self, prompt_seed: np.random.SeedSequence, output_seed: np.random.SeedSequence
+    ) -> Callable[[int], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Return what draws the prompts, the outputs and the limits of the next requests of a run."""
+        drawn = 0
+        of_prompts, of_outputs = (
+            part.draws(seed) if isinstance(part, Lengths) else functools.partial(_fixed, part)
             for part, seed in ((self.prompt, prompt_seed), (self.output, output_seed))
         )
-        if self.limit is None:
-            return prompts, outputs, outputs.copy()
-        for bad in np.flatnonzero(outputs > self.limit):
-            got = f"limit {self.limit:,} and {outputs[bad]:,} tokens of request {bad:,}"
-            raise ValueError(f"limit must be at least every output, got {got}")
-        return prompts, outputs, np.full(requests, self.limit, np.int64)
+
+        def draw(requests: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            nonlocal drawn
+            first, drawn = drawn, drawn + requests
+            prompts, outputs = of_prompts(requests), of_outputs(requests)
+            if self.limit is None:
+                return prompts, outputs, outputs.copy()
+            for bad in np.flatnonzero(outputs > self.limit):
+                got = f"limit {self.limit:,} and {outputs[bad]:,} tokens of request {first + bad:,}"
+                raise ValueError(f"limit must be at least every output, got {got}")
+            return prompts, outputs, np.full(requests, self.limit, np.int64)
+
+        return draw
+
+
+def _fixed(length: int, requests: int) -> np.ndarray:
+    return np.full(requests, length, np.int64)

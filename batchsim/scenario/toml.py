@@ -6,10 +6,11 @@
     kind = "Poisson"
     rate_per_s = 800
 
-A key is a field, and a `kind` is a name of `batchsim.scenario.kinds`. Three kinds are only read, because
+A key is a field, and a `kind` is a name of `batchsim.scenario.kinds`. Four kinds are only read, because
 their data is elsewhere: a Trace with `path` (and `column`, `speedup`, `unit`) is what `Trace.from_file`
-reads, a "Measurement" has the `path` of a file that `bs.device.Measurement.save` wrote, and a "published"
-table has a `name`. Paths are relative to the TOML file.
+reads, [tokens] with `path` (and `prompt`, `output`, `again`) what `Tokens.from_csv` reads, a "Measurement"
+has the `path` of a file that `bs.device.Measurement.save` wrote, and a "published" table has a `name`. Paths
+are relative to the TOML file.
 """
 
 import contextlib

@@ -10,6 +10,7 @@ from batchsim import _format
 from batchsim.scenario import Scenario
 from batchsim.study.judgement import UNJUDGED, UNKNOWN, Estimate, Judgement
 
+SAME = "the same saturation rate and mean"  # and comes first in the grid
 Order = tuple[float, float, float]
 ADVANTAGES = (
     "more headroom (saturation {}/s, not {}/s)", "a lower mean latency ({} ms, not {})",
@@ -85,7 +86,7 @@ class Candidate:
         """Return why this setting is taken rather than another that ties with it."""
         if self.servers < other.servers:
             return f"fewer servers ({self.servers}, not {other.servers})"
-        return advantage(self.preference, other.preference)
+        return advantage(self.preference, other.preference) or SAME
 
 
 def preference(saturation_per_s: float, mean_latency_ms: float, max_wait_ms: float) -> Order:

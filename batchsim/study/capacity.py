@@ -146,9 +146,10 @@ def capacity(
 
 
 def check(scenario: Scenario, slo: SLO) -> None:
-    """Raise TypeError unless these are a scenario and an SLO."""
+    """Raise TypeError unless these are a scenario and an SLO, ValueError for one of tokens without them."""
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     _check.instance("slo", slo, SLO, "an SLO, as SLO(p99_ms=50)")
+    slo.check(scenario)
 
 
 def check_loss(scenario: Scenario, slo: SLO) -> None:
@@ -212,7 +213,7 @@ class _Search:
             # Of too few requests a batch waits for company, or a throughput is not reached.
             worst = self.at(below).judgement.worst
             fewer = f"fewer than {_format.rate(worst.limit, 4)} arrive"
-            lowest_by = "requests wait for company" if worst.at_most else fewer
+            lowest_by = fewer if worst.key == "throughput_per_s" else "requests wait for company"
         saturated = self.at(missed).requests == 0
         limited_by = f"the saturation rate, {_format.rate(top, 4)}" if saturated else str(self.at(missed))
         low, high = self._clearly_met(rate, lowest), self._clearly_missed(missed)
@@ -251,7 +252,7 @@ class _Search:
         saturation_per_s = self.scenario.saturation_per_s
         if not can_lose(self.scenario):
             return saturation_per_s
-        served = [o.q / 100 if o.q is not None else 1 - o.limit for o in self.slo.objectives if o.sees_loss]
+        served = [o.share for o in self.slo.objectives if o.share is not None]
         return saturation_per_s / max(served) * 1.1
 
     def _in_order(self) -> list[Probe]:

@@ -1,33 +1,57 @@
 """A point of a sweep: its row of numbers, and why it is infeasible."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from batchsim._format import rate
-from batchsim.result.metrics import METRICS, SHARES, Kind
+from batchsim.result.metrics import METRICS, SHARES, TOKENS, Kind, Metric
 from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import Scenario
+from batchsim.scenario.generation import NeverServed
 from batchsim.simulate import check_requests, simulate
 from batchsim.study import phrases
-
-INTERVALS = tuple(key for key, metric in METRICS.items() if metric.interval)
-# The numbers of a point, in order, with their dtypes. Counts are floats: those of a refused point are NaN.
-COLUMNS = {
-    name: "bool" if metric.kind is Kind.FLAG else "float64"
-    for key, metric in METRICS.items()
-    for name in ((key, f"{key}_low", f"{key}_high") if metric.interval else (key,))
-}
-REFUSED = np.array([0.0 if dtype == "bool" else math.nan for dtype in COLUMNS.values()])
 
 Rows = tuple[np.ndarray, list[str]]
 
 
+def _intervals(metrics: Mapping[str, Metric]) -> tuple[str, ...]:
+    return tuple(key for key, metric in metrics.items() if metric.interval)
+
+
+def _columns(metrics: Mapping[str, Metric]) -> dict[str, str]:
+    """Return the numbers of a point, in order, with their dtypes.
+
+    Counts are floats: those of a refused point are NaN.
+    """
+    return {
+        name: "bool" if metric.kind is Kind.FLAG else "float64"
+        for key, metric in metrics.items()
+        for name in ((key, f"{key}_low", f"{key}_high") if metric.interval else (key,))
+    }
+
+
+INTERVALS, COLUMNS = _intervals(METRICS), _columns(METRICS)
+OF_TOKENS = METRICS | TOKENS
+TOKEN_INTERVALS, TOKEN_COLUMNS = _intervals(OF_TOKENS), _columns(OF_TOKENS)
+
+
+def columns_of(scenario: Scenario, knobs: Iterable[str]) -> dict[str, str]:
+    """Return the columns of a sweep: with tokens, or where they are one of its knobs, those of tokens too."""
+    return COLUMNS if scenario.tokens is None and "tokens" not in knobs else TOKEN_COLUMNS
+
+
+def refused(columns: Mapping[str, str]) -> np.ndarray:
+    """Return the numbers of a point that the scenario refuses."""
+    return np.array([0.0 if dtype == "bool" else math.nan for dtype in columns.values()])
+
+
 def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> Rows:
     """Return the numbers of some points, shape (points, columns), and why each is infeasible or ""."""
-    numbers, reasons = np.tile(REFUSED, (len(points), 1)), []
+    columns = columns_of(scenario, points[0])
+    numbers, reasons = np.tile(refused(columns), (len(points), 1)), []
     for row, knobs in zip(numbers, points, strict=True):
         try:
             point = scenario.replace(knobs)
@@ -36,7 +60,10 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
             reasons.append(str(refusal))
             continue
         try:
-            row[:] = _numbers(point, settings)
+            row[:] = _numbers(point, settings, columns)
+        except NeverServed as refusal:  # known only once the lengths are drawn
+            reasons.append(str(refusal))
+            continue
         except Exception as error:
             error.add_note(f"at the point {dict(knobs)} of the sweep")
             raise
@@ -44,7 +71,7 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
     return numbers, reasons
 
 
-def _numbers(point: Scenario, settings: Mapping[str, Any]) -> list[float]:
+def _numbers(point: Scenario, settings: Mapping[str, Any], columns: Mapping[str, str]) -> list[float]:
     if settings["warmup"] == "auto":  # without the warning that it is too long: there may be thousands
         result, _ = drop_warmup(simulate(point, **{**settings, "warmup": 0.0}))
     else:
@@ -53,9 +80,10 @@ def _numbers(point: Scenario, settings: Mapping[str, Any]) -> list[float]:
     # Latencies are of the served requests: a queue that rejects many looks fast by them. These two see it.
     numbers["loss"] = 1 - numbers["served"] / numbers["requests"] if numbers["requests"] else math.nan
     numbers["p99_all_ms"] = result.percentile(99, unserved="inf")
-    for key, (low, high) in result.intervals(INTERVALS).items():
+    asked = INTERVALS if point.tokens is None else TOKEN_INTERVALS
+    for key, (low, high) in result.intervals(asked).items():
         numbers[f"{key}_low"], numbers[f"{key}_high"] = low, high
-    return [numbers[name] for name in COLUMNS]
+    return [numbers.get(name, math.nan) for name in columns]
 
 
 def _unstable(point: Scenario) -> str:

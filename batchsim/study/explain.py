@@ -5,9 +5,11 @@ from collections.abc import Iterator
 
 from batchsim import _format
 from batchsim.result import Result
-from batchsim.scenario import ClosedLoop
+from batchsim.scenario import ClosedLoop, Continuous, Scenario, StepTime
+from batchsim.scenario.generation import NeverServed
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.study import phrases
+from batchsim.study.candidate import SAME
 from batchsim.study.judgement import Estimate, can_lose, estimate, slower_by
 from batchsim.study.recommendation import Effect, Recommendation
 from batchsim.study.slo import SLO, described
@@ -22,8 +24,11 @@ def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]
     scenario, latency, effects = result.scenario, slo.latency, []
     _, knob = scenario.rule.map_knobs
     label, unit, _ = described(knob)
-    for value in _other_values(scenario.rule, knob, scenario.service(1) * 1000):
-        other = traffic.run(scenario.replace({knob: value}))
+    for value in _other_values(scenario, knob):
+        try:
+            other = traffic.run(scenario.replace({knob: value}))
+        except NeverServed:
+            continue
         before, after = (estimate(run, latency, run.scenario).value for run in (result, other))
         _, low, high = slower_by(other, result, latency.key)
         text = f"a {label} of {_format.number(value)}{unit}"
@@ -31,14 +36,21 @@ def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]
     return tuple(effects)
 
 
-def _other_values(rule: Rule, knob: str, alone_ms: float) -> list[float]:
+def _other_values(scenario: Scenario, knob: str) -> list[float]:
+    rule = scenario.rule
     value = getattr(rule, knob)
+    if isinstance(rule, Continuous):
+        return [value * 2, max(value // 2, 1)]
     if rule.parameters()[knob].kind == "whole":
         return [each for each in (min(value * 2, rule.max_batch_size), value // 2) if 1 <= each != value]
     if rule.max_batch_size == 1 or value == math.inf:
         return []
+    if value:
+        return [value * 2, value / 2]
     # For no wait: one as long as a request alone computes, to two digits.
-    return [value * 2, value / 2] if value else [float(f"{alone_ms:.2g}")]
+    service = scenario.service
+    alone_ms = service.ms(1) if isinstance(service, StepTime) else service(1) * 1000
+    return [float(f"{alone_ms:.2g}")]
 
 
 def explain(found: Recommendation) -> str:
@@ -57,6 +69,8 @@ def _setting(found: Recommendation) -> Iterator[str]:
     if found.met:
         yield f"Take {setting}{where}: {numbers}."
         for knobs, advantage in found.ties[:1]:
+            if advantage == SAME:
+                continue
             same = f"statistically the same as with {phrases.setting(knobs)}"
             yield f"Its {described(found.slo.latency.key)[0]} is {same}, but it has {advantage}."
         return
@@ -81,19 +95,21 @@ def _cheaper(found: Recommendation) -> Iterator[str]:
 
 def _load(found: Recommendation) -> Iterator[str]:
     scenario, expected = found.scenario, found.expected
-    size = _format.number(expected["mean_batch_size"].value)
+    of, rows = ("steps", " rows") if isinstance(found.rule, Continuous) else ("batches", "")
+    size = f"{of} of {_format.number(expected['mean_batch_size'].value)}{rows}"
     saturation = _format.rate(scenario.saturation_per_s)
     if isinstance(scenario.workload, ClosedLoop):
         clients = _format.counted(scenario.workload.clients, "client")
         answers = _format.rate(expected["throughput_per_s"].value)
-        yield f"With {clients} it answers {answers} of at most {saturation}, in batches of {size} on average."
+        yield f"With {clients} it answers {answers} of at most {saturation}, in {size} on average."
     elif not scenario.stable:
         yield f"It is overloaded ({phrases.overload(scenario)}): its queue grows without end."
     else:
         who = "The server is" if scenario.servers == 1 else "The servers are"
         busy, load = (_format.percent(share) for share in (expected["utilisation"].value, scenario.load))
-        yield f"{who} busy {busy} of the time with batches of {size} on average."
+        yield f"{who} busy {busy} of the time with {size} on average."
         which = "The batches that form" if scenario.rule.forms_while_busy else "Full batches"
+        which = "All seats taken" if isinstance(found.rule, Continuous) else which
         yield f"{which} would carry {saturation}, so the load is {load}."
 
 
@@ -102,6 +118,8 @@ def _batches(found: Recommendation) -> Iterator[str]:
     reasons = [(share, _because(found.rule, name)) for name, share in shares if share >= SEEN]
     why = "; ".join(f"{_format.percent(share)} because {reason}" for share, reason in reasons)
     why = why.replace(" because ", " of the batches leave because ", 1)
+    if isinstance(found.rule, Continuous):
+        why = f"{_format.percent(found.expected['preempted_share'].value)} of the requests are preempted"
     effects = [effect for effect in found.effects if not any(map(math.isnan, effect.difference))]
     if not effects:
         yield f"{why}."

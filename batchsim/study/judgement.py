@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from batchsim.result import Result
 from batchsim.result.intervals import metric_intervals
+from batchsim.result.joint import limits_of
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.percentiles import percentile_of_all, share_of_all
 from batchsim.result.run_length import BEYOND, run_length
@@ -100,6 +101,7 @@ def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: flo
     >>> judge(run, SLO(p99_ms=50)).verdict, judge(run, SLO(p99_ms=15)).verdict
     (<Verdict.MEETS: 'meets'>, <Verdict.FAILS: 'fails'>)
     """
+    slo.check(result.scenario)
     subject = result.scenario if scenario is None else scenario
     exact = scenario is None and recorded(subject)
     estimates = {objective: estimate(result, objective, subject, level) for objective in slo.objectives}
@@ -119,7 +121,7 @@ def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: flo
 
 def _beyond(result: Result, objective: Objective, value: float) -> float:
     if objective.q is not None:
-        return 1 - share_within(result, objective.limit).value
+        return 1 - share_within(result, objective.limit, column=objective.column).value
     return value if objective.key == "loss" else 1.0
 
 
@@ -137,7 +139,7 @@ def _verdict(result: Result, objective: Objective, known: Estimate, level: float
     if objective.q is None:
         return Verdict.UNCLEAR
     # The fraction within the limit tells in runs too short for the percentile, where that is far from it.
-    within = share_within(result, objective.limit, level)
+    within = share_within(result, objective.limit, level, objective.column)
     if within.low >= objective.q / 100:
         return Verdict.MEETS
     return Verdict.FAILS if within.high < objective.q / 100 else Verdict.UNCLEAR
@@ -156,12 +158,12 @@ def fewest(scenario: Scenario, slo: SLO) -> float:
     if length is None or recorded(scenario):
         return 0.0
     needed = 0.0
-    for key, limit, q in slo.objectives:
-        share = 1 - limit if key == "loss" else None if q is None else q / 100
+    for objective in slo.objectives:
+        key, share = objective.key, objective.share
         if share is None:
             if key == "mean_latency_ms" or isinstance(scenario.workload, ClosedLoop):
                 needed = max(needed, length.needed(metric(key)))
-        elif q is not None or can_lose(scenario):
+        elif key != "loss" or can_lose(scenario):
             # Clopper and Pearson's lower end, where all of so many independent requests are within the limit.
             independent = math.log((1 - LEVEL) / 2) / math.log(share) if 0 < share < 1 else math.inf
             needed = max(needed, length.cycle, length.noise, independent * length.relaxation)
@@ -172,9 +174,11 @@ def estimate(result: Result, objective: Objective, scenario: Scenario, level: fl
     """Return the estimate of an objective's metric from a run that stands for a scenario."""
     key, workload = objective.key, scenario.workload
     if objective.q is not None:
-        return percentile(result, objective.q, level)
+        return percentile(result, objective.q, level, objective.column)
     if key == "mean_latency_ms":
         return number(result, key, level)
+    if limits_of(key):
+        return share_within(result, 1.0, level, key)
     lost = Estimate(0.0, 0.0, 0.0)
     if can_lose(scenario):
         served = share_within(result, math.inf, level)
@@ -210,22 +214,25 @@ def _sample(result: Result, level: float) -> Sample:
     return result.sample if level < STRICT else replace(result.sample, length=None)
 
 
-def percentile(result: Result, q: float, level: float = LEVEL) -> Estimate:
-    """Return the latency in ms that q % of all requests do not exceed; one not served is infinitely late."""
+def percentile(result: Result, q: float, level: float = LEVEL, column: str = LATENCY) -> Estimate:
+    """Return the latency in ms that q % of all requests do not exceed; one not served is infinitely late.
+
+    Or another column's value, such as the time to the first token.
+    """
     if not can_lose(result.scenario):
-        estimated = number(result, key_of(q), level)
+        estimated = number(result, key_of(q, column), level)
         if not math.isnan(estimated.low) or level < STRICT:
             return estimated
     # This interval counts lost requests, and a search is content with fewer independent ones.
-    value, needed = result.percentile(q, unserved="inf"), INDEPENDENT if level >= STRICT else BEYOND
-    return Estimate(value, *percentile_of_all(_sample(result, level), q, level, needed))
+    value, needed = result.metrics.percentile(q, "inf", column), INDEPENDENT if level >= STRICT else BEYOND
+    return Estimate(value, *percentile_of_all(_sample(result, level), q, level, needed, column))
 
 
-def share_within(result: Result, limit_ms: float, level: float = LEVEL) -> Estimate:
+def share_within(result: Result, limit_ms: float, level: float = LEVEL, column: str = LATENCY) -> Estimate:
     """Return the fraction of all requests that are served within a limit, with its interval."""
     metrics = result.metrics
-    share = metrics.columns[LATENCY].within(limit_ms * (1 + ROUNDING)) / int(metrics.totals.requests)
-    return Estimate(share, *share_of_all(_sample(result, level), limit_ms, level))
+    share = metrics.columns[column].within(limit_ms * (1 + ROUNDING)) / metrics.all_in(column)
+    return Estimate(share, *share_of_all(_sample(result, level), limit_ms, level, column))
 
 
 def slower_by(result: Result, than: Result, key: str, level: float = LEVEL) -> Estimate:

@@ -22,8 +22,10 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from batchsim.result import Result
+from batchsim.result.joint import limits_of
 from batchsim.result.metrics import metric
 from batchsim.result.run_length import rounded_up, run_length
+from batchsim.scenario import Scenario
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome
 from batchsim.study.judgement import LEVEL, STRICT, Estimate, Verdict, estimate, fewest, judge, slower_by
@@ -39,9 +41,15 @@ LONGEST = 10  # times as long as was asked, where only a longer run can tell
 FAR = 2  # times its limit: an estimate above that is not run longer, as chance alone seldom does so much
 FINALS, LITTLE = 4, 1.1  # the most full runs, while the last one missed its limit by less than this factor
 NUMBERS = ("mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
+TOKEN_NUMBERS = ("mean_ttft_ms", "mean_tpot_ms", "output_tokens_per_s", "preempted_share")
 
 Run = tuple[Candidate, Result]
 _by_rank = attrgetter("rank")
+
+
+def numbers_of(scenario: Scenario) -> tuple[str, ...]:
+    """Return the metrics that are noted of each setting."""
+    return NUMBERS if scenario.tokens is None else NUMBERS + TOKEN_NUMBERS
 
 
 @dataclass(eq=False)
@@ -170,7 +178,7 @@ class Race:
         judgement = judge(result, self.slo, None if full else candidate.scenario, level)
         candidate.requests, candidate.judgement = requests, judgement
         candidate.latency = estimate(result, self.slo.latency, candidate.scenario)
-        candidate.numbers = {name: result.metrics.number(name) for name in NUMBERS}
+        candidate.numbers = {name: result.metrics.number(name) for name in numbers_of(candidate.scenario)}
         fails = judgement.verdict is Verdict.FAILS
         if fails or (level == LEVEL and full and not judgement.meets):
             candidate.eliminate(Outcome.FAILS if fails else Outcome.UNCLEAR, phrases.finding(judgement))
@@ -218,7 +226,9 @@ def _needs(candidate: Candidate) -> float:
     if not math.isnan(times):
         return times * candidate.requests
     length = run_length(candidate.scenario)  # without an interval, what one takes
-    needed = math.inf if length is None or key == "loss" else length.needed(metric(key)) / (1 - WARMUP)
+    if length is None or key == "loss" or limits_of(key):
+        return math.inf
+    needed = length.needed(metric(key)) / (1 - WARMUP)
     return needed if needed > candidate.requests else math.inf
 
 

@@ -263,6 +263,8 @@ def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     if not scenario.rule.compiled:
         raise ValueError(f"the rule must be one that the compiled engine covers, got {scenario.rule!r}")
+    if scenario.tokens is not None:
+        raise ValueError("maps and load curves do not cover token generation: take sweep, got tokens")
     requests = available(scenario, _check.whole("requests", requests))
     check_memory(requests)
     return requests, _check.whole("seed", seed, at_least=0, at_most=None)

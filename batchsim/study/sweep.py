@@ -21,7 +21,7 @@ from batchsim._version import __version__
 from batchsim.engines.log import CANCELLED
 from batchsim.scenario import Scenario
 from batchsim.simulate import DEFAULT_REQUESTS, ENGINES, check_requests
-from batchsim.study.evaluate import COLUMNS, REFUSED, Rows, compute
+from batchsim.study.evaluate import Rows, columns_of, compute, refused
 from batchsim.study.grid import Grid
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def sweep(
 
     Columns: the knobs (int64, float64, or text where not all values are numbers); the numbers of
     `Result.summary()` as float64 (`stable` and `drifting` are bool), some followed by the `_low` and `_high`
-    of their 95 % interval, NaN where the run is too short for one; `loss`, the fraction of the requests
+    of their 95 % interval, NaN where the run is too short for one (with `tokens` those of TTFT and TPOT too,
+    as `ttft_p99_ms`, and `output_tokens_per_s`); `loss`, the fraction of the requests
     that is not served, and `p99_all_ms`, the p99 that counts these as infinitely late (the other
     latencies are of those served); and `infeasible`, "" or why. An unstable point runs, and `infeasible`
     says its load. One that the scenario refuses has NaN (and False) for numbers, and the refusal.
@@ -88,7 +89,8 @@ def sweep(
     grid = Grid.of(scenario, over)
     if all(axis.name != "workload" for axis in grid.axes):
         check_requests(scenario, requests)
-    if taken := [axis.name for axis in grid.axes if axis.name in (*COLUMNS, "infeasible")]:
+    columns = columns_of(scenario, [axis.name for axis in grid.axes])
+    if taken := [axis.name for axis in grid.axes if axis.name in (*columns, "infeasible")]:
         raise ValueError(f"a knob must not be named as a number of the table, got {taken[0]!r}")
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(f"executor must have submit(), as a concurrent.futures.Executor, got {executor!r}")
@@ -101,8 +103,8 @@ def sweep(
             raise TypeError(f"out must be a folder's name, got {out!r}")
         from batchsim.study.store import Store  # and with it pyarrow
 
-        store = Store(out, scenario, settings, COLUMNS)
-    table = _Table(grid, store)
+        store = Store(out, scenario, settings, columns)
+    table = _Table(grid, columns, store)
     size = _points_a_task(scenario, settings, len(table.missing), workers, away=executor is not None)
     tasks = (table.missing[begin : begin + size] for begin in range(0, len(table.missing), size))
     with _bar(progress, len(grid), len(grid) - len(table.missing)) as bar, _pool(executor, workers) as pool:
@@ -201,9 +203,9 @@ def _points_a_task(
 class _Table:
     """The rows of a grid: those in the store, and those still to be computed."""
 
-    def __init__(self, grid: Grid, store: Any) -> None:
-        self.grid, self.store = grid, store
-        self.numbers, self.reasons = np.tile(REFUSED, (len(grid), 1)), [""] * len(grid)
+    def __init__(self, grid: Grid, columns: Mapping[str, str], store: Any) -> None:
+        self.grid, self.columns, self.store = grid, columns, store
+        self.numbers, self.reasons = np.tile(refused(columns), (len(grid), 1)), [""] * len(grid)
         self.unsaved: list[int] = []
         self.saved_at_s, self.failed = time.monotonic(), False
         self.missing: Sequence[int] = range(len(grid))
@@ -251,7 +253,7 @@ class _Table:
             name: pandas.Series(labels, dtype="str" if labels.dtype == object else labels.dtype)
             for name, labels in self.grid.columns().items()
         }
-        for place, (name, dtype) in enumerate(COLUMNS.items()):
+        for place, (name, dtype) in enumerate(self.columns.items()):
             columns[name] = self.numbers[:, place].astype(dtype)
         columns["infeasible"] = pandas.Series(self.reasons, dtype="str")
         return pandas.DataFrame(columns)

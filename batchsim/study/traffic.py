@@ -8,7 +8,8 @@ import numpy as np
 
 from batchsim.engines.draws import Streams
 from batchsim.result import Result
-from batchsim.scenario import OpenLoop, Scenario, Trace
+from batchsim.scenario import OpenLoop, Scenario, Tokens, Trace
+from batchsim.scenario.tokens import Listed
 from batchsim.simulate import check_memory, check_requests, simulate
 from batchsim.study.judgement import recorded
 
@@ -59,7 +60,7 @@ class Traffic:
         requests = self.requests if requests is None else requests
         if requests < self.requests and isinstance(scenario.workload, OpenLoop):
             sample = replace(self._sample(requests), priorities=scenario.workload.priorities)
-            scenario = scenario.replace(workload=sample)
+            scenario = scenario.replace(workload=sample, tokens=self._lengths(scenario.tokens, requests))
         self.count(requests)
         return simulate(scenario, requests, seed=self.seed, warmup=0.0 if recorded(self.scenario) else WARMUP)
 
@@ -72,12 +73,26 @@ class Traffic:
             return None
         return Traffic(self.scenario, requests, self.seed, self._counts)
 
+    def _windows(self, requests: int) -> np.ndarray:
+        """Return which requests of the whole a short run consists of."""
+        cuts = np.linspace(0, requests, WINDOWS + 1).astype(int)
+        starts = np.linspace(0, self.requests, WINDOWS, endpoint=False).astype(int)
+        windows = zip(starts, np.diff(cuts), strict=True)
+        return np.concatenate([np.arange(start, start + size) for start, size in windows])
+
+    def _lengths(self, tokens: Tokens | None, requests: int) -> Tokens | None:
+        """Return the lengths of a short run: measured ones are of the same windows, others any."""
+        if tokens is None or not any(isinstance(each, Listed) for each in (tokens.prompt, tokens.output)):
+            return tokens
+        prompts, outputs, _ = Streams(self.scenario.replace(tokens=tokens), self.seed).lengths()(
+            self.requests
+        )
+        windows = self._windows(requests)
+        return replace(tokens, prompt=Listed(prompts[windows]), output=Listed(outputs[windows]))
+
     def _sample(self, requests: int) -> Trace:
         if requests not in self._samples:
-            cuts = np.linspace(0, requests, WINDOWS + 1).astype(int)
-            starts = np.linspace(0, self.requests, WINDOWS, endpoint=False).astype(int)
-            windows = zip(starts, np.diff(cuts), strict=True)
-            gaps_s = self.gaps_s[np.concatenate([np.arange(start, start + size) for start, size in windows])]
+            gaps_s = self.gaps_s[self._windows(requests)]
             # At the mean rate of the whole, or the sample would be of another load. The first gap precedes
             # the first arrival, where a trace begins, and so takes no time in it.
             if 0 < gaps_s[1:].mean() < math.inf:

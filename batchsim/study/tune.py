@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
+from batchsim.engines.draws import Streams
 from batchsim.result import Result
-from batchsim.scenario import ClosedLoop, Poisson, Scenario
+from batchsim.result.metrics import LATENCY, metric
+from batchsim.scenario import ClosedLoop, Poisson, Scenario, generation
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome, Tie
@@ -16,10 +18,10 @@ from batchsim.study.choice import frontier, preferred
 from batchsim.study.explain import effects_of, explain
 from batchsim.study.grid import Grid
 from batchsim.study.judgement import Estimate, can_lose, estimate, number, percentile
-from batchsim.study.race import NUMBERS, Race, Run
+from batchsim.study.race import Race, Run, numbers_of
 from batchsim.study.recommendation import Recommendation
 from batchsim.study.remedies import Remedy, longer, remedies
-from batchsim.study.slo import SLO, Objective, key_of
+from batchsim.study.slo import SLO, TOKEN_PERCENTILES, Objective, key_of
 from batchsim.study.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -66,14 +68,12 @@ def tune(
     [12.5, 12.3, 12.6]
     """
     check(scenario, slo)
-    if scenario.tokens is not None:
-        raise ValueError("tune does not cover token generation: try the settings by sweep, got tokens")
     _check.one_of("prefer", prefer, PREFER)
     count = check_requests(scenario, requests)
     check_memory(count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     grid = Grid.of(scenario, over)
-    entries = _entries(scenario, slo, grid)
+    entries = _entries(scenario, slo, grid, Streams(scenario, seed), count)
     _check_throughput(scenario, slo)
     candidates = [entry for entry in entries if isinstance(entry, Candidate)]
     if scenario.load == math.inf and not any(each.scenario.stable for each in candidates):
@@ -107,18 +107,24 @@ def tune(
     return replace(found, explanation=explain(found))
 
 
-def _entries(scenario: Scenario, slo: SLO, grid: Grid) -> list[Candidate | ValueError]:
+def _entries(
+    scenario: Scenario, slo: SLO, grid: Grid, streams: Streams, requests: int
+) -> list[Candidate | ValueError]:
     """Return the grid's settings, or why the scenario refuses one; raise where none can run or be judged."""
     entries: list[Candidate | ValueError] = []
+    lengths = [] if scenario.tokens is None else [streams.lengths()(requests)]
     for knobs in map(grid.knobs, range(len(grid))):
         try:
             point = scenario.replace(knobs)
+            if point.tokens is not None:
+                generation.check_lengths(point, lambda: lengths)
         except ValueError as refusal:
             entries.append(refusal)
             continue
-        if point.workload is not scenario.workload:
-            rule = f"over must not change the workload, got {', '.join(knobs)}"
-            raise ValueError(f"{rule}: capacity() finds the highest rate, and sweep() varies anything")
+        for part in ("workload", "tokens"):
+            if getattr(point, part) is not getattr(scenario, part):
+                rule = f"over must not change the {part}, got {', '.join(knobs)}"
+                raise ValueError(f"{rule}: capacity() finds the highest rate, and sweep() varies anything")
         check_loss(point, slo)
         entries.append(Candidate(knobs, point))
     refusals = [entry for entry in entries if isinstance(entry, ValueError)]
@@ -163,20 +169,26 @@ def _table(grid: Grid, entries: Sequence[Candidate | ValueError], slo: SLO) -> "
         if isinstance(entry, ValueError):
             rows.append({"servers": 0, "requests": 0, "outcome": str(Outcome.REFUSED), "why": str(entry)})
             continue
+        numbers = dict.fromkeys(numbers_of(entry.scenario), math.nan) | entry.numbers
         rows.append({
             "servers": entry.servers, "load": entry.scenario.load, "saturation_per_s": entry.saturation_per_s,
-            "requests": entry.requests, **entry.latency.columns(key), **dict.fromkeys(NUMBERS, math.nan),
-            **entry.numbers, "outcome": str(entry.outcome), "why": entry.why,
+            "requests": entry.requests, **entry.latency.columns(key), **numbers,
+            "outcome": str(entry.outcome), "why": entry.why,
         })  # fmt: skip
     frame, knobs = pandas.DataFrame(rows), grid.columns()
     return pandas.DataFrame({**knobs, **{name: frame[name] for name in frame if name not in knobs}})
 
 
 def _expected(result: Result, slo: SLO) -> dict[str, Estimate]:
-    qs = dict.fromkeys([*PERCENTILES, *(each.q for each in slo.objectives if each.q is not None)])
+    asked = (each.q for each in slo.objectives if each.q is not None and each.column == LATENCY)
+    qs = dict.fromkeys([*PERCENTILES, *asked])
     expected = {"mean_latency_ms": number(result, "mean_latency_ms")}
     expected |= {key_of(q): percentile(result, q) for q in qs}
-    expected |= {name: number(result, name) for name in NUMBERS if name not in expected}
+    if result.scenario.tokens is not None:
+        expected |= {
+            key: percentile(result, q, column=metric(key).column) for key, q in TOKEN_PERCENTILES.items()
+        }
+    expected |= {name: number(result, name) for name in numbers_of(result.scenario) if name not in expected}
     if can_lose(result.scenario):
         expected["loss"] = estimate(result, Objective("loss", 1.0), result.scenario)
     return expected
@@ -186,6 +198,8 @@ def _optimum(scenario: Scenario, candidates: Sequence[Candidate]) -> "tuple[Opti
     """Return the best policy for the mean latency, up to the grid's largest batch, or why there is none."""
     from batchsim.theory import optimum
 
+    if scenario.tokens is not None:
+        return None, "the best policy is known for batches, got tokens"
     service = scenario.service
     alike = [each.scenario.rule for each in candidates if each.scenario.service == service]
     size = max(rule.max_batch_size for rule in alike)

@@ -9,6 +9,7 @@ NEVER = math.inf
 class Request(SimpleNamespace):
     held = made = blocks = preemptions = recomputed = status = cut = 0
     start = first = finish = math.nan
+    before = after = 0.0  # how long it was preempted, before its first token and after it
     __eq__ = object.__eq__
 
 

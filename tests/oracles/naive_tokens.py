@@ -10,7 +10,7 @@ class NaiveTokens(NaiveInstants):
 
     def schedule(self, s, now):
         budget, chunked = self.rule.get("budget", 2048), self.rule.get("chunked", True)
-        s.preempted, s.rows, s.left = 0, [], budget
+        s.preempted, s.rows, s.left, self.now = 0, [], budget, now
         if self.rule.get("first", "decode") == "decode":
             self.serve(s, s.running)
             self.admit(s)
@@ -49,6 +49,7 @@ class NaiveTokens(NaiveInstants):
                 )
                 s.free, s.preempted = s.free + victim.blocks, s.preempted + 1
                 victim.held = victim.blocks = 0
+                victim.back = self.now
                 self.waiting.insert(0, victim)
                 if victim is r:
                     return
@@ -63,6 +64,9 @@ class NaiveTokens(NaiveInstants):
             n, all_ = self.tokens(s, r), self.blocks(r.P + r.L - 1 if life else r.P + r.made)
             if n == 0 or all_ > s.free - (0 if life else self.rule.get("watermark", 0)):
                 return
+            if r.preemptions:
+                away = "after" if r.made else "before"
+                setattr(r, away, getattr(r, away) + (self.now - r.back))
             s.running.append(self.waiting.pop(0))
             self.give(s, r, n, all_ if life else self.blocks(n))
 

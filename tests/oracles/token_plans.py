@@ -104,6 +104,7 @@ STEPS = (
 def columns_of(naive_run):
     """The oracle's columns, by the names of a `TokenLog`."""
     columns = {"status": "status", "preemptions": "preemptions", "arrival_s": "arrival"}
+    columns |= {f"preempted_{part}_s": part for part in ("before", "after")}
     columns = {name: np.array([getattr(r, of) for r in naive_run.all]) for name, of in columns.items()}
     if naive_run.steps:
         columns |= dict(zip(STEPS, map(np.array, zip(*naive_run.steps, strict=True)), strict=True))
