@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.golden_tokens import CLIENTS, LARGE, SMALL, traffic
-from oracles.token_plans import columns_of, naive, token_plans
+from oracles.token_plans import columns_of, crowded_plans, naive, token_plans
 
 import batchsim as bs
 from batchsim.engines import compiled_tokens, reference_tokens
@@ -44,6 +44,15 @@ def test_the_engines_are_equal_to_a_plain_loop(plan):
     for index, times_s in ((log.token_step, "first"), (log.last_step, "finish")):
         expected = [getattr(request, times_s) for request in oracle.all]
         assert np.array_equal(ends_s[index], expected, equal_nan=True)
+
+
+@settings(max_examples=100)
+@given(crowded_plans())
+def test_whoever_is_preempted_may_run_on_any_engine_the_lowest_first(plan):
+    log, oracle = compiled_tokens.run(plan), naive(plan)
+    assert_equal(log, reference_tokens.run(plan))
+    for name, column in columns_of(oracle).items():
+        assert np.array_equal(getattr(log, name), column), name
 
 
 def golden_run(cost, rule, case, engine):

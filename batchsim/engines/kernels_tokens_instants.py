@@ -14,18 +14,17 @@ from batchsim.engines.tokens_columns import STACK, STEP, WORK
 
 @inlined
 def _look(now_s, total, batching, cost, requests, queue, servers, steps, sums, at):
-    """Start a step on every engine that has none and finds something to do, the lowest-numbered first.
+    """Let the lowest-numbered engine that has no step and finds something to do start one, until none does.
 
-    Once more after a preemption, as the victim may run on an engine that found nothing before.
+    From the lowest again after each: a victim of preemption may run on an engine that found nothing before.
     """
-    looking = True
-    while looking:
-        looking = False
-        for server in range(servers.busy_until_s.size):
-            if servers.busy_until_s[server] == math.inf:
-                ended = at[SENT] == total
-                if start(now_s, ended, server, batching, cost, requests, queue, servers, steps, sums, at):
-                    looking = servers.busy_until_s.size > 1
+    server = 0
+    while server < servers.busy_until_s.size:
+        if servers.busy_until_s[server] == math.inf:
+            ended = at[SENT] == total
+            if start(now_s, ended, server, batching, cost, requests, queue, servers, steps, sums, at):
+                server = -1 if servers.busy_until_s.size > 1 else 0
+        server += 1
 
 
 @inlined

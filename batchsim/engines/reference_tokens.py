@@ -75,16 +75,12 @@ class Dispatcher(Instants):
         return [request.number for request in done]
 
     def dispatch(self) -> None:
-        """Start a step on every engine that has none and finds something to do, the lowest-numbered first.
+        """Let the lowest-numbered engine that has no step and finds something to do start one, until none does.
 
-        Once more after a preemption, as the victim may run on an engine that found nothing before.
+        From the lowest again after each: a victim of preemption may run on an engine that found nothing before.
         """
-        started = True
-        while started:
-            started = False
-            for engine in self.engines:
-                if not engine.rows and self.start(engine):
-                    started = True
+        while any(not engine.rows and self.start(engine) for engine in self.engines):
+            pass
 
     def start(self, engine: Engine) -> bool:
         """Start an engine's next step; return whether there is anything to do."""

@@ -51,6 +51,19 @@ def token_plans(draw_):
     return draw_tokens(scenario, count, choose(range(9)))
 
 
+@st.composite
+def crowded_plans(draw_):
+    """Plans of three to five engines with the memory of about one request, so that victims move on."""
+    chance = random.Random(draw_(st.integers(0, 2**32 - 1)))
+    count = chance.randint(8, 20)
+    prompts, outputs = ([1 + chance.randrange(most) for _ in range(count)] for most in (8, 30))
+    blocks = max(-(-(prompt + output) // 2) for prompt, output in zip(prompts, outputs, strict=True))
+    rule = bs.Continuous(chance.choice([3, 256]), chance.choice([7, 64]), kv_blocks=blocks, block_size=2)
+    workload = bs.Trace(np.cumsum(chance.choices([0, 0, 1, 1], k=count)) * 0.125)
+    servers, tokens = chance.choice([3, 4, 5]), bs.Tokens(prompts, outputs)
+    return draw_tokens(bs.Scenario(workload, rule, COSTS[0], servers=servers, tokens=tokens), count, 0)
+
+
 def continuous(choose, prompts, outputs, limit):
     longest = max(prompt + output for prompt, output in zip(prompts, outputs, strict=True)) - 1
     reserve, memory = choose(["step", "step", "step", "life"]), choose([None, 1, 1, 1.3, 1.3, 2])
