@@ -9,7 +9,6 @@ without one; requests that have waited too long leave; clients send. What a step
 import math
 from collections import deque
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from batchsim.engines.log import Status
 from batchsim.engines.reference_instants import Instants
 from batchsim.engines.reference_schedule import Engine, Request, WholeEngine, leaving
+from batchsim.engines.reference_servers import OF_SERVERS
 from batchsim.engines.tokens_log import STEPS, Batching, TokenLog, TokenPlan
 from batchsim.scenario.step_time import step_ms
 
@@ -35,9 +35,9 @@ class Dispatcher(Instants):
         self.noise = self.factors()
         # The state of the run.
         self.line: deque[Request] = deque()
-        make = WholeEngine if self.batching.whole else Engine
-        numbers = range(scenario.servers)
-        self.engines = [make(number, self.batching, self.batching.kv_blocks) for number in numbers]
+        make = WholeEngine if self.batching.whole else OF_SERVERS.get(type(scenario.rule), Engine)
+        numbers, memory = range(scenario.servers), self.batching.kv_blocks
+        self.engines = [make(number, self.batching, memory, scenario.rule) for number in numbers]
         self.step_of = [-1 for _ in self.engines]  # the number of each engine's step
         # The log, besides: a row a request, and a row a step.
         count = plan.base.requests
@@ -90,7 +90,7 @@ class Dispatcher(Instants):
                 engine.board(self.line, size, trigger)
         else:
             engine.schedule(self.line)
-        for victim in islice(self.line, engine.preempted):  # they are at its head
+        for victim in engine.victims(self.line):
             self.preemptions[victim.number] += 1
         if not engine.rows:
             return False
