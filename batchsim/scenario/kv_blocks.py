@@ -73,10 +73,10 @@ def kv_blocks(
       a token   131,072 bytes of keys and values
     """
     shape = model if isinstance(model, LanguageModel) else model_named(model)
-    if isinstance(gpu, (int, float)) and not isinstance(gpu, bool):
-        card = Card("a card", float(_check.real("gpu", gpu, above=0)), math.nan, math.nan)
+    if isinstance(gpu, (str, bool)) or not isinstance(gpu, (int, float)):
+        card = card_named(gpu)  # type: ignore[arg-type]  # refuses what is no name
     else:
-        card = card_named(gpu)
+        card = Card("a card", float(_check.real("gpu", gpu, above=0)), math.nan, math.nan)
     gpus = _check.whole("gpus", gpus, at_most=65_536)
     block_size = _check.whole("block_size", block_size, at_most=2**31)
     _check.real("weight_bytes", weight_bytes, above=0, at_most=8)
