@@ -74,7 +74,7 @@ def kv_blocks(
     """
     shape = model if isinstance(model, LanguageModel) else model_named(model)
     if isinstance(gpu, (str, bool)) or not isinstance(gpu, (int, float)):
-        card = card_named(gpu)  # type: ignore[arg-type]  # refuses what is no name
+        card = card_named(gpu)  # refuses what is no name
     else:
         card = Card("a card", float(_check.real("gpu", gpu, above=0)), math.nan, math.nan)
     gpus = _check.whole("gpus", gpus, at_most=65_536)
