@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from oracles import policy, priority, published
+from oracles import policy, preset_validation, priority, published
 from oracles.coverage import TABLES
 from oracles.real_batchers.tables import TABLES as REAL_BATCHERS
 
@@ -408,6 +408,8 @@ not verified by MLCommons.""",
         mlperf,
     ),
 ]
+
+GROUPS += [Group(*each) for each in preset_validation.GROUPS]
 
 HEAD = """# Is it true?
 
