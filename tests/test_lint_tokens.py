@@ -1,9 +1,11 @@
 """What settings of language models' servers cost: each finding with two runs of the same traffic."""
 
 import pytest
+from typer.testing import CliRunner
 
 import batchsim as bs
 from batchsim import servers
+from batchsim.cli import app
 
 MEASURED = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)  # Llama-3.1-8B on an RTX 4090
 CHAT = bs.Tokens(bs.Lognormal(800, 0.6, at_most=4000), bs.Geometric(300))
@@ -82,6 +84,14 @@ def test_an_unknown_flag_is_noted():
     config = servers.parse("vllm serve m --max-num-sequences 8 # batchsim")
     notes = servers.lint(config, scenario(0.2), 50).notes
     assert any("--max-num-sequences" in note.sentence and note.code == "unknown" for note in notes)
+
+
+def test_a_command_line_is_linted_from_the_shell(tmp_path):
+    path, toml = tmp_path / "serve.sh", tmp_path / "chat.toml"
+    path.write_text("vllm serve m --max-num-seqs 64 \\\n  --max-num-batched-tokens 128\n")
+    scenario(0.5).to_toml(toml)
+    done = CliRunner().invoke(app, ["lint", str(path), "--scenario", str(toml), "--requests", "300"])
+    assert (done.exit_code, "budget-below-prompt" in done.output) == (1, True)
 
 
 def test_a_scenario_without_tokens_is_refused():
