@@ -82,7 +82,7 @@ def plans(draw_):
     return draw_tokens(scenario, count, 0)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(plans())
 def test_the_engine_is_equal_to_a_plain_loop(plan):
     log, oracle = reference_tokens.run(plan), naive(plan)

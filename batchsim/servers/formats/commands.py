@@ -12,8 +12,8 @@ from typing import Any
 from batchsim.servers.formats.document import Place, Source
 
 # By server: each of its flags, and whether it takes a "value", a "list" of them, a value or none
-# ("optional"), or none ("switch"). Of vLLM 0.19.0 and 0.6.6.post1 and SGLang 0.5.23 as their sources declare
-# them, of TGI 3.3 as its reference lists them.
+# ("optional"), or none ("switch"). Of vLLM 0.19.0 and SGLang 0.5.23 as their own parsers have them
+# (tests/real_parsers.py), of vLLM 0.6.6.post1 as its source declares them, of TGI 3.3 as its reference lists.
 FLAGS = Path(__file__).with_name("flags.csv")
 
 _WORD = re.compile(
