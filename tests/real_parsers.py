@@ -86,9 +86,14 @@ class Stub(types.ModuleType):
     __or__ = __ror__ = __mul__ = __rmul__ = __add__ = __radd__ = __sub__ = __truediv__ = __floordiv__ = self_
     __getitem__ = __deepcopy__ = __enter__ = self_
     __lt__ = __gt__ = __le__ = __ge__ = __exit__ = lambda self, *others: False
-    __iter__ = lambda self: iter(())
+
+    def __iter__(self):
+        return iter(())
+
     __int__ = __index__ = lambda self: 0
-    __mro_entries__ = lambda self, bases: (object,)
+
+    def __mro_entries__(self, bases):
+        return (object,)
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
