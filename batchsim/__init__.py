@@ -8,6 +8,7 @@ from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.engines.log import Status
 from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
+from batchsim.scenario.kv_blocks import kv_blocks
 from batchsim.scenario.published import published, published_names, published_source
 from batchsim.scenario.rules import (
     AtLeast,
@@ -56,8 +57,8 @@ __all__ = [
     "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SleepingPoll", "StalledBatches",
     "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast",
     "batch_inference", "capacity", "capacity_curves", "compare", "compare_servers", "device", "explore",
-    "film", "frontier", "heat_map", "lanes", "plot", "published", "published_names", "published_source",
-    "servers", "simulate", "sweep", "teaching", "theory", "tune",
+    "film", "frontier", "heat_map", "kv_blocks", "lanes", "plot", "published", "published_names",
+    "published_source", "servers", "simulate", "sweep", "teaching", "theory", "tune",
 ]  # fmt: skip
 
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.

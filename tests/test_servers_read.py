@@ -21,6 +21,7 @@ def named(path):
 
 
 # The rule, the servers, the queue limit, the timeout in ms and the sizes padded to.
+# fmt: off
 MEANT = {
     "batched/model.py": (servers.batched(64, 10), 1, None, None, ()),
     "bentoml/service.py": (servers.bentoml(32), 1, None, 1000, ()),
@@ -29,17 +30,37 @@ MEANT = {
     "litserve/server.py": (servers.litserve(16, 0.01), 2, None, 10_000, ()),
     "mosec/server.py": (bs.PullThenWait(32, 5), 1, 1024, 3000, ()),
     "ray_serve/model.py": (bs.FrozenBatches(16, 20, 64), 1, None, None, ()),
+    "sglang/sglang-serve.sh": (
+        servers.sglang(
+            max_running_requests=64, max_total_tokens=64_000, chunked_prefill_size=8192,
+            schedule_conservativeness=0.8,
+        ), 2, 200, None, (),
+    ),
+    "tgi/tgi-launch.sh": (
+        servers.tgi(
+            max_batch_size=64, max_batch_prefill_tokens=8192, max_batch_total_tokens=64_000,
+            waiting_served_ratio=0.5, max_waiting_tokens=10, prefill_chunking=False, attention="paged",
+        ), 1, None, None, (),
+    ),
+    "vllm/vllm-serve.sh": (bs.Continuous(128, 4000, kv_blocks=59_996), 2, None, None, ()),
+    "vllm/vllm.yaml": (bs.Continuous(64, 8192, chunked=False, kv_blocks=3999), 1, None, None, ()),
+    "vllm_v0/vllm-v0-serve.sh": (
+        bs.Continuous(64, 4096, first="prefill", chunked=False, kv_blocks=4000, watermark_blocks=40),
+        1, None, None, (),
+    ),
     "textbook/batcher.py": (bs.SizeOrWait(16, 2.5), 1, None, None, ()),
     "tf_serving/batching_parameters.txt": (bs.SizeOrWait(32, 2), 4, 3200, None, (8, 16, 32)),
     "torchserve/config.properties": (bs.PullThenWait(8, 50), 2, 200, None, ()),
     "torchserve/model-config.yaml": (bs.PullThenWait(16, 20), 2, 300, None, ()),
     "triton/config.pbtxt": (servers.triton(32, 5000, [8, 32]), 2, None, None, ()),
 }
+# fmt: on
 
 
 def test_each_format_of_each_server_has_its_example():
     assert {named(path) for path in FILES} == {f"{form.server}/{form.file}" for form in FORMATS} == {*MEANT}
-    assert {form.server for form in FORMATS} == {*servers.SERVERS}
+    without = {"tensorrt_llm", "orca"}  # a YAML of its own, and a paper
+    assert {form.server for form in FORMATS} == {*servers.SERVERS, *servers.TOKEN_SERVERS} - without
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)
@@ -52,7 +73,10 @@ def test_the_name_and_content_of_a_file_tell_the_server_and_what_it_means(path):
         assert [found.queue_limit, found.timeout_ms, found.pad_to] == limits
     assert found == servers.parse(path.read_text(), found.server)
     assert not found.unknown
-    assert found.scenario(bs.Poisson(100), bs.Affine(2, 0.1)).rule == rule
+    parts = [bs.Affine(2, 0.1)]
+    if found.server in servers.TOKEN_SERVERS:
+        parts = [bs.StepTime(2, 8, 0.1), bs.Tokens(50, 9)]
+    assert found.scenario(bs.Poisson(100), *parts).rule == rule
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)

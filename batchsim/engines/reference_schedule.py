@@ -5,7 +5,10 @@ No SimPy here: an engine (one server) with its memory, and the line before all e
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
 
 from batchsim.engines.tokens_log import NO_TRIGGER, Batching
 from batchsim.scenario.rules import Trigger
@@ -56,6 +59,7 @@ class Engine:
     number: int
     batching: Batching
     free: int
+    rule: Any
     running: list[Request] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)  # empty: no step is under way
     budget: float = 0
@@ -75,9 +79,17 @@ class Engine:
             if not self.rows:  # a step of decodes
                 self.budget = math.inf
                 self.serve_running(list(self.running), line)
+        self.settle()
+
+    def settle(self) -> None:
+        """Count what the step's rows bring as held, from now on."""
         for row in self.rows:
             row.request.held += row.tokens
             row.request.cut = row.request.held < row.request.known
+
+    def victims(self, line: deque[Request]) -> Iterator[Request]:
+        """Return those that went back to the line when the step was scheduled: they are at its head."""
+        return islice(line, self.preempted)
 
     def room_for(self, request: Request) -> int:
         """Return how many of its tokens the budget lets a request have now; 0: it has to wait."""

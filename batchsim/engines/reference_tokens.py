@@ -9,7 +9,6 @@ without one; requests that have waited too long leave; clients send. What a step
 import math
 from collections import deque
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from batchsim.engines.log import Status
 from batchsim.engines.reference_instants import Instants
 from batchsim.engines.reference_reuse import ReusingEngine
 from batchsim.engines.reference_schedule import Engine, Request, WholeEngine, leaving
+from batchsim.engines.reference_servers import OF_SERVERS
 from batchsim.engines.tokens_log import STEPS, Batching, TokenLog, TokenPlan
 from batchsim.scenario import Continuous
 from batchsim.scenario.step_time import step_ms
@@ -37,11 +37,11 @@ class Dispatcher(Instants):
         self.noise = self.factors()
         # The state of the run.
         self.line: deque[Request] = deque()
-        make = WholeEngine if self.batching.whole else Engine
+        make = WholeEngine if self.batching.whole else OF_SERVERS.get(type(scenario.rule), Engine)
         if isinstance(scenario.rule, Continuous) and scenario.rule.reuses:
             make = ReusingEngine
-        numbers = range(scenario.servers)
-        self.engines = [make(number, self.batching, self.batching.kv_blocks) for number in numbers]
+        numbers, memory = range(scenario.servers), self.batching.kv_blocks
+        self.engines = [make(number, self.batching, memory, scenario.rule) for number in numbers]
         self.step_of = [-1 for _ in self.engines]  # the number of each engine's step
         # The log, besides: a row a request, and a row a step.
         count = plan.base.requests
@@ -92,7 +92,7 @@ class Dispatcher(Instants):
                 engine.board(self.line, size, trigger)
         else:
             engine.schedule(self.line)
-        for victim in islice(self.line, engine.preempted):  # they are at its head
+        for victim in engine.victims(self.line):
             self.preemptions[victim.number] += 1
             self.back_s[victim.number] = self.env.now
         if not engine.rows:

@@ -14,6 +14,8 @@ from batchsim.scenario.measurement import Measurement
 from batchsim.scenario.published import published
 from batchsim.scenario.rules import RULES
 from batchsim.scenario.rules.continuous import Continuous
+from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
+from batchsim.scenario.rules.waiting_served_ratio import WaitingServedRatio
 from batchsim.scenario.service import Affine, Noise, Table
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Geometric, Listed, Lognormal, Tokens, Uniform
@@ -46,7 +48,7 @@ def _by_name(*classes: type) -> dict[str, tuple[Maker, ...]]:
 KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
     "workload": _by_name(Poisson, Constant, Gamma, OnOff, Diurnal, ClosedLoop)
     | {"Trace": (Trace, Trace.from_file, Trace.from_csv, Trace.from_jsonl, Trace.from_parquet)},
-    "rule": _by_name(*RULES, Continuous),
+    "rule": _by_name(*RULES, Continuous, NewTokenRatio, WaitingServedRatio),
     "service": _by_name(Affine, Table, StepTime) | {"Measurement": (_measured,), "published": (_published,)},
     "noise": _by_name(Noise),
     "tokens": {"Tokens": (Tokens, Tokens.from_csv)},

@@ -8,6 +8,8 @@ rule, and what the same file says of servers, limits and padding; `.scenario(wor
 `servers.read("config.pbtxt")` is the `ServerConfig` of a server's own file, `servers.parse` that of its text,
 and `servers.write("triton", scenario)` the text that says a setting to a server. `servers.lint` finds what
 settings cost under a scenario.
+
+`SERVERS` compute requests in batches; `TOKEN_SERVERS` generate tokens, and need a scenario with them.
 """
 
 from batchsim.servers.batched import batched
@@ -17,18 +19,25 @@ from batchsim.servers.kserve import kserve
 from batchsim.servers.linter import Finding, Findings, Note, lint
 from batchsim.servers.litserve import litserve
 from batchsim.servers.mosec import mosec
+from batchsim.servers.orca import orca
 from batchsim.servers.ray_serve import ray_serve
 from batchsim.servers.read import parse, read
-from batchsim.servers.registry import SERVERS, config
+from batchsim.servers.registry import SERVERS, TOKEN_SERVERS, config
 from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.sglang import sglang
+from batchsim.servers.tensorrt_llm import tensorrt_llm
 from batchsim.servers.textbook import textbook
 from batchsim.servers.tf_serving import tf_serving
+from batchsim.servers.tgi import tgi
 from batchsim.servers.torchserve import torchserve
 from batchsim.servers.triton import triton
+from batchsim.servers.vllm import vllm
+from batchsim.servers.vllm_v0 import vllm_v0
 from batchsim.servers.write import file_name, write, write_all
 
 __all__ = [
-    "Finding", "Findings", "Note", "SERVERS", "Server", "ServerConfig", "batched", "bentoml", "clipper",
-    "config", "file_name", "kserve", "lint", "litserve", "mosec", "parse", "ray_serve", "read",
-    "textbook", "tf_serving", "torchserve", "triton", "write", "write_all",
+    "Finding", "Findings", "Note", "SERVERS", "Server", "ServerConfig", "TOKEN_SERVERS", "batched",
+    "bentoml", "clipper", "config", "file_name", "kserve", "lint", "litserve", "mosec", "orca", "parse",
+    "ray_serve", "read", "sglang", "tensorrt_llm", "textbook", "tf_serving", "tgi", "torchserve", "triton",
+    "vllm", "vllm_v0", "write", "write_all",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from batchsim import _check
 from batchsim.servers.formats import FORMATS, Document, Format
-from batchsim.servers.registry import SERVERS
+from batchsim.servers.registry import ALL
 from batchsim.servers.server import ServerConfig
 
 # What a server's file cannot say, such as an option of its command line: "# batchsim: capacity=512".
@@ -51,7 +51,7 @@ def _text(file: Path) -> str:
 
 def _parse(text: str, server: str | None, which: str | None, file: Path | None) -> ServerConfig:
     form = _format_of(text, server, file)
-    document = Document(SERVERS[form.server])
+    document = Document(ALL[form.server])
     try:
         form.read(document, text, which)
     except RecursionError:
@@ -71,9 +71,11 @@ def _literal(name: str, text: str) -> object:
 def _format_of(text: str, server: str | None, file: Path | None) -> Format:
     """Return the format of a text, or raise ValueError with the candidates."""
     if server is not None:
-        _check.one_of("server", server, SERVERS)
+        _check.one_of("server", server, ALL)
     plain = _COMMENT.sub("", text)
     own = [form for form in FORMATS if server in (None, form.server)]
+    if not own:
+        raise ValueError(f"server must be one that has a file, got {server!r}")
     signed = [form for form in FORMATS if form.has_signs(plain)]
     fits = [form for form in signed if form in own]
     if server is not None and signed and not fits:

@@ -9,12 +9,18 @@ from batchsim.servers.clipper import SERVER as CLIPPER
 from batchsim.servers.kserve import SERVER as KSERVE
 from batchsim.servers.litserve import SERVER as LITSERVE
 from batchsim.servers.mosec import SERVER as MOSEC
+from batchsim.servers.orca import SERVER as ORCA
 from batchsim.servers.ray_serve import SERVER as RAY_SERVE
 from batchsim.servers.server import Server, ServerConfig
+from batchsim.servers.sglang import SERVER as SGLANG
+from batchsim.servers.tensorrt_llm import SERVER as TENSORRT_LLM
 from batchsim.servers.textbook import SERVER as TEXTBOOK
 from batchsim.servers.tf_serving import SERVER as TF_SERVING
+from batchsim.servers.tgi import SERVER as TGI
 from batchsim.servers.torchserve import SERVER as TORCHSERVE
 from batchsim.servers.triton import SERVER as TRITON
+from batchsim.servers.vllm import SERVER as VLLM
+from batchsim.servers.vllm_v0 import SERVER as VLLM_V0
 
 # In the order in which tables show them.
 SERVERS: dict[str, Server] = {
@@ -24,6 +30,11 @@ SERVERS: dict[str, Server] = {
         CLIPPER,
     )
 }  # fmt: skip
+# Those of language models, whose rules need a scenario with tokens.
+TOKEN_SERVERS: dict[str, Server] = {
+    server.name: server for server in (VLLM, VLLM_V0, SGLANG, TGI, TENSORRT_LLM, ORCA)
+}
+ALL = SERVERS | TOKEN_SERVERS
 
 
 def config(server: str, **settings: Any) -> ServerConfig:
@@ -33,5 +44,5 @@ def config(server: str, **settings: Any) -> ServerConfig:
     >>> found.rule, found.servers, found.queue_limit, found.unused
     (SizeOrWait(max_batch_size=32, max_wait_ms=0), 2, 256, {'preserve_ordering': True})
     """
-    _check.one_of("server", server, SERVERS)
-    return SERVERS[server].configure(settings)
+    _check.one_of("server", server, ALL)
+    return ALL[server].configure(settings)

@@ -6,12 +6,14 @@ import math
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from batchsim import _check, _format
 from batchsim._format import typed
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service
 from batchsim.scenario.priorities import Shares
+from batchsim.scenario.tokens import Tokens
 
 LONGEST = 60  # letters of a value that is printed
 _SHORT = reprlib.Repr()
@@ -70,9 +72,11 @@ class ServerConfig:
             lines += [f"  {'' if number else name:<12} {text}" for number, text in enumerate(part)]
         return "\n".join(lines)
 
-    def scenario(self, workload: OpenLoop | ClosedLoop, service: Service) -> Scenario:
+    def scenario(
+        self, workload: OpenLoop | ClosedLoop, service: Service, tokens: Tokens | None = None
+    ) -> Scenario:
         """Return the scenario of this server under a workload."""
-        return self.apply(Scenario(workload, self.rule, service))
+        return self.apply(Scenario(workload, self.rule, service, tokens=tokens))
 
     def apply(self, scenario: Scenario) -> Scenario:
         """Return a scenario with this server's rule, number of servers, limits and padding."""
@@ -183,11 +187,18 @@ class Server:
     @property
     def settings(self) -> list[str]:
         """The names of all its settings, those ignored last."""
-        return [*inspect.signature(self.config).parameters, *self.ignored]
+        return [*self._parameters, *self.ignored]
+
+    @cached_property
+    def _parameters(self) -> dict[str, inspect.Parameter]:
+        """The settings that are not ignored: those of `config`, and where it passes others on, of `rule`."""
+        own = inspect.signature(self.config).parameters
+        named = {name: each for name, each in own.items() if each.kind is not each.VAR_KEYWORD}
+        return named if len(named) == len(own) else {**inspect.signature(self.rule).parameters, **named}
 
     def default(self, name: str) -> Any:
         """Return the value of a setting that is left out; None where it has none."""
-        parameter = inspect.signature(self.config).parameters.get(name)
+        parameter = self._parameters.get(name)
         return None if parameter is None or parameter.default is parameter.empty else parameter.default
 
     def configure(self, settings: Mapping[str, Any]) -> ServerConfig:

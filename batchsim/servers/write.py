@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 from batchsim import _check, _format
 from batchsim.scenario import Rule, Scenario
 from batchsim.scenario.rules import FrozenBatches, SizeOrWait
+from batchsim.scenario.rules.continuous import Continuous
 from batchsim.servers.formats import FORMATS, Format
-from batchsim.servers.registry import SERVERS
+from batchsim.servers.registry import ALL, SERVERS, TOKEN_SERVERS
 from batchsim.servers.server import Server, ServerConfig, limits_in_words, timeouts_in_words
+from batchsim.servers.write_tokens import token_settings
 
 UNLIMITED = 1_000_000  # of ongoing requests, where Ray Serve must have a limit
 
@@ -56,16 +58,16 @@ def write(server: str, what: Any, file: str | None = None) -> str:
     # Asked for was another rule, SizeOrWait(max_batch_size=32, max_wait_ms=2): simulate this one.
     # Not as asked for: queue limit, 100 requests.
     """
-    _check.one_of("server", server, SERVERS)
+    _check.one_of("server", server, ALL)
     form = _format_of(server, file)
     if isinstance(what, ServerConfig) and what.server == server:
         found, remarks = what, list[str]()
     else:
-        found, remarks = _said(SERVERS[server], _asked(what))
+        found, remarks = _said(ALL[server], _asked(what))
     settings = dict(found.settings)
-    extras = {key: value for key, value in found.unused.items() if key not in SERVERS[server].settings}
+    extras = {key: value for key, value in found.unused.items() if key not in ALL[server].settings}
     text = form.write(settings, extras)
-    head = [f"Written by batchsim for {server} ({SERVERS[server].version}).", f"Its rule: {found.rule!r}."]
+    head = [f"Written by batchsim for {server} ({ALL[server].version}).", f"Its rule: {found.rule!r}."]
     besides = [f"batchsim: {name}={value!r}" for name, value in settings.items()]
     if server == "mosec" and settings:
         options = " ".join(f"--{name} {value}" for name, value in settings.items())
@@ -76,6 +78,8 @@ def write(server: str, what: Any, file: str | None = None) -> str:
 def write_all(what: Any) -> Written:
     """Return what `write` gives for each server, and why not for the others.
 
+    A `Continuous` is written for the servers of language models, any other rule for those of batches.
+
     >>> from batchsim import RunningWindow
     >>> written = write_all(RunningWindow(8, 5))
     >>> list(written.texts), len(written.refused)
@@ -83,7 +87,7 @@ def write_all(what: Any) -> Written:
     """
     written = Written({}, {})
     asked = what if isinstance(what, ServerConfig) else _asked(what)
-    for server in SERVERS:
+    for server in TOKEN_SERVERS if isinstance(asked.rule, Continuous) else SERVERS:
         try:
             written.texts[server] = write(server, what if isinstance(what, ServerConfig) else asked)
         except ValueError as error:
@@ -101,8 +105,10 @@ def file_name(server: str) -> str:
 
 
 def _format_of(server: str, file: str | None) -> Format:
-    _check.one_of("server", server, SERVERS)
+    _check.one_of("server", server, ALL)
     own = {form.file: form for form in FORMATS if form.server == server}
+    if not own:
+        raise ValueError(f"server must be one that has a file, got {server!r}")
     return next(iter(own.values())) if file is None else own[_check.one_of("file", file, own)]
 
 
@@ -129,10 +135,12 @@ def _asked(what: Any) -> _Asked:
 def _said(server: Server, asked: _Asked) -> tuple[ServerConfig, list[str]]:
     """Return what a server's own words can say of it, and sentences on what they cannot."""
     settings, remarks = _settings(server, asked)
+    if server.name in TOKEN_SERVERS and not isinstance(asked.rule, Continuous):
+        raise ValueError(f"a rule for {server.name} must be a Continuous; got {asked.rule!r}")
     each = [server.configure(settings | variant) for variant in VARIANTS.get(server.name, ({},))]
     found = next((one for one in each if type(one.rule) is type(asked.rule)), each[0])
     if found.rule != asked.rule:
-        if not isinstance(asked.rule, (SizeOrWait, type(found.rule))):
+        if not isinstance(asked.rule, (SizeOrWait, Continuous, type(found.rule))):
             own = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it takes its own way"
             raise ValueError(f"a rule for {server.name} must be {own}; got {asked.rule!r}")
         remarks.insert(0, f"Asked for was another rule, {asked.rule!r}: simulate this one.")
@@ -152,6 +160,8 @@ def _said(server: Server, asked: _Asked) -> tuple[ServerConfig, list[str]]:
 def _settings(server: Server, asked: _Asked) -> tuple[dict[str, Any], list[str]]:
     words, rule, remarks = server.words, asked.rule, []
     settings: dict[str, Any] = {words.size: rule.max_batch_size}
+    if isinstance(rule, Continuous):
+        settings = token_settings(server.name, rule)
     if isinstance(rule, SizeOrWait) and math.isinf(rule.max_wait_ms) and server.name != "textbook":
         raise ValueError(f"max_wait_ms must be finite for {server.name}, got inf")
     if not words.wait:
@@ -165,7 +175,8 @@ def _settings(server: Server, asked: _Asked) -> tuple[dict[str, Any], list[str]]
             rounded = f"{words.wait} is a whole number{least}: {wait}"
             remarks.append(f"{rounded}, where {_format.typed(wait_ms)} ms was asked for.")
     if words.servers:
-        settings[words.servers] = asked.servers
+        if asked.servers > 1 or not isinstance(rule, Continuous):
+            settings[words.servers] = asked.servers
     elif asked.servers > 1:
         rule_ = f"servers must be 1 for {server.name}, which has no setting for more"
         raise ValueError(f"{rule_}, got {asked.servers}")

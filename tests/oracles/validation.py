@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from oracles import policy, priority, published, token_validation
+from oracles import policy, preset_validation, priority, published, token_validation
 from oracles.coverage import TABLES
 from oracles.real_batchers.tables import TABLES as REAL_BATCHERS
 
@@ -410,6 +410,7 @@ not verified by MLCommons.""",
 ]
 
 GROUPS += [Group(*each) for each in token_validation.GROUPS]
+GROUPS += [Group(*each) for each in preset_validation.GROUPS]
 
 HEAD = """# Is it true?
 

@@ -1,6 +1,7 @@
 """Continuous batching: at every step of token generation the batch is made anew."""
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules import rule as seam
@@ -89,6 +90,12 @@ class Continuous(Rule):
             _check.instance(name, getattr(self, name), bool, "True or False")
         if self.kv_blocks is not None:
             _check.fix_whole(self, "kv_blocks", at_most=MOST)
+
+    def check_fixed(self, **fixed: Any) -> None:
+        """Raise ValueError where the rule of one server is given a choice that this server does not have."""
+        for name, value in fixed.items():
+            if (given := getattr(self, name)) != value:
+                raise ValueError(f"{name} must be {value!r} in a {type(self).__name__}, got {given!r}")
 
     @property
     def reuses(self) -> bool:

@@ -1,0 +1,159 @@
+"""Findings about servers of language models: memory, budgets, and defaults that depend on the card."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from batchsim._format import listed, number
+from batchsim.scenario.rules.continuous import MOST, Continuous
+from batchsim.servers.linter.finding import Finding, Note
+from batchsim.servers.linter.trial import Outcome, Trial
+
+REQUESTS, OF_SIMPY = 3000, 400  # of each run; fewer where the SimPy engine alone has the rule
+MATTERS = 0.05  # a mean that falls by less is no finding
+OFTEN = 0.1  # the share of requests that go back, from which memory is short
+LARGEST = 65_536  # larger budgets are not proposed
+# By server: what it calls the budget of a step; and what makes it take more memory than there is, with the
+# value that does not.
+BUDGETS = {
+    "vllm": "max_num_batched_tokens", "vllm_v0": "max_num_batched_tokens", "sglang": "chunked_prefill_size",
+    "tgi": "max_batch_prefill_tokens", "tensorrt_llm": "max_num_tokens",
+}  # fmt: skip
+CALM: dict[str, dict[str, Any]] = {
+    "vllm": {"long_prefill_token_threshold": 0}, "sglang": {"schedule_conservativeness": 1.0},
+    "tensorrt_llm": {"capacity_scheduler_policy": "GUARANTEED_NO_EVICT"},
+}  # fmt: skip
+# By server: the settings whose defaults the card's memory changes, and cards of GiB that differ in them.
+BY_CARD = {
+    "vllm": (("max_num_seqs", "max_num_batched_tokens"), (24.0, 96.0)),
+    "sglang": (("chunked_prefill_size",), (16.0, 24.0, 80.0, 180.0)),
+}
+
+
+def _mean(outcome: Outcome, key: str) -> float:
+    return outcome.result.metrics.number(key)
+
+
+def _finding(
+    code: str, sentence: str, key: str, now: Outcome, found: Outcome, remedy: str = ""
+) -> Finding:  # fmt: skip
+    p99s_ms = [each.result.percentile(99, unserved="inf") for each in (now, found)]
+    effect = max(p99s_ms[0] / p99s_ms[1], 1.0)
+    return Finding(code, sentence, key, _mean(now, key), _mean(found, key), effect, found.change, remedy)
+
+
+def _better(found: Outcome | None, now: Outcome, key: str = "mean_latency_ms") -> bool:
+    """Return whether a mean is surely lower, and nothing else that users feel is worse."""
+    if found is None or _mean(found, key) > (1 - MATTERS) * _mean(now, key):
+        return False
+    return _mean(found, "mean_latency_ms") <= 1.02 * _mean(now, "mean_latency_ms")
+
+
+def _of_memory(trial: Trial) -> tuple[float, float]:
+    """Return how many tokens a request holds in the mean over its steps, and how many such memory does."""
+    rule, result = trial.now.scenario.rule, trial.now.result
+    assert isinstance(rule, Continuous)
+    outputs = result.output_tokens.astype(float)
+    # Over the steps of its life: the longer the answer, the more steps hold it.
+    held = float(((result.prompt_tokens + outputs / 2) * outputs).sum() / outputs.sum())
+    return held, (rule.kv_blocks or math.inf) * rule.block_size / held
+
+
+def thrashes(trial: Trial) -> Iterator[Finding]:
+    """Find a limit that lets in more than memory holds, so that requests go back and are computed again."""
+    share = _mean(trial.now, "preempted_share")
+    if share < OFTEN:
+        return
+    for name, calm in CALM.get(trial.server.name, {}).items():
+        if trial.setting(name) == calm:
+            continue
+        found = trial.outcome(**{name: calm})
+        if found is not None and _better(found, trial.now):
+            back = int(trial.now.result.preemptions.sum())
+            each = number(back / trial.now.result.preemptions.size)
+            many = f"{each} preemptions a request, each computed again"
+            what = f"{name}={trial.setting(name)!r} thrashes: {many}."
+            yield _finding("limit-thrashes", what, "preempted_share", trial.now, found)
+
+
+def beyond_memory(trial: Trial) -> Iterator[Finding]:
+    """Find more seats than memory has room for, where that costs."""
+    now, name = trial.now, trial.server.words.size
+    if _mean(now, "preempted_share") < OFTEN:
+        return
+    held, fit = _of_memory(trial)
+    seats = now.scenario.rule.max_batch_size
+    if seats <= fit:
+        return
+    tried = [trial.outcome(**{name: max(int(fit * part), 1)}) for part in (1.0, 0.85, 0.7)]
+    found = min(
+        (each for each in tried if each is not None and _better(each, now)),
+        key=lambda each: _mean(each, "mean_latency_ms"), default=None,
+    )  # fmt: skip
+    if found is not None:
+        room = f"memory has room for {int(fit):,} requests, at {int(held):,} tokens each in the mean"
+        what = f"{name}={trial.setting(name)!r} is more than memory holds: {room}."
+        yield _finding("seats-beyond-memory", what, "mean_latency_ms", now, found)
+
+
+def below_prompt(trial: Trial) -> Iterator[Finding]:
+    """Find a budget below the mean prompt, which then takes several steps."""
+    name, now = BUDGETS.get(trial.server.name), trial.now
+    rule, prompt = now.scenario.rule, float(now.result.prompt_tokens.mean())
+    if name is None or not isinstance(rule, Continuous) or rule.max_num_batched_tokens >= prompt:
+        return
+    budget = rule.max_num_batched_tokens
+    larger = [budget * 2**power for power in range(1, 17)]
+    tried = (trial.outcome(**{name: each}) for each in larger if prompt <= each <= LARGEST)
+    found = next((each for each in tried if each is not None and _better(each, now, "mean_ttft_ms")), None)
+    if found is not None:
+        steps = math.ceil(prompt / budget)
+        below = f"is below the mean prompt, {int(prompt):,} tokens, which takes {steps} steps"
+        what = f"{name}={trial.setting(name)!r} {below}."
+        yield _finding("budget-below-prompt", what, "mean_ttft_ms", now, found)
+
+
+def by_card(trial: Trial) -> Iterator[Finding]:
+    """Find defaults that depend on a card that is not said, where that makes a difference."""
+    names, cards = BY_CARD.get(trial.server.name, ((), ()))
+    left = [name for name in names if name not in trial.settings]
+    if trial.settings.get("gpu") is not None or not left:
+        return
+    others, budget = [], BUDGETS[trial.server.name]
+    # Limits alone: what memory a model leaves is another question.
+    limits = {name: value for name, value in trial.settings.items() if name not in ("model", "model_path")}
+    for gib in cards:
+        rule = trial.server.configure({**limits, "gpu": gib}).rule
+        assert isinstance(rule, Continuous)
+        meant = {trial.server.words.size: rule.max_num_seqs, budget: rule.max_num_batched_tokens}
+        change = {name: meant[name] for name in left}
+        found = trial.outcome(**change)
+        if found is not None and found.scenario.rule != trial.now.scenario.rule:
+            others.append((gib, found))
+    apart = [
+        (abs(math.log(_mean(found, key) / _mean(trial.now, key))), gib, key, found)
+        for gib, found in others
+        for key in ("mean_ttft_ms", "tpot_p99_ms")
+    ]
+    most, gib, key, found = max(apart, key=lambda each: each[0], default=(0.0, 0.0, "", None))
+    if found is not None and most > MATTERS:
+        values = listed([f"{name}={value:,}" for name, value in found.change.items()])
+        decides = f"the card's memory decides: {values} with {number(gib)} GiB"
+        what = f"{listed(left)} {'are' if len(left) > 1 else 'is'} left out, and {decides}."
+        yield _finding("default-by-card", what, key, trial.now, found)
+
+
+CHECKS: tuple[Callable[[Trial], Iterator[Finding]], ...] = (thrashes, beyond_memory, below_prompt, by_card)
+
+
+def notes(trial: Trial) -> Iterator[Note]:
+    """Tell how much memory there is, where it limits, though it costs nothing here."""
+    rule = trial.now.scenario.rule
+    if not isinstance(rule, Continuous) or rule.kv_blocks is None:
+        return
+    held, fit = _of_memory(trial)
+    seats, most = rule.max_num_seqs, int(trial.now.result.steps.running.max())
+    if fit < seats < MOST:
+        room = f"memory holds {int(fit):,} requests of {int(held):,} tokens in the mean"
+        what = f"{trial.server.words.size} is {seats:,}, but {room}, and {most:,} ran at most."
+        yield Note("memory-below-seats", what)

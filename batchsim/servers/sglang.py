@@ -1,0 +1,116 @@
+"""SGLang: `sglang serve`, its overlap loop left out."""
+
+from typing import Any
+
+from batchsim import _check
+from batchsim.scenario.rules.continuous import MOST
+from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
+from batchsim.servers.language import NO_MEMORY, UNCUT, blocks_beside, card_of, maybe_whole
+from batchsim.servers.server import Server, ServerConfig, Words
+
+# Below so many GiB of memory: chunked_prefill_size, and the largest batch that its graphs are made for.
+BY_MEMORY = ((20, 2048, 8), (35, 4096, 48), (60, 4096, 32), (90, 8192, 256), (160, 8192, 256))
+LARGEST, UNKNOWN = (16_384, 512), (4096, 160)
+START, LEAST = 0.7, 0.14  # the ratio at first, and the part of it that it falls to
+FEWEST, MOST_RUNNING = 2048, 4096  # max_running_requests is between them by default
+CUDA_GIB = 0.5  # that CUDA itself takes
+
+
+def chunk_of(gpu: Any = None) -> int:
+    """Return the chunked_prefill_size that SGLang takes on a card.
+
+    >>> chunk_of("rtx-4090"), chunk_of("h100"), chunk_of(180.0)
+    (4096, 8192, 16384)
+    """
+    return _by_memory(gpu)[0]
+
+
+def _by_memory(gpu: Any) -> tuple[int, int]:
+    card = card_of(gpu)
+    if card is None:
+        return UNKNOWN
+    return next(((chunk, graph) for below, chunk, graph in BY_MEMORY if card.memory_gib < below), LARGEST)
+
+
+def _blocks(
+    model: str | None, gpu: Any, gpus: int, page: int, chunk: int, fraction: float | None
+) -> int | None:
+    """Return the pages beside a model: SGLang keeps free what it takes a step of this chunk to need."""
+    card = card_of(gpu)
+    if card is None:
+        return None
+    if fraction is None:
+        reserved_mib = 512 + 1.5 * max(chunk, 2048) + 1024 * gpus / 8 + 2 * _by_memory(gpu)[1]
+        if card.memory_gib > 60:
+            reserved_mib = max(reserved_mib, 10 * 1024)
+        fraction = round(1 - reserved_mib / 1024 / card.memory_gib, 3)
+    return blocks_beside(model, gpu, gpus, page, fraction, CUDA_GIB)
+
+
+def sglang(
+    *, max_running_requests: int | None = None, max_total_tokens: int | None = None,
+    chunked_prefill_size: int | None = None, max_prefill_tokens: int = 16_384,
+    schedule_conservativeness: float = 1.0, enable_mixed_chunk: bool = False, page_size: int = 1,
+    context_length: int | None = None, mem_fraction_static: float | None = None,
+    model_path: str | None = None, gpu: str | float | None = None, tp_size: int = 1,
+) -> NewTokenRatio:  # fmt: skip
+    """Return the rule of SGLang 0.5.23's scheduler, policy fcfs; the SimPy engine alone has it.
+
+    Prompts go first, alone in a step, cut to chunked_prefill_size. A request joins if memory has room for its
+    prompt, its answer, and a share of what those who run may still say; the share falls while that goes well.
+    Where memory is short, who has said least goes back to the TAIL of the line, and the share is set anew.
+
+    `gpu`, a name or GiB, is the card that it runs on; chunked_prefill_size depends on its memory (2,048 to
+    16,384, 4,096 if not said; -1: no prompt is cut). Without max_total_tokens there are as many as
+    `model_path` leaves, by `batchsim.kv_blocks`; where model or gpu are not said, as many as it takes.
+
+    Left out: the radix cache and its policies (lpm, dfs-weight), the overlap loop, which looks at outputs a
+    step later, priorities, and the exact look-ahead with ignore_eos.
+
+    >>> rule = sglang(max_running_requests=64, max_total_tokens=41_000, gpu="rtx-4090")
+    >>> rule.kv_blocks, rule.max_num_batched_tokens, rule.init_new_token_ratio
+    (41000, 4096, 0.7)
+    """
+    page = _check.whole("SGLang's page_size", page_size, at_most=MOST)
+    chunk = chunk_of(gpu) if chunked_prefill_size is None else chunked_prefill_size
+    chunk = _check.whole("SGLang's chunked_prefill_size", chunk, at_least=-1, at_most=MOST)
+    whole = chunk <= 0
+    tokens = maybe_whole("SGLang's max_total_tokens", max_total_tokens)
+    if tokens is None:
+        gpus = _check.whole("SGLang's tp_size", tp_size)
+        given = max_prefill_tokens if whole else chunk
+        blocks = _blocks(model_path, gpu, gpus, page, given, mem_fraction_static)
+    else:
+        blocks = tokens // page
+        if not blocks:
+            raise ValueError(f"SGLang's max_total_tokens must be at least page_size, {page}, got {tokens}")
+    running = maybe_whole("SGLang's max_running_requests", max_running_requests)
+    if running is None:
+        length = maybe_whole("SGLang's context_length", context_length)
+        running = FEWEST
+        if length is not None and blocks is not None:
+            running = max(min(int(blocks * page / length * 512), MOST_RUNNING), FEWEST)
+    careful = _check.real("SGLang's schedule_conservativeness", schedule_conservativeness, at_least=0)
+    first = min(START * careful, 1.0)
+    return NewTokenRatio(
+        running, UNCUT if whole else chunk, kv_blocks=blocks, block_size=page,
+        max_prefill_tokens=_check.whole("SGLang's max_prefill_tokens", max_prefill_tokens, at_most=MOST),
+        init_new_token_ratio=first, min_new_token_ratio=first * LEAST, mixed=enable_mixed_chunk,
+    )  # fmt: skip
+
+
+def config(
+    *, dp_size: int = 1, max_queued_requests: int | None = None, **settings: Any
+) -> ServerConfig:  # fmt: skip
+    """Return what `sglang serve` means: `dp_size` engines, which share one line here, and its limit."""
+    rule = sglang(**settings)
+    engines = _check.whole("SGLang's dp_size", dp_size, at_most=65_536)
+    limit = maybe_whole("SGLang's max_queued_requests", max_queued_requests)
+    return ServerConfig("sglang", rule, engines, limit, notes=() if rule.kv_blocks else (NO_MEMORY,))
+
+
+SERVER = Server(
+    "sglang", "0.5.23", sglang, config,
+    ("schedule_policy", "disable_radix_cache", "disable_overlap_schedule"),
+    words=Words("max_running_requests", servers="dp_size", queue="max_queued_requests"),
+)  # fmt: skip

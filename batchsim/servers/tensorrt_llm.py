@@ -1,0 +1,73 @@
+"""NVIDIA TensorRT-LLM: in-flight batching, as of `trtllm-serve`."""
+
+import math
+from typing import Any
+
+from batchsim import _check
+from batchsim.scenario.rules import Rule, SizeOrWait
+from batchsim.scenario.rules.continuous import MOST, Continuous
+from batchsim.servers.language import NO_MEMORY, blocks_beside, maybe_whole
+from batchsim.servers.server import Server, ServerConfig, Words
+
+POLICIES = ("GUARANTEED_NO_EVICT", "MAX_UTILIZATION", "STATIC_BATCH")
+
+
+def tensorrt_llm(
+    *, max_batch_size: int = 2048, max_num_tokens: int = 8192,
+    capacity_scheduler_policy: str = "GUARANTEED_NO_EVICT", enable_chunked_prefill: bool = False,
+    max_tokens: int | None = None, tokens_per_block: int = 32, free_gpu_memory_fraction: float = 0.9,
+    model: str | None = None, gpu: str | float | None = None, tensor_parallel_size: int = 1,
+) -> Rule:  # fmt: skip
+    """Return the rule of TensorRT-LLM's batch manager (1.0, capacity and micro batch schedulers of 2025-06).
+
+    Who runs goes first, then the prompts in order of arrival, all in one step, while max_num_tokens lasts.
+    GUARANTEED_NO_EVICT lets a request join once memory has room for all that it may say; MAX_UTILIZATION once
+    its next step has, and pauses the last one where memory is short; STATIC_BATCH once nobody runs.
+
+    MAX_UTILIZATION is `Continuous(reserve="step")` here, which differs in three things: TensorRT-LLM takes
+    the blocks of a whole prompt with its first chunk; looks two steps ahead where steps overlap; and who is
+    paused keeps its place by arrival, which is the head of the line, as all behind came later. Of
+    STATIC_BATCH, `SizeOrWait` holds a batch's answers until its last. Left out: block reuse, chunks rounded
+    to a unit, EQUAL_PROGRESS, one token more that no-evict reserves.
+
+    kv_cache_config's max_tokens is the memory; without, what `model` leaves on `gpu` by `batchsim.kv_blocks`,
+    times free_gpu_memory_fraction; where model or gpu are not said, as much as it takes.
+
+    >>> tensorrt_llm(max_batch_size=64, max_tokens=41_392).kv_blocks
+    1293
+    """
+    _check.one_of("TensorRT-LLM's capacity_scheduler_policy", capacity_scheduler_policy, POLICIES)
+    size = _check.whole("TensorRT-LLM's max_batch_size", max_batch_size, at_most=MOST)
+    if capacity_scheduler_policy == "STATIC_BATCH":
+        return SizeOrWait(size, 0)
+    page = _check.whole("TensorRT-LLM's tokens_per_block", tokens_per_block, at_most=MOST)
+    tokens = maybe_whole("TensorRT-LLM's max_tokens", max_tokens)
+    share = _check.real(
+        "TensorRT-LLM's free_gpu_memory_fraction", free_gpu_memory_fraction, above=0, at_most=1
+    )
+    if tokens is None:
+        gpus = _check.whole("TensorRT-LLM's tensor_parallel_size", tensor_parallel_size)
+        blocks = blocks_beside(model, gpu, gpus, page, 1.0)
+        blocks = None if blocks is None else math.floor(share * blocks)
+    else:
+        blocks = tokens // page
+    if blocks is not None and blocks < 1:
+        raise ValueError(f"TensorRT-LLM's max_tokens must be at least tokens_per_block, {page}, got {tokens}")
+    return Continuous(
+        size, _check.whole("TensorRT-LLM's max_num_tokens", max_num_tokens, at_most=MOST),
+        chunked=enable_chunked_prefill, kv_blocks=blocks, block_size=page,
+        reserve="step" if capacity_scheduler_policy == "MAX_UTILIZATION" else "life",
+    )  # fmt: skip
+
+
+def config(**settings: Any) -> ServerConfig:
+    """Return what the server's settings mean."""
+    rule = tensorrt_llm(**settings)
+    known = not isinstance(rule, Continuous) or rule.kv_blocks
+    return ServerConfig("tensorrt_llm", rule, notes=() if known else (NO_MEMORY,))
+
+
+SERVER = Server(
+    "tensorrt_llm", "1.0", tensorrt_llm, config, ("enable_block_reuse", "max_seq_len"),
+    words=Words("max_batch_size"),
+)  # fmt: skip

@@ -1,0 +1,150 @@
+"""Single servers' rules of token generation, deliberately naive: plain loops over plain lists."""
+
+import math
+
+import numpy as np
+from oracles.naive_instants import NEVER
+from oracles.naive_tokens import NaiveTokens
+
+
+class NaiveTgi(NaiveTokens):
+    """Text Generation Inference: prefill and decode by turns, memory for life."""
+
+    def schedule(self, s, now):
+        s.preempted, s.rows = 0, []
+        rule, n = self.rule, len(s.running)
+        chunked, budget, seats = rule["chunked"], rule["budget"], rule["seats"]
+        if n == 0:
+            s.phase, s.without = "try", 1
+            new = self.gather(s, 0, seats, budget)
+            self.run_new(s, new)
+            return s.rows
+        if s.phase == "try":
+            if chunked:
+                due = sum(r.P + r.made - r.held for r in s.running)
+                new = self.gather(s, 0, NEVER, budget - due)
+            else:
+                enough = math.floor(np.float32(n) * np.float32(rule["ratio"]))
+                if s.without >= rule["patience"]:
+                    enough = 0
+                new = self.gather(s, enough, seats - n, budget)
+            if new:
+                if chunked:
+                    self.everyone(s, list(s.running))
+                self.run_new(s, new)
+                s.phase, s.without = "decode", 1
+                return s.rows
+        self.everyone(s, list(s.running))
+        s.phase, s.without = "try", s.without + 1
+        return s.rows
+
+    def gather(self, s, enough, most, budget):
+        size = self.rule["block_size"]
+        budget, free, new = -(-budget // size) * size, s.free, []
+        for r in self.waiting:
+            blocks, n = self.blocks(r.P + r.L - 1), r.P
+            if len(new) >= most or blocks > free:
+                break
+            if n > budget:
+                n = budget if self.rule["chunked"] else 0
+            if n <= 0:
+                break
+            new.append((r, n, blocks))
+            budget, free = budget - n, free - blocks
+        return new if len(new) >= enough else []
+
+    def run_new(self, s, new):
+        for r, n, blocks in new:
+            self.waiting.remove(r)
+            s.running.append(r)
+            s.left = 0
+            self.give(s, r, n, blocks)
+
+    def everyone(self, s, running):
+        room = self.rule["budget"] - len([r for r in running if not r.cut])
+        for r in running:
+            n = r.P + r.made - r.held
+            if r.cut:
+                n = max(min(n, room), 0)
+                room -= n
+            s.left = 0
+            if n:
+                self.give(s, r, n, 0)
+
+
+class NaiveSglang(NaiveTokens):
+    """SGLang: prompts alone, memory for a share of the answers, the talkative stay."""
+
+    def schedule(self, s, now):
+        rule, size = self.rule, self.rule["block_size"]
+        s.preempted, s.rows, s.left = 0, [], 0
+        if not s.running:
+            s.ratio, s.full = rule["ratio"], False
+        talking = [r for r in s.running if not r.cut]
+        cut = [r for r in s.running if r.cut]
+        if cut or (self.waiting and not s.full):
+            free = s.free * size - sum(self.rest(r) * s.ratio for r in talking)
+            entry, chunk = rule["entry"], rule["budget"]
+            if rule["mixed"]:
+                free, entry, chunk = free - len(talking), entry - len(talking), chunk - len(talking)
+            for r in cut:
+                n = min(r.P + r.made - r.held, max(chunk, 1), (s.free + r.blocks) * size - r.held)
+                if n > 0:
+                    ends = n == r.P + r.made - r.held
+                    self.grow(s, r, n)
+                    free, entry, chunk = free - n - ends * self.rest(r), entry - n, chunk - n
+            while self.waiting and len(s.running) < rule["seats"]:
+                r = self.waiting[0]
+                all_ = r.P + r.made
+                if s.running and (free <= 0 or all_ + self.rest(r) >= free):
+                    s.full = True
+                    break
+                n = min(all_, chunk)
+                if n <= 0 or entry <= 0 or (all_ > entry and s.rows) or self.blocks(n) > s.free:
+                    break
+                s.running.append(self.waiting.pop(0))
+                self.grow(s, r, n)
+                free, entry, chunk = free - n - (n == all_) * self.rest(r), entry - n, chunk - n
+        if not s.rows or (rule["mixed"] and self.need(talking) <= s.free):
+            if talking and self.need(talking) > s.free:
+                talking = self.retract(s, talking)
+            elif talking:
+                s.ratio = max(s.ratio - (rule["ratio"] - rule["least"]) / rule["decay"], rule["least"])
+            for r in talking:
+                self.grow(s, r, 1)
+        return s.rows
+
+    def rest(self, r):
+        return min(r.L - r.made, 4096)
+
+    def need(self, talking):
+        return sum(max(self.blocks(r.held + 1) - r.blocks, 0) for r in talking)
+
+    def grow(self, s, r, n):
+        self.give(s, r, n, max(self.blocks(r.held + n) - r.blocks, 0))
+
+    def back(self, s, r):
+        r.recomputed, r.preemptions = r.recomputed + r.held, r.preemptions + 1
+        s.running.remove(r)
+        s.free, s.preempted = s.free + r.blocks, s.preempted + 1
+        r.held = r.blocks = 0
+        self.waiting.append(r)
+
+    def retract(self, s, talking):
+        stay = sorted(talking, key=lambda r: (-r.made, r.P))
+        while len(stay) > 1:
+            self.back(s, stay.pop())
+            if self.need(stay) <= s.free:
+                break
+        if self.need(stay) > s.free:
+            for r in [r for r in s.running if r.cut]:
+                self.back(s, r)
+        s.running = stay + [r for r in s.running if r.cut]
+        s.ratio = min(1.0, (sum(r.made for r in stay) + 20 * len(stay)) / (sum(r.L for r in stay) + 1))
+        s.full = False
+        return stay
+
+    def end(self, s, now):
+        ran = len(s.running)
+        super().end(s, now)
+        s.full = s.full and len(s.running) == ran

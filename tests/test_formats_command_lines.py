@@ -1,0 +1,162 @@
+"""Command lines of servers: every way of saying the same, and what is refused where."""
+
+import pytest
+
+from batchsim import servers
+from batchsim.servers.formats.commands import commands, flags_of
+
+SAME = [
+    "vllm serve m --max-num-seqs 64 --no-enable-chunked-prefill",
+    "vllm serve m --max_num_seqs=64 --no_enable_chunked_prefill",
+    "/opt/bin/vllm serve --max-num-seqs '64' --no-enable-chunked-prefill m",
+    'exec vllm serve "m" \\\n  --max-num-seqs "64" \\\n  --no-enable-chunked-prefill # as before',
+    "cd /srv; A=1 vllm serve m --max-num-seqs 64 --no-enable-chunked-prefill && echo done",
+    "python -m vllm.entrypoints.openai.api_server --model m --max-num-seqs 64 --no-enable-chunked-prefill",
+    "docker run -p 1:2 vllm/vllm-openai:v0.19.0 --model m --max-num-seqs 64 --no-enable-chunked-prefill",
+    "model: m\nmax-num-seqs: 64\nno-enable-chunked-prefill: true\n",
+    "model: m\nmax_num_seqs: 64\nno_enable_chunked_prefill: true\n",
+]
+
+
+@pytest.mark.parametrize("text", SAME)
+def test_vllm_is_told_the_same_in_many_ways(text):
+    found = servers.parse(text)
+    assert found.server == "vllm"
+    assert found.settings == {"model": "m", "max_num_seqs": 64, "enable_chunked_prefill": False}
+    assert (found.unknown, found.unused) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "unused"),
+    [
+        ("vllm serve --enforce-eager m", {"model": "m"}, {"enforce_eager": True}),
+        ("vllm serve m --max-num-batched-tokens 4k", {"model": "m", "max_num_batched_tokens": 4000}, {}),
+        ("vllm serve m --max-num-batched-tokens 4K", {"model": "m", "max_num_batched_tokens": 4096}, {}),
+        ("vllm serve m -tp 2", {"model": "m", "tensor_parallel_size": 2}, {}),
+        (
+            "vllm serve m --served-model-name a b --port 8",
+            {"model": "m"},
+            {"served_model_name": ["a", "b"], "port": 8},
+        ),
+        (
+            "vllm serve m --compilation-config.level 3 --speculative-config '{\"a\": 1}'",
+            {"model": "m"},
+            {"compilation_config.level": 3, "speculative_config": '{"a": 1}'},
+        ),
+        ("VLLM_USE_V1=0 vllm serve m --max-num-seqs 8", {"model": "m", "max_num_seqs": 8}, {}),
+        (
+            "VLLM_USE_V1=0 vllm serve m --enable-chunked-prefill",
+            {"model": "m", "enable_chunked_prefill": True},
+            {},
+        ),
+        (
+            "export VLLM_USE_V1=0\nvllm serve m --enable-chunked-prefill false",
+            {"model": "m", "enable_chunked_prefill": False},
+            {},
+        ),
+        ("sglang serve --model m --tp 2 --dp 3", {"model_path": "m", "tp_size": 2, "dp_size": 3}, {}),
+        (
+            "sglang serve --model-path m --enable-mixed-chunk",
+            {"model_path": "m", "enable_mixed_chunk": True},
+            {},
+        ),
+        (
+            "MAX_BATCH_SIZE=4 PREFILL_CHUNKING=true text-generation-launcher --model-id m --sharded true",
+            {"max_batch_size": 4, "prefill_chunking": True, "model_id": "m"},
+            {"sharded": True},
+        ),
+        ("text-generation-launcher --json-output --model-id m", {"model_id": "m"}, {"json_output": True}),
+    ],
+)
+def test_flags_and_variables_are_settings_or_make_no_difference(text, settings, unused):
+    found = servers.parse(text)
+    assert (found.settings, found.unknown) == (settings, {})
+    assert {name: found.unused[name] for name in unused} == unused
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("vllm serve m --max-num-sequences 8 --port 1", {"--max-num-sequences": "--max-num-seqs"}),
+        ("vllm serve m --scheduler-delay-factor 0.5", {"--scheduler-delay-factor": "--scheduler-cls"}),
+        ("model: m\nmax-num-sequence: 8\n", {"--max-num-sequence": "--max-num-seqs"}),
+        ("sglang serve --max-running-request-s 8", {"--max-running-request-s": "--max-running-requests"}),
+        ("sglang serve --max_running_requests 8", {"--max_running_requests": "--max-running-requests"}),
+        ("text-generation-launcher --max-batch-sizes 8", {"--max-batch-sizes": "--max-batch-size"}),
+        ("text-generation-launcher --zzz", {"--zzz": ""}),
+    ],
+)
+def test_a_flag_that_the_server_does_not_have_is_listed_with_the_nearest(text, unknown):
+    found = servers.parse(text)
+    assert found.unknown == unknown
+    assert all(flag in repr(found) for flag in unknown)
+
+
+def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
+    found = servers.parse("vllm serve m --max-num-seq 8")
+    assert found.settings["max_num_seqs"] == 8
+    assert "--max-num-seq is short for --max-num-seqs" in found.notes
+    assert servers.parse("text-generation-launcher --max-batch-siz 8").unknown
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "vllm serve m --max-num-seqs $N",
+            "line 1, column 14: max_num_seqs must be a value written out, got",
+        ),
+        (
+            "vllm serve m \\\n  --max-num-seqs 0",
+            "line 2, column 3: vLLM's max_num_seqs must be at least 1, got 0",
+        ),
+        (
+            "vllm serve m --max-num-seqs many",
+            "column 14: vLLM's max_num_seqs must be a whole number, got 'many'",
+        ),
+        (
+            "vllm serve m --max-num-seqs 300 --max-num-batched-tokens 200",
+            "must be at least max_num_seqs, 300, got 200",
+        ),
+        ("vllm serve m --max-num-seqs 'x", "line 1: a quote must end"),
+        ("vllm serve m --max-num-seqs", "must be a whole number, got True"),
+        ("vllm serve a\nvllm serve b", "which must name one, got line 1, line 2"),
+        ("sglang serve --model-path m\nkill 9 # vllm serve\nsglang serve", "line 1, line 3"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_place(text, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        servers.parse(text)
+
+
+def test_which_names_one_of_several_commands_by_its_model_or_line():
+    text = "vllm serve a --max-num-seqs 2\nvllm serve b --max-num-seqs 3\n"
+    assert servers.parse(text, which="b").rule.max_num_seqs == 3
+    assert servers.parse(text, which="1").rule.max_num_seqs == 2
+
+
+def test_a_card_is_said_in_a_comment():
+    text = "vllm serve meta-llama/Llama-3.1-8B\n# batchsim: gpu='{}'"
+    assert servers.parse(text.format("h100")).rule.max_num_seqs == 1024
+    assert servers.parse(text.format("4090")).rule.kv_blocks == 2598
+    with pytest.raises(ValueError, match="did you mean 'h100'"):
+        servers.parse(text.format("h1000"))
+
+
+def test_variables_of_an_export_hold_for_what_follows():
+    first, second = commands("A=1 x\nexport B=2\nC=3 y -f 'a b'")[::2]
+    assert [*first.variables] == ["A"]
+    assert {name: word.text for name, word in second.variables.items()} == {"B": "2", "C": "3"}
+    assert [word.text for word in second.words] == ["y", "-f", "a b"]
+
+
+def test_every_setting_of_a_server_is_one_of_its_flags_or_said_beside_them():
+    beside = {"gpu", "prefill_chunking", "attention"}
+    for server in ("vllm", "vllm_v0", "sglang", "tgi"):
+        flags = flags_of(server)
+        missing = [
+            name
+            for name in servers.TOKEN_SERVERS[server].settings
+            if "--" + name.replace("_", "-") not in flags
+        ]
+        assert {*missing} <= beside

@@ -1,0 +1,330 @@
+"""Language models' servers in their own words, and ten requests that tell each from its neighbours."""
+
+import numpy as np
+import pytest
+from oracles.naive_servers import NaiveSglang, NaiveTgi
+
+import batchsim as bs
+from batchsim import servers
+from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
+from batchsim.scenario.rules.waiting_served_ratio import WaitingServedRatio
+
+STEP = bs.StepTime(10, 0, 0)  # every step takes 10 ms, so that a hand can follow
+
+
+def run(rule, *groups, limit=None):
+    """Run groups of (how many, arrival in ms, prompt, output); ten requests in all."""
+    requests = [request for count, *request in groups for _ in range(count)]
+    assert len(requests) == 10
+    arrivals_ms, prompts, outputs = zip(*requests, strict=True)
+    scenario = bs.Scenario(
+        bs.Trace(np.array(arrivals_ms) / 1000), rule, STEP, tokens=bs.Tokens(prompts, outputs, limit)
+    )
+    return bs.simulate(scenario, 10, engine="simpy")
+
+
+def tokens(result):
+    return result.steps.tokens.tolist()
+
+
+def near(values):
+    return pytest.approx(values, rel=1e-9)
+
+
+# Who goes first, and whether a prompt may be cut.
+
+
+def test_orca_fills_a_seat_at_once_where_a_whole_batch_keeps_it_to_the_end():
+    requests = [(1, 0, 8, output) for output in range(1, 11)]
+    orca = run(servers.orca(5), *requests)
+    # The sixth takes the seat of the first in step 2, the seventh that of the second in step 3, and so on.
+    assert orca.latency_ms == near([10, 20, 30, 40, 50, 70, 90, 110, 130, 150])
+    whole = run(bs.SizeOrWait(5, 0), *requests)
+    assert whole.latency_ms == near([50] * 5 + [150] * 5)
+
+
+def test_vllm_cuts_prompts_to_its_budget_where_orca_has_none_and_trt_llm_and_v0_wait_for_room():
+    requests = (10, 0, 100, 2)
+    assert tokens(run(servers.orca(10), requests)) == [1000, 10]
+    vllm = run(servers.vllm(max_num_seqs=10, max_num_batched_tokens=250), requests)
+    # 100 + 100 + 50; 1 + 1 + 50 + 100 + 98; 1 + 1 + 2 + 100 + 100 + 46; 1 + 1 + 1 + 54 + 100 + 93; ...
+    assert tokens(vllm) == [250, 250, 250, 250, 9, 1]
+    # Two whole prompts a step, beside the two tokens of those before.
+    trt = run(servers.tensorrt_llm(max_num_tokens=250), requests)
+    assert tokens(trt) == [200, 202, 202, 202, 202, 2]
+    # Prompts alone until no more come, then everyone's last token.
+    v0 = run(servers.vllm_v0(max_num_seqs=10, max_num_batched_tokens=250), requests)
+    assert tokens(v0) == [200] * 5 + [10]
+    # Prompts alone, but cut, and one is cut at a time.
+    sglang = run(servers.sglang(chunked_prefill_size=250), requests)
+    assert tokens(sglang) == [250] * 4 + [10]
+
+
+def test_under_v0_those_who_run_stand_still_while_prompts_are_computed():
+    requests = (5, 0, 20, 8), (5, 15, 30, 2)
+    v1, v0 = run(servers.vllm(), *requests), run(servers.vllm_v0(), *requests)
+    assert tokens(v1) == [100, 5, 155, 10, 5, 5, 5, 5]
+    assert tokens(v0) == [100, 5, 150, 10, 5, 5, 5, 5, 5]
+    assert v1.latency_ms == near([80] * 5 + [25] * 5)
+    assert v0.latency_ms == near([90] * 5 + [25] * 5)
+
+
+def test_long_prefill_token_threshold_lets_more_prompts_into_a_step():
+    rule = servers.vllm(max_num_seqs=10, max_num_batched_tokens=100, long_prefill_token_threshold=20)
+    # Five prompts of 60 by twenties; those who joined first go on first.
+    assert tokens(run(rule, (10, 0, 60, 1))) == [100] * 6
+    assert run(rule, (10, 0, 60, 1)).ttft_ms == near([30] * 5 + [60] * 5)
+    whole = servers.vllm(max_num_seqs=10, max_num_batched_tokens=100)
+    assert run(whole, (10, 0, 60, 1)).ttft_ms == near([10, 20, 20, 30, 30, 40, 50, 50, 60, 60])
+
+
+# When those who wait may join.
+
+
+def test_tgi_lets_nobody_stand_still_for_one_where_v0_does():
+    requests = (8, 0, 10, 30), (1, 15, 10, 5), (1, 55, 10, 5)
+    settings = {"prefill_chunking": False, "max_batch_prefill_tokens": 512}
+    patient = run(servers.tgi(**settings), *requests)
+    # Eight run: two must wait, which is so at 60 ms; both have their first token at 70.
+    assert patient.ttft_ms[8:] == near([55, 15])
+    # One prefill and four more tokens are five: at 50 ms anyone may join.
+    assert run(servers.tgi(max_waiting_tokens=5, **settings), *requests).ttft_ms[8] == near(45)
+    assert run(servers.tgi(waiting_served_ratio=0.1, **settings), *requests).ttft_ms[8] == near(15)
+    assert run(servers.vllm_v0(), *requests).ttft_ms[8:] == near([15, 15])
+
+
+def test_a_turn_of_tgi_with_chunking_is_two_steps_where_vllm_lets_join_at_each():
+    requests = (8, 0, 10, 30), (1, 15, 10, 5), (1, 25, 10, 5)
+    tgi, vllm = run(servers.tgi(), *requests), run(servers.vllm(), *requests)
+    assert tokens(tgi)[:5] == [80, 8, 18, 9, 19]
+    assert tokens(vllm)[:5] == [80, 8, 18, 19, 10]
+    assert tgi.ttft_ms[8:] == near([15, 25])
+    assert vllm.ttft_ms[8:] == near([15, 15])
+
+
+# What memory is promised.
+
+
+def test_one_block_is_a_placeholder_in_v1_and_one_in_a_hundred_is_kept_free_in_v0():
+    requests = (10, 0, 320, 1)  # twenty blocks each
+    small = {"max_num_batched_tokens": 4096}
+    assert tokens(run(servers.vllm(num_gpu_blocks_override=201, **small), requests)) == [3200]
+    assert tokens(run(servers.vllm(num_gpu_blocks_override=200, **small), requests)) == [2880, 320]
+    assert tokens(run(servers.vllm_v0(num_gpu_blocks_override=201, **small), requests)) == [2880, 320]
+    assert tokens(run(servers.vllm_v0(num_gpu_blocks_override=202, **small), requests)) == [3200]
+
+
+def test_with_room_for_life_nobody_is_preempted_where_vllm_takes_all_and_preempts():
+    requests, memory = (10, 0, 10, 20), 200
+    # A life is 29 tokens: six fit, and four when these are done.
+    no_evict = servers.tensorrt_llm(max_tokens=memory, tokens_per_block=1)
+    tgi = servers.tgi(max_batch_total_tokens=memory + 1)
+    # 30 < 200, 170, 140, 110, 80, 50, but not 20: six, too.
+    sglang = servers.sglang(max_total_tokens=memory)
+    for rule in (no_evict, tgi, sglang):
+        result = run(rule, requests)
+        assert tokens(result) == [60, *[6] * 19, 40, *[4] * 19]
+        assert result.latency_ms == near([200] * 6 + [400] * 4)
+        assert not result.preemptions.any()
+    # All ten join; after ten more tokens each memory is full, and the last goes back.
+    one_block = {"block_size": 1, "num_gpu_blocks_override": memory + 1}
+    utilised = servers.tensorrt_llm(
+        max_tokens=memory, tokens_per_block=1, capacity_scheduler_policy="MAX_UTILIZATION"
+    )
+    for rule in (servers.vllm(**one_block), utilised):
+        result = run(rule, requests)
+        assert tokens(result)[:13] == [100, *[10] * 10, 9, 9]
+        assert result.preemptions.sum() == 4
+        # Six go on to their end as above; the four have made ten or more of their twenty.
+        assert result.latency_ms[:6] == near([200] * 6)
+        assert result.latency_ms[6:].max() < 400
+
+
+def test_sglang_promises_a_share_where_tgi_promises_all_and_v0_nothing():
+    # Five run and have said one of twenty; five more want to join. Memory: 200 tokens, 150 free.
+    requests, memory = [(5, 0, 10, 20), (5, 5, 10, 20)], 200
+    # 150 - 0.7 * 5 * 19 = 83.5: two of 30 fit.
+    assert tokens(run(servers.sglang(max_total_tokens=memory), *requests))[:2] == [50, 20]
+    # With no care at all 150: four (30 < 150, 120, 90, 60, but not 30); with all 55, as for life: one.
+    for careful, joining in ((0, 4), (2, 1)):
+        rule = servers.sglang(max_total_tokens=memory, schedule_conservativeness=careful)
+        assert tokens(run(rule, *requests))[1] == 10 * joining
+    # 200 - 5 * 29 = 55: one of 29.
+    tgi = servers.tgi(prefill_chunking=False, max_batch_total_tokens=memory + 1)
+    assert tokens(run(tgi, *requests))[:2] == [50, 10]
+    v0 = servers.vllm_v0(block_size=1, num_gpu_blocks_override=memory)
+    assert tokens(run(v0, *requests))[:2] == [50, 50]
+
+
+# Who goes back, and where to.
+
+
+def test_sglang_sends_the_longest_prompt_of_equals_to_the_tail_where_v0_sends_the_last_to_the_head():
+    requests, memory = [(1, 0, 30, 20), (1, 5, 20, 9), (8, 65, 1, 1)], 60
+    sglang = run(servers.sglang(max_total_tokens=memory, schedule_conservativeness=0), *requests)
+    # At 70 ms memory is full and both have made six: the first, whose prompt is longer, goes back. The eight
+    # overtake it, and the second ends; then it computes its 36 tokens again.
+    assert tokens(sglang) == [30, 20, *[2] * 5, 1, 8, 1, 1, 36, *[1] * 13]
+    assert sglang.preemptions.tolist() == [1, *[0] * 9]
+    assert sglang.latency_ms == near([250, 105, *[25] * 8])
+    v0 = run(servers.vllm_v0(block_size=1, num_gpu_blocks_override=memory), *requests)
+    # The second goes back, and stands before the eight.
+    assert v0.preemptions.tolist() == [0, 1, *[0] * 8]
+    assert v0.ttft_ms[2:].min() > 25
+    assert v0.latency_ms[0] < 250
+
+
+# The plain loops say the same.
+
+
+@pytest.mark.parametrize(
+    ("rule", "loop", "words"),
+    [
+        (
+            servers.sglang(max_total_tokens=100, chunked_prefill_size=64), NaiveSglang,
+            {"budget": 64, "seats": 2048, "ratio": 0.7, "least": 0.7 * 0.14, "decay": 600, "entry": 16_384,
+             "mixed": False},
+        ),
+        (
+            servers.tgi(max_batch_total_tokens=101, max_batch_prefill_tokens=64), NaiveTgi,
+            {"budget": 64, "seats": 2**31, "chunked": True, "ratio": 0.3, "patience": 20},
+        ),
+        (
+            servers.tgi(max_batch_total_tokens=101, max_batch_prefill_tokens=64, prefill_chunking=False),
+            NaiveTgi, {"budget": 64, "seats": 2**31, "chunked": False, "ratio": 0.3, "patience": 20},
+        ),
+    ],
+)  # fmt: skip
+def test_a_plain_loop_of_the_server_gives_the_same(rule, loop, words):
+    requests = [(0, 30, 12), (0, 10, 12), (0, 10, 12), (0, 10, 12), (15, 40, 10), (15, 10, 8), (25, 20, 9),
+                (35, 10, 6), (45, 10, 4), (55, 30, 5)]  # fmt: skip
+    result = run(rule, *((1, *request) for request in requests))
+    cost = dict.fromkeys(("weights", "per_token", "per_read", "per_pair"), 0) | {"fixed": 10}
+    lengths = [(prompt, output, output) for _, prompt, output in requests]
+    arrivals_s = [ms / 1000 for ms, *_ in requests]
+    oracle = loop(lengths, cost, words | {"kv_blocks": 100, "block_size": 1}, arrivals_s)
+    assert [step[4] for step in oracle.steps] == tokens(result)
+    assert result.finish_s.tolist() == [request.finish for request in oracle.all]
+
+
+# What their words mean.
+
+
+@pytest.mark.parametrize(
+    ("rule", "meant"),
+    [
+        (servers.vllm(), bs.Continuous(256, 2048)),
+        (servers.vllm(gpu="h100"), bs.Continuous(1024, 8192)),
+        (servers.vllm(gpu="a100-80gb"), bs.Continuous(256, 2048)),
+        (servers.vllm(gpu=96.0), bs.Continuous(1024, 8192)),
+        (servers.vllm(performance_mode="throughput"), bs.Continuous(512, 4096)),
+        (servers.vllm(max_num_batched_tokens=100), bs.Continuous(100, 100)),
+        (servers.vllm(max_num_seqs=4, max_model_len=300), bs.Continuous(4, 1200)),
+        (
+            servers.vllm(enable_chunked_prefill=False, max_model_len=4096),
+            bs.Continuous(256, 4096, chunked=False),
+        ),
+        (
+            servers.vllm(num_gpu_blocks_override=2588, long_prefill_token_threshold=9, block_size=32),
+            bs.Continuous(256, 2048, kv_blocks=2587, long_prefill_token_threshold=9, block_size=32),
+        ),
+        (servers.vllm(model="llama-3.1-8b", gpu="rtx-4090"), bs.Continuous(256, 2048, kv_blocks=2598)),
+        (servers.vllm_v0(), bs.Continuous(256, 2048, first="prefill", chunked=False)),
+        (
+            servers.vllm_v0(num_gpu_blocks_override=1250, max_model_len=8192),
+            bs.Continuous(
+                256, 8192, first="prefill", chunked=False, kv_blocks=1250, watermark_blocks=12
+            ),
+        ),
+        (servers.vllm_v0(max_model_len=65_536), bs.Continuous(256, 2048)),
+        (servers.sglang(), NewTokenRatio(2048, 4096)),
+        (servers.sglang(chunked_prefill_size=-1), NewTokenRatio(2048, 2**31)),
+        (
+            servers.sglang(gpu="h100", max_total_tokens=100_000, context_length=8192, page_size=16),
+            NewTokenRatio(4096, 8192, kv_blocks=6250, block_size=16),
+        ),
+        (
+            servers.sglang(schedule_conservativeness=2),
+            NewTokenRatio(2048, 4096, init_new_token_ratio=1.0, min_new_token_ratio=0.14),
+        ),
+        (servers.tgi(), WaitingServedRatio(2**31, 4096, chunked=True, block_size=1)),
+        (
+            servers.tgi(
+                prefill_chunking=False, attention="paged", max_batch_total_tokens=1600, max_batch_size=8
+            ),
+            WaitingServedRatio(8, 4096, kv_blocks=99),
+        ),
+        (
+            servers.tensorrt_llm(),
+            bs.Continuous(2048, 8192, chunked=False, reserve="life", block_size=32),
+        ),
+        (
+            servers.tensorrt_llm(capacity_scheduler_policy="MAX_UTILIZATION", enable_chunked_prefill=True,
+                                 max_tokens=6400),
+            bs.Continuous(2048, 8192, block_size=32, kv_blocks=200),
+        ),
+        (
+            servers.tensorrt_llm(capacity_scheduler_policy="STATIC_BATCH", max_batch_size=8),
+            bs.SizeOrWait(8, 0),
+        ),
+        (servers.orca(8), bs.Continuous(8, 2**31, chunked=False, reserve="life")),
+    ],
+)  # fmt: skip
+def test_a_preset_is_the_rule_that_it_says(rule, meant):
+    assert rule == meant
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (
+            lambda: servers.vllm(max_num_seqs=256, max_num_batched_tokens=128), ValueError,
+            "max_num_batched_tokens must be at least max_num_seqs, 256, got 128",
+        ),
+        (lambda: servers.vllm(max_num_seqs=4096), ValueError, "at least max_num_seqs, 4096, got 2048"),
+        (
+            lambda: servers.vllm(
+                enable_chunked_prefill=False, max_model_len=4096, max_num_batched_tokens=2048
+            ), ValueError, "at least max_model_len, 4096, without chunked prefill, got 2048",
+        ),
+        (lambda: servers.vllm_v0(max_num_seqs=99, max_num_batched_tokens=98), ValueError, "got 98"),
+        (lambda: servers.vllm(gpu="h1000"), ValueError, "did you mean 'h100'"),
+        (lambda: servers.vllm(gpu="h100", model="lama-3.1-8b"), ValueError, "did you mean 'llama-3.1-8b'"),
+        (lambda: servers.vllm(num_gpu_blocks_override=1), ValueError, "must be at least 2, got 1"),
+        (lambda: servers.vllm(performance_mode="fast"), ValueError, "performance_mode must be one of"),
+        (lambda: servers.sglang(chunked_prefill_size=-2), ValueError, "must be at least -1, got -2"),
+        (lambda: servers.sglang(max_total_tokens=3, page_size=16), ValueError, "page_size, 16, got 3"),
+        (lambda: servers.tgi(attention="flash"), ValueError, "attention must be one of"),
+        (lambda: servers.tgi(max_batch_total_tokens=1), ValueError, "must be at least 2, got 1"),
+        (lambda: servers.tensorrt_llm(capacity_scheduler_policy="NO_EVICT"), ValueError, "must be one of"),
+        (lambda: servers.tensorrt_llm(max_tokens=31), ValueError, "at least tokens_per_block, 32, got 31"),
+        (lambda: servers.orca(0), ValueError, "Orca's max_batch_size must be at least 1, got 0"),
+        (lambda: servers.config("vlm"), ValueError, "did you mean 'vllm'"),
+        (lambda: servers.config("vllm", max_num_seq=8), ValueError, "did you mean 'max_num_seqs'"),
+    ],
+)  # fmt: skip
+def test_what_a_server_does_not_accept_is_refused_with_its_range(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+@pytest.mark.parametrize("server", servers.TOKEN_SERVERS)
+def test_each_server_runs_with_its_defaults_and_says_what_it_ignores(server):
+    ignored = dict.fromkeys(servers.TOKEN_SERVERS[server].ignored, 1)
+    found = servers.config(server, **ignored)
+    assert (found.server, found.unused, found.settings) == (server, ignored, ignored)
+    scenario = found.scenario(bs.Poisson(20), bs.StepTime(2, 8, 0.1), bs.Tokens(50, bs.Geometric(9)))
+    assert scenario.rule == found.rule
+    assert bs.simulate(scenario, 60, engine="simpy").metrics.served == 60
+
+
+def test_engines_and_the_length_of_the_line_are_said_by_the_same_settings():
+    found = servers.config("sglang", dp_size=2, max_queued_requests=9)
+    assert (found.servers, found.queue_limit) == (2, 9)
+    assert servers.config("vllm", data_parallel_size=4).servers == 4
+
+
+def test_where_memory_is_not_said_that_is_noted():
+    assert servers.config("vllm").notes
+    assert not servers.config("vllm", model="llama-3.1-8b", gpu="h100").notes
+    assert not servers.config("orca").notes
