@@ -75,9 +75,9 @@ class Dispatcher(Instants):
         return [request.number for request in done]
 
     def dispatch(self) -> None:
-        """Let the lowest-numbered engine that has no step and finds something to do start one, until none does.
+        """Let the lowest-numbered engine without a step that finds something to do start one, till none does.
 
-        From the lowest again after each: a victim of preemption may run on an engine that found nothing before.
+        From the lowest again after each: a victim of preemption may run on an engine that found nothing.
         """
         while any(not engine.rows and self.start(engine) for engine in self.engines):
             pass

@@ -2,14 +2,19 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from batchsim.engines.log import Log
+from batchsim.engines.log import Log, Status
 from batchsim.engines.tokens_log import TokenLog
+from batchsim.result.metrics import COMPONENTS
 from batchsim.result.run import Run
 from batchsim.result.token_run import NO_TOKENS, Steps, TokenRun
+from batchsim.scenario.rules import Trigger
+
+if TYPE_CHECKING:
+    import pandas
 
 Value = TypeVar("Value")
 
@@ -35,6 +40,25 @@ def column(name: str, about: str, kind: type[Run] = Run) -> "cached_property[np.
 def number(key: str, about: str) -> "cached_property[float]":
     """Return a property: one of the metrics."""
     return computed(lambda result: result.metrics.numbers[key], about)
+
+
+def frame(result: Any) -> "pandas.DataFrame":
+    """Return a DataFrame with a row a request; see `Result.to_frame`."""
+    import pandas
+
+    log = result.log
+    # Index -1, not served, finds what is appended at the end.
+    triggers = np.array([Trigger(t).name.lower() for t in log.batch_trigger] + [""], dtype=object)
+    times = ("arrival_s", "start_s", "finish_s", "latency_ms", *(f"{part}_ms" for part in COMPONENTS))
+    return pandas.DataFrame({
+        **{name: getattr(result, name) for name in times},
+        "batch_index": log.batch_index,
+        "batch_size": np.append(log.batch_size, 0)[log.batch_index],
+        "server": np.append(log.batch_server, -1)[log.batch_index],
+        "trigger": triggers[log.batch_index],
+        "status": [Status(state).name.lower() for state in log.status],
+        **({} if log.priority is None else {"priority": log.priority}),
+    })  # fmt: skip
 
 
 class TokenColumns:

@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.log import Log, Status
+from batchsim.engines.log import Log
 from batchsim.engines.tokens_log import TokenLog
 from batchsim.result import printing, timeseries
 from batchsim.result.breakdown import Stretches, stretches
 from batchsim.result.by_priority import by_priority
-from batchsim.result.columns import TokenColumns, column, computed, number
+from batchsim.result.columns import TokenColumns, column, computed, frame, number
 from batchsim.result.intervals import metric_intervals
-from batchsim.result.metrics import COMPONENTS, LATENCY, Metrics, metric
+from batchsim.result.metrics import LATENCY, Metrics, metric
 from batchsim.result.run import Batches, Run, state_of
 from batchsim.result.run_length import run_length
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import Interval, NoInterval, Sample
 from batchsim.result.token_run import batches_of, frame_of, meeting
 from batchsim.scenario import Scenario
-from batchsim.scenario.rules import Trigger
 
 if TYPE_CHECKING:
     import pandas
@@ -275,22 +274,7 @@ class Result(TokenColumns):
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a DataFrame with a row a request, statuses and triggers by name."""
-        if isinstance(self.log, TokenLog):
-            return frame_of(self, self.log)
-        import pandas
-
-        # Index -1, not served, finds what is appended at the end.
-        triggers = np.array([Trigger(t).name.lower() for t in self.batches.trigger] + [""], dtype=object)
-        times = ("arrival_s", "start_s", "finish_s", "latency_ms", *(f"{part}_ms" for part in COMPONENTS))
-        return pandas.DataFrame({
-            **{name: getattr(self, name) for name in times},
-            "batch_index": self.batch_index,
-            "batch_size": np.append(self.log.batch_size, 0)[self.batch_index],
-            "server": np.append(self.log.batch_server, -1)[self.batch_index],
-            "trigger": triggers[self.batch_index],
-            "status": [Status(state).name.lower() for state in self.status],
-            **({} if self.priority is None else {"priority": self.priority}),
-        })  # fmt: skip
+        return frame_of(self, self.log) if isinstance(self.log, TokenLog) else frame(self)
 
     def _rows(self) -> dict[str, str]:
         rows = printing.rows(self.metrics, self.rate_range_per_s)
