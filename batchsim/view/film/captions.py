@@ -62,7 +62,7 @@ class Captions:
     def _titles(self, now: Snapshot, places: Places) -> list[Label]:
         em, above = self.em, places.queue_box.top - ABOVE * self.em
         queue, servers = places.queue_box.left + 0.3 * em, places.servers[0].box.left
-        texts = queue_titles(now.waiting.size, "forming" if now.forming else "queueing")
+        texts = queue_titles(now.waiting.size, "forming" if now.forming else "queueing", now.levels)
         labels = [Label(self._fitting(texts, servers - queue - em, "bold"), queue, above)]
         texts = server_titles(now, len(places.servers))
         labels.append(Label(self._fitting(texts, self.box.right - servers, "bold"), servers, above))

@@ -11,9 +11,9 @@ from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.picture import Box, Picture, Tile
 from batchsim.view.canvas.theme import LEAST_PX
 from batchsim.view.film.captions import ABOVE, Captions
-from batchsim.view.film.motion import Choreography
+from batchsim.view.film.motion import Choreography, Crowd
 from batchsim.view.film.places import Places, places_in
-from batchsim.view.film.shapes import DIGITS, FadingBoxes, Gauge, RequestBoxes
+from batchsim.view.film.shapes import DIGITS, FadingBoxes, Flags, Gauge, RequestBoxes
 from batchsim.view.film.snapshot import Film, Snapshot, Stretch
 
 
@@ -34,6 +34,7 @@ class Stage(Tile):
         self.waiting = RequestBoxes(self, em, zorder=2.5)
         self.finished = FadingBoxes(self, theme.blue, zorder=3)
         self.computing = RequestBoxes(self, em, zorder=4)
+        self.flags = Flags(self, zorder=4.4)
         self.lost = FadingBoxes(self, theme.vermilion, zorder=4.5)
         group = PathPatch(NOWHERE, facecolor="none", edgecolor=theme.ink, linewidth=1.2, zorder=5)
         self.group = self.add(group)
@@ -92,6 +93,8 @@ class Stage(Tile):
         self.coming.show(crowds.coming)
         self.waiting.show(crowds.waiting, component, self.digits)
         self.computing.show(crowds.computing, "computing", self.digits)
+        seen = Crowd.join([crowds.coming, crowds.waiting, crowds.computing])
+        self.flags.show(seen, film.turns.flags(seen.requests))
         self.finished.show(crowds.finished)
         self.lost.show(crowds.lost)
         self.group.set_path(rectangles(*_ends(crowds.groups)))

@@ -136,12 +136,13 @@ class TimelineView(View):
         if stretch is None or not (box.left <= x_px <= box.right and 0 <= row < stretch.requests.size):
             return None
         request = int(stretch.requests[row])
-        story = data.result.story(request)
+        story, levels = data.result.story(request), data.result.priority
+        name = f"Request {request:,}" + ("" if levels is None else f", level {levels[request]}")
         if not story:
-            return Spot(self.KEY, f"Request {request:,}: {_named(Status(data.result.status[request]))}")
+            return Spot(self.KEY, f"{name}: {_named(Status(data.result.status[request]))}")
         parts = [f"{name} {duration(1000 * (to_s - from_s))}" for name, from_s, to_s in story]
         size = int(data.result.batches.batch_size[data.result.batch_index[request]])
-        return Spot(self.KEY, f"Request {request:,}: {listed(parts)}, in a batch of {size}")
+        return Spot(self.KEY, f"{name}: {listed(parts)}, in a batch of {size}")
 
 
 def _named(status: Status) -> str:

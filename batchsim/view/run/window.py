@@ -16,7 +16,7 @@ class Window(NamedTuple):
 
     first: int
     last: int
-    requests: np.ndarray  # their numbers, in order of arrival
+    requests: np.ndarray  # their numbers, in order of arrival; where others overtake, batch by batch
     begin_s: float
     end_s: float
 
@@ -47,4 +47,6 @@ def window(result: Result, at_s: float | None = None) -> Window:
     requests = lost[within[lost] | (result.status[lost] != Status.SERVED)]
     start_s, end_s = float(batches.start_s[first]), float(batches.finish_s[first : last + 1].max())
     oldest_s = float(result.arrival_s[requests[0]])
+    if not result.scenario.in_order:  # batch by batch, the lost first: else each would lie across others
+        requests = requests[np.argsort(result.batch_index[requests], kind="stable")]
     return Window(first, last, requests, max(oldest_s, start_s - LONG * (end_s - start_s)), end_s)
