@@ -11,6 +11,7 @@ from batchsim._format import percent
 from batchsim.result import Result
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule, Trigger
+from batchsim.scenario.rules.rule import ANYONE
 from batchsim.view.canvas.theme import THEMES, named
 from batchsim.view.film.snapshot import Activity, Snapshot
 
@@ -62,7 +63,7 @@ def pseudocode(of: Rule | Scenario) -> tuple[Line, ...]:
             action = action.replace("the oldest", "the first")
         lines.append(Line(f"{word} {condition}: {action}" if condition else f"else: {action}", **kind))
         word = "elif"
-    if rule.freezes or (rule.enough > 1 and rule.max_wait_ms > 0):  # else the steps cover every case
+    if not any(step.condition in ("", ANYONE) for step in rule.steps):  # which cover every case
         lines.append(Line("else: wait for company", activity=Activity.FORMING))
     return tuple(lines)
 

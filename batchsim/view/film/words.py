@@ -51,7 +51,8 @@ def queue_titles(waiting: int, component: str, levels: Mapping[int, int]) -> tup
         counts = [f"{count:,} of level {level}" for level, count in levels.items()]
         text = ", ".join([f"{counts[0]} {FLAGGED}", *counts[1:]])
         by_level = f"queue: {text}, {component}", f"{text}, {component}", text
-    return by_level + (
+    return (
+        *by_level,
         f"queue: {waiting:,} waiting, {component}",
         f"{waiting:,} waiting, {component}",
         f"{waiting:,} {component}",
