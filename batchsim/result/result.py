@@ -124,6 +124,15 @@ class Result(TokenColumns):
             return batches_of(b)
         return Batches(b.batch_start_s, b.batch_finish_s, b.batch_size, b.batch_server, b.batch_trigger)
 
+    @cached_property
+    def ready_s(self) -> np.ndarray:
+        """When each batch begins to be computed: at its start, or once its shape is compiled; see `Run`.
+
+        Of measured times, which do not say what was compiling, it is the start.
+        """
+        measured = " on " in self.engine
+        return self.batches.start_s if measured else np.concatenate([run.ready_s for run in self.runs])
+
     def story(self, request: int) -> list[tuple[str, float, float]]:
         """Return what a request went through, in order: ("forming", from_s, to_s), ...
 

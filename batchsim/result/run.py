@@ -76,6 +76,21 @@ class Run:
         return np.append(column, math.nan)[self.log.batch_index]
 
     @cached_property
+    def ready_s(self) -> np.ndarray:
+        """When each batch begins to be computed, by the scenario: at its start, or once its shape is compiled.
+
+        The first batch of a shape compiles it, and those that start meanwhile wait for it.
+        """
+        log, start_s = self.log, self.log.batch_start_s
+        cold = self.scenario.service.cold_start(self.scenario.rule.max_batch_size)
+        if cold is None or not start_s.size:
+            return start_s
+        seconds, shapes = cold
+        _, first, shape = np.unique(shapes[log.batch_size], return_index=True, return_inverse=True)
+        compiled_s = (start_s + seconds[log.batch_size])[first][shape]
+        return np.minimum(np.maximum(start_s, compiled_s), log.batch_finish_s)
+
+    @cached_property
     def latency_ms(self) -> np.ndarray:
         return (self.finish_s - self.log.arrival_s) * 1000
 

@@ -138,7 +138,8 @@ ANYONE = "a request waits"
 class Step:
     """A line of a rule: "elif {condition}: {action}" ("else" without one), and why a batch leaves by it.
 
-    Under the condition `ANYONE`, and under none, a batch leaves whatever else is. `because` ends the sentence "The batch leaves because ..."; `label` is the same in a word or three.
+    Under the condition `ANYONE`, and under none, a batch leaves whatever else is. `because` ends the sentence
+    "The batch leaves because ..."; `label` is the same in a word or three.
     """
 
     condition: str

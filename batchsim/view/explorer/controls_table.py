@@ -188,7 +188,8 @@ CONTROLS: Mapping[str, Control] = {
         "Round each batch up to the next of these, e.g. 1, 2, 4, 8; empty: no padding",
         "sizes", (), COMPUTING, optional=True),
     "compile_ms": Control("Cold start (ms)",
-        "What the first batch of each size, or padded size, takes longer while it compiles; 0: warm",
+        "What the first batch of each size, or padded size, takes longer while it compiles: one cost for all "
+        "sizes (in Python they may differ); 0: warm",
         "real", 0, COMPUTING, Slider("linear", 0, 3000, 50), {"at_least": 0}),
     "servers": Control("Servers", "Model instances; each computes one batch at a time",
         "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),

@@ -8,7 +8,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from batchsim.view.canvas.cells import CORNERS, NOWHERE, rectangles, triangles
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Tile
-from batchsim.view.canvas.theme import COMPONENTS
+from batchsim.view.canvas.theme import COMPONENTS, ComponentStyle
 from batchsim.view.film.motion import Crowd
 
 FLAG = 0.5  # of a box's side
@@ -17,9 +17,8 @@ DIGITS = 3  # the last ones are shown
 HATCHED_PX = 8  # the least side in which a hatch can be seen
 
 
-def fill_style(tile: Tile, component: str, dense: bool = True) -> dict[str, str]:
+def fill_style(tile: Tile, style: ComponentStyle, dense: bool = True) -> dict[str, str]:
     """Return how a component of the latency fills a small shape: its hatch is twice as dense."""
-    style = COMPONENTS[component]
     colour, background = getattr(tile.theme, style.colour), tile.theme.background
     return {"facecolor": colour, "edgecolor": background, "hatch": 2 * style.hatch if dense else ""}
 
@@ -46,7 +45,7 @@ class RequestBoxes:
         self.papers.set_path(papers)
         self.edges.set_path(papers)
         self.fills.set_path(rectangles(begin + sides * np.where(numbered[:, None], STRIPE, 0), end))
-        style = fill_style(self.tile, component, bool(sides.max(initial=0) >= HATCHED_PX))
+        style = fill_style(self.tile, COMPONENTS[component], bool(sides.max(initial=0) >= HATCHED_PX))
         self.fills.set(visible=len(sides) > 0, **style)
         baseline = (STRIPE[1] * sides + 0.72 * em) / 2
         places = np.concatenate([begin + sides / 2 * [1, 0], begin + baseline], axis=1)[numbered]
@@ -120,4 +119,4 @@ class Gauge:
         """Fill a share of it, at most all."""
         width = self.box.width * min(max(share, 0.0), 1.0)
         # What is not seen is not drawn: a hatch takes its time even on nothing.
-        self.fill.set(width=width, visible=width > 0, **fill_style(self.tile, component))
+        self.fill.set(width=width, visible=width > 0, **fill_style(self.tile, COMPONENTS[component]))

@@ -34,6 +34,7 @@ class Batch:
     number: int
     requests: np.ndarray  # their numbers, in the order in which they were taken
     start_s: float
+    ready_s: float  # when its shape is compiled; its start, where it was before
     finish_s: float
     server: int
     trigger: Trigger
@@ -76,6 +77,11 @@ class Snapshot:
     def forming(self) -> bool:
         """Whether the waiting requests are forming, a server being idle; else they are queueing."""
         return None in self.computing
+
+    @property
+    def compiling(self) -> int:
+        """How many batches wait on their servers for their shape to be compiled."""
+        return sum(batch is not None and self.time_s < batch.ready_s for batch in self.computing)
 
     @property
     def waited_ms(self) -> float | None:
@@ -139,6 +145,7 @@ class Film:
         self._left_s[timed_out] = arrival_s[timed_out] + result.timeout_s[timed_out]
         self._done_s = np.where(status == Status.SERVED, result.finish_s, self._left_s)
         self._done_by_status = [np.sort(self._done_s[status == each]) for each in Status]
+        self._ready_s = result.ready_s
         self._sorted_left_s = np.sort(self._left_s)
         self.turns = Turns(result, self._left_s)
         lost = np.flatnonzero(status != Status.SERVED)
@@ -239,7 +246,8 @@ class Film:
 
     def batch(self, number: int) -> Batch:
         batches, end = self._batches, self._ends[number]
-        times_s = float(batches.start_s[number]), float(batches.finish_s[number])
+        columns = batches.start_s, self._ready_s, batches.finish_s
+        times_s = tuple(float(column[number]) for column in columns)
         requests, server = self._requests[end - batches.batch_size[number] : end], int(batches.server[number])
         if not self.turns.in_order:
             requests = self.in_turn(requests, math.nextafter(times_s[0], 0))

@@ -27,7 +27,10 @@ def describe(snapshot: Snapshot, within_s: float = 0.0) -> str:
         parts.append(f"{waiting}, the oldest for {number(snapshot.waited_ms)} ms")
     busy, servers = sum(batch is not None for batch in snapshot.computing), len(snapshot.computing)
     one = "server busy" if busy else "server idle"
-    parts.append(one if servers == 1 else f"{busy:,} of {servers:,} servers busy")
+    compiling = (
+        f", {'' if servers == 1 else f'{snapshot.compiling:,} '}compiling" if snapshot.compiling else ""
+    )
+    parts.append((one if servers == 1 else f"{busy:,} of {servers:,} servers busy") + compiling)
     parts.append(f"{snapshot.arrived:,} arrived, {snapshot.served:,} served, {snapshot.lost:,} lost")
     return f"At {snapshot.time_s * 1000:,.7g} ms: {'; '.join(parts)}."
 
@@ -64,7 +67,10 @@ def server_titles(now: Snapshot, drawn: int) -> tuple[str, ...]:
     servers, busy = len(now.computing), sum(batch is not None for batch in now.computing)
     if servers == 1:
         (batch,) = now.computing
-        return ("server: idle",) if batch is None else (f"server: batch of {batch.requests.size:,}",)
+        if batch is None:
+            return ("server: idle",)
+        text = f"server: batch of {batch.requests.size:,}"
+        return (f"{text}, compiling", "server: compiling") if now.compiling else (text,)
     if drawn == servers:
         return f"servers: {busy:,} of {servers:,} busy", f"{busy:,} of {servers:,} busy"
     more = f"+ {servers - drawn:,} more"

@@ -49,7 +49,7 @@ class ViewData:
 
     @cached_property
     def window(self) -> Window:
-        """The moment from the middle of the run that the timeline shows."""
+        """The moment of the run that the timeline shows."""
         return window(self.result)
 
     @cached_property

@@ -24,6 +24,8 @@ class Window(NamedTuple):
 def window(result: Result, at_s: float | None = None) -> Window:
     """Return a few batches in a row from the middle of a run, or from a time on, and the requests round them.
 
+    Of a model that compiles, from the beginning instead of the middle: later nothing is seen of that.
+
     A run without a batch has a window of its first requests.
     """
     batches = result.batches
@@ -32,6 +34,8 @@ def window(result: Result, at_s: float | None = None) -> Window:
         begin_s, end_s = float(result.arrival_s[0]), float(result.arrival_s[requests[-1]])
         waited_s = float(np.where(np.isfinite(result.timeout_s), result.timeout_s, 0.0).max())
         return Window(0, -1, requests, begin_s, max(end_s + waited_s, begin_s + 1e-6))
+    if at_s is None and result.scenario.service.compile_ms:
+        at_s = 0.0
     if at_s is None:
         first = max(len(batches) // 2 - BATCHES // 2, 0)
     else:
