@@ -77,7 +77,7 @@ class Run:
 
     @cached_property
     def ready_s(self) -> np.ndarray:
-        """When each batch begins to be computed, by the scenario: at its start, or once its shape is compiled.
+        """When each batch begins to be computed: at its start, or once the scenario has compiled its shape.
 
         The first batch of a shape compiles it, and those that start meanwhile wait for it.
         """

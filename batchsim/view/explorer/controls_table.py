@@ -25,7 +25,10 @@ DEVICE, CLASS = "Device", "Class"
 
 
 class Slider(NamedTuple):
-    """A slider's scale, "linear", "log" or "whole", and its range; a log slider's step is of the exponent."""
+    """A slider's scale and its range; a log slider's step is of the exponent.
+
+    The scale is "linear", "log" or "whole", or "share": that of level 1 of two priority levels.
+    """
 
     scale: str
     low: float
@@ -168,8 +171,9 @@ CONTROLS: Mapping[str, Control] = {
     "think_ms": Control("Think time (ms)", "Mean time between an answer and the client's next request",
         "real", 0, ARRIVALS, Slider("linear", 0, 1000), {"at_least": 0}),
     "priorities": Control("Priorities",
-        "Levels, 1 served first, and their shares of the requests, e.g. 1:0.2, 2:0.8; empty: none",
-        "levels", (), ARRIVALS, optional=True),
+        "The share that goes first, level 1; typed, more levels and their shares, e.g. 1:0.2, 2:0.5, 3:0.3; "
+        "0 or empty: all alike",
+        "levels", (), ARRIVALS, Slider("share", 0, 0.95, 0.05), optional=True),
     "rule": _choice("Rule", "When a batch leaves", "size_or_wait", RULE, KINDS["rule"]),
     **{name: _of_parameter(parameter) for name, parameter in PARAMETERS.items()},
     "service": _choice("Service time", "How long a batch computes", "affine", COMPUTING, KINDS["service"]),

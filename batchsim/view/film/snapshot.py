@@ -246,12 +246,14 @@ class Film:
 
     def batch(self, number: int) -> Batch:
         batches, end = self._batches, self._ends[number]
-        columns = batches.start_s, self._ready_s, batches.finish_s
-        times_s = tuple(float(column[number]) for column in columns)
+        start_s, ready_s, finish_s = (
+            float(column[number]) for column in (batches.start_s, self._ready_s, batches.finish_s)
+        )
         requests, server = self._requests[end - batches.batch_size[number] : end], int(batches.server[number])
         if not self.turns.in_order:
-            requests = self.in_turn(requests, math.nextafter(times_s[0], 0))
-        return Batch(number, requests, *times_s, server, Trigger(batches.trigger[number]))
+            requests = self.in_turn(requests, math.nextafter(start_s, 0))
+        trigger = Trigger(batches.trigger[number])
+        return Batch(number, requests, start_s, ready_s, finish_s, server, trigger)
 
     def in_turn(self, requests: np.ndarray, time_s: float) -> np.ndarray:
         """Return these requests in the order in which they go, as it is then."""
@@ -274,5 +276,8 @@ class Film:
         last = self.batch(started - 1) if started else None
         counts = {each.name.lower(): until(self._done_by_status[each]) for each in Status}
         queue = waiting if self.turns.in_order else self.in_turn(waiting, time_s)
-        parts = waiting, queue, self.turns.counts(waiting), oldest_s, tuple(computing)
-        return Snapshot(time_s, self.result.scenario, *parts, last, arrived, **counts)
+        levels = self.turns.counts(waiting)
+        return Snapshot(
+            time_s, self.result.scenario, waiting, queue, levels, oldest_s, tuple(computing), last, arrived,
+            **counts,
+        )  # fmt: skip

@@ -1,8 +1,11 @@
 """What a picture of a run shows, and what several of its views derive from it."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison
@@ -46,6 +49,26 @@ class ViewData:
     def percentile_of_all(self, q: float) -> float:
         """Return a percentile of the latency in ms in which a request not served is infinitely late."""
         return self.result.percentile(q, unserved="inf")
+
+    @cached_property
+    def levels_ms(self) -> dict[int, tuple[float, float]]:
+        """The p50 and p99 of each priority level, as `percentile_of_all`; empty without several levels.
+
+        Infinite where the level does not keep up, because it and those before it bring too much.
+        """
+        result, scenario = self.result, self.result.scenario
+        if len(scenario.levels) < 2 or result.priority is None:
+            return {}
+        kept = slice(result.warmup_requests, None)
+        latency_ms, levels = result.latency_ms[kept], result.priority[kept]
+        brought, found = 0.0, {}
+        for level, share in scenario.workload.priorities or ():
+            brought += share * scenario.load
+            own_ms = np.nan_to_num(latency_ms[levels == level], nan=math.inf)
+            p50, p99 = np.percentile(own_ms, [50, 99]) if own_ms.size else (math.nan, math.nan)
+            grows = self.overloaded and brought >= 1
+            found[level] = (math.inf, math.inf) if grows else (float(p50), float(p99))
+        return found
 
     @cached_property
     def window(self) -> Window:

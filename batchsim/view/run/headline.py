@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from batchsim._format import fixed, number, percent, typed_duration, unit_of
+from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
 from batchsim.scenario import ClosedLoop
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Picture, Tile
@@ -20,13 +20,14 @@ Writer = Callable[[float], str]
 
 
 class Figure(NamedTuple):
-    """A number: what it is, its value, its unit, its interval and its change since the last move."""
+    """A number: what it is, its value and unit, its interval, its change since the last move, its levels'."""
 
     name: str
     value: str
     unit: str
     interval: str = ""
     change: str = ""
+    levels: str = ""  # the same of each priority level, in place of the interval
 
 
 class Headline(Tile):
@@ -56,9 +57,10 @@ class Headline(Tile):
             figures.append(Label(figure.value, x, second))
             after = x + FIGURE * self.em * width_em(figure.value, "bold") + 0.3 * self.em
             notes.append(Label(figure.unit, after, second))
-            texts = [text for text in (figure.interval, figure.change) if text]
+            texts = [text for text in (figure.levels or figure.interval, figure.change) if text]
             if sum(map(width_em, texts)) + 1.6 > self.wide / self.em:
-                texts = texts[-1:]  # the change, where there is no room for both
+                # Where there is no room for both: the levels, or else the change.
+                texts = texts[:1] if figure.levels else texts[-1:]
             notes.append(Label("  ".join(texts), x, third))
         for lettering, labels in ((self.names, names), (self.figures, figures), (self.notes, notes)):
             lettering.show(labels)
@@ -68,7 +70,10 @@ def figures_of(data: ViewData) -> list[Figure]:
     """Return the four figures of a run."""
     intervals = data.intervals
     # Those of percentiles are of the served requests alone.
-    figures = [_latency(data, q, None if data.loss else intervals.get(f"p{q}_ms")) for q in (50, 99)]
+    figures = [
+        _latency(data, q, None if data.loss else intervals.get(f"p{q}_ms"))._replace(levels=levels(data, q))
+        for q in (50, 99)
+    ]
     result, s, before = data.result, data.summary, data.before
     value = s["throughput_per_s"]
     old = None if before is None else before.summary["throughput_per_s"]
@@ -116,6 +121,14 @@ def _latency(data: ViewData, q: int, interval: tuple[float, float] | None) -> Fi
     before = data.before
     old = None if before is None or before.overloaded else before.percentile_of_all(q)
     return Figure(name, write(value), unit, _between(interval, write), _change(value, old, write))
+
+
+def levels(data: ViewData, q: int) -> str:
+    """Return the p50 or the p99 of each priority level; "" without several."""
+    found = {level: both[q == 99] for level, both in data.levels_ms.items()}
+    texts = {level: "grows" if data.overloaded else "lost" for level, ms in found.items() if math.isinf(ms)}
+    texts |= {level: duration(ms) for level, ms in found.items() if math.isfinite(ms)}
+    return ", ".join(f"level {level} {texts[level]}" for level in found if level in texts)
 
 
 def _digits(per_s: float) -> str:

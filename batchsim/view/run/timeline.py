@@ -1,4 +1,4 @@
-"""A few batches from the middle of the run, or from a cold start: their requests one by one, and when each was computed."""
+"""A few batches, of the run's middle or its cold start: their requests, and when each was computed."""
 
 import numpy as np
 from matplotlib.collections import LineCollection
@@ -171,7 +171,7 @@ def _named(status: Status) -> str:
 
 
 def batch_frames(result: Result, requests: np.ndarray, begin_s: float, until_s: np.ndarray) -> Path:
-    """Return a frame for each batch that holds any of these requests, from its start until a time of its own."""
+    """Return a frame for each batch that holds any of these requests, from its start until its `until_s`."""
     rows = np.flatnonzero(result.batch_index[requests] >= 0)
     numbers = result.batch_index[requests[rows]]
     batch, first = np.unique(numbers, return_index=True)
