@@ -79,6 +79,11 @@ class Control:
     bounds: Mapping[str, Any] = field(default_factory=dict)
     optional: bool = False
 
+    @property
+    def when_empty(self) -> str:
+        """What an empty field means, as `about` says it; "" where it may not be empty."""
+        return self.about.rpartition("empty: ")[2] if "empty: " in self.about else ""
+
     def check(self, name: str, value: Any) -> Any:
         """Return the value as it is kept, or raise; `name` is what the message calls it."""
         if self.optional and value in (None, (), []):
@@ -172,7 +177,7 @@ CONTROLS: Mapping[str, Control] = {
         "real", 0, ARRIVALS, Slider("linear", 0, 1000), {"at_least": 0}),
     "priorities": Control("Priorities",
         "The share that goes first, level 1; typed, more levels and their shares, e.g. 1:0.2, 2:0.5, 3:0.3; "
-        "0 or empty: all alike",
+        "empty: all alike",
         "levels", (), ARRIVALS, Slider("share", 0, 0.95, 0.05), optional=True),
     "rule": _choice("Rule", "When a batch leaves", "size_or_wait", RULE, KINDS["rule"]),
     **{name: _of_parameter(parameter) for name, parameter in PARAMETERS.items()},
@@ -198,7 +203,7 @@ CONTROLS: Mapping[str, Control] = {
     "servers": Control("Servers", "Model instances; each computes one batch at a time",
         "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
     "devices": Control("Devices",
-        "Devices that the servers share, each computing one batch at a time; empty: each server has its own",
+        "Devices that the servers share, each computing one batch at a time; empty: one each",
         "whole", None, DEVICE, None, {"at_most": 64}, optional=True),
     "host_ms": Control("Host part (ms)",
         "Part of the service time before a batch needs its device; 0: none",

@@ -83,6 +83,7 @@ class Knob(widgets.VBox):
             widgets.Text,
             value=as_typed(value),
             continuous_update=False,
+            placeholder=spec.when_empty,
             tooltip=f"{spec.label}: {spec.about}",
         )
         if self.slider is None:

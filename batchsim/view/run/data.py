@@ -64,10 +64,8 @@ class ViewData:
         brought, found = 0.0, {}
         for level, share in scenario.workload.priorities or ():
             brought += share * scenario.load
-            own_ms = np.nan_to_num(latency_ms[levels == level], nan=math.inf)
-            p50, p99 = np.percentile(own_ms, [50, 99]) if own_ms.size else (math.nan, math.nan)
-            grows = self.overloaded and brought >= 1
-            found[level] = (math.inf, math.inf) if grows else (float(p50), float(p99))
+            own_ms, grows = np.sort(latency_ms[levels == level]), self.overloaded and brought >= 1
+            found[level] = (math.inf, math.inf) if grows else (_of_all(own_ms, 0.5), _of_all(own_ms, 0.99))
         return found
 
     @cached_property
@@ -93,3 +91,12 @@ class ViewData:
     def loss(self) -> float:
         """The fraction of the requests that were rejected or timed out."""
         return 1 - self.summary["served"] / self.summary["requests"]
+
+
+def _of_all(ordered_ms: np.ndarray, share: float) -> float:
+    """Return a percentile of sorted latencies, of which those not served, NaN, are last: infinitely late."""
+    place = share * (ordered_ms.size - 1)
+    if place < 0:
+        return math.nan
+    low, high = ordered_ms[math.floor(place)], ordered_ms[math.ceil(place)]
+    return math.inf if math.isnan(high) else float(low + (high - low) * (place - math.floor(place)))
