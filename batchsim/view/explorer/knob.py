@@ -86,7 +86,7 @@ class Knob(widgets.VBox):
             placeholder=spec.when_empty,
             tooltip=f"{spec.label}: {spec.about}",
         )
-        if self.slider is None:
+        if self.slider is None or self.is_share:
             self.field.add_class("batchsim-wide")
         self.refusal = plain(widgets.HTML)
         self.refusal.add_class("batchsim-refusal")
