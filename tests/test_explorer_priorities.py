@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import batchsim as bs
+from batchsim.view.canvas.lettering import width_em
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.knob import Knob
 from batchsim.view.run.data import ViewData
@@ -56,10 +57,10 @@ def test_the_explorer_shows_what_each_level_gets():
     for q, figure in zip((50, 99), figures_of(explorer.data), strict=False):
         for level in (1, 2):
             assert explorer.data.levels_ms[level][q == 99] == pytest.approx(found[f"p{q}_ms"][level])
-            assert f"level {level} " in figure.levels
-    assert levels(explorer.data, 99) in explorer.readout.value
+            assert f"level {level} " in figure.levels[0]
+    assert levels(explorer.data, 99)[0] in explorer.readout.value
     shown = [label.text for label in explorer.picture.headline.notes.labels]
-    assert any(text.startswith(levels(explorer.data, 99)) for text in shown)
+    assert any(text.startswith(levels(explorer.data, 99)[0]) for text in shown)
     explorer.controls["priorities"].value = ()
     assert explorer.data.levels_ms == {}
     assert "level" not in " ".join(label.text for label in explorer.picture.headline.notes.labels)
@@ -70,7 +71,7 @@ def test_under_overload_the_level_that_keeps_up_has_a_latency_and_the_other_grow
     assert data.overloaded
     assert data.levels_ms[1][1] < 40
     assert math.isinf(data.levels_ms[2][1])
-    assert levels(data, 99).endswith("level 2 grows")
+    assert levels(data, 99)[0].endswith("level 2 grows")
 
 
 def test_a_level_of_which_many_are_lost_says_so():
@@ -78,7 +79,17 @@ def test_a_level_of_which_many_are_lost_says_so():
     data = ViewData(bs.simulate(lossy, 20_000))
     assert not data.overloaded
     assert np.isfinite(data.levels_ms[1]).all()
-    assert levels(data, 99).endswith("level 2 lost")
-    picture = LivePicture(700, 600)
-    picture.headline.update(data)
-    picture.pixels()
+    assert levels(data, 99)[0].endswith("level 2 lost")
+
+
+@pytest.mark.parametrize(("width_px", "shown"), [(1000, 0), (700, 1), (560, 2)])
+def test_the_headline_says_the_levels_as_briefly_as_it_must(width_px, shown):
+    data = ViewData(bs.simulate(TWO, 5000))
+    headline = LivePicture(width_px, 600).headline
+    headline.update(data)
+    notes = [label for label in headline.notes.labels if label.text]
+    texts = [label.text for label in notes]
+    assert levels(data, 99)[shown] in texts
+    for label in notes:
+        place = max(x for x, _ in headline.places if x <= label.x)
+        assert label.x + headline.em * width_em(label.text) <= place + headline.wide

@@ -1,7 +1,7 @@
 """The four numbers that matter, in large figures: p50, p99 against the objective, throughput, load."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
@@ -27,7 +27,7 @@ class Figure(NamedTuple):
     unit: str
     interval: str = ""
     change: str = ""
-    levels: str = ""  # the same of each priority level, in place of the interval
+    levels: tuple[str, ...] = ()  # the same of each priority level in place of the interval, longest first
 
 
 class Headline(Tile):
@@ -57,13 +57,21 @@ class Headline(Tile):
             figures.append(Label(figure.value, x, second))
             after = x + FIGURE * self.em * width_em(figure.value, "bold") + 0.3 * self.em
             notes.append(Label(figure.unit, after, second))
-            texts = [text for text in (figure.levels or figure.interval, figure.change) if text]
-            if sum(map(width_em, texts)) + 1.6 > self.wide / self.em:
-                # Where there is no room for both: the levels, or else the change.
-                texts = texts[:1] if figure.levels else texts[-1:]
-            notes.append(Label("  ".join(texts), x, third))
+            texts = [text for text in (figure.interval, figure.change) if text]
+            if figure.levels:
+                texts = self._fitting([[each, figure.change] for each in figure.levels], figure.levels)
+            elif not self._fits(texts):
+                texts = texts[-1:]  # the change, where there is no room for both
+            notes.append(Label("  ".join(filter(None, texts)), x, third))
         for lettering, labels in ((self.names, names), (self.figures, figures), (self.notes, notes)):
             lettering.show(labels)
+
+    def _fits(self, texts: Sequence[str]) -> bool:
+        return sum(map(width_em, texts)) + 1.6 <= self.wide / self.em
+
+    def _fitting(self, both: list[list[str]], alone: tuple[str, ...]) -> list[str]:
+        """Return the first of some texts that fit: the levels with the change, else by themselves."""
+        return next((texts for texts in [*both, *([each] for each in alone)] if self._fits(texts)), [])
 
 
 def figures_of(data: ViewData) -> list[Figure]:
@@ -123,12 +131,18 @@ def _latency(data: ViewData, q: int, interval: tuple[float, float] | None) -> Fi
     return Figure(name, write(value), unit, _between(interval, write), _change(value, old, write))
 
 
-def levels(data: ViewData, q: int) -> str:
-    """Return the p50 or the p99 of each priority level; "" without several."""
+def levels(data: ViewData, q: int) -> tuple[str, ...]:
+    """Return the p50 or the p99 of each priority level, in words and shorter; () without several."""
     found = {level: both[q == 99] for level, both in data.levels_ms.items()}
     texts = {level: "grows" if data.overloaded else "lost" for level, ms in found.items() if math.isinf(ms)}
     texts |= {level: duration(ms) for level, ms in found.items() if math.isfinite(ms)}
-    return ", ".join(f"level {level} {texts[level]}" for level in found if level in texts)
+    if not texts:
+        return ()
+    long, short = (
+        ", ".join(f"{name}{level}{then} {texts[level]}" for level in found if level in texts)
+        for name, then in (("level ", ""), ("", ":"))
+    )
+    return long, short, short.replace(" ms", "")
 
 
 def _digits(per_s: float) -> str:

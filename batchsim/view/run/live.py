@@ -71,7 +71,7 @@ class LivePicture(RunPicture):
             self.stage.load(data.result)
 
     def describe(self, data: ViewData) -> str:
-        sentence = f" The p99 by priority: {levels(data, 99)}." if data.levels_ms else ""
+        sentence = f" The p99 by priority: {levels(data, 99)[0]}." if data.levels_ms else ""
         return super().describe(data) + sentence
 
     def at(self, across: float, down: float) -> Spot | None:
