@@ -5,6 +5,7 @@ import math
 import pytest
 
 import batchsim as bs
+from batchsim.view.explorer.knob import is_hidden
 from batchsim.view.explorer.services import PUBLISHED
 from batchsim.view.explorer.state import DEFAULT
 
@@ -68,9 +69,9 @@ def test_controls_that_matter_to_some_settings_only_are_seen_there_and_move_the_
     first, control, value
 ):
     panel = bs.explore(requests=300)
-    assert panel.controls[control].layout.display == "none"
+    assert is_hidden(panel.controls[control])
     panel.move_to(DEFAULT.replace(**first))
-    assert panel.controls[control].layout.display is None
+    assert not is_hidden(panel.controls[control])
     words = panel.readout.value
     panel.controls[control].value = value
     assert panel.status.value == ""
@@ -144,7 +145,7 @@ def test_bursts_sharper_than_the_control_allows_are_explored_as_given():
 def test_preferred_sizes_follow_a_smaller_max_batch_size(panel):
     panel.controls["rule"].value = "preferred_sizes"
     preferred = panel.controls["preferred"]
-    assert preferred.layout.display is None
+    assert not is_hidden(preferred)
     preferred.field.value = "4, 8"
     assert panel.scenario.rule == bs.PreferredSizes([4, 8], 32, 10)
     preferred.field.value = "4, 64"

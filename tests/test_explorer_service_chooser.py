@@ -4,6 +4,7 @@ import pytest
 import traitlets
 
 import batchsim as bs
+from batchsim.view.explorer.knob import is_hidden
 from batchsim.view.explorer.service_chooser import TABLES
 from batchsim.view.explorer.services import AFFINE, PUBLISHED
 
@@ -16,9 +17,9 @@ def panel():
 def test_a_published_table_is_chosen_by_model_then_device_then_precision(panel):
     chooser = panel.controls["service"]
     model, device, precision = chooser.parts
-    assert model.layout.display == "none"
+    assert is_hidden(model)
     chooser.source.value = TABLES
-    assert model.layout.display is None
+    assert not is_hidden(model)
     model.value = "bert-large"
     device.value = "t4"
     precision.value = "fp16/trt"
@@ -26,7 +27,7 @@ def test_a_published_table_is_chosen_by_model_then_device_then_precision(panel):
     model.value = "bert-dist6l"  # which has the same device
     assert (device.value, panel.state.published.split("/")[:2]) == ("t4", ["bert-dist6l", "t4"])
     chooser.source.value = AFFINE
-    assert model.layout.display == "none"
+    assert is_hidden(model)
     assert panel.state.service == "affine"
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 import batchsim as bs
+from batchsim.view.explorer.knob import is_hidden
 from batchsim.view.explorer.services import AFFINE, MEASURE_HERE, PUBLISHED
 from batchsim.view.explorer.state import DEFAULT
 
@@ -18,10 +19,10 @@ def test_a_service_time_that_is_given_is_offered_first_and_bounds_the_batch():
     panel = bs.explore(TABLE, requests=300)
     assert panel.result.scenario.service == TABLE
     assert panel.controls["max_batch_size"].slider.max == 16
-    assert panel.controls["fixed_ms"].layout.display == "none"
+    assert is_hidden(panel.controls["fixed_ms"])
     panel.controls["service"].value = AFFINE
     assert panel.controls["max_batch_size"].slider.max == 64
-    assert panel.controls["fixed_ms"].layout.display is None
+    assert not is_hidden(panel.controls["fixed_ms"])
 
 
 def test_the_other_controls_follow_a_service_time_of_another_scale():

@@ -1,11 +1,33 @@
 """Where each request's time went, from an engine's columns."""
 
 import math
-from itertools import pairwise
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from batchsim.engines.log import Log
+
+
+class Stretches(NamedTuple):
+    """Stretches of some requests' time; `row` is which of them."""
+
+    row: np.ndarray
+    from_s: np.ndarray
+    to_s: np.ndarray
+
+
+def stretches(runs: Sequence[Any], requests: np.ndarray) -> dict[str, Stretches]:
+    """Return what requests of several runs, numbered in a row, went through: see `Result.stretches`."""
+    ends = np.cumsum([run.log.arrival_s.size for run in runs])
+    of_run = np.searchsorted(ends, requests, side="right")
+    parts = []
+    for number in np.unique(of_run) if requests.size else [0]:
+        rows, run = np.flatnonzero(of_run == number), runs[number]
+        own = run.stretches(requests[rows] - (ends[number] - run.log.arrival_s.size))
+        parts.append({name: each._replace(row=rows[each.row]) for name, each in own.items()})
+    together = {name: zip(*(part[name] for part in parts), strict=True) for name in parts[0]}
+    return {name: Stretches(*map(np.concatenate, columns)) for name, columns in together.items()}
 
 
 class ServerTime:
@@ -44,18 +66,23 @@ class ServerTime:
         """Return I(t) at the start of each batch."""
         return np.interp(log.batch_start_s, self.times_s, self.idle_s)
 
-    def waits(self, arrival_s: float, start_s: float) -> list[tuple[str, float, float]]:
-        """Return a request's waits in order: ("forming" or "queueing", from_s, to_s)."""
-        inside = slice(*np.searchsorted(self.times_s, [arrival_s, start_s], side="right"))
-        corners_s = [arrival_s, *self.times_s[inside].tolist(), start_s]
-        waits: list[tuple[str, float, float]] = []
-        for begin_s, end_s in pairwise(corners_s):
-            if end_s <= begin_s:
-                continue
-            # I(t) grows by all of the stretch or by nothing; half of it is far from both.
-            grown = np.diff(np.interp([begin_s, end_s], self.times_s, self.idle_s))[0]
-            name = "forming" if grown > (end_s - begin_s) / 2 else "queueing"
-            if waits and waits[-1][0] == name:
-                begin_s = waits.pop()[1]
-            waits.append((name, begin_s, end_s))
+    def waits(self, arrival_s: np.ndarray, start_s: np.ndarray) -> dict[str, Stretches]:
+        """Return when each of some requests was forming and when it was queueing, each stretch in one."""
+        first, last = (np.searchsorted(self.times_s, each, side="right") for each in (arrival_s, start_s))
+        count = np.maximum(last - first, 0) + 1  # of each request's stretches, from corner to corner
+        row = np.repeat(np.arange(count.size), count)
+        nth = np.arange(row.size) - (np.cumsum(count) - count)[row]
+        corners_s = np.append(self.times_s, math.nan)  # which is asked for and not taken
+        from_s = np.where(nth == 0, arrival_s[row], corners_s[first[row] + nth - 1])
+        to_s = np.where(nth == count[row] - 1, start_s[row], corners_s[first[row] + nth])
+        row, from_s, to_s = (each[to_s > from_s] for each in (row, from_s, to_s))
+        # I(t) grows by all of a stretch or by nothing; half of it is far from both.
+        idle_from_s, idle_to_s = (np.interp(each, self.times_s, self.idle_s) for each in (from_s, to_s))
+        forming = idle_to_s - idle_from_s > (to_s - from_s) / 2
+        changes = (np.diff(row) != 0) | (np.diff(forming) != 0)
+        begin, end = np.ones(row.size, bool), np.ones(row.size, bool)
+        begin[1:], end[:-1] = changes, changes
+        waits = {}
+        for name, is_it in (("forming", forming), ("queueing", ~forming)):
+            waits[name] = Stretches(row[begin & is_it], from_s[begin & is_it], to_s[end & is_it])
         return waits

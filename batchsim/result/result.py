@@ -12,6 +12,7 @@ from batchsim import _check
 from batchsim.engines.log import Log, Status
 from batchsim.engines.tokens_log import TokenLog
 from batchsim.result import printing, timeseries
+from batchsim.result.breakdown import Stretches, stretches
 from batchsim.result.by_priority import by_priority
 from batchsim.result.columns import TokenColumns, column, computed, number
 from batchsim.result.intervals import metric_intervals
@@ -138,10 +139,15 @@ class Result(TokenColumns):
 
         Forming and queueing can alternate; a request that was not served has no story.
         """
-        ends = np.cumsum([run.log.arrival_s.size for run in self.runs])
-        number = int(np.searchsorted(ends, request, side="right")) if len(self.runs) > 1 else 0
-        run = self.runs[number]
-        return run.story(request - int(ends[number] - run.log.arrival_s.size))
+        found = self.stretches(np.array([request])).items()
+        parts = [
+            (name, *times) for name, each in found for times in np.stack([each.from_s, each.to_s], 1).tolist()
+        ]
+        return sorted(parts, key=lambda part: part[1:])
+
+    def stretches(self, requests: np.ndarray) -> dict[str, Stretches]:
+        """Return when each of some requests was forming, queueing and computing."""
+        return stretches(self.runs, requests)
 
     # Metrics, over the requests after the warm-up.
 

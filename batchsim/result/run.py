@@ -9,7 +9,7 @@ import numpy as np
 
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Log, Totals, warmup_requests
-from batchsim.result.breakdown import ServerTime
+from batchsim.result.breakdown import ServerTime, Stretches
 from batchsim.result.metrics import LATENCY, Metrics
 from batchsim.result.order_statistics import OrderStatistics
 from batchsim.result.sections import Sections, serves_all
@@ -127,13 +127,15 @@ class Run:
             return np.full(self.log.arrival_s.size, values[0])
         return np.array(values)[np.searchsorted(self.scenario.levels, self.log.priority)]
 
-    def story(self, request: int) -> list[tuple[str, float, float]]:
-        """Return what a request went through; see `Result.story`."""
-        columns = self.log.arrival_s, self.start_s, self.finish_s
-        arrival_s, start_s, finish_s = (float(column[request]) for column in columns)
-        if math.isnan(start_s):
-            return []
-        return [*self.server_time.waits(arrival_s, start_s), ("computing", start_s, finish_s)]
+    def stretches(self, requests: np.ndarray) -> dict[str, Stretches]:
+        """Return what requests went through; see `Result.stretches`."""
+        arrival_s, start_s, finish_s = (
+            column[requests] for column in (self.log.arrival_s, self.start_s, self.finish_s)
+        )
+        served = np.flatnonzero(~np.isnan(start_s))
+        waits = self.server_time.waits(arrival_s[served], start_s[served])
+        found = {name: each._replace(row=served[each.row]) for name, each in waits.items()}
+        return found | {"computing": Stretches(served, start_s[served], finish_s[served])}
 
     @property
     def measured(self) -> dict[str, np.ndarray]:

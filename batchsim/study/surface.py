@@ -124,21 +124,21 @@ def surface(
     xs, ys = (_rising(name, described[name], given) for name, given in ((x, x_values), (y, y_values)))
     rules = _rules(scenario.rule, xs, ys)
     # Whether a scenario has a service time for a rule, and keeps up, is the same for many cells.
-    points: dict[tuple[Any, ...], Scenario | None] = {}
+    points: dict[tuple[Any, ...], tuple[bool, bool]] = {}
     clients = scenario.workload.clients if isinstance(scenario.workload, ClosedLoop) else math.inf
 
-    def point(rule: Rule | None) -> Scenario | None:
+    def point(rule: Rule | None) -> tuple[bool, bool]:
+        """Return whether a cell is refused, and whether it is overloaded."""
         if rule is None or rule.fewest_clients > clients:
-            return None
+            return True, False
         # Frozen batches do not grow with the queue: whether they keep up depends on the whole rule.
         like = rule if rule.forms_while_busy else None, rule.max_batch_size, rule.largest_batch
         if like not in points:
-            points[like] = _accepted(lambda: replace(scenario, rule=rule))
+            cell = _accepted(lambda: replace(scenario, rule=rule))
+            points[like] = cell is None, cell is not None and not cell.stable
         return points[like]
 
-    cells = list(map(point, rules))
-    refused = np.array([cell is None for cell in cells])
-    unstable = np.array([cell is not None and not cell.stable for cell in cells])
+    refused, unstable = np.array(list(map(point, rules))).T
     p99_ms = np.full(len(rules), math.nan)
     if kept := [rule for rule, no in zip(rules, refused, strict=True) if rule is not None and not no]:
         p99_ms[~refused] = _run_all(scenario, kept, requests, seed)("percentiles_ms")[:, 0]

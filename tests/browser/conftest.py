@@ -1,5 +1,6 @@
 import contextlib
 import os
+import re
 import shutil
 import time
 
@@ -22,6 +23,8 @@ QUIETLY = [
     "--disable-sync",
 ]
 HERE = ROOT / "tests" / "browser"
+READY = "comm_info_reply"  # the last of what a notebook asks of a kernel before it runs cells
+MOST_S = 120  # until what is waited for is there
 
 
 def without(reason):
@@ -68,16 +71,18 @@ def opened(browser):
         if cells:
             nbformat.write(notebook_of(cells), server.folder / name)
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **page})
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(1000 * MOST_S)
         context.add_init_script(path=HERE / "watch.js")
         view, noise = context.new_page(), Noise()
         noise.listen(view)
+        answers = of_the_kernel(view)
         kernel = None
         try:
             began = time.perf_counter()
             view.goto(server.address(name if cells else "", query), wait_until="commit")
             if cells:
-                view.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
+                while READY not in answers:  # the page shows an idle kernel before it has one
+                    view.wait_for_timeout(50)
                 noise.errors.clear()  # of the front end's own start (Notebook 7.6 has one)
                 began = run_all_cells(view)
             view.wait_for_selector(TEXTBOOK if textbook else f"{picture}[data-frame]")
@@ -105,19 +110,22 @@ def notebook_of(cells):
     return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernelspec})
 
 
-def run_all_cells(page):
-    """Use the menu, again while nothing begins: a page is there before its kernel, and may ask for one.
+def of_the_kernel(page):
+    """Return what will hold the types of the messages that a notebook has had from its kernel."""
+    types = set()
 
-    Return when it was chosen.
-    """
-    for _ in range(10):
-        page.click('.lm-MenuBar-itemLabel:text-is("Run")')
-        began = time.perf_counter()
-        page.click('.lm-Menu-itemLabel:text-is("Run All Cells")')
-        for _ in range(30):
-            page.wait_for_timeout(100)
-            if page.locator(r'.jp-InputPrompt:text-matches("\[[\d*]")').count():
-                return began
-            if page.locator(".jp-Dialog").count():
-                page.keyboard.press("Enter")
-    raise AssertionError("the kernel runs nothing")
+    def note(frame):
+        found = re.search(rb'"msg_type": ?"(\w+)"', frame if isinstance(frame, bytes) else frame.encode())
+        types.add(found and found[1].decode())
+
+    page.on("websocket", lambda socket: socket.on("framereceived", note))
+    return types
+
+
+def run_all_cells(page):
+    """Use the menu, and return when."""
+    page.click('.lm-MenuBar-itemLabel:text-is("Run")')
+    began = time.perf_counter()
+    page.click('.lm-Menu-itemLabel:text-is("Run All Cells")')
+    page.wait_for_selector(r'.jp-InputPrompt:text-matches("\[[\d*]")')
+    return began

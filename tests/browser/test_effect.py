@@ -5,7 +5,9 @@ import pytest
 from browser.panel import HANDLE, eventually
 
 PANEL = "import batchsim as bs\npanel = bs.explore(requests=2_000)\npanel"
+WAIT = "panel.result.scenario.rule.max_wait_ms"
 LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.axes]"
+TOP = "document.querySelector('.batchsim-explorer').getBoundingClientRect().top"
 COVERED = ".batchsim-covered img.batchsim-screen"
 
 
@@ -41,6 +43,24 @@ def test_axes_hold_in_a_drag_and_shrink_when_it_ends(panel):
     assert panel.kernel.ask(LIMITS)[0][1] < far[0][1]
 
 
+def test_a_key_that_is_held_down_is_one_move_and_two_keys_are_two(panel):
+    panel.kernel.run("panel.share.buttons['Reset'].click()")
+    panel.quiet(600)
+    panel.handle("max_wait_ms").focus()
+    waits = [panel.kernel.ask(WAIT)]
+    for _ in range(3):  # down again without up is what a keyboard repeats
+        panel.page.keyboard.down("ArrowRight")
+        panel.quiet()
+        waits.append(panel.kernel.ask(WAIT))
+        assert panel.kernel.ask(f"panel.data.before.{WAIT.partition('.')[2]}") == waits[0]
+    assert sorted(set(waits)) == waits
+    panel.page.keyboard.up("ArrowRight")
+    panel.quiet(500)
+    panel.page.keyboard.press("ArrowRight")
+    panel.quiet(500)
+    assert panel.kernel.ask(f"panel.data.before.{WAIT.partition('.')[2]}") == waits[-1]
+
+
 def test_a_prediction_comes_first_and_the_picture_before_stays_below_it(panel):
     panel.kernel.run("panel.share.buttons['Reset'].click()")
     panel.quiet(600)
@@ -56,6 +76,9 @@ def test_a_prediction_comes_first_and_the_picture_before_stays_below_it(panel):
     assert 0.2 < opacity < 0.5
     for button in panel.page.get_by_role("button", name="rises").all():
         button.click()
+    # The panel is brought into view by a click in it, but not from under the pointer.
+    panel.page.locator(".jp-WindowedPanel-outer").evaluate("it => { it.scrollTop = 0; }")
+    away = panel.page.evaluate(TOP)
     panel.page.get_by_role("button", name="Reveal").click()
     panel.page.wait_for_selector(COVERED, state="detached")
     rows = panel.page.locator(".batchsim-column [role=status]").all_inner_texts()
@@ -63,6 +86,7 @@ def test_a_prediction_comes_first_and_the_picture_before_stays_below_it(panel):
     assert len(told) == 3
     assert all(row[0] in "\N{HEAVY CHECK MARK}\N{HEAVY BALLOT X}" for row in told)
     assert "forming grew from" in told[1]
+    assert eventually(lambda: panel.page.evaluate(TOP) < away)
     assert panel.noise.errors == []
 
 

@@ -12,7 +12,7 @@ from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.kinds import relevant
-from batchsim.view.explorer.knob import Knob, dropdown
+from batchsim.view.explorer.knob import Knob, dropdown, hide
 from batchsim.view.explorer.service_chooser import ServiceChooser
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
@@ -140,7 +140,7 @@ class Controls:
     def _show_relevant(self) -> None:
         values = vars(self.session.state)
         for name, control in self.by_name.items():
-            control.layout.display = None if relevant(name, values) else "none"
+            hide(control, not relevant(name, values))
 
     def _fit(self) -> None:
         state = self.session.state

@@ -11,7 +11,7 @@ from batchsim.scenario import ClosedLoop, OpenLoop, Scenario
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.controls import Controls
 from batchsim.view.explorer.controls_table import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE, on_page
-from batchsim.view.explorer.knob import line, stack
+from batchsim.view.explorer.knob import line, plain, stack
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.compare import ComparePage
@@ -39,7 +39,7 @@ class Explorer(widgets.Box):
     def __init__(self, session: Session, services: dict[str, offer.Values]) -> None:
         self.session = session
         self.move_to, self.say = session.move_to, session.say
-        self.status, self.readout, self.pseudocode, self.origin = (widgets.HTML() for _ in range(4))
+        self.status, self.readout, self.pseudocode, self.origin = (plain(widgets.HTML) for _ in range(4))
         self.status.add_class("batchsim-status")
         self.readout.add_class("batchsim-readout")
         self.readout.add_class("batchsim-words")
@@ -54,24 +54,26 @@ class Explorer(widgets.Box):
         settings[COMPUTING].append(self.origin)
         self.pages: list[Page] = [self.compare, self.predict, self.play, self.share]
         titles = [*settings, *(page.title for page in self.pages)]
-        self.tabs = widgets.Tab(
-            [*map(stack, settings.values()), *self.pages], titles=titles, selected_index=0
+        self.tabs = plain(
+            widgets.Tab, [*map(stack, settings.values()), *self.pages], titles=titles, selected_index=0
         )
         self.tabs.add_class("batchsim-tabs")
-        knobs = widgets.VBox([controls[name] for name in on_page(MAIN)])
+        knobs = plain(widgets.VBox, [controls[name] for name in on_page(MAIN)])
         knobs.add_class("batchsim-knobs")
-        column = widgets.VBox([knobs, self.tabs, self.pseudocode])
+        column = plain(widgets.VBox, [knobs, self.tabs, self.pseudocode])
         column.add_class("batchsim-column")
 
-        self.large = widgets.Dropdown(
-            options=[(name, key) for key, name in NAMES.items()], value=session.style.large,
+        self.large = plain(
+            widgets.Dropdown, options=[(name, key) for key, name in NAMES.items()], value=session.style.large,
             tooltip="The large view: a click on a small one enlarges it, too",
         )  # fmt: skip
         self.large.add_class("batchsim-large")
-        self.words = widgets.ToggleButton(description="In words", tooltip="The same as the picture, in words")
-        foot = widgets.Box([self.large, self.words, self.status])
+        self.words = plain(
+            widgets.ToggleButton, description="In words", tooltip="The same as the picture, in words"
+        )
+        foot = plain(widgets.Box, [self.large, self.words, self.status])
         foot.add_class("batchsim-foot")
-        right = widgets.VBox([self.screen, foot, self.readout])
+        right = plain(widgets.VBox, [self.screen, foot, self.readout])
         right.add_class("batchsim-right")
         super().__init__([column, right])
         self.add_class("batchsim")

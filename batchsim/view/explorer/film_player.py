@@ -13,7 +13,7 @@ from batchsim.scenario import Scenario
 from batchsim.servers.comparison import ServerComparison
 from batchsim.simulate import simulate
 from batchsim.view.canvas.theme import THEMES
-from batchsim.view.explorer.knob import line
+from batchsim.view.explorer.knob import line, plain
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.film.animation import Animation
@@ -30,12 +30,12 @@ class FilmPlayer(Player):
     def __init__(self, result: Result, requests: int = REQUESTS) -> None:
         self.result, self.requests = result, requests
         self.picture = self._picture()
-        self.text = widgets.HTML()
+        self.text = plain(widgets.HTML)
         self.text.add_class("batchsim-moment")
         lock = RLock()
         super().__init__(screen := Screen(), lambda: self.picture.stage, self._put, lambda: lock)
         screen.add_class("batchsim-stage")
-        below = widgets.Box(self.parts)
+        below = plain(widgets.Box, self.parts)
         below.add_class("batchsim-player-wide")
         self.children = [screen, below, self.text]
         self.add_class("batchsim")

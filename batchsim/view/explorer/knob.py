@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 import ipywidgets as widgets
 import traitlets
-from ipywidgets.widgets.widget_string import HTMLStyle, TextStyle
 
 from batchsim.view.explorer.controls_table import Control, as_typed, in_labels
 
 HALF = 0.51  # of a step of a slider, and what rounding adds
+HIDDEN = "batchsim-hidden"
 ECHO_S = 3  # after which a page has echoed what was sent to it
 
 
@@ -35,24 +35,40 @@ SLIDERS: dict[str, Any] = {
     "whole": type("Whole", (RangeFirst, widgets.IntSlider), {}),
 }
 AnyWidget = TypeVar("AnyWidget", bound=widgets.DOMWidget)
-STYLES: dict[Any, type] = dict.fromkeys(SLIDERS.values(), widgets.SliderStyle)
-STYLES |= {widgets.HTML: HTMLStyle, widgets.Text: TextStyle}
-
-
-_shared: dict[type, Any] = {}
+_shared: dict[Any, Any] = {}
 
 
 def plain(kind: type[AnyWidget], *arguments: Any, **options: Any) -> AnyWidget:
-    """Return a widget that shares its layout and style with others of its kind.
+    """Return a widget that shares its layout and style with all that look alike: hide it by `hide`.
 
-    Each widget has two of its own otherwise, and a page that opens an explorer makes them all.
+    Each widget has two of its own otherwise, each a message to a page that opens an explorer.
     """
-    for name, default in (("layout", widgets.Layout), ("style", STYLES.get(kind))):
-        if default is not None and name not in options:
-            if default not in _shared or _shared[default].comm is None:  # none yet, or it was closed
-                _shared[default] = default()
-            options[name] = _shared[default]
-    return kind(*arguments, **options)
+    return kind(*arguments, **options | looks(kind, options))
+
+
+def looks(kind: type[widgets.DOMWidget], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the layout and the style of a kind of widget, with the values that the options have for them."""
+    found = {}
+    for name in ("layout", "style"):
+        trait = kind.class_traits().get(name)
+        if trait is not None:
+            given = options.get(name, {})
+            look = trait.klass, *sorted(given.items())
+            if look not in _shared or _shared[look].comm is None:  # none yet, or it was closed
+                _shared[look] = trait.klass(**given)
+            found[name] = _shared[look]
+    return found
+
+
+def hide(widget: widgets.DOMWidget, hidden: bool) -> None:
+    """Hide a widget in the page, or show it again."""
+    if hidden is not is_hidden(widget):
+        (widget.add_class if hidden else widget.remove_class)(HIDDEN)
+
+
+def is_hidden(widget: widgets.DOMWidget) -> bool:
+    """Return whether a widget is hidden."""
+    return HIDDEN in widget._dom_classes
 
 
 class Knob(widgets.VBox):
@@ -91,7 +107,8 @@ class Knob(widgets.VBox):
         self.refusal = plain(widgets.HTML)
         self.refusal.add_class("batchsim-refusal")
         sliders = [] if self.slider is None else [self.slider]
-        super().__init__([plain(widgets.HBox, [name, self.field]), *sliders, self.refusal], value=value)
+        parts = [name, self.field, *sliders, self.refusal]
+        super().__init__(parts, value=value, **looks(type(self), {}))
         self.add_class("batchsim-knob")
         self.field.observe(self._typed, names="value")
         self.observe(self.settle, names="value")
@@ -226,7 +243,7 @@ def flow(children: Iterable[widgets.Widget]) -> widgets.Box:
 
 
 def _box(children: Iterable[widgets.Widget], name: str) -> widgets.Box:
-    box = widgets.Box(list(children))
+    box = plain(widgets.Box, list(children))
     box.add_class(name)
     return box
 
@@ -235,12 +252,12 @@ def dropdown(spec: str, tip: str, options: Any, value: Any = None) -> widgets.Dr
     """Return a list to choose from, below its name."""
     chosen = {} if value is None else {"value": value}
     style = {"description_width": "auto"}
-    return widgets.Dropdown(description=spec, tooltip=tip, options=options, style=style, **chosen)
+    return plain(widgets.Dropdown, description=spec, tooltip=tip, options=options, style=style, **chosen)
 
 
 def button(text: str, tip: str, act: Callable[[], None], **options: Any) -> widgets.Button:
     """Return a button that acts when it is clicked."""
-    made = widgets.Button(description=text, tooltip=tip, **options)
+    made = plain(widgets.Button, description=text, tooltip=tip, **options)
     made.on_click(lambda _: act())
     return made
 
@@ -248,7 +265,7 @@ def button(text: str, tip: str, act: Callable[[], None], **options: Any) -> widg
 def toggle(options: list[str], tip: str) -> widgets.ToggleButtons:
     """Return buttons, one of them pressed."""
     tips = [f"{tip}: {option}" for option in options]
-    return widgets.ToggleButtons(options=options, tooltips=tips, style={"button_width": "auto"})
+    return plain(widgets.ToggleButtons, options=options, tooltips=tips, style={"button_width": "auto"})
 
 
 def label(text: str) -> widgets.HTML:

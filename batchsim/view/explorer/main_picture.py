@@ -82,6 +82,8 @@ class MainPicture(Screen):
         match content:
             case {"press": _}:
                 self.session.press()
+            case {"hold": _}:
+                self.session.hold()
             case {"release": _}:
                 self.session.release()
             case {"key": arrow}:

@@ -11,7 +11,7 @@ import ipywidgets as widgets
 import numpy as np
 
 from batchsim import _check
-from batchsim.view.explorer.knob import ECHO_S, SLIDERS, button
+from batchsim.view.explorer.knob import ECHO_S, SLIDERS, button, plain
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.film.film_view import Playable, telling_moment
 from batchsim.view.film.snapshot import Film, Snapshot, Stretch
@@ -52,25 +52,27 @@ class Player(widgets.VBox):
         self._moves = 0  # of the slider by this code
         self._sent: deque[tuple[float, float]] = deque(maxlen=64)  # to the slider, and when
         self._seen: list[Callable[[], None]] = []
-        self.play = widgets.ToggleButton(
-            description="Play", icon="play", tooltip="Play the film, or pause it"
+        self.play = plain(
+            widgets.ToggleButton, description="Play", icon="play", tooltip="Play the film, or pause it"
         )
         back, on = "Back to when something last happened", "On to when something next happens"
         self.previous = button("Previous", back, lambda: self._step(-1), icon="step-backward")
         self.next = button("Next event", on, lambda: self._step(1), icon="step-forward")
-        self.slowness = widgets.Dropdown(
-            options=[(_slowness(times), times) for times in SLOWNESS], value=100.0, layout={"width": "auto"},
-            tooltip="How many seconds on the screen a second of the run takes",
+        self.slowness = plain(
+            widgets.Dropdown, options=[(_slowness(times), times) for times in SLOWNESS], value=100.0,
+            layout={"width": "auto"}, tooltip="How many seconds on the screen a second of the run takes",
         )  # fmt: skip
-        self.place = SLIDERS["linear"](readout=False, tooltip="The film's time", layout={"width": "auto"})
-        self.readout = widgets.HTML()  # exact, where the slider knows its steps alone
+        self.place = plain(
+            SLIDERS["linear"], readout=False, tooltip="The film's time", layout={"width": "auto"}
+        )
+        self.readout = plain(widgets.HTML)  # exact, where the slider knows its steps alone
         self.readout.add_class("batchsim-label")
         self.play.observe(lambda _: self._play(), names="value")
         self.place.observe(self._slid, names="value")
         screen.on_msg(self._receive)
-        self.buttons = widgets.Box([self.play, self.previous, self.next])
+        self.buttons = plain(widgets.Box, [self.play, self.previous, self.next])
         self.buttons.add_class("batchsim-player-row")
-        timing = widgets.VBox([self.readout, self.place])
+        timing = plain(widgets.VBox, [self.readout, self.place])
         timing.add_class("batchsim-player-time")
         self.parts = [self.buttons, self.slowness, timing]
         self.controls = [self.play, self.previous, self.next, self.slowness, self.place]

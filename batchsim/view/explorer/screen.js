@@ -242,29 +242,46 @@ function keepKeys({ target }) {
 }
 
 // A gesture: from the pointer or a key that goes down in the explorer until a moment after it is let go.
+// Python is told of a drag when it begins. Of a key it is told only once it is held down, since a message more
+// makes the picture come later; the first of its moves has been made by then.
 function gestures(model, panel) {
-  let pressed = false, timer;
-  const press = () => {
+  let pressed = false, told = false, pointing = false, timer;
+  const press = (message) => {
     clearTimeout(timer);
     pressed = true;
-    model.send({ press: true });
+    if (message) model.send(message);
+    told ||= Boolean(message);
   };
   const release = () => {
     if (!pressed) return;
     clearTimeout(timer);
     timer = setTimeout(() => {
-      pressed = false;
+      pressed = told = false;
       model.send({ release: true });
     }, RELEASE_MS);
   };
-  const key = (event) => { if (!event.repeat && MOVES.test(event.key)) press(); };
+  const key = (event) => {
+    if (!MOVES.test(event.key)) return;
+    if (event.repeat) press(told ? null : { hold: true });
+    else press(told ? { press: true } : null); // another gesture before the end of the last one
+  };
+  const point = () => {
+    pointing = true;
+    press({ press: true });
+  };
+  // What is pressed must not move from under the pointer: its click would be lost, and a slider would jump.
+  const lift = () => {
+    if (pointing) setTimeout(() => bringIntoView(panel)); // after the click
+    pointing = false;
+    release();
+  };
   const focus = (event) => {
     keepKeys(event);
-    bringIntoView(panel);
+    if (!pointing) bringIntoView(panel);
   };
-  const inside = { pointerdown: press, keydown: key, focusin: focus };
+  const inside = { pointerdown: point, keydown: key, focusin: focus };
   const away = (event) => { if (event.target === window) release(); }; // not where the focus only moves on
-  const anywhere = { pointerup: release, pointercancel: release, keyup: release, blur: away };
+  const anywhere = { pointerup: lift, pointercancel: lift, keyup: release, blur: away };
   for (const [name, act] of Object.entries(inside)) panel.addEventListener(name, act, true);
   for (const [name, act] of Object.entries(anywhere)) window.addEventListener(name, act, true);
   return () => {

@@ -8,7 +8,7 @@ import ipywidgets as widgets
 import traitlets
 
 from batchsim.scenario import published_names
-from batchsim.view.explorer.knob import dropdown
+from batchsim.view.explorer.knob import dropdown, hide
 from batchsim.view.explorer.services import PUBLISHED
 
 TABLES = "Published table"
@@ -79,7 +79,7 @@ class ServiceChooser(widgets.VBox):
         published = self.value.startswith(PUBLISHED)
         self.source.value = TABLES if published else (self.value or self.labels[0])
         for part in self.parts:
-            part.layout.display = None if published else "none"
+            hide(part, not published)
         if published:
             chosen = parts_of(self.value.removeprefix(PUBLISHED))
             for number, part in enumerate(self.parts):

@@ -120,6 +120,11 @@ class Session:
         with self.lock:
             self.origin = None if self.seen is None else alone(self.seen)
 
+    def hold(self) -> None:
+        """Go on with the last move, as a key that is held down does: it began the gesture."""
+        with self.lock:
+            self.origin = None if self.seen is None else self.seen.before
+
     def release(self) -> None:
         """End it: what is shown may be scaled to itself again."""
         with self.lock, self.reporting():

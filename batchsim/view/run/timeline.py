@@ -88,15 +88,11 @@ class TimelineView(View):
         self.data, self.window, result = data, stretch, data.result
         requests, begin_s, count = stretch.requests, stretch.begin_s, max(stretch.requests.size, 1)
         thick = min(0.9, 7 * self.line_px * count / self.height_px) / COMPONENTS["computing"].width
-        bars: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self.bars}
-        for row, request in enumerate(requests.tolist()):
-            for component, from_s, to_s in result.story(request):
-                if to_s > begin_s:
-                    bars[component].append((max(from_s, begin_s) - begin_s, to_s - begin_s, row))
-        for name, spans in bars.items():
-            begin, end, rows = np.array(spans).reshape(-1, 3).T
+        for name, (rows, from_s, to_s) in result.stretches(requests).items():
+            rows, from_s, to_s = (each[to_s > begin_s] for each in (rows, from_s, to_s))
+            begin_ms, end_ms = 1000 * (np.maximum(from_s, begin_s) - begin_s), 1000 * (to_s - begin_s)
             half = thick * COMPONENTS[name].width / 2
-            corners = ((1000 * begin, rows - half), (1000 * end, rows + half))
+            corners = ((begin_ms, rows - half), (end_ms, rows + half))
             self.bars[name].set_path(rectangles(*(np.stack(each, axis=-1) for each in corners)))
         self.batches.set_path(batch_frames(result, requests, begin_s, result.batches.finish_s))
         index = result.batch_index[requests]

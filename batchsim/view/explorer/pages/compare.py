@@ -8,7 +8,7 @@ import ipywidgets as widgets
 
 from batchsim._format import MINUS, number, signed
 from batchsim.result.metrics import heading
-from batchsim.view.explorer.knob import button, flow
+from batchsim.view.explorer.knob import button, flow, plain
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.runner import COMPARED, incomparable
 from batchsim.view.explorer.session import Session
@@ -27,7 +27,7 @@ class ComparePage(Page):
         self.pin = button("Pin as A", "Keep the present setting to compare with", session.pin)
         self.unpin = button("Unpin", "Forget A", session.unpin)
         self.swap = button("Swap A and B", "Move to A, and pin the present setting", self._swap)
-        self.table = widgets.HTML()
+        self.table = plain(widgets.HTML)
         super().__init__(session, [flow([self.pin, self.unpin, self.swap]), self.table])
         session.subscribe("change", self.update)
         self.update()

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import ipywidgets as widgets
 
-from batchsim.view.explorer.knob import line
+from batchsim.view.explorer.knob import line, plain
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
@@ -27,7 +27,7 @@ class PlayPage(Page):
     def __init__(self, session: Session, screen: MainPicture, code: widgets.HTML) -> None:
         self.screen, self.code, self.opened = screen, code, False
         self.player = Player(screen, self._stage, self._put, self._guard, self._enlarge)
-        self.words = widgets.HTML()
+        self.words = plain(widgets.HTML)
         self.words.add_class("batchsim-moment")
         super().__init__(session, [self.player, self.words])
         self.player.on_moment(self._tell)

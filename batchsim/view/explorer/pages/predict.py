@@ -4,7 +4,7 @@ import html
 
 import ipywidgets as widgets
 
-from batchsim.view.explorer.knob import button, label, line, toggle
+from batchsim.view.explorer.knob import button, label, line, plain, toggle
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS, TOLERANCE, Outcome, outcome
 from batchsim.view.explorer.session import Session
@@ -33,15 +33,16 @@ class PredictPage(Page):
     def __init__(self, session: Session) -> None:
         self.seen: ViewData | None = None  # what the learner saw last
         self.correct = self.answered = 0
-        self.predicting = widgets.Checkbox(description="Predict before seeing", indent=False)
+        self.predicting = plain(widgets.Checkbox, description="Predict before seeing", indent=False)
         ways = [FALLS, STAYS, RISES]
         self.answers = {key: toggle(ways, name) for key, name in QUESTIONS.items()}
-        self.rows = {key: widgets.HTML() for key in QUESTIONS}
+        self.rows = {key: plain(widgets.HTML) for key in QUESTIONS}
         questions = [
-            widgets.VBox([label(name), self.answers[key], self.rows[key]]) for key, name in QUESTIONS.items()
+            plain(widgets.VBox, [label(name), self.answers[key], self.rows[key]])
+            for key, name in QUESTIONS.items()
         ]
         self.reveal = button("Reveal", "Commit to the three answers, and see", self._reveal, disabled=True)
-        self.verdict = widgets.HTML(HELP)
+        self.verdict = plain(widgets.HTML, HELP)
         self.predicting.observe(lambda _: self._begin(), names="value")
         for answer in self.answers.values():
             answer.value, answer.disabled = None, True

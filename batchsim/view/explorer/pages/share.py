@@ -7,7 +7,7 @@ import zlib
 import ipywidgets as widgets
 
 from batchsim.view.explorer.controls_table import CLASS, in_labels
-from batchsim.view.explorer.knob import button, flow, label, line, toggle
+from batchsim.view.explorer.knob import button, flow, label, line, plain, toggle
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.session import Session
@@ -23,21 +23,25 @@ class SharePage(Page):
 
     def __init__(self, session: Session, picture: MainPicture, seed: widgets.Widget) -> None:
         self.picture = picture
-        self.student = widgets.Text(
+        self.student = plain(
+            widgets.Text,
             description="Student", placeholder="name or number", continuous_update=False,
             tooltip="Each name has a seed of its own, and so its own traffic",
             **WIDE,
         )  # fmt: skip
         self.theme = toggle(["auto", "light", "dark"], "Colours: as the page, or as you choose")
         self.size = toggle(["page", "projector"], "Size: larger letters and lines for the class")
-        self.link = widgets.Text(
+        self.link = plain(
+            widgets.Text,
             description="Link", placeholder="paste a link here", continuous_update=False,
             tooltip="The state in a line of text: copy it, or paste another here", **WIDE,
         )  # fmt: skip
-        self.refusal = widgets.HTML()
+        self.refusal = plain(widgets.HTML)
         self.refusal.add_class("batchsim-refusal")
         tip = "The same, without sliders"
-        self.python = widgets.Textarea(description="Python", disabled=True, rows=9, tooltip=tip, **WIDE)
+        self.python = plain(
+            widgets.Textarea, description="Python", disabled=True, rows=9, tooltip=tip, **WIDE
+        )
         self.buttons = {
             name: button(name, tip, session.reporting()(act))
             for name, tip, act in [
