@@ -17,7 +17,7 @@ from batchsim.result.by_priority import by_priority
 from batchsim.result.columns import TokenColumns, column, computed, number
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import COMPONENTS, Metrics, metric
-from batchsim.result.run import Batches, Run, state_of
+from batchsim.result.run import Batches, Run, ready_s, state_of
 from batchsim.result.run_length import run_length
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import Interval, NoInterval, Sample
@@ -117,6 +117,10 @@ class Result(TokenColumns):
     queueing_ms = column("queueing_ms", "Waiting while every server computes.")
     computing_ms = column("computing_ms", "From start to finish.")
 
+    ready_s = computed(
+        lambda result: ready_s(result.runs, result.engine), "When each batch is computed: see `Run.ready_s`."
+    )
+
     @cached_property
     def batches(self) -> Batches:
         """Columns with a row a batch."""
@@ -124,15 +128,6 @@ class Result(TokenColumns):
         if isinstance(b, TokenLog):
             return batches_of(b)
         return Batches(b.batch_start_s, b.batch_finish_s, b.batch_size, b.batch_server, b.batch_trigger)
-
-    @cached_property
-    def ready_s(self) -> np.ndarray:
-        """When each batch begins to be computed: at its start, or once its shape is compiled; see `Run`.
-
-        Of measured times, which do not say what was compiling, it is the start.
-        """
-        measured = " on " in self.engine
-        return self.batches.start_s if measured else np.concatenate([run.ready_s for run in self.runs])
 
     def story(self, request: int) -> list[tuple[str, float, float]]:
         """Return what a request went through, in order: ("forming", from_s, to_s), ...

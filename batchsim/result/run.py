@@ -1,6 +1,7 @@
 """A run: one log, and what is computed of it."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -163,3 +164,9 @@ class Run:
         servers, skip = self.scenario.servers, self.warmup_requests
         delayed = self.delayed if any(limit.delays for limit in self.scenario.limits) else None
         return Sections.of_log(self.log, self.server_time, servers, skip, self.measured, delayed)
+
+
+def ready_s(runs: Sequence[Run], engine: str) -> np.ndarray:
+    """Return `Run.ready_s` of several runs; of measured times, which do not say what compiled, the starts."""
+    measured = " on " in engine
+    return np.concatenate([run.log.batch_start_s if measured else run.ready_s for run in runs])
