@@ -74,13 +74,13 @@ def comparison(data: ViewData) -> str:
     table = f"<thead><tr>{heads}</tr></thead>"
     for key in COMPARED:
         row = data.comparison[key]
-        interval, verdict = f"{signed(row.low)} to {signed(row.high)}", ": differs"
+        interval, verdict = f"95 %: {signed(row.low)} to {signed(row.high)}", ", differs"
         if math.isnan(row.low):
-            interval, verdict = "none: too short a run, or its traffic drifts", ""
+            interval, verdict = "no interval: too short a run, or its traffic drifts", ""
         elif row.low <= 0 <= row.high:
-            verdict = ": may be chance" if row.difference else ""
+            verdict = ", may be chance" if row.difference else ""
         cells = "".join(f"<td>{cell}</td>" for cell in (number(row.a), number(row.b), signed(row.difference)))
         first = f'<tr><th scope="rowgroup">{html.escape(heading(key))}</th>{cells}</tr>'
-        second = f'<td colspan="4">95 % interval {interval}{verdict}</td>'
+        second = f'<td colspan="4" title="The 95 % interval of B {MINUS} A">{interval}{verdict}</td>'
         table += f'<tbody>{first}<tr class="batchsim-second">{second}</tr></tbody>'
     return f'<table class="batchsim-table">{table}</table>'
