@@ -16,7 +16,9 @@ from batchsim.view.explorer.state import DEFAULT, State
 def test_every_default_is_a_value_that_the_control_takes(name):
     control = CONTROLS[name]
     assert control.check(name, control.default) == control.default
-    if control.slider and control.default is not None:
+    if control.slider and control.slider.scale == "share":
+        assert control.default == ()  # at 0, its low end
+    elif control.slider and control.default is not None:
         assert control.slider.low <= control.default <= control.slider.high
 
 

@@ -251,7 +251,7 @@ def test_a_level_without_a_request_and_a_workload_without_levels():
     assert rare.requests.tolist() == [0, 50]
     with pytest.raises(ValueError, match="must have priorities"):
         bs.simulate(SHARED.replace(priorities=None), 50).by_priority()
-    with pytest.raises(ValueError, match="columns"):
+    with pytest.raises(ValueError, match=r"columns of a run, simulate\(..., keep='all'\)"):
         bs.simulate(SHARED, 50, keep="summary").by_priority()
 
 
@@ -301,6 +301,8 @@ def test_the_shell_takes_levels_and_says_what_becomes_of_each():
     done = CliRunner().invoke(app, [*base, "--priorities", "1:0.2,2:0.8", "--json"])
     assert [each["priority"] for each in json.loads(done.stdout)["by_priority"]] == [1, 2]
     assert "level 2:" in CliRunner().invoke(app, [*base, "--priorities", "1:0.2,2:0.8"]).stdout
+    summary = CliRunner().invoke(app, [*base, "--priorities", "1:0.2,2:0.8", "--keep", "summary"]).stdout
+    assert "--keep all" in " ".join(summary.split())
     for wrong, words in (("1,2", "1:0.2,2:0.8"), ("1:0.5,2:0.4", "sum to 1")):
         refused = CliRunner().invoke(app, [*base, "--priorities", wrong])
         assert refused.exit_code != 0

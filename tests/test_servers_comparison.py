@@ -147,6 +147,15 @@ def test_the_names_of_the_curves_neither_overlap_nor_are_cut(compared):
     assert all(text.get_fontsize() * 100 / 72 >= LEAST_PX for text in chart.texts)
 
 
+def test_the_axes_leave_the_names_just_their_room(compared):
+    short = bs.compare_servers(SCENARIO, {"a": bs.SizeOrWait(8, 2), "b": bs.SizeOrWait(16, 4)}, requests=2000)
+    for comparison in (compared, short):
+        chart = bs.plot(comparison)
+        chart._repr_png_()
+        rightmost = max(text.get_window_extent().x1 for text in chart.texts)
+        assert 4 < chart.bbox.width - rightmost < 30
+
+
 def lanes(compared, **options):
     picture = bs.lanes(compared, **options)
     picture.png()

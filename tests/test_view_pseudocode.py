@@ -1,9 +1,11 @@
 """The pseudo-code is true of the engines: read literally, it makes the same batches, for the same reasons."""
 
+import contextlib
 import html
 import math
 import re
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ import batchsim as bs
 from batchsim.engines import reference
 from batchsim.engines.draws import draw
 from batchsim.result import Result, Run
+from batchsim.scenario import RULES as BUILT_IN
 from batchsim.scenario.rules.rule import START, Waiting
 from batchsim.view.film.pseudocode import MOST_LINES, Line, acting, pseudocode, sentence, shares, to_html
 from batchsim.view.film.snapshot import Activity, Film
@@ -296,6 +299,45 @@ def test_batches_that_form_while_all_servers_compute_have_their_lines_first():
     texts = [line.text for line in pseudocode(bs.FrozenBatches(8, 5))]
     assert texts[1].startswith("if 8 or more wait: freeze")
     assert texts.index("elif every server is busy: wait for a server") == 3
+
+
+def boundaries():
+    """Every rule with the least and the most that its parameters may be, and something between."""
+    for rule in BUILT_IN:
+        choices = []
+        for name, it in rule.parameters().items():
+            if it.kind == "sizes":
+                choices.append([(1,), (8,), (1, 2), (2, 8)])
+            elif it.kind == "whole":
+                choices.append([1, 2, 8])
+            else:
+                choices.append([it.at_least, 5, *[math.inf] * it.may_be_inf])
+            choices[-1] = [{name: value} for value in choices[-1]]
+        for values in product(*choices):
+            with contextlib.suppress(ValueError):  # they contradict each other
+                yield rule(**{name: value for each in values for name, value in each.items()})
+
+
+@pytest.mark.parametrize("rule", BUILT_IN, ids=lambda rule: rule.__name__)
+def test_only_the_last_line_is_an_else_and_no_line_is_there_twice_at_any_boundary(rule):
+    found = [each for each in boundaries() if type(each) is rule]
+    assert len(found) >= 4
+    for each in found:
+        texts = [line.text for line in pseudocode(each)]
+        assert not any(text.startswith("else") for text in texts[:-1]), each
+        assert len(set(texts)) == len(texts), each
+        assert not any("1 or more" in text or "oldest 1" in text for text in texts), each
+        assert len(texts) <= MOST_LINES
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_every_moment_has_a_line_at_any_boundary(servers):
+    for rule in boundaries():
+        scenario = bs.Scenario(bs.Poisson(600), rule, bs.Affine(2, 0.3), servers=servers)
+        film = Film(bs.simulate(scenario, 30, engine="simpy"))
+        for time_s in film.instants().tolist():
+            now = film.snapshot(time_s)
+            assert pseudocode(rule)[acting(now)].activity in (None, now.activity())
 
 
 def test_large_numbers_and_small_waits_are_legible():

@@ -111,6 +111,8 @@ def _print(result: Result, intervals: dict[str, Any], theory: Any) -> None:
             f"p50 {each.p50_ms:.2f}, p99 {each.p99_ms:.2f}"
             for each in _levels(result).itertuples()
         ]
+    elif result.scenario.levels:
+        notes.append("levels: all together in a summary; --keep all has each by itself")
     if theory:
         notes.append(f"theory: {theory.model}, {'exact' if theory.exact else 'approximate'}")
     elif theory is not None:

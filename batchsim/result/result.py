@@ -17,7 +17,7 @@ from batchsim.result.by_priority import by_priority
 from batchsim.result.columns import TokenColumns, column, computed, frame, number
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import LATENCY, Metrics, metric
-from batchsim.result.run import Batches, Run, state_of
+from batchsim.result.run import Batches, Run, ready_s, state_of
 from batchsim.result.run_length import run_length
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import Interval, NoInterval, Sample
@@ -115,6 +115,10 @@ class Result(TokenColumns):
     forming_ms = column("forming_ms", "Waiting for company while a server is idle.")
     queueing_ms = column("queueing_ms", "Waiting while every server computes.")
     computing_ms = column("computing_ms", "From start to finish.")
+
+    ready_s = computed(
+        lambda result: ready_s(result.runs, result.engine), "When each batch is computed: see `Run.ready_s`."
+    )
 
     @cached_property
     def batches(self) -> Batches:

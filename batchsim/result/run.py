@@ -1,6 +1,7 @@
 """A run: one log, and what is computed of it."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -75,6 +76,21 @@ class Run:
         return np.append(column, math.nan)[self.log.batch_index]
 
     @cached_property
+    def ready_s(self) -> np.ndarray:
+        """When each batch begins to be computed: at its start, or once the scenario has compiled its shape.
+
+        The first batch of a shape compiles it, and those that start meanwhile wait for it.
+        """
+        log, start_s = self.log, self.log.batch_start_s
+        cold = self.scenario.service.cold_start(self.scenario.rule.max_batch_size)
+        if cold is None or not start_s.size:
+            return start_s
+        seconds, shapes = cold
+        _, first, shape = np.unique(shapes[log.batch_size], return_index=True, return_inverse=True)
+        compiled_s = (start_s + seconds[log.batch_size])[first][shape]
+        return np.minimum(np.maximum(start_s, compiled_s), log.batch_finish_s)
+
+    @cached_property
     def latency_ms(self) -> np.ndarray:
         return (self.finish_s - self.log.arrival_s) * 1000
 
@@ -147,3 +163,9 @@ class Run:
         servers, skip = self.scenario.servers, self.warmup_requests
         delayed = self.delayed if any(limit.delays for limit in self.scenario.limits) else None
         return Sections.of_log(self.log, self.server_time, servers, skip, self.measured, delayed)
+
+
+def ready_s(runs: Sequence[Run], engine: str) -> np.ndarray:
+    """Return `Run.ready_s` of several runs; of measured times, which do not say what compiled, the starts."""
+    measured = " on " in engine
+    return np.concatenate([run.log.batch_start_s if measured else run.ready_s for run in runs])

@@ -146,8 +146,10 @@ class FrozenBatches(Rule):
     @property
     def steps(self) -> tuple[Step, ...]:
         size, wait_ms = self.max_batch_size, self.max_wait_ms
+        limited = self.max_ongoing < math.inf  # then one that waits may have to wait outside
+        anyone = f"one waits, under {typed(self.max_ongoing)} ongoing" if limited else seam.ANYONE
         if size == 1:
-            one = Step("a request waits", "freeze it", Trigger.FULL, "one request is a full batch", "full")
+            one = Step(anyone, "freeze it", Trigger.FULL, "one request is a full batch", "full")
             return (one,)
         because = f"{size:,} requests were a full batch, which nobody joins later"
         full = [Step(f"{size:,} or more wait", f"freeze the oldest {size:,}", Trigger.FULL, because, "full")]
@@ -155,7 +157,7 @@ class FrozenBatches(Rule):
             full = []
         if math.isinf(wait_ms):
             return *full, replace(seam.REMAINDER, action="freeze all")
-        over = "a request waits" if wait_ms == 0 else f"the oldest has waited {typed(wait_ms)} ms"
+        over = anyone if wait_ms == 0 else f"the oldest has waited {typed(wait_ms)} ms"
         because = (
             "no batch waits for company" if wait_ms == 0 else f"its oldest had waited {typed(wait_ms)} ms"
         )

@@ -1,7 +1,7 @@
 """Waiting as long as it pays, by what the batches before have cost and waited."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -188,7 +188,7 @@ class LearnedCork(Rule):
     def steps(self) -> tuple[Step, ...]:
         full = seam.send_full(self.max_batch_size)
         if self.max_batch_size == 1:
-            return (full,)
+            return (replace(full, condition="one waits as the loop looks"),)
         came = "a request came, and waiting for another would cost more than batches wait"
         free = "a server came free, and waiting for another would cost more than batches wait"
         held = "it had been held as long as that pays"

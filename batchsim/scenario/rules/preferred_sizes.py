@@ -93,7 +93,8 @@ class PreferredSizes(Rule):
 
 def send_preferred(sizes: Sequence[int]) -> Step:
     """Return the step of some preferred sizes, of which the largest that waits leaves."""
-    which = ", else ".join(f"{size:,}" for size in reversed(sizes))
-    because = f"{sizes[0]:,} or more requests wait, a preferred size"
-    what = f"{sizes[0]:,} or more wait"
-    return Step(what, f"send the oldest {which}", Trigger.ENOUGH, because, "preferred size")
+    which = "" if len(sizes) == sizes[0] == 1 else " " + ", else ".join(f"{it:,}" for it in reversed(sizes))
+    what, because = f"{sizes[0]:,} or more wait", f"{sizes[0]:,} or more requests wait, a preferred size"
+    if sizes[0] == 1:
+        what, because = seam.ANYONE, "a request waits, and one is a preferred size"
+    return Step(what, f"send the oldest{which}", Trigger.ENOUGH, because, "preferred size")

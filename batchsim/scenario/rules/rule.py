@@ -131,11 +131,15 @@ class Threshold(NamedTuple):
     largest: int
 
 
+ANYONE = "a request waits"
+
+
 @dataclass(frozen=True)
 class Step:
     """A line of a rule: "elif {condition}: {action}" ("else" without one), and why a batch leaves by it.
 
-    `because` ends the sentence "The batch leaves because ..."; `label` is the same in a word or three.
+    Under the condition `ANYONE`, and under none, a batch leaves whatever else is. `because` ends the sentence
+    "The batch leaves because ..."; `label` is the same in a word or three.
     """
 
     condition: str
@@ -253,7 +257,7 @@ REMAINDER = Step("no more will come", "send all", Trigger.DRAIN, "no more reques
 def send_full(size: int) -> Step:
     """Return the step of a full batch."""
     if size == 1:
-        return Step("a request waits", "send it", Trigger.FULL, "one request is a full batch", "full")
+        return Step(ANYONE, "send it", Trigger.FULL, "one request is a full batch", "full")
     because = f"{size:,} requests wait, a full batch"
     return Step(f"{size:,} or more wait", f"send the oldest {size:,}", Trigger.FULL, because, "full")
 

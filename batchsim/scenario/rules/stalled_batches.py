@@ -90,9 +90,7 @@ class StalledBatches(Rule):
             return (
                 full,
                 Step("the oldest comes now", "send all", Trigger.WAIT, came, "server was idle"),
-                Step(
-                    "it came before", "send all that did not fit", Trigger.BACKLOG, free, "server came free"
-                ),
+                Step("", "send all, first who did not fit", Trigger.BACKLOG, free, "server came free"),
             )
         over = f"a batch opened {typed(self.max_wait_ms)} ms ago"
         because = f"its first had got in {typed(self.max_wait_ms)} ms before, or earlier"

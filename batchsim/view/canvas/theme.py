@@ -28,6 +28,7 @@ COMPONENTS = {
     "queueing": ComponentStyle("purple", "\\\\", 4.0),
     "computing": ComponentStyle("blue", "", 5.0),
 }
+COMPILING = ComponentStyle("blue", "xxx", 5.0)  # the part of computing before a new shape is compiled
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from batchsim.view.charts.chart import Chart
 from batchsim.view.charts.curves import STYLES
 
 MARKED = (0, 50, 90, 99, 99.9)  # percentiles
-AXES = 0.74  # of the width: the names are beside
+LEAD_PX = 26.0  # from the axes to the names
 LINE_PX, WRAP = 17.0, 24  # of a label: the height of a line, and its letters
 
 
@@ -31,7 +31,7 @@ def _wrapped(group: Group) -> str:
             lines.append(name)
         else:
             lines[-1] = text
-    p99 = f"p99 {duration(group.result.percentile(99))}" if group.stable else "the queue grows without bound"
+    p99 = f"p99 {duration(group.result.percentile(99))}" if group.stable else "its queue grows\nwithout bound"
     return "\n".join([*lines, p99])
 
 
@@ -60,6 +60,8 @@ def server_curves(comparison: ServerComparison) -> Chart:
         else:
             ends.append(np.inf)
     charts.scale(ax, drawn)
+    if not drawn:
+        ax.set_yticks([])
     charts.room_above(ax, max(drawn, default=1.0))
     marks = [-np.log10(1 - q / 100) for q in shown]
     ax.xaxis.set_major_locator(FixedLocator(marks))
@@ -68,21 +70,24 @@ def server_curves(comparison: ServerComparison) -> Chart:
     ax.set(xlim=(0, places[-1]), xlabel="percentile of the requests", ylabel=heading("latency_ms"))
     ax.set_title(f"The same traffic, {len(comparison.rules)} servers", fontsize="medium")
     ax.grid(alpha=0.3)
-    chart.set_layout_engine("constrained", rect=(0, 0, AXES, 1))
+    names = [chart.text(0, 0, label, va="center", color=BLACK, fontsize=9) for label in labels]
+    wide, tall = chart.bbox.size
+    beside = LEAD_PX + max(name.get_window_extent().width for name in names)  # the layout adds an edge
+    for name in names:
+        name.set_in_layout(False)
+    chart.set_layout_engine("constrained", rect=(0, 0, 1 - beside / wide, 1))
     chart.draw_without_rendering()  # the layout: labels are placed in pixels
     box = ax.get_window_extent()
     tops = [ax.transData.transform((0, end))[1] if np.isfinite(end) else box.y1 for end in ends]
     lines = LINE_PX * max(label.count("\n") + 1 for label in labels)
     low, high = 0.6 * lines, chart.bbox.height - 0.6 * lines
-    wide, tall = chart.bbox.size
-    for y, moved, (colour, style), label in zip(
-        tops, apart(tops, lines, low, high), styles, labels, strict=True
+    for y, moved, (colour, style), name in zip(
+        tops, apart(tops, lines, low, high), styles, names, strict=True
     ):
-        at, name = (box.x1 + 2) / wide, (box.x1 + 26) / wide
+        at, left = (box.x1 + 2) / wide, (box.x1 + LEAD_PX) / wide
         line: dict[str, Any] = {"color": colour, "linestyle": style}
-        lead = Line2D([at, name - 4 / wide], [y / tall, moved / tall], **line)
+        lead = Line2D([at, left - 4 / wide], [y / tall, moved / tall], **line)
         chart.add_artist(lead)
         lead.set_in_layout(False)
-        text = chart.text(name, moved / tall, label, va="center", color=BLACK, fontsize=9)
-        text.set_in_layout(False)
+        name.set_position((left, moved / tall))
     return chart

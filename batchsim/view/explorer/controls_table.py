@@ -25,7 +25,10 @@ DEVICE, CLASS = "Device", "Class"
 
 
 class Slider(NamedTuple):
-    """A slider's scale, "linear", "log" or "whole", and its range; a log slider's step is of the exponent."""
+    """A slider's scale and its range; a log slider's step is of the exponent.
+
+    The scale is "linear", "log" or "whole", or "share": that of level 1 of two priority levels.
+    """
 
     scale: str
     low: float
@@ -75,6 +78,11 @@ class Control:
     slider: Slider | None = None
     bounds: Mapping[str, Any] = field(default_factory=dict)
     optional: bool = False
+
+    @property
+    def when_empty(self) -> str:
+        """What an empty field means, as `about` says it; "" where it may not be empty."""
+        return self.about.rpartition("empty: ")[2] if "empty: " in self.about else ""
 
     def check(self, name: str, value: Any) -> Any:
         """Return the value as it is kept, or raise; `name` is what the message calls it."""
@@ -168,8 +176,9 @@ CONTROLS: Mapping[str, Control] = {
     "think_ms": Control("Think time (ms)", "Mean time between an answer and the client's next request",
         "real", 0, ARRIVALS, Slider("linear", 0, 1000), {"at_least": 0}),
     "priorities": Control("Priorities",
-        "Levels, 1 served first, and their shares of the requests, e.g. 1:0.2, 2:0.8; empty: none",
-        "levels", (), ARRIVALS, optional=True),
+        "The share that goes first, level 1; typed, more levels and their shares, e.g. 1:0.2, 2:0.5, 3:0.3; "
+        "empty: all alike",
+        "levels", (), ARRIVALS, Slider("share", 0, 0.95, 0.05), optional=True),
     "rule": _choice("Rule", "When a batch leaves", "size_or_wait", RULE, KINDS["rule"]),
     **{name: _of_parameter(parameter) for name, parameter in PARAMETERS.items()},
     "service": _choice("Service time", "How long a batch computes", "affine", COMPUTING, KINDS["service"]),
@@ -188,12 +197,13 @@ CONTROLS: Mapping[str, Control] = {
         "Round each batch up to the next of these, e.g. 1, 2, 4, 8; empty: no padding",
         "sizes", (), COMPUTING, optional=True),
     "compile_ms": Control("Cold start (ms)",
-        "What the first batch of each size, or padded size, takes longer while it compiles; 0: warm",
+        "What the first batch of each size, or padded size, takes longer while it compiles: one cost for all "
+        "sizes (in Python they may differ); 0: warm",
         "real", 0, COMPUTING, Slider("linear", 0, 3000, 50), {"at_least": 0}),
     "servers": Control("Servers", "Model instances; each computes one batch at a time",
         "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
     "devices": Control("Devices",
-        "Devices that the servers share, each computing one batch at a time; empty: each server has its own",
+        "Devices that the servers share, each computing one batch at a time; empty: one each",
         "whole", None, DEVICE, None, {"at_most": 64}, optional=True),
     "host_ms": Control("Host part (ms)",
         "Part of the service time before a batch needs its device; 0: none",

@@ -151,7 +151,7 @@ class Explorer(widgets.Box):
             else:
                 self.readout.value = line(self.screen.alt)
                 if selected is not self.play:  # which marks the line that acts
-                    left, lines = shares(session.data.result), pseudocode(session.data.result.scenario.rule)
+                    left, lines = shares(session.data.result), pseudocode(session.data.result.scenario)
                     most = max(range(len(left)), key=lambda i: left[i] or 0)
                     self.pseudocode.value = to_html(lines, left, most, session.style.theme)
             for page in self.pages:

@@ -30,6 +30,7 @@ class RangeFirst(widgets.Widget):
 # What makes the slider of a scale.
 SLIDERS: dict[str, Any] = {
     "linear": type("Linear", (RangeFirst, widgets.FloatSlider), {}),
+    "share": type("Share", (RangeFirst, widgets.FloatSlider), {}),  # of level 1, of two priority levels
     "log": type("Log", (RangeFirst, widgets.FloatLogSlider), {}),
     "whole": type("Whole", (RangeFirst, widgets.IntSlider), {}),
 }
@@ -88,7 +89,7 @@ class Knob(widgets.VBox):
         name = label(f'<span title="{html.escape(spec.about)}">{html.escape(spec.label)}</span>')
         self.slider: Any = None
         scale = spec.slider and spec.slider.scale
-        self.is_log, self.is_whole = scale == "log", scale == "whole"
+        self.is_log, self.is_whole, self.is_share = scale == "log", scale == "whole", scale == "share"
         if spec.slider is not None:
             low, high = self._ends(spec.slider.low, spec.slider.high)
             kind, step = SLIDERS[spec.slider.scale], spec.slider.step
@@ -98,9 +99,10 @@ class Knob(widgets.VBox):
             widgets.Text,
             value=as_typed(value),
             continuous_update=False,
+            placeholder=spec.when_empty,
             tooltip=f"{spec.label}: {spec.about}",
         )
-        if self.slider is None:
+        if self.slider is None or self.is_share:
             self.field.add_class("batchsim-wide")
         self.refusal = plain(widgets.HTML)
         self.refusal.add_class("batchsim-refusal")
@@ -148,6 +150,8 @@ class Knob(widgets.VBox):
         """Return the place of a value; an infinite one is at the end."""
         if value == math.inf:
             return self.slider.max
+        if isinstance(value, tuple):
+            return value[0][1] if value else 0
         if self.is_log:
             return math.log10(value) if value else -math.inf
         return value or 0
@@ -160,7 +164,8 @@ class Knob(widgets.VBox):
         # A value must be within the range at every step: widen, move, narrow.
         slider.min, slider.max = min(slider.min, low), max(slider.max, high)
         end = 10**slider.max if self.is_log else slider.max
-        slider.value = end if value == math.inf else value or 0
+        shown = self._place(value) if self.is_share else value or 0
+        slider.value = end if value == math.inf else shown
         slider.min, slider.max = low, high
 
     def _slid(self, change: dict[str, Any]) -> None:
@@ -170,9 +175,18 @@ class Knob(widgets.VBox):
         elif not self.busy:
             self.sliding = True
             try:
-                self._take(lambda: value if self.is_whole else float(f"{value:.{digits}g}"))
+                self._take(lambda: self._value(value, digits))
             finally:
                 self.sliding = False
+
+    def _value(self, position: float, digits: int) -> Any:
+        """Return the value at a position of the slider."""
+        if self.is_whole:
+            return position
+        value = float(f"{position:.{digits}g}")
+        if not self.is_share:
+            return value
+        return ((1, value), (2, float(f"{1 - value:.{digits}g}"))) if 0 < value < 1 else ()
 
     def _typed(self, change: dict[str, Any]) -> None:
         if not self.busy:

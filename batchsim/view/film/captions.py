@@ -62,7 +62,7 @@ class Captions:
     def _titles(self, now: Snapshot, places: Places) -> list[Label]:
         em, above = self.em, places.queue_box.top - ABOVE * self.em
         queue, servers = places.queue_box.left + 0.3 * em, places.servers[0].box.left
-        texts = queue_titles(now.waiting.size, "forming" if now.forming else "queueing")
+        texts = queue_titles(now.waiting.size, "forming" if now.forming else "queueing", now.levels)
         labels = [Label(self._fitting(texts, servers - queue - em, "bold"), queue, above)]
         texts = server_titles(now, len(places.servers))
         labels.append(Label(self._fitting(texts, self.box.right - servers, "bold"), servers, above))
@@ -79,7 +79,7 @@ class Captions:
         number_px = 2 * self.em if len(now.computing) > 1 else 0.0
         return [
             Label(
-                self._fitting(_size(batch), place.bar.width - number_px),
+                self._fitting(_size(batch, now.time_s), place.bar.width - number_px),
                 place.bar.right, place.box.top + 1.25 * self.em, "right",
             )
             for place, batch in zip(places.servers, now.computing, strict=False)
@@ -101,7 +101,9 @@ class Captions:
         return next((text for text in texts if self.em * width_em(text, weight) <= room), texts[-1])
 
 
-def _size(batch: Batch | None) -> tuple[str, ...]:
+def _size(batch: Batch | None, now_s: float) -> tuple[str, ...]:
     if batch is None:
         return "idle", ""
+    if now_s < batch.ready_s:
+        return f"batch of {batch.requests.size:,}, compiling", "compiling", f"{batch.requests.size:,}"
     return f"batch of {batch.requests.size:,}", f"{batch.requests.size:,}"

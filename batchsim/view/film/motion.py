@@ -9,6 +9,7 @@ arrive; in a closed loop, where they are answers to what has not happened yet, t
 Every place is a function of the time alone: films can be played from anywhere, in any order.
 """
 
+import math
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -75,6 +76,11 @@ def between(begin: np.ndarray, end: np.ndarray, share: np.ndarray | float) -> np
     return begin + (end - begin) * np.reshape(share, (-1, 1))
 
 
+def before(batch: Batch) -> float:
+    """Return a time just before a batch left: whoever is delayed at that instant was not yet."""
+    return math.nextafter(batch.start_s, 0)
+
+
 class Choreography:
     """The ways of a film's requests over a stage's places; `pace_s` is the mean time between arrivals."""
 
@@ -129,20 +135,49 @@ class Choreography:
         if not self.film.loses:
             return np.zeros(len(requests))
         lost = self.film.lost(time_s - self.way_s, time_s)
-        done_s = self.film.done_s(lost)
-        ahead = (lost < requests[:, None]) & (self.arrival_s[requests][:, None] <= done_s)
+        done_s, turns = self.film.done_s(lost), self.film.turns
+        ahead = turns.at(lost, time_s) < turns.at(requests, time_s)[:, None]
+        ahead &= self.arrival_s[requests][:, None] <= done_s
         ahead &= done_s > self.arrival_s[lost]  # a rejected one has had no place
         return np.sum(ahead * (1 - ease((time_s - done_s) / self.way_s)), axis=1)
 
+    def _ahead(self, others: np.ndarray, requests: np.ndarray, time_s: float) -> np.ndarray:
+        """Return how many of some that stood in the queue then stood ahead of each of these requests.
+
+        Between two while those behind make room for one that came later but goes earlier, or while one that
+        is delayed goes back; of two that do so at once, one may be off by a place.
+        """
+        turns = self.film.turns
+        own, theirs = turns.at(requests, time_s), np.sort(turns.at(others, time_s))
+        ahead = np.searchsorted(theirs, own)
+        if turns.in_order:
+            return ahead
+        new = others[self.arrival_s[others] > time_s - self.entry_s]
+        passes = turns.at(new, time_s) < own[:, None]
+        passes &= self.arrival_s[new] > self.arrival_s[requests][:, None]
+        ahead = ahead - np.sum(passes * (1 - ease((time_s - self.arrival_s[new]) / self.entry_s)), axis=1)
+        every = np.union1d(others, requests)
+        late_s = turns.late_s[every]
+        for late in every[(late_s <= time_s) & (late_s > time_s - self.way_s)]:
+            left = 1 - ease((time_s - turns.late_s[late]) / self.way_s)
+            was, now = (
+                turns.at(np.array([late]), when_s)[0]
+                for when_s in (math.nextafter(turns.late_s[late], 0), time_s)
+            )
+            there = np.sort(turns.at(others[self.arrival_s[others] < turns.late_s[late]], time_s))
+            falls = np.subtract(*np.searchsorted(there, [was, now]))
+            rises = (was < own) & (own < now) & np.isin(late, others)
+            ahead = ahead + left * np.where(requests == late, falls, rises)
+        return ahead
+
     def _waiting(self, now: Snapshot, batches: list[Batch]) -> Crowd:
-        requests, queue = now.waiting, self.places.queue
-        index = np.arange(len(requests)) + self._given_up(requests, now.time_s)
+        requests, queue = now.queue, self.places.queue
+        index = self._ahead(requests, requests, now.time_s) + self._given_up(requests, now.time_s)
         corners = queue.at(index)
         for batch in batches:  # what it has left behind moves up while it goes
             if (share := self._share(batch, now)) < 1:
-                ahead = np.where(
-                    self.arrival_s[requests] <= batch.start_s, np.searchsorted(batch.requests, requests), 0
-                )
+                stood = self.arrival_s[requests] <= batch.start_s
+                ahead = np.where(stood, self._ahead(batch.requests, requests, before(batch)), 0)
                 corners = corners + (1 - ease(share)) * (queue.at(index + ahead) - queue.at(index))
         return Crowd.of(requests, self._in_queue(requests, corners, now.time_s), queue.side)
 
@@ -157,9 +192,10 @@ class Choreography:
         if slots is None or share >= 1:
             return Crowd.of(*_seen(requests, slots))
         index = np.arange(len(requests))
-        # Where they stood: behind those of the batch that are older, and those that were not taken.
-        older = now.waiting[self.arrival_s[now.waiting] <= batch.start_s]
-        place = index + np.searchsorted(older, requests) + self._given_up(requests, batch.start_s)
+        # Where they stood: behind those of the batch that go earlier, and those that were not taken.
+        stood = now.waiting[self.arrival_s[now.waiting] <= batch.start_s]
+        place = self._ahead(np.concatenate([requests, stood]), requests, before(batch))
+        place = place + self._given_up(requests, batch.start_s)
         begin = self._in_queue(requests, queue.at(place), batch.start_s)
         part = ease(share)
         corners = between(begin, slots.at(index), part)
@@ -182,7 +218,8 @@ class Choreography:
         requests = self.film.lost(time_s - FADE * self.way_s, time_s)[-MOST_COMING:]
         done_s = self.film.done_s(requests)
         rejected = done_s == self.arrival_s[requests]
-        slot = queue.at(np.searchsorted(now.waiting, requests))
+        turns = self.film.turns
+        slot = queue.at(np.searchsorted(turns.at(now.queue, time_s), turns.at(requests, time_s)))
         corners = np.where(rejected[:, None], self._entries(requests), slot)
         share = (time_s - done_s) / (FADE * self.way_s)
         down = (self.places.queue_box.bottom - queue.side - corners[:, 1]) * share

@@ -9,7 +9,9 @@ from typing import Any
 
 from batchsim._format import percent
 from batchsim.result import Result
+from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule, Trigger
+from batchsim.scenario.rules.rule import ANYONE
 from batchsim.view.canvas.theme import THEMES, named
 from batchsim.view.film.snapshot import Activity, Snapshot
 
@@ -32,8 +34,8 @@ class Line:
     because: str = ""
 
 
-def pseudocode(rule: Rule) -> tuple[Line, ...]:
-    """Return the lines of a rule, made from its steps.
+def pseudocode(of: Rule | Scenario) -> tuple[Line, ...]:
+    """Return the lines of a rule, made from its steps; of a scenario's, with who goes first in its queue.
 
     They are gone through whenever something happens: after the arrivals and the ends of batches at an
     instant, and after each send of a closed loop.
@@ -48,19 +50,37 @@ def pseudocode(rule: Rule) -> tuple[Line, ...]:
       elif it has waited longer: send all
       else: wait for company
     """
+    rule, order = (of, "") if isinstance(of, Rule) else (of.rule, order_of(of))
     conditions: list[tuple[str, str, dict[str, Any]]] = [
         ("every server is busy", "wait for a server", {"activity": Activity.QUEUEING}),
         *((s.condition, s.action, {"trigger": s.trigger, "because": s.because}) for s in rule.steps),
     ]
     if rule.forms_while_busy:
         conditions.append(conditions.pop(0))
-    lines, word = [Line("while requests wait:", indent=0, activity=Activity.IDLE)], "if"
+    lines, word = [Line(f"while requests wait{order}:", indent=0, activity=Activity.IDLE)], "if"
     for condition, action, kind in conditions:
+        if order:  # the queue's first are not its oldest
+            action = action.replace("the oldest", "the first")
         lines.append(Line(f"{word} {condition}: {action}" if condition else f"else: {action}", **kind))
         word = "elif"
-    if rule.freezes or (rule.enough > 1 and rule.max_wait_ms > 0):  # else the steps cover every case
+    if not any(step.condition in ("", ANYONE) for step in rule.steps):  # which cover every case
         lines.append(Line("else: wait for company", activity=Activity.FORMING))
     return tuple(lines)
+
+
+def order_of(scenario: Scenario) -> str:
+    """Return who goes first in a queue, "" where it is the oldest.
+
+    >>> from batchsim import Affine, Poisson, SizeOrWait
+    >>> order_of(Scenario(Poisson(9).with_priorities({1: 0.2, 2: 0.8}), SizeOrWait(), Affine(5, 1)))
+    ', level 1 first'
+    """
+    if scenario.in_order:
+        return ""
+    levels, delays = scenario.levels, any(limit.delays for limit in scenario.limits)
+    first = f", level {levels[0]} first" if len(levels) > 1 else ""
+    late = ", in a level the delayed last" if first else ", the delayed last"
+    return first + late * delays
 
 
 def shares(result: Result) -> tuple[float | None, ...]:
@@ -76,7 +96,7 @@ def shares(result: Result) -> tuple[float | None, ...]:
     otherwise = 0.0 if summary["batches"] else math.nan
     return tuple(
         None if line.trigger is None else summary.get(f"{line.trigger.name.lower()}_share", otherwise)
-        for line in pseudocode(result.scenario.rule)
+        for line in pseudocode(result.scenario)
     )
 
 
@@ -89,7 +109,7 @@ def acting(snapshot: Snapshot, within_s: float = 0.0) -> int:
     leaving = snapshot.last.trigger if snapshot.last and activity is Activity.LEAVING else None
     return next(
         number
-        for number, line in enumerate(pseudocode(snapshot.rule))
+        for number, line in enumerate(pseudocode(snapshot.scenario))
         if (line.activity is activity if leaving is None else line.trigger is leaving)
     )
 

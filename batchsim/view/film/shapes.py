@@ -5,20 +5,20 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgba
 from matplotlib.patches import PathPatch, Rectangle
 
-from batchsim.view.canvas.cells import CORNERS, NOWHERE, rectangles
+from batchsim.view.canvas.cells import CORNERS, NOWHERE, rectangles, triangles
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Tile
-from batchsim.view.canvas.theme import COMPONENTS
+from batchsim.view.canvas.theme import COMPONENTS, ComponentStyle
 from batchsim.view.film.motion import Crowd
 
+FLAG = 0.5  # of a box's side
 STRIPE = np.array([0, 0.58])  # of a box with a number: where its stripe begins
 DIGITS = 3  # the last ones are shown
 HATCHED_PX = 8  # the least side in which a hatch can be seen
 
 
-def fill_style(tile: Tile, component: str, dense: bool = True) -> dict[str, str]:
+def fill_style(tile: Tile, style: ComponentStyle, dense: bool = True) -> dict[str, str]:
     """Return how a component of the latency fills a small shape: its hatch is twice as dense."""
-    style = COMPONENTS[component]
     colour, background = getattr(tile.theme, style.colour), tile.theme.background
     return {"facecolor": colour, "edgecolor": background, "hatch": 2 * style.hatch if dense else ""}
 
@@ -45,7 +45,7 @@ class RequestBoxes:
         self.papers.set_path(papers)
         self.edges.set_path(papers)
         self.fills.set_path(rectangles(begin + sides * np.where(numbered[:, None], STRIPE, 0), end))
-        style = fill_style(self.tile, component, bool(sides.max(initial=0) >= HATCHED_PX))
+        style = fill_style(self.tile, COMPONENTS[component], bool(sides.max(initial=0) >= HATCHED_PX))
         self.fills.set(visible=len(sides) > 0, **style)
         baseline = (STRIPE[1] * sides + 0.72 * em) / 2
         places = np.concatenate([begin + sides / 2 * [1, 0], begin + baseline], axis=1)[numbered]
@@ -67,6 +67,25 @@ def last_digits(request: int, digits: int) -> str:
 def number_px(em: float, digits: int) -> float:
     """Return the least side of a box with a number of so many digits."""
     return max(digits * em * width_em("0") + 2, 1.9 * em)
+
+
+class Flags:
+    """A mark in the lower left corner of requests whose level goes before others, the larger the earlier."""
+
+    def __init__(self, tile: Tile, zorder: float) -> None:
+        theme = tile.theme
+        self.shapes = tile.add(PathPatch(NOWHERE, facecolor=theme.ink, edgecolor=theme.background))
+        self.shapes.set(zorder=zorder, visible=False)
+        tile.set_moving(self.shapes)
+
+    def show(self, crowd: Crowd, shares: np.ndarray) -> None:
+        """Give each of these requests a share of the largest flag, none where it is 0."""
+        flagged = shares > 0
+        sides = crowd.sides[flagged]
+        corners = crowd.corners[flagged] + np.stack([np.zeros(sides.size), sides], axis=-1)
+        sizes = FLAG * sides * shares[flagged]
+        self.shapes.set_path(triangles(corners, sizes))
+        self.shapes.set(visible=bool(flagged.any()), linewidth=float(sides.max(initial=0) >= HATCHED_PX))
 
 
 class FadingBoxes:
@@ -100,4 +119,4 @@ class Gauge:
         """Fill a share of it, at most all."""
         width = self.box.width * min(max(share, 0.0), 1.0)
         # What is not seen is not drawn: a hatch takes its time even on nothing.
-        self.fill.set(width=width, visible=width > 0, **fill_style(self.tile, component))
+        self.fill.set(width=width, visible=width > 0, **fill_style(self.tile, COMPONENTS[component]))

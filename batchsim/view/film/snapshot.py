@@ -11,7 +11,9 @@ import numpy as np
 from batchsim import _check
 from batchsim.engines.log import Status
 from batchsim.result import Result
+from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule, Trigger
+from batchsim.view.film.turns import Turns
 
 REQUESTS, EARLIER = 200, 60  # how many are played, and how many of them before the window
 
@@ -30,8 +32,9 @@ class Batch:
     """A batch that has left: its number, its requests, and when and where it is computed."""
 
     number: int
-    requests: np.ndarray  # their numbers, oldest first
+    requests: np.ndarray  # their numbers, in the order in which they were taken
     start_s: float
+    ready_s: float  # when its shape is compiled; its start, where it was before
     finish_s: float
     server: int
     trigger: Trigger
@@ -47,8 +50,10 @@ class Snapshot:
     """
 
     time_s: float
-    rule: Rule
+    scenario: Scenario
     waiting: np.ndarray  # request numbers, oldest first
+    queue: np.ndarray  # the same in the order in which they go
+    levels: dict[int, int]  # how many wait of each priority level; empty without several
     oldest_s: float | None  # arrival of the oldest that waits
     computing: tuple[Batch | None, ...]
     last: Batch | None
@@ -65,9 +70,18 @@ class Snapshot:
         return f"Snapshot({state}, {counts}, {self.activity()})"
 
     @property
+    def rule(self) -> Rule:
+        return self.scenario.rule
+
+    @property
     def forming(self) -> bool:
         """Whether the waiting requests are forming, a server being idle; else they are queueing."""
         return None in self.computing
+
+    @property
+    def compiling(self) -> int:
+        """How many batches wait on their servers for their shape to be compiled."""
+        return sum(batch is not None and self.time_s < batch.ready_s for batch in self.computing)
 
     @property
     def waited_ms(self) -> float | None:
@@ -100,8 +114,7 @@ class Stretch(NamedTuple):
 class Film:
     """A run from which snapshots are taken: each takes microseconds, at any time and in any order.
 
-    No order is assumed in which requests leave the queue: a rule may serve them in another than that of
-    their arrival.
+    Requests may leave the queue in another order than that of their arrival: `turns` is that order.
 
     ValueError for a result without columns, or of several replications.
 
@@ -132,7 +145,9 @@ class Film:
         self._left_s[timed_out] = arrival_s[timed_out] + result.timeout_s[timed_out]
         self._done_s = np.where(status == Status.SERVED, result.finish_s, self._left_s)
         self._done_by_status = [np.sort(self._done_s[status == each]) for each in Status]
+        self._ready_s = result.ready_s
         self._sorted_left_s = np.sort(self._left_s)
+        self.turns = Turns(result, self._left_s)
         lost = np.flatnonzero(status != Status.SERVED)
         self.loses = bool(lost.size)
         self._lost = lost[np.argsort(self._done_s[lost], kind="stable")]
@@ -231,9 +246,18 @@ class Film:
 
     def batch(self, number: int) -> Batch:
         batches, end = self._batches, self._ends[number]
-        times_s = float(batches.start_s[number]), float(batches.finish_s[number])
+        start_s, ready_s, finish_s = (
+            float(column[number]) for column in (batches.start_s, self._ready_s, batches.finish_s)
+        )
         requests, server = self._requests[end - batches.batch_size[number] : end], int(batches.server[number])
-        return Batch(number, requests, *times_s, server, Trigger(batches.trigger[number]))
+        if not self.turns.in_order:
+            requests = self.in_turn(requests, math.nextafter(start_s, 0))
+        trigger = Trigger(batches.trigger[number])
+        return Batch(number, requests, start_s, ready_s, finish_s, server, trigger)
+
+    def in_turn(self, requests: np.ndarray, time_s: float) -> np.ndarray:
+        """Return these requests in the order in which they go, as it is then."""
+        return requests[np.argsort(self.turns.at(requests, time_s))]
 
     def snapshot(self, time_s: float) -> Snapshot:
         """Return the state at a time from 0 on, after everything that was due then."""
@@ -251,4 +275,9 @@ class Film:
         oldest_s = float(self._arrival_s[waiting[0]]) if waiting.size else None
         last = self.batch(started - 1) if started else None
         counts = {each.name.lower(): until(self._done_by_status[each]) for each in Status}
-        return Snapshot(time_s, self.rule, waiting, oldest_s, tuple(computing), last, arrived, **counts)
+        queue = waiting if self.turns.in_order else self.in_turn(waiting, time_s)
+        levels = self.turns.counts(waiting)
+        return Snapshot(
+            time_s, self.result.scenario, waiting, queue, levels, oldest_s, tuple(computing), last, arrived,
+            **counts,
+        )  # fmt: skip

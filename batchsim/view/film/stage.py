@@ -9,11 +9,11 @@ from matplotlib.patches import PathPatch, Rectangle
 
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.picture import Box, Picture, Tile
-from batchsim.view.canvas.theme import LEAST_PX
+from batchsim.view.canvas.theme import COMPILING, LEAST_PX
 from batchsim.view.film.captions import ABOVE, Captions
-from batchsim.view.film.motion import Choreography
+from batchsim.view.film.motion import Choreography, Crowd
 from batchsim.view.film.places import Places, places_in
-from batchsim.view.film.shapes import DIGITS, FadingBoxes, Gauge, RequestBoxes
+from batchsim.view.film.shapes import DIGITS, FadingBoxes, Flags, Gauge, RequestBoxes, fill_style
 from batchsim.view.film.snapshot import Film, Snapshot, Stretch
 
 
@@ -34,10 +34,13 @@ class Stage(Tile):
         self.waiting = RequestBoxes(self, em, zorder=2.5)
         self.finished = FadingBoxes(self, theme.blue, zorder=3)
         self.computing = RequestBoxes(self, em, zorder=4)
+        self.flags = Flags(self, zorder=4.4)
         self.lost = FadingBoxes(self, theme.vermilion, zorder=4.5)
         group = PathPatch(NOWHERE, facecolor="none", edgecolor=theme.ink, linewidth=1.2, zorder=5)
         self.group = self.add(group)
-        self.set_moving(self.bars, self.group)
+        style = fill_style(self, COMPILING)
+        self.compiling = self.add(PathPatch(NOWHERE, linewidth=0, zorder=2.1, **style))
+        self.set_moving(self.bars, self.compiling, self.group)
         self.captions = Captions(self, left, right, em)
         # From the bottom: the gauges, their names; from the top: the header, the parts' names.
         wide, low, high = (right - left - 1.6 * em) / 2, box.bottom - 1.1 * em, 0.6 * em
@@ -92,6 +95,8 @@ class Stage(Tile):
         self.coming.show(crowds.coming)
         self.waiting.show(crowds.waiting, component, self.digits)
         self.computing.show(crowds.computing, "computing", self.digits)
+        seen = Crowd.join([crowds.coming, crowds.waiting, crowds.computing])
+        self.flags.show(seen, film.turns.flags(seen.requests))
         self.finished.show(crowds.finished)
         self.lost.show(crowds.lost)
         self.group.set_path(rectangles(*_ends(crowds.groups)))
@@ -102,13 +107,20 @@ class Stage(Tile):
         return now
 
     def _show_bars(self, now: Snapshot) -> None:
-        """Show how much of each batch is computed."""
-        fills = []
+        """Show how much of each batch is computed, and what of that went to compiling its shape."""
+        fills, compiled = [], []
         for place, batch in zip(self.places.servers, now.computing, strict=False):
             if batch is not None:
-                share = (now.time_s - batch.start_s) / (batch.finish_s - batch.start_s)
+                share, ready = (
+                    (time_s - batch.start_s) / (batch.finish_s - batch.start_s)
+                    for time_s in (now.time_s, batch.ready_s)
+                )
                 fills.append(place.bar._replace(width=place.bar.width * min(share, 1.0)))
+                compiled.append(place.bar._replace(width=place.bar.width * min(share, ready, 1.0)))
         self.bars.set_path(rectangles(*_ends(fills)))
+        compiled = [bar for bar in compiled if bar.width > 0]
+        self.compiling.set_path(rectangles(*_ends(compiled)))
+        self.compiling.set_visible(bool(compiled))  # a hatch takes its time even on nothing
 
     def _show_gauges(self, now: Snapshot, component: str) -> None:
         """Show how near a batch is to leaving: by the number that waits, and the oldest's wait."""

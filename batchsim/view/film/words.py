@@ -1,11 +1,14 @@
 """What the film says: the moment in a sentence, and the stage's short texts, the longest that fits first."""
 
 import math
+from collections.abc import Mapping
 
-from batchsim._format import number, typed
+from batchsim._format import listed, number, typed
 from batchsim.scenario.rules import Rule
 from batchsim.view.film.pseudocode import acting, pseudocode
 from batchsim.view.film.snapshot import Activity, Snapshot
+
+FLAGGED = "\N{BLACK LOWER LEFT TRIANGLE}"
 
 
 def describe(snapshot: Snapshot, within_s: float = 0.0) -> str:
@@ -19,10 +22,15 @@ def describe(snapshot: Snapshot, within_s: float = 0.0) -> str:
     """
     parts = [activities(snapshot, within_s)[0]]
     if snapshot.waited_ms is not None:
-        parts.append(f"{snapshot.waiting.size:,} waiting, the oldest for {number(snapshot.waited_ms)} ms")
+        levels = [f"{count:,} of level {level}" for level, count in snapshot.levels.items() if count]
+        waiting = f"{snapshot.waiting.size:,} waiting" + (f" ({listed(levels)})" if levels else "")
+        parts.append(f"{waiting}, the oldest for {number(snapshot.waited_ms)} ms")
     busy, servers = sum(batch is not None for batch in snapshot.computing), len(snapshot.computing)
     one = "server busy" if busy else "server idle"
-    parts.append(one if servers == 1 else f"{busy:,} of {servers:,} servers busy")
+    compiling = (
+        f", {'' if servers == 1 else f'{snapshot.compiling:,} '}compiling" if snapshot.compiling else ""
+    )
+    parts.append((one if servers == 1 else f"{busy:,} of {servers:,} servers busy") + compiling)
     parts.append(f"{snapshot.arrived:,} arrived, {snapshot.served:,} served, {snapshot.lost:,} lost")
     return f"At {snapshot.time_s * 1000:,.7g} ms: {'; '.join(parts)}."
 
@@ -32,16 +40,22 @@ def activities(snapshot: Snapshot, within_s: float) -> tuple[str, ...]:
     activity = snapshot.activity(within_s)
     if activity is not Activity.LEAVING or snapshot.last is None:
         return (str(activity),)
-    because = pseudocode(snapshot.rule)[acting(snapshot, within_s)].because
+    because = pseudocode(snapshot.scenario)[acting(snapshot, within_s)].because
     leaves = f"a batch of {snapshot.last.requests.size:,} leaves"
     return f"{leaves}: {because}", leaves
 
 
-def queue_titles(waiting: int, component: str) -> tuple[str, ...]:
-    """Return how many wait, and for what."""
+def queue_titles(waiting: int, component: str, levels: Mapping[int, int]) -> tuple[str, ...]:
+    """Return how many wait, of which levels, and for what; those of the first level are flagged."""
     if not waiting:
         return "queue: none waiting", "none waiting"
+    by_level: tuple[str, ...] = ()
+    if levels:
+        counts = [f"{count:,} of level {level}" for level, count in levels.items()]
+        text = ", ".join([f"{counts[0]} {FLAGGED}", *counts[1:]])
+        by_level = f"queue: {text}, {component}", f"{text}, {component}", text
     return (
+        *by_level,
         f"queue: {waiting:,} waiting, {component}",
         f"{waiting:,} waiting, {component}",
         f"{waiting:,} {component}",
@@ -53,7 +67,10 @@ def server_titles(now: Snapshot, drawn: int) -> tuple[str, ...]:
     servers, busy = len(now.computing), sum(batch is not None for batch in now.computing)
     if servers == 1:
         (batch,) = now.computing
-        return ("server: idle",) if batch is None else (f"server: batch of {batch.requests.size:,}",)
+        if batch is None:
+            return ("server: idle",)
+        text = f"server: batch of {batch.requests.size:,}"
+        return (f"{text}, compiling", "server: compiling") if now.compiling else (text,)
     if drawn == servers:
         return f"servers: {busy:,} of {servers:,} busy", f"{busy:,} of {servers:,} busy"
     more = f"+ {servers - drawn:,} more"

@@ -1,8 +1,11 @@
 """What a picture of a run shows, and what several of its views derive from it."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison
@@ -48,8 +51,26 @@ class ViewData:
         return self.result.percentile(q, unserved="inf")
 
     @cached_property
+    def levels_ms(self) -> dict[int, tuple[float, float]]:
+        """The p50 and p99 of each priority level, as `percentile_of_all`; empty without several levels.
+
+        Infinite where the level does not keep up, because it and those before it bring too much.
+        """
+        result, scenario = self.result, self.result.scenario
+        if len(scenario.levels) < 2 or result.priority is None:
+            return {}
+        kept = slice(result.warmup_requests, None)
+        latency_ms, levels = result.latency_ms[kept], result.priority[kept]
+        brought, found = 0.0, {}
+        for level, share in scenario.workload.priorities or ():
+            brought += share * scenario.load
+            own_ms, grows = np.sort(latency_ms[levels == level]), self.overloaded and brought >= 1
+            found[level] = (math.inf, math.inf) if grows else (_of_all(own_ms, 0.5), _of_all(own_ms, 0.99))
+        return found
+
+    @cached_property
     def window(self) -> Window:
-        """The moment from the middle of the run that the timeline shows."""
+        """The moment of the run that the timeline shows."""
         return window(self.result)
 
     @cached_property
@@ -70,3 +91,12 @@ class ViewData:
     def loss(self) -> float:
         """The fraction of the requests that were rejected or timed out."""
         return 1 - self.summary["served"] / self.summary["requests"]
+
+
+def _of_all(ordered_ms: np.ndarray, share: float) -> float:
+    """Return a percentile of sorted latencies, of which those not served, NaN, are last: infinitely late."""
+    place = share * (ordered_ms.size - 1)
+    if place < 0:
+        return math.nan
+    low, high = ordered_ms[math.floor(place)], ordered_ms[math.ceil(place)]
+    return math.inf if math.isnan(high) else float(low + (high - low) * (place - math.floor(place)))

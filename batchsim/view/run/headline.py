@@ -1,10 +1,10 @@
 """The four numbers that matter, in large figures: p50, p99 against the objective, throughput, load."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from batchsim._format import fixed, number, percent, typed_duration, unit_of
+from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
 from batchsim.scenario import ClosedLoop
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Picture, Tile
@@ -20,13 +20,14 @@ Writer = Callable[[float], str]
 
 
 class Figure(NamedTuple):
-    """A number: what it is, its value, its unit, its interval and its change since the last move."""
+    """A number: what it is, its value and unit, its interval, its change since the last move, its levels'."""
 
     name: str
     value: str
     unit: str
     interval: str = ""
     change: str = ""
+    levels: tuple[str, ...] = ()  # the same of each priority level in place of the interval, longest first
 
 
 class Headline(Tile):
@@ -57,18 +58,30 @@ class Headline(Tile):
             after = x + FIGURE * self.em * width_em(figure.value, "bold") + 0.3 * self.em
             notes.append(Label(figure.unit, after, second))
             texts = [text for text in (figure.interval, figure.change) if text]
-            if sum(map(width_em, texts)) + 1.6 > self.wide / self.em:
+            if figure.levels:
+                texts = self._fitting([[each, figure.change] for each in figure.levels], figure.levels)
+            elif not self._fits(texts):
                 texts = texts[-1:]  # the change, where there is no room for both
-            notes.append(Label("  ".join(texts), x, third))
+            notes.append(Label("  ".join(filter(None, texts)), x, third))
         for lettering, labels in ((self.names, names), (self.figures, figures), (self.notes, notes)):
             lettering.show(labels)
+
+    def _fits(self, texts: Sequence[str]) -> bool:
+        return sum(map(width_em, texts)) + 1.6 <= self.wide / self.em
+
+    def _fitting(self, both: list[list[str]], alone: tuple[str, ...]) -> list[str]:
+        """Return the first of some texts that fit: the levels with the change, else by themselves."""
+        return next((texts for texts in [*both, *([each] for each in alone)] if self._fits(texts)), [])
 
 
 def figures_of(data: ViewData) -> list[Figure]:
     """Return the four figures of a run."""
     intervals = data.intervals
     # Those of percentiles are of the served requests alone.
-    figures = [_latency(data, q, None if data.loss else intervals.get(f"p{q}_ms")) for q in (50, 99)]
+    figures = [
+        _latency(data, q, None if data.loss else intervals.get(f"p{q}_ms"))._replace(levels=levels(data, q))
+        for q in (50, 99)
+    ]
     result, s, before = data.result, data.summary, data.before
     value = s["throughput_per_s"]
     old = None if before is None else before.summary["throughput_per_s"]
@@ -116,6 +129,20 @@ def _latency(data: ViewData, q: int, interval: tuple[float, float] | None) -> Fi
     before = data.before
     old = None if before is None or before.overloaded else before.percentile_of_all(q)
     return Figure(name, write(value), unit, _between(interval, write), _change(value, old, write))
+
+
+def levels(data: ViewData, q: int) -> tuple[str, ...]:
+    """Return the p50 or the p99 of each priority level, in words and shorter; () without several."""
+    found = {level: both[q == 99] for level, both in data.levels_ms.items()}
+    texts = {level: "grows" if data.overloaded else "lost" for level, ms in found.items() if math.isinf(ms)}
+    texts |= {level: duration(ms) for level, ms in found.items() if math.isfinite(ms)}
+    if not texts:
+        return ()
+    long, short = (
+        ", ".join(f"{name}{level}{then} {texts[level]}" for level in found if level in texts)
+        for name, then in (("level ", ""), ("", ":"))
+    )
+    return long, short, short.replace(" ms", "")
 
 
 def _digits(per_s: float) -> str:

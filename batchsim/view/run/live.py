@@ -9,7 +9,7 @@ from batchsim.view.film.film_view import FilmView
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.headline import HIGH, Headline
+from batchsim.view.run.headline import HIGH, Headline, levels
 from batchsim.view.run.heat_map import HeatMapView
 from batchsim.view.run.latency import LatencyView
 from batchsim.view.run.load import LoadView
@@ -69,6 +69,10 @@ class LivePicture(RunPicture):
         self.headline.update(data)
         if self.stage is not None:
             self.stage.load(data.result)
+
+    def describe(self, data: ViewData) -> str:
+        sentence = f" The p99 by priority: {levels(data, 99)[0]}." if data.levels_ms else ""
+        return super().describe(data) + sentence
 
     def at(self, across: float, down: float) -> Spot | None:
         """Return what is at a place, fractions of the width and the height from the top left."""

@@ -1,4 +1,4 @@
-"""A few batches from the middle of the run: their requests one by one, and when each was computed."""
+"""A few batches, of the run's middle or its cold start: their requests, and when each was computed."""
 
 import numpy as np
 from matplotlib.collections import LineCollection
@@ -11,7 +11,7 @@ from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label
-from batchsim.view.canvas.theme import COMPONENTS
+from batchsim.view.canvas.theme import COMPILING, COMPONENTS
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.view import Entry, Spot, Style, View, outline
 from batchsim.view.run.window import Window, window
@@ -23,7 +23,7 @@ class TimelineView(View):
     """The requests of a few batches, each a row of forming, queueing and computing."""
 
     data: ViewData | None = None
-    KEY, NAME, SHORT = "timeline", "A moment from the middle of the run", "A moment (ms)"
+    KEY, NAME, SHORT = "timeline", "A moment of the run", "A moment (ms)"
 
     def add_artists(self) -> None:
         theme, thin = self.theme, 0.6 * self.line_px
@@ -35,18 +35,28 @@ class TimelineView(View):
             name: PathPatch(NOWHERE, zorder=2, linewidth=0, facecolor=getattr(theme, style.colour))
             for name, style in COMPONENTS.items()
         }
+        style = self.compiling_style = {
+            "facecolor": getattr(theme, COMPILING.colour), "hatch": COMPILING.hatch,
+            "edgecolor": theme.background, "linewidth": 0,
+        }  # fmt: skip
+        self.compiling = PathPatch(NOWHERE, zorder=2.5, **style)
         self.waits = LineCollection([], color=theme.grey, linestyle=":", linewidth=thin, zorder=2)
         self.frame_style: Style = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": thin}
         self.batches = PathPatch(NOWHERE, zorder=3, **self.frame_style)
         self.other_batches = PathPatch(NOWHERE, zorder=1.5, facecolor="none")
-        for artist in (*self.bars.values(), self.waits, self.batches, self.other_batches):
+        for artist in (*self.bars.values(), self.compiling, self.waits, self.batches, self.other_batches):
             ax.add_artist(artist)
         mark: Style = {"linestyle": "none", "color": theme.ink, "markeredgewidth": 0}
         self.styles: dict[Status, Style] = {status: mark | {"marker": LOST[status]} for status in LOST}
         marks: Style = {"markersize": 0.5 * self.em, "zorder": 4}
         self.lost = {status: ax.plot([], [], **marks | style)[0] for status, style in self.styles.items()}
         self.set_moving(
-            *self.bars.values(), self.batches, self.other_batches, self.waits, *self.lost.values()
+            *self.bars.values(),
+            self.compiling,
+            self.batches,
+            self.other_batches,
+            self.waits,
+            *self.lost.values(),
         )
         self.cursor = ax.axvline(0, visible=False, zorder=5, **self.line_style("ink", "-", 0.9))
         self.set_moving(self.cursor)
@@ -84,16 +94,23 @@ class TimelineView(View):
             half = thick * COMPONENTS[name].width / 2
             corners = ((begin_ms, rows - half), (end_ms, rows + half))
             self.bars[name].set_path(rectangles(*(np.stack(each, axis=-1) for each in corners)))
-        self.batches.set_path(batch_frames(result, requests, begin_s))
+        self.batches.set_path(batch_frames(result, requests, begin_s, result.batches.finish_s))
+        index = result.batch_index[requests]
+        compiles = bool((result.ready_s > result.batches.start_s)[index[index >= 0]].any())
+        self.compiling.set_visible(compiles)
+        if compiles:
+            self.compiling.set_path(batch_frames(result, requests, begin_s, result.ready_s))
         other = data.other
         same = other is not None and other.result.arrival_s.size == result.arrival_s.size
         self.other_batches.set_visible(same)
         if same and other is not None:
             # At another rate the same requests come at another time: their first one's arrivals are aligned.
             shift_s = float(other.result.arrival_s[requests[0]] - result.arrival_s[requests[0]])
-            self.other_batches.set_path(batch_frames(other.result, requests, begin_s + shift_s))
+            finish_s = other.result.batches.finish_s
+            self.other_batches.set_path(batch_frames(other.result, requests, begin_s + shift_s, finish_s))
             self.other_batches.set(**outline(self.other_style(data)))
         entries = [Entry(name, self._component(name)) for name in COMPONENTS]
+        entries += [Entry("compiling", self.compiling_style)] * compiles
         for status, marks in self.lost.items():
             rows = np.flatnonzero(result.status[requests] == status)
             waited_s = result.timeout_s[requests[rows]] if status == Status.TIMED_OUT else 0.0
@@ -124,7 +141,8 @@ class TimelineView(View):
         batches = counted(stretch.last - stretch.first + 1, "batch")
         span = duration(1000 * (stretch.end_s - stretch.begin_s))
         requests = counted(stretch.requests.size, "request")
-        return [f"The timeline shows {requests} in {batches} from the middle of the run, {span} long."]
+        place = "beginning" if data.result.scenario.service.compile_ms else "middle"
+        return [f"The timeline shows {requests} in {batches} from the {place} of the run, {span} long."]
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
         box, stretch = self.plot_box, self.window
@@ -132,25 +150,29 @@ class TimelineView(View):
         if stretch is None or not (box.left <= x_px <= box.right and 0 <= row < stretch.requests.size):
             return None
         request = int(stretch.requests[row])
-        story = data.result.story(request)
+        story, levels = data.result.story(request), data.result.priority
+        name = f"Request {request:,}" + ("" if levels is None else f", level {levels[request]}")
         if not story:
-            return Spot(self.KEY, f"Request {request:,}: {_named(Status(data.result.status[request]))}")
+            return Spot(self.KEY, f"{name}: {_named(Status(data.result.status[request]))}")
         parts = [f"{name} {duration(1000 * (to_s - from_s))}" for name, from_s, to_s in story]
-        size = int(data.result.batches.batch_size[data.result.batch_index[request]])
-        return Spot(self.KEY, f"Request {request:,}: {listed(parts)}, in a batch of {size}")
+        batch = data.result.batch_index[request]
+        compiling_s = float(data.result.ready_s[batch] - data.result.batches.start_s[batch])
+        parts[-1] += f" (compiling {duration(1000 * compiling_s)})" if compiling_s else ""
+        size = int(data.result.batches.batch_size[batch])
+        return Spot(self.KEY, f"{name}: {listed(parts)}, in a batch of {size}")
 
 
 def _named(status: Status) -> str:
     return status.name.lower().replace("_", " ")
 
 
-def batch_frames(result: Result, requests: np.ndarray, begin_s: float) -> Path:
-    """Return a frame round the computing of each batch that holds any of these requests, row by row."""
+def batch_frames(result: Result, requests: np.ndarray, begin_s: float, until_s: np.ndarray) -> Path:
+    """Return a frame for each batch that holds any of these requests, from its start until its `until_s`."""
     rows = np.flatnonzero(result.batch_index[requests] >= 0)
     numbers = result.batch_index[requests[rows]]
     batch, first = np.unique(numbers, return_index=True)
     last = np.unique(numbers[::-1], return_index=True)[1]
-    times_s = result.batches.start_s, result.batches.finish_s
+    times_s = result.batches.start_s, until_s
     begin_ms, end_ms = (1000 * (each[batch] - begin_s) for each in times_s)
     upper, lower = rows[first] - 0.45, rows[::-1][last] + 0.45
     return rectangles(np.stack([begin_ms, upper], axis=-1), np.stack([end_ms, lower], axis=-1))

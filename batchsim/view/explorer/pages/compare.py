@@ -68,18 +68,19 @@ def settings(a: State, b: State) -> tuple[str, str]:
 
 
 def comparison(data: ViewData) -> str:
-    """Return the differences as an HTML table."""
+    """Return the differences as an HTML table, each with its interval below it: a column is narrow."""
     assert data.comparison is not None
-    heads = ["", "A", "B", f"B {MINUS} A", "95 % interval", ""]
-    table = "<tr>" + "".join(f'<th scope="col">{head}</th>' for head in heads) + "</tr>"
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("", "A", "B", f"B {MINUS} A"))
+    table = f"<thead><tr>{heads}</tr></thead>"
     for key in COMPARED:
         row = data.comparison[key]
-        interval, verdict = f"{signed(row.low)} to {signed(row.high)}", "differs"
+        interval, verdict = f"95 %: {signed(row.low)} to {signed(row.high)}", ", differs"
         if math.isnan(row.low):
-            interval, verdict = "none: too short a run, or its traffic drifts", ""
+            interval, verdict = "no interval: too short a run, or its traffic drifts", ""
         elif row.low <= 0 <= row.high:
-            verdict = "may be chance" if row.difference else ""
-        cells = number(row.a), number(row.b), signed(row.difference), interval, verdict
-        table += f'<tr><th scope="row">{html.escape(heading(key))}</th>'
-        table += "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+            verdict = ", may be chance" if row.difference else ""
+        cells = "".join(f"<td>{cell}</td>" for cell in (number(row.a), number(row.b), signed(row.difference)))
+        first = f'<tr><th scope="rowgroup">{html.escape(heading(key))}</th>{cells}</tr>'
+        second = f'<td colspan="4" title="The 95 % interval of B {MINUS} A">{interval}{verdict}</td>'
+        table += f'<tbody>{first}<tr class="batchsim-second">{second}</tr></tbody>'
     return f'<table class="batchsim-table">{table}</table>'

@@ -77,5 +77,5 @@ class PlayPage(Page):
         if self.is_open:
             acts = acting(player.moment, player.within_s)
             self.code.value = to_html(
-                pseudocode(player.moment.rule), acting=acts, theme=self.session.style.theme
+                pseudocode(player.moment.scenario), acting=acts, theme=self.session.style.theme
             )
