@@ -72,8 +72,6 @@ class Instants:
         cancelled: threading.Event | None = None,
     ) -> bool:  # fmt: skip
         """Run the loop on a window; return whether all is over."""
-        if self.levels is not None:
-            self.levels = self.levels.with_batches_of(costs.service_s.size - 1)
         done = kernels_instants.PAUSED
         while done == kernels_instants.PAUSED:
             check_cancelled(cancelled)

@@ -11,7 +11,7 @@ import math
 from batchsim.engines.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID, SENT, TAIL, THINKING
 from batchsim.engines.kernels import finish_of, soonest
 from batchsim.engines.kernels_jit import compiled, compiled_anew, inlined
-from batchsim.engines.kernels_levels import enter, expiry_s, overdue, take
+from batchsim.engines.kernels_levels import enter, expiry_s, line_of, overdue, take
 from batchsim.engines.kernels_rules import decide, finished, wake_s
 from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import FREEZE, START, Waiting
@@ -70,9 +70,10 @@ def _pop(clients, at):
 
 
 @inlined
-def _waiting(requests, queue, at, ended):
+def _waiting(requests, queue, levels, at, ended):
+    line, head = line_of(queue, at, levels)
     frozen = at[FROZEN_TAIL] - at[FROZEN_HEAD]
-    return Waiting(requests.arrival_s, queue.requests, at[MID], at[TAIL] - at[MID], frozen, ended)
+    return Waiting(requests.arrival_s, line, head, at[TAIL] - at[MID], frozen, ended)
 
 
 @inlined
@@ -115,7 +116,7 @@ def _dispatch(
     while at[HEAD] < at[TAIL]:
         if idle == 0 and not freezes:
             return True
-        action, size, trigger = decide(now_s, _waiting(requests, queue, at, ended), idle, state, params)
+        action, size, trigger = decide(now_s, _waiting(requests, queue, levels, at, ended), idle, state, params)
         if action == START:
             if idle == 0:
                 return True
@@ -191,7 +192,8 @@ def _pass_instants(
 
     `at` holds the places of `columns` (SENT, HEAD, ...); `state` is the rule's own memory. The queue is
     `queue.requests[head:tail]`, of which those before `mid` are in frozen batches. `levels` is None where
-    requests are served in order: then Numba leaves out all that is about them.
+    requests are served in order: then Numba leaves out all that is about them. Where there are levels, those
+    from `mid` on are in their lists, and in the queue only once they are taken.
     """
     closed, arrival_s = horizon.closed, requests.arrival_s
     last_s = servers.clock_s[0]
@@ -212,7 +214,7 @@ def _pass_instants(
         if at[HEAD] < at[TAIL]:
             idle, _ = _idle(servers)
             if idle > 0 or freezes:
-                waiting = _waiting(requests, queue, at, at[SENT] == horizon.total)
+                waiting = _waiting(requests, queue, levels, at, at[SENT] == horizon.total)
                 due_s = wake_s(last_s, waiting, idle, state, params)
                 if due_s > last_s:  # what was due has been asked already: it must not hold the clock
                     now_s = min(now_s, due_s)
