@@ -107,7 +107,7 @@ class Collector(Instants):
 
     def expire(self) -> list[int]:
         """Let the requests that have waited too long leave; return them."""
-        gone = self.line.expire()
+        gone = self.line.levels.expire(self.env.now)
         for request in gone:
             self.status[request] = Status.TIMED_OUT
         return gone
