@@ -13,6 +13,7 @@ from batchsim.scenario.rules import (
     AtLeast,
     FrozenBatches,
     LearnedCork,
+    LearnedSizes,
     PreferredSizes,
     PreferredUntilLate,
     PullThenWait,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "Constant", "Continuous",
-    "Diurnal", "FrozenBatches", "Gamma", "Geometric", "InferenceBatcher", "LearnedCork", "Lognormal",
+    "Diurnal", "FrozenBatches", "Gamma", "Geometric", "InferenceBatcher", "LearnedCork", "LearnedSizes", "Lognormal",
     "Noise", "OnOff", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Recommendation",
     "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SleepingPoll", "StalledBatches",
     "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast",

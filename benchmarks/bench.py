@@ -302,6 +302,7 @@ def servers_rules(rounds: int) -> Row:
         bs.servers.litserve(32, 0.002),
         bs.servers.batched(32, 2),
         bs.servers.bentoml(32),
+        bs.servers.clipper(slo_micros=20_000),
     ]
 
     scenarios = {

@@ -168,7 +168,7 @@ FOUND = [
         ("textbook", bs.ClosedLoop(4), {"max_batch_size": 4, "max_wait_ms": 20}),
     ]),
     ("overload", [
-        ("triton", 10_000, {"max_batch_size": 32}), ("clipper", 10_000, {}),
+        ("triton", 10_000, {"max_batch_size": 32}), ("clipper", 10_000, {"batch_size": 32}),
         ("torchserve", 10_000, {"batchSize": 32, "maxBatchDelay": 1}),
     ], [
         ("triton", 4900, {"max_batch_size": 32}), ("triton", 10_000, {"max_batch_size": 32, "count": 3}),

@@ -149,6 +149,7 @@ def test_the_heat_map_tells_which_waits_are_too_short():
         (servers.litserve(), bs.RunningWindow(1, 0)),
         (servers.batched(), bs.SleepingPoll(32, 5)),
         (servers.clipper(16), bs.SizeOrWait(16, 0)),
+        (servers.clipper(slo_micros=2500), bs.LearnedSizes(128, 2.5)),
         (servers.textbook(), bs.SizeOrWait(32, 50)),
     ],
     ids=repr,

@@ -1,5 +1,6 @@
 """The rules of real servers: both engines and an independent spelling of each."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ def assert_three_alike(plan):
 
 
 @settings(max_examples=400)
-@given(plans_with_ties(kinds=[*TIMERS, bs.LearnedCork]))
+@given(plans_with_ties(kinds=[*TIMERS, bs.LearnedCork, bs.LearnedSizes]))
 def test_both_engines_and_the_oracle_agree_where_everything_is_tied(plan):
     assert_three_alike(plan)
 
@@ -122,3 +123,59 @@ def test_full_batches_of_the_cork_start_a_whole_number_of_looks_apart():
     result = bs.simulate(scenario, 20_000)
     assert scenario.full_batches_per_s == pytest.approx(4 / 0.003)
     assert result.throughput_per_s == pytest.approx(4 / 0.003, rel=0.01)
+
+
+V100 = bs.Affine(1.8874, 0.1438)
+
+
+def test_learned_sizes_try_larger_batches_until_one_takes_as_long_as_there_is():
+    # A request in 100 ms, so that each batch but the copies holds one: 0.92 of 20 ms is what it may take.
+    calm = bs.Scenario(bs.Constant(10), bs.LearnedSizes(1024, 20), bs.Affine(2, 1))
+    batches = bs.simulate(calm, 200).batches
+    as_many = np.rint((batches.finish_s - batches.start_s) * 1000 - 2).astype(int)
+    assert set(batches.batch_size) == {1}
+    # Each size five times, the next one larger by one, from ten on by a tenth; 17 take 19 ms: then alone.
+    assert as_many[:90].tolist() == [size for size in range(2, 17) for _ in range(5)] + [17] + [1] * 14
+    # Once they are known, as many leave as can be computed in the time that is left.
+    times = np.append(np.arange(90) / 10, np.full(30, 10.0))
+    found = bs.simulate(calm.replace(workload=bs.Trace(times), objective_ms=20)).batches
+    assert found.batch_size[90:].tolist() == [16, 1, *[1] * 13]
+    assert bs.Trigger(found.trigger[90]) == bs.Trigger.ENOUGH
+
+
+def test_learned_sizes_end_where_they_may_not_be_larger():
+    scenario = bs.Scenario(bs.Constant(100), bs.LearnedSizes(4, 100), bs.Affine(2, 1))
+    batches = bs.simulate(scenario, 40).batches
+    as_many = np.rint((batches.finish_s - batches.start_s) * 1000 - 2).astype(int)
+    assert as_many.tolist() == [2] * 5 + [3] * 5 + [4] * 5 + [1] * 25
+
+
+def test_learned_sizes_stay_below_what_would_be_late_by_three_deviations_and_engines_agree_on_many():
+    calm = np.arange(300) / 20  # in which it learns
+    bursts = 15 + (np.arange(4000) // 250) / 5  # of 250 at once, of which 175 take 36.8 ms
+    trace = bs.Trace(np.concatenate([calm, bursts]))
+    noisy = bs.Scenario(trace, bs.LearnedSizes(400, 40), bs.Affine(1.8, 0.2).with_noise(0.05), timeout_ms=40)
+    plan = draw(noisy, 4300, 0)
+    log = compiled.run(plan)
+    assert_equal(reference.run(plan), log)
+    first = log.batch_start_s == np.unique(bursts).reshape(-1, 1)
+    took_s = log.batch_finish_s - log.batch_start_s
+    sizes, took_s = (column[first.any(axis=0)] for column in (log.batch_size, took_s))
+    assert sizes.size == 16
+    assert (sizes > 150).all()
+    assert (sizes < 172).all()
+    assert (took_s < 0.04).all()
+
+
+def test_learned_sizes_do_not_recover_from_a_queue_that_is_always_nearly_late():
+    # Half of what full batches carry, at once: small batches first, whose queue leaves time but for small ones.
+    learned = bs.Scenario(bs.Poisson(3000), bs.LearnedSizes(128, 20), V100, timeout_ms=20)
+    assert learned.load < 0.5
+    assert bs.simulate(learned, 20_000).summary()["timed_out"] > 10_000
+    assert bs.simulate(learned.replace(rate_per_s=300), 20_000).summary()["timed_out"] == 0
+
+
+def test_learned_sizes_carry_what_can_be_computed_in_time():
+    scenario = bs.Scenario(bs.Poisson(1000), bs.LearnedSizes(128, 10), V100)  # 50 take 9.08 ms, 51 more than 9.2
+    assert scenario.full_batches_per_s == pytest.approx(50 / 0.0090774)
+    assert scenario.replace(objective_ms=0).full_batches_per_s == pytest.approx(1 / 0.0020312)

@@ -154,7 +154,7 @@ class Servers(NamedTuple):
 
     busy_until_s: Any  # inf for an idle one
     since_s: Any  # when its batch started
-    size: Any  # of its batch
+    size: Any  # of its batch, as it is computed
     clock_s: Any  # shape (1,): the last instant that was handled
 
     @classmethod

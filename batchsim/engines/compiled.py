@@ -47,7 +47,7 @@ class Instants:
         self.limits = columns.Limits(limit, one.timeout_s, slice_of(scenario.servers))
         self.queue = columns.Queue.room_for(room, rule.freezes)
         self.levels = columns.Levels.of(scenario, room)
-        self.memory, self.at = np.empty(rule.state_size), np.empty(columns.PLACES, np.int64)
+        self.at = np.empty(columns.PLACES, np.int64)
         self.servers = columns.Servers.room_for(scenario.servers)
         workload = scenario.workload
         self.clients = columns.Clients.room_for(workload.clients if isinstance(workload, ClosedLoop) else 0)
@@ -59,7 +59,7 @@ class Instants:
     def begin(self, rule: Rule) -> None:
         """Set the clock to the start of a run, under another rule of the same class."""
         self.rule, self.params = rule, rule.params
-        self.memory[:] = self.at[:] = 0
+        self.memory, self.at[:] = np.zeros(rule.state_size), 0
         if self.levels is not None:
             self.levels.first[:], self.levels.waiting[:], self.levels.late[:] = NOBODY, 0, False
         self.servers.busy_until_s[:], self.servers.clock_s[0] = np.inf, -np.inf

@@ -12,7 +12,7 @@ from batchsim.engines.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID,
 from batchsim.engines.kernels import finish_of, soonest
 from batchsim.engines.kernels_jit import compiled, compiled_anew, inlined
 from batchsim.engines.kernels_levels import enter, expiry_s, line_of, overdue, take
-from batchsim.engines.kernels_rules import decide, finished, wake_s
+from batchsim.engines.kernels_rules import computed_as, decide, finished, wake_s
 from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import FREEZE, START, Waiting
 
@@ -87,11 +87,13 @@ def _idle(servers):
 
 
 @inlined
-def _start(now_s, size, trigger, server, busy, requests, costs, queue, levels, clients, servers, batches, at):
-    """Let a server compute the `size` requests at the queue's head."""
+def _start(
+    now_s, size, whole, trigger, server, busy, requests, costs, queue, levels, clients, servers, batches, at
+):
+    """Let a server compute the `size` requests at the queue's head, as `whole`."""
     batch = at[BATCH]
-    done_s = finish_of(now_s, costs, size, batch, server, busy)
-    servers.busy_until_s[server], servers.since_s[server], servers.size[server] = done_s, now_s, size
+    done_s = finish_of(now_s, costs, whole, batch, server, busy)
+    servers.busy_until_s[server], servers.since_s[server], servers.size[server] = done_s, now_s, whole
     for place in range(at[HEAD], at[HEAD] + size):
         request = queue.requests[place]
         requests.batch_index[request] = batch
@@ -131,7 +133,7 @@ def _dispatch(
                 at[MID] += size
             busy = servers.busy_until_s.size - idle + 1
             _start(
-                now_s, size, trigger, server, busy,
+                now_s, size, computed_as(size, state, params), trigger, server, busy,
                 requests, costs, queue, levels, clients, servers, batches, at,
             )  # fmt: skip
             idle -= 1

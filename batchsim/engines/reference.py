@@ -34,7 +34,7 @@ class Collector(Instants):
         # The state of the run.
         self.idle = list(range(plan.scenario.servers))
         self.in_service: list[list[int]] = [[] for _ in self.idle]
-        self.computing = [-1 for _ in self.idle]  # the number of each server's batch
+        self.computing = [(-1, 0) for _ in self.idle]  # each server's batch, and as how many it is computed
         self.host_s, self.contention = plan.scenario.host_ms / 1000, plan.scenario.contention
         self.ready_s: dict[int, float] = {}  # by shape: when it is, or was, compiled
         self.device_free_s = [0.0] * plan.scenario.device_count
@@ -52,7 +52,8 @@ class Collector(Instants):
         self.idle.append(server)
         self.idle.sort()
         if self.rule.finished is not None:
-            start_s, finish_s, size, *_ = self.batches[self.computing[server]]
+            batch, size = self.computing[server]
+            start_s, finish_s, *_ = self.batches[batch]
             line = self.line
             self.rule.finished(self.env.now, size, finish_s - start_s, line.memory, line.params)
         return self.in_service[server]
@@ -73,14 +74,16 @@ class Collector(Instants):
                 return
 
     def start(self, server: int, requests: list[int], trigger: int) -> None:
-        batch = len(self.batches)
+        batch, size, rule = len(self.batches), len(requests), self.rule
+        if rule.computed_as is not None:
+            size = rule.computed_as(size, self.line.memory, self.line.params)
         self.line.levels.left(requests)
         for request in requests:
             self.batch_index[request] = batch
         # First compiling and its part on the host, then the rest on the server's device, when that is free.
         device = server % len(self.device_free_s)
-        begin_s, free_s = self.compiled_s(len(requests)) + self.host_s, self.device_free_s[device]
-        service_s = self.line.measured_s.pop(requests[0], float(self.plan.service_s[len(requests)]))
+        begin_s, free_s = self.compiled_s(size) + self.host_s, self.device_free_s[device]
+        service_s = self.line.measured_s.pop(requests[0], float(self.plan.service_s[size]))
         seconds = service_s - self.host_s
         if self.plan.noise is not None:
             seconds *= float(self.plan.noise[batch])
@@ -93,7 +96,7 @@ class Collector(Instants):
         # A device computes in order of start: no batch that starts later changes this one's finish.
         self.device_free_s[device] = finish_s
         self.batches.append((self.env.now, finish_s, len(requests), server, int(trigger)))
-        self.in_service[server], self.computing[server] = requests, batch
+        self.in_service[server], self.computing[server] = requests, (batch, size)
         self.handed[server].succeed(finish_s)
 
     def compiled_s(self, size: int) -> float:

@@ -314,6 +314,81 @@ class Cork(Naive):
 
 
 @dataclass
+class Sizes(Naive):
+    """It takes what can be computed before the oldest is late; it learns how long sizes take."""
+
+    objective_ms: float = 100.0
+    allowed: int = 0
+    tried: int = 1
+    fill: bool = False
+
+    def __post_init__(self):
+        self.took = {}  # by size: how many batches, their mean and their standard deviation
+        self.slowest = 0.0
+        self.as_many = {}
+
+    def why_now(self, now):
+        left = 0.92 * (self.arrival[self.waiting[0]] + self.objective_ms / 1000 - now)
+        self.fill = left > self.slowest and not (
+            self.tried == self.max_batch_size and self.samples(self.tried) >= 5
+        )
+        if not self.fill:
+            self.allowed = self.on_the_line(left)
+        elif self.samples(self.tried) not in (1, 2, 3, 4):
+            more = self.tried + 1 if self.tried < 10 else int(1.1 * self.tried)
+            self.allowed = min(more, self.max_batch_size)
+        else:
+            self.allowed = self.tried
+        self.tried = max(self.tried, self.allowed)
+        if len(self.waiting) >= self.allowed:
+            return FULL if self.allowed == self.max_batch_size else ENOUGH
+        return WAIT if self.arrival[self.waiting[0]] == now else BACKLOG
+
+    def samples(self, size):
+        return self.took[size][0] if size in self.took else 0
+
+    def size_of_next(self):
+        return min(len(self.waiting), self.allowed)
+
+    def alarms(self):
+        return ()
+
+    def computed_as(self, taken):
+        return self.allowed if self.fill else len(taken)
+
+    def take(self, now, taken, why):
+        self.as_many[len(self.size)] = self.computed_as(taken)
+        super().take(now, taken, why)
+
+    def released(self, now, job):
+        took = self.batch_finish[job] - self.batch_start[job]
+        self.slowest = max(self.slowest, took)
+        n, mean, std = self.took.get(self.as_many[job], (0, 0.0, 0.0))
+        new = (n * mean + took) / (n + 1)
+        squares = std * std * n + (n + 1) / max(1, n) * ((new - took) * (new - took))
+        self.took[self.as_many[job]] = n + 1, new, math.sqrt(squares / (n + 1))
+
+    def on_the_line(self, left):
+        """The size at which the line through all sizes is at the time that is left."""
+        if not self.took:
+            return 1
+        known = [(n, std) for _, (n, _, std) in sorted(self.took.items()) if n >= 5]
+        freedom = sum(n for n, _ in known) - len(self.took)
+        pooled = math.sqrt(sum_of((n - 1) * std * std for n, std in known) / max(1, freedom))
+        points = [(1000 * (mean + 3 * pooled), size) for size, (_, mean, _) in sorted(self.took.items())]
+        count = len(points)
+        x, y = sum_of(x for x, _ in points), sum(y for _, y in points)
+        xx, xy = sum_of(x * x for x, _ in points), sum_of(x * y for x, y in points)
+        if count * xx - x * x > 0 and count > 1:
+            slope = (count * xy - x * y) / (count * xx - x * x)
+            offset = (y - slope * x) / count
+        else:
+            offset = (y / count) / (x / count * (x / count) + 1)
+            slope = x / count * offset
+        return int(min(max(1, math.floor(slope * (1000 * left) + offset)), self.max_batch_size))
+
+
+@dataclass
 class UntilLate(Naive):
     """Triton's: sizes count while the oldest is in time."""
 
@@ -347,6 +422,6 @@ def sum_of(numbers):
 
 
 NAIVE = {
-    "FrozenBatches": Freeze, "LearnedCork": Cork, "PreferredUntilLate": UntilLate, "PullThenWait": Pull,
-    "RunningWindow": Windows, "SleepingPoll": Poll, "StalledBatches": Stall, "WaitSinceLast": Last,
+    "FrozenBatches": Freeze, "LearnedCork": Cork, "LearnedSizes": Sizes, "PreferredUntilLate": UntilLate,
+    "PullThenWait": Pull, "RunningWindow": Windows, "SleepingPoll": Poll, "StalledBatches": Stall, "WaitSinceLast": Last,
 }  # fmt: skip

@@ -53,6 +53,8 @@ SERVERS_RULES = [
     bs.WaitSinceLast(8, 0),
     bs.LearnedCork(8),
     bs.LearnedCork(6, 4.0),
+    bs.LearnedSizes(8, 20),
+    bs.LearnedSizes(8, 6),
 ]
 # Rules by the class alone, of a size and a wait.
 TIMERS = [
@@ -108,6 +110,8 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes),
         the_rule = kind(preferred, size, wait_ms)
     elif kind is bs.LearnedCork:
         the_rule = bs.LearnedCork(size, draw_(st.sampled_from([0, 0.95, 4])))
+    elif kind is bs.LearnedSizes:
+        the_rule = bs.LearnedSizes(size, draw_(st.sampled_from([0, 2, 7, 20])) * unit_s * 1000)
     else:
         the_rule = kind(
             size, wait_ms if kind.parameters()["max_wait_ms"].may_be_inf else min(wait_ms, 9000.0)

@@ -161,12 +161,15 @@ class Rule:
     Both are plain functions of numbers: Python runs them as they are, and Numba compiles them. `state` is an
     array of `state_size` floats, 0 at first, for what the rule remembers; `decide` may write to it, and
     `finished(now_s, size, seconds, state, params)`, if there is one, is told of each batch that ends.
+    `computed_as(size, state, params)`, if there is one, is asked as each batch starts: a batch of `size` takes
+    as long as one of this size, up to `max_batch_size`, where a rule fills it up; `finished` is told this one.
     """
 
     Params: ClassVar[type]  # a NamedTuple of numbers and arrays; its type tells Numba which rule it is
     decide: ClassVar[Callable[..., Decision]]
     wake_s: ClassVar[Callable[..., float]]
     finished: ClassVar[Callable[..., None] | None] = None
+    computed_as: ClassVar[Callable[..., int] | None] = None
     state_size: ClassVar[int] = 0
     freezes: ClassVar[bool] = False
     forms_while_busy: ClassVar[bool] = False  # whether it freezes batches while every server computes
