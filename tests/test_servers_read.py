@@ -23,7 +23,7 @@ def named(path):
 # The rule, the servers, the queue limit, the timeout in ms and the sizes padded to.
 MEANT = {
     "batched/model.py": (servers.batched(64, 10), 1, None, None, ()),
-    "bentoml/service.py": (servers.bentoml(32), 1, None, 1000, ()),
+    "bentoml/service.py": (servers.bentoml(32, 1000), 1, None, None, ()),
     "clipper/deploy.py": (bs.SizeOrWait(16, 0), 1, None, 50, ()),
     "kserve/inference-service.yaml": (bs.PullThenWait(16, 200), 1, None, None, ()),
     "litserve/server.py": (servers.litserve(16, 0.01), 2, None, 10_000, ()),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.arrivals import arrivals
 from oracles.plans import SERVERS_RULES, TIMERS, plans_with_ties, scenarios_at_random
 from test_reference_engine import assert_same, naive_of
 from test_rules import assert_equal, run
@@ -12,6 +13,8 @@ import batchsim as bs
 from batchsim.engines import compiled, reference
 from batchsim.engines.draws import draw
 from batchsim.result import Result, Run
+
+V100 = bs.Affine(1.8874, 0.1438)
 
 
 def assert_three_alike(plan):
@@ -125,7 +128,33 @@ def test_full_batches_of_the_cork_start_a_whole_number_of_looks_apart():
     assert result.throughput_per_s == pytest.approx(4 / 0.003, rel=0.01)
 
 
-V100 = bs.Affine(1.8874, 0.1438)
+def test_the_cork_refuses_the_oldest_while_all_that_wait_would_be_late():
+    scenario = bs.Scenario(bs.Poisson(6000), bs.LearnedCork(32, max_latency_ms=20), V100)
+    assert scenario.can_lose
+    assert scenario.stable
+    # The real dispatcher refuses the same 919: tests/oracles/real_batchers.
+    times_s = arrivals(bs.Poisson(6000), 4000)
+    result = bs.simulate(scenario.replace(workload=bs.Trace(times_s - times_s[0])))
+    s = result.summary()
+    assert (s["rejected"], s["timed_out"]) == (919, 0)
+    assert s["p99_ms"] == pytest.approx(22.406, abs=0.001)
+
+
+def test_without_a_limit_the_cork_refuses_none_and_is_not_asked_while_the_server_computes():
+    plain = bs.LearnedCork(8)
+    assert not plain.refuses
+    assert not plain.asked_while_busy
+    runs = [bs.simulate(bs.Scenario(bs.Poisson(1500), rule, V100), 20_000)
+            for rule in (plain, bs.LearnedCork(8, max_latency_ms=60_000))]  # fmt: skip
+    assert np.array_equal(runs[0].finish_s, runs[1].finish_s)
+
+
+def test_clients_that_are_refused_must_think_before_they_send_again():
+    clients = bs.ClosedLoop(40, think_s=0.002)
+    scenario = bs.Scenario(clients, bs.LearnedCork(4, max_latency_ms=10), V100)
+    assert bs.simulate(scenario, 3000).summary()["rejected"] > 500
+    with pytest.raises(ValueError, match="think_s greater than 0"):
+        scenario.replace(think_s=0)
 
 
 def test_learned_sizes_try_larger_batches_until_one_takes_as_long_as_there_is():
@@ -168,7 +197,7 @@ def test_learned_sizes_stay_below_what_would_be_late_by_three_deviations_and_eng
 
 
 def test_learned_sizes_do_not_recover_from_a_queue_that_is_always_nearly_late():
-    # Half of what full batches carry, at once: small batches first, whose queue leaves time but for small ones.
+    # Half of what full batches carry, at once: it begins with small ones, and then has no time for others.
     learned = bs.Scenario(bs.Poisson(3000), bs.LearnedSizes(128, 20), V100, timeout_ms=20)
     assert learned.load < 0.5
     assert bs.simulate(learned, 20_000).summary()["timed_out"] > 10_000
@@ -176,6 +205,8 @@ def test_learned_sizes_do_not_recover_from_a_queue_that_is_always_nearly_late():
 
 
 def test_learned_sizes_carry_what_can_be_computed_in_time():
-    scenario = bs.Scenario(bs.Poisson(1000), bs.LearnedSizes(128, 10), V100)  # 50 take 9.08 ms, 51 more than 9.2
+    scenario = bs.Scenario(
+        bs.Poisson(1000), bs.LearnedSizes(128, 10), V100
+    )  # 50 take 9.08 ms, 51 more than 9.2
     assert scenario.full_batches_per_s == pytest.approx(50 / 0.0090774)
     assert scenario.replace(objective_ms=0).full_batches_per_s == pytest.approx(1 / 0.0020312)

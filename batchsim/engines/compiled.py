@@ -76,7 +76,7 @@ class Instants:
         while done == kernels_instants.PAUSED:
             check_cancelled(cancelled)
             done = self.loop(
-                horizon, self.limits, self.params, self.memory, self.rule.freezes, requests, costs,
+                horizon, self.limits, self.params, self.memory, self.rule.asked_while_busy, requests, costs,
                 self.queue, self.levels, self.clients, self.servers, batches, self.at,
             )  # fmt: skip
         if done == kernels_instants.WRONG:

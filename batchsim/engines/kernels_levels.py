@@ -1,8 +1,8 @@
 """The queue by priority level, and in each level those in time before the delayed ones.
 
 A linked list for each level, and one for its delayed requests, tells who goes next. Each is in order of
-arrival, so that the line of all that wait, as rules see it, is these lists merged: whoever asks for the oldest
-or the newest looks at their ends, and nothing moves where somebody leaves from the middle of the line.
+arrival, so that the line of all that wait, as rules see it, is these lists merged: whoever asks for the
+oldest or the newest looks at their ends, and nothing moves where somebody leaves the line's middle.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -112,7 +112,7 @@ def _as_it_is(queue, at, levels):
     return queue.requests, at[MID]
 
 
-def line_of(queue, at, levels):
+def line_of(queue: Any, at: Any, levels: Any) -> Any:
     """Return the line of all that wait, as a rule reads it, and the oldest one's place in it."""
     return _as_it_is(queue, at, levels) if levels is None else _merged(queue, at, levels)
 

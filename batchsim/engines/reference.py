@@ -16,7 +16,7 @@ from batchsim.engines.log import Log, Status
 from batchsim.engines.reference_instants import Instants
 from batchsim.engines.reference_line import Line
 from batchsim.engines.stopwatch import Stopwatch
-from batchsim.scenario.rules.rule import FREEZE, START
+from batchsim.scenario.rules.rule import FREEZE, REFUSE, START
 
 
 class Collector(Instants):
@@ -31,6 +31,7 @@ class Collector(Instants):
         self.inputs = inputs
         self.outputs: list[Any] | None = None if inputs is None else [None] * plan.requests
         self.line = Line(plan, lambda: self.env.now, self.arrival_s, model_fn, self.outputs)
+        self.asked_while_busy = self.rule.asked_while_busy
         # The state of the run.
         self.idle = list(range(plan.scenario.servers))
         self.in_service: list[list[int]] = [[] for _ in self.idle]
@@ -60,7 +61,7 @@ class Collector(Instants):
 
     def dispatch(self) -> None:
         """Start batches, each on the lowest-numbered idle server, until the rule has nothing to do."""
-        while (self.idle or self.rule.freezes) and self.line:
+        while (self.idle or self.asked_while_busy) and self.line:
             action, size, trigger = self.line.decide(len(self.idle))
             if action == START and self.idle:
                 if self.line.frozen:
@@ -70,8 +71,15 @@ class Collector(Instants):
                 self.start(self.idle.pop(0), requests, trigger)
             elif action == FREEZE and self.rule.freezes:
                 self.line.frozen.append((self.line.take(size), trigger))
+            elif action == REFUSE:
+                self.refuse(self.line.refuse(size))
             else:
                 return
+
+    def refuse(self, requests: list[int]) -> None:
+        for request in requests:
+            self.status[request] = Status.REJECTED
+        self.refused += requests
 
     def start(self, server: int, requests: list[int], trigger: int) -> None:
         batch, size, rule = len(self.batches), len(requests), self.rule
@@ -117,7 +125,7 @@ class Collector(Instants):
 
     def due_s(self) -> float:
         due_s = self.line.levels.expiry_s()
-        if (self.idle or self.rule.freezes) and self.line:
+        if (self.idle or self.asked_while_busy) and self.line:
             wake_s = self.line.wake_s(len(self.idle))
             if wake_s > self.env.now:  # else the rule has been asked already
                 due_s = min(due_s, wake_s)

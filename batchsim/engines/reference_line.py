@@ -91,6 +91,12 @@ class Line:
         """Return the queue as a rule sees it."""
         return Waiting(self.arrival_s, self.numbers, 0, len(self.queue), len(self.frozen), self.ended)
 
+    def refuse(self, size: int) -> list[int]:
+        """Remove those that go first from the queue; return their numbers."""
+        refused = [entry["id"] for entry in self.levels.take(size)]
+        self.levels.left(refused)
+        return refused
+
     def take(self, size: int) -> list[int]:
         """Remove those that go first from the queue, computed if there is a model; return their numbers."""
         batcher = self.batcher

@@ -29,8 +29,9 @@ from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, OpenLoop, Po
 
 __all__ = [
     "Affine", "AtLeast", "ClosedLoop", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma",
-    "Geometric", "LearnedCork", "LearnedSizes", "Lognormal", "Noise", "OnOff", "OpenLoop", "Poisson", "PreferredSizes",
-    "PreferredUntilLate", "Published", "PullThenWait", "RULES", "Rule", "RunningWindow", "Scenario",
-    "Service", "SizeOrWait", "SleepingPoll", "StalledBatches", "StepTime", "Table", "Tokens", "Trace",
+    "Geometric", "LearnedCork", "LearnedSizes", "Lognormal", "Noise", "OnOff", "OpenLoop", "Poisson",
+    "PreferredSizes", "PreferredUntilLate", "Published", "PullThenWait", "RULES", "Rule", "RunningWindow",
+    "Scenario", "Service", "SizeOrWait", "SleepingPoll", "StalledBatches", "StepTime", "Table", "Tokens",
+    "Trace",
     "Trigger", "Uniform", "WaitSinceLast", "published", "published_names", "published_source",
 ]  # fmt: skip

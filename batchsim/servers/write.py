@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from batchsim import _check, _format
 from batchsim.scenario import Rule, Scenario
-from batchsim.scenario.rules import FrozenBatches, LearnedSizes, SizeOrWait
+from batchsim.scenario.rules import FrozenBatches, LearnedCork, LearnedSizes, SizeOrWait
 from batchsim.servers.formats import FORMATS, Format
 from batchsim.servers.registry import SERVERS
 from batchsim.servers.server import Server, ServerConfig, limits_in_words, timeouts_in_words
@@ -236,6 +236,8 @@ def _own(server: str, asked: _Asked) -> dict[str, Any]:
             return {"preferred_batch_size": list(preferred)}
         case "tf_serving" if asked.pad_to and asked.pad_to[-1] == rule.max_batch_size:
             return {"allowed_batch_sizes": list(asked.pad_to)}
+        case "bentoml" if isinstance(rule, LearnedCork) and rule.refuses:
+            return {"max_latency_ms": rule.max_latency_ms}
         case "clipper" if isinstance(rule, LearnedSizes):
             return {"batch_size": -1, "slo_micros": math.ceil(float(_format.typed(rule.objective_ms * 1000)))}
         case "litserve":

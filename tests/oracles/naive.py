@@ -123,7 +123,9 @@ class Naive:
                 self.computing[server] = None
                 self.released(now, job)
                 answered += [request for request, of in enumerate(self.batch) if of == job]
+        self.refused: list[int] = []
         self.look(now)
+        answered += self.refused
         # 3. those who waited too long leave
         for request in list(self.waiting):
             if now >= self.expiry(request):
@@ -146,7 +148,9 @@ class Naive:
             request = self.enter(now, sender=client)
             if self.status[request] == REJECTED:
                 self.thinking.append((now + self.think_s[request], client))
+            self.refused = []
             self.look(now)
+            self.thinking += [(now + self.think_s[who], self.sender[who]) for who in self.refused]
 
     def enter(self, now: float, sender: int | None) -> int:
         request = len(self.arrival)

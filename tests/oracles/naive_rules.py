@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from oracles.naive import BACKLOG, DRAIN, ENOUGH, FULL, WAIT, Naive
+from oracles.naive import BACKLOG, DRAIN, ENOUGH, FULL, REJECTED, WAIT, Naive
 
 
 @dataclass
@@ -211,8 +211,9 @@ class Cork(Naive):
     """It looks every ms; it learns what a request costs and how long batches wait, and holds one for less."""
 
     patience: float = 0.95
+    max_latency_ms: float = math.inf
     now: float = 0.0
-    left: float = 0.0  # when a batch last left
+    left: float = 0.0  # when a batch last left, or a request was refused
     freed: float = 0.0  # when a server last came free
     last_wait: float = 0.0
     learned_at: float | None = None
@@ -241,7 +242,7 @@ class Cork(Naive):
         return ticks
 
     def alarms(self):
-        if self.waiting and None in self.computing:
+        if self.waiting and (None in self.computing or self.max_latency_ms < math.inf):
             first, ticks = self.first_look(), self.looks_before(self.now)
             if first + ticks * 0.001 == self.now:
                 ticks += 1
@@ -250,6 +251,31 @@ class Cork(Naive):
     def wanted(self):
         """For how many the tenth and the eleventh batch wait."""
         return min({9: 2, 10: 3}.get(len(self.batch_start), 1), self.max_batch_size)
+
+    def look(self, now):
+        while self.waiting and self.is_look(now):
+            if self.too_late(now):
+                self.left = now
+                (who,) = self.pull(1)
+                self.status[who] = REJECTED
+                self.refused.append(who)
+            elif None in self.computing and (why := self.why_now(now)) is not None:
+                self.take(now, self.pull(self.size_of_next()), why)
+            else:
+                return
+
+    def is_look(self, now):
+        return self.first_look() + self.looks_before(now) * 0.001 == now
+
+    def too_late(self, now):
+        limit, done = self.max_latency_ms / 1000, len(self.batch_start)
+        oldest, count = self.arrival[self.waiting[0]], len(self.waiting)
+        if done < 11:
+            to_train = [2, 1, 0, -1, -2, -3, -4, -5, 6, 5, 3][done]
+            return count > to_train and now >= oldest + limit
+        if count == 1:
+            return None not in self.computing and now >= oldest + limit
+        return now >= oldest + (limit - (self.a * count + self.b))
 
     def held(self, now):
         oldest, newest = self.arrival[self.waiting[0]], self.arrival[self.waiting[-1]]
@@ -280,7 +306,7 @@ class Cork(Naive):
         self.left = now
         if 9 <= started + 1 <= 11:
             self.learn()
-            self.budget = (2 * self.wanted() + 1) * self.a + self.b
+            self.budget = min(0.95 * self.max_latency_ms / 1000, (2 * self.wanted() + 1) * self.a + self.b)
 
     def released(self, now, job):
         self.freed = now
@@ -423,5 +449,6 @@ def sum_of(numbers):
 
 NAIVE = {
     "FrozenBatches": Freeze, "LearnedCork": Cork, "LearnedSizes": Sizes, "PreferredUntilLate": UntilLate,
-    "PullThenWait": Pull, "RunningWindow": Windows, "SleepingPoll": Poll, "StalledBatches": Stall, "WaitSinceLast": Last,
+    "PullThenWait": Pull, "RunningWindow": Windows, "SleepingPoll": Poll, "StalledBatches": Stall,
+    "WaitSinceLast": Last,
 }  # fmt: skip

@@ -53,6 +53,7 @@ SERVERS_RULES = [
     bs.WaitSinceLast(8, 0),
     bs.LearnedCork(8),
     bs.LearnedCork(6, 4.0),
+    bs.LearnedCork(6, 4.0, max_latency_ms=9),
     bs.LearnedSizes(8, 20),
     bs.LearnedSizes(8, 6),
 ]
@@ -109,7 +110,8 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes),
         preferred = draw_(st.lists(st.integers(1, size), min_size=1, max_size=3, unique=True).map(sorted))
         the_rule = kind(preferred, size, wait_ms)
     elif kind is bs.LearnedCork:
-        the_rule = bs.LearnedCork(size, draw_(st.sampled_from([0, 0.95, 4])))
+        limit_ms = draw_(st.sampled_from([math.inf, math.inf, 0, 3, 9])) * unit_s * 1000
+        the_rule = bs.LearnedCork(size, draw_(st.sampled_from([0, 0.95, 4])), limit_ms)
     elif kind is bs.LearnedSizes:
         the_rule = bs.LearnedSizes(size, draw_(st.sampled_from([0, 2, 7, 20])) * unit_s * 1000)
     else:

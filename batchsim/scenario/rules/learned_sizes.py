@@ -40,7 +40,7 @@ def larger(tried: int, state: Any, most: int) -> int:
 
 @seam.helper
 def in_time(budget_s: float, tried: int, state: Any, most: int) -> int:
-    """Return the size that takes so long, on the line fitted to sizes over the slowest time of each, in ms."""
+    """Return the size that takes so long, on a line fitted to the sizes over their slowest times."""
     count, known, spread = 0, 0.0, 0.0
     for size in range(1, tried + 1):
         samples, deviation_s = state[SAMPLES + size - 1], state[SAMPLES + size - 1 + 2 * most]
@@ -109,11 +109,11 @@ class LearnedSizes(Rule):
     """A free server takes what waits, as far as it can be computed before the oldest is late.
 
     Nobody waits for company. How many that is, it learns: while the longest batch so far took less than the
-    time that the oldest has left (times 0.92), it tries larger ones, each five times, by one up to 10 and then
-    by a tenth, and fills them with copies where fewer wait: such a batch takes as long as a full one. From then
-    on it reads the size from a line, fitted to the sizes over their times, three standard deviations above
-    the mean. A request is late `objective_ms` after it came; that it is then given up is for the scenario's
-    timeout to say.
+    time that the oldest has left (times 0.92), it tries larger ones, each five times, by one up to 10 and
+    then by a tenth, and fills them with copies where fewer wait: such a batch takes as long as a full one.
+    From then on it reads the size from a line, fitted to the sizes over their times, three standard
+    deviations above the mean. A request is late `objective_ms` after it came; that it is then given up is for
+    the scenario's timeout to say.
 
     In a queue of requests that are all nearly late there is time for small batches only: it does not recover
     from it until fewer come than those carry. What is learned is of one server; several learn in common.
@@ -124,7 +124,7 @@ class LearnedSizes(Rule):
 
     max_batch_size: int = seam.max_batch_size(default=128)
     objective_ms: float = seam.parameter(
-        "Objective (ms)", "How long after it came a request may be answered: a batch is as large as this allows",
+        "Objective (ms)", "How long after it came a request may be answered: it bounds a batch",
         kind="real", at_least=0, slider=(1, 200, 1), usual=100.0, default=100.0,
     )  # fmt: skip
 

@@ -123,4 +123,7 @@ CASES = [
     Case("bentoml", {"max_batch_size": 32}, 20, **CLOSE),
     Case("bentoml", {"max_batch_size": 1}, 300, **CLOSE),
     Case("bentoml", {"max_batch_size": 4}, 1500, **CLOSE),
+    Case("bentoml", {"max_batch_size": 32, "max_latency_ms": 20}, 6000, **CLOSE),
+    Case("bentoml", {"max_batch_size": 32, "max_latency_ms": 5}, 300, **CLOSE),
+    Case("bentoml", {"max_batch_size": 4, "max_latency_ms": 10}, 3000, **CLOSE),
 ]  # fmt: skip
