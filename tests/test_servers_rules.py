@@ -167,7 +167,7 @@ def test_learned_sizes_try_larger_batches_until_one_takes_as_long_as_there_is():
     assert as_many[:90].tolist() == [size for size in range(2, 17) for _ in range(5)] + [17] + [1] * 14
     # Once they are known, as many leave as can be computed in the time that is left.
     times = np.append(np.arange(90) / 10, np.full(30, 10.0))
-    found = bs.simulate(calm.replace(workload=bs.Trace(times), objective_ms=20)).batches
+    found = bs.simulate(calm.replace(workload=bs.Trace(times), deadline_ms=20)).batches
     assert found.batch_size[90:].tolist() == [16, 1, *[1] * 13]
     assert bs.Trigger(found.trigger[90]) == bs.Trigger.ENOUGH
 
@@ -209,4 +209,4 @@ def test_learned_sizes_carry_what_can_be_computed_in_time():
         bs.Poisson(1000), bs.LearnedSizes(128, 10), V100
     )  # 50 take 9.08 ms, 51 more than 9.2
     assert scenario.full_batches_per_s == pytest.approx(50 / 0.0090774)
-    assert scenario.replace(objective_ms=0).full_batches_per_s == pytest.approx(1 / 0.0020312)
+    assert scenario.replace(deadline_ms=0).full_batches_per_s == pytest.approx(1 / 0.0020312)

@@ -18,13 +18,13 @@ def clipper(batch_size: int = LEARNED, slo_micros: int = 100_000) -> Rule:
     squares; and each container learns for itself, here all in common.
 
     >>> clipper(slo_micros=20_000)
-    LearnedSizes(max_batch_size=128, objective_ms=20.0)
+    LearnedSizes(max_batch_size=128, deadline_ms=20.0)
     >>> clipper(batch_size=16)
     SizeOrWait(max_batch_size=16, max_wait_ms=0)
     """
-    objective_ms = _check.whole("Clipper's slo_micros", slo_micros) / 1000
+    deadline_ms = _check.whole("Clipper's slo_micros", slo_micros) / 1000
     if batch_size == LEARNED:
-        return LearnedSizes(MOST, objective_ms)
+        return LearnedSizes(MOST, deadline_ms)
     return SizeOrWait(_check.whole("Clipper's batch_size", batch_size, at_most=LARGEST_BATCH), 0)
 
 

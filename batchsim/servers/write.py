@@ -239,7 +239,7 @@ def _own(server: str, asked: _Asked) -> dict[str, Any]:
         case "bentoml" if isinstance(rule, LearnedCork) and rule.refuses:
             return {"max_latency_ms": rule.max_latency_ms}
         case "clipper" if isinstance(rule, LearnedSizes):
-            return {"batch_size": -1, "slo_micros": math.ceil(float(_format.typed(rule.objective_ms * 1000)))}
+            return {"batch_size": -1, "slo_micros": math.ceil(float(_format.typed(rule.deadline_ms * 1000)))}
         case "litserve":
             return {"devices": 1}
         case "ray_serve" if isinstance(rule, FrozenBatches):

@@ -343,7 +343,7 @@ class Cork(Naive):
 class Sizes(Naive):
     """It takes what can be computed before the oldest is late; it learns how long sizes take."""
 
-    objective_ms: float = 100.0
+    deadline_ms: float = 100.0
     allowed: int = 0
     tried: int = 1
     fill: bool = False
@@ -354,7 +354,7 @@ class Sizes(Naive):
         self.as_many = {}
 
     def why_now(self, now):
-        left = 0.92 * (self.arrival[self.waiting[0]] + self.objective_ms / 1000 - now)
+        left = 0.92 * (self.arrival[self.waiting[0]] + self.deadline_ms / 1000 - now)
         self.fill = left > self.slowest and not (
             self.tried == self.max_batch_size and self.samples(self.tried) >= 5
         )

@@ -21,10 +21,10 @@ TRIED, LONGEST_S, FILLED, SAMPLES = range(4)
 
 
 class LearnedSizesParams(NamedTuple):
-    """The parameters of `LearnedSizes`, the objective in seconds."""
+    """The parameters of `LearnedSizes`, the deadline in seconds."""
 
     max_batch_size: int
-    objective_s: float
+    deadline_s: float
 
 
 @seam.helper
@@ -71,7 +71,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
     """Send as many as can be computed before the oldest is late, or as many as are to be tried."""
     most, oldest_s = params.max_batch_size, seam.oldest_s(waiting)
     tried = max(1, int(state[TRIED]))
-    budget_s = SAFE * (oldest_s + params.objective_s - now_s)
+    budget_s = SAFE * (oldest_s + params.deadline_s - now_s)
     allowed = larger(tried, state, most) if budget_s > state[LONGEST_S] else 0
     state[FILLED] = allowed
     if allowed == 0:
@@ -112,19 +112,19 @@ class LearnedSizes(Rule):
     time that the oldest has left (times 0.92), it tries larger ones, each five times, by one up to 10 and
     then by a tenth, and fills them with copies where fewer wait: such a batch takes as long as a full one.
     From then on it reads the size from a line, fitted to the sizes over their times, three standard
-    deviations above the mean. A request is late `objective_ms` after it came; that it is then given up is for
+    deviations above the mean. A request is late `deadline_ms` after it came; that it is then given up is for
     the scenario's timeout to say.
 
     In a queue of requests that are all nearly late there is time for small batches only: it does not recover
     from it until fewer come than those carry. What is learned is of one server; several learn in common.
 
-    >>> LearnedSizes(objective_ms=50)
-    LearnedSizes(max_batch_size=128, objective_ms=50)
+    >>> LearnedSizes(deadline_ms=50)
+    LearnedSizes(max_batch_size=128, deadline_ms=50)
     """
 
     max_batch_size: int = seam.max_batch_size(default=128)
-    objective_ms: float = seam.parameter(
-        "Objective (ms)", "How long after it came a request may be answered: it bounds a batch",
+    deadline_ms: float = seam.parameter(
+        "Deadline (ms)", "How long after it came a request may be answered: it bounds a batch",
         kind="real", at_least=0, slider=(1, 200, 1), usual=100.0, default=100.0,
     )  # fmt: skip
 
@@ -135,7 +135,7 @@ class LearnedSizes(Rule):
     finished = staticmethod(finished)
     title = "Learned batch sizes"
     clock = "there is no clock: a batch is as large as can be computed in time"
-    map_knobs = ("max_batch_size", "objective_ms")
+    map_knobs = ("max_batch_size", "deadline_ms")
 
     @property
     def state_size(self) -> int:  # type: ignore[override]
@@ -147,18 +147,18 @@ class LearnedSizes(Rule):
 
     def carried_per_s(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> float:
         """Return the rate of the largest batches that take no longer than a fresh request has left."""
-        fitting = int(np.searchsorted(seconds, SAFE * self.objective_ms / 1000, side="right"))
+        fitting = int(np.searchsorted(seconds, SAFE * self.deadline_ms / 1000, side="right"))
         return float(servers * max(fitting, 1) / seconds[max(fitting, 1) - 1])
 
     @property
     def params(self) -> LearnedSizesParams:
-        return LearnedSizesParams(self.max_batch_size, self.objective_ms / 1000)
+        return LearnedSizesParams(self.max_batch_size, self.deadline_ms / 1000)
 
     @property
     def steps(self) -> tuple[Step, ...]:
         full = seam.send_full(self.max_batch_size)
         if self.max_batch_size == 1:
             return (full,)
-        many = f"as many wait as can be computed within {typed(self.objective_ms)} ms, as it has learned"
+        many = f"as many wait as can be computed within {typed(self.deadline_ms)} ms, as it has learned"
         learned = Step("as many wait as it dares", "send so many", Trigger.ENOUGH, many, "learned size")
         return (full, learned, *seam.send_at_once(Trigger.WAIT))
