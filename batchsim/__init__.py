@@ -11,6 +11,7 @@ from batchsim.result.comparison import Comparison, compare
 from batchsim.scenario.published import published, published_names, published_source
 from batchsim.scenario.rules import (
     AtLeast,
+    CompetingWindows,
     FrozenBatches,
     LearnedCork,
     LearnedSizes,
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
     from batchsim.view.run.plot import plot
 
 __all__ = [
-    "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "Constant", "Continuous",
+    "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "CompetingWindows",
+    "Constant", "Continuous",
     "Diurnal", "FrozenBatches", "Gamma", "Geometric", "InferenceBatcher", "LearnedCork", "LearnedSizes",
     "Lognormal", "Noise", "OnOff", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait",
     "Recommendation",

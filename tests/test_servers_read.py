@@ -26,7 +26,7 @@ MEANT = {
     "bentoml/service.py": (servers.bentoml(32, 1000), 1, None, None, ()),
     "clipper/deploy.py": (bs.SizeOrWait(16, 0), 1, None, 50, ()),
     "kserve/inference-service.yaml": (bs.PullThenWait(16, 200), 1, None, None, ()),
-    "litserve/server.py": (servers.litserve(16, 0.01), 2, None, 10_000, ()),
+    "litserve/server.py": (bs.CompetingWindows(16, 10), 2, None, 10_000, ()),
     "mosec/server.py": (bs.PullThenWait(32, 5), 1, 1024, 3000, ()),
     "ray_serve/model.py": (bs.FrozenBatches(16, 20, 64), 1, None, None, ()),
     "textbook/batcher.py": (bs.SizeOrWait(16, 2.5), 1, None, None, ()),

@@ -100,6 +100,47 @@ def test_a_request_that_comes_long_after_the_last_batch_leaves_at_once():
     ]  # fmt: skip
 
 
+def test_idle_servers_collect_batches_of_their_own_from_requests_dealt_in_turn():
+    # Both windows begin at 0, and again at 14; the first server holds two, the second one.
+    assert run([1, 2, 3, 13, 14], bs.CompetingWindows(8, 4), servers=2) == [
+        (4, 1, "WAIT"), (4, 2, "WAIT"), (18, 1, "WAIT"), (18, 1, "WAIT"),
+    ]  # fmt: skip
+    assert run([1, 2, 3], bs.RunningWindow(8, 4), servers=2) == [(4, 3, "WAIT")]
+    # A server that comes free takes all that waited meanwhile; a full batch leaves at once.
+    assert run([0, 0, 1, 1, 1, 6, 6, 6], bs.CompetingWindows(3, 4), servers=2) == [
+        (1, 3, "FULL"), (4, 2, "WAIT"), (11, 3, "FULL"),
+    ]  # fmt: skip
+
+
+def test_of_one_server_competing_windows_are_running_windows():
+    for rate in (20, 900, 5000):
+        alone = bs.Scenario(bs.Poisson(rate), bs.CompetingWindows(16, 3), V100)
+        ones, others = (bs.simulate(s, 10_000) for s in (alone, alone.replace(rule=bs.RunningWindow(16, 3))))
+        assert np.array_equal(ones.finish_s, others.finish_s)
+        assert np.array_equal(ones.batches.trigger, others.batches.trigger)
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "rate_per_s", "mean_ms", "p99_ms", "size"),
+    [(10, 300, 304.8, 518.9, 2.2), (10, 2000, 425.8, 729.6, 14), (2, 2000, 182.5, 299.9, 4.67)],
+)
+def test_two_workers_of_litserve_are_as_measured(wait_ms, rate_per_s, mean_ms, p99_ms, size):
+    """VALIDATION.md's runs of its own code, which took 40 times as long."""
+    config = bs.servers.config(
+        "litserve", max_batch_size=32, batch_timeout=wait_ms / 1000, workers_per_device=2
+    )
+    result = bs.simulate(config.scenario(bs.Poisson(rate_per_s), V100), 100_000)
+    assert 40 * result.mean_latency_ms == pytest.approx(mean_ms, rel=0.02)
+    assert 40 * result.percentile(99) == pytest.approx(p99_ms, rel=0.1)
+    assert result.mean_batch_size == pytest.approx(size, rel=0.1)
+
+
+def test_more_idle_servers_than_collect_do_no_harm():
+    scenario = bs.Scenario(bs.Poisson(3000), bs.CompetingWindows(4, 5), V100, servers=80)
+    plan = draw(scenario, 2000, 0)
+    assert_equal(compiled.run(plan), reference.run(plan))
+
+
 def test_the_cork_holds_nothing_until_it_has_learned_that_batches_wait():
     # But two of its training: the tenth batch waits for a second request, the next for a third, while that
     # costs no more than 3 and 4 requests do on a line through what batches of one took: 15 and 20 ms.

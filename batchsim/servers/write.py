@@ -7,12 +7,21 @@ from typing import Any, NamedTuple
 
 from batchsim import _check, _format
 from batchsim.scenario import Rule, Scenario
-from batchsim.scenario.rules import FrozenBatches, LearnedCork, LearnedSizes, SizeOrWait
+from batchsim.scenario.rules import (
+    CompetingWindows,
+    FrozenBatches,
+    LearnedCork,
+    LearnedSizes,
+    RunningWindow,
+    SizeOrWait,
+)
 from batchsim.servers.formats import FORMATS, Format
 from batchsim.servers.registry import SERVERS
 from batchsim.servers.server import Server, ServerConfig, limits_in_words, timeouts_in_words
 
 UNLIMITED = 1_000_000  # of ongoing requests, where Ray Serve must have a limit
+# LitServe's, of one worker and of several.
+WINDOWS = (RunningWindow, CompetingWindows)
 
 # Of a server that has several rules, what tells one from the other.
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -132,7 +141,8 @@ def _said(server: Server, asked: _Asked) -> tuple[ServerConfig, list[str]]:
     each = [server.configure(settings | variant) for variant in VARIANTS.get(server.name, ({},))]
     found = next((one for one in each if type(one.rule) is type(asked.rule)), each[0])
     if found.rule != asked.rule:
-        if not isinstance(asked.rule, (SizeOrWait, type(found.rule))):
+        alike = isinstance(asked.rule, WINDOWS) and isinstance(found.rule, WINDOWS)
+        if not alike and not isinstance(asked.rule, (SizeOrWait, type(found.rule))):
             own = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it takes its own way"
             raise ValueError(f"a rule for {server.name} must be {own}; got {asked.rule!r}")
         remarks.insert(0, f"Asked for was another rule, {asked.rule!r}: simulate this one.")

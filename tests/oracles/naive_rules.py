@@ -163,6 +163,73 @@ class Windows(Since):
 
 
 @dataclass
+class Compete(Naive):
+    """Each idle server has a hand, which it fills in windows of its own; those who wait are dealt in turn."""
+
+    seen: float = -1.0
+
+    def run(self):
+        self.hands = [[0.0, 0.0, 0, None] for _ in range(self.servers)]  # since, waits since, holds, until
+        return super().run()
+
+    def released(self, now, job):
+        self.hands.append([now, now, 0, None])
+
+    def alarms(self):
+        if self.waiting and None in self.computing:
+            yield from (until for _, _, holds, until in self.hands if holds)
+
+    def window_end(self, since, when):
+        number = 1
+        while since + number * (self.max_wait_ms / 1000) < when:
+            number += 1
+        return since + number * (self.max_wait_ms / 1000)
+
+    def waits_since(self, hand, now):
+        since, waits_since, holds, _ = hand
+        wait = self.max_wait_ms / 1000
+        if holds or self.window_end(since, now) == since + wait:
+            return waits_since
+        return max(waits_since, self.window_end(since, now) - wait)
+
+    def look(self, now):
+        if self.max_wait_ms == 0:
+            super().look(now)
+            return
+        while self.waiting and None in self.computing:
+            self.forget()
+            self.deal(now)
+            full = [hand for hand in self.hands if hand[2] == self.max_batch_size]
+            over = [hand for hand in self.hands if hand[2] and now >= hand[3]]
+            if not full and not over:
+                return
+            hand = full[0] if full else min(over, key=lambda hand: hand[3])
+            self.hands.remove(hand)
+            self.take(now, self.pull(hand[2]), FULL if full else WAIT)
+
+    def forget(self):
+        """Whoever has timed out is in no hand: in that which leaves first, as they are the oldest."""
+        held = sum(hand[2] for hand in self.hands)
+        here = min(held, len(self.waiting))
+        while here and self.arrival[self.waiting[here - 1]] > self.seen:
+            here -= 1
+        for _ in range(held - here):
+            min((hand for hand in self.hands if hand[2]), key=lambda hand: hand[3])[2] -= 1
+
+    def deal(self, now):
+        """Deal until a hand is full."""
+        for who in self.waiting[sum(hand[2] for hand in self.hands) :]:
+            hand = min(self.hands, key=lambda hand: self.waits_since(hand, now))
+            self.seen = self.arrival[who]
+            if not hand[2]:
+                hand[3] = self.window_end(hand[0], self.seen)
+            hand[1:3] = now, hand[2] + 1
+            self.hands = [other for other in self.hands if other is not hand] + [hand]
+            if hand[2] == self.max_batch_size:
+                return
+
+
+@dataclass
 class Last(Since):
     """It collects for a while after the last batch, and then sends whoever comes."""
 
@@ -448,6 +515,7 @@ def sum_of(numbers):
 
 
 NAIVE = {
+    "CompetingWindows": Compete,
     "FrozenBatches": Freeze, "LearnedCork": Cork, "LearnedSizes": Sizes, "PreferredUntilLate": UntilLate,
     "PullThenWait": Pull, "RunningWindow": Windows, "SleepingPoll": Poll, "StalledBatches": Stall,
     "WaitSinceLast": Last,

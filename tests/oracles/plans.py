@@ -54,6 +54,7 @@ SERVERS_RULES = [
     bs.LearnedCork(8),
     bs.LearnedCork(6, 4.0),
     bs.LearnedCork(6, 4.0, max_latency_ms=9),
+    bs.CompetingWindows(4, 3.3),
     bs.LearnedSizes(8, 20),
     bs.LearnedSizes(8, 6),
 ]
@@ -65,6 +66,7 @@ TIMERS = [
     bs.RunningWindow,
     bs.SleepingPoll,
     bs.WaitSinceLast,
+    bs.CompetingWindows,
 ]
 
 

@@ -1,6 +1,7 @@
 """When a batch leaves: the rules, one file each."""
 
 from batchsim.scenario.rules.at_least import AtLeast
+from batchsim.scenario.rules.competing_windows import CompetingWindows
 from batchsim.scenario.rules.frozen_batches import FrozenBatches
 from batchsim.scenario.rules.learned_cork import LearnedCork
 from batchsim.scenario.rules.learned_sizes import LearnedSizes
@@ -15,7 +16,7 @@ from batchsim.scenario.rules.stalled_batches import StalledBatches
 from batchsim.scenario.rules.wait_since_last import WaitSinceLast
 
 __all__ = [
-    "LARGEST_BATCH", "RULES", "AtLeast", "FrozenBatches", "LearnedCork", "LearnedSizes",
+    "LARGEST_BATCH", "RULES", "AtLeast", "CompetingWindows", "FrozenBatches", "LearnedCork", "LearnedSizes",
     "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Rule", "RunningWindow", "SizeOrWait",
     "SleepingPoll", "StalledBatches", "Step", "Threshold", "Trigger", "WaitSinceLast",
 ]  # fmt: skip
@@ -24,5 +25,5 @@ __all__ = [
 RULES: tuple[type[Rule], ...] = (
     SizeOrWait, AtLeast, PreferredSizes, PreferredUntilLate,
     PullThenWait, FrozenBatches, StalledBatches, RunningWindow, SleepingPoll, WaitSinceLast, LearnedCork,
-    LearnedSizes,
+    LearnedSizes, CompetingWindows,
 )  # fmt: skip
