@@ -5,6 +5,7 @@
 # make fuzz      the unit tests with random inputs, many more, in random order (MINUTES=30, EXAMPLES=20)
 # make attack    random attacks on sweeps, files, the shell, links and the batcher (MINUTES=9, SEED=...)
 # make class-of-30  the app in class: 30 pages open, move, reload and close; pictures and memory (STUDENTS=30, LESSONS=3)
+# make bounds    the engines' tests with every index of the compiled loops checked, eight minutes
 # make lessons   the students' copies of the lessons, from notebooks/solutions/
 # make bench     what is claimed about speed, as ratios
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
@@ -29,10 +30,11 @@ NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
 # Those that measure time run one after the other, with nothing beside them.
 BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -rs tests/browser
 BROWSER_TESTS := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist=loadfile && $(BROWSER) -m alone
+ENGINES := $(addprefix tests/test_,$(addsuffix .py,compiled_engine priorities rules servers_rules shared_device surface tokens_engines))
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
 
-.PHONY: help lab app test test-browser fuzz attack class-of-30 bench validate fidelity coverage fidelity-servers notebooks lessons clean
+.PHONY: help lab app test test-browser fuzz attack bounds class-of-30 bench validate fidelity coverage fidelity-servers notebooks lessons clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -63,6 +65,10 @@ fuzz: $(VENV)/.installed-test
 attack: MINUTES = 9
 attack: $(VENV)/.installed-test
 	PYTHONPATH=tests $(BIN)/python -m attack --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+# In a cache of its own: what is compiled with the checks must not be found by runs without them.
+bounds: $(VENV)/.installed-test
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(abspath $(VENV))/numba-bounds JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 $(ENGINES)
 
 # Not in CI: it takes a quarter of an hour.
 class-of-30: $(VENV)/.installed-test

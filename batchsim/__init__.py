@@ -12,8 +12,10 @@ from batchsim.scenario.kv_blocks import kv_blocks
 from batchsim.scenario.published import published, published_names, published_source
 from batchsim.scenario.rules import (
     AtLeast,
+    CompetingWindows,
     FrozenBatches,
     LearnedCork,
+    LearnedSizes,
     PreferredSizes,
     PreferredUntilLate,
     PullThenWait,
@@ -51,9 +53,11 @@ if TYPE_CHECKING:
     from batchsim.view.run.plot import plot
 
 __all__ = [
-    "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "Constant", "Continuous",
-    "Diurnal", "FrozenBatches", "Gamma", "Geometric", "InferenceBatcher", "LearnedCork", "Lognormal",
-    "Noise", "OnOff", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Recommendation",
+    "Affine", "AtLeast", "Batches", "Capacity", "ClosedLoop", "Comparison", "CompetingWindows",
+    "Constant", "Continuous",
+    "Diurnal", "FrozenBatches", "Gamma", "Geometric", "InferenceBatcher", "LearnedCork", "LearnedSizes",
+    "Lognormal", "Noise", "OnOff", "Poisson", "PreferredSizes", "PreferredUntilLate", "PullThenWait",
+    "Recommendation",
     "Result", "Rule", "RunningWindow", "SLO", "Scenario", "SizeOrWait", "SleepingPoll", "StalledBatches",
     "Status", "StepTime", "Table", "Tokens", "Trace", "Trigger", "Uniform", "WaitSinceLast",
     "batch_inference", "capacity", "capacity_curves", "compare", "compare_servers", "device", "explore",

@@ -305,6 +305,7 @@ def servers_rules(rounds: int) -> Row:
         bs.servers.litserve(32, 0.002),
         bs.servers.batched(32, 2),
         bs.servers.bentoml(32),
+        bs.servers.clipper(slo_micros=20_000),
     ]
 
     scenarios = {
@@ -312,6 +313,8 @@ def servers_rules(rounds: int) -> Row:
     }
     levels = bs.Poisson(1500).with_priorities({1: 0.2, 2: 0.8})
     scenarios["priorities"] = bs.Scenario(levels, bs.servers.triton(32, 2000), bs.Affine(1.8874, 0.1438))
+    three = bs.Poisson(8000).with_priorities({1: 0.2, 2: 0.6, 3: 0.2})  # 4,900/s are carried
+    scenarios["priorities in overload"] = scenarios["priorities"].replace(workload=three)
 
     def task(scenario: bs.Scenario) -> Callable[[], object]:
         return lambda: bs.simulate(scenario, requests).latency_ms

@@ -1,6 +1,7 @@
 """The layering of docs/architecture.md: imports point down, in no circle; each library has its package."""
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 import batchsim
+from batchsim.scenario.rules import RULES
 
 ROOT = Path(batchsim.__file__).parent
 LONGEST = 300  # lines of a module
@@ -178,3 +180,12 @@ def test_a_library_is_imported_in_its_room_alone(library):
 def test_no_module_is_longer_than_a_reader_takes_in():
     lines = {name: len(path.read_text().splitlines()) for name, path in FILES.items()}
     none([f"{name} has {count} lines" for name, count in lines.items() if count > LONGEST])
+
+
+@pytest.mark.parametrize("rule", RULES[2:], ids=lambda rule: rule.__name__)  # theory has the first two
+def test_a_rule_is_named_in_no_other_file_than_contributing_says(rule):
+    names = re.compile(rf"\b{rule.__name__}\b")
+    named = {str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py") if names.search(path.read_text())}
+    assert named >= {"scenario/rules/__init__.py", "scenario/__init__.py", "__init__.py"}
+    rooms = ("engines", "result", "study", "cli", "view/explorer", "view/run")
+    assert not [name for name in named if name.startswith(rooms)]

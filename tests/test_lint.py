@@ -168,7 +168,7 @@ FOUND = [
         ("textbook", bs.ClosedLoop(4), {"max_batch_size": 4, "max_wait_ms": 20}),
     ]),
     ("overload", [
-        ("triton", 10_000, {"max_batch_size": 32}), ("clipper", 10_000, {}),
+        ("triton", 10_000, {"max_batch_size": 32}), ("clipper", 10_000, {"batch_size": 32}),
         ("torchserve", 10_000, {"batchSize": 32, "maxBatchDelay": 1}),
     ], [
         ("triton", 4900, {"max_batch_size": 32}), ("triton", 10_000, {"max_batch_size": 32, "count": 3}),
@@ -280,6 +280,23 @@ def test_notes_tell_what_no_number_shows_and_are_no_findings():
     assert not lint("triton", 500, max_batch_size=8).notes
     assert [note.code for note in lint("tf_serving", 500).notes] == ["threads-default"]
     assert not lint("tf_serving", 500, num_batch_threads=1).notes
+
+
+def test_threads_that_are_one_per_core_are_proved_where_the_cores_are_said():
+    left, shared = servers.config("tf_serving", max_batch_size=32), scenario(1500, V100, servers=8, devices=1)
+    assert servers.lint(left, shared, REQUESTS).codes == ()
+    found = servers.lint(left, shared, REQUESTS, cores=8)
+    said = servers.config("tf_serving", max_batch_size=32, num_batch_threads=8)
+    assert found.codes == ("servers-share-a-device",)
+    assert found[0] == servers.lint(said, shared, REQUESTS)[0]
+    assert not found.notes
+    # What the file says goes before, and other servers have no such default.
+    assert (
+        servers.lint(servers.config("tf_serving", num_batch_threads=1), shared, REQUESTS, cores=8).codes == ()
+    )
+    assert servers.lint(servers.config("triton", max_batch_size=32), shared, REQUESTS, cores=8).codes == ()
+    with pytest.raises(ValueError, match="cores must be at least 1, got 0"):
+        servers.lint(left, shared, REQUESTS, cores=0)
     assert not lint("ray_serve", 20, handler="blocking", batch_wait_timeout_s=0).notes
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import pickle
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,16 +13,18 @@ from hypothesis import strategies as st
 from oracles.plans import plans_with_ties, scenarios_at_random
 from oracles.priority import cobham_ms
 from test_compiled_engine import Replay
+from test_rules import assert_equal
 from test_servers_rules import assert_three_alike
 from typer.testing import CliRunner
 
 import batchsim as bs
 from batchsim import theory
 from batchsim.cli import app, values
-from batchsim.engines import compiled, summaries
+from batchsim.engines import compiled, reference, summaries
 from batchsim.engines.draws import Streams, draw, draw_cached
 from batchsim.engines.log import warmup_requests
 from batchsim.result import Result, Run
+from batchsim.scenario.rules.rule import FULL, NOTHING, START, WAIT, helper, oldest_s
 from batchsim.study.surface import surface
 from batchsim.view.explorer.state import State
 
@@ -74,6 +77,42 @@ def test_in_overload_the_engines_agree_on_long_queues_of_several_levels():
         runs = [bs.simulate(scenario, 4000, engine=engine) for engine in ("simpy", "compiled")]
         assert np.array_equal(runs[0].batch_index, runs[1].batch_index)
         assert np.array_equal(runs[0].status, runs[1].status)
+
+
+class MiddleParams(NamedTuple):
+    max_batch_size: int
+    max_wait_s: float
+
+
+def decide_by_the_middle(now_s, waiting, idle, state, params):
+    """Send when the one in the middle of the line, and whoever is at a third of it, have waited."""
+    size = min(waiting.length, params.max_batch_size)
+    if now_s >= wake_by_the_middle(now_s, waiting, idle, state, params):
+        return START, size, WAIT
+    return NOTHING, 0, FULL
+
+
+@helper
+def wake_by_the_middle(now_s, waiting, idle, state, params):
+    places = oldest_s(waiting, waiting.length // 2), oldest_s(waiting, waiting.length // 3)
+    return max(places[0], places[1]) + params.max_wait_s
+
+
+class ByTheMiddle(bs.SizeOrWait):
+    Params = MiddleParams
+    decide, wake_s = staticmethod(decide_by_the_middle), staticmethod(wake_by_the_middle)
+
+    @property
+    def params(self):
+        return MiddleParams(self.max_batch_size, self.max_wait_ms / 1000)
+
+
+def test_a_rule_may_read_the_line_of_all_levels_at_any_place():
+    workload = bs.Poisson(1600).with_priorities({1: 0.2, 2: 0.5, 3: 0.3})
+    for knobs in ({"timeout_ms": {1: 4}, "timeout_action": "delay"}, {"timeout_ms": {2: 9, 3: 30}}):
+        scenario = bs.Scenario(workload, ByTheMiddle(4, 1.7), bs.Affine(2, 0.1), **knobs)
+        plan = draw(scenario, 1500, 0)
+        assert_equal(compiled.run(plan), reference.run(plan))
 
 
 def test_many_settings_at_once_say_what_each_says():

@@ -24,10 +24,10 @@ def named(path):
 # fmt: off
 MEANT = {
     "batched/model.py": (servers.batched(64, 10), 1, None, None, ()),
-    "bentoml/service.py": (servers.bentoml(32), 1, None, 1000, ()),
+    "bentoml/service.py": (servers.bentoml(32, 1000), 1, None, None, ()),
     "clipper/deploy.py": (bs.SizeOrWait(16, 0), 1, None, 50, ()),
     "kserve/inference-service.yaml": (bs.PullThenWait(16, 200), 1, None, None, ()),
-    "litserve/server.py": (servers.litserve(16, 0.01), 2, None, 10_000, ()),
+    "litserve/server.py": (bs.CompetingWindows(16, 10), 2, None, 10_000, ()),
     "mosec/server.py": (bs.PullThenWait(32, 5), 1, 1024, 3000, ()),
     "ray_serve/model.py": (bs.FrozenBatches(16, 20, 64), 1, None, None, ()),
     "sglang/sglang-serve.sh": (
@@ -284,10 +284,16 @@ def test_an_api_that_is_not_batchable_batches_nothing():
     assert servers.parse(text.replace("(", "(batchable=True, ", 1)).rule.max_batch_size == 8
 
 
-def test_a_batch_size_that_clipper_learns_is_said_to_be_another():
-    found = servers.parse("deploy_python_closure(c, 'a', 1, 'doubles', f, batch_size=-1)")
-    assert (found.rule.max_batch_size, found.unused["batch_size"]) == (32, -1)
-    assert found.notes
+def test_a_batch_size_that_clipper_learns_is_learned_within_the_applications_objective():
+    text = "deploy_python_closure(c, 'a', 1, 'doubles', f, batch_size=-1)"
+    app = "\nc.register_application(name='a', input_type='doubles', default_output='0', slo_micros=20000)"
+    for each in (text + app, text.replace(", batch_size=-1", "") + app):
+        found = servers.parse(each)
+        assert (found.rule, found.timeout_ms) == (bs.LearnedSizes(128, 20), 20)
+        # No size is tried of which the service time is not known.
+        measured = found.scenario(bs.Poisson(100), bs.Table({1: 2, 16: 5}))
+        assert measured.rule == bs.LearnedSizes(16, 20)
+        assert servers.parse(servers.write("clipper", measured)).rule == found.rule
 
 
 def test_a_zero_in_torchserves_json_is_its_default_and_one_in_yaml_is_none():

@@ -1,8 +1,10 @@
 """The rules of real servers: both engines and an independent spelling of each."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.arrivals import arrivals
 from oracles.plans import SERVERS_RULES, TIMERS, plans_with_ties, scenarios_at_random
 from test_reference_engine import assert_same, naive_of
 from test_rules import assert_equal, run
@@ -12,6 +14,8 @@ from batchsim.engines import compiled, reference
 from batchsim.engines.draws import draw
 from batchsim.result import Result, Run
 
+V100 = bs.Affine(1.8874, 0.1438)
+
 
 def assert_three_alike(plan):
     log = reference.run(plan)
@@ -20,7 +24,7 @@ def assert_three_alike(plan):
 
 
 @settings(max_examples=400)
-@given(plans_with_ties(kinds=[*TIMERS, bs.LearnedCork]))
+@given(plans_with_ties(kinds=[*TIMERS, bs.LearnedCork, bs.LearnedSizes]))
 def test_both_engines_and_the_oracle_agree_where_everything_is_tied(plan):
     assert_three_alike(plan)
 
@@ -96,6 +100,47 @@ def test_a_request_that_comes_long_after_the_last_batch_leaves_at_once():
     ]  # fmt: skip
 
 
+def test_idle_servers_collect_batches_of_their_own_from_requests_dealt_in_turn():
+    # Both windows begin at 0, and again at 14; the first server holds two, the second one.
+    assert run([1, 2, 3, 13, 14], bs.CompetingWindows(8, 4), servers=2) == [
+        (4, 1, "WAIT"), (4, 2, "WAIT"), (18, 1, "WAIT"), (18, 1, "WAIT"),
+    ]  # fmt: skip
+    assert run([1, 2, 3], bs.RunningWindow(8, 4), servers=2) == [(4, 3, "WAIT")]
+    # A server that comes free takes all that waited meanwhile; a full batch leaves at once.
+    assert run([0, 0, 1, 1, 1, 6, 6, 6], bs.CompetingWindows(3, 4), servers=2) == [
+        (1, 3, "FULL"), (4, 2, "WAIT"), (11, 3, "FULL"),
+    ]  # fmt: skip
+
+
+def test_of_one_server_competing_windows_are_running_windows():
+    for rate in (20, 900, 5000):
+        alone = bs.Scenario(bs.Poisson(rate), bs.CompetingWindows(16, 3), V100)
+        ones, others = (bs.simulate(s, 10_000) for s in (alone, alone.replace(rule=bs.RunningWindow(16, 3))))
+        assert np.array_equal(ones.finish_s, others.finish_s)
+        assert np.array_equal(ones.batches.trigger, others.batches.trigger)
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "rate_per_s", "mean_ms", "p99_ms", "size"),
+    [(10, 300, 304.8, 518.9, 2.2), (10, 2000, 425.8, 729.6, 14), (2, 2000, 182.5, 299.9, 4.67)],
+)
+def test_two_workers_of_litserve_are_as_measured(wait_ms, rate_per_s, mean_ms, p99_ms, size):
+    """VALIDATION.md's runs of its own code, which took 40 times as long."""
+    config = bs.servers.config(
+        "litserve", max_batch_size=32, batch_timeout=wait_ms / 1000, workers_per_device=2
+    )
+    result = bs.simulate(config.scenario(bs.Poisson(rate_per_s), V100), 100_000)
+    assert 40 * result.mean_latency_ms == pytest.approx(mean_ms, rel=0.02)
+    assert 40 * result.percentile(99) == pytest.approx(p99_ms, rel=0.1)
+    assert result.mean_batch_size == pytest.approx(size, rel=0.1)
+
+
+def test_more_idle_servers_than_collect_do_no_harm():
+    scenario = bs.Scenario(bs.Poisson(3000), bs.CompetingWindows(4, 5), V100, servers=80)
+    plan = draw(scenario, 2000, 0)
+    assert_equal(compiled.run(plan), reference.run(plan))
+
+
 def test_the_cork_holds_nothing_until_it_has_learned_that_batches_wait():
     # But two of its training: the tenth batch waits for a second request, the next for a third, while that
     # costs no more than 3 and 4 requests do on a line through what batches of one took: 15 and 20 ms.
@@ -122,3 +167,87 @@ def test_full_batches_of_the_cork_start_a_whole_number_of_looks_apart():
     result = bs.simulate(scenario, 20_000)
     assert scenario.full_batches_per_s == pytest.approx(4 / 0.003)
     assert result.throughput_per_s == pytest.approx(4 / 0.003, rel=0.01)
+
+
+def test_the_cork_refuses_the_oldest_while_all_that_wait_would_be_late():
+    scenario = bs.Scenario(bs.Poisson(6000), bs.LearnedCork(32, max_latency_ms=20), V100)
+    assert scenario.can_lose
+    assert scenario.stable
+    # The real dispatcher refuses the same 919: tests/oracles/real_batchers.
+    times_s = arrivals(bs.Poisson(6000), 4000)
+    result = bs.simulate(scenario.replace(workload=bs.Trace(times_s - times_s[0])))
+    s = result.summary()
+    assert (s["rejected"], s["timed_out"]) == (919, 0)
+    assert s["p99_ms"] == pytest.approx(22.406, abs=0.001)
+
+
+def test_without_a_limit_the_cork_refuses_none_and_is_not_asked_while_the_server_computes():
+    plain = bs.LearnedCork(8)
+    assert not plain.refuses
+    assert not plain.asked_while_busy
+    runs = [bs.simulate(bs.Scenario(bs.Poisson(1500), rule, V100), 20_000)
+            for rule in (plain, bs.LearnedCork(8, max_latency_ms=60_000))]  # fmt: skip
+    assert np.array_equal(runs[0].finish_s, runs[1].finish_s)
+
+
+def test_clients_that_are_refused_must_think_before_they_send_again():
+    clients = bs.ClosedLoop(40, think_s=0.002)
+    scenario = bs.Scenario(clients, bs.LearnedCork(4, max_latency_ms=10), V100)
+    assert bs.simulate(scenario, 3000).summary()["rejected"] > 500
+    with pytest.raises(ValueError, match="think_s greater than 0"):
+        scenario.replace(think_s=0)
+
+
+def test_learned_sizes_try_larger_batches_until_one_takes_as_long_as_there_is():
+    # A request in 100 ms, so that each batch but the copies holds one: 0.92 of 20 ms is what it may take.
+    calm = bs.Scenario(bs.Constant(10), bs.LearnedSizes(1024, 20), bs.Affine(2, 1))
+    batches = bs.simulate(calm, 200).batches
+    as_many = np.rint((batches.finish_s - batches.start_s) * 1000 - 2).astype(int)
+    assert set(batches.batch_size) == {1}
+    # Each size five times, the next one larger by one, from ten on by a tenth; 17 take 19 ms: then alone.
+    assert as_many[:90].tolist() == [size for size in range(2, 17) for _ in range(5)] + [17] + [1] * 14
+    # Once they are known, as many leave as can be computed in the time that is left.
+    times = np.append(np.arange(90) / 10, np.full(30, 10.0))
+    found = bs.simulate(calm.replace(workload=bs.Trace(times), deadline_ms=20)).batches
+    assert found.batch_size[90:].tolist() == [16, 1, *[1] * 13]
+    assert bs.Trigger(found.trigger[90]) == bs.Trigger.ENOUGH
+
+
+def test_learned_sizes_end_where_they_may_not_be_larger():
+    scenario = bs.Scenario(bs.Constant(100), bs.LearnedSizes(4, 100), bs.Affine(2, 1))
+    batches = bs.simulate(scenario, 40).batches
+    as_many = np.rint((batches.finish_s - batches.start_s) * 1000 - 2).astype(int)
+    assert as_many.tolist() == [2] * 5 + [3] * 5 + [4] * 5 + [1] * 25
+
+
+def test_learned_sizes_stay_below_what_would_be_late_by_three_deviations_and_engines_agree_on_many():
+    calm = np.arange(300) / 20  # in which it learns
+    bursts = 15 + (np.arange(4000) // 250) / 5  # of 250 at once, of which 175 take 36.8 ms
+    trace = bs.Trace(np.concatenate([calm, bursts]))
+    noisy = bs.Scenario(trace, bs.LearnedSizes(400, 40), bs.Affine(1.8, 0.2).with_noise(0.05), timeout_ms=40)
+    plan = draw(noisy, 4300, 0)
+    log = compiled.run(plan)
+    assert_equal(reference.run(plan), log)
+    first = log.batch_start_s == np.unique(bursts).reshape(-1, 1)
+    took_s = log.batch_finish_s - log.batch_start_s
+    sizes, took_s = (column[first.any(axis=0)] for column in (log.batch_size, took_s))
+    assert sizes.size == 16
+    assert (sizes > 150).all()
+    assert (sizes < 172).all()
+    assert (took_s < 0.04).all()
+
+
+def test_learned_sizes_do_not_recover_from_a_queue_that_is_always_nearly_late():
+    # Half of what full batches carry, at once: it begins with small ones, and then has no time for others.
+    learned = bs.Scenario(bs.Poisson(3000), bs.LearnedSizes(128, 20), V100, timeout_ms=20)
+    assert learned.load < 0.5
+    assert bs.simulate(learned, 20_000).summary()["timed_out"] > 10_000
+    assert bs.simulate(learned.replace(rate_per_s=300), 20_000).summary()["timed_out"] == 0
+
+
+def test_learned_sizes_carry_what_can_be_computed_in_time():
+    scenario = bs.Scenario(
+        bs.Poisson(1000), bs.LearnedSizes(128, 10), V100
+    )  # 50 take 9.08 ms, 51 more than 9.2
+    assert scenario.full_batches_per_s == pytest.approx(50 / 0.0090774)
+    assert scenario.replace(deadline_ms=0).full_batches_per_s == pytest.approx(1 / 0.0020312)

@@ -85,7 +85,10 @@ SETTINGS = {
     "batched": (
         {}, {"batch_size": SIZES, "timeout_ms": SECONDS, "small_batch_threshold": st.integers(1, 99)},
     ),
-    "clipper": ({"batch_size": SIZES}, {"slo_micros": st.integers(1, 99_999), "default_output": st.text()}),
+    "clipper": (
+        {"batch_size": SIZES | st.just(-1)},
+        {"slo_micros": st.integers(1, 99_999), "default_output": st.text()},
+    ),
 }  # fmt: skip
 
 

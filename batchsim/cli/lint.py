@@ -23,6 +23,9 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
     config: Path | None = argument("The file of the server: config.pbtxt, model-config.yaml, app.py ...")
     file: Path | None = OTHER.option("A scenario in TOML; options override it.", None, "--scenario")
     requests: int | None = RUN.whole("Number of requests of each run (default: 50,000).")
+    cores: int | None = OTHER.option(
+        "Cores of the server's machine: TensorFlow Serving's threads unless it says."
+    )
 
     # What the server's file says is no option.
     rule: Any = None
@@ -41,7 +44,7 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
         config = servers.read(self.config, self.server, self.which)
         self.server_config = self.config  # whose servers may share --devices
         scenario, tables = self.scenario()
-        findings = servers.lint(config, scenario, **self.settings(tables["simulate"]))
+        findings = servers.lint(config, scenario, cores=self.cores, **self.settings(tables["simulate"]))
         if self.json_:
             scenario_tables = output.scenario_tables(findings.scenario)
             output.print_json({"file": str(self.config), **findings.to_dict(), "scenario": scenario_tables})

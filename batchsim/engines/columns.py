@@ -110,7 +110,7 @@ class Levels(NamedTuple):
     last: Any
     after: Any  # by request: the next one of its list
     late: Any  # by request: whether it has been delayed
-    taken: Any  # to work in: as many as the largest batch
+    here: Any  # to work in: as many as there are lists
     waiting: Any  # by level: how many wait, frozen batches included
     queue: Any  # by level: an arrival that finds this many waiting is rejected
     timeout_s: Any  # by level: a request leaves or is delayed after waiting this long; inf: never
@@ -122,11 +122,11 @@ class Levels(NamedTuple):
         if scenario.in_order:
             return None
         limits = scenario.limits
-        first, last = (np.full(2 * len(limits), -1) for _ in range(2))
+        first, last, here = (np.full(2 * len(limits), -1) for _ in range(3))
         queue = [ENDLESS if limit.queue is None else limit.queue for limit in limits]
         return cls(
-            first, last, np.empty(room, np.int64), np.zeros(room, np.bool_),
-            np.empty(0, np.int64), np.zeros(len(limits), np.int64),
+            first, last, np.empty(room, np.int64), np.zeros(room, np.bool_), here,
+            np.zeros(len(limits), np.int64),
             np.array(queue), np.array([limit.timeout_s for limit in limits]),
             np.array([limit.delays for limit in limits]),
         )  # fmt: skip
@@ -134,10 +134,6 @@ class Levels(NamedTuple):
     def with_room(self, late: Any) -> "Levels":
         """Return the same for as many requests as `late` has."""
         return self._replace(after=np.empty(late.size, np.int64), late=late)
-
-    def with_batches_of(self, size: int) -> "Levels":
-        """Return the same for batches of up to `size` requests, the largest of which the time is known."""
-        return self if self.taken.size >= size else self._replace(taken=np.empty(size, np.int64))
 
 
 class Clients(NamedTuple):
@@ -158,7 +154,7 @@ class Servers(NamedTuple):
 
     busy_until_s: Any  # inf for an idle one
     since_s: Any  # when its batch started
-    size: Any  # of its batch
+    size: Any  # of its batch, as it is computed
     clock_s: Any  # shape (1,): the last instant that was handled
 
     @classmethod

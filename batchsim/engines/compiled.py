@@ -47,7 +47,7 @@ class Instants:
         self.limits = columns.Limits(limit, one.timeout_s, slice_of(scenario.servers))
         self.queue = columns.Queue.room_for(room, rule.freezes)
         self.levels = columns.Levels.of(scenario, room)
-        self.memory, self.at = np.empty(rule.state_size), np.empty(columns.PLACES, np.int64)
+        self.at = np.empty(columns.PLACES, np.int64)
         self.servers = columns.Servers.room_for(scenario.servers)
         workload = scenario.workload
         self.clients = columns.Clients.room_for(workload.clients if isinstance(workload, ClosedLoop) else 0)
@@ -59,7 +59,7 @@ class Instants:
     def begin(self, rule: Rule) -> None:
         """Set the clock to the start of a run, under another rule of the same class."""
         self.rule, self.params = rule, rule.params
-        self.memory[:] = self.at[:] = 0
+        self.memory, self.at[:] = np.zeros(rule.state_size), 0
         if self.levels is not None:
             self.levels.first[:], self.levels.waiting[:], self.levels.late[:] = NOBODY, 0, False
         self.servers.busy_until_s[:], self.servers.clock_s[0] = np.inf, -np.inf
@@ -72,13 +72,11 @@ class Instants:
         cancelled: threading.Event | None = None,
     ) -> bool:  # fmt: skip
         """Run the loop on a window; return whether all is over."""
-        if self.levels is not None:
-            self.levels = self.levels.with_batches_of(costs.service_s.size - 1)
         done = kernels_instants.PAUSED
         while done == kernels_instants.PAUSED:
             check_cancelled(cancelled)
             done = self.loop(
-                horizon, self.limits, self.params, self.memory, self.rule.freezes, requests, costs,
+                horizon, self.limits, self.params, self.memory, self.rule.asked_while_busy, requests, costs,
                 self.queue, self.levels, self.clients, self.servers, batches, self.at,
             )  # fmt: skip
         if done == kernels_instants.WRONG:

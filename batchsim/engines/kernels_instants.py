@@ -11,10 +11,10 @@ import math
 from batchsim.engines.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID, SENT, TAIL, THINKING
 from batchsim.engines.kernels import finish_of, soonest
 from batchsim.engines.kernels_jit import compiled, compiled_anew, inlined
-from batchsim.engines.kernels_levels import enter, expiry_s, overdue, take
-from batchsim.engines.kernels_rules import decide, finished, wake_s
+from batchsim.engines.kernels_levels import enter, expiry_s, line_of, overdue, take
+from batchsim.engines.kernels_rules import computed_as, decide, finished, wake_s
 from batchsim.engines.log import Status
-from batchsim.scenario.rules.rule import FREEZE, START, Waiting
+from batchsim.scenario.rules.rule import FREEZE, REFUSE, START, Waiting
 
 REJECTED, TIMED_OUT = int(Status.REJECTED), int(Status.TIMED_OUT)
 # What the loop returns: all is over; a window follows; the same call goes on; a rule's size is wrong.
@@ -70,9 +70,10 @@ def _pop(clients, at):
 
 
 @inlined
-def _waiting(requests, queue, at, ended):
+def _waiting(requests, queue, levels, at, ended):
+    line, head = line_of(queue, at, levels)
     frozen = at[FROZEN_TAIL] - at[FROZEN_HEAD]
-    return Waiting(requests.arrival_s, queue.requests, at[MID], at[TAIL] - at[MID], frozen, ended)
+    return Waiting(requests.arrival_s, line, head, at[TAIL] - at[MID], frozen, ended)
 
 
 @inlined
@@ -86,11 +87,13 @@ def _idle(servers):
 
 
 @inlined
-def _start(now_s, size, trigger, server, busy, requests, costs, queue, levels, clients, servers, batches, at):
-    """Let a server compute the `size` requests at the queue's head."""
+def _start(
+    now_s, size, whole, trigger, server, busy, requests, costs, queue, levels, clients, servers, batches, at
+):
+    """Let a server compute the `size` requests at the queue's head, as `whole`."""
     batch = at[BATCH]
-    done_s = finish_of(now_s, costs, size, batch, server, busy)
-    servers.busy_until_s[server], servers.since_s[server], servers.size[server] = done_s, now_s, size
+    done_s = finish_of(now_s, costs, whole, batch, server, busy)
+    servers.busy_until_s[server], servers.since_s[server], servers.size[server] = done_s, now_s, whole
     for place in range(at[HEAD], at[HEAD] + size):
         request = queue.requests[place]
         requests.batch_index[request] = batch
@@ -105,17 +108,34 @@ def _start(now_s, size, trigger, server, busy, requests, costs, queue, levels, c
 
 
 @inlined
+def _let_go(now_s, status, requests, queue, levels, clients, at):
+    """Let the first of those that wait, behind the frozen batches, leave unserved."""
+    request = queue.requests[at[MID]]
+    requests.status[request] = status
+    if levels is not None:
+        levels.waiting[requests.level[request]] -= 1
+    for place in range(at[MID], at[HEAD], -1):
+        queue.requests[place] = queue.requests[place - 1]
+    at[HEAD] += 1
+    at[MID] += 1
+    if requests.client.size:
+        _push(clients, at, now_s + requests.think_s[request], requests.client[request])
+
+
+@inlined
 def _dispatch(
-    now_s, ended, params, state, freezes, requests, costs, queue, levels, clients, servers, batches, at
+    now_s, ended, params, state, while_busy, requests, costs, queue, levels, clients, servers, batches, at
 ):
     """Ask the rule what to do until it does nothing; return whether all that it asked can be done."""
     if at[HEAD] == at[TAIL]:
         return True
     idle, server = _idle(servers)
     while at[HEAD] < at[TAIL]:
-        if idle == 0 and not freezes:
+        if idle == 0 and not while_busy:
             return True
-        action, size, trigger = decide(now_s, _waiting(requests, queue, at, ended), idle, state, params)
+        action, size, trigger = decide(
+            now_s, _waiting(requests, queue, levels, at, ended), idle, state, params
+        )
         if action == START:
             if idle == 0:
                 return True
@@ -130,13 +150,20 @@ def _dispatch(
                 at[MID] += size
             busy = servers.busy_until_s.size - idle + 1
             _start(
-                now_s, size, trigger, server, busy,
+                now_s, size, computed_as(size, state, params), trigger, server, busy,
                 requests, costs, queue, levels, clients, servers, batches, at,
             )  # fmt: skip
             idle -= 1
             while idle > 0 and servers.busy_until_s[server] < math.inf:  # on to the next idle one
                 server += 1
-        elif action == FREEZE and freezes:
+        elif action == REFUSE:
+            if size < 1 or size > at[TAIL] - at[MID]:
+                return False
+            if levels is not None:
+                take(size, queue, at, levels)
+            for _ in range(size):
+                _let_go(now_s, REJECTED, requests, queue, levels, clients, at)
+        elif action == FREEZE and queue.frozen_size.size:
             if size < 1 or size > at[TAIL] - at[MID] or size >= costs.service_s.size:
                 return False
             if levels is not None:
@@ -185,13 +212,14 @@ def _overdue(now_s, limits, requests, queue, levels, at):
 
 
 def _pass_instants(
-    horizon, limits, params, state, freezes, requests, costs, queue, levels, clients, servers, batches, at
+    horizon, limits, params, state, while_busy, requests, costs, queue, levels, clients, servers, batches, at
 ):
     """Go from instant to instant until `horizon.stop` requests have come; return whether that is all.
 
-    `at` holds the places of `columns` (SENT, HEAD, ...); `state` is the rule's own memory. The queue is
-    `queue.requests[head:tail]`, of which those before `mid` are in frozen batches. `levels` is None where
-    requests are served in order: then Numba leaves out all that is about them.
+    `at` holds the places of `columns` (SENT, HEAD, ...); `state` is the rule's own memory; `while_busy`:
+    whether it is asked while every server computes. The queue is `queue.requests[head:tail]`, of which those
+    before `mid` are in frozen batches. `levels` is None where requests are served in order: then Numba leaves
+    out all that is about them; else those from `mid` on are in their lists, and there once they are taken.
     """
     closed, arrival_s = horizon.closed, requests.arrival_s
     last_s = servers.clock_s[0]
@@ -211,8 +239,8 @@ def _pass_instants(
             now_s = min(now_s, _expiry_s(limits, requests, queue, levels, at))
         if at[HEAD] < at[TAIL]:
             idle, _ = _idle(servers)
-            if idle > 0 or freezes:
-                waiting = _waiting(requests, queue, at, at[SENT] == horizon.total)
+            if idle > 0 or while_busy:
+                waiting = _waiting(requests, queue, levels, at, at[SENT] == horizon.total)
                 due_s = wake_s(last_s, waiting, idle, state, params)
                 if due_s > last_s:  # what was due has been asked already: it must not hold the clock
                     now_s = min(now_s, due_s)
@@ -233,23 +261,14 @@ def _pass_instants(
                 finished(now_s, servers.size[server], seconds, state, params)
                 servers.busy_until_s[server] = math.inf
         if not _dispatch(
-            now_s, at[SENT] == horizon.total, params, state, freezes,
+            now_s, at[SENT] == horizon.total, params, state, while_busy,
             requests, costs, queue, levels, clients, servers, batches, at,
         ):  # fmt: skip
             return WRONG
 
         # 3. Requests that have waited too long leave; those in a frozen batch stay.
         while _overdue(now_s, limits, requests, queue, levels, at):
-            request = queue.requests[at[MID]]
-            requests.status[request] = TIMED_OUT
-            if levels is not None:
-                levels.waiting[requests.level[request]] -= 1
-            for place in range(at[MID], at[HEAD], -1):
-                queue.requests[place] = queue.requests[place - 1]
-            at[HEAD] += 1
-            at[MID] += 1
-            if closed:
-                _push(clients, at, now_s + requests.think_s[request], requests.client[request])
+            _let_go(now_s, TIMED_OUT, requests, queue, levels, clients, at)
 
         # 4. Clients whose thinking is over send, in their order, each followed by a dispatch.
         count = 0
@@ -265,7 +284,7 @@ def _pass_instants(
             if not _enter(request, limits, requests, queue, levels, at):
                 _push(clients, at, now_s + requests.think_s[request], client)
             if not _dispatch(
-                now_s, at[SENT] == horizon.total, params, state, freezes,
+                now_s, at[SENT] == horizon.total, params, state, while_busy,
                 requests, costs, queue, levels, clients, servers, batches, at,
             ):  # fmt: skip
                 return WRONG

@@ -1,19 +1,24 @@
 """The queue by priority level, and in each level those in time before the delayed ones.
 
-Two views of the same requests. A linked list for each level, and one for its delayed requests, tells who
-goes next; and `queue.requests[mid:tail]` keeps all that wait in order of arrival, as rules see them. Whoever
-leaves is brought to the front of the latter, and goes on from there as in a queue without levels.
+A linked list for each level, and one for its delayed requests, tells who goes next. Each is in order of
+arrival, so that the line of all that wait, as rules see it, is these lists merged: whoever asks for the
+oldest or the newest looks at their ends, and nothing moves where somebody leaves the line's middle.
 """
 
 # mypy: disable-error-code="no-untyped-def"
 
 import math
+import operator
+from typing import Any, NamedTuple
 
-from batchsim.engines.columns import ENDLESS, HEAD, MID, TAIL
-from batchsim.engines.kernels_jit import compiled, inlined
+from numba import types
+from numba.extending import overload
+
+from batchsim.engines.columns import MID, TAIL
+from batchsim.engines.kernels_jit import UNCOUNTED, compiled, inlined
 
 # What is `compiled` here is no part of a rule's loop, so that it is compiled once for all rules.
-NOBODY, GONE = -1, -2  # in a list: no next one; has left it
+NOBODY = -1  # in a list: no next one
 
 
 @inlined
@@ -31,7 +36,6 @@ def append(request, line, levels):
 def _pop(line, levels):
     request = levels.first[line]
     levels.first[line] = levels.after[request]
-    levels.after[request] = GONE
     return request
 
 
@@ -46,70 +50,93 @@ def enter(request, requests, levels):
     return True
 
 
+class Merged(NamedTuple):
+    """The line of all that wait, oldest first, for a rule that reads it by place."""
+
+    first: Any  # the first request of each list, NOBODY of none
+    last: Any
+    after: Any
+    here: Any  # to work in: as many as there are lists
+    length: int
+
+    def __getitem__(self, place: Any) -> Any:
+        return _at(self, place)
+
+
+@compiled
+def _walk(line, place):
+    """Return the request at a place of the line, from the oldest on."""
+    for number in range(line.here.size):
+        line.here[number] = line.first[number]
+    while True:
+        oldest = NOBODY
+        for number in range(line.here.size):
+            if line.here[number] != NOBODY and (oldest == NOBODY or line.here[number] < line.here[oldest]):
+                oldest = number
+        if place == 0:
+            return line.here[oldest]
+        line.here[oldest] = line.after[line.here[oldest]]
+        place -= 1
+
+
 @inlined
-def _place(request, line, begin, end):
-    """Return the place of a request in a part of the line, which is in order of their numbers."""
-    while begin < end:
-        middle = (begin + end) // 2
-        if line[middle] < request:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin
+def _at(line, place):
+    """Return the request at a place of the line: at once that at either end, for which rules ask mostly."""
+    if 0 < place < line.length - 1:
+        return _walk(line, place)
+    found = NOBODY
+    for number in range(line.first.size):
+        if line.first[number] != NOBODY:
+            if place > 0:
+                found = max(found, line.last[number])
+            elif found == NOBODY or line.first[number] < found:
+                found = line.first[number]
+    return found
+
+
+@overload(operator.getitem, jit_options=UNCOUNTED)
+def _getitem(line, place):
+    if isinstance(line, types.NamedTuple) and line.instance_class is Merged:
+        return lambda line, place: _at(line, place)
+    return None
+
+
+@inlined
+def _merged(queue, at, levels):
+    line = Merged(levels.first, levels.last, levels.after, levels.here, at[TAIL] - at[MID])
+    return line, 0
+
+
+@inlined
+def _as_it_is(queue, at, levels):
+    return queue.requests, at[MID]
+
+
+def line_of(queue: Any, at: Any, levels: Any) -> Any:
+    """Return the line of all that wait, as a rule reads it, and the oldest one's place in it."""
+    return _as_it_is(queue, at, levels) if levels is None else _merged(queue, at, levels)
+
+
+@overload(line_of, jit_options=UNCOUNTED)
+def _line_of(queue, at, levels):
+    # The two are of other types, and a function that Numba compiles returns one.
+    which = _as_it_is if isinstance(levels, types.NoneType) else _merged
+    return lambda queue, at, levels: which(queue, at, levels)
 
 
 @compiled
 def take(size, queue, at, levels):
-    """Bring the `size` requests that go first to the front of those that wait."""
+    """Put the `size` requests that go first at the front of `queue.requests[mid:tail]`."""
     line = 0
     for number in range(size):
         while levels.first[line] == NOBODY:
             line += 1
-        levels.taken[number] = _pop(line, levels)
-    if size < at[TAIL] - at[MID]:  # else all go, in whatever order
-        _bring_forward(size, queue, at, levels)
-
-
-@compiled
-def _bring_forward(size, queue, at, levels):
-    """Move the `taken` to the front; the others keep their order.
-
-    Those before one of the older half move back by a place, those behind one of the newer half move up: in
-    a long queue whoever goes first is among the oldest, or, where a lower level waits, among the newest.
-    """
-    line, head, mid, tail = queue.requests, at[HEAD], at[MID], at[TAIL]
-    # The places before the queue are free once as many have left it.
-    middle = line[(mid + tail) // 2] if head >= size else ENDLESS
-    newest, oldest, moved = NOBODY, ENDLESS, 0
-    for number in range(size):
-        request = levels.taken[number]
-        if request < middle:
-            newest = max(newest, request)
-        else:
-            oldest = min(oldest, request)
-            moved += 1
-    if newest != NOBODY:
-        free = _place(newest, line, mid, tail)
-        for place in range(free, mid - 1, -1):
-            if levels.after[line[place]] != GONE:
-                line[free] = line[place]
-                free -= 1
-    if moved:
-        free = _place(oldest, line, (mid + tail) // 2, tail)
-        for place in range(free, tail):
-            if levels.after[line[place]] != GONE:
-                line[free] = line[place]
-                free += 1
-        for place in range(head, mid):  # frozen batches make room
-            line[place - moved] = line[place]
-        at[HEAD], at[MID], at[TAIL] = head - moved, mid - moved, tail - moved
-    for number in range(size):
-        line[at[MID] + number] = levels.taken[number]
+        queue.requests[at[MID] + number] = _pop(line, levels)
 
 
 @compiled
 def overdue(now_s, requests, queue, at, levels):
-    """Delay whoever is due; bring one that leaves to the front of those that wait, if there is one."""
+    """Delay whoever is due; put one that leaves at the front of those that wait, if there is one."""
     for level in range(levels.timeout_s.size):
         line = 2 * level
         while levels.first[line] != NOBODY:
@@ -121,8 +148,7 @@ def overdue(now_s, requests, queue, at, levels):
                 append(request, line + 1, levels)
                 levels.late[request] = True
             else:
-                levels.taken[0] = request
-                _bring_forward(1, queue, at, levels)
+                queue.requests[at[MID]] = request
                 return True
     return False
 
@@ -140,8 +166,21 @@ def expiry_s(requests, levels):
 
 @compiled
 def line_up(queue, begin, end, requests, levels):
-    """Make the lists of `queue.requests[begin:end]`, who wait in order of arrival."""
+    """Make the lists of `queue.requests[begin:end]`, in which those of one list are in its order."""
     levels.first[:] = NOBODY
     for place in range(begin, end):
         request = queue.requests[place]
         append(request, 2 * requests.level[request] + levels.late[request], levels)
+
+
+@compiled
+def line_out(queue, at, levels):
+    """Write all that wait to `queue.requests[mid:tail]`, list by list, as `line_up` reads them."""
+    place = at[MID]
+    for line in range(levels.first.size):
+        request = levels.first[line]
+        while request != NOBODY:
+            queue.requests[place] = request
+            request = levels.after[request]
+            place += 1
+    assert place == at[TAIL]

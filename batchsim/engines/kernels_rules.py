@@ -32,6 +32,12 @@ def finished(now_s: Any, size: Any, seconds: Any, state: Any, params: Any) -> An
         tell(now_s, size, seconds, state, params)
 
 
+def computed_as(size: Any, state: Any, params: Any) -> Any:
+    """Return as how many a batch of `size` that the rule of `params` starts is computed."""
+    asked = Rule.by_params[type(params)].computed_as
+    return asked(size, state, params) if asked else size
+
+
 def _rule_of(params: types.NamedTuple) -> Any:
     while HELPERS:  # those of all rules so far, of which this one may call any
         register_jitable(HELPERS.pop())
@@ -51,3 +57,8 @@ def _wake_s(now_s, waiting, idle, state, params):  # type: ignore[no-untyped-def
 @overload(finished, jit_options=UNCOUNTED, strict=False)
 def _finished(now_s, size, seconds, state, params):  # type: ignore[no-untyped-def]
     return _rule_of(params).finished or (lambda now_s, size, seconds, state, params: None)
+
+
+@overload(computed_as, jit_options=UNCOUNTED, strict=False)
+def _computed_as(size, state, params):  # type: ignore[no-untyped-def]
+    return _rule_of(params).computed_as or (lambda size, state, params: size)

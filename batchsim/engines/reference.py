@@ -16,7 +16,7 @@ from batchsim.engines.log import Log, Status
 from batchsim.engines.reference_instants import Instants
 from batchsim.engines.reference_line import Line
 from batchsim.engines.stopwatch import Stopwatch
-from batchsim.scenario.rules.rule import FREEZE, START
+from batchsim.scenario.rules.rule import FREEZE, REFUSE, START
 
 
 class Collector(Instants):
@@ -31,10 +31,11 @@ class Collector(Instants):
         self.inputs = inputs
         self.outputs: list[Any] | None = None if inputs is None else [None] * plan.requests
         self.line = Line(plan, lambda: self.env.now, self.arrival_s, model_fn, self.outputs)
+        self.asked_while_busy = self.rule.asked_while_busy
         # The state of the run.
         self.idle = list(range(plan.scenario.servers))
         self.in_service: list[list[int]] = [[] for _ in self.idle]
-        self.computing = [-1 for _ in self.idle]  # the number of each server's batch
+        self.computing = [(-1, 0) for _ in self.idle]  # each server's batch, and as how many it is computed
         self.host_s, self.contention = plan.scenario.host_ms / 1000, plan.scenario.contention
         self.ready_s: dict[int, float] = {}  # by shape: when it is, or was, compiled
         self.device_free_s = [0.0] * plan.scenario.device_count
@@ -52,14 +53,15 @@ class Collector(Instants):
         self.idle.append(server)
         self.idle.sort()
         if self.rule.finished is not None:
-            start_s, finish_s, size, *_ = self.batches[self.computing[server]]
+            batch, size = self.computing[server]
+            start_s, finish_s, *_ = self.batches[batch]
             line = self.line
             self.rule.finished(self.env.now, size, finish_s - start_s, line.memory, line.params)
         return self.in_service[server]
 
     def dispatch(self) -> None:
         """Start batches, each on the lowest-numbered idle server, until the rule has nothing to do."""
-        while (self.idle or self.rule.freezes) and self.line:
+        while (self.idle or self.asked_while_busy) and self.line:
             action, size, trigger = self.line.decide(len(self.idle))
             if action == START and self.idle:
                 if self.line.frozen:
@@ -69,18 +71,27 @@ class Collector(Instants):
                 self.start(self.idle.pop(0), requests, trigger)
             elif action == FREEZE and self.rule.freezes:
                 self.line.frozen.append((self.line.take(size), trigger))
+            elif action == REFUSE:
+                self.refuse(self.line.refuse(size))
             else:
                 return
 
+    def refuse(self, requests: list[int]) -> None:
+        for request in requests:
+            self.status[request] = Status.REJECTED
+        self.refused += requests
+
     def start(self, server: int, requests: list[int], trigger: int) -> None:
-        batch = len(self.batches)
+        batch, size, rule = len(self.batches), len(requests), self.rule
+        if rule.computed_as is not None:
+            size = rule.computed_as(size, self.line.memory, self.line.params)
         self.line.levels.left(requests)
         for request in requests:
             self.batch_index[request] = batch
         # First compiling and its part on the host, then the rest on the server's device, when that is free.
         device = server % len(self.device_free_s)
-        begin_s, free_s = self.compiled_s(len(requests)) + self.host_s, self.device_free_s[device]
-        service_s = self.line.measured_s.pop(requests[0], float(self.plan.service_s[len(requests)]))
+        begin_s, free_s = self.compiled_s(size) + self.host_s, self.device_free_s[device]
+        service_s = self.line.measured_s.pop(requests[0], float(self.plan.service_s[size]))
         seconds = service_s - self.host_s
         if self.plan.noise is not None:
             seconds *= float(self.plan.noise[batch])
@@ -93,7 +104,7 @@ class Collector(Instants):
         # A device computes in order of start: no batch that starts later changes this one's finish.
         self.device_free_s[device] = finish_s
         self.batches.append((self.env.now, finish_s, len(requests), server, int(trigger)))
-        self.in_service[server], self.computing[server] = requests, batch
+        self.in_service[server], self.computing[server] = requests, (batch, size)
         self.handed[server].succeed(finish_s)
 
     def compiled_s(self, size: int) -> float:
@@ -107,14 +118,14 @@ class Collector(Instants):
 
     def expire(self) -> list[int]:
         """Let the requests that have waited too long leave; return them."""
-        gone = self.line.expire()
+        gone = self.line.levels.expire(self.env.now)
         for request in gone:
             self.status[request] = Status.TIMED_OUT
         return gone
 
     def due_s(self) -> float:
         due_s = self.line.levels.expiry_s()
-        if (self.idle or self.rule.freezes) and self.line:
+        if (self.idle or self.asked_while_busy) and self.line:
             wake_s = self.line.wake_s(len(self.idle))
             if wake_s > self.env.now:  # else the rule has been asked already
                 due_s = min(due_s, wake_s)

@@ -37,6 +37,7 @@ class Instants:
         self.arriving: list[int] = []
         self.ending: list[int] = []
         self.sending: list[int] = []
+        self.refused: list[int] = []  # by the rule, at this look
         self.called = self.env.event()
         self.alarm_s = -math.inf
         self.handed = [self.env.event() for _ in range(traffic.scenario.servers)]
@@ -119,7 +120,12 @@ class Instants:
         done = [request for server in sorted(ending) for request in self.release(server)]
         self.dispatch()
 
-        return done + self.expire()
+        return done + self.turned_away() + self.expire()
+
+    def turned_away(self) -> list[int]:
+        """Return the requests that the rule has just refused."""
+        refused, self.refused = self.refused, []
+        return refused
 
     def answer(self, done: list[int]) -> Story:
         """Take the fourth step of a closed loop: clients are answered, and those that are due send."""
@@ -133,6 +139,8 @@ class Instants:
                 if not self.enter(client):
                     self.answered[client].succeed(request)
                 self.dispatch()
+                for request in self.turned_away():
+                    self.answered[self.client[request]].succeed(request)
 
     def enter(self, client: int) -> bool:
         """Let one request into the queue, unless that is at its limit; return whether it is in."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from batchsim.batcher import InferenceBatcher
 from batchsim.engines.draws import Plan
-from batchsim.engines.reference_levels import Levels
+from batchsim.engines.reference_levels import queue_of
 from batchsim.engines.stopwatch import Stopwatch
 from batchsim.scenario.rules import SizeOrWait, Trigger
 from batchsim.scenario.rules.rule import START, Decision, Waiting
@@ -48,8 +48,9 @@ class Line:
         self.textbook = type(self.rule) is SizeOrWait
         self.params, self.memory = self.rule.params, np.zeros(self.rule.state_size)
         self.largest = plan.service_s.size - 1
-        self.levels = Levels(plan, arrival_s)
-        self.in_order = plan.scenario.in_order
+        self.levels = queue_of(plan, arrival_s, self.queue)
+        # Whether the batcher takes a batch by itself: the oldest.
+        self.itself = self.textbook and plan.scenario.in_order
 
     def __bool__(self) -> bool:
         """Whether anything waits for a server."""
@@ -65,25 +66,6 @@ class Line:
             return False
         self.batcher.add_request(data, request)
         return True
-
-    def expire(self) -> list[int]:
-        """Remove those that have waited too long, and return them."""
-        gone = self.levels.expire(self.clock())
-        self._remove(gone)
-        return gone
-
-    def _remove(self, requests: Sequence[int]) -> list[dict[str, Any]]:
-        """Remove requests from the batcher's queue, which stays in order of arrival; return them."""
-        if self.in_order:  # the oldest
-            return [self.queue.popleft() for _ in requests]
-        if not requests:
-            return []
-        leaving = set(requests)
-        found = {each["id"]: each for each in self.queue if each["id"] in leaving}
-        left = [each for each in self.queue if each["id"] not in found]
-        self.queue.clear()
-        self.queue.extend(left)
-        return [found[request] for request in requests]
 
     def decide(self, idle: int) -> Decision:
         if not self.textbook:
@@ -109,17 +91,21 @@ class Line:
         """Return the queue as a rule sees it."""
         return Waiting(self.arrival_s, self.numbers, 0, len(self.queue), len(self.frozen), self.ended)
 
+    def refuse(self, size: int) -> list[int]:
+        """Remove those that go first from the queue; return their numbers."""
+        refused = [entry["id"] for entry in self.levels.take(size)]
+        self.levels.left(refused)
+        return refused
+
     def take(self, size: int) -> list[int]:
         """Remove those that go first from the queue, computed if there is a model; return their numbers."""
         batcher = self.batcher
         if not 1 <= size <= min(len(self.queue), self.largest):
             raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {self.rule!r}")
-        chosen = self.levels.take(size)
-        itself = self.textbook and self.in_order
-        if itself and self.outputs is not None:
+        if self.itself and self.outputs is not None:
             answers = batcher.process_batch()
         else:
-            taken = batcher.take_batch() if itself else self._remove(chosen)
+            taken = batcher.take_batch() if self.itself else self.levels.take(size)
             if self.outputs is None:
                 return [request["id"] for request in taken]
             answers = batcher.run_batch(taken)

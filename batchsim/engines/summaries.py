@@ -123,6 +123,8 @@ def _instant_windows(
         costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown, devices, cold)
         horizon = columns.Horizon(size, total, stop, closed)
         over = instants.pass_(horizon, rows, costs, batches, cancelled)
+        if instants.levels is not None:
+            kernels_levels.line_out(queue, at, instants.levels)
         sent, head, mid, tail, count, frozen_head, frozen_tail = at[: columns.THINKING].tolist()
         noise.use(count)
         if closed:

@@ -4,8 +4,10 @@ from batchsim.scenario.published import Published, published, published_names, p
 from batchsim.scenario.rules import (
     RULES,
     AtLeast,
+    CompetingWindows,
     FrozenBatches,
     LearnedCork,
+    LearnedSizes,
     PreferredSizes,
     PreferredUntilLate,
     PullThenWait,
@@ -27,9 +29,11 @@ from batchsim.scenario.varying import Diurnal, OnOff
 from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, OpenLoop, Poisson
 
 __all__ = [
-    "Affine", "AtLeast", "ClosedLoop", "Constant", "Continuous", "Diurnal", "FrozenBatches", "Gamma",
-    "Geometric", "LearnedCork", "Lognormal", "Noise", "OnOff", "OpenLoop", "Poisson", "PreferredSizes",
-    "PreferredUntilLate", "Published", "PullThenWait", "RULES", "Rule", "RunningWindow", "Scenario",
-    "Service", "SizeOrWait", "SleepingPoll", "StalledBatches", "StepTime", "Table", "Tokens", "Trace",
+    "Affine", "AtLeast", "ClosedLoop", "CompetingWindows", "Constant", "Continuous", "Diurnal",
+    "FrozenBatches", "Gamma",
+    "Geometric", "LearnedCork", "LearnedSizes", "Lognormal", "Noise", "OnOff", "OpenLoop", "Poisson",
+    "PreferredSizes", "PreferredUntilLate", "Published", "PullThenWait", "RULES", "Rule", "RunningWindow",
+    "Scenario", "Service", "SizeOrWait", "SleepingPoll", "StalledBatches", "StepTime", "Table", "Tokens",
+    "Trace",
     "Trigger", "Uniform", "WaitSinceLast", "published", "published_names", "published_source",
 ]  # fmt: skip

@@ -114,6 +114,9 @@ class Scenario:
         if self.queue_limit is not None and workload.think_s == 0:
             why = "a rejected client would send again at once"
             raise ValueError(f"a queue_limit on a ClosedLoop needs think_s greater than 0 ({why}), got 0")
+        if self.rule.refuses and workload.think_s == 0:
+            why = "a refused client would send again at once"
+            raise ValueError(f"{self.rule!r} on a ClosedLoop needs think_s greater than 0 ({why}), got 0")
         fewest = self.rule.fewest_clients
         if workload.clients < fewest:
             rule = f"a ClosedLoop must have at least {fewest} clients for a batch of {fewest} ever to gather"
@@ -146,12 +149,13 @@ class Scenario:
     @property
     def can_lose(self) -> bool:
         """Whether some requests may not be served."""
-        return not all(limit.lossless for limit in self.limits)
+        return self.rule.refuses or not all(limit.lossless for limit in self.limits)
 
     @property
     def longest_queue(self) -> float:
         """How many requests can wait at most, at the saturation rate; inf: any number."""
-        return sum(limit.longest(self.saturation_per_s) for limit in self.limits)
+        kept = self.rule.longest_wait_s * self.saturation_per_s
+        return min(kept, sum(limit.longest(self.saturation_per_s) for limit in self.limits))
 
     @property
     def device_count(self) -> int:
@@ -222,7 +226,7 @@ class Scenario:
 
         With priorities, of every level: the last ones without a limit wait for all before them.
         """
-        if isinstance(self.workload, ClosedLoop):
+        if isinstance(self.workload, ClosedLoop) or self.rule.longest_wait_s < math.inf:
             return True
         # A level without a limit must keep up together with those before it, which go first.
         endless = [place for place, limit in enumerate(self.limits) if limit.longest(1.0) == math.inf]

@@ -1,7 +1,7 @@
 """LitServe: a LitAPI's batch settings."""
 
 from batchsim import _check
-from batchsim.scenario.rules import LARGEST_BATCH, RunningWindow
+from batchsim.scenario.rules import LARGEST_BATCH, CompetingWindows, Rule, RunningWindow
 from batchsim.servers.server import Server, ServerConfig, Words
 
 
@@ -25,13 +25,14 @@ def config(
 ) -> ServerConfig:  # fmt: skip
     """Return what LitAPI and LitServer mean: a request that waits for `timeout` seconds is given up (504).
 
-    Several workers collect one at a time here. LitServe's each collect in windows of their own and compete
-    for the requests, so that batches are smaller (with two workers 14 where 20 leave here, at 10 ms and
-    2,000/s) and the mean is up to a fifth longer. A timeout of False or -1 is none.
+    Several workers each collect in windows of their own and compete for the requests, so that batches are
+    smaller than if one collected at a time. A timeout of False or -1 is none.
     """
     workers = _check.whole("LitServe's workers_per_device", workers_per_device)
     workers *= _check.whole("LitServe's devices", devices)
-    rule = litserve(max_batch_size, batch_timeout)
+    rule: Rule = litserve(max_batch_size, batch_timeout)
+    if workers > 1:
+        rule = CompetingWindows(rule.max_batch_size, rule.max_wait_ms)
     if timeout is False or timeout == -1:
         return ServerConfig("litserve", rule, workers)
     timeout_ms = _check.real("LitServe's timeout", timeout, above=0) * 1000

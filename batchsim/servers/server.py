@@ -13,6 +13,7 @@ from batchsim import _check, _format
 from batchsim._format import typed
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service
 from batchsim.scenario.priorities import Shares
+from batchsim.scenario.rules import LearnedSizes
 from batchsim.scenario.tokens import Tokens
 
 LONGEST = 60  # letters of a value that is printed
@@ -76,7 +77,7 @@ class ServerConfig:
         self, workload: OpenLoop | ClosedLoop, service: Service, tokens: Tokens | None = None
     ) -> Scenario:
         """Return the scenario of this server under a workload."""
-        return self.apply(Scenario(workload, self.rule, service, tokens=tokens))
+        return self.apply(Scenario(workload, self._rule(service), service, tokens=tokens))
 
     def apply(self, scenario: Scenario) -> Scenario:
         """Return a scenario with this server's rule, number of servers, limits and padding."""
@@ -90,9 +91,15 @@ class ServerConfig:
             self._limit(limit, shares) for limit in (self.queue_limit, self.timeout_ms, self.timeout_action)
         )
         return dataclasses.replace(
-            scenario, workload=workload, rule=self.rule, service=service, servers=self.servers,
+            scenario, workload=workload, rule=self._rule(service), service=service, servers=self.servers,
             queue_limit=queue_limit, timeout_ms=timeout_ms, timeout_action=action or "reject",
         )  # fmt: skip
+
+    def _rule(self, service: Service) -> Rule:
+        """Return the rule; one that learns its sizes tries none of which the service time is not known."""
+        if isinstance(self.rule, LearnedSizes) and service.largest_batch < self.rule.max_batch_size:
+            return dataclasses.replace(self.rule, max_batch_size=int(service.largest_batch))
+        return self.rule
 
     def _shares(self, shares: Shares | None) -> Shares | None:
         """Return the shares of the levels that the server knows."""

@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 
 from batchsim import _check, _format
 from batchsim.scenario import Rule, Scenario
-from batchsim.scenario.rules import FrozenBatches, SizeOrWait
+from batchsim.scenario.rules import (
+    CompetingWindows,
+    FrozenBatches,
+    LearnedCork,
+    LearnedSizes,
+    RunningWindow,
+    SizeOrWait,
+)
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.servers.formats import FORMATS, Format
 from batchsim.servers.registry import ALL, SERVERS, TOKEN_SERVERS
@@ -15,6 +22,8 @@ from batchsim.servers.server import Server, ServerConfig, limits_in_words, timeo
 from batchsim.servers.write_tokens import token_settings
 
 UNLIMITED = 1_000_000  # of ongoing requests, where Ray Serve must have a limit
+# LitServe's, of one worker and of several.
+WINDOWS = (RunningWindow, CompetingWindows)
 
 # Of a server that has several rules, what tells one from the other.
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -140,7 +149,8 @@ def _said(server: Server, asked: _Asked) -> tuple[ServerConfig, list[str]]:
     each = [server.configure(settings | variant) for variant in VARIANTS.get(server.name, ({},))]
     found = next((one for one in each if type(one.rule) is type(asked.rule)), each[0])
     if found.rule != asked.rule:
-        if not isinstance(asked.rule, (SizeOrWait, Continuous, type(found.rule))):
+        alike = isinstance(asked.rule, WINDOWS) and isinstance(found.rule, WINDOWS)
+        if not alike and not isinstance(asked.rule, (SizeOrWait, Continuous, type(found.rule))):
             own = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it takes its own way"
             raise ValueError(f"a rule for {server.name} must be {own}; got {asked.rule!r}")
         remarks.insert(0, f"Asked for was another rule, {asked.rule!r}: simulate this one.")
@@ -247,6 +257,10 @@ def _own(server: str, asked: _Asked) -> dict[str, Any]:
             return {"preferred_batch_size": list(preferred)}
         case "tf_serving" if asked.pad_to and asked.pad_to[-1] == rule.max_batch_size:
             return {"allowed_batch_sizes": list(asked.pad_to)}
+        case "bentoml" if isinstance(rule, LearnedCork) and rule.refuses:
+            return {"max_latency_ms": rule.max_latency_ms}
+        case "clipper" if isinstance(rule, LearnedSizes):
+            return {"batch_size": -1, "slo_micros": math.ceil(float(_format.typed(rule.deadline_ms * 1000)))}
         case "litserve":
             return {"devices": 1}
         case "ray_serve" if isinstance(rule, FrozenBatches):

@@ -123,7 +123,9 @@ class Naive:
                 self.computing[server] = None
                 self.released(now, job)
                 answered += [request for request, of in enumerate(self.batch) if of == job]
+        self.refused: list[int] = []
         self.look(now)
+        answered += self.refused
         # 3. those who waited too long leave
         for request in list(self.waiting):
             if now >= self.expiry(request):
@@ -146,7 +148,9 @@ class Naive:
             request = self.enter(now, sender=client)
             if self.status[request] == REJECTED:
                 self.thinking.append((now + self.think_s[request], client))
+            self.refused = []
             self.look(now)
+            self.thinking += [(now + self.think_s[who], self.sender[who]) for who in self.refused]
 
     def enter(self, now: float, sender: int | None) -> int:
         request = len(self.arrival)
@@ -203,17 +207,17 @@ class Naive:
 
     def take(self, now: float, taken: list[int], why: int) -> None:
         server = self.computing.index(None)
-        number = len(self.size)
+        number, size = len(self.size), self.computed_as(taken)
         self.computing[server] = number
-        seconds = self.service_s[len(taken)]
+        seconds = self.service_s[size]
         if self.noise is not None:
             seconds = seconds * self.noise[number]
         if self.slowdown is not None:
             seconds = seconds * self.slowdown[sum(job is not None for job in self.computing)]
-        begin = self.program_is_there(now, len(taken))
+        begin = self.program_is_there(now, size)
         finish = begin + seconds
         if self.devices is not None or self.host_ms > 0:
-            finish = self.on_device(now, server, number, len(taken), begin)
+            finish = self.on_device(now, server, number, size, begin)
         self.batch_start.append(now)
         self.batch_finish.append(finish)
         self.size.append(len(taken))
@@ -222,6 +226,10 @@ class Naive:
         for request in taken:
             self.start[request], self.finish[request] = now, finish
             self.batch[request] = number
+
+    def computed_as(self, taken: list[int]) -> int:
+        """As how many a batch is computed: more, where a rule fills it up."""
+        return len(taken)
 
     def program_is_there(self, now: float, size: int) -> float:
         """When a batch can begin: the first of a shape compiles it, others wait until that is done."""

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from oracles.naive import BACKLOG, DRAIN, ENOUGH, FULL, WAIT, Naive
+from oracles.naive import BACKLOG, DRAIN, ENOUGH, FULL, REJECTED, WAIT, Naive
 
 
 @dataclass
@@ -163,6 +163,73 @@ class Windows(Since):
 
 
 @dataclass
+class Compete(Naive):
+    """Each idle server has a hand, which it fills in windows of its own; those who wait are dealt in turn."""
+
+    seen: float = -1.0
+
+    def run(self):
+        self.hands = [[0.0, 0.0, 0, None] for _ in range(self.servers)]  # since, waits since, holds, until
+        return super().run()
+
+    def released(self, now, job):
+        self.hands.append([now, now, 0, None])
+
+    def alarms(self):
+        if self.waiting and None in self.computing:
+            yield from (until for _, _, holds, until in self.hands if holds)
+
+    def window_end(self, since, when):
+        number = 1
+        while since + number * (self.max_wait_ms / 1000) < when:
+            number += 1
+        return since + number * (self.max_wait_ms / 1000)
+
+    def waits_since(self, hand, now):
+        since, waits_since, holds, _ = hand
+        wait = self.max_wait_ms / 1000
+        if holds or self.window_end(since, now) == since + wait:
+            return waits_since
+        return max(waits_since, self.window_end(since, now) - wait)
+
+    def look(self, now):
+        if self.max_wait_ms == 0:
+            super().look(now)
+            return
+        while self.waiting and None in self.computing:
+            self.forget()
+            self.deal(now)
+            full = [hand for hand in self.hands if hand[2] == self.max_batch_size]
+            over = [hand for hand in self.hands if hand[2] and now >= hand[3]]
+            if not full and not over:
+                return
+            hand = full[0] if full else min(over, key=lambda hand: hand[3])
+            self.hands.remove(hand)
+            self.take(now, self.pull(hand[2]), FULL if full else WAIT)
+
+    def forget(self):
+        """Whoever has timed out is in no hand: in that which leaves first, as they are the oldest."""
+        held = sum(hand[2] for hand in self.hands)
+        here = min(held, len(self.waiting))
+        while here and self.arrival[self.waiting[here - 1]] > self.seen:
+            here -= 1
+        for _ in range(held - here):
+            min((hand for hand in self.hands if hand[2]), key=lambda hand: hand[3])[2] -= 1
+
+    def deal(self, now):
+        """Deal until a hand is full."""
+        for who in self.waiting[sum(hand[2] for hand in self.hands) :]:
+            hand = min(self.hands, key=lambda hand: self.waits_since(hand, now))
+            self.seen = self.arrival[who]
+            if not hand[2]:
+                hand[3] = self.window_end(hand[0], self.seen)
+            hand[1:3] = now, hand[2] + 1
+            self.hands = [other for other in self.hands if other is not hand] + [hand]
+            if hand[2] == self.max_batch_size:
+                return
+
+
+@dataclass
 class Last(Since):
     """It collects for a while after the last batch, and then sends whoever comes."""
 
@@ -211,8 +278,9 @@ class Cork(Naive):
     """It looks every ms; it learns what a request costs and how long batches wait, and holds one for less."""
 
     patience: float = 0.95
+    max_latency_ms: float = math.inf
     now: float = 0.0
-    left: float = 0.0  # when a batch last left
+    left: float = 0.0  # when a batch last left, or a request was refused
     freed: float = 0.0  # when a server last came free
     last_wait: float = 0.0
     learned_at: float | None = None
@@ -241,7 +309,7 @@ class Cork(Naive):
         return ticks
 
     def alarms(self):
-        if self.waiting and None in self.computing:
+        if self.waiting and (None in self.computing or self.max_latency_ms < math.inf):
             first, ticks = self.first_look(), self.looks_before(self.now)
             if first + ticks * 0.001 == self.now:
                 ticks += 1
@@ -250,6 +318,31 @@ class Cork(Naive):
     def wanted(self):
         """For how many the tenth and the eleventh batch wait."""
         return min({9: 2, 10: 3}.get(len(self.batch_start), 1), self.max_batch_size)
+
+    def look(self, now):
+        while self.waiting and self.is_look(now):
+            if self.too_late(now):
+                self.left = now
+                (who,) = self.pull(1)
+                self.status[who] = REJECTED
+                self.refused.append(who)
+            elif None in self.computing and (why := self.why_now(now)) is not None:
+                self.take(now, self.pull(self.size_of_next()), why)
+            else:
+                return
+
+    def is_look(self, now):
+        return self.first_look() + self.looks_before(now) * 0.001 == now
+
+    def too_late(self, now):
+        limit, done = self.max_latency_ms / 1000, len(self.batch_start)
+        oldest, count = self.arrival[self.waiting[0]], len(self.waiting)
+        if done < 11:
+            to_train = [2, 1, 0, -1, -2, -3, -4, -5, 6, 5, 3][done]
+            return count > to_train and now >= oldest + limit
+        if count == 1:
+            return None not in self.computing and now >= oldest + limit
+        return now >= oldest + (limit - (self.a * count + self.b))
 
     def held(self, now):
         oldest, newest = self.arrival[self.waiting[0]], self.arrival[self.waiting[-1]]
@@ -280,7 +373,7 @@ class Cork(Naive):
         self.left = now
         if 9 <= started + 1 <= 11:
             self.learn()
-            self.budget = (2 * self.wanted() + 1) * self.a + self.b
+            self.budget = min(0.95 * self.max_latency_ms / 1000, (2 * self.wanted() + 1) * self.a + self.b)
 
     def released(self, now, job):
         self.freed = now
@@ -311,6 +404,81 @@ class Cork(Naive):
             b = (y - a * x) / count
         self.a, self.b = max(1e-6, a), max(0.0, b)
         self.w = sum_of(w for _, _, w in ring) / count
+
+
+@dataclass
+class Sizes(Naive):
+    """It takes what can be computed before the oldest is late; it learns how long sizes take."""
+
+    deadline_ms: float = 100.0
+    allowed: int = 0
+    tried: int = 1
+    fill: bool = False
+
+    def __post_init__(self):
+        self.took = {}  # by size: how many batches, their mean and their standard deviation
+        self.slowest = 0.0
+        self.as_many = {}
+
+    def why_now(self, now):
+        left = 0.92 * (self.arrival[self.waiting[0]] + self.deadline_ms / 1000 - now)
+        self.fill = left > self.slowest and not (
+            self.tried == self.max_batch_size and self.samples(self.tried) >= 5
+        )
+        if not self.fill:
+            self.allowed = self.on_the_line(left)
+        elif self.samples(self.tried) not in (1, 2, 3, 4):
+            more = self.tried + 1 if self.tried < 10 else int(1.1 * self.tried)
+            self.allowed = min(more, self.max_batch_size)
+        else:
+            self.allowed = self.tried
+        self.tried = max(self.tried, self.allowed)
+        if len(self.waiting) >= self.allowed:
+            return FULL if self.allowed == self.max_batch_size else ENOUGH
+        return WAIT if self.arrival[self.waiting[0]] == now else BACKLOG
+
+    def samples(self, size):
+        return self.took[size][0] if size in self.took else 0
+
+    def size_of_next(self):
+        return min(len(self.waiting), self.allowed)
+
+    def alarms(self):
+        return ()
+
+    def computed_as(self, taken):
+        return self.allowed if self.fill else len(taken)
+
+    def take(self, now, taken, why):
+        self.as_many[len(self.size)] = self.computed_as(taken)
+        super().take(now, taken, why)
+
+    def released(self, now, job):
+        took = self.batch_finish[job] - self.batch_start[job]
+        self.slowest = max(self.slowest, took)
+        n, mean, std = self.took.get(self.as_many[job], (0, 0.0, 0.0))
+        new = (n * mean + took) / (n + 1)
+        squares = std * std * n + (n + 1) / max(1, n) * ((new - took) * (new - took))
+        self.took[self.as_many[job]] = n + 1, new, math.sqrt(squares / (n + 1))
+
+    def on_the_line(self, left):
+        """The size at which the line through all sizes is at the time that is left."""
+        if not self.took:
+            return 1
+        known = [(n, std) for _, (n, _, std) in sorted(self.took.items()) if n >= 5]
+        freedom = sum(n for n, _ in known) - len(self.took)
+        pooled = math.sqrt(sum_of((n - 1) * std * std for n, std in known) / max(1, freedom))
+        points = [(1000 * (mean + 3 * pooled), size) for size, (_, mean, _) in sorted(self.took.items())]
+        count = len(points)
+        x, y = sum_of(x for x, _ in points), sum(y for _, y in points)
+        xx, xy = sum_of(x * x for x, _ in points), sum_of(x * y for x, y in points)
+        if count * xx - x * x > 0 and count > 1:
+            slope = (count * xy - x * y) / (count * xx - x * x)
+            offset = (y - slope * x) / count
+        else:
+            offset = (y / count) / (x / count * (x / count) + 1)
+            slope = x / count * offset
+        return int(min(max(1, math.floor(slope * (1000 * left) + offset)), self.max_batch_size))
 
 
 @dataclass
@@ -347,6 +515,8 @@ def sum_of(numbers):
 
 
 NAIVE = {
-    "FrozenBatches": Freeze, "LearnedCork": Cork, "PreferredUntilLate": UntilLate, "PullThenWait": Pull,
-    "RunningWindow": Windows, "SleepingPoll": Poll, "StalledBatches": Stall, "WaitSinceLast": Last,
+    "CompetingWindows": Compete,
+    "FrozenBatches": Freeze, "LearnedCork": Cork, "LearnedSizes": Sizes, "PreferredUntilLate": UntilLate,
+    "PullThenWait": Pull, "RunningWindow": Windows, "SleepingPoll": Poll, "StalledBatches": Stall,
+    "WaitSinceLast": Last,
 }  # fmt: skip

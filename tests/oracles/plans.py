@@ -53,6 +53,10 @@ SERVERS_RULES = [
     bs.WaitSinceLast(8, 0),
     bs.LearnedCork(8),
     bs.LearnedCork(6, 4.0),
+    bs.LearnedCork(6, 4.0, max_latency_ms=9),
+    bs.CompetingWindows(4, 3.3),
+    bs.LearnedSizes(8, 20),
+    bs.LearnedSizes(8, 6),
 ]
 # Rules by the class alone, of a size and a wait.
 TIMERS = [
@@ -62,6 +66,7 @@ TIMERS = [
     bs.RunningWindow,
     bs.SleepingPoll,
     bs.WaitSinceLast,
+    bs.CompetingWindows,
 ]
 
 
@@ -107,7 +112,10 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes),
         preferred = draw_(st.lists(st.integers(1, size), min_size=1, max_size=3, unique=True).map(sorted))
         the_rule = kind(preferred, size, wait_ms)
     elif kind is bs.LearnedCork:
-        the_rule = bs.LearnedCork(size, draw_(st.sampled_from([0, 0.95, 4])))
+        limit_ms = draw_(st.sampled_from([math.inf, math.inf, 0, 3, 9])) * unit_s * 1000
+        the_rule = bs.LearnedCork(size, draw_(st.sampled_from([0, 0.95, 4])), limit_ms)
+    elif kind is bs.LearnedSizes:
+        the_rule = bs.LearnedSizes(size, draw_(st.sampled_from([0, 2, 7, 20])) * unit_s * 1000)
     else:
         the_rule = kind(
             size, wait_ms if kind.parameters()["max_wait_ms"].may_be_inf else min(wait_ms, 9000.0)

@@ -1,8 +1,10 @@
 """When a batch leaves: the rules, one file each."""
 
 from batchsim.scenario.rules.at_least import AtLeast
+from batchsim.scenario.rules.competing_windows import CompetingWindows
 from batchsim.scenario.rules.frozen_batches import FrozenBatches
 from batchsim.scenario.rules.learned_cork import LearnedCork
+from batchsim.scenario.rules.learned_sizes import LearnedSizes
 from batchsim.scenario.rules.preferred_sizes import PreferredSizes
 from batchsim.scenario.rules.preferred_until_late import PreferredUntilLate
 from batchsim.scenario.rules.pull_then_wait import PullThenWait
@@ -14,13 +16,14 @@ from batchsim.scenario.rules.stalled_batches import StalledBatches
 from batchsim.scenario.rules.wait_since_last import WaitSinceLast
 
 __all__ = [
-    "LARGEST_BATCH", "RULES", "AtLeast", "FrozenBatches", "LearnedCork", "PreferredSizes",
-    "PreferredUntilLate", "PullThenWait", "Rule", "RunningWindow", "SizeOrWait", "SleepingPoll",
-    "StalledBatches", "Step", "Threshold", "Trigger", "WaitSinceLast",
+    "LARGEST_BATCH", "RULES", "AtLeast", "CompetingWindows", "FrozenBatches", "LearnedCork", "LearnedSizes",
+    "PreferredSizes", "PreferredUntilLate", "PullThenWait", "Rule", "RunningWindow", "SizeOrWait",
+    "SleepingPoll", "StalledBatches", "Step", "Threshold", "Trigger", "WaitSinceLast",
 ]  # fmt: skip
 
 # The registry: TOML, the shell and the explorer offer these, in this order.
 RULES: tuple[type[Rule], ...] = (
     SizeOrWait, AtLeast, PreferredSizes, PreferredUntilLate,
     PullThenWait, FrozenBatches, StalledBatches, RunningWindow, SleepingPoll, WaitSinceLast, LearnedCork,
+    LearnedSizes, CompetingWindows,
 )  # fmt: skip

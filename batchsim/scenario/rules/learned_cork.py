@@ -16,9 +16,11 @@ TRAINING = 11  # the first batches, which count as ones that have not waited; th
 REFRESH_S = 5.0  # between two times at which it learns
 TICK_S = 0.001  # between two looks at the queue
 LEAST_S = 1e-6  # the least cost of a request that is believed
-# In `state`: how many batches have ended and started, when the last one did, how long its oldest had waited;
-# when it was last learned, what: the cost of a request and of a batch, and the mean wait; what batches of the
-# training may take in all; then the sizes, seconds and waits remembered.
+SKIP_UNTIL = 8  # the first batches that have their own number of requests that are not refused
+SAFE = 0.95  # of the latency limit: how long a batch of the training waits at most
+# In `state`: how many batches have ended and started, when the last one did or a request was last refused,
+# how long its oldest had waited; when it was last learned, what: the cost of a request and of a batch, and
+# the mean wait; what batches of the training may take in all; then the sizes, seconds and waits remembered.
 ENDED, STARTED, ENDED_S, STARTED_S, WAITED_S, LEARNED_S, ITEM_S, FIXED_S, MEAN_WAIT_S, BUDGET_S, SIZES = (
     range(11)
 )
@@ -29,6 +31,7 @@ class LearnedCorkParams(NamedTuple):
 
     max_batch_size: int
     patience: float
+    max_latency_s: float
 
 
 @seam.helper
@@ -78,6 +81,18 @@ def learn(state: Any) -> None:
     state[MEAN_WAIT_S] = waits / count
 
 
+@seam.helper
+def refused_from_s(oldest_s: float, size: int, idle: int, state: Any, limit_s: float) -> float:
+    """Return from when on the oldest is refused: as it is, or will surely be, too late."""
+    started = state[STARTED]
+    if started < TRAINING:
+        kept = 2 - started if started < SKIP_UNTIL else (6, 5, 3)[int(started) - SKIP_UNTIL]
+        return oldest_s + limit_s if size > kept else math.inf
+    if size > 1:
+        return oldest_s + (limit_s - (state[ITEM_S] * size + state[FIXED_S]))
+    return oldest_s + limit_s if idle == 0 else math.inf
+
+
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> Decision:
     """Send what waits, at a look, unless waiting for one more costs less than batches have waited."""
     size, largest, started = waiting.length, params.max_batch_size, state[STARTED]
@@ -85,6 +100,11 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
     first_s = first_look_s(oldest_s, state)
     k = round((now_s - first_s) / TICK_S)
     if now_s != first_s + k * TICK_S:
+        return seam.NOTHING, 0, seam.FULL
+    if now_s >= refused_from_s(oldest_s, size, idle, state, params.max_latency_s):
+        state[STARTED_S] = now_s
+        return seam.REFUSE, 1, seam.FULL
+    if idle == 0:
         return seam.NOTHING, 0, seam.FULL
     if started < TRAINING:
         group = company(started, largest)
@@ -107,20 +127,26 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
     if UNTIMED <= state[STARTED] <= TRAINING:
         learn(state)
         group = company(state[STARTED], largest)
-        state[BUDGET_S] = (2 * group + 1) * state[ITEM_S] + state[FIXED_S]
+        budget_s = (2 * group + 1) * state[ITEM_S] + state[FIXED_S]
+        state[BUDGET_S] = min(SAFE * params.max_latency_s, budget_s)
     return seam.START, size, trigger
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> float:
-    """Return the next look, or of those that would find a batch held the last."""
-    first_s = first_look_s(seam.oldest_s(waiting), state)
+    """Return the next look, or of those that would find a batch held, and nobody refused, the last."""
+    oldest_s, size = seam.oldest_s(waiting), waiting.length
+    first_s = first_look_s(oldest_s, state)
     next_s = look_after_s(now_s, first_s)
-    size = waiting.length
-    if size < params.max_batch_size and state[STARTED] >= TRAINING:
+    if idle == 0:
+        next_s = math.inf
+    elif size < params.max_batch_size and state[STARTED] >= TRAINING:
         newest_s = seam.oldest_s(waiting, size - 1)
         held_until_s = newest_s + (params.patience * state[MEAN_WAIT_S] / size - TICK_S - state[ITEM_S])
         if held_until_s > next_s + TICK_S:
-            return look_after_s(held_until_s - TICK_S, first_s)
+            next_s = look_after_s(held_until_s - TICK_S, first_s)
+    refused_s = refused_from_s(oldest_s, size, idle, state, params.max_latency_s)
+    if refused_s < math.inf:
+        next_s = min(next_s, look_after_s(max(now_s, refused_s - 2 * TICK_S), first_s))
     return next_s
 
 
@@ -149,14 +175,22 @@ class LearnedCork(Rule):
     the first 11 batches are its training: 9 leave without a wait, one waits for 2 and one for 3, briefly.
     What is learned is of one server; with several, W is of those started last.
 
-    >>> LearnedCork(max_batch_size=100)
-    LearnedCork(max_batch_size=100, patience=0.95)
+    At a look the oldest is refused, again and again, while it would be answered later than `max_latency_ms`
+    after it came if all that wait were computed now, by what has been learned. Results count it as rejected,
+    and pictures show it as if it had been turned away as it came.
+
+    >>> LearnedCork(max_batch_size=100, max_latency_ms=50)
+    LearnedCork(max_batch_size=100, patience=0.95, max_latency_ms=50)
     """
 
     max_batch_size: int = seam.max_batch_size(default=100)
     patience: float = seam.parameter(
         "Patience", "The share of batches' mean wait that waiting for another request may cost",
         kind="real", at_least=0, slider=(0, 5, 0.05), usual=0.95, default=0.95,
+    )  # fmt: skip
+    max_latency_ms: float = seam.parameter(
+        "Max latency (ms)", "Requests that would be answered later than this after they came are refused",
+        kind="real", at_least=0, may_be_inf=True, usual=math.inf, default=math.inf,
     )  # fmt: skip
 
     Params = LearnedCorkParams
@@ -167,6 +201,10 @@ class LearnedCork(Rule):
     title = "Learned cork"
     clock = "there is no clock: it learns how long holding a batch pays"
     map_knobs = ("max_batch_size", "patience")
+
+    @property
+    def longest_wait_s(self) -> float:  # type: ignore[override]
+        return self.max_latency_ms / 1000
 
     @property
     def fewest_clients(self) -> int:
@@ -182,7 +220,7 @@ class LearnedCork(Rule):
 
     @property
     def params(self) -> LearnedCorkParams:
-        return LearnedCorkParams(self.max_batch_size, float(self.patience))
+        return LearnedCorkParams(self.max_batch_size, float(self.patience), self.max_latency_ms / 1000)
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -33,7 +33,7 @@ class Trigger(IntEnum):
 # As plain numbers, which Numba freezes into the code that it compiles.
 FULL, WAIT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
 # What a rule can do. After NOTHING it is not asked again at this look.
-NOTHING, START, FREEZE = 0, 1, 2
+NOTHING, START, FREEZE, REFUSE = 0, 1, 2, 3
 
 Decision = tuple[int, int, int]  # an action, how many requests, and the trigger
 
@@ -155,24 +155,28 @@ class Rule:
     A subclass has `params` and the functions `decide` and `wake_s`, called by both engines:
 
     - `decide(now_s, waiting, idle, state, params) -> (action, size, trigger)` is asked at every look while
-      requests wait and one of `idle` servers is free (and while none is, if the rule `freezes`), again and
+      requests wait and one of `idle` servers is free (and while none is, if `asked_while_busy`), again and
       again until it answers NOTHING. START sends the `size` oldest requests, or the oldest frozen batch where
       there is one, to the lowest-numbered idle server. FREEZE makes a batch of the `size` oldest, which waits
-      for a server as it is.
+      for a server as it is. REFUSE turns the `size` oldest away.
     - `wake_s(now_s, waiting, idle, state, params) -> seconds` is the next instant at which time alone changes
       the answer, inf for none. An instant that is no longer needed does no harm.
 
     Both are plain functions of numbers: Python runs them as they are, and Numba compiles them. `state` is an
     array of `state_size` floats, 0 at first, for what the rule remembers; `decide` may write to it, and
     `finished(now_s, size, seconds, state, params)`, if there is one, is told of each batch that ends.
+    `computed_as(size, state, params)`, if there is one, says up to how many a batch that starts is filled: it
+    takes as long as one of this size, which `finished` is told.
     """
 
     Params: ClassVar[type]  # a NamedTuple of numbers and arrays; its type tells Numba which rule it is
     decide: ClassVar[Callable[..., Decision]]
     wake_s: ClassVar[Callable[..., float]]
     finished: ClassVar[Callable[..., None] | None] = None
+    computed_as: ClassVar[Callable[..., int] | None] = None
     state_size: ClassVar[int] = 0
     freezes: ClassVar[bool] = False
+    longest_wait_s: ClassVar[float] = math.inf  # after which a request is refused, if not before; inf: never
     forms_while_busy: ClassVar[bool] = False  # whether it freezes batches while every server computes
     compiled: ClassVar[bool] = True  # whether Numba can compile the functions
     title: ClassVar[str] = ""  # what the rule is called in a list
@@ -233,6 +237,9 @@ class Rule:
         the arrival rate, unless the rule freezes smaller ones.
         """
         return float(servers * seconds.size / seconds[-1])
+
+    refuses = property(lambda self: self.longest_wait_s < math.inf)  # such a rule freezes none
+    asked_while_busy = property(lambda self: self.freezes or self.refuses)
 
     @property
     def largest_batch(self) -> int:

@@ -19,10 +19,13 @@ class StalledBatchesParams(NamedTuple):
 
 
 @seam.helper
-def entered(waiting: Waiting, state: Any) -> int:
-    """Return how many of those that wait had come when the last batch started; all, if none had."""
-    count = 0
-    while state[FORMS] == 1 and count < waiting.length and seam.oldest_s(waiting, count) <= state[SEEN_S]:
+def entered(waiting: Waiting, state: Any, most: int) -> int:
+    """Return how many of those that wait had come when the last batch started; all, if none had.
+
+    More than `most` are not counted.
+    """
+    count, most = 0, min(most + 1, waiting.length)
+    while state[FORMS] == 1 and count < most and seam.oldest_s(waiting, count) <= state[SEEN_S]:
         count += 1
     return count if count > 0 else waiting.length
 
@@ -34,7 +37,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Stalle
     if params.max_wait_s == 0:
         # A batch that opens as another closes, with those that did not fit, closes when that other is
         # computed, before anyone else gets in.
-        count = entered(waiting, state)
+        count = entered(waiting, state, params.max_batch_size)
         size = min(count, params.max_batch_size)
         state[FORMS], state[SEEN_S] = int(size < count), seam.oldest_s(waiting, waiting.length - 1)
         if size == params.max_batch_size:

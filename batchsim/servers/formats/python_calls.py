@@ -178,7 +178,7 @@ def _written(value: Any) -> str:
     if isinstance(value, float) and math.isinf(value):
         return 'float("inf")'
     if type(value) is str:
-        return json.dumps(value)  # between double quotes
+        return json.dumps(value, ensure_ascii=False)  # between double quotes
     return repr(list(value) if isinstance(value, tuple) else value)
 
 

@@ -199,13 +199,6 @@ def predict(inputs: list) -> list:
 # Clipper.
 
 
-def _clipper(document: Document) -> None:
-    if document.settings.get("batch_size", -1) == -1:
-        if "batch_size" in document.settings:
-            document.unused["batch_size"] = document.settings.pop("batch_size")
-        document.notes.append("Clipper learns its largest batch; here it is 32")
-
-
 _NAMED = {"name": "model", "input_type": "doubles"}
 
 CLIPPER = PythonForm(
@@ -243,7 +236,6 @@ clipper_conn.link_model_to_app("model", "model")
         ("name", "input_type", "default_output", "slo_micros"),
         needed=_NAMED | {"default_output": "-1.0", "slo_micros": 100_000},
     ),
-    settle=_clipper,
 )  # fmt: skip
 
 

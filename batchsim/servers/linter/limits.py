@@ -61,7 +61,7 @@ def loses(trial: Trial) -> Iterator[Finding]:
     """Find a timeout or a queue limit that loses what the server could carry."""
     now, rule, words = trial.now, trial.now.scenario.rule, trial.server.words
     timeout_ms, limit = (_least(each) for each in (now.scenario.timeout_ms, now.scenario.queue_limit))
-    if now.overloaded or (timeout_ms is None and limit is None) or now.loss < LOSES:
+    if now.overloaded or not now.scenario.can_lose or now.loss < LOSES:
         return
     if "max_latency_ms" in trial.settings:
         found = trial.outcome(max_latency_ms=trial.server.default("max_latency_ms"))
@@ -89,7 +89,7 @@ def overload(trial: Trial) -> Iterator[Finding]:
         return
     carried, offered = rate(now.scenario.full_batches_per_s), rate(workload.offered_per_s)
     what = f"{offered} come, and {carried} are carried: the queue grows without bound."
-    if (now.scenario.queue_limit, now.scenario.timeout_ms) != (None, None):
+    if now.scenario.can_lose:
         what = f"{offered} come, and {carried} are carried: the rest is lost."
     own = now.scenario.slowdown is None and now.scenario.devices is None
     if name and own:

@@ -1,6 +1,7 @@
 """All that is checked, and in which order it is told."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from batchsim import _check
 from batchsim._format import listed
@@ -29,16 +30,24 @@ POLICY = (
     "default_timeout_microseconds",
     "priority_levels",
     "priority_queue_policy",
-)  # of Triton's queue
+)
+THREADS = "num_batch_threads"  # of TensorFlow Serving
 
 
-def lint(config: ServerConfig, scenario: Scenario, requests: int = REQUESTS, seed: int = 0) -> Findings:
+def lint(
+    config: ServerConfig,
+    scenario: Scenario,
+    requests: int = REQUESTS,
+    seed: int = 0,
+    cores: int | None = None,
+) -> Findings:
     """Return what a server's settings cost under a scenario's workload and service time.
 
     Each finding is proved by a number, of a run or of theory, with the settings as they are and with the
     change that it proposes, in the same traffic; what no number shows is no finding. The greatest effect
-    comes first. The rule, the servers and the limits of the scenario are replaced by the config's. Of a
-    language model's server, whose scenario has tokens, a run has 3,000 requests at most, 400 in SimPy.
+    comes first. The rule, the servers and the limits of the scenario are replaced by the config's.
+    `cores` is of the machine: TensorFlow Serving has a thread for each, unless it is told another number.
+    Of a language model's server, whose scenario has tokens, a run has 3,000 requests at most, 400 in SimPy.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, servers
     >>> scenario = Scenario(Poisson(2000), SizeOrWait(), Affine(1.8874, 0.1438))
@@ -48,6 +57,10 @@ def lint(config: ServerConfig, scenario: Scenario, requests: int = REQUESTS, see
     (('wait-below-t-min',), {'batch_wait_timeout_s': 0.0027})
     """
     checked(config, scenario)
+    if cores is not None and config.server == "tf_serving" and THREADS not in config.settings:
+        known = {name: each for name, each in config.settings.items() if name not in config.unknown}
+        meant = ALL["tf_serving"].configure(known | {THREADS: _check.whole("cores", cores)})
+        config = replace(meant, unused=config.unused, unknown=config.unknown)
     requests, of_tokens = _check.whole("requests", requests), config.server in TOKEN_SERVERS
     if of_tokens:
         requests = min(requests, tokens.REQUESTS if config.rule.compiled else tokens.OF_SIMPY)
@@ -68,8 +81,8 @@ def _notes(trial: Trial) -> Iterator[Note]:
     if name == "triton" and policy:
         off = f"switch{'es' * (len(policy) == 1)} off that the next batch is formed while one is computed"
         yield Note("pre-forming-off", f"{listed(policy)} {off}: what that costs is not simulated.")
-    if name == "tf_serving" and "num_batch_threads" not in settings:
-        yield Note("threads-default", "num_batch_threads is one per core unless set; here it is taken as 1.")
+    if name == "tf_serving" and THREADS not in settings:
+        yield Note("threads-default", f"{THREADS} is one per core unless set; here it is 1: say the cores.")
     if name == "bentoml" and "max_latency_ms" in settings:
         yield Note("no-wait", "max_latency_ms is a limit beyond which requests are refused, not a wait.")
     for key, near in trial.config.unknown.items():

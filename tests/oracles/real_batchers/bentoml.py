@@ -8,6 +8,7 @@ from bentoml._internal.utils import alg
 from oracles.real_batchers.desk import Desk
 
 VERSION = bentoml.__version__
+REFUSED = object()
 
 
 def replay(clock, arrival_s, service, *, max_batch_size=100, max_latency_ms=60_000):
@@ -15,12 +16,13 @@ def replay(clock, arrival_s, service, *, max_batch_size=100, max_latency_ms=60_0
 
     async def main(loop):
         cork = module.CorkDispatcher(
-            max_latency_ms, max_batch_size, fallback=lambda: None, get_batch_size=lambda _: 1
+            max_latency_ms, max_batch_size, fallback=lambda: REFUSED, get_batch_size=lambda _: 1
         )
         call, over, answers = cork(desk.compute_async), asyncio.Event(), set()
 
         async def answer(request):
-            await call(request)
+            if await call(request) is REFUSED:
+                desk.refuse()
             if desk.left == 0:
                 over.set()
 

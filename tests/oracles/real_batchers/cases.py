@@ -97,7 +97,7 @@ CLOSE = {"on": "jumping"}
 TWO, BLOCKING = {"workers_per_device": 2}, {"handler": "blocking"}
 HEAP = "its queue is a heap, not oldest first"
 LOOP = "the preset is of Python 3.12" if sys.version_info < (3, 12) else ""
-COMPETE = "each worker collects for itself"
+TURN = "whose turn it is, threads do not say exactly"
 
 CASES = [
     *cases("textbook", TEXTBOOK, LIGHT, LONG, SHORT),
@@ -105,7 +105,8 @@ CASES = [
     *cases("litserve", LITSERVE, LONE, **CLOSE),
     *cases("litserve", LITSERVE, (2, 1500), size=8),
     *cases("litserve", LITSERVE, (2, 2400), size=8, **CLOSE),
-    *cases("litserve", LITSERVE, LIGHT, LONG, SHORT, also=TWO, on="machine", known=COMPETE),
+    *cases("litserve", LITSERVE, LIGHT, also=TWO, on="machine", known=TURN),
+    *cases("litserve", LITSERVE, LONG, SHORT, also=TWO, on="machine"),
     *cases("batched", BATCHED, LIGHT, SHORT),
     *cases("batched", BATCHED, LONG, known=HEAP),
     *cases("batched", BATCHED, LIGHT, LONG, SHORT, variant="replay_async"),
@@ -123,4 +124,7 @@ CASES = [
     Case("bentoml", {"max_batch_size": 32}, 20, **CLOSE),
     Case("bentoml", {"max_batch_size": 1}, 300, **CLOSE),
     Case("bentoml", {"max_batch_size": 4}, 1500, **CLOSE),
+    Case("bentoml", {"max_batch_size": 32, "max_latency_ms": 20}, 6000, **CLOSE),
+    Case("bentoml", {"max_batch_size": 32, "max_latency_ms": 5}, 300, **CLOSE),
+    Case("bentoml", {"max_batch_size": 4, "max_latency_ms": 10}, 3000, **CLOSE),
 ]  # fmt: skip

@@ -23,7 +23,8 @@ class Numbers:
 
     @classmethod
     def of(cls, latency_ms, sizes):
-        return cls(float(np.mean(latency_ms)), float(np.percentile(latency_ms, 99)), float(np.mean(sizes)))
+        p99 = np.nanpercentile(latency_ms, 99)
+        return cls(float(np.nanmean(latency_ms)), float(p99), float(np.mean(sizes)))
 
     def __str__(self):
         return f"{self.mean_ms:.4g} / {self.p99_ms:.4g} / {self.batch_size:.3g}"
@@ -33,9 +34,9 @@ class Numbers:
 class Comparison:
     """`apart`: the largest difference between the two distributions of batch sizes, 0 to 1.
 
-    `same`: the share of requests that start at the same time in both. `shift`: by how much the machine's
-    lateness changes the mean latency, as a simulation says; `late`: the lateness that 1 of 1,000 exceed, of
-    the mean latency.
+    `same`: the share of requests that start at the same time in both, or in neither. `shift`: by how much the
+    machine's lateness changes the mean latency, as a simulation says; `late`: the lateness that 1 of 1,000
+    exceed, of the mean latency.
     """
 
     real: Numbers
@@ -73,7 +74,7 @@ def compare(desk, result, shifted=lambda late_ms: 0.0):
     real = Numbers.of(desk.latency_ms, desk.sizes)
     return Comparison(
         real, Numbers.of(result.latency_ms, sizes), distance(desk.sizes, sizes),
-        float(np.mean(np.abs(desk.start_s - result.start_s) <= SAME_S)),
+        float(np.mean(np.isclose(desk.start_s, result.start_s, rtol=0, atol=SAME_S, equal_nan=True))),
         shifted(late_ms), 1000 * float(np.percentile(late_s, 99.9)) / real.mean_ms,
     )  # fmt: skip
 

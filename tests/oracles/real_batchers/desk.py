@@ -43,6 +43,12 @@ class Desk:
         if self.left == 0:
             self.done()
 
+    def refuse(self):
+        """Note that a request leaves unserved."""
+        self.left -= 1
+        if self.left == 0:
+            self.done()
+
     def compute(self, requests):
         """The model of a batcher with threads: it sleeps."""
         self.clock.sleep(self.begin(requests))

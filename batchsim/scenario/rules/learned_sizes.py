@@ -1,0 +1,164 @@
+"""Batches as large as can be computed in time, by what the batches before have cost."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchsim._format import typed
+from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
+
+SAFE = 0.92  # the share of the time that is left which a batch may take
+ENOUGH_OF_ONE = 5  # batches of a size, before it is believed
+ONE_BY_ONE = 10  # up to this size the next one to try is larger by one
+GROWTH = 1.1  # beyond it, by this factor
+SPREADS = 3  # standard deviations above the mean at which a size is taken to be as slow as it gets
+# In `state`: the largest size tried, the longest batch, and up to how many a batch is filled, 0 for not; then
+# for each size how many batches there were, their mean, and their standard deviation.
+TRIED, LONGEST_S, FILLED, SAMPLES = range(4)
+
+
+class LearnedSizesParams(NamedTuple):
+    """The parameters of `LearnedSizes`, the deadline in seconds."""
+
+    max_batch_size: int
+    deadline_s: float
+
+
+@seam.helper
+def larger(tried: int, state: Any, most: int) -> int:
+    """Return the size to try: the last one until it is known, then a larger one; 0 if there is none."""
+    samples = state[SAMPLES + tried - 1]
+    if 0 < samples < ENOUGH_OF_ONE:
+        return tried
+    if tried < most:
+        return tried + 1 if tried < ONE_BY_ONE else min(int(GROWTH * tried), most)
+    return 0 if samples > 0 else most
+
+
+@seam.helper
+def in_time(budget_s: float, tried: int, state: Any, most: int) -> int:
+    """Return the size that takes so long, on a line fitted to the sizes over their slowest times."""
+    count, known, spread = 0, 0.0, 0.0
+    for size in range(1, tried + 1):
+        samples, deviation_s = state[SAMPLES + size - 1], state[SAMPLES + size - 1 + 2 * most]
+        count += samples > 0
+        if samples >= ENOUGH_OF_ONE:
+            known, spread = known + samples, spread + (samples - 1) * deviation_s * deviation_s
+    if count == 0:
+        return 1
+    slower_s = SPREADS * math.sqrt(spread / max(1.0, known - count))
+    times, squares, sizes, products = 0.0, 0.0, 0.0, 0.0
+    for size in range(1, tried + 1):
+        if state[SAMPLES + size - 1] > 0:
+            ms = 1000 * (state[SAMPLES + size - 1 + most] + slower_s)
+            times, squares = times + ms, squares + ms * ms
+            sizes, products = sizes + size, products + ms * size
+    determinant = count * squares - times * times
+    if count > 1 and determinant > 0:
+        per_ms = (count * products - times * sizes) / determinant
+        at_0 = (sizes - per_ms * times) / count
+    else:  # of all lines through one point, the one of the smallest numbers
+        mean = times / count
+        at_0 = (sizes / count) / (mean * mean + 1)
+        per_ms = mean * at_0
+    return int(min(max(1.0, math.floor(per_ms * (1000 * budget_s) + at_0)), float(most)))
+
+
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedSizesParams) -> Decision:
+    """Send as many as can be computed before the oldest is late, or as many as are to be tried."""
+    most, oldest_s = params.max_batch_size, seam.oldest_s(waiting)
+    tried = max(1, int(state[TRIED]))
+    budget_s = SAFE * (oldest_s + params.deadline_s - now_s)
+    allowed = larger(tried, state, most) if budget_s > state[LONGEST_S] else 0
+    state[FILLED] = allowed
+    if allowed == 0:
+        allowed = in_time(budget_s, tried, state, most)
+    state[TRIED] = max(tried, allowed)
+    if waiting.length >= allowed:
+        return seam.START, allowed, seam.FULL if allowed == most else seam.ENOUGH
+    return seam.START, waiting.length, seam.WAIT if oldest_s == now_s else seam.BACKLOG
+
+
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedSizesParams) -> float:
+    """Return infinity: nobody waits for company."""
+    return math.inf
+
+
+def computed_as(size: int, state: Any, params: LearnedSizesParams) -> int:
+    """Return up to how many the batch is filled with copies: as many as are to be tried."""
+    return max(size, int(state[FILLED]))
+
+
+def finished(now_s: float, size: int, seconds: float, state: Any, params: LearnedSizesParams) -> None:
+    """Remember how long a batch of a size took."""
+    count, mean = SAMPLES + size - 1, SAMPLES + size - 1 + params.max_batch_size
+    deviation, before = mean + params.max_batch_size, state[count]
+    state[count] = before + 1
+    state[mean] = (before * state[mean] + seconds) / (before + 1)
+    off_s = state[mean] - seconds
+    sum_ = state[deviation] * state[deviation] * before + (before + 1) / max(1.0, before) * (off_s * off_s)
+    state[deviation] = math.sqrt(sum_ / (before + 1))
+    state[LONGEST_S] = max(state[LONGEST_S], seconds)
+
+
+@dataclass(frozen=True)
+class LearnedSizes(Rule):
+    """A free server takes what waits, as far as it can be computed before the oldest is late.
+
+    Nobody waits for company. How many that is, it learns: while the longest batch so far took less than the
+    time that the oldest has left (times 0.92), it tries larger ones, each five times, by one up to 10 and
+    then by a tenth, and fills them with copies where fewer wait: such a batch takes as long as a full one.
+    From then on it reads the size from a line, fitted to the sizes over their times, three standard
+    deviations above the mean. A request is late `deadline_ms` after it came; that it is then given up is for
+    the scenario's timeout to say.
+
+    In a queue of requests that are all nearly late there is time for small batches only: it does not recover
+    from it until fewer come than those carry. What is learned is of one server; several learn in common.
+
+    >>> LearnedSizes(deadline_ms=50)
+    LearnedSizes(max_batch_size=128, deadline_ms=50)
+    """
+
+    max_batch_size: int = seam.max_batch_size(default=128)
+    deadline_ms: float = seam.parameter(
+        "Deadline (ms)", "How long after it came a request may be answered: it bounds a batch",
+        kind="real", at_least=0, slider=(1, 200, 1), usual=100.0, default=100.0,
+    )  # fmt: skip
+
+    Params = LearnedSizesParams
+    decide = staticmethod(decide)
+    wake_s = staticmethod(wake_s)
+    computed_as = staticmethod(computed_as)
+    finished = staticmethod(finished)
+    title = "Learned batch sizes"
+    clock = "there is no clock: a batch is as large as can be computed in time"
+    map_knobs = ("max_batch_size", "deadline_ms")
+
+    @property
+    def state_size(self) -> int:  # type: ignore[override]
+        return SAMPLES + 3 * self.max_batch_size
+
+    @property
+    def enough(self) -> int:
+        return 1
+
+    def carried_per_s(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> float:
+        """Return the rate of the largest batches that take no longer than a fresh request has left."""
+        fitting = int(np.searchsorted(seconds, SAFE * self.deadline_ms / 1000, side="right"))
+        return float(servers * max(fitting, 1) / seconds[max(fitting, 1) - 1])
+
+    @property
+    def params(self) -> LearnedSizesParams:
+        return LearnedSizesParams(self.max_batch_size, self.deadline_ms / 1000)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        full = seam.send_full(self.max_batch_size)
+        if self.max_batch_size == 1:
+            return (full,)
+        many = f"as many wait as can be computed within {typed(self.deadline_ms)} ms, as it has learned"
+        learned = Step("as many wait as it dares", "send so many", Trigger.ENOUGH, many, "learned size")
+        return (full, learned, *seam.send_at_once(Trigger.WAIT))
