@@ -124,7 +124,7 @@ class Learning(Rule):
 # Both engines, and the oracle that spells each rule again.
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(plans_with_ties())
 def test_the_seam_spells_the_textbooks_rule_as_its_own_loops_do(plan):
     rule = plan.scenario.rule
@@ -145,7 +145,7 @@ def test_at_leasts_fast_loop_is_what_its_decide_says(plan):
         assert_equal(compiled.run(plan), reference.run(plan))  # the reference asks `decide`
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(plans_with_ties())
 def test_frozen_batches_are_the_same_in_both_engines_and_the_oracle(plan):
     rule = plan.scenario.rule
