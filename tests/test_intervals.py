@@ -86,16 +86,17 @@ def test_four_times_the_requests_halve_the_interval():
 
 
 @pytest.mark.parametrize(
-    "run",
+    ("scenario", "requests", "knobs"),
     [
-        bs.simulate(BATCHES, 30_000, warmup=0.1),
-        bs.simulate(BATCHES, 10_000, replications=5),
-        bs.simulate(BATCHES, 10_000, replications=5, keep="summary"),
-        bs.simulate(BATCHES.replace(queue_limit=30, servers=2, rate_per_s=4000), 50_000),
+        (BATCHES, 30_000, {"warmup": 0.1}),
+        (BATCHES, 10_000, {"replications": 5}),
+        (BATCHES, 10_000, {"replications": 5, "keep": "summary"}),
+        (BATCHES.replace(queue_limit=30, servers=2, rate_per_s=4000), 50_000, {}),
     ],
     ids=["sections", "replications", "summaries", "rejections"],
 )
-def test_every_number_of_the_summary_has_an_interval_round_it(run):
+def test_every_number_of_the_summary_has_an_interval_round_it(scenario, requests, knobs):
+    run = bs.simulate(scenario, requests, **knobs)
     for key, value in run.summary().items():
         low, high = run.interval(key)
         assert low <= value <= high, key
