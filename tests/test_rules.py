@@ -172,10 +172,10 @@ def test_frozen_batches_are_the_same_in_both_engines_and_the_oracle(plan):
 def test_engines_agree_and_windows_do_not_matter(rule, knobs):
     for workload in (bs.Poisson(1100.0), bs.ClosedLoop(9, think_s=0.003)):
         scenario = SCENARIO.replace(rule=rule, workload=workload, **knobs)
-        plan = draw(scenario, 4000, 1)
+        plan = draw(scenario, 1500, 1)
         log = compiled.run(plan)
-        assert_equal(log, reference.run(draw(scenario, 4000, 1)))
-        one, many = (summaries.summarise(scenario, 4000, Streams(scenario, 1), 70, n) for n in (4000, 111))
+        assert_equal(log, reference.run(draw(scenario, 1500, 1)))
+        one, many = (summaries.summarise(scenario, 1500, Streams(scenario, 1), 70, n) for n in (1500, 111))
         for name in vars(one[0]):
             assert np.allclose(getattr(one[0], name), getattr(many[0], name), rtol=1e-12), name
         assert one[0].triggers.sum() <= log.batch_size.size
