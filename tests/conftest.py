@@ -52,17 +52,25 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+KEPT: set[str] = set()  # widgets of a panel that many tests share
+
+
 def pytest_runtest_teardown():
     # ipywidgets refers to every widget, hundreds a panel, until it is closed.
     if widgets := sys.modules.get("ipywidgets.widgets.widget"):
-        widgets._instances.clear()
+        for key in widgets._instances.keys() - KEPT:
+            widgets._instances[key].close()
 
 
 @pytest.fixture(scope="session")
 def one_panel():
+    from ipywidgets.widgets.widget import _instances
+
     import batchsim as bs
 
-    return bs.explore(requests=300)
+    panel = bs.explore(requests=300)
+    KEPT.update(_instances)
+    return panel
 
 
 @pytest.fixture

@@ -2,8 +2,10 @@
 
 import gc
 import threading
+import weakref
 
 import pytest
+from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
 from batchsim.view.explorer import runner
@@ -83,3 +85,12 @@ def test_moving_does_not_pile_up_artists_pictures_or_curves(panel, monkeypatch):
     assert len(panel.session.runner.stored) <= 4
     assert len(panel.picture.findobj()) == artists
     assert count(LivePicture) == pictures
+
+
+def test_a_panel_that_is_closed_is_let_go():
+    before = set(_instances)
+    picture = weakref.ref(bs.explore(requests=300).picture)
+    for key in _instances.keys() - before:
+        _instances[key].close()
+    gc.collect()
+    assert picture() is None
