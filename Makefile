@@ -28,7 +28,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
 # Those that measure time run one after the other, with nothing beside them.
-BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -rs tests/browser
+BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rs tests/browser
 BROWSER_TESTS := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist=loadfile && $(BROWSER) -m alone
 ENGINES := $(addprefix tests/test_,$(addsuffix .py,compiled_engine priorities rules servers_rules shared_device surface tokens_engines))
 # The others are the students' copies of the lessons.
@@ -46,11 +46,14 @@ lab: $(VENV)/.installed-notebook $(if $(GPU),$(VENV)/.installed-gpu)
 app: $(VENV)/.installed-app
 	$(if $(PAGES),PAGES=$(PAGES) )JUPYTER_CONFIG_PATH=notebooks/.voila JUPYTER_PATH=notebooks/.voila $(BIN)/python -m voila notebooks/app.ipynb --port=$(PORT)
 
+# Else each of some hundred Pythons would compile our modules again where this variable says not to keep them.
+test test-browser: export PYTHONDONTWRITEBYTECODE =
+
 test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser
 	$(BROWSER_TESTS)
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile $(NBVAL) $(EXECUTED)
 

@@ -1,3 +1,4 @@
+import gc
 import importlib
 import os
 import pkgutil
@@ -15,6 +16,12 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))  # so that a test can import from oracles/
 
 import examples
+
+# What is collected, half a million objects, lives until the end: Python need not look through it again and
+# again for what nothing refers to, which took some 0.4 s each time, hundreds of times.
+gc.disable()
+# The library that checks notebooks would build 38 grammars as it is imported, for formats that none has: 2 s.
+sys.modules.setdefault("rfc3987_syntax", None)
 
 # Servers' files, some of them in Python; and what drives the servers' own batchers, if they are installed.
 collect_ignore_glob = ["data/*", "oracles/real_batchers/*"]
@@ -38,6 +45,39 @@ def pytest_collection_modifyitems(config, items):
         for module in pkgutil.walk_packages(batchsim.__path__, "batchsim."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
+
+
+def pytest_collection_finish():
+    gc.enable()
+    gc.freeze()
+
+
+KEPT: set[str] = set()  # widgets of a panel that many tests share
+
+
+def pytest_runtest_teardown():
+    # ipywidgets refers to every widget, hundreds a panel, until it is closed.
+    if widgets := sys.modules.get("ipywidgets.widgets.widget"):
+        for key in widgets._instances.keys() - KEPT:
+            widgets._instances[key].close()
+
+
+@pytest.fixture(scope="session")
+def one_panel():
+    from ipywidgets.widgets.widget import _instances
+
+    import batchsim as bs
+
+    panel = bs.explore(requests=300)
+    KEPT.update(_instances)
+    return panel
+
+
+@pytest.fixture
+def panel_again(one_panel):
+    """The panel of earlier tests, back at the beginning: a third of the cost of one that opens."""
+    one_panel.session.reset()
+    return one_panel
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,11 @@
 """Runs that several tests look at: small ones to check by hand, and a busy one with or without losses."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import batchsim as bs
 
@@ -24,6 +26,24 @@ def busy_run(**knobs):
 def lossy_run():
     limits = {"queue_limit": 20, "timeout_ms": 12, "rate_per_s": 2500}
     return busy_run(replace=limits, seed=1)
+
+
+# Its processes start from one that has loaded everything and has no threads yet: at once, where a Python of
+# one's own loads for two seconds.
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(
+    ["batchsim.study.sweep", "batchsim.study.store", "batchsim.engines.compiled", "runs"]
+)
+
+
+def execute(code, stderr, *arguments):
+    """Run code in a process of its own, with a file as its stderr; warnings are errors."""
+    with open(stderr, "w") as file:
+        os.dup2(file.fileno(), 2)
+    warnings.simplefilter("error")
+    sys.argv[1:] = arguments
+    exec(code, {"__name__": "__main__"})
+    sys.stderr.flush()
 
 
 def in_python(code, **environment):

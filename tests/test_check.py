@@ -1,5 +1,7 @@
 """What is wrong is told in our own words, also where it is an array."""
 
+from functools import cache
+
 import numpy as np
 import pandas
 import pytest
@@ -12,7 +14,13 @@ from batchsim.study.surface import surface
 from batchsim.theory import light_traffic_latency_ms
 
 SCENARIO = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25))
-RUN = bs.simulate(SCENARIO, 100)
+
+
+@cache
+def run():
+    return bs.simulate(SCENARIO, 100)
+
+
 OVER, P99 = {"max_batch_size": [4, 8]}, SLO(p99_ms=50)
 ONE_VALUE = {
     "requests": lambda value: bs.simulate(SCENARIO, value),
@@ -34,8 +42,8 @@ ONE_VALUE = {
     "shape": lambda value: Noise(1, value),
     "factor": lambda value: SCENARIO.service.scaled(value, 8),
     "changes": SCENARIO.replace,
-    "q": RUN.percentile,
-    "unserved": lambda value: RUN.percentile(50, unserved=value),
+    "q": lambda value: run().percentile(value),
+    "unserved": lambda value: run().percentile(50, unserved=value),
     "timer": lambda value: light_traffic_latency_ms(SCENARIO.rule, SCENARIO.service, timer=value),
 }
 ARRAYS = [
@@ -56,7 +64,7 @@ def test_an_array_is_not_one_value(name, value):
     [
         lambda values: bs.sweep(SCENARIO, {"max_batch_size": values}, 100, progress=False),
         lambda values: surface(SCENARIO, values, [0, 1]),
-        lambda values: bs.compare(RUN, RUN, values),
+        lambda values: bs.compare(run(), run(), values),
         lambda values: bs.batch_inference(list, values),
         lambda values: bs.simulate(SCENARIO, model_fn=list, inputs=values),
         SCENARIO.service.padded_to,

@@ -41,7 +41,8 @@ def panel():
         ("service", PUBLISHED + "nnunet/t4/fp16"),
     ],
 )
-def test_every_control_moves_the_picture_and_the_words(panel, control, value):
+def test_every_control_moves_the_picture_and_the_words(panel_again, control, value):
+    panel = panel_again
     frame, words = panel.screen.frame, panel.readout.value
     panel.controls[control].value = value
     assert panel.status.value == ""
@@ -66,9 +67,9 @@ def test_every_control_moves_the_picture_and_the_words(panel, control, value):
     ],
 )
 def test_controls_that_matter_to_some_settings_only_are_seen_there_and_move_the_picture(
-    first, control, value
+    panel_again, first, control, value
 ):
-    panel = bs.explore(requests=300)
+    panel = panel_again
     assert is_hidden(panel.controls[control])
     panel.move_to(DEFAULT.replace(**first))
     assert not is_hidden(panel.controls[control])

@@ -56,7 +56,8 @@ def test_a_page_that_rounds_the_slider_does_not_move_the_value(panel):
         ("seed", "-1", "Seed must be at least 0, got -1"),
     ],
 )
-def test_bad_values_are_refused_where_they_are_typed_and_the_value_stays(panel, name, typed, message):
+def test_bad_values_are_refused_where_they_are_typed_and_the_value_stays(panel_again, name, typed, message):
+    panel = panel_again
     knob, frame = panel.controls[name], panel.screen.frame
     value = knob.value
     knob.field.value = typed

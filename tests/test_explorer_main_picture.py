@@ -40,7 +40,7 @@ def say(panel, **content):
 
 def spots(panel, key):
     """Return a place in the picture for each thing that a view offers there."""
-    fractions = np.linspace(0, 1, 90)
+    fractions = np.linspace(0, 1, 45)
     every = {(x, y): panel.picture.at(x, y) for x in fractions for y in fractions}
     return {place: spot for place, spot in every.items() if spot is not None and spot.view == key}
 

@@ -36,7 +36,8 @@ def test_the_other_controls_follow_a_service_time_of_another_scale():
 
 
 @pytest.mark.parametrize("name", bs.published_names()[::12])
-def test_published_tables_are_offered_and_say_their_source(panel, name):
+def test_published_tables_are_offered_and_say_their_source(panel_again, name):
+    panel = panel_again
     panel.controls["service"].value = PUBLISHED + name
     assert panel.status.value == ""
     assert panel.result.scenario.service == bs.published(name)

@@ -2,10 +2,13 @@
 
 import gc
 import threading
+import weakref
 
 import pytest
+from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
+from batchsim.view.explorer import runner
 from batchsim.view.run.live import LivePicture
 
 
@@ -63,15 +66,31 @@ def test_moves_that_come_while_one_is_drawn_are_drawn_once_at_the_end(panel, mon
     assert panel.result.scenario.rule.max_wait_ms == 22.0
 
 
-def test_moving_does_not_pile_up_artists_pictures_or_curves(panel):
+def test_moving_does_not_pile_up_artists_pictures_or_curves(panel, monkeypatch):
     def count(kind):
         gc.collect()
         return sum(type(thing) is kind for thing in gc.get_objects())
 
-    panel.controls["max_wait_ms"].value = 11
-    artists, pictures = len(panel.picture.findobj()), count(LivePicture)
-    for wait_ms in range(12, 52):
+    def move(wait_ms):
         panel.controls["max_wait_ms"].value = wait_ms
-    assert len(panel.session.runner.stored) <= 32
-    assert abs(len(panel.picture.findobj()) - artists) < 40  # ticks and legend entries come and go
+        panel.session.release()
+
+    monkeypatch.setattr(runner, "STORED", 4)
+    move(11)
+    move(12)
+    move(11)
+    artists, pictures = len(panel.picture.findobj()), count(LivePicture)
+    for wait_ms in (*range(20, 28), 12, 11):
+        move(wait_ms)
+    assert len(panel.session.runner.stored) <= 4
+    assert len(panel.picture.findobj()) == artists
     assert count(LivePicture) == pictures
+
+
+def test_a_panel_that_is_closed_is_let_go():
+    before = set(_instances)
+    picture = weakref.ref(bs.explore(requests=300).picture)
+    for key in _instances.keys() - before:
+        _instances[key].close()
+    gc.collect()
+    assert picture() is None

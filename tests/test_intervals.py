@@ -25,15 +25,16 @@ def md1_mean_ms(load):
 BATCHES = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 
 
-# Coverage: of 200 independent runs the 95 % interval holds the true value in 90 to 99 %.
+# Coverage: of 200 independent runs the 95 % interval holds the true value in 90 to 99 %; of 100, where it may
+# hold it more often, or a run is long. `make coverage` has 300 runs of each of many more settings.
 
 
-def share_that_holds(scenario, key, truth, requests, **knobs):
+def share_that_holds(scenario, key, truth, requests, seeds, **knobs):
     held = 0
-    for seed in range(200):
+    for seed in range(seeds):
         low, high = bs.simulate(scenario, requests, seed=seed, **knobs).interval(key)
         held += low <= truth <= high
-    return held / 200
+    return held / seeds
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,8 @@ def share_that_holds(scenario, key, truth, requests, **knobs):
     ],
 )
 def test_the_interval_of_the_mean_holds_the_true_mean_of_m_d_1(load, requests, knobs):
-    held = share_that_holds(md1(load), "mean_latency_ms", md1_mean_ms(load), requests, **knobs)
+    seeds = 100 if "replications" in knobs else 200
+    held = share_that_holds(md1(load), "mean_latency_ms", md1_mean_ms(load), requests, seeds, **knobs)
     assert 0.90 <= held <= 0.99
 
 
@@ -59,14 +61,14 @@ def test_the_interval_of_the_mean_holds_the_true_mean_of_m_d_1(load, requests, k
 def test_other_intervals_hold_what_a_run_fifty_times_as_long_says(scenario, key):
     long = bs.simulate(scenario, 1_000_000, seed=999, warmup=0.01, replications=2)
     truth = long.metrics.number(metric(key).key)
-    assert 0.90 <= share_that_holds(scenario, key, truth, 20_000, warmup=0.1) <= 1
+    assert 0.90 <= share_that_holds(scenario, key, truth, 20_000, 100, warmup=0.1) <= 1
 
 
 def test_the_interval_of_m_m_1_s_99th_percentile_holds_it():
     # The latency of M/M/1 is exponential: its percentiles are known.
     scenario = md1(0.5).replace(service=ONE.with_noise(1, "exponential"))
     truth_ms = math.log(100) / (1 - 0.5)
-    assert 0.90 <= share_that_holds(scenario, "p99", truth_ms, 40_000, warmup=0.05) <= 1
+    assert 0.90 <= share_that_holds(scenario, "p99", truth_ms, 40_000, 100, warmup=0.05) <= 1
 
 
 def test_four_times_the_requests_halve_the_interval():
@@ -84,16 +86,17 @@ def test_four_times_the_requests_halve_the_interval():
 
 
 @pytest.mark.parametrize(
-    "run",
+    ("scenario", "requests", "knobs"),
     [
-        bs.simulate(BATCHES, 30_000, warmup=0.1),
-        bs.simulate(BATCHES, 10_000, replications=5),
-        bs.simulate(BATCHES, 10_000, replications=5, keep="summary"),
-        bs.simulate(BATCHES.replace(queue_limit=30, servers=2, rate_per_s=4000), 50_000),
+        (BATCHES, 30_000, {"warmup": 0.1}),
+        (BATCHES, 10_000, {"replications": 5}),
+        (BATCHES, 10_000, {"replications": 5, "keep": "summary"}),
+        (BATCHES.replace(queue_limit=30, servers=2, rate_per_s=4000), 50_000, {}),
     ],
     ids=["sections", "replications", "summaries", "rejections"],
 )
-def test_every_number_of_the_summary_has_an_interval_round_it(run):
+def test_every_number_of_the_summary_has_an_interval_round_it(scenario, requests, knobs):
+    run = bs.simulate(scenario, requests, **knobs)
     for key, value in run.summary().items():
         low, high = run.interval(key)
         assert low <= value <= high, key

@@ -60,6 +60,13 @@ def test_a_loop_is_not_kept_where_it_cannot_be_said_for_which_files(loop, monkey
     assert not loop().stats.cache_hits
 
 
+def test_a_loop_runs_where_nothing_can_be_kept_on_disk(loop, monkeypatch):
+    # Numba finds no folder for its cache: an installation and a home that are read-only.
+    monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
+    assert loop().stats.cache_path is None
+    assert not loop().stats.cache_hits
+
+
 def the_file_of(found):
     (path,) = Path(found.stats.cache_path).glob("a_loop.one*")
     return path

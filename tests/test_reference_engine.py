@@ -565,7 +565,7 @@ def assert_same(result: Result, naive: Naive) -> None:
         assert np.array_equal(getattr(result.batches, name), column), name
 
 
-@settings(max_examples=1000)
+@settings(max_examples=400)
 @given(plans_with_ties())
 def test_equal_to_a_naive_simulator_when_everything_is_tied(plan):
     result = Result((Run(plan.scenario, reference.run(plan)),), 0, "simpy")
@@ -574,7 +574,7 @@ def test_equal_to_a_naive_simulator_when_everything_is_tied(plan):
     assert_same(result, naive_of(plan))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(scenarios_at_random(), st.integers(0, 99))
 def test_equal_to_a_naive_simulator_on_random_traffic(scenario, seed):
     result = bs.simulate(scenario, 200, seed=seed, engine="simpy")

@@ -177,7 +177,7 @@ def test_a_result_pickles_also_after_it_was_read():
     assert np.array_equal(again.finish_s, result.finish_s)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(scenarios_at_random(), st.sampled_from([0, 0.3]))
 def test_the_summary_is_that_of_the_columns_and_the_same_from_both_engines(scenario, warmup):
     simpy, compiled = (bs.simulate(scenario, 200, 3, engine, warmup) for engine in ("simpy", "compiled"))

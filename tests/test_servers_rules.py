@@ -23,13 +23,13 @@ def assert_three_alike(plan):
     assert_same(Result((Run(plan.scenario, log),), 0, ""), naive_of(plan))
 
 
-@settings(max_examples=400)
+@settings(max_examples=320)
 @given(plans_with_ties(kinds=[*TIMERS, bs.LearnedCork, bs.LearnedSizes]))
 def test_both_engines_and_the_oracle_agree_where_everything_is_tied(plan):
     assert_three_alike(plan)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(scenarios_at_random(rules=SERVERS_RULES), st.integers(0, 99))
 def test_both_engines_and_the_oracle_agree_on_random_traffic(scenario, seed):
     assert_three_alike(draw(scenario, 200, seed))

@@ -1,11 +1,12 @@
+import contextlib
 import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import textwrap
 import time
 import tomllib
@@ -16,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
+from runs import execute, processes
 
 import batchsim as bs
 from batchsim.scenario.toml import read_toml
@@ -469,17 +471,26 @@ def kill_at(owner, name, call):
 """
 
 
+@contextlib.contextmanager
 def child(folder, code):
-    program = CHILD + textwrap.dedent(code)
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", program, str(folder)], stderr=subprocess.PIPE, text=True
+    errors = f"{folder}.{next(NUMBERS)}.stderr"
+    process = processes.Process(
+        target=execute, args=(CHILD + textwrap.dedent(code), errors, str(folder)), daemon=True
     )
+    process.errors = Path(errors)
+    process.start()
+    yield process
+    process.join(120)
+    assert process.exitcode is not None, "it took too long"
+
+
+NUMBERS = itertools.count()
 
 
 def wait_until(condition, process):
     end = time.monotonic() + 120
     while not condition():
-        assert process.poll() is None, process.stderr.read()
+        assert process.is_alive(), process.errors.read_text()
         assert time.monotonic() < end, "it took too long"
         time.sleep(0.01)
 
@@ -488,7 +499,7 @@ def test_a_sweep_killed_in_the_middle_goes_on_and_gives_the_same_table(tmp_path,
     with child(tmp_path / "out", "sweep(executor=Stuck(2), workers=12)") as process:
         wait_until(lambda: len(files(tmp_path / "out")) >= 5, process)
         process.kill()
-    assert process.returncode == -signal.SIGKILL
+    assert process.exitcode == -signal.SIGKILL
     there = len(stored(tmp_path / "out"))
     assert there == 5
     table = sweep(out=tmp_path / "out")
@@ -506,11 +517,11 @@ def test_a_kill_at_the_worst_instants_loses_no_more_than_what_was_being_written(
         "unsynced": 'kill_at(os, "fsync", 7)',
         "merging": "store.MERGE = 4; kill_at(store.Path, 'unlink', 5 + 3)",
     }
-    processes = {name: child(tmp_path / name, f"{code}\nsweep(workers=1)") for name, code in instants.items()}
     expected = {"description": 0, "after it": 0, "synced": 4, "unsynced": 2, "merging": 4}
-    for name, process in processes.items():
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == -signal.SIGKILL, (name, errors)
+    for name, code in instants.items():
+        with child(tmp_path / name, f"{code}\nsweep(workers=1)") as process:
+            pass
+        assert process.exitcode == -signal.SIGKILL, (name, process.errors.read_text())
         computed.clear()
         assert_frame_equal(sweep(out=tmp_path / name), undisturbed, check_exact=True)
         assert len(computed) == POINTS - expected[name], name
@@ -537,8 +548,8 @@ def test_ctrl_c_keeps_what_is_finished_and_starts_nothing_more(tmp_path, undistu
         print("interrupted in call", len(calls), file=sys.stderr)
     """
     with child(tmp_path / "out", code) as process:
-        _, errors = process.communicate(timeout=120)
-    assert (process.returncode, errors.strip()) == (0, "interrupted in call 5")
+        pass
+    assert (process.exitcode, process.errors.read_text()) == (0, "interrupted in call 5\n")
     assert len(stored(tmp_path / "out")) == 4
     assert_frame_equal(sweep(out=tmp_path / "out"), undisturbed, check_exact=True)
     assert len(computed) == POINTS - 4
@@ -552,13 +563,13 @@ def test_several_processes_may_sweep_into_one_folder_at_once(tmp_path, undisturb
         time.sleep(0.001)
     sweep()
     """
-    processes = [child(tmp_path / "out", code) for _ in range(3)]
-    for process in processes:
-        wait_until((tmp_path / f"out.{process.pid}").exists, process)
-    (tmp_path / "out.go").touch()
-    for process in processes:
-        _, errors = process.communicate(timeout=120)
-        assert (process.returncode, errors) == (0, "")
+    with contextlib.ExitStack() as stack:
+        started = [stack.enter_context(child(tmp_path / "out", code)) for _ in range(3)]
+        for process in started:
+            wait_until((tmp_path / f"out.{process.pid}").exists, process)
+        (tmp_path / "out.go").touch()
+    for process in started:
+        assert (process.exitcode, process.errors.read_text()) == (0, "")
     assert_frame_equal(sweep(out=tmp_path / "out"), undisturbed, check_exact=True)
     assert computed == []
     table = stored(tmp_path / "out")

@@ -1,6 +1,7 @@
 """Predictions and self-grading exercises, without a kernel or a browser."""
 
 import math
+from functools import cache
 from pathlib import Path
 
 import matplotlib
@@ -19,6 +20,15 @@ from batchsim.teaching.exercises import tune_to_an_objective as tuned
 matplotlib.use("agg")
 
 SOONER = "Which answers sooner?", ["One at a time", "In batches", "Both <alike>"], "One at a time", "No wait."
+
+
+@pytest.fixture(scope="module", autouse=True)
+def right_once():
+    """What is right in an exercise, often a search with simulations, is found once for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for exercise in EXERCISES.values():
+            patch.setattr(exercise, "right", cache(exercise.right))
+        yield
 
 
 @pytest.fixture

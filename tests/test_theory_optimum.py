@@ -95,7 +95,8 @@ def test_a_naive_simulation_of_the_policy_attains_it(service, size, load):
     rate = at_load(load, service, size)
     best = theory.optimum(rate, service, size)
     rule, seconds = best.policy.tolist(), seconds_of(service, size)
-    runs = np.array([oracle.simulate(rule, rate, seconds, 40_000, seed) for seed in range(8)])
+    # `make validate` simulates 100,000 of each.
+    runs = np.array([oracle.simulate(rule, rate, seconds, 15_000, seed) for seed in range(8)])
     error = runs.std(0, ddof=1) / math.sqrt(len(runs))
     means = runs.mean(0) * [1000, 1]
     assert abs(means[0] - best.mean_latency_ms) < 4 * error[0] * 1000
@@ -130,6 +131,7 @@ def test_what_does_not_batch_better_is_served_one_by_one(load):
     assert best.mean_latency_ms == pytest.approx(theory.md1(load * 1000, 1).mean_latency_ms)
 
 
+@settings(max_examples=25)
 @given(load=st.floats(0.05, 0.95))
 def test_a_larger_batch_allowed_is_never_worse(load):
     rate = at_load(load, V100, 4)

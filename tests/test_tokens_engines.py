@@ -27,13 +27,13 @@ def assert_equal(one, other, but=()):
             assert np.array_equal(a, b), name
 
 
-@settings(max_examples=2000)
+@settings(max_examples=600)
 @given(token_plans())
 def test_the_engines_are_equal_bit_for_bit(plan):
     assert_equal(compiled_tokens.run(plan), reference_tokens.run(plan))
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(token_plans())
 def test_the_engines_are_equal_to_a_plain_loop(plan):
     log, oracle = compiled_tokens.run(plan), naive(plan)
@@ -93,7 +93,7 @@ def test_golden_values_of_large_cases(case, engine):
     assert (len(result.steps), result.preemptions.sum(), again) == (steps, preemptions, recomputed)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(token_plans(), st.integers(1, 50))
 def test_equal_wherever_the_chunks_and_slices_are_cut(plan, size):
     whole = compiled_tokens.run(plan)
@@ -113,7 +113,7 @@ def test_a_cancelled_run_is_given_up_at_its_next_slice(monkeypatch):
 # Invariants.
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(token_plans().filter(lambda plan: isinstance(plan.scenario.rule, bs.Continuous)))
 def test_no_token_is_lost_or_made_twice(plan):
     # The oracle asserts besides, at each step: used and free blocks are all, and no request is in it twice.

@@ -1,6 +1,7 @@
 """VALIDATION.md says what the code says today, and its claims hold."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pandas
@@ -44,11 +45,17 @@ def test_every_row_that_claims_agrees():
 
 @pytest.mark.parametrize("title", QUICK)
 def test_it_is_not_stale(title):
-    rows = [str(row).strip("|").split("|") for row in GROUPS[title].rows()]
+    rows = [str(row).strip("|").split("|") for row in rows_of(title)]
     for row, then in zip(rows, written(title), strict=True):
         assert row[0] == then[0]
         for number, was in zip(numbers(row), numbers(then), strict=True):
             assert number == pytest.approx(was, rel=2e-4), f"run `make validate`: {row[0]}"
+
+
+@cache
+def rows_of(title):
+    """What the code says today; nnU-Net's servers are simulated in both engines, for two tests."""
+    return list(GROUPS[title].rows())
 
 
 def numbers(row):
@@ -56,11 +63,10 @@ def numbers(row):
     return [float(found) for cell in row[1:4] for found in re.findall(r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?", cell)]
 
 
-@pytest.mark.parametrize(
-    "row", list(GROUPS["A real server: nnU-Net on Triton"].rows()), ids=lambda row: row.what
-)
-def test_the_measured_server_within_3_percent(row):
-    assert abs(row.error) < 0.03
+def test_the_measured_server_within_3_percent():
+    rows = rows_of("A real server: nnU-Net on Triton")
+    assert len(rows) == 32
+    assert [row.what for row in rows if not abs(row.error) < 0.03] == []
 
 
 SHARED = {  # groups with two instances on one GPU, the rows of these, and their mean absolute error

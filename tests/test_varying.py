@@ -45,7 +45,7 @@ peaks = st.sampled_from(PEAKS) | st.floats(1, 2)
 knobs = st.sampled_from([1e-12, 10**12, 1]) | st.floats(-12, 12).map(lambda power: 10**power)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(peaks, knobs, knobs, st.integers(0, 99))
 def test_diurnal_is_what_bisection_finds(peak, rate, period, seed):
     workload, generator = bs.Diurnal(rate, peak, period), np.random.default_rng(seed)
@@ -73,7 +73,7 @@ def integral(time, swing):
             return time - swing * sine / (2 * PI)
 
 
-@settings(max_examples=600)
+@settings(max_examples=200)
 @given(peaks, st.floats(-41, 15).map(lambda power: 10**power) | st.floats(1e-6, 3))
 @example(2, 1e-41)
 @example(2, math.nextafter(1, 0))

@@ -1,6 +1,7 @@
 """The film shows what the moment says: each request in its place or on its way, and nothing cut off."""
 
 import math
+from functools import cache
 from io import BytesIO
 from itertools import combinations, pairwise
 
@@ -37,10 +38,14 @@ SCENARIOS = {
     "preferred sizes": PLAIN.replace(rule=bs.PreferredSizes([4, 8, 24], 24, 10), rate_per_s=900),
     "closed loop": PLAIN.replace(workload=bs.ClosedLoop(40, 0.001)),
 }
-FILMS = {name: Film(bs.simulate(scenario, 3000)) for name, scenario in SCENARIOS.items()}
 # Width, height and letters of the stage: in the explorer at 1280 x 800, in a lesson, large, for a projector.
 SIZES = [(375, 215, 12.0), (560, 230, 12.0), (1200, 400, 13.5), (700, 330, 17.0)]
 LONGEST_WAY = 2200  # pixels in the time of a batch's way: what goes faster has jumped
+
+
+@cache
+def film_of(name):
+    return Film(bs.simulate(SCENARIOS[name], 3000))
 
 
 def staged(size=SIZES[1], theme="light"):
@@ -79,9 +84,9 @@ def test_each_request_that_waits_or_is_computed_is_there_once(scenario, times_s)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("name", FILMS)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_as_many_slots_as_requests_unless_they_could_not_be_seen(name, size):
-    film = FILMS[name]
+    film = film_of(name)
     _, stage = staged(size)
     stretch = stretch_of(film)
     stage.fit(film, stretch)
@@ -95,7 +100,7 @@ def test_as_many_slots_as_requests_unless_they_could_not_be_seen(name, size):
 
 
 def test_a_thousand_that_wait_are_a_thousand_boxes_and_what_has_no_room_is_counted():
-    film = FILMS["overloaded"]
+    film = film_of("overloaded")
     for size, cut in ((SIZES[2], False), (SIZES[0], True)):
         _, stage = staged(size)
         now = stage.show(film, film.instants()[-1] / 3)
@@ -109,7 +114,7 @@ def test_a_thousand_that_wait_are_a_thousand_boxes_and_what_has_no_room_is_count
 @pytest.mark.parametrize("name", ["plain", "losing", "closed loop", "preferred sizes", "tiny"])
 def test_no_request_jumps(name):
     """Whatever happens at an instant, everybody stands where they stood: with one server, to the pixel."""
-    film = FILMS[name]
+    film = film_of(name)
     _, stage = staged(SIZES[2])
     begin_s, until_s = stretch_of(film)
     stage.fit(film, (begin_s, until_s))
@@ -126,9 +131,9 @@ def test_no_request_jumps(name):
     assert followed > 1000
 
 
-@pytest.mark.parametrize("name", FILMS)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_the_way_is_smooth_between_instants(name):
-    film = FILMS[name]
+    film = film_of(name)
     _, stage = staged(SIZES[2])
     begin_s, until_s = stretch_of(film)
     stage.fit(film, (begin_s, until_s))
@@ -151,7 +156,7 @@ def places_of(crowds):
 
 
 def test_a_batch_goes_from_the_queue_to_its_server_and_then_stays():
-    film = FILMS["plain"]
+    film = film_of("plain")
     batch = film.largest_leaving(*stretch_of(film))
     lasts_s = batch.finish_s - batch.start_s
     shares = (0, WAY / 3, 2 * WAY / 3, 1.01 * WAY, 0.5, 0.99)
@@ -168,7 +173,7 @@ def test_a_batch_goes_from_the_queue_to_its_server_and_then_stays():
 
 
 def test_what_is_finished_fades_out_on_the_right():
-    film = FILMS["plain"]
+    film = film_of("plain")
     batch = film.largest_leaving(*stretch_of(film))
     way_s = WAY * film.batch_s
     (soon, places), (late, _) = (crowds_of(film, batch.finish_s + part * way_s) for part in (0.2, 1.8))
@@ -179,20 +184,20 @@ def test_what_is_finished_fades_out_on_the_right():
 
 
 def test_arrivals_are_seen_coming_in_from_the_left_but_not_in_a_closed_loop():
-    film = FILMS["plain"]
+    film = film_of("plain")
     time_s = stretch_of(film).begin_s + 0.01
     crowds, places = crowds_of(film, time_s)
     assert crowds.coming.requests.size > 0
     assert (crowds.coming.corners[:, 0] <= places.lane.right).all()
     order = np.argsort(crowds.coming.requests)
     assert (np.diff(crowds.coming.corners[order, 0]) <= 0).all(), "who comes first is ahead"
-    closed = FILMS["closed loop"]
+    closed = film_of("closed loop")
     for time_s in np.linspace(*stretch_of(closed), 20):
         assert not crowds_of(closed, time_s)[0].coming.requests.size
 
 
 def test_the_lost_are_shown_until_they_have_fallen_out():
-    film = FILMS["losing"]
+    film = film_of("losing")
     lost_s = film.done_s(film.lost(*stretch_of(film)))
     assert lost_s.size > 5
     for time_s in lost_s[:5].tolist():
@@ -294,9 +299,9 @@ def test_forming_is_orange_queueing_purple_and_computing_blue(theme):
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("name", FILMS)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_letters_are_of_12_pixels_and_no_caption_is_over_another_or_cut_off(name, size):
-    film = FILMS[name]
+    film = film_of(name)
     picture, stage = staged(size)
     stage.fit(film, stretch_of(film))
     renderer = picture.agg.get_renderer()
@@ -332,14 +337,14 @@ def place_of(label, lettering: Lettering):
 
 
 @settings(max_examples=25)
-@given(st.lists(st.tuples(st.sampled_from(list(FILMS)), st.floats(0, 1)), min_size=1, max_size=4))
+@given(st.lists(st.tuples(st.sampled_from(list(SCENARIOS)), st.floats(0, 1)), min_size=1, max_size=4))
 def test_whatever_was_shown_before_the_pixels_are_those_of_a_fresh_stage(shows):
     picture, stage = staged()
     for name, part in shows:
-        stage.show(FILMS[name], part * FILMS[name].instants()[-1])
+        stage.show(film_of(name), part * film_of(name).instants()[-1])
         pixels = picture.pixels().copy()
     fresh, other = staged()
-    other.show(FILMS[name], part * FILMS[name].instants()[-1])
+    other.show(film_of(name), part * film_of(name).instants()[-1])
     assert np.array_equal(pixels, fresh.pixels())
 
 
@@ -379,7 +384,7 @@ def test_the_timelines_window_follows_the_film_page_by_page():
 
 
 def test_some_requests_are_played_around_the_window_and_a_short_run_whole():
-    film = FILMS["plain"]
+    film = film_of("plain")
     arrival_s, instants = film.result.arrival_s, film.instants()
     begin_s, until_s = film.stretch(float(arrival_s[1000]), float(arrival_s[1020]))
     assert begin_s == arrival_s[1000 - EARLIER]
@@ -395,7 +400,7 @@ def test_some_requests_are_played_around_the_window_and_a_short_run_whole():
 @pytest.mark.parametrize("ratio", [1, 1.5, 2])
 def test_the_png_has_the_screens_pixels(ratio):
     animation = Animation(860, ratio=ratio)
-    animation.play(FILMS["plain"].result)
+    animation.play(film_of("plain").result)
     with Image.open(BytesIO(animation.png())) as image:
         assert image.size == (round(860 * ratio), round(animation.height_px * ratio))
         assert len(image.getcolors(1 << 20)) > 50
@@ -403,7 +408,7 @@ def test_the_png_has_the_screens_pixels(ratio):
 
 def test_it_is_written_for_print_too(tmp_path):
     animation = Animation(860)
-    animation.play(FILMS["plain"].result)
+    animation.play(film_of("plain").result)
     animation.savefig(tmp_path / "animation.svg")
     animation.savefig(tmp_path / "animation.png")
     assert "<path" in (tmp_path / "animation.svg").read_text()
@@ -419,7 +424,7 @@ def test_a_film_refuses():
     with pytest.raises(TypeError, match="result must be a Result, got None"):
         Film(None)
     with pytest.raises(ValueError, match="time_s must be at least 0, got -1"):
-        FILMS["plain"].snapshot(-1)
+        film_of("plain").snapshot(-1)
 
 
 # In words.

@@ -144,13 +144,13 @@ def assert_read_literally_it_is_the_engine(plan):
         assert trigger == reader.lines[number].trigger
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(plans_with_ties())
 def test_read_literally_it_decides_as_the_engine_when_everything_is_tied(plan):
     assert_read_literally_it_is_the_engine(plan)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(scenarios_at_random(), st.integers(0, 99))
 def test_read_literally_it_decides_as_the_engine_on_random_traffic(scenario, seed):
     assert_read_literally_it_is_the_engine(draw(scenario, 150, seed))
@@ -193,7 +193,7 @@ def test_read_literally_it_decides_as_the_rule_itself(rule, arrivals_s, now, end
     assert (most, lines[number].trigger) == ((size, trigger) if action == START else (None, None))
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(plans_with_ties())
 def test_the_acting_line_is_the_one_that_the_reader_stops_at(plan):
     result, reader = Result((Run(plan.scenario, reference.run(plan)),), 0, ""), read(plan)
@@ -224,7 +224,7 @@ def test_a_batch_that_left_a_while_ago_still_has_its_line():
 # Shares.
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(plans_with_ties())
 def test_the_shares_are_those_of_the_batches_that_left_by_a_line(plan):
     result, reader = Result((Run(plan.scenario, reference.run(plan)),), 0, ""), read(plan)

@@ -74,7 +74,7 @@ def times_around(result, film):
     return times_s[times_s >= 0].tolist()
 
 
-@settings(max_examples=120)
+@settings(max_examples=40)
 @given(plans_with_ties())
 def test_a_snapshot_is_the_naive_replay_when_everything_is_tied(plan):
     result = result_of(plan)
@@ -83,7 +83,7 @@ def test_a_snapshot_is_the_naive_replay_when_everything_is_tied(plan):
         assert_is_the_replay(result, film, time_s)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(scenarios_at_random(), st.integers(0, 99), st.lists(st.floats(0, 0.3), min_size=12, max_size=12))
 def test_a_snapshot_is_the_naive_replay_on_random_traffic(scenario, seed, times_s):
     result = bs.simulate(scenario, 150, seed=seed)
@@ -92,7 +92,7 @@ def test_a_snapshot_is_the_naive_replay_on_random_traffic(scenario, seed, times_
         assert_is_the_replay(result, film, time_s)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3))
 def test_a_snapshot_is_the_naive_replay_when_requests_overtake(seed, servers):
     """Each batch takes any of those that wait, as under a rule with priorities; some time out."""
@@ -126,7 +126,7 @@ def test_a_snapshot_is_the_naive_replay_when_requests_overtake(seed, servers):
         assert_is_the_replay(result, film, time_s)
 
 
-@settings(max_examples=120)
+@settings(max_examples=40)
 @given(plans_with_ties())
 def test_each_request_so_far_waits_is_computed_or_is_done_with(plan):
     result = result_of(plan)

@@ -1,13 +1,14 @@
 """Sweeps into a folder, killed at any moment, and folders that were damaged in between."""
 
 import contextlib
-import multiprocessing
 import os
 import random
 import shutil
 import signal
 import time
 from pathlib import Path
+
+from runs import processes
 
 import batchsim as bs
 
@@ -16,11 +17,6 @@ os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker:UserWarning"
 SCENARIO = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25))
 OVER = {"max_batch_size": list(range(1, 21)), "max_wait_ms": [0, 1, 2, 5, 10, 20, 40]}
 REQUESTS = 20_000
-# Each sweep starts from a process that has loaded everything and has no threads yet.
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(
-    ["batchsim.study.sweep", "batchsim.study.store", "batchsim.engines.compiled"]
-)
 
 
 def sweep(out: str | None, pipe=None) -> None:

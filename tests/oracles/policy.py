@@ -50,6 +50,7 @@ def evaluate(policy, rate_per_s, seconds, states=200, arrivals=poisson, squared_
     Seen whenever the server may decide: at a batch's end and, while it waits, at each arrival.
     """
     matrix, area, time, sizes = np.zeros((states, states)), *np.zeros((3, states))
+    masses_of = {n: arrivals(rate_per_s * seconds[n], states + n) for n in set(policy) - {0}}
     for s in range(states):
         taken = policy[min(s, len(policy) - 1)]
         if taken == 0:
@@ -57,7 +58,7 @@ def evaluate(policy, rate_per_s, seconds, states=200, arrivals=poisson, squared_
             time[s], area[s] = 1 / rate_per_s, s / rate_per_s
             continue
         left, service_s = s - taken, seconds[taken]
-        masses = arrivals(rate_per_s * service_s, states - left)
+        masses = masses_of[taken][: states - left]
         matrix[s, left:] = masses
         matrix[s, -1] += 1 - masses.sum()
         time[s], sizes[s] = service_s, taken

@@ -17,8 +17,9 @@ class Screen(anywidget.AnyWidget):
     one, that of an explorer, has the height that the window shows, and sends messages of what a hand does.
     """
 
-    _esm = Path(__file__).with_name("screen.js")
-    _css = Path(__file__).with_name("screen.css")
+    # Their text, not their paths: anywidget watches files, and so holds every widget of the class for ever.
+    _esm = Path(__file__).with_name("screen.js").read_text("utf-8")
+    _css = Path(__file__).with_name("screen.css").read_text("utf-8")
     frame = traitlets.Bytes().tag(sync=True)
     number = traitlets.Int(0).tag(sync=True)
     alt = traitlets.Unicode().tag(sync=True)
