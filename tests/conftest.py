@@ -48,8 +48,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    gc.enable()
     gc.freeze()
+    gc.set_threshold(700, 10, 40)  # the default's last, 10, looked through all of a panel seventy times
+    gc.enable()
 
 
 KEPT: set[str] = set()  # widgets of a panel that many tests share

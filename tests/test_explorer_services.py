@@ -1,8 +1,11 @@
 """The service times on offer: given, measured here, published; and what moves with their scale."""
 
+from functools import partial
+
 import pytest
 
 import batchsim as bs
+from batchsim import device
 from batchsim.view.explorer.knob import is_hidden
 from batchsim.view.explorer.services import AFFINE, MEASURE_HERE, PUBLISHED
 from batchsim.view.explorer.state import DEFAULT
@@ -49,7 +52,8 @@ def test_every_published_table_can_be_chosen(panel):
     assert set(bs.published_names()) <= offered
 
 
-def test_a_model_measured_from_the_panel_gives_its_service_time(panel):
+def test_a_model_measured_from_the_panel_gives_its_service_time(panel, monkeypatch):
+    monkeypatch.setattr(device, "load_model", partial(device.load_model, width=64))  # measured sooner
     panel.controls["service"].value = next(name for name in MEASURE_HERE if "mlp" in name)
     assert panel.status.value == ""
     assert isinstance(panel.result.scenario.service, bs.Table)

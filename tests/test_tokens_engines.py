@@ -27,7 +27,7 @@ def assert_equal(one, other, but=()):
             assert np.array_equal(a, b), name
 
 
-@settings(max_examples=600)
+@settings(max_examples=2000)
 @given(token_plans())
 def test_the_engines_are_equal_bit_for_bit(plan):
     assert_equal(compiled_tokens.run(plan), reference_tokens.run(plan))
