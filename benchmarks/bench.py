@@ -311,6 +311,8 @@ def servers_rules(rounds: int) -> Row:
     scenarios = {
         type(rule).__name__: bs.Scenario(bs.Poisson(1500), rule, bs.Affine(1.8874, 0.1438)) for rule in rules
     }
+    workers = bs.servers.config("litserve", max_batch_size=32, batch_timeout=0.002, workers_per_device=2)
+    scenarios["CompetingWindows"] = workers.scenario(bs.Poisson(1500), bs.Affine(1.8874, 0.1438))
     levels = bs.Poisson(1500).with_priorities({1: 0.2, 2: 0.8})
     scenarios["priorities"] = bs.Scenario(levels, bs.servers.triton(32, 2000), bs.Affine(1.8874, 0.1438))
     three = bs.Poisson(8000).with_priorities({1: 0.2, 2: 0.6, 3: 0.2})  # 4,900/s are carried

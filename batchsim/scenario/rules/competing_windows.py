@@ -158,7 +158,7 @@ class CompetingWindows(Rule):
     def steps(self) -> tuple[Step, ...]:
         window = f"a server's window of {typed(self.max_wait_ms)} ms ends"
         because = f"its server's window of {typed(self.max_wait_ms)} ms ended"
-        step = Step(window, "send as many as it was dealt", Trigger.WAIT, because, "window was over")
+        step = Step(window, "send its share", Trigger.WAIT, because, "window was over")
         size = self.max_batch_size
         if size == 1 or self.max_wait_ms == 0:
             return seam.send_full_or(size, self.max_wait_ms, step)
