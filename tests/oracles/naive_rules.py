@@ -472,13 +472,13 @@ class Sizes(Naive):
         count = len(points)
         x, y = sum_of(x for x, _ in points), sum(y for _, y in points)
         xx, xy = sum_of(x * x for x, _ in points), sum_of(x * y for x, y in points)
-        if count * xx - x * x > 0 and count > 1:
+        if count * xx - x * x > 1e-9 * count * xx and count > 1:
             slope = (count * xy - x * y) / (count * xx - x * x)
             offset = (y - slope * x) / count
         else:
             offset = (y / count) / (x / count * (x / count) + 1)
             slope = x / count * offset
-        return int(min(max(1, math.floor(slope * (1000 * left) + offset)), self.max_batch_size))
+        return int(min(max(1, math.floor(slope * (1000 * left) + offset + 1e-9)), self.max_batch_size))
 
 
 @dataclass

@@ -14,10 +14,13 @@ SAFE = 0.92  # the share of the time that is left which a batch may take
 ENOUGH_OF_ONE = 5  # batches of a size, before it is believed
 ONE_BY_ONE = 10  # up to this size the next one to try is larger by one
 GROWTH = 1.1  # beyond it, by this factor
+ROUNDING = 1e-9  # what is less is none: sums that grow for a whole run are not exact
 SPREADS = 3  # standard deviations above the mean at which a size is taken to be as slow as it gets
-# In `state`: the largest size tried, the longest batch, and up to how many a batch is filled, 0 for not; then
-# for each size how many batches there were, their mean, and their standard deviation.
-TRIED, LONGEST_S, FILLED, SAMPLES = range(4)
+# In `state`: the largest size tried, the longest batch, and up to how many a batch is filled, 0 for not; how
+# many sizes there were; of those that are believed their batches, and the sum of squares off their means;
+# over all sizes, their means in ms being x, the sums of x, x^2, size and size * x; then for each size how
+# many batches there were, their mean, and their standard deviation.
+TRIED, LONGEST_S, FILLED, COUNT, KNOWN, SPREAD, TIMES, SQUARES, SIZES, PRODUCTS, SAMPLES = range(11)
 
 
 class LearnedSizesParams(NamedTuple):
@@ -39,32 +42,24 @@ def larger(tried: int, state: Any, most: int) -> int:
 
 
 @seam.helper
-def in_time(budget_s: float, tried: int, state: Any, most: int) -> int:
+def in_time(budget_s: float, state: Any, most: int) -> int:
     """Return the size that takes so long, on a line fitted to the sizes over their slowest times."""
-    count, known, spread = 0, 0.0, 0.0
-    for size in range(1, tried + 1):
-        samples, deviation_s = state[SAMPLES + size - 1], state[SAMPLES + size - 1 + 2 * most]
-        count += samples > 0
-        if samples >= ENOUGH_OF_ONE:
-            known, spread = known + samples, spread + (samples - 1) * deviation_s * deviation_s
+    count = state[COUNT]
     if count == 0:
         return 1
-    slower_s = SPREADS * math.sqrt(spread / max(1.0, known - count))
-    times, squares, sizes, products = 0.0, 0.0, 0.0, 0.0
-    for size in range(1, tried + 1):
-        if state[SAMPLES + size - 1] > 0:
-            ms = 1000 * (state[SAMPLES + size - 1 + most] + slower_s)
-            times, squares = times + ms, squares + ms * ms
-            sizes, products = sizes + size, products + ms * size
+    slower_ms = 1000 * SPREADS * math.sqrt(max(state[SPREAD], 0.0) / max(1.0, state[KNOWN] - count))
+    times = state[TIMES] + count * slower_ms
+    squares = state[SQUARES] + slower_ms * (2 * state[TIMES] + count * slower_ms)
+    sizes, products = state[SIZES], state[PRODUCTS] + slower_ms * state[SIZES]
     determinant = count * squares - times * times
-    if count > 1 and determinant > 0:
+    if count > 1 and determinant > ROUNDING * count * squares:
         per_ms = (count * products - times * sizes) / determinant
         at_0 = (sizes - per_ms * times) / count
     else:  # of all lines through one point, the one of the smallest numbers
         mean = times / count
         at_0 = (sizes / count) / (mean * mean + 1)
         per_ms = mean * at_0
-    return int(min(max(1.0, math.floor(per_ms * (1000 * budget_s) + at_0)), float(most)))
+    return int(min(max(1.0, math.floor(per_ms * (1000 * budget_s) + at_0 + ROUNDING)), float(most)))
 
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedSizesParams) -> Decision:
@@ -75,7 +70,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
     allowed = larger(tried, state, most) if budget_s > state[LONGEST_S] else 0
     state[FILLED] = allowed
     if allowed == 0:
-        allowed = in_time(budget_s, tried, state, most)
+        allowed = in_time(budget_s, state, most)
     state[TRIED] = max(tried, allowed)
     if waiting.length >= allowed:
         return seam.START, allowed, seam.FULL if allowed == most else seam.ENOUGH
@@ -94,13 +89,23 @@ def computed_as(size: int, state: Any, params: LearnedSizesParams) -> int:
 
 def finished(now_s: float, size: int, seconds: float, state: Any, params: LearnedSizesParams) -> None:
     """Remember how long a batch of a size took."""
-    count, mean = SAMPLES + size - 1, SAMPLES + size - 1 + params.max_batch_size
-    deviation, before = mean + params.max_batch_size, state[count]
-    state[count] = before + 1
-    state[mean] = (before * state[mean] + seconds) / (before + 1)
-    off_s = state[mean] - seconds
-    sum_ = state[deviation] * state[deviation] * before + (before + 1) / max(1.0, before) * (off_s * off_s)
-    state[deviation] = math.sqrt(sum_ / (before + 1))
+    place, most = SAMPLES + size - 1, params.max_batch_size
+    before, mean_s, deviation_s = state[place], state[place + most], state[place + 2 * most]
+    now_ = before + 1
+    new_s = (before * mean_s + seconds) / now_
+    off_s = new_s - seconds
+    square = (deviation_s * deviation_s * before + now_ / max(1.0, before) * (off_s * off_s)) / now_
+    state[place], state[place + most], state[place + 2 * most] = now_, new_s, math.sqrt(square)
+    if before == 0:
+        state[COUNT], state[SIZES] = state[COUNT] + 1, state[SIZES] + size
+    if now_ >= ENOUGH_OF_ONE:
+        known = before >= ENOUGH_OF_ONE
+        state[KNOWN] += 1 if known else now_
+        state[SPREAD] += before * square - ((before - 1) * deviation_s * deviation_s if known else 0.0)
+    old_ms, new_ms = 1000 * mean_s, 1000 * new_s
+    state[TIMES] += new_ms - old_ms
+    state[SQUARES] += new_ms * new_ms - old_ms * old_ms
+    state[PRODUCTS] += size * (new_ms - old_ms)
     state[LONGEST_S] = max(state[LONGEST_S], seconds)
 
 
