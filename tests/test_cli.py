@@ -450,10 +450,14 @@ def test_every_alternative_that_init_offers_is_one(written, part, kind):
         assert tables[part]["kind"] == kind
         return
     tables[part] = tomllib.loads(re.sub("^# ", "", block[0], flags=re.M))[part]
-    if kind in ("Continuous", "StepTime"):
-        end = written.index("# Defaults for")
+    if kind in ("Continuous", "NewTokenRatio", "StepTime", "WaitingServedRatio"):
+        end = written.index("# In place of Continuous")
         all_three = written[written.index('# [rule]\n# kind = "Continuous"') : end]
-        tables |= tomllib.loads(re.sub("^# ", "", all_three, flags=re.M))
+        tables = (
+            tomllib.loads(re.sub("^# ", "", all_three, flags=re.M))
+            | {part: tables[part]}
+            | {"workload": tables["workload"]}
+        )
     assert type(getattr(from_tables(bs.Scenario, tables), part)).__name__ in (kind, "Table")
 
 
@@ -758,6 +762,7 @@ def program(*arguments, **options):
 
 @pytest.mark.usefixtures("compiled_before")
 def test_it_runs_as_a_module_and_keeps_its_streams_apart(tmp_path):
+    run("simulate", *BASE, *SHORT)  # else the program may have to compile, and says so
     done = program("simulate", *BASE, *SHORT, "--json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["summary"]["served"] == 2000

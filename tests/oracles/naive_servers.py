@@ -76,7 +76,7 @@ class NaiveSglang(NaiveTokens):
     """SGLang: prompts alone, memory for a share of the answers, the talkative stay."""
 
     def schedule(self, s, now):
-        rule, size = self.rule, self.rule["block_size"]
+        rule, size, self.now = self.rule, self.rule["block_size"], now
         s.preempted, s.rows, s.left = 0, [], 0
         if not s.running:
             s.ratio, s.full = rule["ratio"], False
@@ -102,7 +102,7 @@ class NaiveSglang(NaiveTokens):
                 n = min(all_, chunk)
                 if n <= 0 or entry <= 0 or (all_ > entry and s.rows) or self.blocks(n) > s.free:
                     break
-                s.running.append(self.waiting.pop(0))
+                self.let_in(s, self.waiting.pop(0))
                 self.grow(s, r, n)
                 free, entry, chunk = free - n - (n == all_) * self.rest(r), entry - n, chunk - n
         if not s.rows or (rule["mixed"] and self.need(talking) <= s.free):
@@ -128,6 +128,7 @@ class NaiveSglang(NaiveTokens):
         s.running.remove(r)
         s.free, s.preempted = s.free + r.blocks, s.preempted + 1
         r.held = r.blocks = 0
+        r.back = self.now
         self.waiting.append(r)
 
     def retract(self, s, talking):

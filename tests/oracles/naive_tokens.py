@@ -64,11 +64,14 @@ class NaiveTokens(NaiveInstants):
             n, all_ = self.tokens(s, r), self.blocks(r.P + r.L - 1 if life else r.P + r.made)
             if n == 0 or all_ > s.free - (0 if life else self.rule.get("watermark", 0)):
                 return
-            if r.preemptions:
-                away = "after" if r.made else "before"
-                setattr(r, away, getattr(r, away) + (self.now - r.back))
-            s.running.append(self.waiting.pop(0))
+            self.let_in(s, self.waiting.pop(0))
             self.give(s, r, n, all_ if life else self.blocks(n))
+
+    def let_in(self, s, r):
+        if r.preemptions:
+            away = "after" if r.made else "before"
+            setattr(r, away, getattr(r, away) + (self.now - r.back))
+        s.running.append(r)
 
     def end(self, s, now):
         for r, _, _ in s.rows:

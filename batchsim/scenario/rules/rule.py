@@ -32,9 +32,10 @@ class Trigger(IntEnum):
 
 # As plain numbers, which Numba freezes into the code that it compiles.
 FULL, WAIT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
-# What a rule can do. After NOTHING it is not asked again at this look.
+# What a rule can do; after NOTHING it is not asked again at this look.
 NOTHING, START, FREEZE, REFUSE = 0, 1, 2, 3
 
+ANYONE = "a request waits"  # the condition of a step
 Decision = tuple[int, int, int]  # an action, how many requests, and the trigger
 
 
@@ -129,9 +130,6 @@ class Threshold(NamedTuple):
     wait_s: float
     enough: int
     largest: int
-
-
-ANYONE = "a request waits"
 
 
 @dataclass(frozen=True)
@@ -233,8 +231,7 @@ class Rule:
     def carried_per_s(self, rate_per_s: float, seconds: np.ndarray, servers: int) -> float:
         """Return the rate at which servers compute the batches that form at an arrival rate.
 
-        `seconds`: the service times of sizes from 1 on. A queue that grows makes every batch full, whatever
-        the arrival rate, unless the rule freezes smaller ones.
+        `seconds`: the service times of sizes from 1 on. A growing queue fills batches, if none freeze.
         """
         return float(servers * seconds.size / seconds[-1])
 
@@ -272,8 +269,7 @@ def send_full(size: int) -> Step:
 def send_full_or(size: int, wait_ms: float, *over: Step) -> tuple[Step, ...]:
     """Return the steps of a rule that sends full batches, and by a timer of its own, `over`, what waits.
 
-    Nobody waits for company where a batch holds one. Without a wait, and without an end to it, all timers
-    are alike.
+    Nobody waits for company where a batch holds one. Without a wait, or an end to it, all timers are alike.
     """
     full = send_full(size)
     if size == 1:
