@@ -230,11 +230,21 @@ def test_by_default_there_are_ten_seconds_of_requests(monkeypatch):
     assert [args[3] for args in asked] == [300, 100_000]
 
 
+GENERATING = bs.Scenario(bs.Poisson(5), bs.Continuous(), bs.StepTime(2, 8, 0.1), tokens=bs.Tokens(10, 5))
+
+
 @pytest.mark.parametrize(
     ("error", "message", "changes"),
     [
         (ValueError, "known before", {"scenario": SCENARIO.replace(workload=bs.ClosedLoop(8))}),
         (ValueError, "when a server is idle", {"scenario": SCENARIO.replace(rule=bs.FrozenBatches(8, 1))}),
+        (
+            ValueError,
+            "when a server is idle",
+            {"scenario": SCENARIO.replace(rule=bs.LearnedCork(16, max_latency_ms=20))},
+        ),
+        (ValueError, "fills none up", {"scenario": SCENARIO.replace(rule=bs.LearnedSizes())}),
+        (ValueError, "without tokens", {"scenario": GENERATING}),
         (ValueError, "one item a request, 10, got 3", {"inputs": [1, 2, 3]}),
         (TypeError, "inputs", {"inputs": None}),
         (TypeError, "callable", {"model": 3}),

@@ -116,7 +116,7 @@ def replay(
 
     A batch on which the model raises is answered by nobody: its requests have the status FAILED, and the
     replay goes on. Ctrl-C stops it after the batches that compute, and returns what there is so far. Both
-    warn. ValueError for a closed loop, and for rules that form batches while every server computes.
+    warn. ValueError for a closed loop, and for rules that act while every server computes.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(2000), SizeOrWait(8, 1), Affine(1, 0.1))
@@ -129,7 +129,11 @@ def replay(
     workload, rule = scenario.workload, scenario.rule
     if not isinstance(workload, OpenLoop):
         raise ValueError(f"replay must have arrivals that are known before, got {workload!r}")
-    if rule.freezes:
+    if scenario.tokens is not None:
+        raise ValueError(f"replay must have requests without tokens, got {scenario.tokens!r}")
+    if rule.computed_as is not None:
+        raise ValueError(f"replay computes batches as they are, and fills none up, got {rule!r}")
+    if rule.asked_while_busy:
         raise ValueError(f"replay must ask the rule when a server is idle, and not before, got {rule!r}")
     if inputs is not None:
         inputs = list(inputs)
