@@ -148,6 +148,11 @@ class Clients(NamedTuple):
         """Return columns of that length, to be written to."""
         return cls(np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64))
 
+    def send_at_once(self, at: np.ndarray) -> None:
+        """Let all clients send at time 0, in their order, which is a heap already."""
+        at[THINKING] = self.due_s.size
+        self.due_s[:], self.client[:] = 0, np.arange(self.due_s.size)
+
 
 class Servers(NamedTuple):
     """What each server computes."""

@@ -63,9 +63,7 @@ class Instants:
         if self.levels is not None:
             self.levels.first[:], self.levels.waiting[:], self.levels.late[:] = NOBODY, 0, False
         self.servers.busy_until_s[:], self.servers.clock_s[0] = np.inf, -np.inf
-        # All clients send at time 0, in their order, which is a heap already.
-        count = self.at[columns.THINKING] = self.clients.due_s.size
-        self.clients.due_s[:], self.clients.client[:] = 0, np.arange(count)
+        self.clients.send_at_once(self.at)
 
     def pass_(
         self, horizon: Horizon, requests: Requests, costs: Costs, batches: Batches,

@@ -4,7 +4,9 @@ Steps are not bounded by requests: their columns grow, and their noise is drawn,
 of the loop Ctrl-C is heard.
 """
 
+import math
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,10 +24,47 @@ from batchsim.engines.tokens_columns import (
     TokenServers,
 )
 from batchsim.engines.tokens_log import STEPS, Batching, TokenLog, TokenPlan
-from batchsim.scenario import ClosedLoop
+from batchsim.scenario import ClosedLoop, Scenario, StepTime
 
 SLICE = 4_000_000  # rows and steps a call: some tens of milliseconds
 CHUNK = 1 << 14  # steps
+
+
+class Loop:
+    """The compiled loop between its calls: engines, clients, and the noise of the steps to come."""
+
+    def __init__(self, scenario: Scenario, requests: int, draw: Callable[[int], np.ndarray] | None) -> None:
+        service, workload = scenario.service, scenario.workload
+        assert isinstance(service, StepTime)
+        self.batching, self.cost = Batching.of(scenario), service.cost
+        seats = min(self.batching.seats, requests)
+        self.servers = TokenServers.room_for(scenario.servers, seats, self.batching)
+        self.at, self.sums, self.done = (
+            np.zeros(TOKEN_PLACES, np.int64), np.zeros(6, np.int64), np.empty(seats, np.int64)
+        )  # fmt: skip
+        self.clients = columns.Clients.room_for(workload.clients if isinstance(workload, ClosedLoop) else 0)
+        self.clients.send_at_once(self.at)
+        one = scenario.limits[0]  # of all: tokens go without levels
+        self.queue_limit = columns.ENDLESS if one.queue is None else one.queue
+        self.timeout_s = one.timeout_s
+        self.draw, self.noise, self.room = draw, columns.NONE, max(CHUNK, 2 * scenario.servers)
+
+    def go_on(
+        self, requests: TokenRequests, line: Line, total: int, until_s: float = math.inf
+    ) -> tuple[int, Steps, int]:
+        """Call the loop once; return how it ended, the steps, and how many of these it has filled."""
+        limits = TokenLimits(self.queue_limit, self.timeout_s, SLICE, total, until_s)
+        first = int(self.at[STEP])
+        if self.draw is not None:
+            self.noise = np.append(self.noise, self.draw(self.room - self.noise.size))
+        steps = Steps.room_for(self.room, first, self.noise)
+        state = kernels_tokens_instants.pass_steps(
+            limits, self.batching, self.cost, requests, line, self.clients, self.servers, steps, self.sums,
+            self.done, self.at,
+        )  # fmt: skip
+        used = int(self.at[STEP]) - first
+        self.noise = self.noise[used:]
+        return state, steps, used
 
 
 def run(plan: TokenPlan, cancelled: threading.Event | None = None) -> TokenLog:
@@ -33,35 +72,14 @@ def run(plan: TokenPlan, cancelled: threading.Event | None = None) -> TokenLog:
 
     Once `cancelled` is set, the run is given up at its next slice.
     """
-    scenario, count = plan.scenario, plan.base.requests
-    batching, requests = Batching.of(scenario), TokenRequests.of(plan)
-    seats = min(batching.seats, count)
-    servers = TokenServers.room_for(scenario.servers, seats, batching)
-    queue = Line(np.empty(count, np.int64), np.empty(count, np.int64))
-    workload, at = scenario.workload, np.zeros(TOKEN_PLACES, np.int64)
-    clients = columns.Clients.room_for(workload.clients if isinstance(workload, ClosedLoop) else 0)
-    # All clients send at time 0, in their order, which is a heap already.
-    at[columns.THINKING] = clients.due_s.size
-    clients.due_s[:], clients.client[:] = 0, np.arange(clients.due_s.size)
-    one = scenario.limits[0]  # of all: tokens go without levels
-    limit = columns.ENDLESS if one.queue is None else one.queue
-    limits = TokenLimits(limit, one.timeout_s, SLICE, count, np.inf)
-    sums, done = np.zeros(6, np.int64), np.empty(seats, np.int64)
-    draw, noise = plan.noise(), columns.NONE
+    count, requests = plan.base.requests, TokenRequests.of(plan)
+    loop, line = Loop(plan.scenario, count, plan.noise()), Line(*np.empty((2, count), np.int64))
     chunks: list[tuple[np.ndarray, ...]] = []
-    over, room = False, max(CHUNK, 2 * scenario.servers)
+    over = False
     while not over:
         check_cancelled(cancelled)
-        first = int(at[STEP])
-        if draw is not None:
-            noise = np.append(noise, draw(room - noise.size))
-        steps = Steps.room_for(room, first, noise)
-        state = kernels_tokens_instants.pass_steps(
-            limits, batching, plan.cost, requests, queue, clients, servers, steps, sums, done, at
-        )
+        state, steps, used = loop.go_on(requests, line, count)
         over = state == ENDED
-        used = int(at[STEP]) - first
-        noise = noise[used:]
         chunks.append(tuple(column[:used].copy() for column in steps[2:]))
     joined: dict[str, Any] = dict(zip(STEPS, map(np.concatenate, zip(*chunks, strict=True)), strict=True))
     return TokenLog(

@@ -7,24 +7,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from batchsim.engines import columns, compiled_tokens, kernels_tokens_instants, kernels_tokens_sums
-from batchsim.engines.columns import HEAD, NONE, SENT, TAIL, THINKING
+from batchsim.engines import compiled_tokens, kernels_tokens_sums
+from batchsim.engines.columns import HEAD, NONE, SENT, TAIL
 from batchsim.engines.draws import Streams
 from batchsim.engines.histogram import BINS, binned
 from batchsim.engines.kernels_instants import ENDED, MORE
 from batchsim.engines.log import Status, check_cancelled
 from batchsim.engines.tokens_columns import (
     STACK,
-    STEP,
-    TOKEN_PLACES,
     Line,
     Steps,
-    TokenLimits,
     TokenRequests,
     TokenServers,
 )
-from batchsim.engines.tokens_log import NO_TRIGGER, Batching, TokenHistograms, TokenTotals
-from batchsim.scenario import ClosedLoop, Continuous, Scenario, StepTime
+from batchsim.engines.tokens_log import NO_TRIGGER, TokenHistograms, TokenTotals
+from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.generation import Chunks, check_lengths
 from batchsim.scenario.rules import Trigger
 
@@ -79,28 +76,20 @@ def _windows(
     drawn. Numbers of requests are those of the window: where it takes up more, all that is kept moves to its
     front.
     """
-    batching, workload, service = Batching.of(scenario), scenario.workload, scenario.service
-    assert isinstance(service, StepTime)
-    closed, one = isinstance(workload, ClosedLoop), scenario.limits[0]
-    queue_limit, seats = columns.ENDLESS if one.queue is None else one.queue, min(batching.seats, requests)
-    servers = TokenServers.room_for(scenario.servers, seats, batching)
-    clients = columns.Clients.room_for(workload.clients if isinstance(workload, ClosedLoop) else 0)
-    at, sums, done = np.zeros(TOKEN_PLACES, np.int64), np.zeros(6, np.int64), np.empty(seats, np.int64)
-    # All clients send at time 0, in their order, which is a heap already.
-    at[THINKING] = clients.due_s.size
-    clients.due_s[:], clients.client[:] = 0, np.arange(clients.due_s.size)
-    lengths, think, draw, noise = streams.lengths(), streams.think(), streams.noise(), NONE
+    closed, lengths, think = isinstance(scenario.workload, ClosedLoop), streams.lengths(), streams.think()
+    loop = compiled_tokens.Loop(scenario, requests, streams.noise())
+    at, servers = loop.at, loop.servers
     arrivals = iter(()) if closed else streams.arrivals_s(requests, chunk)
     nobody = np.empty(0, np.int64)
     rows = TokenRequests.before(NONE, NONE if closed else None, nobody, nobody, nobody)
     line, known, drawn = Line(nobody, nobody), _Known.of(nobody), 0
-    room, state = max(compiled_tokens.CHUNK, 2 * scenario.servers), MORE
+    state = MORE
     while state != ENDED:
         check_cancelled(cancelled)
         if state == MORE:
             arrival_s = None if closed else next(arrivals)
             # An instant sends at most once a client: that much room must be left.
-            most = chunk + 2 * clients.client.size if arrival_s is None else arrival_s.size
+            most = chunk + 2 * loop.clients.client.size if arrival_s is None else arrival_s.size
             count = min(most, requests - drawn)
             think_s = None if think is None else think(count)
             kept = _unsettled(rows, int(at[SENT]))
@@ -110,19 +99,11 @@ def _windows(
             drawn += count
             until_s = math.inf if closed or drawn == requests else float(rows.arrival_s[-1])
             total = rows.prompt.size + requests - drawn
-            limits = TokenLimits(queue_limit, one.timeout_s, compiled_tokens.SLICE, total, until_s)
-        first, under_way = int(at[STEP]), np.isfinite(servers.busy_until_s)
+        under_way = np.isfinite(servers.busy_until_s)
         before = dict(
             zip(servers.step[under_way].tolist(), servers.busy_until_s[under_way].tolist(), strict=True)
         )
-        if draw is not None:
-            noise = np.append(noise, draw(room - noise.size))
-        steps = Steps.room_for(room, first, noise)
-        state = kernels_tokens_instants.pass_steps(
-            limits, batching, service.cost, rows, line, clients, servers, steps, sums, done, at
-        )
-        used = int(at[STEP]) - first
-        noise = noise[used:]
+        state, steps, used = loop.go_on(rows, line, total, until_s)
         yield _Window(rows, known, int(at[SENT]), steps, used, before)
 
 
