@@ -7,21 +7,22 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
+import stages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from oracles.plans import scenarios_at_random
 from PIL import Image
+from stages import assert_nobody_jumps, places_of
 
 import batchsim as bs
 from batchsim.view.canvas.lettering import Lettering, width_em
-from batchsim.view.canvas.picture import Box, Picture
+from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import THEMES
 from batchsim.view.film.animation import Animation
 from batchsim.view.film.motion import WAY
 from batchsim.view.film.places import LEAST_PX, places_in, slots
 from batchsim.view.film.snapshot import EARLIER, REQUESTS, Film
-from batchsim.view.film.stage import Stage
 from batchsim.view.film.words import describe
 from batchsim.view.run.live import LivePicture
 
@@ -49,10 +50,7 @@ def film_of(name):
 
 
 def staged(size=SIZES[1], theme="light"):
-    width_px, height_px, font_px = size
-    picture = Picture(width_px, height_px, 1.0, THEMES[theme], font_px)
-    with picture.styled():
-        return picture, Stage(picture, Box(0, 0, width_px, height_px))
+    return stages.staged(size, theme)
 
 
 def stretch_of(film):
@@ -117,18 +115,7 @@ def test_no_request_jumps(name):
     film = film_of(name)
     _, stage = staged(SIZES[2])
     begin_s, until_s = stretch_of(film)
-    stage.fit(film, (begin_s, until_s))
-    instants = film.instants()
-    followed = 0
-    for time_s in instants[(instants > begin_s) & (instants < until_s)].tolist():
-        before, after = (
-            places_of(stage.choreography.at(film.snapshot(moment)))
-            for moment in (math.nextafter(time_s, 0), time_s)
-        )
-        for request in before.keys() & after.keys():
-            assert np.hypot(*(before[request] - after[request])) < 0.6, (request, time_s)
-            followed += 1
-    assert followed > 1000
+    assert assert_nobody_jumps(film, stage, begin_s, until_s) > 1000
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -143,16 +130,6 @@ def test_the_way_is_smooth_between_instants(name):
     for before, after in pairwise(moments):
         far = [np.hypot(*(before[it] - after[it])) for it in before.keys() & after.keys()]
         assert max(far, default=0) < LONGEST_WAY / 50
-
-
-def places_of(crowds):
-    """Where each request is, those that are lost or have left included."""
-    seen = crowds.coming, crowds.waiting, crowds.computing, crowds.finished
-    return {
-        int(request): corner
-        for crowd in seen
-        for request, corner in zip(crowd.requests, crowd.corners, strict=True)
-    }
 
 
 def test_a_batch_goes_from_the_queue_to_its_server_and_then_stays():

@@ -1,22 +1,22 @@
 """In the film those that wait stand in the order in which they are taken, and nobody jumps to get there."""
 
 import math
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import stages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.plans import plans_with_ties, scenarios_at_random
+from stages import assert_nobody_jumps, places_of
 
 import batchsim as bs
 from batchsim.engines import reference
 from batchsim.result import Result, Run
-from batchsim.view.canvas.picture import Box, Picture
-from batchsim.view.canvas.theme import THEMES
 from batchsim.view.film.pseudocode import pseudocode
 from batchsim.view.film.snapshot import Film
-from batchsim.view.film.stage import Stage
 from batchsim.view.film.words import FLAGGED, describe
 from batchsim.view.run.window import window
 
@@ -33,16 +33,18 @@ SCENARIOS = {
     "losing": THREE.replace(queue_limit={4: 5}, timeout_ms={9: 6}),
     "frozen": SHARED.replace(rule=bs.FrozenBatches(8, 3)),
 }
-FILMS = {name: Film(bs.simulate(scenario, 1500)) for name, scenario in SCENARIOS.items()}
 # Of each way to take requests: from the queue, or in batches that wait as they are.
 RULES = [bs.SizeOrWait(4, 3.3), bs.PreferredUntilLate([2, 4], 8, 3.3), bs.FrozenBatches(8, 0)]
 KINDS = list(dict.fromkeys(type(rule) for rule in RULES))
 
 
+@cache
+def film_of(name):
+    return Film(bs.simulate(SCENARIOS[name], 1500))
+
+
 def staged(theme="light"):
-    picture = Picture(1200, 400, 1.0, THEMES[theme], 13.5)
-    with picture.styled():
-        return picture, Stage(picture, Box(0, 0, 1200, 400))
+    return stages.staged((1200, 400, 13.5), theme)
 
 
 def middle_of(film):
@@ -79,7 +81,7 @@ def test_a_batch_is_what_stood_at_the_head_on_random_traffic(scenario, seed):
 
 
 def test_the_queue_stands_by_level_and_in_a_level_as_they_came():
-    film = FILMS["three levels, overloaded"]
+    film = film_of("three levels, overloaded")
     seen = set()
     for time_s in film.instants().tolist():
         now = film.snapshot(time_s)
@@ -93,31 +95,20 @@ def test_the_queue_stands_by_level_and_in_a_level_as_they_came():
 
 
 def test_the_delayed_stand_at_the_end_of_their_level():
-    film = FILMS["delays without levels"]
+    film = film_of("delays without levels")
     moments = [film.snapshot(time_s) for time_s in film.instants().tolist()]
     late = [film.result.arrival_s[now.queue] + 0.006 <= now.time_s for now in moments]
     assert all((np.diff(each.astype(int)) >= 0).all() for each in late)
     assert sum(each.any() and not each.all() for each in late) > 20
 
 
-@pytest.mark.parametrize("name", FILMS)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_no_request_jumps(name):
     """Whoever comes later and goes earlier pushes in, and whoever is delayed goes back, step by step."""
-    film = FILMS[name]
+    film = film_of(name)
     _, stage = staged()
     begin_s, until_s = middle_of(film)
-    stage.fit(film, (begin_s, until_s))
-    instants = film.instants()
-    followed = 0
-    for time_s in instants[(instants > begin_s) & (instants < until_s)].tolist():
-        before, after = (
-            places_of(stage.choreography.at(film.snapshot(moment)))
-            for moment in (math.nextafter(time_s, 0), time_s)
-        )
-        for request in before.keys() & after.keys():
-            assert np.hypot(*(before[request] - after[request])) < 0.6, (request, time_s)
-            followed += 1
-    assert followed > 500
+    assert assert_nobody_jumps(film, stage, begin_s, until_s) > 500
     # Nor between two instants: where a way ends, nobody is moved.
     step_s = stage.choreography.entry_s / 50
     moments = [
@@ -129,15 +120,6 @@ def test_no_request_jumps(name):
         assert max(far, default=0) < 60
 
 
-def places_of(crowds):
-    seen = crowds.coming, crowds.waiting, crowds.computing, crowds.finished
-    return {
-        int(request): corner
-        for crowd in seen
-        for request, corner in zip(crowd.requests, crowd.corners, strict=True)
-    }
-
-
 def flags_of(stage):
     """How wide each flag is, in pixels."""
     vertices = stage.flags.shapes.get_path().vertices
@@ -147,7 +129,7 @@ def flags_of(stage):
 
 
 def test_each_level_has_a_flag_of_its_own_and_the_last_has_none():
-    film = FILMS["three levels, overloaded"]
+    film = film_of("three levels, overloaded")
     picture, stage = staged()
     stage.fit(film, middle_of(film))
     time_s = middle_of(film).begin_s + 0.02
@@ -165,14 +147,14 @@ def test_each_level_has_a_flag_of_its_own_and_the_last_has_none():
 def test_without_levels_nothing_is_flagged():
     plain = Film(bs.simulate(SHARED.replace(priorities=None), 300))
     _, stage = staged()
-    for film in (plain, FILMS["delays without levels"]):
+    for film in (plain, film_of("delays without levels")):
         stage.show(film, film.instants()[100])
         assert flags_of(stage) == []
         assert "level" not in " ".join(label.text for label in stage.captions.titles.labels)
 
 
 def test_the_queue_of_each_level_is_counted_in_its_title_and_in_words():
-    film = FILMS["two levels"]
+    film = film_of("two levels")
     _, stage = staged()
     now = next(now for t in film.instants().tolist() if min((now := film.snapshot(t)).levels.values()) >= 2)
     stage.show(film, now.time_s)
@@ -192,7 +174,7 @@ def test_the_pseudocode_says_who_goes_first():
 
 
 def test_the_timeline_shows_batches_one_below_the_other():
-    result = FILMS["three levels, overloaded"].result
+    result = film_of("three levels, overloaded").result
     seen = window(result)
     batches = result.batch_index[seen.requests]
     assert (np.diff(batches) >= 0).all()
