@@ -81,8 +81,11 @@ def opened(browser):
             began = time.perf_counter()
             view.goto(server.address(name if cells else "", query), wait_until="commit")
             if cells:
-                while READY not in answers:  # the page shows an idle kernel before it has one
+                for _ in range(20 * MOST_S):  # the page shows an idle kernel before it has one
+                    if READY in answers:
+                        break
                     view.wait_for_timeout(50)
+                assert READY in answers, "the kernel does not answer"
                 noise.errors.clear()  # of the front end's own start (Notebook 7.6 has one)
                 began = run_all_cells(view)
             view.wait_for_selector(TEXTBOOK if textbook else f"{picture}[data-frame]")
