@@ -163,7 +163,7 @@ def said(capsys, exercise, answer):
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_an_exercise_left_open_says_so_and_names_the_unit(capsys, name):
-    expected = f"Not answered yet: put your number in place of the ... ({EXERCISES[name].unit}).\n"
+    expected = f"Not answered yet: put your answer in place of the ...: {EXERCISES[name].asks}.\n"
     assert said(capsys, name, ...) == expected
 
 
@@ -189,27 +189,26 @@ def test_a_hint_never_tells(capsys, name, answer):
     ids=lambda answer: type(answer).__name__,
 )
 def test_what_is_no_number_is_explained_in_one_line(capsys, answer):
-    told = said(capsys, "saturation-rate", answer)
+    told = said(capsys, "01.1", answer)
     assert told.startswith("Not yet: the answer must be ")
     assert told.endswith(" (requests per second).\n")
     assert len(told.splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["saturation-rat", "Saturation-rate"])
-def test_an_unknown_exercise_is_refused_with_the_nearest(name):
-    with pytest.raises(ValueError, match=f"got '{name}'; did you mean 'saturation-rate'"):
-        check(name, 1)
+def test_an_unknown_exercise_is_refused_with_the_nearest():
+    with pytest.raises(ValueError, match="got '01.11'; did you mean '01.1'"):
+        check("01.11", 1)
 
 
 def test_a_name_that_is_no_name_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="got 7; known: break-even, "):
+    with pytest.raises(ValueError, match="got 7; known: 01.1, "):
         check(7, 1)
 
 
 def test_a_rounded_saturation_rate_counts_and_a_different_one_does_not(capsys):
     right = 12 / 3.65e-3
-    assert said(capsys, "saturation-rate", round(right, -1)).startswith("Right")
-    assert said(capsys, "saturation-rate", right * 1.02).startswith("Not yet")
+    assert said(capsys, "01.1", round(right, -1)).startswith("Right")
+    assert said(capsys, "01.1", right * 1.02).startswith("Not yet")
 
 
 @pytest.mark.parametrize(
@@ -223,24 +222,24 @@ def test_a_rounded_saturation_rate_counts_and_a_different_one_does_not(capsys):
     ],
 )
 def test_a_usual_mistake_about_the_saturation_rate_gets_its_own_hint(capsys, answer, hint):
-    assert hint in said(capsys, "saturation-rate", answer)
+    assert hint in said(capsys, "01.1", answer)
 
 
 def test_the_smallest_batch_is_just_above_the_one_that_paper_says():
     # k / (1.85 + 0.15 k) > 3 per ms
-    assert EXERCISES["smallest-batch"].right() == math.floor(5.55 / 0.55) + 1
+    assert EXERCISES["01.2"].right() == math.floor(5.55 / 0.55) + 1
 
 
 @pytest.mark.parametrize(
     ("answer", "hint"), [(10, "3,000 arrive"), (12, "Is it the smallest?"), (10.5, "whole number")]
 )
 def test_a_wrong_smallest_batch_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "smallest-batch", answer)
+    assert hint in said(capsys, "01.2", answer)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_wait_that_breaks_even_is_what_runs_of_any_seed_show(capsys, seed):
-    asked = EXERCISES["break-even"]
+    asked = EXERCISES["01.3"]
 
     def mean_ms(rule):
         return bs.simulate(
@@ -251,7 +250,7 @@ def test_the_wait_that_breaks_even_is_what_runs_of_any_seed_show(capsys, seed):
     found = next(
         w for w in np.arange(2, 4, 0.05) if mean_ms(bs.SizeOrWait(asked.max_batch_size, w)) > alone_ms
     )
-    assert said(capsys, "break-even", found).startswith("Right")
+    assert said(capsys, "01.3", found).startswith("Right")
 
 
 @pytest.mark.parametrize(
@@ -259,12 +258,12 @@ def test_the_wait_that_breaks_even_is_what_runs_of_any_seed_show(capsys, seed):
     [(-1, "at least 0 ms"), (0.00281, "seconds"), (1, "shorter"), (4, "longer"), (50, "too long")],
 )
 def test_a_wrong_wait_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "break-even", answer)
+    assert hint in said(capsys, "01.3", answer)
 
 
 def test_a_request_waits_as_long_as_it_computes_at_two_thirds_of_the_capacity():
     # rho / (2 (1 - rho)) = 1
-    assert EXERCISES["twice-the-time"].right() == pytest.approx(2 / 3 / SERVICE(1), rel=1e-9)
+    assert EXERCISES["06.1"].right() == pytest.approx(2 / 3 / SERVICE(1), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -277,17 +276,17 @@ def test_a_request_waits_as_long_as_it_computes_at_two_thirds_of_the_capacity():
     ],
 )
 def test_a_wrong_rate_for_twice_the_time_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "twice-the-time", answer)
+    assert hint in said(capsys, "06.1", answer)
 
 
 def test_as_many_requests_as_asked_for_give_the_interval_that_is_aimed_at():
-    asked = EXERCISES["enough-requests"]
+    asked = EXERCISES["06.2"]
     assert asked.half_width(asked.requests) > 3 * asked.target
     assert asked.half_width(round(asked.right())) == pytest.approx(asked.target, rel=0.2)
 
 
 def test_a_number_of_requests_from_a_rounded_interval_counts(capsys):
-    assert said(capsys, "enough-requests", 40_000 * 5.3**2).startswith("Right")
+    assert said(capsys, "06.2", 40_000 * 5.3**2).startswith("Right")
 
 
 @pytest.mark.parametrize(
@@ -299,17 +298,17 @@ def test_a_number_of_requests_from_a_rounded_interval_counts(capsys):
     ],
 )
 def test_a_wrong_number_of_requests_gets_a_hint(capsys, times, hint):
-    assert hint in said(capsys, "enough-requests", 40_000 * times)
+    assert hint in said(capsys, "06.2", 40_000 * times)
 
 
 def test_who_forgets_the_square_is_told(capsys):
-    asked = EXERCISES["enough-requests"]
+    asked = EXERCISES["06.2"]
     forgotten = asked.requests * asked.half_width(asked.requests) / asked.target
-    assert "square root" in said(capsys, "enough-requests", forgotten)
+    assert "square root" in said(capsys, "06.2", forgotten)
 
 
 def test_the_cost_of_a_wait_is_what_paired_runs_of_other_seeds_show():
-    asked = EXERCISES["cost-of-a-wait"]
+    asked = EXERCISES["06.3"]
     for seed in range(3):
         runs = [
             bs.simulate(
@@ -328,13 +327,13 @@ def test_the_cost_of_a_wait_is_what_paired_runs_of_other_seeds_show():
     [(-1, "compare(a, b) gives b - a"), (1000, "microseconds"), (5, "the same seed")],
 )
 def test_a_wrong_cost_of_a_wait_gets_a_hint(capsys, answer, hint):
-    right = EXERCISES["cost-of-a-wait"].right()
-    assert hint in said(capsys, "cost-of-a-wait", answer * right)
+    right = EXERCISES["06.3"].right()
+    assert hint in said(capsys, "06.3", answer * right)
 
 
 def test_that_a_wait_costs_nothing_or_all_of_it_is_not_taken(capsys):
     for answer in (0, 1):
-        assert "simulate it" in said(capsys, "cost-of-a-wait", answer)
+        assert "simulate it" in said(capsys, "06.3", answer)
 
 
 def first_cell(name):
@@ -354,7 +353,7 @@ def test_the_exercises_of_lesson_7_ask_about_its_server_its_traffic_and_its_prom
 
 
 def test_goodput_is_the_rate_times_the_part_in_time_whatever_the_seed():
-    asked = EXERCISES["goodput"]
+    asked = EXERCISES["07.1"]
     scenario = bs.Scenario(bs.Poisson(tuned.RATE_PER_S), asked.rule, tuned.SERVICE)
     for seed in range(2, 5):
         latency_ms = bs.simulate(scenario, 100_000, seed=seed).latency_ms
@@ -373,16 +372,16 @@ def test_goodput_is_the_rate_times_the_part_in_time_whatever_the_seed():
     ],
 )
 def test_a_wrong_goodput_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "goodput", answer)
+    assert hint in said(capsys, "07.1", answer)
 
 
 def test_the_rate_of_the_stricter_promise_is_what_capacity_finds_whatever_the_seed(capsys):
-    asked = EXERCISES["stricter-promise"]
+    asked = EXERCISES["07.2"]
     rule = bs.SizeOrWait(asked.max_batch_size, max_wait_ms=0)
     setting = bs.Scenario(bs.Poisson(tuned.RATE_PER_S), rule, tuned.SERVICE)
     for seed in range(4):
         found = bs.capacity(setting, bs.SLO(p99_ms=asked.promised_ms), seed=seed)
-        assert said(capsys, "stricter-promise", found.rate_per_s).startswith("Right")
+        assert said(capsys, "07.2", found.rate_per_s).startswith("Right")
 
 
 @pytest.mark.parametrize(
@@ -395,20 +394,20 @@ def test_the_rate_of_the_stricter_promise_is_what_capacity_finds_whatever_the_se
     ],
 )
 def test_a_wrong_rate_for_the_stricter_promise_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "stricter-promise", answer)
+    assert hint in said(capsys, "07.2", answer)
 
 
 def test_the_servers_that_are_enough_are_sure_whatever_the_seed():
-    asked = EXERCISES["enough-servers"]
+    asked = EXERCISES["07.3"]
     rights = {tuned._fewest_servers(asked.rate_per_s, asked.most, seed)[0] for seed in range(3)}
     assert rights == {asked.right()}
 
 
 def test_the_capacity_alone_would_ask_for_fewer_servers(capsys):
-    asked = EXERCISES["enough-servers"]
+    asked = EXERCISES["07.3"]
     by_capacity = math.ceil(asked.load(1))
     assert by_capacity < asked.right()
-    assert "just stable" in said(capsys, "enough-servers", by_capacity)
+    assert "just stable" in said(capsys, "07.3", by_capacity)
 
 
 @pytest.mark.parametrize(
@@ -416,7 +415,7 @@ def test_the_capacity_alone_would_ask_for_fewer_servers(capsys):
     [(1, "the load is 199%"), (4, "Would fewer do?"), (2.5, "whole numbers, at least 1, got 2.5")],
 )
 def test_a_wrong_number_of_servers_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "enough-servers", answer)
+    assert hint in said(capsys, "07.3", answer)
 
 
 def test_the_exercises_of_lesson_8_ask_about_its_constants(monkeypatch):
@@ -428,30 +427,30 @@ def test_the_exercises_of_lesson_8_ask_about_its_constants(monkeypatch):
 
 
 def test_what_a_replay_found_slows_a_server_down_whatever_the_seed():
-    asked = EXERCISES["explained"]
+    asked = EXERCISES["08.2"]
     for seed in range(2, 5):
         scenario = bs.Scenario(bs.Poisson(truth.RATE_PER_S), truth.RULE, truth.as_it_ran())
         mean_ms = bs.simulate(scenario, truth.REQUESTS, seed=seed).mean_latency_ms
         assert mean_ms == pytest.approx(asked.right(), rel=asked.within)
-    assert EXERCISES["real-saturation"].right() == pytest.approx(scenario.saturation_per_s)
+    assert EXERCISES["08.1"].right() == pytest.approx(scenario.saturation_per_s)
     assert scenario.load < 0.9
 
 
 @pytest.mark.parametrize(
     ("exercise", "answer", "hint"),
     [
-        ("real-saturation", 16 / SERVICE(16), "the measurement alone"),
-        ("real-saturation", 16 / (1.1 * SERVICE(16)), "0.6 ms of the batcher's own"),
-        ("real-saturation", 16 / (SERVICE(16) + 0.0006), "1.1 times as long"),
-        ("real-saturation", 1 / (1.1 * SERVICE(16) + 0.0006), "batches per second"),
-        ("real-saturation", 0.016 / (1.1 * SERVICE(16) + 0.0006), "per millisecond"),
-        ("real-saturation", -1, "more than 0"),
-        ("real-saturation", 1000, "full batch"),
-        ("cold-shapes", 3 * 350, "still compiles"),
-        ("cold-shapes", 16 * 350, "without padding"),
-        ("cold-shapes", 13, "shapes fewer"),
-        ("cold-shapes", 4.55, "seconds"),
-        ("cold-shapes", 1, "how many shapes"),
+        ("08.1", 16 / SERVICE(16), "the measurement alone"),
+        ("08.1", 16 / (1.1 * SERVICE(16)), "0.6 ms of the batcher's own"),
+        ("08.1", 16 / (SERVICE(16) + 0.0006), "1.1 times as long"),
+        ("08.1", 1 / (1.1 * SERVICE(16) + 0.0006), "batches per second"),
+        ("08.1", 0.016 / (1.1 * SERVICE(16) + 0.0006), "per millisecond"),
+        ("08.1", -1, "more than 0"),
+        ("08.1", 1000, "full batch"),
+        ("08.3", 3 * 350, "still compiles"),
+        ("08.3", 16 * 350, "without padding"),
+        ("08.3", 13, "shapes fewer"),
+        ("08.3", 4.55, "seconds"),
+        ("08.3", 1, "how many shapes"),
     ],
 )
 def test_a_wrong_answer_of_lesson_8_gets_a_hint(capsys, exercise, answer, hint):
@@ -469,8 +468,8 @@ def test_a_wrong_answer_of_lesson_8_gets_a_hint(capsys, exercise, answer, hint):
     ],
 )
 def test_a_wrong_mean_of_what_was_found_gets_a_hint(capsys, of, hint):
-    right = EXERCISES["explained"].right()
-    assert hint in said(capsys, "explained", of(truth._mean_ms(1, 0), right))
+    right = EXERCISES["08.2"].right()
+    assert hint in said(capsys, "08.2", of(truth._mean_ms(1, 0), right))
 
 
 def test_the_exercises_of_lesson_9_ask_about_its_server(monkeypatch):
@@ -481,10 +480,10 @@ def test_the_exercises_of_lesson_9_ask_about_its_server(monkeypatch):
 
 
 def test_the_extra_p99_is_what_runs_of_other_seeds_show(capsys):
-    asked = EXERCISES["extra-p99"]
+    asked = EXERCISES["09.1"]
     for seed in range(2, 5):
         triton, torchserve = same._p99s_ms(asked.rate_per_s, asked.max_wait_ms, seed)
-        assert said(capsys, "extra-p99", torchserve - triton).startswith("Right")
+        assert said(capsys, "09.1", torchserve - triton).startswith("Right")
 
 
 @pytest.mark.parametrize(
@@ -500,11 +499,11 @@ def test_the_extra_p99_is_what_runs_of_other_seeds_show(capsys):
     ],
 )
 def test_a_wrong_extra_p99_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "extra-p99", answer)
+    assert hint in said(capsys, "09.1", answer)
 
 
 def test_the_least_wait_is_where_a_run_begins_to_keep_up():
-    asked = EXERCISES["least-wait"]
+    asked = EXERCISES["09.2"]
     for times, keeps_up in ((0.97, False), (1.03, True)):
         rule = bs.servers.ray_serve(same.MAX_BATCH_SIZE, times * asked.right() / 1000)
         result = bs.simulate(bs.Scenario(bs.Poisson(asked.rate_per_s), rule, same.SERVICE), 200_000)
@@ -523,11 +522,11 @@ def test_the_least_wait_is_where_a_run_begins_to_keep_up():
     ],
 )
 def test_a_wrong_least_wait_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "least-wait", answer)
+    assert hint in said(capsys, "09.2", answer)
 
 
 def test_what_ray_serve_carries_by_default_is_what_a_run_of_more_shows():
-    asked = EXERCISES["too-few-ongoing"]
+    asked = EXERCISES["09.3"]
     config = bs.servers.config("ray_serve")
     assert (config.rule.max_batch_size, config.rule.max_ongoing) == (asked.max_batch_size, asked.ongoing)
     assert config.rule.max_wait_ms == asked.wait_ms
@@ -547,4 +546,4 @@ def test_what_ray_serve_carries_by_default_is_what_a_run_of_more_shows():
     ],
 )
 def test_a_wrong_rate_with_too_few_ongoing_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "too-few-ongoing", answer)
+    assert hint in said(capsys, "09.3", answer)

@@ -1,6 +1,5 @@
 """The lessons' exercises, which grade themselves; one module a lesson."""
 
-import textwrap
 from typing import Any
 
 from batchsim import _check
@@ -13,35 +12,25 @@ from batchsim.teaching.exercises import (
 )
 from batchsim.teaching.exercises.exercise import Exercise
 
+# By the lesson's number and the exercise's in it.
 EXERCISES: dict[str, Exercise] = {
-    "saturation-rate": why_batch.SaturationRate(),
-    "smallest-batch": why_batch.SmallestBatch(),
-    "break-even": why_batch.BreakEven(),
-    "twice-the-time": theory_meets_simulation.TwiceTheTime(),
-    "enough-requests": theory_meets_simulation.EnoughRequests(),
-    "cost-of-a-wait": theory_meets_simulation.CostOfAWait(),
-    "goodput": tune_to_an_objective.Goodput(),
-    "stricter-promise": tune_to_an_objective.StricterPromise(),
-    "enough-servers": tune_to_an_objective.EnoughServers(),
-    "real-saturation": does_it_tell_the_truth.RealSaturation(),
-    "explained": does_it_tell_the_truth.Explained(),
-    "cold-shapes": does_it_tell_the_truth.ColdShapes(),
-    "extra-p99": same_knobs_different_servers.ExtraP99(),
-    "least-wait": same_knobs_different_servers.LeastWait(),
-    "too-few-ongoing": same_knobs_different_servers.TooFewOngoing(),
+    **why_batch.EXERCISES,
+    **theory_meets_simulation.EXERCISES,
+    **tune_to_an_objective.EXERCISES,
+    **does_it_tell_the_truth.EXERCISES,
+    **same_knobs_different_servers.EXERCISES,
 }
 
 
 def check(exercise: str, answer: Any) -> None:
     """Print whether the answer to an exercise is right and why, or a hint that does not give it away.
 
-    `...` stands for an answer not given yet. Within 1 %, or the tolerance of the exercise, a number is
-    right, so that rounding does no harm.
+    `exercise` is its number, such as "01.1". `...` stands for an answer not given yet.
 
-    >>> check("saturation-rate", ...)
-    Not answered yet: put your number in place of the ... (requests per second).
+    >>> check("01.1", ...)
+    Not answered yet: put your answer in place of the ...: a number (requests per second).
     >>> from batchsim.teaching import SERVICE
-    >>> check("saturation-rate", 12 / SERVICE(12))
+    >>> check("01.1", 12 / SERVICE(12))
     Right: 12 requests every 3.65 ms are 3,288 requests per second.
     """
     if exercise not in EXERCISES:
@@ -49,14 +38,11 @@ def check(exercise: str, answer: Any) -> None:
         raise ValueError(f"exercise must be one of the lessons', got {exercise!r}{nearest}")
     task = EXERCISES[exercise]
     if answer is ...:
-        print(f"Not answered yet: put your number in place of the ... ({task.unit}).")
+        print(f"Not answered yet: put your answer in place of the ...: {task.asks}.")
         return
     try:
-        number = _check.real("the answer", answer)
+        right, text = task.judge(answer)
     except (TypeError, ValueError) as error:
-        # One line, even if the answer is a whole table.
-        print(f"Not yet: {textwrap.shorten(str(error), 100, placeholder=' ...')} ({task.unit}).")
+        print(f"Not yet: {error}. The exercise asks for {task.asks}.")
         return
-    right = task.right()
-    correct = task.near(number, right)
-    print(f"Right: {task.because(right)}" if correct else f"Not yet: {task.hint(number, right)}")
+    print(f"Right: {text}" if right else f"Not yet: {text}")

@@ -4,7 +4,7 @@ from functools import cache
 
 from batchsim.scenario import Poisson, Scenario, SizeOrWait, Table
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise
+from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise, Number
 
 SLOWER = 1.1  # how many times as long as measured the model took
 OWN_MS = 0.6  # of each batch, besides the model
@@ -19,7 +19,7 @@ def as_it_ran(slower: float = SLOWER, own_ms: float = OWN_MS) -> Table:
     return Table({size: SERVICE(size) * 1000 * slower + own_ms for size in sizes})
 
 
-class RealSaturation(Exercise):
+class RealSaturation(Number):
     """The saturation rate that is left when a batch takes longer than its model alone, as measured."""
 
     unit = "requests per second"
@@ -55,7 +55,7 @@ class RealSaturation(Exercise):
         return "how long does a full batch take from start to finish, and how many requests does it hold?"
 
 
-class Explained(Exercise):
+class Explained(Number):
     """The mean latency that the simulator expects once it knows what the replay found."""
 
     unit = "ms"
@@ -82,7 +82,7 @@ class Explained(Exercise):
         return f"simulate with a Table of SERVICE(size) * 1000 * {SLOWER} + {OWN_MS} for sizes 1 to 16."
 
 
-class ColdShapes(Exercise):
+class ColdShapes(Number):
     """The compile time that padding saves at a cold start."""
 
     unit = "ms"
@@ -114,3 +114,10 @@ class ColdShapes(Exercise):
 def _mean_ms(slower: float, own_ms: float) -> float:
     scenario = Scenario(Poisson(RATE_PER_S), RULE, as_it_ran(slower, own_ms))
     return simulate(scenario, REQUESTS, seed=SEED).mean_latency_ms
+
+
+EXERCISES: dict[str, Exercise] = {
+    "08.1": RealSaturation(),
+    "08.2": Explained(),
+    "08.3": ColdShapes(),
+}

@@ -5,7 +5,7 @@ from functools import cache
 from batchsim.scenario import Affine, Poisson, Scenario, SizeOrWait
 from batchsim.servers import ray_serve
 from batchsim.servers.comparison import compare_servers
-from batchsim.teaching.exercises.exercise import SEED, Exercise
+from batchsim.teaching.exercises.exercise import SEED, Exercise, Number
 from batchsim.theory import frozen_wait_min_ms
 
 SERVICE = Affine(fixed_ms=1.8874, per_item_ms=0.1438)
@@ -13,7 +13,7 @@ MAX_BATCH_SIZE = 32
 REQUESTS = 100_000
 
 
-class ExtraP99(Exercise):
+class ExtraP99(Number):
     """How much higher the p99 is where the clock starts with the server's take."""
 
     unit = "ms"
@@ -51,7 +51,7 @@ class ExtraP99(Exercise):
         return f'compare both at {setting}: to_frame()["p99_ms"].'
 
 
-class LeastWait(Exercise):
+class LeastWait(Number):
     """The wait above which frozen batches are large enough for the server to keep up."""
 
     unit = "ms"
@@ -86,7 +86,7 @@ class LeastWait(Exercise):
         return f"with a wait of {answer:g} ms the load is {load:.2f}: {far}."
 
 
-class TooFewOngoing(Exercise):
+class TooFewOngoing(Number):
     """The most that Ray Serve carries with its defaults, which let in fewer than a full batch."""
 
     unit = "requests per second"
@@ -124,3 +124,10 @@ def _p99s_ms(rate_per_s: float, max_wait_ms: float, seed: int) -> tuple[float, f
     found = compare_servers(scenario, names, MAX_BATCH_SIZE, max_wait_ms, REQUESTS, seed)
     triton, torchserve = (found.results[name].percentile(99) for name in names)
     return triton, torchserve
+
+
+EXERCISES: dict[str, Exercise] = {
+    "09.1": ExtraP99(),
+    "09.2": LeastWait(),
+    "09.3": TooFewOngoing(),
+}

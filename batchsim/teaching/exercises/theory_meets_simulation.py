@@ -6,11 +6,11 @@ from scipy.optimize import brentq
 
 from batchsim.scenario import Poisson, Scenario, SizeOrWait
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise
+from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise, Number
 from batchsim.theory import mg1, size_or_wait
 
 
-class TwiceTheTime(Exercise):
+class TwiceTheTime(Number):
     """The rate at which a request takes twice its service time on average, one at a time."""
 
     unit = "requests per second"
@@ -39,7 +39,7 @@ class TwiceTheTime(Exercise):
         return f"there the mean latency is {mean_ms:.2f} ms, and it should be twice {alone_ms:.2f} ms."
 
 
-class EnoughRequests(Exercise):
+class EnoughRequests(Number):
     """The number of requests that makes the interval of the mean latency as narrow as ± 1 %."""
 
     unit = "requests"
@@ -75,7 +75,7 @@ class EnoughRequests(Exercise):
         return f"that would give about ± {width:.2%}, and the target is ± {self.target:.0%}."
 
 
-class CostOfAWait(Exercise):
+class CostOfAWait(Number):
     """The increase of the mean latency through a wait of 1 ms, which theory knows exactly."""
 
     unit = "ms"
@@ -107,3 +107,10 @@ class CostOfAWait(Exercise):
             return f"simulate it: {some}, {others}."
         use = 'use compare(a, b)["mean_latency_ms"].difference on a run without the wait and one with it'
         return f"{use}: the same seed, and enough requests for a narrow interval."
+
+
+EXERCISES: dict[str, Exercise] = {
+    "06.1": TwiceTheTime(),
+    "06.2": EnoughRequests(),
+    "06.3": CostOfAWait(),
+}

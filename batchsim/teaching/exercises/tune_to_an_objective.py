@@ -8,7 +8,7 @@ from batchsim.scenario import Poisson, Scenario, SizeOrWait, published
 from batchsim.simulate import simulate
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
-from batchsim.teaching.exercises.exercise import SEED, Exercise
+from batchsim.teaching.exercises.exercise import SEED, Exercise, Number
 from batchsim.theory import capped
 
 RATE_PER_S = 1350
@@ -18,7 +18,7 @@ SIZES = [4, 8, 12, 16, 24, 32, 64]
 WAITS_MS = [0, 2, 5, 10, 15, 25]
 
 
-class Goodput(Exercise):
+class Goodput(Number):
     """The requests per second that are answered in time when batches wait long to fill."""
 
     unit = "requests per second"
@@ -47,7 +47,7 @@ class Goodput(Exercise):
         return f"simulate the setting, then call goodput_per_s({PROMISED_MS}) on the result."
 
 
-class StricterPromise(Exercise):
+class StricterPromise(Number):
     """The highest rate within a stricter promise, which theory knows exactly."""
 
     unit = "requests per second"
@@ -80,7 +80,7 @@ class StricterPromise(Exercise):
         return f"there p99 is {self.p99_ms(answer):.1f} ms, and {self.promised_ms} ms is promised."
 
 
-class EnoughServers(Exercise):
+class EnoughServers(Number):
     """The fewest servers with which some setting keeps the promise under more traffic."""
 
     unit = "servers, a whole number"
@@ -122,3 +122,10 @@ def _fewest_servers(rate_per_s: float, most: int, seed: int) -> tuple[int, SizeO
     assert best.met
     assert isinstance(best.rule, SizeOrWait)
     return best.scenario.servers, best.rule, best.expected["p99_ms"].value
+
+
+EXERCISES: dict[str, Exercise] = {
+    "07.1": Goodput(),
+    "07.2": StricterPromise(),
+    "07.3": EnoughServers(),
+}

@@ -2,11 +2,11 @@
 
 from scipy.optimize import brentq
 
-from batchsim.teaching.exercises.exercise import SERVICE, Exercise
+from batchsim.teaching.exercises.exercise import SERVICE, Exercise, Number
 from batchsim.theory import mg1, size_or_wait
 
 
-class SaturationRate(Exercise):
+class SaturationRate(Number):
     """The saturation rate in batches of 12."""
 
     unit = "requests per second"
@@ -31,7 +31,7 @@ class SaturationRate(Exercise):
         return f"find out how long a batch of {self.size} takes, then how many requests a second that makes."
 
 
-class SmallestBatch(Exercise):
+class SmallestBatch(Number):
     """The smallest `max_batch_size` whose saturation rate exceeds 3,000 requests per second."""
 
     unit = "requests in a batch, a whole number"
@@ -58,7 +58,7 @@ class SmallestBatch(Exercise):
         return f"batches of {answer:g} finish up to {finished}, and {self.rate_per_s:,} arrive."
 
 
-class BreakEven(Exercise):
+class BreakEven(Number):
     """The wait with which batches take as long on average as one at a time, which theory knows exactly."""
 
     unit = "ms"
@@ -91,3 +91,10 @@ class BreakEven(Exercise):
         slower = "longer" if answer > right else "shorter"
         at = f"with a wait of {answer:g} ms batches take {self.together_ms(answer):.2f} ms"
         return f"{at}: {slower} than {self.alone_ms:.2f} ms one at a time."
+
+
+EXERCISES: dict[str, Exercise] = {
+    "01.1": SaturationRate(),
+    "01.2": SmallestBatch(),
+    "01.3": BreakEven(),
+}
