@@ -196,12 +196,12 @@ def test_what_is_no_number_is_explained_in_one_line(capsys, answer):
 
 
 def test_an_unknown_exercise_is_refused_with_the_nearest():
-    with pytest.raises(ValueError, match="got '01.11'; did you mean '01.1'"):
+    with pytest.raises(ValueError, match=r"got '01\.11'; did you mean '01\.1'"):
         check("01.11", 1)
 
 
 def test_a_name_that_is_no_name_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="got 7; known: 01.1, "):
+    with pytest.raises(ValueError, match=r"got 7; known: 01\.1, "):
         check(7, 1)
 
 
