@@ -182,7 +182,7 @@ def test_of_a_server_all_times_count_but_one_pause_in_a_hundred_is_no_noise():
 
 
 def test_noise_lasts_as_long_as_was_measured():
-    lasts = measured({1: [2.0, 2.2] * 20}, autocorrelation=LASTING)
+    lasts = measured({1: [2.0, 2.2] * 20}, served=True, autocorrelation=LASTING)
     noise = lasts.service_with_noise().noise
     assert (noise.correlation, noise.memory_batches) == pytest.approx((0.4, 8), rel=0.05)
     assert "correlates with the next one's by 0.40" in repr(lasts)

@@ -77,7 +77,8 @@ class Fidelity:
         """
         ratios = self._ratios - self._ratios.mean() if self._ratios.size > 2 else np.zeros(3)
         squares = float(ratios @ ratios)
-        return float(ratios[1:] @ ratios[:-1]) / squares if squares else 0.0
+        # Batches that all took as long as measured differ by the rounding of their times alone.
+        return float(ratios[1:] @ ratios[:-1]) / squares if squares > 1e-12 * ratios.size else 0.0
 
     @cached_property
     def explained(self) -> Result:
@@ -115,7 +116,8 @@ class Fidelity:
             + (": does something else compute on this machine?" if elsewhere else "."),
             f"Of that, {duration(replayed.own_ms)} a batch were the batcher's own, and "
             f"{duration(replayed.reaction_ms)} until it started.",
-            f"A batch's time correlates with the next one's by {self.together:.2f}, as measured by {measured:.2f}"
+            f"A batch's time correlates with the next one's by {self.together:.2f}, in the "
+            f"measurement by {measured:.2f}"
             + (": slow ones come together more than the simulation knows." if apart else "."),
             f"99 % of the requests were sent at most {duration(late_ms)} late, and other programs took "
             f"{replayed.others:.0%} of the processors.",

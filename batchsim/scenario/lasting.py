@@ -43,7 +43,7 @@ def fitted(values: Sequence[float]) -> tuple[float, float]:
     """Return the `correlation` and the `memory_batches` of the `Noise` nearest to an autocorrelation.
 
     The least squares of `correlation * exp(-(lag - 1) / memory_batches)`, each lag with a weight of 1 / lag,
-    as a long one is seen in fewer places of a run that do not overlap; a correlation of 0 where nothing lasts.
+    as a long one is seen in fewer places of a run that do not overlap; 0 where nothing lasts.
 
     >>> import numpy as np
     >>> [round(value, 1) for value in fitted([0.4 * np.exp(-(lag - 1) / 8) for lag in LAGS])]
