@@ -45,7 +45,7 @@ class Script(NamedTuple):
     vectors: bool = False  # is an input an array of two numbers?
     one_id: bool = False
 
-    def __call__(self, answer: Any) -> str:
+    def missed(self, answer: Any) -> str:
         return Play(self, answer).missed()
 
     @property
@@ -219,7 +219,7 @@ class Call(NamedTuple):
     batch_size: int
     vectors: bool
 
-    def __call__(self, answer: Any) -> str:
+    def missed(self, answer: Any) -> str:
         numbers = [index + 1 for index in range(self.inputs)]
         inputs: Any = np.array([[number, -1.0] for number in numbers]) if self.vectors else numbers
         given, mine, theirs = plain(inputs), Model(), Model()

@@ -1,14 +1,14 @@
 """The exercises of notebooks/02-build-a-batcher.ipynb: the learner's batcher, on hidden cases."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from types import FunctionType
 from typing import Any
 
 from batchsim.teaching.exercises.batcher_cases import Call, scripts
 from batchsim.teaching.exercises.exercise import Exercise
-from batchsim.teaching.exercises.program import Program
+from batchsim.teaching.exercises.program import Case, Program
 
 # The method that each step of a script calls.
 CALLS = {"add": "add_request", "ready": "should_process", "process": "process_batch", "fail": "process_batch"}
@@ -34,7 +34,7 @@ class Batcher(Program):
             raise TypeError(f"the answer must be the class itself, got an object of type {kind}{hint}")
         return {name: getattr(answer, name, None) for name in self.methods}
 
-    def cases(self, written: Iterable[str]) -> Iterator[Callable[[Any], str]]:
+    def cases(self, written: Iterable[str]) -> Iterator[Case]:
         open_ = {*self.methods} - {*written}
         steps = [step for step in self.steps if CALLS.get(step) not in open_]
         for script in scripts(steps, self.length, self.settings):
@@ -104,7 +104,7 @@ class Whole(Program):
             raise TypeError(f"the answer must be a function, without brackets, got {kind}")
         return {answer.__name__: answer}
 
-    def cases(self, written: Iterable[str]) -> Iterator[Callable[[Any], str]]:
+    def cases(self, written: Iterable[str]) -> Iterator[Case]:
         if written:
             for inputs, size, vectors in product(range(8), range(1, 5), (False, True)):
                 if inputs or not vectors:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from io import StringIO
 from types import FrameType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from batchsim.teaching.exercises.exercise import Exercise, Verdict
 
@@ -97,11 +97,17 @@ def plain(value: Any) -> Any:
     return value
 
 
+class Case(Protocol):
+    """A hidden case."""
+
+    def missed(self, answer: Any) -> str:
+        """Run the learner's code; return what went wrong, told whole, or ""."""
+
+
 class Program(Exercise):
     """A class or a function to write, which is run on hidden cases until it misses one.
 
-    `cases` yields them, the smallest first: each is called with the answer, and returns what it found wrong
-    ("": nothing). So the first that is missed is the smallest, and it is told whole.
+    `cases` yields them, the smallest first: so the first that is missed is the smallest, and it is told whole.
     """
 
     after: Exercise | None = None  # the exercise that this one builds on
@@ -111,7 +117,7 @@ class Program(Exercise):
         """Return what is to be written, by name; None: it is missing. TypeError for another type."""
         raise NotImplementedError
 
-    def cases(self, written: Iterable[str]) -> Iterable[Callable[[Any], str]]:
+    def cases(self, written: Iterable[str]) -> Iterable[Case]:
         """Yield the cases that need only those of the functions which are written."""
         raise NotImplementedError
 
@@ -141,7 +147,7 @@ class Program(Exercise):
         for case in self.cases([name for name in named if name not in empty]):
             said = StringIO()
             with redirect_stdout(said):
-                missed = case(answer)
+                missed = case.missed(answer)
             if missed:
                 return Verdict(False, missed + _shown(said))
             if time.monotonic() > until:
