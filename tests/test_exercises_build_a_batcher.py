@@ -521,7 +521,7 @@ def test_an_exercise_comes_after_the_one_that_it_builds_on(capsys):
         ("02.1", 3, "must be the class itself, got an object of type int"),
         ("02.1", in_slices, "got an object of type function"),
         ("02.2", Queue, "Queue has no method process_batch"),
-        ("02.3", Batcher, "must be a function, without brackets, got a class"),
+        ("02.3", Batcher, "must be the function itself, without brackets, got a class"),
         ("02.3", [1], "got an object of type list"),
     ],
 )

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Iterable, Iterator
 from itertools import product
-from types import FunctionType
 from typing import Any
 
 from batchsim.teaching.exercises.batcher_cases import Call, scripts
 from batchsim.teaching.exercises.exercise import Exercise
-from batchsim.teaching.exercises.program import Case, Program
+from batchsim.teaching.exercises.program import Case, Function, Program
 
 # The method that each step of a script calls.
 CALLS = {"add": "add_request", "ready": "should_process", "process": "process_batch", "fail": "process_batch"}
@@ -93,16 +92,10 @@ class KeepsRequests(Batcher):
         return f"in {count:,} hidden cases the model failed at least once, and no request was lost."
 
 
-class Whole(Program):
+class Whole(Function):
     """A function that computes a whole list in batches."""
 
-    asks = "a function, batch_inference(model_fn, inputs, batch_size)"
-
-    def named(self, answer: Any) -> dict[str, Any]:
-        if not isinstance(answer, FunctionType):
-            kind = "a class" if isinstance(answer, type) else f"an object of type {type(answer).__name__}"
-            raise TypeError(f"the answer must be a function, without brackets, got {kind}")
-        return {answer.__name__: answer}
+    signature = "batch_inference(model_fn, inputs, batch_size)"
 
     def cases(self, written: Iterable[str]) -> Iterator[Case]:
         if written:

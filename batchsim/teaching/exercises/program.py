@@ -107,7 +107,7 @@ class Case(Protocol):
 class Program(Exercise):
     """A class or a function to write, which is run on hidden cases until it misses one.
 
-    `cases` yields them, the smallest first: so the first that is missed is the smallest, and it is told whole.
+    `cases` yields them, the smallest first. So the first that is missed is the smallest; it is told whole.
     """
 
     after: Exercise | None = None  # the exercise that this one builds on
@@ -159,6 +159,22 @@ class Program(Exercise):
             return Verdict(False, f"{empty[0]} is still empty.{done}")
         hidden = " What your code printed meanwhile is not shown." if said.getvalue() else ""
         return Verdict(True, self.because(count) + hidden)
+
+
+class Function(Program):
+    """A function to write."""
+
+    signature: str
+
+    @property
+    def asks(self) -> str:
+        return f"a function, {self.signature}"
+
+    def named(self, answer: Any) -> dict[str, Any]:
+        if not isinstance(answer, FunctionType):
+            kind = "a class" if isinstance(answer, type) else f"an object of type {type(answer).__name__}"
+            raise TypeError(f"the answer must be the function itself, without brackets, got {kind}")
+        return {answer.__name__: answer}
 
 
 def _shown(said: StringIO) -> str:
