@@ -4,8 +4,10 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.teaching.exercises import (
+    build_a_batcher,
     does_it_tell_the_truth,
     same_knobs_different_servers,
+    slow_motion,
     theory_meets_simulation,
     tune_to_an_objective,
     why_batch,
@@ -15,6 +17,8 @@ from batchsim.teaching.exercises.exercise import Exercise
 # By the lesson's number and the exercise's in it.
 EXERCISES: dict[str, Exercise] = {
     **why_batch.EXERCISES,
+    **build_a_batcher.EXERCISES,
+    **slow_motion.EXERCISES,
     **theory_meets_simulation.EXERCISES,
     **tune_to_an_objective.EXERCISES,
     **does_it_tell_the_truth.EXERCISES,
@@ -37,7 +41,7 @@ def check(exercise: str, answer: Any) -> None:
         nearest = _check.nearest(str(exercise), EXERCISES)
         raise ValueError(f"exercise must be one of the lessons', got {exercise!r}{nearest}")
     task = EXERCISES[exercise]
-    if answer is ...:
+    if task.is_open(answer):
         print(f"Not answered yet: put your answer in place of the ...: {task.asks}.")
         return
     try:

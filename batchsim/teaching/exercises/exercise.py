@@ -26,6 +26,10 @@ class Exercise:
         """What an answer is: "a class", or "a number (ms)"."""
         raise NotImplementedError
 
+    def is_open(self, answer: Any) -> bool:
+        """Return whether an answer is still as the lesson left it."""
+        return answer is ...
+
     def judge(self, answer: Any) -> Verdict:
         """Judge an answer. TypeError or ValueError for one of another type than the exercise asks for."""
         raise NotImplementedError
