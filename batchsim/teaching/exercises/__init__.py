@@ -6,6 +6,7 @@ from batchsim import _check
 from batchsim.teaching.exercises import (
     does_it_tell_the_truth,
     same_knobs_different_servers,
+    size_or_wait,
     theory_meets_simulation,
     tune_to_an_objective,
     why_batch,
@@ -15,6 +16,7 @@ from batchsim.teaching.exercises.exercise import Exercise
 # By the lesson's number and the exercise's in it.
 EXERCISES: dict[str, Exercise] = {
     **why_batch.EXERCISES,
+    **size_or_wait.EXERCISES,
     **theory_meets_simulation.EXERCISES,
     **tune_to_an_objective.EXERCISES,
     **does_it_tell_the_truth.EXERCISES,
