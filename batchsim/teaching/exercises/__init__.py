@@ -7,6 +7,7 @@ from batchsim.teaching.exercises import (
     does_it_tell_the_truth,
     same_knobs_different_servers,
     size_or_wait,
+    tails_and_bursts,
     theory_meets_simulation,
     tune_to_an_objective,
     why_batch,
@@ -17,6 +18,7 @@ from batchsim.teaching.exercises.exercise import Exercise
 EXERCISES: dict[str, Exercise] = {
     **why_batch.EXERCISES,
     **size_or_wait.EXERCISES,
+    **tails_and_bursts.EXERCISES,
     **theory_meets_simulation.EXERCISES,
     **tune_to_an_objective.EXERCISES,
     **does_it_tell_the_truth.EXERCISES,

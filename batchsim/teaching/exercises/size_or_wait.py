@@ -75,7 +75,7 @@ class TwoPhotos(Number):
 
     def because(self, right: float) -> str:
         return (
-            f"at {right:.2f} ms the two take {self.together_ms(right):.2f} ms on average, either way. The first "
+            f"at {right:.2f} ms both ways take {self.together_ms(right):.2f} ms on average. The first "
             f"gives up {right:.2f} ms and {1000 * (SERVICE(2) - SERVICE(1)):.2f} ms of computing, and the "
             "second gains as much."
         )
