@@ -66,14 +66,14 @@ class LastOfABurst(Number):
         if self.near(answer, right / 1000):
             return "that is in seconds. How many milliseconds is it?"
         if self.near(answer, self.waiting):
-            return "so many requests wait at the end of the burst. How long does the server need for them?"
+            return "so many requests wait when the burst ends. How long does the server need for them?"
         if self.near(answer, 1000 * self.waiting / self.rate_per_s):
             return "the queue shrinks at the rate at which requests leave, not at that at which they came."
         if self.near(answer, 1000 * self.lasts_s * self.rate_per_s / SATURATION_PER_S):
             return "that is how long all of the burst takes. The last request came at its end."
         if self.near(answer, 1000 * self.lasts_s):
             return "that is how long the burst lasts. How many requests wait at its end?"
-        return "count how many requests wait at the end of the burst, then how long the server needs for them."
+        return "count how many requests wait when the burst ends, then how long the server needs for them."
 
 
 class SeenByUsers(Number):
