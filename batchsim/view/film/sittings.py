@@ -48,9 +48,7 @@ class Row:
 class Server:
     """An engine: where its clock is set back to 0, and those who run, in order of admission."""
 
-    stood: (
-        int  # a step's place less this is the clock: the places before its first step, and what stood still
-    )
+    stood: int  # so much less than a step's place is the clock: steps of others, and those in which it stood
     running: list[Row] = field(default_factory=list)
 
 
