@@ -55,8 +55,8 @@ def test_the_steps_of_a_prompt_are_those_of_a_simulated_run(capsys):
     result = bs.simulate(scenario)
     last = task.others
     began, made = result.log.batch_index[last], result.log.token_step[last]
-    assert task.right() == made - began + 1 == 4
-    assert told("10.2", 4, capsys).startswith("Right: ")
+    assert task.right() == made - began + 1 == 7
+    assert told("10.2", 7, capsys).startswith("Right: ")
 
 
 def test_the_most_seats_are_found_by_halving_as_by_trying_all(capsys):
@@ -92,7 +92,7 @@ def test_a_wrong_share_gets_an_apt_hint(answer, words, capsys):
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (1, "is cut"), (1500 / 472, "whole"), (5, "no other is needed"), (1500, "token by token"),
+        (1, "is cut"), (3000 / 432, "whole"), (8, "no other is needed"), (3000, "token by token"),
         (12, "how many of the 512"),
     ],
 )  # fmt: skip
@@ -102,8 +102,16 @@ def test_a_wrong_number_of_steps_gets_an_apt_hint(answer, words, capsys):
     assert words in said
 
 
-def test_three_steps_are_those_of_a_prompt_alone_and_of_one_not_done(capsys):
-    assert "alone" in told("10.2", 3, capsys)  # 1,500 / 512, rounded up
+def test_six_steps_are_those_of_a_prompt_alone(capsys):
+    assert "alone" in told("10.2", math.ceil(3000 / 512), capsys)
+
+
+def test_other_numbers_tell_a_prompt_alone_from_one_beside_others():
+    task = lesson.StepsOfPrompt()
+    for prompt in task.vary["prompt"]:
+        for others in task.vary["others"]:
+            task.prompt, task.others = prompt, others
+            assert task.right() > math.ceil(prompt / task.budget)
 
 
 @pytest.mark.parametrize(

@@ -59,10 +59,10 @@ class StepsOfPrompt(Number):
 
     unit = "steps"
     within = 0.0
-    prompt, budget, others = 1500, 512, 40
+    prompt, budget, others = 3000, 512, 80
     parts = "the budget, what the others take of it, and the prompt, which has the rest of each step"
     look = "The budget: what do you expect?"
-    vary: ClassVar = {"prompt": (2100, 2500, 3000), "others": (80, 120)}
+    vary: ClassVar = {"prompt": (2600, 3500, 4000), "others": (100, 120)}
     again = "The prompt has {prompt:,} tokens now, and {others} others make a token a step. How many steps?"
 
     def right(self) -> float:
