@@ -106,9 +106,12 @@ class TokenLane:
             name = name[:-2] + "\N{HORIZONTAL ELLIPSIS}"
         y = names.top + 1.1 * em
         self.tile.add_text(names.left, y, name, weight="bold", fontsize=em)
-        for texts in self._said():
-            text = next((text for text in texts if em * width_em(text) <= names.width), texts[-1])
+        # Short of all, or of none: columns are compared.
+        lines = [*self._said()]
+        is_narrow = any(em * width_em(texts[0]) > names.width for texts in lines)
+        for texts in lines:
             y += 1.3 * em
+            text = texts[-1] if is_narrow else texts[0]
             self.tile.add_text(names.left, y, text, color=self.tile.theme.soft, fontsize=em)
 
     def _said(self) -> Iterator[tuple[str, ...]]:
