@@ -162,6 +162,19 @@ def test_more_seats_than_there_is_room_for_are_not_drawn_and_that_is_said(seats_
     assert f"{seats_} seats" in " ".join(texts_of(view))
 
 
+def test_the_rules_of_single_servers_have_lanes_too():
+    rules = {
+        "tgi": bs.servers.tgi(),
+        "sglang": bs.servers.sglang(max_running_requests=8, max_total_tokens=6000),
+    }
+    compared = bs.compare_servers(SCENARIO.replace(rate_per_s=3), rules, requests=60)
+    _, view = drawn(compared)
+    said = texts_of(view)
+    assert f"{view.lanes[0].drawn.seats} seats drawn" in said  # TGI has no limit of them
+    assert said[said.index("sglang") + 5] == "8 seats"
+    assert not any("2,147" in text for text in said)
+
+
 def test_servers_are_apart_and_those_that_are_not_drawn_are_said():
     many = SCENARIO.replace(rate_per_s=40, servers=60, rule=bs.Continuous(2))
     _, view = drawn(many, rules={"it": many.rule})

@@ -9,6 +9,7 @@ from matplotlib.path import Path
 
 from batchsim._format import INFINITE, counted, duration, percent, rate
 from batchsim.result import Result
+from batchsim.scenario.rules.continuous import MOST
 from batchsim.servers.comparison import Group
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, width_em
@@ -122,7 +123,9 @@ class TokenLane:
         yield f"{numbers['tokens/s']} tokens/s", f"{numbers['tokens/s']} tok/s"
         yield (f"{numbers['useful']} useful",)
         (servers, seats), of = self.drawn, seats_of(self.group.result)
-        if seats < of:
+        if of >= MOST:  # no limit
+            yield f"{counted(seats, 'seat')} drawn", counted(seats, "seat")
+        elif seats < of:
             yield f"{seats:,} of {of:,} seats drawn", f"{seats:,} of {of:,} seats"
         else:
             yield (counted(of, "seat") if self.film.servers == 1 else f"{servers:,} x {counted(of, 'seat')}",)
