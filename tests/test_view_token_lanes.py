@@ -206,13 +206,13 @@ def test_the_picture_has_its_words(three, tight):
     png, about = picture._repr_png_()
     assert png[1:4] == b"PNG"
     words = about["alt"]
-    assert words == picture.describe()
+    assert words == picture.words
     for name, result in three.results.items():
         assert f"{name}: TTFT p99" in words
         assert f"{result.summary()['output_tokens_per_s']:.0f} tokens/s" in words
-    assert "preempted" in bs.lanes(tight).describe()
+    assert "preempted" in bs.lanes(tight).words
     requests = bs.Scenario(bs.Poisson(80), bs.SizeOrWait(), bs.Affine(47, 3.6))
-    assert "a: p99 " in bs.lanes(requests, {"a": bs.SizeOrWait(32, 50)}).describe()
+    assert "a: p99 " in bs.lanes(requests, {"a": bs.SizeOrWait(32, 50)}).words
 
 
 # What is compared.
