@@ -1,7 +1,9 @@
 """The bases of all exercises, and the server that most of them are about."""
 
+import random
 import textwrap
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 from batchsim import _check
 from batchsim.scenario import Affine
@@ -19,7 +21,22 @@ class Verdict(NamedTuple):
 
 
 class Exercise:
-    """A task of a lesson, which judges an answer and never only says that it is wrong."""
+    """A task of a lesson, which judges an answer and never only says that it is wrong.
+
+    Hints come in steps. The first wrong answer is told what is wrong with it, by `judge`; from the second on
+    `parts` is said as well, what an answer is made of, and from the third on where to `look`: a heading of
+    the lesson. None of them gives the answer away.
+
+    Some answers can be found by trying. After more than `few` wrong ones a right one does not count yet: the
+    exercise asks `again`, once, with other numbers, drawn for each student from `vary`, which has values of
+    its attributes by their names. A value with which it would be hard or take long has no place there.
+    """
+
+    parts = ""
+    look = ""
+    few: int | None = None  # None: nobody finds it by trying, such as a class or a function
+    vary: ClassVar[Mapping[str, Sequence[Any]]] = {}
+    again = ""  # a question, in which {name} stands for a value
 
     @property
     def asks(self) -> str:
@@ -30,6 +47,14 @@ class Exercise:
         """Judge an answer. TypeError or ValueError for one of another type than the exercise asks for."""
         raise NotImplementedError
 
+    def varied(self, draw: random.Random) -> Self:
+        """Return the same exercise with other numbers, and `again` as the question about them."""
+        other = type(self)()
+        drawn = {name: draw.choice(values) for name, values in self.vary.items()}
+        for name, value in {**drawn, "again": self.again.format(**drawn)}.items():
+            setattr(other, name, value)
+        return other
+
 
 class Number(Exercise):
     """A question about a number: the answer, which is computed and never written down, why, and hints.
@@ -39,6 +64,7 @@ class Number(Exercise):
 
     unit: str
     within = 0.01  # the relative tolerance; 0 for whole numbers
+    few = 3  # less than it takes to close in on a number; 1 for whole numbers, which are few
 
     @property
     def asks(self) -> str:
