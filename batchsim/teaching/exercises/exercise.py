@@ -1,6 +1,5 @@
 """The bases of all exercises, and the server that most of them are about."""
 
-import random
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
@@ -11,6 +10,8 @@ from batchsim.scenario import Affine
 # Close to ResNet-50 on an NVIDIA V100 (see notebooks/01-why-batch.ipynb).
 SERVICE = Affine(fixed_ms=1.85, per_item_ms=0.15)
 SEED = 1
+
+NARROW = 0.03  # a tolerance that leaves some forty numbers of one order of magnitude
 
 
 class Verdict(NamedTuple):
@@ -34,7 +35,6 @@ class Exercise:
 
     parts = ""
     look = ""
-    few: int | None = None  # None: nobody finds it by trying, such as a class or a function
     vary: ClassVar[Mapping[str, Sequence[Any]]] = {}
     again = ""  # a question, in which {name} stands for a value
 
@@ -43,15 +43,19 @@ class Exercise:
         """What an answer is: "a class", or "a number (ms)"."""
         raise NotImplementedError
 
+    @property
+    def few(self) -> int | None:
+        """After more wrong answers a right one may have been found by trying; None, as of code: never."""
+        return None
+
     def judge(self, answer: Any) -> Verdict:
         """Judge an answer. TypeError or ValueError for one of another type than the exercise asks for."""
         raise NotImplementedError
 
-    def varied(self, draw: random.Random) -> Self:
+    def varied(self, values: Mapping[str, Any]) -> Self:
         """Return the same exercise with other numbers, and `again` as the question about them."""
         other = type(self)()
-        drawn = {name: draw.choice(values) for name, values in self.vary.items()}
-        for name, value in {**drawn, "again": self.again.format(**drawn)}.items():
+        for name, value in {**values, "again": self.again.format(**values)}.items():
             setattr(other, name, value)
         return other
 
@@ -64,11 +68,15 @@ class Number(Exercise):
 
     unit: str
     within = 0.01  # the relative tolerance; 0 for whole numbers
-    few = 3  # less than it takes to close in on a number; 1 for whole numbers, which are few
 
     @property
     def asks(self) -> str:
         return f"a number ({self.unit})"
+
+    @property
+    def few(self) -> int:
+        """Fewer than it takes to close in on a number, by halves: where there are few, one."""
+        return 2 if 0 < self.within <= NARROW else 1
 
     def judge(self, answer: Any) -> Verdict:
         try:

@@ -100,7 +100,6 @@ class EnoughServers(Number):
         "for each number of servers the best setting of KNOBS, its p99, and the fewest that keep the promise"
     )
     look = "Let a search choose"
-    few = 1
     vary: ClassVar = {"rate_per_s": (1700, 1750, 5250, 5300)}
     again = "{rate_per_s:,} requests will arrive per second. What is now the smallest number of V100s?"
 

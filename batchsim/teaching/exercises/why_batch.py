@@ -45,7 +45,6 @@ class SmallestBatch(Number):
     rate_per_s = 3000
     parts = "the saturation rate of a batch size, and the first size with which it is higher than the traffic"
     look = "Why 32 requests take little more time than one"
-    few = 1
     vary: ClassVar = {"rate_per_s": (2000, 2500, 3500, 4000, 4200)}
     again = "{rate_per_s:,} requests arrive per second. What is now the smallest max_batch_size?"
 
