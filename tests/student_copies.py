@@ -3,16 +3,22 @@
 notebooks/solutions/ has the lessons with everything solved, run and checked by nbval. In the copies, in
 notebooks/, nothing is seen before it is predicted: no output below the first prediction is kept but the
 questions, cells tagged `solution` are left out, and those that check an exercise are left unanswered.
+
+In the copies each prediction has a key, under which the student's progress notes it: the lesson's number, as
+its exercises say it, and a letter. Below the last exercise a cell shows that progress.
 """
 
 import re
 from copy import deepcopy
 from pathlib import Path
+from string import ascii_lowercase
 
 import nbformat
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 EXERCISE = re.compile(r'^check\("[^"]+", (\w+)\)$', re.MULTILINE)
+PROGRESS = "bs.teaching.progress()  # what you have done, and what is next"
+LESSON = re.compile(r'^check\("(\d\d)\.', re.MULTILINE)
 NOT_CHECKED = "nbval-ignore-output"
 
 
@@ -20,11 +26,15 @@ def student_copy(solved):
     """Return a student's copy of a solved lesson."""
     copy = deepcopy(solved)
     copy.cells, predicting = [], False
+    lesson = next(filter(None, (LESSON.search(cell.source) for cell in solved.cells)), "")
+    keys = iter(ascii_lowercase)
     for cell in deepcopy(solved.cells):
         cell.source = cell.source.replace("](../", "](")  # the copy is one folder higher
         if cell.cell_type == "code":
             asking = cell.source.startswith("predict(")
             predicting = predicting or asking
+            if asking:
+                cell.source = with_key(cell.source, f"{lesson[1]}.{next(keys)}")
             forget(cell, outputs=predicting and not asking)
         if "solution" in cell.metadata.get("tags", []):
             exercise = EXERCISE.search(cell.source)
@@ -33,7 +43,18 @@ def student_copy(solved):
             cell.source = f"{exercise[1]} = ...\n\n{exercise[0]}"
             cell.metadata.tags = [tag for tag in cell.metadata.tags if tag != "solution"]
         copy.cells.append(cell)
+    if lesson:
+        shown = nbformat.v4.new_code_cell(PROGRESS, id="progress", metadata={"tags": [NOT_CHECKED]})
+        last = max(number for number, cell in enumerate(copy.cells) if LESSON.search(cell.source))
+        copy.cells.insert(last + 1, shown)
     return copy
+
+
+def with_key(source, key):
+    """Return a call of `predict` with a key as its last argument."""
+    call = source.rstrip()
+    assert call.endswith(",\n)"), "the arguments of predict() are one a line, with a comma after the last"
+    return f'{call[:-1]}    key="{key}",\n)'
 
 
 def forget(cell, outputs):

@@ -221,7 +221,9 @@ def test_progress_may_be_switched_off(monkeypatch):
 def test_a_file_is_made_at_the_first_try_and_the_student_is_told_where(file, capsys):
     progress()
     assert not file.exists()
-    assert said(capsys, "01.1", 500)[-1] == f"Your progress is kept in {file}: progress() shows it."
+    assert (
+        said(capsys, "01.1", 500)[-1] == f"Your progress is kept in {file}: bs.teaching.progress() shows it."
+    )
     assert len(said(capsys, "01.1", 500)) == 1, "once"
     assert file.parent.stat().st_mode & 0o77 == 0, "it is nobody else's"
     assert read(file).exercises["01.1"].tries == 1

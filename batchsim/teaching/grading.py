@@ -43,7 +43,7 @@ def check(exercise: str, answer: Any) -> None:
     # notebook is run once more.
     rounds = record.exercises.get(exercise, Tried()).rounds
     asked = [_asked(exercise, record.key, number) for number in range(rounds, -1, -1)]
-    if answer is ...:
+    if task.is_open(answer):
         question = f"{asked[0].again} Put" if rounds else "put"
         print(f"Not answered yet: {question} your answer in place of the ...: {task.asks}.")
     else:

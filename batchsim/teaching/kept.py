@@ -96,7 +96,7 @@ def change(update: Callable[[Record], None]) -> Record:
                 update(record)
                 write(path, record)
             if new:
-                _kernel.notes.append(f"Your progress is kept in {path}: progress() shows it.")
+                _kernel.notes.append(f"Your progress is kept in {path}: bs.teaching.progress() shows it.")
     if record is None:
         update(_kernel.memory)
     return _kernel.memory

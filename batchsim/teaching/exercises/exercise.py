@@ -48,6 +48,10 @@ class Exercise:
         """After more wrong answers a right one may have been found by trying; None, as of code: never."""
         return None
 
+    def is_open(self, answer: Any) -> bool:
+        """Return whether an answer is still as the lesson left it."""
+        return answer is ...
+
     def judge(self, answer: Any) -> Verdict:
         """Judge an answer. TypeError or ValueError for one of another type than the exercise asks for."""
         raise NotImplementedError
