@@ -78,8 +78,21 @@ def test_json_and_csv_have_the_same_numbers(handed_in):
 
 def test_a_name_is_no_formula_of_a_spreadsheet(tmp_path):
     write(tmp_path / "x.json", Record("=1+1"))
-    (row,) = csv.DictReader(io.StringIO(graded(tmp_path / "x.json", "--csv").stdout))
-    assert row["student"] == "'=1+1"
+    edited(tmp_path / "x.json", batchsim="@1")
+    (row,) = csv.DictReader(io.StringIO(graded(tmp_path / "x.json", "--csv", "--any-version").stdout))
+    assert (row["student"], row["batchsim"]) == ("'=1+1", "'@1")
+
+
+def test_nothing_of_a_file_reaches_the_terminal_as_more_than_letters(tmp_path):
+    clear = "\x1b[2J"
+    wrong = [(f"{clear}7", f"{clear}No.")]
+    write(tmp_path / "ann.json", Record("Ann", exercises={"01.1": tried(2, wrong=wrong)}))
+    write(tmp_path / "bob.json", Record("Bob"))
+    edited(tmp_path / "bob.json", batchsim=clear)
+    done = graded(*tmp_path.glob("*.json"), code=2)
+    assert "[2J7" in done.stdout
+    assert "batchsim [2J, and this is" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
 
 
 def test_a_pattern_that_the_shell_left_is_expanded(handed_in):
@@ -172,7 +185,7 @@ def test_exercises_that_there_are_not_are_refused(tmp_path):
 def test_a_file_without_a_name_says_how_to_say_it(tmp_path):
     write(tmp_path / "x.json", Record())
     (line,), _ = refused(tmp_path / "x.json")
-    assert "lacks a student's name: progress(name=" in line
+    assert "lacks a student's name: bs.teaching.progress(name=" in line
 
 
 def test_of_a_student_who_hands_in_twice_the_newer_file_counts(handed_in):

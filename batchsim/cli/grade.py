@@ -81,6 +81,8 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
     import pandas
 
     frame = pandas.DataFrame(rows)
-    if rows:  # a name is text, whatever it looks like to a spreadsheet
-        frame["student"] = [f"'{name}" if name.startswith(FORMULA) else name for name in frame["student"]]
+    for name in frame.select_dtypes(
+        exclude="number"
+    ):  # text is text, whatever it looks like to a spreadsheet
+        frame[name] = [f"'{text}" if text.startswith(FORMULA) else text for text in frame[name]]
     typer.echo(frame.to_csv(index=False), nl=False)

@@ -40,12 +40,12 @@ class Classroom:
             try:
                 found.append((path, _checked(path, any_version)))
             except (ValueError, OSError) as error:
-                self.refused.append(str(error))
+                self.refused.append(_plain(str(error)))
         found.sort(key=lambda each: _last_at(each[1]), reverse=True)
         counted: list[tuple[Path, Record]] = []
         for path, record in found:  # the newest first
             if why := next(filter(None, (_twice(record, *other) for other in counted)), ""):
-                self.refused.append(f"{path} {why}")
+                self.refused.append(_plain(f"{path} {why}"))
             else:
                 counted.append((path, record))
         self.records = sorted((record for _, record in counted), key=lambda each: each.student.casefold())
@@ -98,7 +98,9 @@ def _checked(path: Path, any_version: bool) -> Record:
     """Read a progress file that can be graded, or say why it cannot."""
     record = read(path)
     if not record.student:
-        raise ValueError(f'{path} lacks a student\'s name: progress(name="...") says it, before the export')
+        raise ValueError(
+            f'{path} lacks a student\'s name: bs.teaching.progress(name="...") says it, before the export'
+        )
     if record.batchsim != __version__ and not any_version:
         ours = f"this is {__version__}: its exercises may be others (--any-version takes it all the same)"
         raise ValueError(f"{path}, {record.student}'s progress, is of batchsim {record.batchsim}, and {ours}")
@@ -116,7 +118,7 @@ def _twice(record: Record, newer: Path, other: Record) -> str:
     if record.key == other.key:
         return f"is an older file of the same student, {other.student}: {newer} is counted"
     if record.student.casefold() == other.student.casefold():
-        rename = "if these are two students, progress().rename() tells them apart"
+        rename = "if these are two students, bs.teaching.progress().rename() tells them apart"
         return (
             f"is of a student named {record.student}, as {newer} is, which is newer and is counted: {rename}"
         )

@@ -144,7 +144,7 @@ def _failing_softly(path: Path) -> Iterator[None]:
     except (OSError, OtherVersionError) as error:
         why = (isinstance(error, OSError) and error.strerror) or str(error)
         _kernel.failed[path] = why
-        elsewhere = 'progress(file="...") names another file'
+        elsewhere = 'bs.teaching.progress(file="...") names another'
         _kernel.notes.append(f"Not kept in {path} ({why}): gone when this kernel ends. {elsewhere}.")
 
 

@@ -32,8 +32,8 @@ def progress(name: str | None = None, file: str | os.PathLike[str] | None = None
         student = kept.load().student
         if student not in ("", name):
             whose = _whose(student)
-            same = f"If it is the same student: progress().rename({name!r})"
-            other = f"If not: progress().start_over({name!r}), which keeps {whose} in a file beside it"
+            same = f"If it is the same student: bs.teaching.progress().rename({name!r})"
+            other = f"If not: bs.teaching.progress().start_over({name!r}) keeps {whose} in a file beside it"
             raise ValueError(f"this is {whose} progress{_where()}, got name={name!r}. {same}. {other}")
         if not student:
             kept.change(lambda record: setattr(record, "student", name))
@@ -75,7 +75,7 @@ class Progress:
         """
         path = _check.path("path", path)
         if not self.student:
-            raise ValueError('it must be known whose progress this is: progress(name="Ann")')
+            raise ValueError('it must be known whose progress this is: bs.teaching.progress(name="Ann")')
         if path.exists():
             there = read(path)  # or raise: it is something else
             if there.key != self.record.key:
@@ -139,7 +139,7 @@ class Progress:
         elif why != kept.OF_TESTS:
             below.append(f"Not kept: {why}.")
         if not self.student:
-            below.append('Whose is it? progress(name="Ann") says so.')
+            below.append('Whose is it? bs.teaching.progress(name="Ann") says so.')
         return whose, below
 
     def __repr__(self) -> str:
