@@ -116,7 +116,8 @@ def refused(*files, options=()):
     ("text", "said"),
     [
         ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a": ' * 900 + "1" + "}" * 900, "it lacks format"),
         ("[1]", "it holds [1]"),
         ('{"format": "batchsim progress"}', "it lacks version, student, key, begun_at, batchsim, "),
         ('{"cells": [], "metadata": {}}', "it lacks format, version, student, "),
@@ -164,6 +165,8 @@ def test_a_hand_edited_file_is_told(handed_in):
 
 def test_a_file_of_another_version_of_the_format_is_refused(handed_in):
     (line,), _ = refused(edited(handed_in / "ann.json", version=9))
+    (handed_in / "ann.json").write_text('{"format": "batchsim progress", "version": 9}')
+    assert "of version 9, of batchsim ?" in refused(handed_in / "ann.json")[0][0]
     assert f"of version 9, of batchsim {__version__}, and batchsim {__version__} reads version 1" in line
 
 

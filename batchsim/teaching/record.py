@@ -112,24 +112,31 @@ def read(path: str | os.PathLike[str]) -> Record:
     if len(text) > LARGEST:
         raise ValueError(f"{path} is no progress file: it has more than {LARGEST:,} bytes")
     try:
+        return _parsed(path, text)
+    except RecursionError:
+        raise ValueError(f"{path} is no progress file: it is nested too deeply") from None
+
+
+def _parsed(path: Path, text: bytes) -> Record:
+    try:
         content = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(f"{path} is no progress file, or a damaged one: no JSON ({error!s:.80})") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} is no progress file: it holds {content!r:.40}")
+    version = content.get("version", VERSION)
+    if content.get("format") == FORMAT and version != VERSION:
+        other = f"{path} is a progress file of version {version!r:.20}, of batchsim"
+        ours = f"batchsim {__version__} reads version {VERSION}"
+        raise OtherVersionError(f"{other} {content.get('batchsim', '?')!s:.20}, and {ours}")
     names = ["format", "version", *(each.name for each in fields(Record)), "checksum"]
     if lacks := [name for name in names if name not in content]:
         raise ValueError(f"{path} is no progress file: it lacks {', '.join(lacks)}")
     if content["format"] != FORMAT:
         raise ValueError(f"{path} is no progress file: its format is {content['format']!r:.40}")
-    if content["version"] != VERSION:
-        other = f"{path} is a progress file of version {content['version']!r:.20}, of batchsim"
-        ours = f"batchsim {__version__} reads version {VERSION}"
-        raise OtherVersionError(f"{other} {content['batchsim']!s:.20}, and {ours}")
     if content["checksum"] != checksum(content):
-        raise ValueError(
-            f"{path} was changed after batchsim wrote it: its checksum is not that of what it says"
-        )
+        said = "its checksum is not that of what it says"
+        raise ValueError(f"{path} was changed after batchsim wrote it: {said}")
     try:
         return _record({name: content[name] for name in names[2:-1]})
     except ValueError as error:
