@@ -1,5 +1,5 @@
 # make lab       a notebook with sliders       (PORT=8888, GPU=1 for the CUDA build of JAX)
-# make app       the explorer alone, as a page (PORT=8888, PAGES=40 at once)
+# make app       the explorer alone, as a page (PORT=8888, PAGES=40 at once; for a class, HOST=0.0.0.0 TOKEN=...: docs/class.md)
 # make test      everything that CI checks; the browser's tests where there is a Chromium (WORKERS=2, ORDER=random)
 # make test-browser  these alone, and they must run
 # make fuzz      the unit tests with random inputs, many more, in random order (MINUTES=30, EXAMPLES=20)
@@ -43,8 +43,14 @@ lab: $(VENV)/.installed-notebook $(if $(GPU),$(VENV)/.installed-gpu)
 		--LabApp.default_url=/lab/tree/notebooks/00-explorer.ipynb
 
 # notebooks/.voila holds the settings and a page that fetches nothing from elsewhere.
+# Through the environment, not the command's line: others on this machine could read a token there. A shell's own
+# HOST (tcsh has one) is not asked for.
+app: export BATCHSIM_HOST = $(if $(findstring command line,$(origin HOST)),$(HOST))
+app: export BATCHSIM_TOKEN = $(TOKEN)
+app: export PORT := $(PORT)
+app: export PAGES := $(PAGES)
 app: $(VENV)/.installed-app
-	$(if $(PAGES),PAGES=$(PAGES) )JUPYTER_CONFIG_PATH=notebooks/.voila JUPYTER_PATH=notebooks/.voila $(BIN)/python -m voila notebooks/app.ipynb --port=$(PORT)
+	JUPYTER_CONFIG_PATH=notebooks/.voila JUPYTER_PATH=notebooks/.voila $(BIN)/python -m voila notebooks/app.ipynb --port=$(PORT)
 
 # Else each of some hundred Pythons would compile our modules again where this variable says not to keep them.
 test test-browser: export PYTHONDONTWRITEBYTECODE =

@@ -56,6 +56,11 @@ def pytest_collection_finish():
 KEPT: set[str] = set()  # widgets of a panel that many tests share
 
 
+def pytest_runtest_setup():
+    if kept := sys.modules.get("batchsim.teaching.kept"):
+        kept.forget()  # what was tried at exercises; no test's is in a file but in one that it names
+
+
 def pytest_runtest_teardown():
     # ipywidgets refers to every widget, hundreds a panel, until it is closed.
     if widgets := sys.modules.get("ipywidgets.widgets.widget"):

@@ -4,17 +4,23 @@ notebooks/solutions/ has the lessons with everything solved, run and checked by 
 notebooks/, nothing is seen before it is predicted: no output below the first prediction is kept but the
 questions, cells tagged `solution` are left out, and those that check an exercise are left unanswered: in a
 class or a function to write, what stands below a line `# your code`, as far as it is indented, is left out.
+
+In the copies each prediction has a key, under which the student's progress notes it: the lesson's number, as
+its exercises say it, and a letter. Below the last exercise a cell shows that progress.
 """
 
 import re
 from copy import deepcopy
 from pathlib import Path
+from string import ascii_lowercase
 
 import nbformat
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 EXERCISE = re.compile(r'^check\("[^"]+", (\w+)\)$', re.MULTILINE)
 YOUR_CODE = re.compile(r"^( *)# your code\n(?:(?:\1.*| *)(?:\n|\Z))+", re.MULTILINE)
+PROGRESS = "bs.teaching.progress()  # what you have done, and what is next"
+LESSON = re.compile(r'^check\("(\d\d)\.', re.MULTILINE)
 NOT_CHECKED = "nbval-ignore-output"
 
 
@@ -22,11 +28,15 @@ def student_copy(solved):
     """Return a student's copy of a solved lesson."""
     copy = deepcopy(solved)
     copy.cells, predicting = [], False
+    lesson = next(filter(None, (LESSON.search(cell.source) for cell in solved.cells)), "")
+    keys = iter(ascii_lowercase)
     for cell in deepcopy(solved.cells):
         cell.source = cell.source.replace("](../", "](")  # the copy is one folder higher
         if cell.cell_type == "code":
             asking = cell.source.startswith("predict(")
             predicting = predicting or asking
+            if asking:
+                cell.source = with_key(cell.source, f"{lesson[1]}.{next(keys)}")
             forget(cell, outputs=predicting and not asking)
         if "solution" in cell.metadata.get("tags", []):
             exercise = EXERCISE.search(cell.source)
@@ -38,6 +48,10 @@ def student_copy(solved):
                 continue
             cell.metadata.tags = [tag for tag in cell.metadata.tags if tag != "solution"]
         copy.cells.append(cell)
+    if lesson:
+        shown = nbformat.v4.new_code_cell(PROGRESS, id="progress", metadata={"tags": [NOT_CHECKED]})
+        last = max(number for number, cell in enumerate(copy.cells) if LESSON.search(cell.source))
+        copy.cells.insert(last + 1, shown)
     return copy
 
 
@@ -45,6 +59,13 @@ def without_code(found):
     """Return a place for the learner's code, and the blank lines that followed the solution's."""
     blank = "\n" * (found[0].count("\n") - found[0].rstrip().count("\n"))
     return f"{found[1]}# your code\n{found[1]}...{blank}"
+
+
+def with_key(source, key):
+    """Return a call of `predict` with a key as its last argument."""
+    call = source.rstrip()
+    assert call.endswith(",\n)"), "the arguments of predict() are one a line, with a comma after the last"
+    return f'{call[:-1]}    key="{key}",\n)'
 
 
 def forget(cell, outputs):

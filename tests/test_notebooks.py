@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from student_copies import NOT_CHECKED, student_copy
+from student_copies import NOT_CHECKED, PROGRESS, student_copy
 from tidy_notebooks import VIEW, tidy
 
 from batchsim import teaching as lessons
@@ -133,7 +133,8 @@ def test_a_lesson_asks_one_question(path):
 
 @every_lesson
 def test_a_lesson_has_15_to_35_cells(path):
-    assert 15 <= len(student_copy(read(path)).cells) <= 35
+    cells = [cell for cell in student_copy(read(path)).cells if cell.source != PROGRESS]
+    assert 15 <= len(cells) <= 35
 
 
 @every_lesson
@@ -294,9 +295,10 @@ def test_tidying_drops_the_view_but_keeps_the_text_and_the_count():
 def test_a_copy_keeps_the_question_of_an_exercise_and_leaves_out_what_solves_it():
     solved = nbformat.v4.new_notebook()
     for source, tags in (
-        ("predict('?')", []),
+        ("predict(\n    '?',\n)", []),
         ("outcome()", ["solution"]),
-        ('my_x = 3\n\ncheck("x", my_x)', ["solution"]),
+        ('my_x = 3\n\ncheck("42.1", my_x)', ["solution"]),
+        ("predict(\n    '??',\n)  ", []),
         ("1 + 1", []),
     ):
         output = nbformat.v4.new_output("execute_result", {"text/plain": "3"}, execution_count=1)
@@ -304,10 +306,16 @@ def test_a_copy_keeps_the_question_of_an_exercise_and_leaves_out_what_solves_it(
         cell.metadata["tags"] = tags
         solved.cells.append(cell)
     copy = student_copy(solved)
-    assert [cell.source for cell in copy.cells] == ["predict('?')", 'my_x = ...\n\ncheck("x", my_x)', "1 + 1"]
-    assert [len(cell.outputs) for cell in copy.cells] == [1, 0, 0]
-    assert [cell.execution_count for cell in copy.cells] == [None, None, None]
-    assert len(solved.cells) == 4, "the lesson itself stays"
+    assert [cell.source for cell in copy.cells] == [
+        "predict(\n    '?',\n    key=\"42.a\",\n)",
+        'my_x = ...\n\ncheck("42.1", my_x)',
+        PROGRESS,
+        "predict(\n    '??',\n    key=\"42.b\",\n)",
+        "1 + 1",
+    ]
+    assert [len(cell.outputs) for cell in copy.cells] == [1, 0, 0, 1, 0]
+    assert [cell.execution_count for cell in copy.cells] == [None] * 5
+    assert len(solved.cells) == 5, "the lesson itself stays"
 
 
 def test_a_copy_keeps_what_surrounds_the_code_to_write():
@@ -333,3 +341,14 @@ check("x", Queue)"""
     assert kept.metadata.tags == []
     expected = source.replace("if one:\n\n            self.waiting.append(one)", "...")
     assert kept.source == expected.replace("return len(self.waiting) > 3", "...")
+
+
+@every_copy
+def test_a_copy_notes_each_prediction_under_a_key_of_its_own(path):
+    keys = re.findall(
+        r'^    key="(\d\d)\.([a-z])",\n\)$', "\n".join(c.source for c in code(read(path))), re.M
+    )
+    assert [lesson for lesson, _ in keys] == [path.name[:2]] * len(keys)
+    assert "".join(letter for _, letter in keys) == "abcdefghij"[: len(keys)]
+    asked = [cell for cell in code(read(path)) if cell.source.startswith("predict(")]
+    assert len(keys) == len(asked)

@@ -213,30 +213,9 @@ def test_a_rounded_saturation_rate_counts_and_a_different_one_does_not(capsys):
     assert said(capsys, "01.1", right * 1.02).startswith("Not yet")
 
 
-@pytest.mark.parametrize(
-    ("answer", "hint"),
-    [
-        (12 / 3.65, "per millisecond"),
-        (1000 / 3.65, "number of batches per second"),
-        (500, "saturation rate one at a time"),
-        (6000, "a batch takes longer"),
-        (7, "how long a batch of 12 takes"),
-    ],
-)
-def test_a_usual_mistake_about_the_saturation_rate_gets_its_own_hint(capsys, answer, hint):
-    assert hint in said(capsys, "01.1", answer)
-
-
 def test_the_smallest_batch_is_just_above_the_one_that_paper_says():
     # k / (1.85 + 0.15 k) > 3 per ms
     assert EXERCISES["01.2"].right() == math.floor(5.55 / 0.55) + 1
-
-
-@pytest.mark.parametrize(
-    ("answer", "hint"), [(10, "3,000 arrive"), (12, "Is it the smallest?"), (10.5, "whole number")]
-)
-def test_a_wrong_smallest_batch_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "01.2", answer)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -255,30 +234,9 @@ def test_the_wait_that_breaks_even_is_what_runs_of_any_seed_show(capsys, seed):
     assert said(capsys, "01.3", found).startswith("Right")
 
 
-@pytest.mark.parametrize(
-    ("answer", "hint"),
-    [(-1, "at least 0 ms"), (0.00281, "seconds"), (1, "shorter"), (4, "longer"), (50, "too long")],
-)
-def test_a_wrong_wait_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "01.3", answer)
-
-
 def test_a_request_waits_as_long_as_it_computes_at_two_thirds_of_the_capacity():
     # rho / (2 (1 - rho)) = 1
     assert EXERCISES["06.1"].right() == pytest.approx(2 / 3 / SERVICE(1), rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("answer", "hint"),
-    [
-        (2 / 3, "How many requests per second is it?"),
-        (250, "there the mean latency is 3.00 ms, and it should be twice 2.00 ms"),
-        (500, "there is no mean"),
-        (-3, "more than 0 requests per second, got -3"),
-    ],
-)
-def test_a_wrong_rate_for_twice_the_time_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "06.1", answer)
 
 
 def test_as_many_requests_as_asked_for_give_the_interval_that_is_aimed_at():
@@ -289,24 +247,6 @@ def test_as_many_requests_as_asked_for_give_the_interval_that_is_aimed_at():
 
 def test_a_number_of_requests_from_a_rounded_interval_counts(capsys):
     assert said(capsys, "06.2", 40_000 * 5.3**2).startswith("Right")
-
-
-@pytest.mark.parametrize(
-    ("times", "hint"),
-    [
-        (1, "40,000 requests are too few"),
-        (4, "± 2.71%"),
-        (100, "± 0.54%"),
-    ],
-)
-def test_a_wrong_number_of_requests_gets_a_hint(capsys, times, hint):
-    assert hint in said(capsys, "06.2", 40_000 * times)
-
-
-def test_who_forgets_the_square_is_told(capsys):
-    asked = EXERCISES["06.2"]
-    forgotten = asked.requests * asked.half_width(asked.requests) / asked.target
-    assert "square root" in said(capsys, "06.2", forgotten)
 
 
 def test_the_cost_of_a_wait_is_what_paired_runs_of_other_seeds_show():
@@ -322,15 +262,6 @@ def test_the_cost_of_a_wait_is_what_paired_runs_of_other_seeds_show():
         ]
         shown = bs.compare(*runs, keys=["mean_latency_ms"])["mean_latency_ms"].difference
         assert shown == pytest.approx(asked.right(), rel=asked.within)
-
-
-@pytest.mark.parametrize(
-    ("answer", "hint"),
-    [(-1, "compare(a, b) gives b - a"), (1000, "microseconds"), (5, "the same seed")],
-)
-def test_a_wrong_cost_of_a_wait_gets_a_hint(capsys, answer, hint):
-    right = EXERCISES["06.3"].right()
-    assert hint in said(capsys, "06.3", answer * right)
 
 
 def test_that_a_wait_costs_nothing_or_all_of_it_is_not_taken(capsys):
@@ -363,20 +294,6 @@ def test_goodput_is_the_rate_times_the_part_in_time_whatever_the_seed():
         assert tuned.RATE_PER_S * in_time == pytest.approx(asked.right(), rel=asked.within)
 
 
-@pytest.mark.parametrize(
-    ("answer", "hint"),
-    [
-        (1356, "that is the throughput"),
-        (0.6, "How many requests per second is it?"),
-        (60, "How many requests per second is it?"),
-        (550, "how many are late"),
-        (1351 * 2, "1,350 requests per second that arrive, got 2702"),
-    ],
-)
-def test_a_wrong_goodput_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "07.1", answer)
-
-
 def test_the_rate_of_the_stricter_promise_is_what_capacity_finds_whatever_the_seed(capsys):
     asked = EXERCISES["07.2"]
     rule = bs.SizeOrWait(asked.max_batch_size, max_wait_ms=0)
@@ -384,19 +301,6 @@ def test_the_rate_of_the_stricter_promise_is_what_capacity_finds_whatever_the_se
     for seed in range(4):
         found = bs.capacity(setting, bs.SLO(p99_ms=asked.promised_ms), seed=seed)
         assert said(capsys, "07.2", found.rate_per_s).startswith("Right")
-
-
-@pytest.mark.parametrize(
-    ("answer", "hint"),
-    [
-        (1549, "saturation rate"),
-        (1786, "cannot keep up"),
-        (1350, "p99 is 23.3 ms, and 18 ms"),
-        (-7, "more than 0 requests per second, got -7"),
-    ],
-)
-def test_a_wrong_rate_for_the_stricter_promise_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "07.2", answer)
 
 
 def test_the_servers_that_are_enough_are_sure_whatever_the_seed():
@@ -410,14 +314,6 @@ def test_the_capacity_alone_would_ask_for_fewer_servers(capsys):
     by_capacity = math.ceil(asked.load(1))
     assert by_capacity < asked.right()
     assert "just stable" in said(capsys, "07.3", by_capacity)
-
-
-@pytest.mark.parametrize(
-    ("answer", "hint"),
-    [(1, "the load is 199%"), (4, "Would fewer do?"), (2.5, "whole numbers, at least 1, got 2.5")],
-)
-def test_a_wrong_number_of_servers_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "07.3", answer)
 
 
 def test_the_exercises_of_lesson_8_ask_about_its_constants(monkeypatch):
@@ -438,42 +334,6 @@ def test_what_a_replay_found_slows_a_server_down_whatever_the_seed():
     assert scenario.load < 0.9
 
 
-@pytest.mark.parametrize(
-    ("exercise", "answer", "hint"),
-    [
-        ("08.1", 16 / SERVICE(16), "the measurement alone"),
-        ("08.1", 16 / (1.1 * SERVICE(16)), "0.6 ms of the batcher's own"),
-        ("08.1", 16 / (SERVICE(16) + 0.0006), "1.1 times as long"),
-        ("08.1", 1 / (1.1 * SERVICE(16) + 0.0006), "batches per second"),
-        ("08.1", 0.016 / (1.1 * SERVICE(16) + 0.0006), "per millisecond"),
-        ("08.1", -1, "more than 0"),
-        ("08.1", 1000, "full batch"),
-        ("08.3", 3 * 350, "still compiles"),
-        ("08.3", 16 * 350, "without padding"),
-        ("08.3", 13, "shapes fewer"),
-        ("08.3", 4.55, "seconds"),
-        ("08.3", 1, "how many shapes"),
-    ],
-)
-def test_a_wrong_answer_of_lesson_8_gets_a_hint(capsys, exercise, answer, hint):
-    assert hint in said(capsys, exercise, answer)
-
-
-@pytest.mark.parametrize(
-    ("of", "hint"),
-    [
-        (lambda measured, right: measured, "the measured service times"),
-        (lambda measured, right: measured + 0.6, "requests wait longer"),
-        (lambda measured, right: measured * 1.1 + 0.6, "make others wait"),
-        (lambda measured, right: right / 1000, "seconds"),
-        (lambda measured, right: 100, "Table"),
-    ],
-)
-def test_a_wrong_mean_of_what_was_found_gets_a_hint(capsys, of, hint):
-    right = EXERCISES["08.2"].right()
-    assert hint in said(capsys, "08.2", of(truth._mean_ms(1, 0), right))
-
-
 def test_the_exercises_of_lesson_9_ask_about_its_server(monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "agg")
     lesson = first_cell("09-same-knobs-different-servers")
@@ -488,22 +348,6 @@ def test_the_extra_p99_is_what_runs_of_other_seeds_show(capsys):
         assert said(capsys, "09.1", torchserve - triton).startswith("Right")
 
 
-@pytest.mark.parametrize(
-    ("answer", "hint"),
-    [
-        (-3.43, "which of the two is slower?"),
-        (8.33, "How much higher is the other?"),
-        (11.75, "How much higher is the other?"),
-        (1.41, "How many milliseconds more?"),
-        (0.00343, "seconds"),
-        (5, "the whole wait"),
-        (2, "to_frame()"),
-    ],
-)
-def test_a_wrong_extra_p99_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "09.1", answer)
-
-
 def test_the_least_wait_is_where_a_run_begins_to_keep_up():
     asked = EXERCISES["09.2"]
     for times, keeps_up in ((0.97, False), (1.03, True)):
@@ -513,20 +357,6 @@ def test_the_least_wait_is_where_a_run_begins_to_keep_up():
         assert (second.mean() < 2 * first.mean()) == keeps_up == (asked.load(times * asked.right()) < 1)
 
 
-@pytest.mark.parametrize(
-    ("answer", "hint"),
-    [
-        (2.149, "2,000 requests per second"),
-        (0.00174, "seconds"),
-        (1, "too short"),
-        (3, "a shorter wait would do"),
-        (-1, "at least 0 ms"),
-    ],
-)
-def test_a_wrong_least_wait_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "09.2", answer)
-
-
 def test_what_ray_serve_carries_by_default_is_what_a_run_of_more_shows():
     asked = EXERCISES["09.3"]
     config = bs.servers.config("ray_serve")
@@ -534,18 +364,3 @@ def test_what_ray_serve_carries_by_default_is_what_a_run_of_more_shows():
     assert config.rule.max_wait_ms == asked.wait_ms
     result = bs.simulate(config.scenario(bs.Poisson(3000), same.SERVICE), 20_000)
     assert result.throughput_per_s == pytest.approx(asked.right(), rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("answer", "hint"),
-    [
-        (3007, "so many are never inside"),
-        (1918, "each waits"),
-        (500, "computed, too"),
-        (79.3, "not batches"),
-        (0.3966, "per second"),
-        (5, "stay inside"),
-    ],
-)
-def test_a_wrong_rate_with_too_few_ongoing_gets_a_hint(capsys, answer, hint):
-    assert hint in said(capsys, "09.3", answer)

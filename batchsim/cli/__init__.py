@@ -1,8 +1,8 @@
-"""The command: `batchsim init | simulate | sweep | tune | capacity | lint | measure | published | lab`.
+"""The command: `batchsim init | simulate | sweep | tune | capacity | lint | measure | ... | lab`.
 
 Exit codes: 0, the objective is met, or there was none; 1, it is not met, or lint found something; 2, bad
-input; 70, an error that nobody expected; 130, Ctrl-C; 141, nobody reads the output any more. An error is one
-line on stderr, and `--debug` prints its traceback too.
+input, if only one of several files; 70, an error that nobody expected; 130, Ctrl-C; 141, nobody reads the
+output any more. An error is one line on stderr, and `--debug` prints its traceback too.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 import batchsim
 from batchsim.cli.capacity import Capacity
 from batchsim.cli.flags import DEBUG, Command, Debug
+from batchsim.cli.grade import Grade
 from batchsim.cli.init import Init
 from batchsim.cli.lab import Lab
 from batchsim.cli.lint import Lint
@@ -30,7 +31,9 @@ from batchsim.cli.tune import Tune
 
 # As in sysexits.h, and as a shell says that a signal ended a program.
 BAD_INPUT, UNEXPECTED, INTERRUPTED, UNREAD = 2, 70, 130, 141
-COMMANDS: tuple[type[Command], ...] = (Init, Simulate, Sweep, Tune, Capacity, Lint, Measure, Published, Lab)
+COMMANDS: tuple[type[Command], ...] = (
+    Init, Simulate, Sweep, Tune, Capacity, Lint, Measure, Published, Grade, Lab,
+)  # fmt: skip
 
 
 class _OneLineErrors(TyperGroup):

@@ -1,7 +1,9 @@
 """For the notebooks: predictions to commit to, and exercises that grade themselves."""
 
-from batchsim.teaching.exercises import EXERCISES, check
+from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.exercises.exercise import SEED, SERVICE
+from batchsim.teaching.grading import check
 from batchsim.teaching.prediction import Prediction, predict
+from batchsim.teaching.progress import Progress, progress
 
-__all__ = ["EXERCISES", "SEED", "SERVICE", "Prediction", "check", "predict"]
+__all__ = ["EXERCISES", "SEED", "SERVICE", "Prediction", "Progress", "check", "predict", "progress"]

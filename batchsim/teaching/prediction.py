@@ -1,13 +1,17 @@
 """A question whose answer the learner commits to before anything moves."""
 
 import html
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import ipywidgets as widgets
 
 from batchsim import _check
+from batchsim.teaching.progress import note_prediction
 from batchsim.teaching.shown import shown
+
+KEY = r"\d\d\.[a-z]"  # a lesson and a letter
 
 
 class Prediction(widgets.VBox):
@@ -15,7 +19,8 @@ class Prediction(widgets.VBox):
 
     `choices` may say of each wrong one why it is wrong, as a mapping. `then` is a function without arguments
     that shows the outcome: it is called when the learner commits and not before, so that nothing gives the
-    answer away when all cells are run at once. What it prints and returns appears below the verdict.
+    answer away when all cells are run at once. What it prints and returns appears below the verdict. `key`,
+    the lesson and a letter, as "01.a", is under what the student's progress has it: the first choice counts.
 
     It works without a browser:
 
@@ -37,8 +42,11 @@ class Prediction(widgets.VBox):
 
     def __init__(
         self, question: str, choices: Iterable[str] | Mapping[str, str], answer: str, because: str,
-        then: Callable[[], Any] | None = None,
+        then: Callable[[], Any] | None = None, key: str | None = None,
     ) -> None:  # fmt: skip
+        if key is not None and not (isinstance(key, str) and re.fullmatch(KEY, key)):
+            raise ValueError(f"key must be a lesson and a letter, such as '01.a', got {key!r}")
+        self.key = key
         self.question, self.choices, self.answer, self.because = question, list(choices), answer, because
         if len(self.choices) < 2 or len(set(self.choices)) < len(self.choices):
             raise ValueError(f"choices must be at least two, all different, got {self.choices!r}")
@@ -65,6 +73,8 @@ class Prediction(widgets.VBox):
             self.verdict.value = "Nothing is chosen yet: choose an answer, then commit."
             return
         self.choice.disabled = self.commit.disabled = True
+        if self.key is not None:
+            note_prediction(self.key, chosen, chosen == self.answer)
         told = [f"✓ Right. {self.because}"]
         if chosen != self.answer:
             wrong = f"✗ Not this time. {self.why.get(chosen, '')}".rstrip()

@@ -1,13 +1,25 @@
 """Voila's settings for notebooks/app.ipynb: `make app`."""
 
 import os
+import sys
 
-from batchsim.app import page
+from batchsim.app import door, page
 
 c = get_config()  # noqa: F821
 
-c.Voila.ip = "127.0.0.1"
+# This machine alone, unless `make app HOST=... TOKEN=...` says another address: see docs/class.md.
+try:
+    host, token = door.listening(os.environ.get("BATCHSIM_HOST", ""), os.environ.get("BATCHSIM_TOKEN", ""))
+    pages = door.pages(os.environ.get("PAGES") or "40")
+except ValueError as error:
+    sys.exit(f"make app: {error}")  # any other exception, and Voila would go on without these settings
+c.Voila.ip = host
 c.Voila.auto_token = True
+c.Voila.identity_provider_class = "batchsim.app.door.Door"
+if token is not None:
+    c.Voila.token = token
+if host not in (door.LOOPBACK, "localhost"):
+    print(door.said(host, int(os.environ.get("PORT") or 8888), token, pages), flush=True)
 c.Voila.tornado_settings = {"headers": page.HEADERS}
 
 # The page: a link may set the explorer's controls, and the theme as `page.prepare` reads it.
@@ -15,6 +27,7 @@ c.VoilaConfiguration.template = "offline"
 c.VoilaConfiguration.allow_template_override = "NO"
 c.VoilaConfiguration.allow_theme_override = "NOTEBOOK"
 c.VoilaConfiguration.prelaunch_hook = page.prepare
+c.VoilaConfiguration.file_allowlist = []  # no pictures of the folder: they would need no token
 c.VoilaConfiguration.show_tracebacks = True
 c.VoilaConfiguration.extension_denylist = ["@jupyter-notebook/lab-extension"]
 c.VoilaConfiguration.http_keep_alive_timeout = (
@@ -25,7 +38,7 @@ c.VoilaConfiguration.http_keep_alive_timeout = (
 # connection) is ended when it has had no socket for ten minutes: less, and a page that a busy machine opens
 # slowly would find its kernel gone. An open page keeps its own, however idle.
 c.VoilaConfiguration.multi_kernel_manager_class = "batchsim.app.sessions.Sessions"
-c.Sessions.max_sessions = int(os.environ.get("PAGES", "40"))
+c.Sessions.max_sessions = pages
 c.MappingKernelManager.cull_idle_timeout = 600
 c.MappingKernelManager.cull_interval = 60
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).parents[2]
-TOKEN = "of-the-tests"
+TOKEN = "of-the-tests-alone"
 COMMANDS = {
     "lab": ["jupyterlab", "--LabApp.app_settings_dir={settings}", "--LanguageServerManager.autodetect=False"],
     "notebook": ["notebook"],
@@ -44,6 +44,13 @@ class Server:
         return set((self.folder.parent / "runtime").rglob("kernel-*.json"))
 
 
+def own_address() -> str:
+    """Return an address of this machine that is not the loopback's, "" if it has none."""
+    addresses = [each for found in psutil.net_if_addrs().values() for each in found]
+    found = [each.address for each in addresses if each.family == socket.AF_INET]
+    return next((address for address in found if not address.startswith("127.")), "")
+
+
 def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -51,8 +58,11 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(kind: str, home: Path, *options: str):
-    """Run JupyterLab, Notebook 7 ("notebook") or the app ("app"), with all that it writes in `home`."""
+def running(kind: str, home: Path, *options: str, host: str = ""):
+    """Run JupyterLab, Notebook 7 ("notebook") or the app ("app"), with all that it writes in `home`.
+
+    `host`: what the app listens on besides this machine.
+    """
     for name in ("files", "settings", "runtime"):
         (home / name).mkdir(parents=True)
     shutil.copy(ROOT / "notebooks" / ".lab-settings.json", home / "settings" / "overrides.json")
@@ -66,7 +76,7 @@ def running(kind: str, home: Path, *options: str):
         process = subprocess.Popen(
             [*command, *options],
             cwd=home / "files",
-            env=environment(home),
+            env=environment(home) | {"BATCHSIM_HOST": host, "BATCHSIM_TOKEN": TOKEN},
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -84,7 +94,7 @@ def app(port: int) -> list[str]:
     dry_run = ["make", "-n", "-C", str(ROOT), "app", f"PORT={port}", f"BIN={Path(sys.executable).parent}"]
     said = subprocess.run(dry_run, capture_output=True, text=True, check=True).stdout
     (last,) = [line for line in said.splitlines() if "voila" in line]
-    return ["sh", "-c", f'cd {ROOT} && exec env {last} --no-browser --token={TOKEN} "$@"', "app"]
+    return ["sh", "-c", f'cd {ROOT} && exec env {last} --no-browser "$@"', "app"]
 
 
 def environment(home: Path) -> dict[str, str]:

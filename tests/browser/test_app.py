@@ -1,12 +1,15 @@
 """The app's pages: a kernel each that ends with its page, in bounded number, and no script from a link."""
 
-from urllib.parse import quote
+import http.client
+import json
+from dataclasses import replace
+from urllib.parse import quote, urlsplit
 
 import psutil
 import pytest
 
 from browser.panel import eventually
-from browser.servers import running
+from browser.servers import TOKEN, own_address, running
 
 PLACES = 2
 HIT = "window.hit = 1"
@@ -99,6 +102,37 @@ def test_no_link_and_no_text_of_a_page_runs_a_script(app, opened):
             panel.page.evaluate(INSERT, text)
         panel.page.wait_for_timeout(300)
         assert not panel.page.evaluate("window.hit")
+
+
+def upgraded(server, path):
+    """Return the status of the answer to who asks for a socket, without a browser's cookies."""
+    asked = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    key = {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    try:
+        asked.request("GET", path, headers={"Connection": "Upgrade", "Upgrade": "websocket", **key})
+        return asked.getresponse().status
+    finally:
+        asked.close()
+
+
+def test_another_machine_needs_the_token_and_with_it_moves_the_picture(opened, browser, tmp_path):
+    address = own_address()
+    if not address:
+        pytest.skip("this machine has no address but the loopback's")
+    with running("app", tmp_path / "app", host="0.0.0.0") as server:
+        elsewhere = replace(server, url=server.url.replace("127.0.0.1", address))
+        stranger = browser.new_page()
+        assert stranger.goto(elsewhere.url).status == 403
+        assert "needs its token" in stranger.inner_text("body")
+        stranger.close()
+        with opened(elsewhere) as panel:
+            panel.move_ms("max_wait_ms", "ArrowRight")
+            assert panel.noise.errors == []
+            config = json.loads(panel.page.text_content("#jupyter-config-data"))
+            socket = f"/api/kernels/{config['kernelId']}/channels"
+            assert upgraded(elsewhere, socket) == 403, "who knows a session's name is not in it"
+            assert upgraded(elsewhere, f"{socket}?token=not-{TOKEN}") == 403
+            assert upgraded(elsewhere, f"{socket}?token={TOKEN}") == 101
 
 
 def test_a_link_chooses_the_theme(app, opened):

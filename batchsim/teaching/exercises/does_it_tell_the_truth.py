@@ -1,6 +1,7 @@
 """The exercises of notebooks/08-does-it-tell-the-truth.ipynb: a server as measured, and as it really ran."""
 
 from functools import cache
+from typing import ClassVar
 
 from batchsim.scenario import Poisson, Scenario, SizeOrWait, Table
 from batchsim.simulate import simulate
@@ -23,17 +24,26 @@ class RealSaturation(Number):
     """The saturation rate that is left when a batch takes longer than its model alone, as measured."""
 
     unit = "requests per second"
+    slower, own_ms = SLOWER, OWN_MS
+    parts = (
+        "how long a full batch takes there, the batcher's own time included, and how many requests it holds"
+    )
+    look = "Predict, then run: what do you expect?"
+    vary: ClassVar = {"slower": (1.15, 1.2, 1.3), "own_ms": (0.8, 0.9, 1.0)}
+    again = (
+        "The model takes {slower} times as long, and each batch another {own_ms} ms. How many per second now?"
+    )
 
-    def per_s(self, slower: float = SLOWER, own_ms: float = OWN_MS) -> float:
+    def per_s(self, slower: float, own_ms: float) -> float:
         size = RULE.max_batch_size
         return size / as_it_ran(slower, own_ms)(size)
 
     def right(self) -> float:
-        return self.per_s()
+        return self.per_s(self.slower, self.own_ms)
 
     def because(self, right: float) -> str:
         size = RULE.max_batch_size
-        ms, measured_ms = as_it_ran()(size) * 1000, SERVICE(size) * 1000
+        ms, measured_ms = as_it_ran(self.slower, self.own_ms)(size) * 1000, SERVICE(size) * 1000
         took = f"a batch of {size} takes {ms:.2f} ms instead of {measured_ms:.2f} ms"
         return f"{took}, so {right:,.0f} requests per second instead of {self.per_s(1, 0):,.0f}."
 
@@ -42,12 +52,13 @@ class RealSaturation(Number):
             return f"a rate must be more than 0 requests per second, got {answer:g}."
         if self.near(answer, self.per_s(1, 0)):
             return "that is what the measurement alone promises."
-        if self.near(answer, self.per_s(own_ms=0)):
+        if self.near(answer, self.per_s(self.slower, 0)):
             return (
-                f"the model is slower there, but each batch also takes {OWN_MS} ms of the batcher's own time."
+                "the model is slower there, but each batch also takes "
+                f"{self.own_ms} ms of the batcher's own time."
             )
-        if self.near(answer, self.per_s(slower=1)):
-            return f"the batcher's own time is there, but the model also takes {SLOWER} times as long."
+        if self.near(answer, self.per_s(1, self.own_ms)):
+            return f"the batcher's own time is there, but the model also takes {self.slower} times as long."
         if self.near(answer, right / RULE.max_batch_size):
             return f"those are batches per second, and a batch holds {RULE.max_batch_size} requests."
         if self.near(answer, right / 1000):
@@ -60,9 +71,16 @@ class Explained(Number):
 
     unit = "ms"
     within = 0.02
+    slower, own_ms = SLOWER, OWN_MS
+    parts = "a Table in which each size takes as long as it really does, and a simulation with it"
+    look = "Predict, then run: what do you expect?"
+    vary: ClassVar = {"slower": (1.05, 1.12), "own_ms": (0.2, 0.3)}
+    again = (
+        "The model takes {slower} times as long, and each batch another {own_ms} ms. Which mean latency now?"
+    )
 
     def right(self) -> float:
-        return _mean_ms(SLOWER, OWN_MS)
+        return _mean_ms(self.slower, self.own_ms)
 
     def because(self, right: float) -> str:
         measured_ms, more_ms = _mean_ms(1, 0), right - _mean_ms(1, 0)
@@ -73,13 +91,14 @@ class Explained(Number):
         measured_ms = _mean_ms(1, 0)
         if self.near(answer, measured_ms):
             return "that is the mean latency with the measured service times."
-        if self.near(answer, measured_ms + OWN_MS) or self.near(answer, measured_ms * SLOWER):
+        if self.near(answer, measured_ms + self.own_ms) or self.near(answer, measured_ms * self.slower):
             return "it is not only each batch that takes longer: requests wait longer, too. Simulate it."
-        if self.near(answer, measured_ms * SLOWER + OWN_MS):
+        if self.near(answer, measured_ms * self.slower + self.own_ms):
             return "not all of a latency is computing, and longer batches make others wait. Simulate it."
         if self.near(answer, right / 1000):
             return "that is in seconds. How many milliseconds is it?"
-        return f"simulate with a Table of SERVICE(size) * 1000 * {SLOWER} + {OWN_MS} for sizes 1 to 16."
+        times_ms = f"SERVICE(size) * 1000 * {self.slower} + {self.own_ms}"
+        return f"simulate with a Table of {times_ms} for sizes 1 to 16."
 
 
 class ColdShapes(Number):
@@ -88,7 +107,14 @@ class ColdShapes(Number):
     unit = "ms"
     each_ms = 350
     largest = 16
-    padded = (1, 4, 16)
+    parts = "how many shapes compile without padding, how many with it, and how long each takes"
+    look = "A cold start: what do you expect?"
+    vary: ClassVar = {"each_ms": (250, 400, 600), "largest": (8, 24, 32)}
+    again = "Now a shape takes {each_ms} ms, and sizes from 1 to {largest} are padded to 1, 4 or {largest}."
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        return 1, 4, self.largest
 
     def right(self) -> float:
         return float((self.largest - len(self.padded)) * self.each_ms)

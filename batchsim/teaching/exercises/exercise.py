@@ -1,7 +1,8 @@
 """The bases of all exercises, and the server that most of them are about."""
 
 import textwrap
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 from batchsim import _check
 from batchsim.scenario import Affine
@@ -9,6 +10,8 @@ from batchsim.scenario import Affine
 # Close to ResNet-50 on an NVIDIA V100 (see notebooks/01-why-batch.ipynb).
 SERVICE = Affine(fixed_ms=1.85, per_item_ms=0.15)
 SEED = 1
+
+NARROW = 0.03  # a tolerance that leaves some forty numbers of one order of magnitude
 
 
 class Verdict(NamedTuple):
@@ -19,12 +22,31 @@ class Verdict(NamedTuple):
 
 
 class Exercise:
-    """A task of a lesson, which judges an answer and never only says that it is wrong."""
+    """A task of a lesson, which judges an answer and never only says that it is wrong.
+
+    Hints come in steps. The first wrong answer is told what is wrong with it, by `judge`; from the second on
+    `parts` is said as well, what an answer is made of, and from the third on where to `look`: a heading of
+    the lesson. None of them gives the answer away.
+
+    Some answers can be found by trying. After more than `few` wrong ones a right one does not count yet: the
+    exercise asks `again`, once, with other numbers, drawn for each student from `vary`, which has values of
+    its attributes by their names. A value with which it would be hard or take long has no place there.
+    """
+
+    parts = ""
+    look = ""
+    vary: ClassVar[Mapping[str, Sequence[Any]]] = {}
+    again = ""  # a question, in which {name} stands for a value
 
     @property
     def asks(self) -> str:
         """What an answer is: "a class", or "a number (ms)"."""
         raise NotImplementedError
+
+    @property
+    def few(self) -> int | None:
+        """After more wrong answers a right one may have been found by trying; None, as of code: never."""
+        return None
 
     def is_open(self, answer: Any) -> bool:
         """Return whether an answer is still as the lesson left it."""
@@ -33,6 +55,13 @@ class Exercise:
     def judge(self, answer: Any) -> Verdict:
         """Judge an answer. TypeError or ValueError for one of another type than the exercise asks for."""
         raise NotImplementedError
+
+    def varied(self, values: Mapping[str, Any]) -> Self:
+        """Return the same exercise with other numbers, and `again` as the question about them."""
+        other = type(self)()
+        for name, value in {**values, "again": self.again.format(**values)}.items():
+            setattr(other, name, value)
+        return other
 
 
 class Number(Exercise):
@@ -47,6 +76,11 @@ class Number(Exercise):
     @property
     def asks(self) -> str:
         return f"a number ({self.unit})"
+
+    @property
+    def few(self) -> int:
+        """Fewer than it takes to close in on a number, by halves: where there are few, one."""
+        return 2 if 0 < self.within <= NARROW else 1
 
     def judge(self, answer: Any) -> Verdict:
         try:

@@ -1,6 +1,7 @@
 """The exercises of notebooks/09-same-knobs-different-servers.ipynb."""
 
 from functools import cache
+from typing import ClassVar
 
 from batchsim.scenario import Affine, Poisson, Scenario, SizeOrWait
 from batchsim.servers import ray_serve
@@ -20,6 +21,10 @@ class ExtraP99(Number):
     within = 0.05
     rate_per_s = 1000
     max_wait_ms = 5
+    parts = "the p99 of each of the two, of the same requests, and their difference"
+    look = "A busy hour: what do you expect?"
+    vary: ClassVar = {"rate_per_s": (600, 800, 1200, 1500)}
+    again = "{rate_per_s:,} requests per second, all else the same. How many milliseconds is it now?"
 
     def p99s_ms(self) -> tuple[float, float]:
         """Return the p99 of Triton and of TorchServe."""
@@ -57,6 +62,10 @@ class LeastWait(Number):
     unit = "ms"
     within = 0.02
     rate_per_s = 1500
+    parts = "the size of a batch, 1 + the arrivals in the wait, and how long such a batch computes"
+    look = "The third team: what do you expect?"
+    vary: ClassVar = {"rate_per_s": (1300, 1400, 1600, 1700)}
+    again = "{rate_per_s:,} requests per second arrive at Ray Serve. With which wait does it just keep up?"
 
     def right(self) -> float:
         fixed_ms, per_item_ms = SERVICE.fixed_ms, SERVICE.per_item_ms
@@ -94,6 +103,10 @@ class TooFewOngoing(Number):
     max_batch_size = 10
     ongoing = 5
     wait_ms = 10
+    parts = "how long a request is inside, waiting and computing, and how many are inside at once"
+    look = "The third team: what do you expect?"
+    vary: ClassVar = {"ongoing": (3, 4, 6, 8)}
+    again = "max_ongoing_requests is now {ongoing}. How many requests per second can it carry at most?"
 
     def right(self) -> float:
         rule = ray_serve(self.max_batch_size, self.wait_ms / 1000, max_ongoing_requests=self.ongoing)

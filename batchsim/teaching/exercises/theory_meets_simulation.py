@@ -1,6 +1,7 @@
 """The exercises of notebooks/06-theory-meets-simulation.ipynb."""
 
 import math
+from typing import ClassVar
 
 from scipy.optimize import brentq
 
@@ -14,18 +15,26 @@ class TwiceTheTime(Number):
     """The rate at which a request takes twice its service time on average, one at a time."""
 
     unit = "requests per second"
+    times = 2.0  # as long as the service time
+    parts = "the service time D, the part of the time that the server is busy, λD, and the time in the queue"
+    look = "By hand"
+    vary: ClassVar = {"times": (1.5, 2.5, 3.0, 4.0)}
+    again = "At which arrival rate is the mean latency {times:g} times the service time?"
 
     def latency_ms(self, rate_per_s: float) -> float:
         return mg1(rate_per_s, SERVICE(1) * 1000, cv=0).mean_latency_ms
 
     def right(self) -> float:
-        limit_per_s, aim_ms = 1 / SERVICE(1), 2 * SERVICE(1) * 1000
+        limit_per_s, aim_ms = 1 / SERVICE(1), self.times * SERVICE(1) * 1000
         low, high = 0.01 * limit_per_s, 0.99 * limit_per_s
         return float(brentq(lambda rate: self.latency_ms(rate) - aim_ms, low, high))
 
     def because(self, right: float) -> str:
         busy = f"at {right:,.0f} requests per second the server is busy {right * SERVICE(1):.1%} of the time"
-        mean = f"the mean latency is {self.latency_ms(right):.2f} ms: as long in the queue as on the server"
+        queueing = "as long" if self.times == 2 else f"{self.times - 1:g} times as long"
+        mean = (
+            f"the mean latency is {self.latency_ms(right):.2f} ms: {queueing} in the queue as on the server"
+        )
         return f"{busy}, and {mean}."
 
     def hint(self, answer: float, right: float) -> str:
@@ -36,7 +45,13 @@ class TwiceTheTime(Number):
         if answer * SERVICE(1) >= 1:
             return "the server cannot keep up: the queue grows without end, and there is no mean."
         mean_ms, alone_ms = self.latency_ms(answer), SERVICE(1) * 1000
-        return f"there the mean latency is {mean_ms:.2f} ms, and it should be twice {alone_ms:.2f} ms."
+        return (
+            f"there the mean latency is {mean_ms:.2f} ms, and it should be {self.in_words} {alone_ms:.2f} ms."
+        )
+
+    @property
+    def in_words(self) -> str:
+        return "twice" if self.times == 2 else f"{self.times:g} times"
 
 
 class EnoughRequests(Number):
@@ -47,6 +62,10 @@ class EnoughRequests(Number):
     rate_per_s = 400
     requests = 40_000
     target = 0.01
+    parts = "half the width of the interval over the mean, how many times too wide that is, and its square"
+    look = "What does 95 % promise?"
+    vary: ClassVar = {"target": (0.012, 0.015, 0.02)}
+    again = "About how many requests would narrow the interval to {target:.1%} of the mean on each side?"
 
     def half_width(self, requests: int) -> float:
         """Return half the width of the mean latency's interval, as a fraction of the mean."""
@@ -72,7 +91,7 @@ class EnoughRequests(Number):
             narrower = f"only {math.sqrt(times):.2f} times narrower: the error shrinks with the square root"
             return f"{times:.2f} times as many requests make the interval {narrower}."
         width = self.target * math.sqrt(right / answer)
-        return f"that would give about ± {width:.2%}, and the target is ± {self.target:.0%}."
+        return f"that would give about ± {width:.2%}, and the target is ± {self.target:.1%}."
 
 
 class CostOfAWait(Number):
@@ -83,6 +102,12 @@ class CostOfAWait(Number):
     rate_per_s = 1000
     max_batch_size = 32
     max_wait_ms = 1
+    parts = "the mean latency with the wait, less that without, of the same requests"
+    look = "Which of two settings is better?"
+    vary: ClassVar = {"rate_per_s": (700, 800, 1200)}
+    again = (
+        "{rate_per_s:,} requests come per second. By how many ms does a wait of 1 ms raise the mean latency?"
+    )
 
     def mean_ms(self, max_wait_ms: float) -> float:
         return size_or_wait(self.rate_per_s, SERVICE, self.max_batch_size, max_wait_ms).mean_latency_ms

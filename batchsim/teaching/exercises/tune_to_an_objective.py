@@ -1,6 +1,7 @@
 """The exercises of notebooks/07-tune-to-an-objective.ipynb."""
 
 from functools import cache
+from typing import ClassVar
 
 from scipy.optimize import brentq
 
@@ -25,6 +26,10 @@ class Goodput(Number):
     within = 0.03
     rule = SizeOrWait(max_batch_size=64, max_wait_ms=20)
     requests = 400_000
+    parts = "how many requests are answered per second, and which part of them in time"
+    look = "The smallest promise, by hand"
+    vary: ClassVar = {"rule": tuple(SizeOrWait(64, wait_ms) for wait_ms in (15, 18, 22, 24))}
+    again = "How many per second within 30 ms, with max_batch_size=64 and a wait of {rule.max_wait_ms:g} ms?"
 
     def right(self) -> float:
         scenario = Scenario(Poisson(RATE_PER_S), self.rule, SERVICE)
@@ -54,6 +59,10 @@ class StricterPromise(Number):
     within = 0.02
     promised_ms = 18
     max_batch_size = 16
+    parts = "a setting, its p99 at a rate, and the highest rate at which that is within the promise"
+    look = "How much may the traffic grow?"
+    vary: ClassVar = {"promised_ms": (12, 15, 20, 22)}
+    again = "Up to how many requests per second can you promise {promised_ms} ms for 99 of 100?"
 
     @property
     def saturation_per_s(self) -> float:
@@ -87,6 +96,12 @@ class EnoughServers(Number):
     within = 0.0
     rate_per_s = 3550
     most = 4
+    parts = (
+        "for each number of servers the best setting of KNOBS, its p99, and the fewest that keep the promise"
+    )
+    look = "Let a search choose"
+    vary: ClassVar = {"rate_per_s": (1700, 1750, 5250, 5300)}
+    again = "{rate_per_s:,} requests will arrive per second. What is now the smallest number of V100s?"
 
     def right(self) -> float:
         return _fewest_servers(self.rate_per_s, self.most, SEED)[0]

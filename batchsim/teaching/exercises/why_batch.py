@@ -1,5 +1,7 @@
 """The exercises of notebooks/01-why-batch.ipynb."""
 
+from typing import ClassVar
+
 from scipy.optimize import brentq
 
 from batchsim.teaching.exercises.exercise import SERVICE, Exercise, Number
@@ -11,6 +13,10 @@ class SaturationRate(Number):
 
     unit = "requests per second"
     size = 12
+    parts = "how long a whole batch takes, in seconds, and how many requests it carries in that time"
+    look = "Why 32 requests take little more time than one"
+    vary: ClassVar = {"size": (6, 9, 18, 20, 24, 28)}
+    again = "How many requests per second, at most, can the server carry in batches of {size}?"
 
     def right(self) -> float:
         return self.size / SERVICE(self.size)
@@ -37,6 +43,10 @@ class SmallestBatch(Number):
     unit = "requests in a batch, a whole number"
     within = 0.0
     rate_per_s = 3000
+    parts = "the saturation rate of a batch size, and the first size with which it is higher than the traffic"
+    look = "Why 32 requests take little more time than one"
+    vary: ClassVar = {"rate_per_s": (2000, 2500, 3500, 4000, 4200)}
+    again = "{rate_per_s:,} requests arrive per second. What is now the smallest max_batch_size?"
 
     def saturation_per_s(self, size: int) -> float:
         return size / SERVICE(size)
@@ -65,6 +75,12 @@ class BreakEven(Number):
     within = 0.1  # a run of 40,000 requests is only an estimate
     rate_per_s = 350
     max_batch_size = 32
+    parts = (
+        "the mean latency one at a time, whatever the wait, and that in batches, which grows with the wait"
+    )
+    look = "From morning to evening: what do you expect?"
+    vary: ClassVar = {"rate_per_s": (250, 270, 300, 320)}
+    again = "{rate_per_s} requests arrive per second. With which max_wait_ms do both take just as long?"
 
     @property
     def alone_ms(self) -> float:

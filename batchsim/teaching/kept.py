@@ -1,0 +1,172 @@
+"""Where a student's progress is kept, and how several kernels at once keep it in one file."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from batchsim.teaching.record import OtherVersionError, Record, read, write
+
+VARIABLE = "BATCHSIM_PROGRESS"  # a file, or "off"
+OF_TESTS = "a test is nobody's progress"
+PATIENCE_S = 5.0  # that a kernel waits for another one, which holds the file for milliseconds
+
+
+class _Kernel:
+    """What this kernel knows: the file that it was told of, and what it cannot keep in any."""
+
+    def __init__(self) -> None:
+        self.file: Path | None = None
+        self.memory = Record()
+        self.failed: dict[Path, str] = {}  # files that cannot be written, and why
+        self.notes: list[str] = []  # to be said to the student
+
+
+_kernel = _Kernel()
+
+
+def forget() -> None:
+    """Begin as a new kernel does."""
+    _kernel.__init__()  # type: ignore[misc]
+
+
+def use(file: Path) -> None:
+    """Keep the progress in this file from here on."""
+    if file.exists():
+        read(file)  # or raise: it is something else
+    _kernel.file = file
+
+
+def place() -> tuple[Path | None, str]:
+    """Return the file that progress is kept in, or None and why it is in none.
+
+    It is `~/.batchsim/progress.json`, unless `progress(file=...)` or the variable BATCHSIM_PROGRESS say
+    another, or that there is none ("off"). What tests run, and what is run in a folder of solutions, is
+    nobody's progress.
+    """
+    said = os.environ.get(VARIABLE, "")
+    try:
+        if _kernel.file is not None:
+            path = _kernel.file
+        elif said == "off":
+            return None, f"{VARIABLE} says so"
+        elif said:
+            path = Path(said).expanduser()
+        elif "PYTEST_VERSION" in os.environ:
+            return None, OF_TESTS
+        elif Path.cwd().name == "solutions":
+            return None, "what is run among the solutions is nobody's progress"
+        else:
+            path = Path.home() / ".batchsim" / "progress.json"
+        path = path.absolute()
+    except (OSError, RuntimeError) as error:  # no current folder, no home
+        return None, str(error)
+    return (None, _kernel.failed[path]) if path in _kernel.failed else (path, "")
+
+
+def load() -> Record:
+    """Return what is known of the student."""
+    path, _ = place()
+    if path is not None:
+        with _failing_softly(path):
+            try:
+                return read(path)
+            except FileNotFoundError:
+                return Record()
+            except OtherVersionError:
+                raise
+            except ValueError:  # damaged
+                return change(lambda record: None)
+    return _kernel.memory
+
+
+def change(update: Callable[[Record], None]) -> Record:
+    """Change what is known of the student; return it. It is never an error: what cannot be kept is said."""
+    path, _ = place()
+    record = None
+    if path is not None:
+        with _failing_softly(path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _locked(path):
+                new = not path.exists()
+                record = _kernel.memory = _read(path)
+                update(record)
+                write(path, record)
+            if new:
+                _kernel.notes.append(f"Your progress is kept in {path}: bs.teaching.progress() shows it.")
+    if record is None:
+        update(_kernel.memory)
+    return _kernel.memory
+
+
+def begin(student: str) -> None:
+    """Begin from nothing."""
+    _kernel.memory = Record(student)
+    change(lambda record: setattr(record, "student", student))
+
+
+def notes() -> list[str]:
+    """Return what is to be said to the student, once."""
+    said, _kernel.notes = _kernel.notes, []
+    return said
+
+
+def set_aside(path: Path, why: str) -> Path:
+    """Rename a file, so that another can begin in its place; return its new path."""
+    names = (f"{path.stem}-{why}{number}{path.suffix}" for number in ("", *(f"-{n}" for n in range(2, 1000))))
+    aside = next(path.with_name(name) for name in names if not path.with_name(name).exists())
+    path.rename(aside)
+    return aside
+
+
+def _read(path: Path) -> Record:
+    """Return what a file holds; what is no progress file makes room for one."""
+    try:
+        return read(path)
+    except FileNotFoundError:
+        return Record()
+    except OtherVersionError:
+        raise
+    except ValueError as error:
+        aside = set_aside(path, "damaged")
+        _kernel.notes.append(f"{error}. It is kept as {aside.name}, and a new one begins.")
+        return Record()
+
+
+@contextmanager
+def _failing_softly(path: Path) -> Iterator[None]:
+    """Note that a file cannot be used, instead of an exercise failing."""
+    try:
+        yield
+    except (OSError, OtherVersionError) as error:
+        why = (isinstance(error, OSError) and error.strerror) or str(error)
+        _kernel.failed[path] = why
+        elsewhere = 'bs.teaching.progress(file="...") names another'
+        _kernel.notes.append(f"Not kept in {path} ({why}): gone when this kernel ends. {elsewhere}.")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a file alone among kernels; where locks do not work, as on some file servers, go on without."""
+    with path.with_name(f".{path.name}.lock").open("ab") as file:
+        until = time.monotonic() + PATIENCE_S
+        while not _lock(file) and time.monotonic() < until:
+            time.sleep(0.01)
+        yield  # a file that is closed is let go
+
+
+def _lock(file: BinaryIO) -> bool:
+    with suppress(OSError):
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False

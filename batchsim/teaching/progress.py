@@ -1,0 +1,211 @@
+"""A student's progress: what was predicted and solved, what is next, and a file of it for the teacher."""
+
+import html
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from batchsim import _check, _format
+from batchsim.teaching import kept
+from batchsim.teaching.exercises import EXERCISES
+from batchsim.teaching.record import Predicted, Record, Tried, name_of, now, read, write
+
+HEADINGS = ("lesson", "predicted", "solved", "exercises")
+
+
+def progress(name: str | None = None, file: str | os.PathLike[str] | None = None) -> "Progress":
+    """Return this student's progress; say who it is by `name`, once.
+
+    It is kept in `~/.batchsim/progress.json`, on this computer and nowhere else. `file` names another one,
+    for this kernel, as for several students who share an account; the environment variable BATCHSIM_PROGRESS
+    names one for all kernels, or none ("off"). A file of another student's is refused.
+
+    >>> progress(name="Ann").student
+    'Ann'
+    """
+    if file is not None:
+        kept.use(_check.path("file", file))
+    if name is not None:
+        name = name_of(name)
+        student = kept.load().student
+        if student not in ("", name):
+            whose = _whose(student)
+            same = f"If it is the same student: bs.teaching.progress().rename({name!r})"
+            other = f"If not: bs.teaching.progress().start_over({name!r}) keeps {whose} in a file beside it"
+            raise ValueError(f"this is {whose} progress{_where()}, got name={name!r}. {same}. {other}")
+        if not student:
+            kept.change(lambda record: setattr(record, "student", name))
+    return _told(Progress(kept.load()))
+
+
+class Row(NamedTuple):
+    """A lesson: predictions that were right and committed, exercises that were solved, and each of them."""
+
+    lesson: str
+    right: int
+    predicted: int
+    solved: int
+    exercises: int
+    each: str
+
+
+class Progress:
+    """A student's progress, as `progress()` returns it; a notebook shows it as a table."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+
+    @property
+    def student(self) -> str:
+        """Who it is; "" until `progress(name=...)` says it."""
+        return self.record.student
+
+    @property
+    def next(self) -> str:
+        """The first exercise that is not solved, "" if all are."""
+        return next((name for name in sorted(EXERCISES) if not self._tried(name).solved_at), "")
+
+    def export(self, path: str | os.PathLike[str]) -> Path:
+        """Write a file for the teacher, as "ann.json", and return its path.
+
+        It has the student's name, answers and times, and nothing else of this computer. A file that is there
+        is replaced only if it is an older one of this student's.
+        """
+        path = _check.path("path", path)
+        if not self.student:
+            raise ValueError('it must be known whose progress this is: bs.teaching.progress(name="Ann")')
+        if path.exists():
+            there = read(path)  # or raise: it is something else
+            if there.key != self.record.key:
+                raise ValueError(f"{path} is {_whose(there.student)} progress, not {_whose(self.student)}")
+        if (latest := kept.load()).key == self.record.key:
+            self.record = latest
+        write(path, self.record)
+        return path
+
+    def rename(self, name: str) -> "Progress":
+        """Write the student's name in another way."""
+        name = name_of(name)
+        return _told(Progress(kept.change(lambda record: setattr(record, "student", name))))
+
+    def start_over(self, name: str | None = None) -> "Progress":
+        """Begin from nothing, by default as the same student; what was is kept in a file beside it."""
+        student = self.student if name is None else name_of(name)
+        path, _ = kept.place()
+        if path is not None and path.exists():
+            kept.set_aside(path, re.sub(r"[^\w-]+", "-", self.student).strip("-") or "before")
+        kept.begin(student)
+        return _told(Progress(kept.load()))
+
+    def rows(self) -> Iterator[Row]:
+        """Yield a row for each lesson."""
+        names = {lesson_of(name): _lesson_name(name) for name in EXERCISES}
+        keys = {key: lesson_of(key) for key in self.record.predictions}
+        for lesson in sorted({*names, *keys.values()}):
+            predictions = [each for key, each in self.record.predictions.items() if keys[key] == lesson]
+            exercises = [name for name in sorted(EXERCISES) if lesson_of(name) == lesson]
+            yield Row(
+                names.get(lesson, lesson),
+                sum(each.right for each in predictions),
+                len(predictions),
+                sum(bool(self._tried(name).solved_at) for name in exercises),
+                len(exercises),
+                "; ".join(filter(None, (_in_words(name, self._tried(name)) for name in exercises))),
+            )
+
+    def _tried(self, exercise: str) -> Tried:
+        return self.record.exercises.get(exercise, Tried())
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                row.lesson,
+                f"{row.right} of {row.predicted} right" if row.predicted else "-",
+                f"{row.solved} of {row.exercises}" if row.exercises else "-",
+                row.each,
+            )
+            for row in self.rows()
+        ]
+
+    def _words(self) -> tuple[str, list[str]]:
+        """Return what stands above the table and below it."""
+        whose = f"{_whose(self.student)} progress" if self.student else "Your progress"
+        path, why = kept.place()
+        below = [f"Next: exercise {self.next}." if self.next else "Every exercise is solved."]
+        if path is not None:
+            below.append(f"Kept in {path}.")
+        elif why != kept.OF_TESTS:
+            below.append(f"Not kept: {why}.")
+        if not self.student:
+            below.append('Whose is it? bs.teaching.progress(name="Ann") says so.')
+        return whose, below
+
+    def __repr__(self) -> str:
+        title, below = self._words()
+        rows = [HEADINGS, *self._cells()]
+        widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
+        lines = ("".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
+        return "\n".join([title, *(f"  {line}".rstrip() for line in lines), *below])
+
+    def _repr_html_(self) -> str:
+        title, below = self._words()
+
+        def row(cells: tuple[str, ...], tag: str) -> str:
+            left = ' style="text-align: left"'
+            return "<tr>" + "".join(f"<{tag}{left}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+        body = "".join(row(cells, "td") for cells in self._cells())
+        head = f"<caption>{html.escape(title)}</caption><thead>{row(HEADINGS, 'th')}</thead>"
+        said = "<br>".join(map(html.escape, below))
+        return f"<table>{head}<tbody>{body}</tbody></table><p>{said}</p>"
+
+
+def note_prediction(key: str, chosen: str, right: bool) -> None:
+    """Note a prediction, as it was committed first."""
+
+    def note(record: Record) -> None:
+        record.predictions.setdefault(key, Predicted(chosen, right, now()))
+
+    kept.change(note)
+
+
+def lesson_of(name: str) -> str:
+    """Return the lesson of an exercise or a prediction.
+
+    >>> lesson_of("01.1"), lesson_of("01.a")
+    ('01', '01')
+    """
+    return name.partition(".")[0]
+
+
+def _lesson_name(exercise: str) -> str:
+    """Return a lesson's name: its number, and the module of its exercises."""
+    module = type(EXERCISES[exercise]).__module__.rpartition(".")[2]
+    return f"{lesson_of(exercise)}-{module.replace('_', '-')}"
+
+
+def _in_words(exercise: str, tried: Tried) -> str:
+    if not tried.tries:
+        return ""
+    how = "found by trying" if tried.by_trying else "solved" if tried.solved_at else "not solved yet"
+    return f"{exercise.partition('.')[2]} {how} ({_format.counted(tried.tries, 'try')})".replace(
+        "trys", "tries"
+    )
+
+
+def _told(it: Progress) -> Progress:
+    """Say what is to be said of the file, above the table."""
+    for note in kept.notes():
+        print(note)
+    return it
+
+
+def _whose(student: str) -> str:
+    return f"{student}'s" if student else "somebody's"
+
+
+def _where() -> str:
+    path, _ = kept.place()
+    return f" ({path})" if path is not None else ""

@@ -1,0 +1,131 @@
+"""Other machines reach the app only when asked for, and then only with a token."""
+
+import http.client
+import os
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from browser.servers import ROOT, TOKEN, own_address, running
+
+from batchsim.app import door
+
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
+LONG = "tulips-and-snowdrops"
+KERNEL = "/api/kernels/00000000-0000-0000-0000-000000000000"
+SOCKET = {
+    "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("host", ["", "127.0.0.1", "127.0.0.2", "localhost", "::1"])
+def test_this_machine_needs_no_token_of_ones_own(host):
+    assert door.listening(host, "") == (host or "127.0.0.1", None)
+    assert door.listening(host, "short") == (host or "127.0.0.1", "short")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "lab.example.org", "127.0.0.1.example.org"])
+def test_other_machines_need_a_token_that_nobody_guesses(host):
+    assert door.listening(host, LONG) == (host, LONG)
+    for token in ("", "short", LONG[:15], "a" * 99, "abcdefg" * 9):
+        with pytest.raises(ValueError, match=f"TOKEN must have at least 16 letters.*got {len(token)}"):
+            door.listening(host, token)
+
+
+@pytest.mark.parametrize(
+    "token", ["tulips and snowdrops", "tulips&snowdrops=1", "tulips/../snowdrops", "tülips-snowdrops"]
+)
+def test_a_token_is_a_part_of_an_address(token):
+    with pytest.raises(ValueError, match="TOKEN must be of letters, digits"):
+        door.listening("0.0.0.0", token)
+
+
+def test_the_number_of_pages_is_a_number():
+    assert door.pages("30") == 30
+    for text in ("", "0", "1001", "x", "-1", "3.5", "٣"):
+        with pytest.raises(ValueError, match="PAGES must be a whole number from 1 to 1,000, got"):
+            door.pages(text)
+
+
+def test_a_teacher_is_told_the_address_the_memory_and_that_nothing_is_encrypted():
+    lines = door.said("192.168.1.7", 9000, LONG, 30).splitlines()
+    assert lines[0].endswith(f" http://192.168.1.7:9000/?token={LONG}")
+    assert "30 pages" in lines[1]
+    assert f"{30 * door.MB_A_PAGE / 1000:.1f} GB" in lines[1]
+    assert "without encryption" in lines[2]
+    assert "//0.0.0.0" not in door.said("0.0.0.0", 9000, LONG, 30)
+
+
+def make_app(binaries, *asked, **environment):
+    command = ["make", "app", "-s", "-o", ".venv/.installed-app", "-C", str(ROOT), f"BIN={binaries}", *asked]
+    others = {name: value for name, value in os.environ.items() if name not in ("HOST", "TOKEN")}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=others | environment)
+
+
+@needs_make
+def test_make_app_for_other_machines_without_a_token_is_refused_and_nothing_listens():
+    done = make_app(Path(sys.executable).parent, "HOST=0.0.0.0")
+    assert done.returncode == 2
+    assert "make app: TOKEN must have at least 16 letters" in done.stderr
+    assert "running at" not in done.stderr
+
+
+@needs_make
+def test_a_host_is_asked_for_on_the_line_alone_since_shells_have_one_of_their_own(tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho $BATCHSIM_HOST $BATCHSIM_TOKEN\n")
+    python.chmod(0o755)
+    assert make_app(tmp_path, HOST="0.0.0.0", TOKEN=LONG).stdout.split() == [LONG]
+    assert make_app(tmp_path, "HOST=0.0.0.0", TOKEN=LONG).stdout.split() == ["0.0.0.0", LONG]
+    assert make_app(tmp_path, "HOST=::", f"TOKEN={LONG}").stdout.split() == ["::", LONG]
+
+
+@pytest.fixture(scope="module")
+def everywhere(tmp_path_factory):
+    """The app as `make app HOST=0.0.0.0` runs it, and an address by which other machines know this one."""
+    with running("app", tmp_path_factory.mktemp("app"), host="0.0.0.0") as server:
+        yield server.url.replace("127.0.0.1", own_address() or "127.0.0.1")
+
+
+def status(url, path, **headers):
+    asked = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+    try:
+        asked.request("GET", path, headers=headers)
+        return asked.getresponse().status
+    finally:
+        asked.close()
+
+
+def test_nobody_comes_in_without_the_token(everywhere):
+    for path in ("/", "/login", "/?token=", f"/?token={TOKEN[:-1]}", KERNEL, "/voila/api/shutdown/x"):
+        assert status(everywhere, path) == 403, path
+    assert status(everywhere, f"{KERNEL}/channels", **SOCKET) == 403
+    assert status(everywhere, "/", Authorization="token wrong") == 403
+
+
+def test_the_token_opens_the_door_for_requests_and_sockets(everywhere):
+    for path in (KERNEL, f"{KERNEL}/channels"):  # there is no such kernel, which is not said to strangers
+        headers = SOCKET if path.endswith("channels") else {}
+        assert status(everywhere, f"{path}?token={TOKEN}", **headers) == 404
+        assert status(everywhere, path, Authorization=f"token {TOKEN}", **headers) == 404
+
+
+def test_no_file_of_the_folder_is_served(everywhere):
+    for path in ("docs/explorer.webp", "README.md", "notebooks/app.ipynb", "x.png"):
+        assert status(everywhere, f"/voila/files/{path}?token={TOKEN}") == 403
+
+
+def test_who_is_refused_reads_why(everywhere):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(everywhere)
+    with refused.value as answer:
+        page = answer.read().decode()
+        assert "needs its token" in page
+        assert TOKEN not in page
+        assert "script-src 'self'" in answer.headers["Content-Security-Policy"]

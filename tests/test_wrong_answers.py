@@ -1,0 +1,103 @@
+"""Each exercise tells typical wrong answers what is wrong with them."""
+
+import re
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import nbformat
+import pytest
+from wrong_answers import WRONG, given
+
+from batchsim.teaching import EXERCISES, SERVICE, check
+from batchsim.teaching.exercises.exercise import Number
+
+
+@pytest.fixture(scope="module", autouse=True)
+def right_once():
+    """What is right, often a search with simulations, is found once for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for exercise in EXERCISES.values():
+            if isinstance(exercise, Number):
+                patch.setattr(exercise, "right", cache(exercise.right))
+        yield
+
+
+SOLUTIONS = Path(__file__).parent.parent / "notebooks" / "solutions"
+
+
+@cache
+def headings():
+    """Return the headings of each lesson, by its number."""
+    found = {}
+    for path in SOLUTIONS.glob("*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        found[path.name[:2]] = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return found
+
+
+def test_every_exercise_has_three_typical_wrong_answers():
+    assert set(WRONG) == set(EXERCISES)
+    assert [name for name, lines in WRONG.items() if len(lines) < 3] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "word"), [(name, *line) for name, lines in WRONG.items() for line in lines]
+)
+def test_a_typical_wrong_answer_is_told_what_is_wrong_with_it(name, answer, word):
+    right, text = EXERCISES[name].judge(given(EXERCISES[name], answer))
+    assert not right
+    assert word in text
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_three_typical_wrong_answers_are_told_three_different_things(name):
+    asked = EXERCISES[name]
+    assert len({asked.judge(given(asked, answer)).text for answer, _ in WRONG[name]}) >= 3
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+@pytest.mark.parametrize("answer", [object(), None, True], ids=["object", "None", "True"])
+def test_an_answer_of_another_type_is_told_what_the_exercise_asks_for(capsys, name, answer):
+    check(name, answer)
+    told = capsys.readouterr().out
+    assert told.startswith("Not yet: ")
+    assert told.endswith(f"The exercise asks for {EXERCISES[name].asks}.\n")
+    assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_an_exercise_says_what_its_answer_is_made_of_and_where_its_lesson_explains_it(name):
+    asked = EXERCISES[name]
+    assert asked.parts
+    assert not asked.parts.endswith(".")
+    assert asked.look in headings()[name[:2]]
+
+
+def test_what_can_be_found_by_trying_is_asked_again_with_other_numbers():
+    for name, asked in EXERCISES.items():
+        if isinstance(asked, Number):
+            assert asked.few in (1, 2), name
+            assert asked.vary, name
+
+
+@pytest.mark.parametrize("name", [name for name, asked in EXERCISES.items() if asked.vary])
+def test_other_numbers_have_another_answer(name):
+    asked = EXERCISES[name]
+    for drawn in product(*asked.vary.values()):
+        other = asked.varied(dict(zip(asked.vary, drawn, strict=True)))
+        assert re.search(r"\d", other.again), "it says the other numbers"
+        assert "{" not in other.again
+        assert len(other.again) <= 110
+        if isinstance(asked, Number):
+            assert not asked.near(other.right(), asked.right())
+    assert asked.again != other.again
+
+
+def test_other_numbers_are_judged_as_the_first_ones_are():
+    other = EXERCISES["01.1"].varied({"size": 20})
+    assert other.judge(other.right()).right
+    right, text = other.judge(1 / SERVICE(other.size))
+    assert not right
+    assert "number of batches per second" in text

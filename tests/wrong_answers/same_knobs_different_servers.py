@@ -1,0 +1,26 @@
+WRONG = {
+    "09.1": [
+        (-3.43, "which of the two is slower?"),
+        (8.33, "How much higher is the other?"),
+        (11.75, "How much higher is the other?"),
+        (1.41, "How many milliseconds more?"),
+        (0.00343, "seconds"),
+        (5, "the whole wait"),
+        (2, "to_frame()"),
+    ],
+    "09.2": [
+        (2.149, "2,000 requests per second"),
+        (0.00174, "seconds"),
+        (1, "too short"),
+        (3, "a shorter wait would do"),
+        (-1, "at least 0 ms"),
+    ],
+    "09.3": [
+        (3007, "so many are never inside"),
+        (1918, "each waits"),
+        (500, "computed, too"),
+        (79.3, "not batches"),
+        (0.3966, "per second"),
+        (5, "stay inside"),
+    ],
+}
