@@ -2,7 +2,8 @@
 
 notebooks/solutions/ has the lessons with everything solved, run and checked by nbval. In the copies, in
 notebooks/, nothing is seen before it is predicted: no output below the first prediction is kept but the
-questions, cells tagged `solution` are left out, and those that check an exercise are left unanswered.
+questions, cells tagged `solution` are left out, and those that check an exercise are left unanswered: in a
+class or a function to write, what stands below a line `# your code`, as far as it is indented, is left out.
 
 In the copies each prediction has a key, under which the student's progress notes it: the lesson's number, as
 its exercises say it, and a letter. Below the last exercise a cell shows that progress.
@@ -19,6 +20,7 @@ NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 EXERCISE = re.compile(r'^check\("[^"]+", (\w+)\)$', re.MULTILINE)
 PROGRESS = "bs.teaching.progress()  # what you have done, and what is next"
 LESSON = re.compile(r'^check\("(\d\d)\.', re.MULTILINE)
+YOUR_CODE = re.compile(r"^( *)# your code\n(?:(?:\1.*| *)(?:\n|\Z))+", re.MULTILINE)
 NOT_CHECKED = "nbval-ignore-output"
 
 
@@ -38,9 +40,12 @@ def student_copy(solved):
             forget(cell, outputs=predicting and not asking)
         if "solution" in cell.metadata.get("tags", []):
             exercise = EXERCISE.search(cell.source)
-            if not exercise:
+            if YOUR_CODE.search(cell.source):
+                cell.source = YOUR_CODE.sub(without_code, cell.source)
+            elif exercise:
+                cell.source = f"{exercise[1]} = ...\n\n{exercise[0]}"
+            else:
                 continue
-            cell.source = f"{exercise[1]} = ...\n\n{exercise[0]}"
             cell.metadata.tags = [tag for tag in cell.metadata.tags if tag != "solution"]
         copy.cells.append(cell)
     if lesson:
@@ -55,6 +60,12 @@ def with_key(source, key):
     call = source.rstrip()
     assert call.endswith(",\n)"), "the arguments of predict() are one a line, with a comma after the last"
     return f'{call[:-1]}    key="{key}",\n)'
+
+
+def without_code(found):
+    """Return a place for the learner's code, and the blank lines that followed the solution's."""
+    blank = "\n" * (found[0].count("\n") - found[0].rstrip().count("\n"))
+    return f"{found[1]}# your code\n{found[1]}...{blank}"
 
 
 def forget(cell, outputs):

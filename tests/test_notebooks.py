@@ -178,7 +178,7 @@ def test_a_picture_has_its_numbers_in_words_beside_it(path):
 @every_lesson
 def test_every_exercise_is_solved(path):
     solved = [cell for cell in code(read(path)) if EXERCISE.search(cell.source)]
-    assert 2 <= len(solved) <= 3
+    assert 2 <= len(solved) <= 4
     assert [cell.source for cell in solved if not printed(cell).startswith("Right: ")] == []
     assert {EXERCISE.search(cell.source)[1] for cell in solved} <= set(lessons.EXERCISES)
 
@@ -316,3 +316,28 @@ def test_a_copy_notes_each_prediction_under_a_key_of_its_own(path):
     assert "".join(letter for _, letter in keys) == "abcdefghij"[: len(keys)]
     asked = [cell for cell in code(read(path)) if cell.source.startswith("predict(")]
     assert len(keys) == len(asked)
+
+
+def test_a_copy_keeps_what_surrounds_the_code_to_write():
+    source = """class Queue:
+    def __init__(self):
+        self.waiting = []
+
+    def add(self, one):
+        \"\"\"Add one.\"\"\"
+        # your code
+        if one:
+
+            self.waiting.append(one)
+
+    def full(self):
+        # your code
+        return len(self.waiting) > 3
+
+
+check("x", Queue)"""
+    cell = nbformat.v4.new_code_cell(source, metadata={"tags": ["solution"]})
+    (kept,) = student_copy(nbformat.v4.new_notebook(cells=[cell])).cells
+    assert kept.metadata.tags == []
+    expected = source.replace("if one:\n\n            self.waiting.append(one)", "...")
+    assert kept.source == expected.replace("return len(self.waiting) > 3", "...")

@@ -1,8 +1,10 @@
 """The lessons' exercises, which grade themselves; one module a lesson."""
 
 from batchsim.teaching.exercises import (
+    build_a_batcher,
     does_it_tell_the_truth,
     same_knobs_different_servers,
+    slow_motion,
     theory_meets_simulation,
     tune_to_an_objective,
     why_batch,
@@ -12,6 +14,8 @@ from batchsim.teaching.exercises.exercise import Exercise
 # By the lesson's number and the exercise's in it.
 EXERCISES: dict[str, Exercise] = {
     **why_batch.EXERCISES,
+    **build_a_batcher.EXERCISES,
+    **slow_motion.EXERCISES,
     **theory_meets_simulation.EXERCISES,
     **tune_to_an_objective.EXERCISES,
     **does_it_tell_the_truth.EXERCISES,

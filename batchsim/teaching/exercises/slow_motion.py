@@ -1,0 +1,179 @@
+"""The exercises of notebooks/03-a-second-in-slow-motion.ipynb: ten requests, one by one."""
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchsim.engines.log import Status
+from batchsim.result import Result
+from batchsim.scenario import Affine, Scenario, SizeOrWait, Trace
+from batchsim.simulate import simulate
+from batchsim.teaching.exercises.exercise import Exercise, Number
+from batchsim.teaching.exercises.program import Case, Function, attempt, fault, plain
+
+ARRIVALS_MS = (0, 1, 2, 3, 5, 12, 13, 14, 24, 27)
+MAX_BATCH_SIZE = 3
+MAX_WAIT_MS = 4
+SERVICE = Affine(fixed_ms=5, per_item_ms=1)
+DIGITS = 6  # of a time in ms: they are whole milliseconds, but for the rounding of seconds
+
+
+@cache
+def run(
+    arrivals_ms: tuple[int, ...] = ARRIVALS_MS, max_batch_size: int = MAX_BATCH_SIZE, **how: Any
+) -> Result:
+    """Return the run of some requests, by default of the lesson's ten."""
+    times_s = Trace(np.array(arrivals_ms) / 1000)
+    scenario = Scenario(times_s, SizeOrWait(max_batch_size, MAX_WAIT_MS), SERVICE, **how)
+    return simulate(scenario, engine="simpy")  # as the lesson does, and there is nothing to compile
+
+
+class Eleventh(Number):
+    """The latency of one more request, by hand."""
+
+    unit = "ms"
+    arrival_ms = 29
+
+    @property
+    def result(self) -> Result:
+        return run((*ARRIVALS_MS, self.arrival_ms))
+
+    def right(self) -> float:
+        return float(self.result.latency_ms[-1])
+
+    def because(self, right: float) -> str:
+        start_ms, finish_ms = 1000 * self.result.start_s[-1], 1000 * self.result.finish_s[-1]
+        over = f"its wait is over at {self.arrival_ms + MAX_WAIT_MS} ms, when the server computes"
+        return f"{over}. It starts at {start_ms:.0f} ms and ends at {finish_ms:.0f} ms: {right:.0f} ms."
+
+    def hint(self, answer: float, right: float) -> str:
+        alone_ms, free_ms = 1000 * SERVICE(1), 1000 * self.result.start_s[-1]
+        if self.near(answer, right + self.arrival_ms):
+            return f"that is when it is answered. It arrived at {self.arrival_ms} ms."
+        if self.near(answer, alone_ms):
+            return "that is how long it computes. How long did it wait before?"
+        if self.near(answer, MAX_WAIT_MS + alone_ms):
+            return f"its wait is over at {self.arrival_ms + MAX_WAIT_MS} ms. What does the server do then?"
+        if self.near(answer, free_ms - self.arrival_ms):
+            return "that is how long it waits. How long does it compute?"
+        if self.near(answer, right + MAX_WAIT_MS):
+            return "its wait counts from its arrival, and is over when the server is free."
+        if self.near(answer, right + 1000 * (SERVICE(2) - SERVICE(1))):
+            return "it is alone in its batch: nobody arrives after it."
+        if self.near(answer, right / 1000):
+            return "that is in seconds. How many milliseconds is it?"
+        return "when is its wait over, when is the server free, and how long does a batch of 1 compute?"
+
+
+class Waited(NamedTuple):
+    """A case: when a request arrived, started and ended, and the server's last batch before ended."""
+
+    arrival_ms: float
+    start_ms: float
+    finish_ms: float
+    free_ms: float
+    parts_ms: tuple[float, ...]  # forming, queueing, computing
+
+    def missed(self, answer: Any) -> str:
+        told = f"take split{self[:4]}.\n"
+        made = attempt(answer, *self[:4])
+        if made.error is not None:
+            return f"{told}It {fault(made.error, answer)}"
+        got, expected = plain(made.value), list(self.parts_ms)
+        numbers = isinstance(got, list) and all(isinstance(part, (int, float)) for part in got)
+        if not numbers or len(got) != len(expected):
+            return f"{told}It gave {got!r} and should give three numbers: forming, queueing, computing."
+        if np.allclose(got, expected, rtol=0, atol=10**-DIGITS):
+            return ""
+        return f"{told}It gave {tuple(got)} and should give {self.parts_ms}. {self.why(got)}"
+
+    def why(self, got: list[float]) -> str:
+        latency_ms, total_ms = self.finish_ms - self.arrival_ms, sum(got)
+        if min(got) < 0:
+            return f"Nobody waits for less than 0 ms: compare {self.free_ms} ms with {self.arrival_ms} ms."
+        if abs(total_ms - latency_ms) > 1e-6:
+            return f"Together that is {total_ms:g} ms, and the latency is {latency_ms:g} ms."
+        if sorted(got) == sorted(self.parts_ms):
+            return "The numbers are right, but not their order."
+        return f"The server was idle from {self.free_ms} ms until {self.start_ms} ms."
+
+
+class Split(Function):
+    """A function that splits a latency into forming, queueing and computing."""
+
+    signature = "split(arrival_ms, start_ms, finish_ms, free_ms)"
+
+    def cases(self, written: Iterable[str]) -> Iterator[Case]:
+        gaps_ms = np.random.default_rng(3).integers(1, 12, size=60)
+        runs = [run(), run(tuple(np.cumsum(gaps_ms).tolist()))]
+        found = {case for result in runs for case in _waited(result)}
+        if written:
+            yield from sorted(found, key=lambda case: (case.finish_ms, case.arrival_ms))
+
+    def because(self, count: int) -> str:
+        return f"in {count} hidden cases the three parts are those that batchsim finds."
+
+
+def _waited(result: Result) -> Iterator[Waited]:
+    ends_s = [0.0, *result.batches.finish_s]
+    for request, batch in enumerate(result.batch_index):
+        times_s = result.arrival_s[request], result.start_s[request], result.finish_s[request], ends_s[batch]
+        arrival_ms, start_ms, finish_ms, free_ms = (_whole(1000 * time_s) for time_s in times_s)
+        columns = result.forming_ms, result.queueing_ms, result.computing_ms
+        parts_ms = tuple(_whole(column[request]) for column in columns)
+        yield Waited(arrival_ms, start_ms, finish_ms, free_ms, parts_ms)
+
+
+def _whole(time_ms: float) -> int:
+    whole = round(float(time_ms))
+    assert abs(whole - time_ms) < 10**-DIGITS
+    return whole
+
+
+class ShortQueue(Number):
+    """The mean latency of those who find a place in a queue for two."""
+
+    unit = "ms"
+    within = 0.005
+    queue_limit = 2
+
+    @property
+    def result(self) -> Result:
+        return run(queue_limit=self.queue_limit)
+
+    def right(self) -> float:
+        return self.result.mean_latency_ms
+
+    def because(self, right: float) -> str:
+        away = int((self.result.status == Status.REJECTED).sum())
+        waits = f"no batch of {MAX_BATCH_SIZE} is ever full"
+        return f"{away} of the ten are turned away, and {waits}. The others take {right:.2f} ms on average."
+
+    def hint(self, answer: float, right: float) -> str:
+        served = self.result.latency_ms[self.result.status == Status.SERVED]
+        if self.near(answer, run().mean_latency_ms):
+            return "that is the mean of all ten with a queue that turns nobody away."
+        if self.near(answer, served.sum() / len(ARRIVALS_MS)):
+            return "those who are turned away have no latency: divide by the number of those who are served."
+        if self.near(answer, served.sum()):
+            return "that is all latencies together. What is their mean?"
+        if self.near(answer, len(served)):
+            return "that is how many are served. How long do they take on average?"
+        if self.near(answer, len(ARRIVALS_MS) - len(served)):
+            return "that is how many are turned away. How long do the others take on average?"
+        if self.near(answer, run(max_batch_size=self.queue_limit).mean_latency_ms):
+            return "it is the queue that is shorter, and not the batch: who finds two waiting goes away."
+        if self.near(answer, right / 1000):
+            return "that is in seconds. How many milliseconds is it?"
+        if self.near(answer, run(queue_limit=1).mean_latency_ms):
+            return "who finds 2 waiting is turned away: with 0 or 1 before it, a request stays."
+        return "in the source, put a request into the queue only if fewer than 2 are waiting."
+
+
+EXERCISES: dict[str, Exercise] = {
+    "03.1": Eleventh(),
+    "03.2": Split(),
+    "03.3": ShortQueue(),
+}

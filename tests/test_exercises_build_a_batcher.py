@@ -1,0 +1,595 @@
+"""The exercises of lesson 02: what is right passes, and each usual mistake is told by its smallest case."""
+
+import contextlib
+import math
+import sys
+import time
+from collections import deque
+
+import numpy as np
+import pytest
+
+import batchsim as bs
+from batchsim.teaching import check
+from batchsim.teaching.exercises import program
+
+
+class Queue:
+    def __init__(self, model_fn, max_batch_size=32, max_wait_ms=50.0, *, clock=time.monotonic):
+        self.model_fn, self.clock = model_fn, clock
+        self.max_batch_size, self.max_wait_ms = max_batch_size, max_wait_ms
+        self.queue = deque()
+
+    def add_request(self, input_data, request_id):
+        self.queue.append({"id": request_id, "input": input_data, "timestamp": self.clock()})
+
+    def deadline_s(self):
+        return self.queue[0]["timestamp"] + self.max_wait_ms / 1000
+
+    def full(self):
+        return len(self.queue) >= self.max_batch_size
+
+    def should_process(self):
+        return self.full() or (bool(self.queue) and self.clock() >= self.deadline_s())
+
+
+class Batcher(Queue):
+    def take(self):
+        return [self.queue.popleft() for _ in range(min(len(self.queue), self.max_batch_size))]
+
+    def process_batch(self):
+        batch = self.take()
+        return self.computed(batch) if batch else []
+
+    def computed(self, batch):
+        outputs = self.model_fn(np.stack([request["input"] for request in batch]))
+        return [{"id": one["id"], "output": output} for one, output in zip(batch, outputs, strict=True)]
+
+
+class Safe(Batcher):
+    def process_batch(self):
+        before = list(self.queue)
+        try:
+            return super().process_batch()
+        except Exception:
+            self.queue = deque(before)
+            raise
+
+
+def in_slices(model_fn, inputs, batch_size=32):
+    outputs = []
+    for first in range(0, len(inputs), batch_size):
+        outputs += list(model_fn(np.stack(inputs[first : first + batch_size])))
+    return outputs
+
+
+def told(capsys, exercise, answer):
+    check(exercise, answer)
+    return capsys.readouterr().out
+
+
+RIGHT = {"02.1": Queue, "02.2": Batcher, "02.3": in_slices, "02.4": Safe}
+
+
+@pytest.mark.parametrize("exercise", RIGHT)
+def test_what_is_right_is_right_and_says_in_how_many_cases(capsys, exercise):
+    said = told(capsys, exercise, RIGHT[exercise])
+    assert said.startswith("Right: in ")
+    assert "hidden cases" in said
+
+
+@pytest.mark.parametrize("exercise", ["02.1", "02.2", "02.4"])
+def test_batchsims_own_batcher_is_right(capsys, exercise):
+    assert told(capsys, exercise, bs.InferenceBatcher).startswith("Right: ")
+
+
+def test_batchsims_own_batch_inference_is_right(capsys):
+    assert told(capsys, "02.3", bs.batch_inference).startswith("Right: ")
+
+
+# 02.1: a queue that knows when it is time.
+
+
+class NewestFirst(Queue):
+    def add_request(self, input_data, request_id):
+        self.queue.appendleft({"id": request_id, "input": input_data, "timestamp": self.clock()})
+
+
+class Tuples(Queue):
+    def add_request(self, input_data, request_id):
+        self.queue.append((request_id, input_data, self.clock()))
+
+
+class WallClock(Queue):
+    def add_request(self, input_data, request_id):
+        self.queue.append({"id": request_id, "input": input_data, "timestamp": time.time()})
+
+
+class Swapped(Queue):
+    def add_request(self, input_data, request_id):
+        super().add_request(request_id, input_data)
+
+
+class OneForEachId(Queue):
+    def add_request(self, input_data, request_id):
+        super().add_request(input_data, request_id)
+        if len(self.queue) > self.max_batch_size:
+            self.queue.popleft()
+
+
+class Later(Queue):
+    def should_process(self):
+        return self.full() or (bool(self.queue) and self.clock() > self.deadline_s())
+
+
+class Difference(Queue):
+    def should_process(self):
+        if not self.queue:
+            return False
+        waited_ms = (self.clock() - self.queue[0]["timestamp"]) * 1000
+        return self.full() or waited_ms >= self.max_wait_ms
+
+
+class NewestWaits(Queue):
+    def deadline_s(self):
+        return self.queue[-1]["timestamp"] + self.max_wait_ms / 1000
+
+
+class Seconds(Queue):
+    def deadline_s(self):
+        return self.queue[0]["timestamp"] + self.max_wait_ms
+
+
+class MoreThanFull(Queue):
+    def full(self):
+        return len(self.queue) > self.max_batch_size
+
+
+class OnlyFull(Queue):
+    def should_process(self):
+        return self.full()
+
+
+class OnlyWaits(Queue):
+    def full(self):
+        return False
+
+
+class FromZero(Queue):
+    def should_process(self):
+        return self.full() or (bool(self.queue) and self.clock() >= self.max_wait_ms / 1000)
+
+
+class NothingForNo(Queue):
+    def should_process(self):
+        if super().should_process():
+            return True
+
+
+class Forgets(Queue):
+    def should_process(self):
+        now_s = super().should_process()
+        self.queue.clear()
+        return now_s
+
+
+class NobodyIsOldest(Queue):
+    def should_process(self):
+        return self.full() or self.clock() >= self.deadline_s()
+
+
+WRONG = {
+    "02.1": [
+        (NewestFirst, "add_request(2, 'Bob')", "The oldest request stands first"),
+        (Tuples, "add_request(1, 'Ann')", "[['Ann', 1, 0.0]]"),
+        (WallClock, "add_request(1, 'Ann')", "self.clock()"),
+        (Swapped, "add_request(1, 'Ann')", "{'id': 1, 'input': 'Ann', 'timestamp': 0.0}"),
+        (OneForEachId, "max_batch_size=1", "2 should wait, not 1"),
+        (Later, "should_process()", "at the deadline itself it is time"),
+        (Difference, "at 0.11 s  should_process()", "is 9.999999999999995 in Python"),
+        (NewestWaits, "at 0.01 s  should_process()", "Ann's deadline is 0 + 10 / 1000 = 0.01 s"),
+        (Seconds, "should_process()", "It gave False and should give True"),
+        (MoreThanFull, "should_process()", "1 of at most 1 wait: the batch is full"),
+        (OnlyFull, "max_wait_ms=0", "It gave False and should give True"),
+        (OnlyWaits, "max_batch_size=1", "the batch is full"),
+        (FromZero, "at 0.1 s  should_process()", "Ann's deadline is 0.1 + 10 / 1000 = 0.11 s: not yet"),
+        (NothingForNo, "should_process()", "It gave None and should give False. Nobody waits"),
+        (Forgets, "should_process()", "1 should wait, not 0"),
+        (NobodyIsOldest, "should_process()", "IndexError: deque index out of range"),
+    ]
+}
+
+
+# 02.2: process_batch.
+
+
+class LastIn(Batcher):
+    def take(self):
+        return [self.queue.pop() for _ in range(min(len(self.queue), self.max_batch_size))]
+
+
+class Crossed(Batcher):
+    def computed(self, batch):
+        answers = super().computed(batch)
+        outputs = [answer["output"] for answer in answers]
+        return [{**answer, "output": output} for answer, output in zip(answers, outputs[::-1], strict=True)]
+
+
+class ForgetsTheRest(Batcher):
+    def take(self):
+        batch = list(self.queue)[: self.max_batch_size]
+        self.queue.clear()
+        return batch
+
+
+class TooMany(Batcher):
+    def take(self):
+        batch = list(self.queue)
+        self.queue.clear()
+        return batch
+
+
+class StaysInTheQueue(Batcher):
+    def take(self):
+        return list(self.queue)[: self.max_batch_size]
+
+
+class OneByOne(Batcher):
+    def computed(self, batch):
+        return [answer for request in batch for answer in super(OneByOne, self).computed([request])]
+
+
+class Twice(Batcher):
+    def computed(self, batch):
+        super().computed(batch)
+        return super().computed(batch)
+
+
+class NotStacked(Batcher):
+    def computed(self, batch):
+        self.model_fn([request["input"] for request in batch])
+
+
+class ById(Batcher):
+    def computed(self, batch):
+        outputs = {answer["id"]: answer["output"] for answer in super().computed(batch)}
+        return [{"id": request_id, "output": output} for request_id, output in outputs.items()]
+
+
+class OutputsOnly(Batcher):
+    def computed(self, batch):
+        return [answer["output"] for answer in super().computed(batch)]
+
+
+class EmptyToo(Batcher):
+    def process_batch(self):
+        return self.computed(self.take())
+
+
+class OnlyWhenFull(Batcher):
+    def process_batch(self):
+        return super().process_batch() if self.should_process() else []
+
+
+class NothingAtAll(Batcher):
+    def process_batch(self):
+        batch = self.take()
+        if batch:
+            return self.computed(batch)
+
+
+WRONG["02.2"] = [
+    (LastIn, "add_request(2, 'Bob')", "once, with [2, 1]\n and should be called once, with [1, 2]"),
+    (Crossed, "add_request(2, 'Bob')", "{'id': 'Ann', 'output': 20}"),
+    (ForgetsTheRest, "max_batch_size=1", "1 should wait, not 0"),
+    (TooMany, "max_batch_size=1", "once, with [1, 2]\n and should be called once, with [1]"),
+    (StaysInTheQueue, "process_batch()", "0 should wait, not 1"),
+    (OneByOne, "add_request(2, 'Bob')", "2 times, with [1], then [2]"),
+    (Twice, "add_request(1, 'Ann')", "2 times, with [1], then [1]"),
+    (NotStacked, "process_batch()", "stacked with np.stack, got a list"),
+    (ById, "add_request(2, 'Ann')", "Each output goes back to its own id"),
+    (OutputsOnly, "process_batch()", "It gave [10]\n and should give [{'id': 'Ann', 'output': 10}]"),
+    (EmptyToo, "process_batch()", "need at least one array to stack"),
+    (OnlyWhenFull, "add_request(1, 'Ann')\n  process_batch()", "not at all\n and should be called once"),
+    (NothingAtAll, "process_batch()", "It gave None\n and should give []"),
+]
+
+
+# 02.3: batch_inference.
+
+
+def forgets_the_last(model_fn, inputs, batch_size=32):
+    whole = len(inputs) // batch_size * batch_size
+    return in_slices(model_fn, inputs[:whole], batch_size)
+
+
+def one_by_one(model_fn, inputs, batch_size=32):
+    return in_slices(model_fn, inputs, 1)
+
+
+def all_at_once(model_fn, inputs, batch_size=32):
+    return in_slices(model_fn, inputs, max(len(inputs), 1))
+
+
+def takes_the_callers_list(model_fn, inputs, batch_size=32):
+    outputs = []
+    while len(inputs):
+        outputs += list(model_fn(np.stack(inputs[:batch_size])))
+        del inputs[:batch_size]
+    return outputs
+
+
+def backwards(model_fn, inputs, batch_size=32):
+    return in_slices(model_fn, inputs, batch_size)[::-1]
+
+
+def batches_of_outputs(model_fn, inputs, batch_size=32):
+    firsts = range(0, len(inputs), batch_size)
+    return [model_fn(np.stack(inputs[first : first + batch_size])) for first in firsts]
+
+
+def yields(model_fn, inputs, batch_size=32):
+    yield from in_slices(model_fn, inputs, batch_size)
+
+
+def for_ever(model_fn, inputs, batch_size=32):
+    outputs = []
+    while len(outputs) < len(inputs):
+        outputs += in_slices(model_fn, [], batch_size)
+    return outputs
+
+
+WRONG["02.3"] = [
+    (forgets_the_last, "batch_inference(model, [1], batch_size=2)", "not at all"),
+    (one_by_one, "batch_inference(model, [1, 2], batch_size=2)", "2 times, with [1], then [2]"),
+    (all_at_once, "batch_inference(model, [1, 2], batch_size=1)", "once, with [1, 2]"),
+    (takes_the_callers_list, "batch_inference(model, [1], batch_size=1)", "the caller's own list is []"),
+    (backwards, "batch_inference(model, [1, 2], batch_size=1)", "gave [20, 10] and should give [10, 20]"),
+    (batches_of_outputs, "batch_inference(model, [1], batch_size=1)", "gave [[10]] and should give [10]"),
+    (yields, "batch_inference(model, [], batch_size=1)", "<generator object"),
+    (for_ever, "batch_inference(model, [1], batch_size=1)", "did not come to an end"),
+]
+
+
+# 02.4: a model that fails.
+
+
+class Drops(Batcher):
+    pass
+
+
+class PutsBackAtTheEnd(Batcher):
+    def process_batch(self):
+        batch = self.take()
+        try:
+            return self.computed(batch) if batch else []
+        except Exception:
+            self.queue.extend(batch)
+            raise
+
+
+class PutsBackTurnedRound(Batcher):
+    def process_batch(self):
+        batch = self.take()
+        try:
+            return self.computed(batch) if batch else []
+        except Exception:
+            self.queue.extendleft(batch)
+            raise
+
+
+class Swallows(Safe):
+    def process_batch(self):
+        try:
+            return super().process_batch()
+        except Exception:
+            return []
+
+
+class RaisesAnother(Safe):
+    def process_batch(self):
+        try:
+            return super().process_batch()
+        except Exception:
+            raise ValueError("the batch failed") from None
+
+
+class TriesAgain(Safe):
+    def process_batch(self):
+        try:
+            return super().process_batch()
+        except Exception:
+            return super().process_batch()
+
+
+class StampsAnew(Batcher):
+    def process_batch(self):
+        batch = self.take()
+        try:
+            return self.computed(batch) if batch else []
+        except Exception:
+            for request in batch:
+                self.add_request(request["input"], request["id"])
+            raise
+
+
+WRONG["02.4"] = [
+    (Drops, "add_request(1, 'Ann')\n  process_batch(), and the model raises", "1 should wait, not 0"),
+    (PutsBackAtTheEnd, "add_request(2, 'Bob')", "The oldest request stands first"),
+    (PutsBackTurnedRound, "add_request(2, 'Bob')", "The oldest request stands first"),
+    (Swallows, "process_batch(), and the model raises", "It gave []. Whoever called it must see"),
+    (RaisesAnother, "process_batch(), and the model raises", "ValueError('the batch failed')"),
+    (TriesAgain, "process_batch(), and the model raises", "2 times, with [1], then [1]"),
+    (StampsAnew, "add_request(2, 'Bob')", "The oldest request stands first"),
+]
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "case", "hint"),
+    [(exercise, *row) for exercise, rows in WRONG.items() for row in rows],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_usual_mistake_is_told_by_its_smallest_case(capsys, exercise, answer, case, hint):
+    said = told(capsys, exercise, answer)
+    assert said.startswith("Not yet: take ")
+    assert case in said
+    assert hint in said
+    assert len(said.splitlines()) <= 9
+
+
+@pytest.mark.parametrize("exercise", WRONG)
+def test_each_exercise_is_tried_with_five_mistakes_at_least(exercise):
+    assert len(WRONG[exercise]) >= 5
+
+
+def test_a_case_that_is_told_has_no_step_too_many(capsys):
+    said = told(capsys, "02.1", NewestWaits)
+    assert [line.split("  ")[-1] for line in said.splitlines()[1:4]] == [
+        "add_request(1, 'Ann')",
+        "add_request(2, 'Bob')",
+        "should_process()",
+    ]
+
+
+# Code that is unfinished, or goes wrong altogether.
+
+
+class Open(Queue):
+    def add_request(self, input_data, request_id):
+        """Put a request at the end of the queue."""
+        ...
+
+    def should_process(self): ...
+
+
+class HalfOpen(Queue):
+    def should_process(self):
+        """Return whether it is time."""
+
+
+class OpenBatcher(Open):
+    def process_batch(self): ...
+
+
+def open_function(model_fn, inputs, batch_size=32):
+    """Compute."""
+    ...
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer"),
+    [("02.1", Open), ("02.2", OpenBatcher), ("02.3", open_function), ("02.4", OpenBatcher)],
+)
+def test_what_the_lesson_left_open_is_not_answered_yet(capsys, exercise, answer):
+    assert told(capsys, exercise, answer).startswith("Not answered yet: ")
+
+
+def test_of_a_class_half_written_the_half_is_judged(capsys):
+    said = told(capsys, "02.1", HalfOpen)
+    assert "should_process is still empty. What you wrote is right in " in said
+
+    class Wrong(HalfOpen, NewestFirst):
+        pass
+
+    assert "The oldest request stands first" in told(capsys, "02.1", Wrong)
+
+
+def test_a_method_that_gives_an_answer_at_once_is_not_empty():
+    assert not program.blank(lambda: True)
+    assert not program.blank(Queue.full)
+    assert not program.blank(len)
+    assert program.blank(lambda: None)
+
+
+def test_an_exercise_comes_after_the_one_that_it_builds_on(capsys):
+    class Early(Batcher, NewestFirst):
+        pass
+
+    class Unwritten(OpenBatcher):
+        def process_batch(self):
+            return []
+
+    assert "exercise 02.1 comes first. There, take a batcher" in told(capsys, "02.2", Early)
+    assert "exercise 02.1 comes first. There, add_request is still empty" in told(capsys, "02.2", Unwritten)
+    assert "exercise 02.2 comes first. There, take a batcher" in told(capsys, "02.4", OneByOne)
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "hint"),
+    [
+        ("02.1", Queue(None), "got an object of type Queue: write Queue without brackets"),
+        ("02.1", 3, "must be the class itself, got an object of type int"),
+        ("02.1", in_slices, "got an object of type function"),
+        ("02.2", Queue, "Queue has no method process_batch"),
+        ("02.3", Batcher, "must be the function itself, without brackets, got a class"),
+        ("02.3", [1], "got an object of type list"),
+    ],
+)
+def test_another_type_is_told_what_the_exercise_asks_for(capsys, exercise, answer, hint):
+    assert hint in told(capsys, exercise, answer)
+
+
+def test_an_error_is_told_with_its_line(capsys):
+    class Broken(Queue):
+        def add_request(self, input_data, request_id):
+            self.queue.push(request_id)
+
+    said = told(capsys, "02.1", Broken)
+    assert "add_request(1, 'Ann')\nIt raised AttributeError: " in said
+    line = Broken.add_request.__code__.co_firstlineno + 1
+    assert f"in line {line} of your cell: self.queue.push(request_id)\n" in said
+
+
+def test_an_error_in_init_is_told_too(capsys):
+    class Nameless(Queue):
+        def __init__(self, model_fn):
+            self.model_fn = model_fn
+
+    assert "Making it raised TypeError: " in told(capsys, "02.1", Nameless)
+
+
+@pytest.mark.parametrize("catches", [False, True])
+def test_a_loop_without_end_is_stopped_and_told_with_its_line(capsys, catches):
+    class Waits(Queue):
+        def should_process(self):
+            while self.clock() < math.inf:
+                with contextlib.suppress(Exception):
+                    self.full()
+
+    class Spins(Queue):
+        def should_process(self):
+            while True:
+                pass
+
+    before = sys.gettrace()
+    said = told(capsys, "02.1", Waits if catches else Spins)
+    assert "should_process()\nIt did not come to an end\n  in line " in said
+    assert sys.gettrace() is before
+
+
+def test_code_that_sleeps_is_stopped(capsys, monkeypatch):
+    monkeypatch.setattr(program, "ALL_CASES_S", 0.0)
+    assert "Does your code sleep?" in told(capsys, "02.1", Queue)
+
+
+def test_what_the_code_prints_is_shown_with_the_case_that_goes_wrong(capsys):
+    class Talks(Queue):
+        def add_request(self, input_data, request_id):
+            print("got", request_id)
+            super().add_request(input_data, request_id)
+
+    class TalksWrongly(Talks, Later):
+        pass
+
+    said = told(capsys, "02.1", TalksWrongly)
+    assert said.endswith("Meanwhile your code printed:\n  got Ann\n")
+    assert told(capsys, "02.1", Talks).endswith("What your code printed meanwhile is not shown.\n")
+
+
+def test_of_much_that_is_printed_some_lines_are_shown(capsys):
+    class Shouts(Later):
+        def should_process(self):
+            print("\n".join(map(str, range(50))))
+            return super().should_process()
+
+    assert told(capsys, "02.1", Shouts).endswith("  3\n  4\n  ... and 45 lines more\n")
