@@ -1,5 +1,6 @@
 """The notebooks as files: what nbval, which runs them, does not look at."""
 
+import ast
 import base64
 import contextlib
 import io
@@ -156,6 +157,15 @@ def test_a_lesson_asks_for_a_prediction_whose_answer_is_folded_away(path):
     asking = [cell for cell in code(read(path)) if cell.source.startswith("predict(")]
     assert asking
     assert all(cell.metadata.get("jupyter", {}).get("source_hidden") for cell in asking)
+
+
+@every_lesson
+def test_every_wrong_choice_of_a_prediction_says_why_it_is_wrong(path):
+    for cell in code(read(path)):
+        if cell.source.startswith("predict("):
+            given = {each.arg: each.value for each in ast.parse(cell.source).body[0].value.keywords}
+            choices, answer = ast.literal_eval(given["choices"]), ast.literal_eval(given["answer"])
+            assert [choice for choice, why in choices.items() if not why] == [answer]
 
 
 @every_lesson

@@ -1,0 +1,141 @@
+"""The exercises of notebooks/04-size-or-wait.ipynb."""
+
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import brentq
+
+from batchsim.result import Result
+from batchsim.scenario import Poisson, Scenario, SizeOrWait
+from batchsim.scenario.rules import Trigger
+from batchsim.simulate import simulate
+from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise, Number
+from batchsim.theory import size_or_wait
+
+
+class ServerCameFree(Number):
+    """The share of the batches that left because the server came free, in percent."""
+
+    unit = "percent of the batches"
+    within = 0.04  # a run of 40,000 requests is only an estimate
+    rate_per_s = 1000
+    rule = SizeOrWait(max_batch_size=4, max_wait_ms=2)
+    requests = 400_000
+
+    @cached_property
+    def result(self) -> Result:
+        return simulate(Scenario(Poisson(self.rate_per_s), self.rule, SERVICE), self.requests, seed=SEED)
+
+    def percent(self, trigger: Trigger, requests: bool = False) -> float:
+        """Return the share of the batches that left so, or of the requests in them."""
+        batches = self.result.batches
+        sizes = batches.batch_size if requests else np.ones_like(batches.batch_size)
+        return float(100 * sizes[batches.trigger == trigger].sum() / sizes.sum())
+
+    def right(self) -> float:
+        return self.percent(Trigger.BACKLOG)
+
+    def because(self, right: float) -> str:
+        full, waited = self.percent(Trigger.FULL), self.percent(Trigger.WAIT)
+        others = f"{full:.0f} % left because they were full, {waited:.0f} % because their wait was over"
+        return f"{right:.0f} % left when the server came free; {others}."
+
+    def hint(self, answer: float, right: float) -> str:
+        if not 0 <= answer <= 100:
+            return f"a share is from 0 to 100 percent, got {answer:g}."
+        if self.near(100 * answer, right):
+            return "that is the share as a fraction. How many percent is it?"
+        if self.near(answer, self.percent(Trigger.BACKLOG, requests=True)):
+            return "that is the share of the requests. Small batches count as much as large ones here."
+        for trigger, why in ((Trigger.FULL, "were full"), (Trigger.WAIT, "had waited long enough")):
+            if self.near(answer, self.percent(trigger)):
+                return f"that is the share of the batches that {why}. Which left later than their deadline?"
+        if self.near(answer, 100 - right):
+            return "that is the share of all the others."
+        return "simulate it, and count the batches whose trigger is bs.Trigger.BACKLOG."
+
+
+class TwoPhotos(Number):
+    """How far apart two photos of a page may come for a wait to make their mean latency shorter."""
+
+    unit = "ms"
+    within = 0.02
+
+    def alone_ms(self, apart_ms: float) -> float:
+        """Return the mean latency without a wait: the second photo waits for the first."""
+        one_ms = SERVICE(1) * 1000
+        return (one_ms + max(one_ms - apart_ms, 0) + one_ms) / 2
+
+    def together_ms(self, apart_ms: float) -> float:
+        """Return the mean latency with a wait that is just long enough for both to leave together."""
+        return apart_ms / 2 + SERVICE(2) * 1000
+
+    def right(self) -> float:
+        return float(brentq(lambda ms: self.together_ms(ms) - self.alone_ms(ms), 0, SERVICE(1) * 1000))
+
+    def because(self, right: float) -> str:
+        return (
+            f"at {right:.2f} ms both ways take {self.together_ms(right):.2f} ms on average. The first "
+            f"gives up {right:.2f} ms and {1000 * (SERVICE(2) - SERVICE(1)):.2f} ms of computing, and the "
+            "second gains as much."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        one_ms, two_ms = SERVICE(1) * 1000, SERVICE(2) * 1000
+        if answer < 0:
+            return f"the second photo comes later than the first, got {answer:g} ms."
+        if self.near(answer, right / 1000):
+            return "that is in seconds. How many milliseconds is it?"
+        if self.near(answer, 2 * one_ms - two_ms):
+            return "so far the second photo gains. But the first one pays for it: take the mean of both."
+        if answer >= one_ms:
+            return f"after {one_ms:.2f} ms the server has finished the first: nobody is in the second's way."
+        means = f"waiting gives a mean of {self.together_ms(answer):.2f} ms"
+        verdict = "waiting pays, and would further apart" if answer < right else "waiting costs"
+        return f"{answer:g} ms apart {means}, not waiting {self.alone_ms(answer):.2f} ms: {verdict}."
+
+
+class HalfTheGpu(Number):
+    """The shortest wait with which the server computes only half of the time, which theory knows exactly."""
+
+    unit = "ms"
+    within = 0.03  # a run of 40,000 requests is only an estimate
+    rate_per_s = 1000
+    max_batch_size = 32
+    share = 0.5
+    longest_ms = 6.65  # up to which theory solves it: the time of a full batch
+
+    def utilisation(self, max_wait_ms: float) -> float:
+        return size_or_wait(self.rate_per_s, SERVICE, self.max_batch_size, max_wait_ms).utilisation
+
+    def mean_ms(self, max_wait_ms: float) -> float:
+        return size_or_wait(self.rate_per_s, SERVICE, self.max_batch_size, max_wait_ms).mean_latency_ms
+
+    def right(self) -> float:
+        return float(brentq(lambda ms: self.utilisation(ms) - self.share, 0, self.longest_ms, xtol=1e-6))
+
+    def because(self, right: float) -> str:
+        means = f"from {self.mean_ms(0):.2f} ms to {self.mean_ms(right):.2f} ms"
+        return (
+            f"without a wait the server computes {self.utilisation(0):.0%} of the time, with {right:.2f} ms "
+            f"{self.share:.0%}. The mean latency rises {means}: that is the price."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        if answer < 0:
+            return f"a wait must be at least 0 ms, got {answer:g}."
+        if self.near(answer, right / 1000):
+            return "that is in seconds. How many milliseconds is it?"
+        if answer > self.longest_ms:
+            return f"that is more than enough: it computes less than {self.share:.0%} of the time."
+        busy = f"with a wait of {answer:g} ms it computes {self.utilisation(answer):.1%} of the time"
+        if answer < right:
+            return f"{busy}: the batches are still too small."
+        return f"{busy}. Would a shorter wait do?"
+
+
+EXERCISES: dict[str, Exercise] = {
+    "04.1": ServerCameFree(),
+    "04.2": TwoPhotos(),
+    "04.3": HalfTheGpu(),
+}

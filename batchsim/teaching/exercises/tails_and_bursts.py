@@ -1,0 +1,125 @@
+"""The exercises of notebooks/05-tails-and-bursts.ipynb."""
+
+import numpy as np
+
+from batchsim.scenario import Constant, Scenario, SizeOrWait, Trace
+from batchsim.simulate import simulate
+from batchsim.teaching.exercises.exercise import SERVICE, Exercise, Number
+
+MAX_BATCH_SIZE = 32
+SATURATION_PER_S = MAX_BATCH_SIZE / SERVICE(MAX_BATCH_SIZE)
+
+
+class SlowPages(Number):
+    """The percentage of pages that contain at least one answer slower than p99."""
+
+    unit = "percent of the pages"
+    photos = 40
+
+    def right(self) -> float:
+        return 100 * (1 - 0.99**self.photos)
+
+    def because(self, right: float) -> str:
+        fast = f"0.99 to the power of {self.photos} is {0.99**self.photos:.3f}"
+        return f"{fast}: so many pages have only fast answers. The other {right:.0f} % have a slow one."
+
+    def hint(self, answer: float, right: float) -> str:
+        if not 0 <= answer <= 100:
+            return f"a share is from 0 to 100 percent, got {answer:g}."
+        if self.near(100 * answer, right):
+            return "that is the share as a fraction. How many percent is it?"
+        if self.near(answer, 100 - right) or self.near(100 * answer, 100 - right):
+            return "that is the share of the pages on which all answers are fast."
+        if self.near(answer, self.photos):
+            return "that counts a page with two slow answers twice. What is the chance that none is slow?"
+        if self.near(answer, 1):
+            return f"that is the share of the photos. A page has {self.photos} of them."
+        return "one photo is fast with a probability of 0.99. What is the chance that all of a page are?"
+
+
+class LastOfABurst(Number):
+    """The latency of the last request of a burst, by simulating one that is evenly spaced."""
+
+    unit = "ms"
+    within = 0.04  # by hand, one leaves out the service time of its own batch
+    rate_per_s = 7000
+    lasts_s = 1.5
+
+    @property
+    def waiting(self) -> float:
+        """The number of requests that wait at the end of the burst, by hand."""
+        return (self.rate_per_s - SATURATION_PER_S) * self.lasts_s
+
+    def right(self) -> float:
+        times_s = np.arange(round(self.rate_per_s * self.lasts_s)) / self.rate_per_s
+        rule = SizeOrWait(MAX_BATCH_SIZE, max_wait_ms=0)
+        return float(simulate(Scenario(Trace(times_s), rule, SERVICE)).latency_ms[-1])
+
+    def because(self, right: float) -> str:
+        return (
+            f"{self.rate_per_s - SATURATION_PER_S:,.0f} more arrive than leave in each second, so after "
+            f"{self.lasts_s:g} s {self.waiting:,.0f} wait. At {SATURATION_PER_S:,.0f} per second the last of "
+            f"them is done after {right:,.0f} ms (simulated)."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        if self.near(answer, right / 1000):
+            return "that is in seconds. How many milliseconds is it?"
+        if self.near(answer, self.waiting):
+            return "so many requests wait when the burst ends. How long does the server need for them?"
+        if self.near(answer, 1000 * self.waiting / self.rate_per_s):
+            return "the queue shrinks at the rate at which requests leave, not at that at which they came."
+        if self.near(answer, 1000 * self.lasts_s * self.rate_per_s / SATURATION_PER_S):
+            return "that is how long all of the burst takes. The last request came at its end."
+        if self.near(answer, 1000 * self.lasts_s):
+            return "that is how long the burst lasts. How many requests wait at its end?"
+        return "count how many requests wait when the burst ends, then how long the server needs for them."
+
+
+class SeenByUsers(Number):
+    """The percentage of users' requests that a stall makes slow, although a closed loop reports one."""
+
+    unit = "percent of the requests"
+    within = 0.02
+    rate_per_s = 200
+    seconds = 60
+    stall_ms = 1500
+    slow_ms = 100
+
+    @property
+    def requests(self) -> int:
+        return self.rate_per_s * self.seconds
+
+    def right(self) -> float:
+        rule, stalled = SizeOrWait(max_batch_size=1, max_wait_ms=0), SERVICE.compiling(self.stall_ms)
+        result = simulate(Scenario(Constant(self.rate_per_s), rule, stalled), self.requests)
+        return float(100 * (result.latency_ms > self.slow_ms).mean())
+
+    def because(self, right: float) -> str:
+        stalled = self.rate_per_s * (self.stall_ms - self.slow_ms) // 1000
+        return (
+            f"{right * self.requests / 100:.0f} of {self.requests:,} requests. {stalled} of them came in the "
+            "stall itself, and the others while the server worked off the queue. Such a p99 is far "
+            f"above {self.slow_ms} ms; a closed-loop client reports one slow request."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        if not 0 <= answer <= 100:
+            return f"a share is from 0 to 100 percent, got {answer:g}."
+        if self.near(100 * answer, right):
+            return "that is the share as a fraction. How many percent is it?"
+        if self.near(answer, 100 / self.requests):
+            return "that is one request, as a closed loop would see it. Users go on sending."
+        stall_s, seconds = self.stall_ms / 1000, self.seconds
+        if any(self.near(answer, 100 * s / seconds) for s in (stall_s, stall_s - self.slow_ms / 1000)):
+            return "those came during the stall. What about the queue that it left behind?"
+        if self.near(answer, 100 - right):
+            return "that is the share of the fast ones."
+        return f"simulate it, and count the requests that took more than {self.slow_ms} ms."
+
+
+EXERCISES: dict[str, Exercise] = {
+    "05.1": SlowPages(),
+    "05.2": LastOfABurst(),
+    "05.3": SeenByUsers(),
+}
