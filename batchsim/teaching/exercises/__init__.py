@@ -2,6 +2,7 @@
 
 from batchsim.teaching.exercises import (
     build_a_batcher,
+    continuous_batching,
     does_it_tell_the_truth,
     same_knobs_different_servers,
     size_or_wait,
@@ -24,4 +25,5 @@ EXERCISES: dict[str, Exercise] = {
     **tune_to_an_objective.EXERCISES,
     **does_it_tell_the_truth.EXERCISES,
     **same_knobs_different_servers.EXERCISES,
+    **continuous_batching.EXERCISES,
 }

@@ -28,6 +28,13 @@ COMPONENTS = {
     "queueing": ComponentStyle("purple", "\\\\", 4.0),
     "computing": ComponentStyle("blue", "", 5.0),
 }
+# What a request of token generation does, everywhere in the same colour and hatch.
+PHASES = {
+    "waiting": ComponentStyle("purple", "\\\\", 4.0),
+    "prefill": ComponentStyle("green", "..", 3.0),
+    "decode": ComponentStyle("blue", "", 5.0),
+    "preempted": ComponentStyle("vermilion", "xx", 2.0),
+}
 COMPILING = ComponentStyle("blue", "xxx", 5.0)  # the part of computing before a new shape is compiled
 
 
