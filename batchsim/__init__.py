@@ -9,6 +9,7 @@ from batchsim.engines.log import Status
 from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
 from batchsim.scenario.kv_blocks import kv_blocks
+from batchsim.scenario.noise import Noise
 from batchsim.scenario.published import published, published_names, published_source
 from batchsim.scenario.rules import (
     AtLeast,
@@ -29,7 +30,7 @@ from batchsim.scenario.rules import (
 )
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.scenario import Scenario
-from batchsim.scenario.service import Affine, Noise, Table
+from batchsim.scenario.service import Affine, Table
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Geometric, Lognormal, Tokens, Uniform
 from batchsim.scenario.trace import Trace

@@ -1,6 +1,6 @@
 """Compare real runs on this machine with their simulation, for VALIDATION.md. Run by `make fidelity`.
 
-On an otherwise quiet machine, for five minutes.
+On an otherwise quiet machine, for ten minutes.
 """
 
 from argparse import ArgumentParser
@@ -10,7 +10,7 @@ from oracles import fidelity
 
 if __name__ == "__main__":
     arguments = ArgumentParser()
-    arguments.add_argument("--seconds", type=float, default=5.0, help="of each run")
+    arguments.add_argument("--seconds", type=float, default=15.0, help="of each run")
     arguments.add_argument("--dry", action="store_true", help="write nothing")
     given = arguments.parse_args()
     text, rows = fidelity.section(given.seconds)

@@ -118,7 +118,7 @@ def test_other_numbers_tell_a_prompt_alone_from_one_beside_others():
     ("answer", "words"),
     [
         (256, "stay empty"), (128, "fewer share"), (16, "room for more"), (0, "at least 1"),
-        (41.5, "whole number"), ("many", "whole number"),
+        (41.5, "whole"), ("many", "must be a number"),
     ],
 )  # fmt: skip
 def test_a_wrong_number_of_seats_gets_an_apt_hint(answer, words, capsys):

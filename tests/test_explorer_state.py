@@ -235,3 +235,11 @@ def test_the_batch_sizes_of_a_rule_are_fitted_to_the_largest():
     assert State(rule="preferred_sizes", preferred=[8, 32], max_batch_size=6).fitted().preferred == (6,)
     assert State(rule="at_least", min_batch_size=8, max_batch_size=6).fitted().min_batch_size == 6
     assert State(rule="size_or_wait", min_batch_size=8, max_batch_size=6).fitted().min_batch_size == 8
+
+
+def test_noise_that_lasts_is_kept_though_no_slider_moves_it():
+    service = bs.Affine(5, 0.25).with_noise(0.2, "lognormal", 0.5, 8)
+    scenario = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(32, 10), service)
+    state = State.of(scenario)
+    assert State.from_link(state.to_link()).scenario() == scenario
+    assert "with_noise(0.2, 'lognormal', 0.5, 8" in state.python(1000)

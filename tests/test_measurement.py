@@ -2,6 +2,7 @@ import json
 import math
 import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,9 @@ FIELDS = {
     "first_call_s": (0.5, 1 / 3),
     "measured_at": "2026-01-02T03:04:05+00:00",
 }
+
+
+LASTING = [0.4 * math.exp(-(lag - 1) / 8) for lag in (1, 2, 4, 8, 16, 32)]
 
 
 @pytest.fixture
@@ -177,6 +181,26 @@ def test_of_a_server_all_times_count_but_one_pause_in_a_hundred_is_no_noise():
     assert measured({1: two_levels}).service_with_noise()(1) == pytest.approx(0.004)
 
 
+def test_noise_lasts_as_long_as_was_measured():
+    lasts = measured({1: [2.0, 2.2] * 20}, served=True, autocorrelation=LASTING)
+    noise = lasts.service_with_noise().noise
+    assert (noise.correlation, noise.memory_batches) == pytest.approx((0.4, 8), rel=0.05)
+    assert "correlates with the next one's by 0.40" in repr(lasts)
+    assert measured({1: [2.0, 2.2] * 20}).service_with_noise().noise.correlation == 0
+
+
+def test_joined_measurements_have_the_times_of_both():
+    before = measured({1: [2.0, 2.1], 2: [3.0]}, autocorrelation=[0.4] * 6)
+    after = measured({1: [2.4], 2: [3.3, 3.4]}, autocorrelation=[0.2] * 6)
+    both = before.joined(after)
+    assert both.samples_ms == ((2.0, 2.1, 2.4), (3.0, 3.3, 3.4))
+    assert both.repeats == 3
+    assert both.autocorrelation == pytest.approx([0.3] * 6)
+    assert before.joined(replace(after, autocorrelation=())).autocorrelation == ()
+    with refused(ValueError, "joined measurements must have the same batch_sizes, got (1, 2) and (1,)"):
+        before.joined(measured({1: [2.0]}))
+
+
 def test_one_time_a_size_has_no_noise():
     assert measured({1: [2.0], 2: [3.0]}).service_with_noise().noise.cv == 0
 
@@ -218,6 +242,7 @@ def test_everything_is_saved(tmp_path):
     full = measured(
         {1: [2.0, 3.0], 2: [3.0]}, copy=False, target=0.02, program=[(1e9, 1e8), (2e9, 1e8)],
         roofline=(1e14, 3e12), not_fitting=[(64, "full")], first_call_s=(0.5, 0.6),
+        autocorrelation=LASTING,
     )  # fmt: skip
     assert repr(full)  # what it computes for that is no part of the file
     full.save(path)
@@ -226,7 +251,7 @@ def test_everything_is_saved(tmp_path):
 
 def test_a_file_of_before_there_were_notes_is_read(saved):
     content = json.loads(saved.read_text())
-    for key in ("copy", "target", "program", "roofline", "not_fitting"):
+    for key in ("copy", "target", "program", "roofline", "not_fitting", "autocorrelation"):
         del content[key]
     saved.write_text(json.dumps(content))
     assert Measurement.load(saved) == Measurement(**FIELDS)
@@ -303,6 +328,9 @@ def test_a_file_that_is_something_else_is_refused(tmp_path, text, rule):
         ({"not_fitting": [[64]]}, "a pair in not_fitting must hold 2 values, got 1"),
         ({"not_fitting": [[0, "full"]]}, "a size in not_fitting must be at least 1, got 0"),
         ({"not_fitting": [[64, None]]}, "a reason in not_fitting must be text, got None"),
+        ({"autocorrelation": [0.5]}, "autocorrelation must hold 6 values, got 1"),
+        ({"autocorrelation": 0.5}, "autocorrelation must be a list, got 0.5"),
+        ({"autocorrelation": [0.5] * 5 + [3]}, "a number in autocorrelation must be at most 2, got 3"),
         ({"batch_sizes": []}, "batch_sizes must not be empty, got []"),
         ({"batch_sizes": 1}, "batch_sizes must be a list of sizes, got 1"),
         ({"batch_sizes": [1, 1]}, "batch_sizes must differ, got [1, 1]"),

@@ -154,7 +154,65 @@ def test_noise_of_cv_0_is_none():
     assert bs.Noise(0).draw(np.random.default_rng(1), 9).tolist() == [1] * 9
 
 
-@pytest.mark.parametrize("noise", [bs.Noise(0.7), bs.Noise(1, "exponential")], ids=repr)
+def test_lasting_noise_has_mean_1_its_cv_and_its_correlations():
+    noise = bs.Noise(0.5, correlation=0.6, memory_batches=8)
+    factors = noise.draw(np.random.default_rng(1), 1_000_000)
+    assert factors.mean() == pytest.approx(1, abs=0.006)
+    assert factors.std() == pytest.approx(0.5, rel=0.03)
+    logs = np.log(factors) - np.log(factors).mean()
+    for lag in (1, 2, 4, 8, 16, 32):
+        found = float(logs[lag:] @ logs[:-lag] / (logs @ logs))
+        assert found == pytest.approx(0.6 * math.exp(-(lag - 1) / 8), abs=0.02)
+
+
+def test_a_queue_sees_of_lasting_noise_the_variance_of_long_sums():
+    noise = bs.Noise(0.1, correlation=0.6, memory_batches=8)
+    sums = noise.draw(np.random.default_rng(2), 4_000_000).reshape(-1, 1000).sum(axis=1)
+    assert sums.var() / 1000 == pytest.approx(noise.dispersion, rel=0.08)
+    assert noise.dispersion > 10 * bs.Noise(0.1).dispersion == 10 * 0.1**2
+
+
+def test_under_a_heavy_load_waits_grow_with_the_dispersion_of_the_noise():
+    # The heavy-traffic limit of G/G/1 (Kingman 1962; for dependent services Fendick, Saksena and Whitt 1989).
+    load, means_ms = 0.95, []
+    noise = bs.Noise(0.5, correlation=0.5, memory_batches=6)
+    scenario = bs.Scenario(bs.Poisson(1000 * load), bs.SizeOrWait(1, 0), bs.Affine(1, 0, noise=noise))
+    expected_ms = load / (1 - load) * (1 + noise.dispersion) / 2
+    means_ms = [bs.simulate(scenario, 1_000_000, seed=seed).mean_latency_ms - 1 for seed in range(3)]
+    assert np.mean(means_ms) == pytest.approx(expected_ms, rel=0.12)
+    alone = bs.simulate(scenario.replace(service=bs.Affine(1, 0).with_noise(0.5)), 1_000_000)
+    assert np.mean(means_ms) > 1.5 * alone.mean_latency_ms
+
+
+def test_lasting_noise_is_the_same_however_it_is_drawn():
+    noise = bs.Noise(0.3, correlation=0.4)
+    whole, draw = noise.draw(np.random.default_rng(4), 3000), noise.source(np.random.default_rng(4))
+    assert np.array_equal(whole, np.concatenate([draw(count) for count in (1, 0, 999, 2000)]))
+
+
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+def test_engines_and_summaries_agree_on_lasting_noise(engine):
+    service = bs.Affine(1, 0.1).with_noise(0.4, correlation=0.5, memory_batches=5)
+    scenario = bs.Scenario(bs.Poisson(3000), bs.SizeOrWait(8, 1), service)
+    own = bs.simulate(scenario, 3000, seed=3, engine=engine)
+    summary = bs.simulate(scenario, 3000, seed=3, keep="summary")
+    assert own.mean_latency_ms == pytest.approx(summary.mean_latency_ms, rel=1e-12)
+
+
+def test_theory_has_no_answer_for_noise_that_lasts():
+    service = bs.Affine(1, 0.1).with_noise(0.4, correlation=0.5)
+    answer = bs.theory.expected(bs.Scenario(bs.Poisson(500), bs.SizeOrWait(1, 0), service))
+    assert not answer
+    assert "independent" in str(answer)
+    with pytest.raises(ValueError, match="independent of each other, got Noise"):
+        bs.theory.capped(500, service, 8)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [bs.Noise(0.7), bs.Noise(1, "exponential"), bs.Noise(0.7, correlation=0.5, memory_batches=3)],
+    ids=repr,
+)
 def test_a_shorter_draw_of_noise_is_a_prefix(noise):
     longer = noise.draw(np.random.default_rng(4), 1000)
     assert np.array_equal(noise.draw(np.random.default_rng(4), 77), longer[:77])
@@ -178,6 +236,10 @@ def test_noise_and_padding_do_not_change_the_mean_and_come_in_any_order():
         ((0.5, "lognorm"), ValueError, "shape must be one of .*, got 'lognorm'; did you mean 'lognormal'"),
         ((0.5, None), ValueError, "shape must be one of lognormal, exponential, got None"),
         ((0.5, "exponential"), ValueError, "cv of exponential noise must be 1, got 0.5"),
+        ((1, "exponential", 0.2), ValueError, "correlation of exponential noise must be 0, got 0.2"),
+        ((0.5, "lognormal", -0.1), ValueError, "correlation must be at least 0, got -0.1"),
+        ((0.5, "lognormal", 0.5, 0), ValueError, "memory_batches must be greater than 0, got 0"),
+        ((0.5, "lognormal", 0.5, 1), ValueError, "correlation must be at most 0.3679 .*, got 0.5"),
     ],
 )
 def test_noise_refuses(arguments, error, message):

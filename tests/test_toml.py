@@ -530,7 +530,7 @@ def test_a_misspelt_table_beside_the_scenario_names_the_nearest():
         ),
         (
             '[service]\nkind = "Affine"\nfixed_ms = 1\nper_item_ms = 1\nnoise = {cv = 1, form = "lognormal"}',
-            "[service.noise]: Noise ... 'form'; known: cv, shape",
+            "[service.noise]: Noise ... 'form'; known: correlation, cv, memory_batches, shape",
         ),
         (
             '[service]\nkind = "Affine"\nfixed_ms = 1\nper_item_ms = 1\npadding = 8',

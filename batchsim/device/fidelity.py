@@ -1,7 +1,7 @@
 """Does the simulator predict this machine? A real run beside the simulation of the same arrivals."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -72,12 +72,13 @@ class Fidelity:
     def together(self) -> float:
         """How slow batches come together: the correlation of one batch's ratio with the next one's.
 
-        A simulation draws the noise of each batch anew. Where a slow batch follows a slow one, as when
-        another program runs for a second, queues are longer than it says.
+        Where a slow batch follows a slow one, as when another program runs for a second, queues are longer.
+        The noise of the simulation lasts as long as that of the measurement.
         """
         ratios = self._ratios - self._ratios.mean() if self._ratios.size > 2 else np.zeros(3)
         squares = float(ratios @ ratios)
-        return float(ratios[1:] @ ratios[:-1]) / squares if squares else 0.0
+        # Batches that all took as long as measured differ by the rounding of their times alone.
+        return float(ratios[1:] @ ratios[:-1]) / squares if squares > 1e-12 * ratios.size else 0.0
 
     @cached_property
     def explained(self) -> Result:
@@ -106,15 +107,18 @@ class Fidelity:
         replayed = self.replayed
         late_ms = float(np.percentile(replayed.late_ms, 99))
         elsewhere = abs(self.slower - 1) > OTHERWISE
-        apart = self.together > TOGETHER
+        noise = self.simulated.scenario.service.noise
+        measured = noise.correlation if noise is not None else 0.0
+        apart = self.together > measured + TOGETHER
         what = "the server" if self.measurement.served else "the model alone"
         notes = [
             f"Batches took {self.slower:.2f} times as long as {what} was measured, in the same sizes"
             + (": does something else compute on this machine?" if elsewhere else "."),
             f"Of that, {duration(replayed.own_ms)} a batch were the batcher's own, and "
             f"{duration(replayed.reaction_ms)} until it started.",
-            f"A batch's time correlates with the next one's by {self.together:.2f}"
-            + (": slow ones come together, which the simulation does not know." if apart else "."),
+            f"A batch's time correlates with the next one's by {self.together:.2f}, in the "
+            f"measurement by {measured:.2f}"
+            + (": slow ones come together more than the simulation knows." if apart else "."),
             f"99 % of the requests were sent at most {duration(late_ms)} late, and other programs took "
             f"{replayed.others:.0%} of the processors.",
         ]
@@ -143,9 +147,10 @@ def compare_with_simulation(
 
     The arguments are those of `replay`; simulation and replay have the same arrivals. The model is measured
     as a server gives it, `measure(model, served=True)`, for about `limit_s` seconds at every batch size that
-    the rule allows (at its padded sizes, if it pads; at powers of two beyond 32), unless a `measurement` is
-    given: one of this machine and of now, since its processors are faster at one time than at another. The
-    simulation takes the mean times and their noise. The scenario's own service time plays no part; its
+    the rule allows (at its padded sizes, if it pads; at powers of two beyond 32): half of them before the
+    replay and half after it, since a machine that others share is faster in one minute than in the next.
+    A `measurement` that is given takes its place: one of this machine and of now. The simulation takes the
+    mean times, their noise and how long that lasts. The scenario's own service time plays no part; its
     `host_ms`, `contention` and `slowdown` are the simulation's: for several servers on one device, see
     `measure_sharing`. `bs.plot` draws both.
 
@@ -158,12 +163,24 @@ def compare_with_simulation(
     ['replayed', 'simulated', 'explained', 'difference_%']
     """
     _check.instance("scenario", scenario, Scenario, "a Scenario")
-    if measurement is None:
-        example = None if inputs is None else inputs[0]
-        measurement = measure_for(model, scenario.rule.max_batch_size, example, limit_s, progress)
-    known = scenario.replace(service=service_of(measurement, getattr(model, "pad_to", None)))
-    real = replay(known, model, requests, seed, inputs=inputs, warmup=warmup)
-    return Fidelity(measurement, simulate(known, real.requested, seed, warmup=warmup), real)
+    if measurement is not None:
+        real = replay(scenario, model, requests, seed, inputs=inputs, warmup=warmup)
+        return beside_simulation(measurement, real, model)
+    example = None if inputs is None else inputs[0]
+
+    def measured() -> Measurement:
+        return measure_for(model, scenario.rule.max_batch_size, example, limit_s / 2, progress)
+
+    before = measured()
+    real = replay(scenario, model, requests, seed, inputs=inputs, warmup=warmup)
+    return beside_simulation(before.joined(measured()), real, model)
+
+
+def beside_simulation(measurement: Measurement, real: Replay, model: Any) -> Fidelity:
+    """Simulate the arrivals of a replay with a measured service time, and put both side by side."""
+    known = real.scenario.replace(service=service_of(measurement, getattr(model, "pad_to", None)))
+    real = replace(real, runs=tuple(replace(run, scenario=known) for run in real.runs))
+    return Fidelity(measurement, simulate(known, real.requested, real.seed, warmup=real.warmup), real)
 
 
 def measure_for(

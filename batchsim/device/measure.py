@@ -13,6 +13,7 @@ from batchsim.device.models import Model, describe
 from batchsim.device.roofline import roofline as roofline_of
 from batchsim.device.rounds import Rounds
 from batchsim.device.served import ServedRounds
+from batchsim.scenario.lasting import autocorrelation
 from batchsim.scenario.measurement import Measurement
 
 
@@ -89,6 +90,7 @@ def measure(
         program=tuple(known) if complete else (),
         roofline=tuple(roofline_of(device)) if complete else (),
         not_fitting=tuple(rounds.not_fitting.items()),
+        autocorrelation=autocorrelation(rounds.runs) if rounds.runs else (),
     )  # fmt: skip
 
 

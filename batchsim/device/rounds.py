@@ -24,6 +24,7 @@ class Rounds:
         self.first_call_s: dict[int, float] = {}
         self.samples_ms: dict[int, list[float]] = {size: [] for size in batches}
         self.not_fitting: dict[int, str] = {}
+        self.runs: list[tuple[np.ndarray, np.ndarray]] = []  # sizes and times in order, where they are known
 
     def warm_up(self, warmup: int, bar: Any) -> Any:
         """Call each size for the first time, check its output, and call it `warmup` more times."""

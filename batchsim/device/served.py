@@ -76,6 +76,7 @@ class ServedRounds(Rounds):
             order = np.concatenate([generator.permutation(sizes) for _ in range(more)])
             seconds = self.served(order, LOAD * sizes.sum() / took_s, generator)
             took_s, rounds = seconds.sum() / more, rounds + more
+            self.runs.append((order, seconds))
             for size, each_s in zip(order.tolist(), seconds.tolist(), strict=True):
                 self.samples_ms[size].append(1000 * each_s)
             passed_s = time.perf_counter() - begin_s

@@ -27,8 +27,8 @@ from batchsim.scenario import (
     Trace,
     priorities,
 )
+from batchsim.scenario.noise import Noise
 from batchsim.scenario.priorities import Shares
-from batchsim.scenario.service import Noise
 from batchsim.scenario.workload import CHUNK, filled
 
 KEPT = 1 << 20  # arrivals that `draw` keeps for the next run
@@ -86,7 +86,7 @@ class Streams:
     def noise(self) -> Callable[[int], np.ndarray] | None:
         """Return what draws the next batches' factors, if there are any."""
         noise = self.scenario.service.noise
-        return None if noise is None else partial(noise.draw, self._generator(1))
+        return None if noise is None else noise.source(self._generator(1))
 
     def think(self) -> Callable[[int], np.ndarray] | None:
         """Return what draws the thoughts after a closed loop's next sends."""

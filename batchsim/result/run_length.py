@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from batchsim.result.metrics import Metric
 from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, Scenario, generation
-from batchsim.scenario.service import Noise
+from batchsim.scenario.noise import Noise
 
 FLOWS = {"requests", "served", "throughput_per_s", "utilisation"}
 # Relaxation times that an interval needs: of the numbers of a flow, of another mean, of a percentile; and
@@ -136,7 +136,7 @@ def _relaxation(scenario: Scenario, load: float, variance: float) -> float:
 
 
 def _squared_cv(noise: Noise | None) -> float:
-    return 0.0 if noise is None else noise.cv**2
+    return 0.0 if noise is None else noise.dispersion
 
 
 def _surprise(noise: Noise | None) -> float:

@@ -1,5 +1,6 @@
 """What is simulated: a workload, a rule and a service time, joined in a scenario."""
 
+from batchsim.scenario.noise import Noise
 from batchsim.scenario.published import Published, published, published_names, published_source
 from batchsim.scenario.rules import (
     RULES,
@@ -21,7 +22,7 @@ from batchsim.scenario.rules import (
 )
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.scenario import Scenario
-from batchsim.scenario.service import Affine, Noise, Service, Table
+from batchsim.scenario.service import Affine, Service, Table
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Geometric, Lognormal, Tokens, Uniform
 from batchsim.scenario.trace import Trace

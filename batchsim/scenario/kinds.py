@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from batchsim.scenario.measurement import Measurement
+from batchsim.scenario.noise import Noise
 from batchsim.scenario.published import published
 from batchsim.scenario.rules import RULES
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
 from batchsim.scenario.rules.waiting_served_ratio import WaitingServedRatio
-from batchsim.scenario.service import Affine, Noise, Table
+from batchsim.scenario.service import Affine, Table
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Geometric, Listed, Lognormal, Tokens, Uniform
 from batchsim.scenario.trace import Trace

@@ -5,7 +5,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._files import replacing
-from batchsim.scenario import fits
+from batchsim.scenario import fits, lasting
 from batchsim.scenario import measurement_files as files
 from batchsim.scenario import measurement_text as text
 from batchsim.scenario.doubts import Note, doubts
@@ -38,8 +38,9 @@ class Measurement:
     are a server's, its batcher included, rather than the model's alone. `target`: how well the
     medians were meant to be known. `program`: the FLOPs and the bytes of each size's compiled program, and
     `roofline`: the FLOP/s and the bytes/s that the device reached; both are empty where unknown.
-    `not_fitting`: the sizes for which the device had too little memory, and what it said. Wrong values raise
-    ValueError or TypeError.
+    `not_fitting`: the sizes for which the device had too little memory, and what it said.
+    `autocorrelation`: how a batch's time correlates with those of the 1st, 2nd, 4th, 8th, 16th and 32nd after
+    it, relative to their sizes; empty where unknown. Wrong values raise ValueError or TypeError.
 
     Of each size the *quiet* samples count: see `batchsim.scenario.quiet`. What is doubtful is in `notes`.
     """
@@ -59,6 +60,7 @@ class Measurement:
     program: tuple[tuple[float, ...], ...] = ()
     roofline: tuple[float, ...] = ()
     not_fitting: tuple[tuple[int, str], ...] = ()
+    autocorrelation: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("model", "device", "platform", "jax_version", "measured_at"):
@@ -85,6 +87,7 @@ class Measurement:
             program=files.pairs(len(sizes) if self.program else 0, "program", self.program),
             roofline=files.rates(2 if self.roofline else 0, "roofline", self.roofline),
             not_fitting=files.reasons("not_fitting", self.not_fitting),
+            autocorrelation=files.correlations(self.autocorrelation, len(lasting.LAGS)),
         )  # fmt: skip
 
     @cached_property
@@ -174,11 +177,12 @@ class Measurement:
         all sizes, the root mean square of theirs: `noise_cv` has each. Quiet times are the default, because a
         few disturbed ones, many times longer, give a cv that no lognormal fits. Of a `served` measurement
         the "clipped" are: a server has disturbed batches, too, but the slowest in a hundred count as no
-        slower than the next.
+        slower than the next. Where the `autocorrelation` is known the noise lasts as long as was measured.
         """
         times = self._times(samples)
         means = {size: float(row.mean()) for size, row in times.items()}
-        return Table(means).with_noise(text.pooled(self.noise_cv(samples)))
+        lasts = lasting.fitted(self.autocorrelation) if self.autocorrelation else ()
+        return Table(means).with_noise(text.pooled(self.noise_cv(samples)), "lognormal", *lasts)
 
     def noise_cv(self, samples: str | None = None) -> dict[int, float]:
         """Return the coefficient of variation of each batch size: see `service_with_noise`."""
@@ -192,6 +196,22 @@ class Measurement:
         if samples == "quiet":
             return {size: row[self.quiet[size]] for size, row in rows.items()}
         return clipped(rows) if samples == "clipped" else rows
+
+    def joined(self, later: "Measurement") -> "Measurement":
+        """Return one measurement of the times of both, which must be of the same model and sizes.
+
+        A machine that others share is faster in one minute than in the next: measure before what is to be
+        predicted, and after it.
+        """
+        for name in ("model", "device", "batch_sizes", "copy", "served"):
+            own, other = getattr(self, name), getattr(later, name)
+            if own != other:
+                raise ValueError(f"joined measurements must have the same {name}, got {own!r} and {other!r}")
+        samples_ms = tuple(a + b for a, b in zip(self.samples_ms, later.samples_ms, strict=True))
+        both = self.autocorrelation, later.autocorrelation
+        lasts = tuple((a + b) / 2 for a, b in zip(*both, strict=True)) if all(both) else ()
+        repeats = min(map(len, samples_ms))
+        return replace(self, samples_ms=samples_ms, repeats=repeats, autocorrelation=lasts)
 
     def fit(self, kind: str = "affine", pieces: int = 3) -> fits.Fit:
         """Return the "affine" or "piecewise" service time nearest to `service`, and its worst relative error.

@@ -84,6 +84,14 @@ def pairs(length: int, name: str, values: Any) -> tuple[tuple[float, ...], ...]:
     return tuple(rates(2, f"a pair in {name}", pair) for pair in list_of(length, name, values))
 
 
+def correlations(values: Any, length: int) -> tuple[float, ...]:
+    """Return none, or as many correlations, or raise."""
+    checked = list_of(length if values else None, "autocorrelation", values)
+    return tuple(
+        _check.real("a number in autocorrelation", value, at_least=-2, at_most=2) for value in checked
+    )
+
+
 def reasons(name: str, values: Any) -> tuple[tuple[int, str], ...]:
     """Return pairs of a batch size and a text as tuples, or raise."""
     found = []

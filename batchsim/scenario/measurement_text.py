@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim._format import fixed, percent
+from batchsim.scenario import lasting
 
 if TYPE_CHECKING:
     import pandas
@@ -41,7 +42,11 @@ def remarks(measurement: Any) -> list[str]:
     low, high = min(cvs, key=cvs.__getitem__), max(cvs, key=cvs.__getitem__)
     by_size = f"by size from {fixed(cvs[low])} ({low:,}) to {fixed(cvs[high])} ({high:,})"
     of = "" if measurement.served else " of the quiet samples"
-    return [*doubts, f"noise{of}: cv {fixed(pooled(cvs))}; {by_size}"]
+    said = [f"noise{of}: cv {fixed(pooled(cvs))}; {by_size}"]
+    if measurement.autocorrelation and (lasts := lasting.fitted(measurement.autocorrelation))[0]:
+        neighbours = f"a batch's time correlates with the next one's by {lasts[0]:.2f}"
+        said.append(f"lasting: {neighbours}, and with later ones' for about {lasts[1]:.0f} batches")
+    return [*doubts, *said]
 
 
 def pooled(cvs: Mapping[int, float]) -> float:

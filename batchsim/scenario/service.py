@@ -12,34 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from batchsim import _check
-
-SHAPES = ("lognormal", "exponential")
-
-
-@dataclass(frozen=True)
-class Noise:
-    """A random factor of mean 1 on every batch's service time.
-
-    `cv` is its coefficient of variation; `shape` is "lognormal", or "exponential" (cv 1).
-    """
-
-    cv: float
-    shape: str = "lognormal"
-
-    def __post_init__(self) -> None:
-        _check.fix_real(self, "cv", at_least=0, at_most=1e3)
-        _check.one_of("shape", self.shape, SHAPES)
-        if self.shape == "exponential" and self.cv != 1:
-            raise ValueError(f"cv of exponential noise must be 1, got {self.cv!r}")
-
-    def draw(self, generator: np.random.Generator, size: int) -> np.ndarray:
-        """Return `size` factors of mean 1, one a batch; a shorter draw is a prefix of a longer one."""
-        if self.shape == "exponential":
-            return generator.standard_exponential(size)
-        # A lognormal of cv c has a logarithm of variance v = log(1 + c^2); a mean of -v / 2 there makes its
-        # own mean 1. The standard draws do not depend on cv: a change of cv scales the noise of the same run.
-        variance = math.log1p(self.cv**2)
-        return np.exp(math.sqrt(variance) * generator.standard_normal(size) - variance / 2)
+from batchsim.scenario.noise import Noise
 
 
 @dataclass(frozen=True)
@@ -100,9 +73,15 @@ class Service:
         sizes, costs_ms = np.transpose(self.compile_ms or [(1, 0.0)])
         return np.interp(shapes, sizes, costs_ms)
 
-    def with_noise(self, cv: float, shape: str = "lognormal") -> Self:
-        """Return this service time with a random factor of mean 1, drawn once a batch: see `Noise`."""
-        return replace(self, noise=Noise(cv, shape))
+    def with_noise(
+        self, cv: float, shape: str = "lognormal", correlation: float = 0.0, memory_batches: float = 10.0
+    ) -> Self:
+        """Return this service time with a random factor of mean 1, drawn once a batch: see `Noise`.
+
+        >>> Affine(fixed_ms=2, per_item_ms=1).with_noise(0.2, correlation=0.5, memory_batches=8)
+        Affine(fixed_ms=2, per_item_ms=1).with_noise(0.2, 'lognormal', 0.5, 8)
+        """
+        return replace(self, noise=Noise(cv, shape, correlation, memory_batches))
 
     def padded_to(self, sizes: Iterable[int]) -> Self:
         """Return this service time with every batch padded up to the next of `sizes`.
@@ -148,7 +127,11 @@ class Service:
         return Table({size: self(size) * 1000 * factor for size in sizes}, noise=self.noise, **cold)
 
     def _suffix(self) -> str:
-        noise = "" if self.noise is None else f".with_noise({self.noise.cv!r}, {self.noise.shape!r})"
+        noise = ""
+        if self.noise is not None:
+            lasts = f", {self.noise.correlation!r}, {self.noise.memory_batches!r}"
+            lasts = lasts if self.noise.correlation else ""
+            noise = f".with_noise({self.noise.cv!r}, {self.noise.shape!r}{lasts})"
         padding = "" if self.padding is None else f".padded_to({list(self.padding)})"
         return noise + padding + ("" if self.compile_ms is None else f".compiling({dict(self.compile_ms)})")
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from batchsim import _check
+from batchsim.scenario.noise import Noise
 from batchsim.scenario.rules.rule import LARGEST_BATCH
-from batchsim.scenario.service import Noise, Service
+from batchsim.scenario.service import Service
 
 SAMPLES = 100_000  # batches by which a rate with noise is estimated: to 0.3 % where the cv is 1
 MANY = 500  # servers on one device, of which noise is averaged out
@@ -115,7 +116,10 @@ def _noisy_per_s(servers: int, service_s: float, host_s: float, contention: floa
         return float(batches_per_s(servers, 1, np.array([service_s]), host_s, contention)[0])
     skip, steps = 20 * servers, 20 * servers + 200
     copies = SAMPLES // steps
-    factors = noise.draw(np.random.default_rng(0), steps * copies).reshape(steps, copies)
+    factors = noise.draw(np.random.default_rng(0), steps * copies)
+    if noise.lasts:  # from one step to the next, not from copy to copy
+        factors = factors.reshape(copies, steps).T.copy()
+    factors = factors.reshape(steps, copies)
     factors /= factors.mean(axis=1, keepdims=True)  # most of the luck is in the mean, which is known
     finish_s, free_s = np.zeros((servers, copies)), np.zeros(copies)
     for step in range(steps):

@@ -37,7 +37,7 @@ TOP_LEVEL = (
 )  # fmt: skip
 LENGTHS = ("prompt", "output")  # each a number, or one of the kinds of lengths
 # Whose default is not written: it says that there is none.
-UNSAID = ("host_ms", "contention", "timeout_action")
+UNSAID = ("host_ms", "contention", "timeout_action", "correlation", "memory_batches")
 S = TypeVar("S")  # the class Scenario, which imports this module
 
 

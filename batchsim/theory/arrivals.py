@@ -18,7 +18,9 @@ PIECE = 4.0  # the most arrivals on average between two edges of `split`
 
 
 def squared_cv(noise: Noise | None) -> float:
-    """Return the squared coefficient of variation of the service times."""
+    """Return the squared coefficient of variation of the service times; UnsolvedError where noise lasts."""
+    if noise is not None and noise.lasts:
+        raise UnsolvedError(f"service times must be independent of each other, got {noise}")
     return 0.0 if noise is None else float(noise.cv) ** 2
 
 

@@ -57,6 +57,8 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
     check_load(workload.offered_per_s, servers * rule.largest / service(rule.largest))
     arrival_cv = 0.0 if isinstance(workload, Constant) else getattr(workload, "cv", 1.0)
     noise, host_ms = service.noise, scenario.host_ms
+    if noise is not None and noise.lasts:
+        return NoAnswer(f"service times must be independent of each other, got {noise}")
     try:
         # A host part and a device of one's own are the whole service time: only noise tells them apart.
         if host_ms > 0 and noise is not None and noise.cv > 0:

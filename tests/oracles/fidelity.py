@@ -16,8 +16,8 @@ import jax
 import numpy as np
 
 import batchsim as bs
-from batchsim.device import Fidelity, compare_with_simulation, load_model, replay
-from batchsim.device.fidelity import measure_for, service_of
+from batchsim.device import Fidelity, load_model, replay
+from batchsim.device.fidelity import LIMIT_S, beside_simulation, measure_for, service_of
 from batchsim.device.replay import OTHERS
 from batchsim.result.metrics import heading
 
@@ -29,12 +29,14 @@ RULE = bs.SizeOrWait(max_batch_size=16, max_wait_ms=5)
 REPEATS = 3
 WITHIN = {"mean_latency_ms": 0.10, "mean_batch_size": 0.10, "p99_ms": 0.25}
 COLD_WITHIN = 0.20
+COLD_S = 10.0
 
 TEXT = f"""`make fidelity` measures a model as a server gives it (`bs.device.measure(model, served=True)`:
-through the batcher, beside the thread that sends), says what a simulation with that service time and its
-noise expects, and only then replays the same arrivals on the wall clock with the real model
-(`bs.device.compare_with_simulation`): Poisson arrivals, batches of at most {RULE.max_batch_size}, a wait of
-{RULE.max_wait_ms} ms. Load 1 is what the measured server carries. The error is that of the simulated value,
+through the batcher, beside the thread that sends), half before and half after a replay of arrivals on the
+wall clock with the real model, and simulates the same arrivals with that service time, its noise and how
+long the noise lasts (`bs.device.compare_with_simulation`): Poisson arrivals, batches of at most
+{RULE.max_batch_size}, a wait of {RULE.max_wait_ms} ms. Load 1 is what the server carries as it was measured
+before. The error is that of the simulated value,
 relative to the replayed one: the median of {REPEATS} repeats, each with a measurement and a seed of its own,
 and in brackets each of them. A row is **within** if it is at most {WITHIN["mean_latency_ms"]:.0%} (mean
 latency, batch size), {WITHIN["p99_ms"]:.0%} (p99) or {COLD_WITHIN:.0%} (compiling). Repeats whose requests
@@ -44,8 +46,8 @@ Nothing is subtracted, and nothing of a replay goes into its simulation.
 Where a difference comes from stands below, medians of the replays: how many times as long as measured batches
 of the same sizes took, from when they could start until their answers were handed back; of that, the
 batcher's own time (stacking, fetching, Python) and the time until it started; how a batch's time correlates
-with the next one's (the simulation draws each anew); and the error of a simulation whose batches are slower
-by the first number.
+with the next one's, in the replay and as it was measured; and the error of a simulation whose batches are
+slower by the first number.
 """
 
 
@@ -104,7 +106,8 @@ def explanation(name: str, load: float, repeats: list[Fidelity]) -> str:
         f"{middle(lambda each: each.slower):.3f} ({', '.join(f'{each.slower:.3f}' for each in repeats)})",
         f"{1000 * middle(lambda each: each.replayed.own_ms):.0f}",
         f"{1000 * middle(lambda each: each.replayed.reaction_ms):.0f}",
-        f"{middle(lambda each: each.together):.2f}",
+        f"{middle(lambda each: each.together):.2f}, "
+        f"{middle(lambda each: each.simulated.scenario.service.noise.correlation):.2f}",
         f"{1000 * middle(lambda each: np.percentile(each.replayed.late_ms, 99)):.0f}",
         f"{middle(lambda each: each.replayed.others):.0%}",
         f"{middle(unexplained):+.1%}",
@@ -172,15 +175,17 @@ def section(seconds: float, say=print) -> tuple[str, list[Row]]:
         for seed in range(REPEATS):
             for load, repeats in by_load.items():
                 # Anew for each run: a processor is faster in one minute than in another.
-                measurement = measure_for(model, RULE.max_batch_size)
+                measurement = measure_for(model, RULE.max_batch_size, limit_s=LIMIT_S / 2)
                 known = bs.Scenario(bs.Poisson(1), RULE, service_of(measurement))
                 scenario = known.replace(rate_per_s=load * known.saturation_per_s)
                 count = max(100, round(seconds * scenario.workload.offered_per_s))
-                repeats.append(compare_with_simulation(scenario, model, count, seed, measurement=measurement))
+                real = replay(scenario, model, count, seed)
+                after = measure_for(model, RULE.max_batch_size, limit_s=LIMIT_S / 2)
+                repeats.append(beside_simulation(measurement.joined(after), real, model))
                 say(repeats[-1], end="\n\n")
-            # Twice as long: most sizes occur then, and how many did in both is less a matter of chance.
+            # So long that most sizes occur: how many did in both is less a matter of chance.
             scenario = known.replace(rate_per_s=LOADS[0] * known.saturation_per_s)
-            count = max(100, round(2 * seconds * scenario.workload.offered_per_s))
+            count = max(100, round(COLD_S * scenario.workload.offered_per_s))
             starts.append(Cold.run(model, scenario, measurement, count, seed))
             say(starts[-1], end="\n\n")
         for load, repeats in by_load.items():
@@ -193,7 +198,7 @@ def section(seconds: float, say=print) -> tuple[str, list[Row]]:
             say(each)
     where = f"{model.device}, {processor()}, jax {jax.__version__}, {datetime.now(UTC):%Y-%m-%d}"
     parts = [
-        f"\n## {TITLE}\n\n{TEXT}\nOn {where}, {seconds:g} s a run, a cold start twice that.\n",
+        f"\n## {TITLE}\n\n{TEXT}\nOn {where}, {seconds:g} s a run, {COLD_S:g} s a cold start.\n",
         "| what | replayed | simulated | error | |\n|---|---|---|---|---|",
         *map(str, rows),
         "\n| run | requests/s | slower by | own (µs) | until it started (µs) | correlation | "

@@ -121,7 +121,10 @@ class MostSeats(Exercise):
         return low
 
     def judge(self, answer: Any) -> Verdict:
-        seats = _check.whole("max_num_seqs", answer)
+        number = _check.real("max_num_seqs", answer, at_least=1)
+        seats = int(number)
+        if seats != number:
+            return Verdict(False, "seats are whole: round down, or try the next one.")
         if seats > self.clients:
             few = f"only {self.clients} requests are ever there, so more seats than that stay empty"
             return Verdict(

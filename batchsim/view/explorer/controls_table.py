@@ -15,8 +15,8 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.scenario import RULES, Table, priorities, published_names
+from batchsim.scenario.noise import SHAPES
 from batchsim.scenario.rules.rule import Parameter
-from batchsim.scenario.service import SHAPES
 from batchsim.view.explorer.kinds import KINDS, MOST_BURSTY
 
 LARGEST_BATCH = 4096  # a heat map's column of it is still computed while a slider moves
@@ -193,6 +193,10 @@ CONTROLS: Mapping[str, Control] = {
     "noise_cv": Control("Noise (CV)", "Standard deviation over mean of equal batches' computing times",
         "real", 0, COMPUTING, Slider("linear", 0, 2, 0.05), {"at_least": 0, "at_most": 1e3}),
     "noise": _choice("Noise distribution", "Of the service times", "lognormal", None, SHAPES),
+    "noise_correlation": Control("Noise correlation", "Of one batch's time with the next one's", "real", 0,
+        None, None, {"at_least": 0, "at_most": 1}),
+    "noise_batches": Control("Noise memory", "Batches in which that correlation falls to 1/e of it", "real",
+        10, None, None, {"above": 0, "at_most": 1e6}),
     "padding": Control("Pad to sizes",
         "Round each batch up to the next of these, e.g. 1, 2, 4, 8; empty: no padding",
         "sizes", (), COMPUTING, optional=True),

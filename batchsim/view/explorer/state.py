@@ -85,7 +85,9 @@ class State(_Values):
     def service_time(self) -> Service:
         """Return how long a batch computes: noise, padding and a cold start included."""
         service: Service = self._build("service")
-        service = service.with_noise(self.noise_cv, self.noise) if self.noise_cv else service
+        if self.noise_cv:
+            lasting = self.noise_correlation, self.noise_batches
+            service = service.with_noise(self.noise_cv, self.noise, *lasting)
         service = service.padded_to(self.padding) if self.padding else service
         return service.compiling(self.compile_ms) if self.compile_ms else service
 
@@ -200,6 +202,9 @@ def service_values(service: Service, curve_of: str = "") -> dict[str, Any]:
         values["compile_ms"] = next(iter(costs_ms.values()))
     if service.noise is not None:
         values |= {"noise_cv": service.noise.cv, "noise": service.noise.shape}
+        if service.noise.correlation:
+            lasting = {"noise_correlation": service.noise.correlation}
+            values |= lasting | {"noise_batches": service.noise.memory_batches}
     return values | ({"curve_of": curve_of} if "curve" in values else {})
 
 
