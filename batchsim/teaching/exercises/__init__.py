@@ -7,7 +7,6 @@ from batchsim.teaching.exercises import (
     does_it_tell_the_truth,
     same_knobs_different_servers,
     size_or_wait,
-    slow_motion,
     tails_and_bursts,
     theory_meets_simulation,
     tune_to_an_objective,
