@@ -1,12 +1,12 @@
 """The lessons' exercises, which grade themselves; one module a lesson."""
 
 from batchsim.teaching.exercises import (
+    a_second_in_slow_motion,
     build_a_batcher,
     continuous_batching,
     does_it_tell_the_truth,
     same_knobs_different_servers,
     size_or_wait,
-    slow_motion,
     tails_and_bursts,
     theory_meets_simulation,
     tune_to_an_objective,
@@ -18,7 +18,7 @@ from batchsim.teaching.exercises.exercise import Exercise
 EXERCISES: dict[str, Exercise] = {
     **why_batch.EXERCISES,
     **build_a_batcher.EXERCISES,
-    **slow_motion.EXERCISES,
+    **a_second_in_slow_motion.EXERCISES,
     **size_or_wait.EXERCISES,
     **tails_and_bursts.EXERCISES,
     **theory_meets_simulation.EXERCISES,

@@ -47,6 +47,10 @@ class Ready(Batcher):
     methods = "add_request", "should_process"
     steps = "add", "ready", "half", "deadline"
     length = 5
+    parts = (
+        "a queue in order of arrival, whether it is full, and the deadline of the oldest request, as a time"
+    )
+    look = "Step 1: when is a batch ready?"
     settings = (
         {},
         {"max_batch_size": 1},
@@ -67,6 +71,8 @@ class Process(Batcher):
     after, after_name = Ready(), "02.1"
     methods = ("process_batch",)
     steps = "add", "process"
+    parts = "the oldest requests, at most max_batch_size, one call of the model, and each output with its id"
+    look = "Step 2: compute a batch"
     length = 6
     settings = tuple(
         {"max_batch_size": size, **kind}
@@ -84,6 +90,8 @@ class KeepsRequests(Batcher):
     after, after_name = Process(), "02.2"
     methods = ("process_batch",)
     steps = "add", "process", "fail"
+    parts = "an error that the caller gets to see, and a queue that is as it was before the batch was taken"
+    look = "When the model fails: what do you expect?"
     length = 6
     must = "fail"
     settings = tuple({"max_batch_size": size} for size in (2, 1, 3))
@@ -95,6 +103,10 @@ class KeepsRequests(Batcher):
 class Whole(Function):
     """A function that computes a whole list in batches."""
 
+    parts = (
+        "slices of batch_size inputs, one call of the model for each, and the outputs in the inputs' order"
+    )
+    look = "Step 2: compute a batch"
     signature = "batch_inference(model_fn, inputs, batch_size)"
 
     def cases(self, written: Iterable[str]) -> Iterator[Case]:

@@ -62,7 +62,7 @@ class StepsOfPrompt(Number):
     prompt, budget, others = 3000, 512, 80
     parts = "the budget, what the others take of it, and the prompt, which has the rest of each step"
     look = "The budget: what do you expect?"
-    vary: ClassVar = {"prompt": (2600, 3500, 4000), "others": (100, 120)}
+    vary: ClassVar = {"prompt": (2200, 3500, 4000), "others": (100, 120)}
     again = "The prompt has {prompt:,} tokens now, and {others} others make a token a step. How many steps?"
 
     def right(self) -> float:
@@ -101,6 +101,9 @@ class MostSeats(Exercise):
         "a run with so many seats, and one with one seat more: the first keeps the objective, the other not"
     )
     look = "More seats: what do you expect?"
+    few = 1
+    vary: ClassVar = {"objective_ms": (45, 55, 60)}
+    again = "The objective is {objective_ms} ms now. What is the largest max_num_seqs?"
 
     @property
     def asks(self) -> str:

@@ -1,12 +1,13 @@
 """The exercises of notebooks/04-size-or-wait.ipynb."""
 
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
 
 from batchsim.result import Result
-from batchsim.scenario import Poisson, Scenario, SizeOrWait
+from batchsim.scenario import Affine, Poisson, Scenario, SizeOrWait
 from batchsim.scenario.rules import Trigger
 from batchsim.simulate import simulate
 from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise, Number
@@ -21,6 +22,12 @@ class ServerCameFree(Number):
     rate_per_s = 1000
     rule = SizeOrWait(max_batch_size=4, max_wait_ms=2)
     requests = 400_000
+    parts = "the number of batches whose trigger is BACKLOG, and that of all batches"
+    look = "Why batches left"
+    vary: ClassVar = {"rate_per_s": (700, 800, 1500)}
+    again = (
+        "{rate_per_s:,} requests arrive per second. How many percent leave now when the server comes free?"
+    )
 
     @cached_property
     def result(self) -> Result:
@@ -60,28 +67,34 @@ class TwoPhotos(Number):
 
     unit = "ms"
     within = 0.02
+    service = SERVICE
+    parts = "the mean of both latencies without a wait, and with one that both leave together after"
+    look = "When a wait pays: what do you expect?"
+    vary: ClassVar = {"service": tuple(Affine(fixed, SERVICE.per_item_ms) for fixed in (1.35, 2.35, 2.85))}
+    again = "A batch costs {service.fixed_ms} ms, and {service.per_item_ms} ms a photo. How far apart now?"
 
     def alone_ms(self, apart_ms: float) -> float:
         """Return the mean latency without a wait: the second photo waits for the first."""
-        one_ms = SERVICE(1) * 1000
+        one_ms = self.service(1) * 1000
         return (one_ms + max(one_ms - apart_ms, 0) + one_ms) / 2
 
     def together_ms(self, apart_ms: float) -> float:
         """Return the mean latency with a wait that is just long enough for both to leave together."""
-        return apart_ms / 2 + SERVICE(2) * 1000
+        return apart_ms / 2 + self.service(2) * 1000
 
     def right(self) -> float:
-        return float(brentq(lambda ms: self.together_ms(ms) - self.alone_ms(ms), 0, SERVICE(1) * 1000))
+        return float(brentq(lambda ms: self.together_ms(ms) - self.alone_ms(ms), 0, self.service(1) * 1000))
 
     def because(self, right: float) -> str:
+        more_ms = 1000 * (self.service(2) - self.service(1))
         return (
             f"at {right:.2f} ms both ways take {self.together_ms(right):.2f} ms on average. The first "
-            f"gives up {right:.2f} ms and {1000 * (SERVICE(2) - SERVICE(1)):.2f} ms of computing, and the "
+            f"gives up {right:.2f} ms and {more_ms:.2f} ms of computing, and the "
             "second gains as much."
         )
 
     def hint(self, answer: float, right: float) -> str:
-        one_ms, two_ms = SERVICE(1) * 1000, SERVICE(2) * 1000
+        one_ms, two_ms = self.service(1) * 1000, self.service(2) * 1000
         if answer < 0:
             return f"the second photo comes later than the first, got {answer:g} ms."
         if self.near(answer, right / 1000):
@@ -103,6 +116,10 @@ class HalfTheGpu(Number):
     rate_per_s = 1000
     max_batch_size = 32
     share = 0.5
+    parts = "the utilisation with a wait, and the shortest wait with which it is as low as asked"
+    look = "Two prices: what do you expect?"
+    vary: ClassVar = {"share": (0.45, 0.55, 0.6, 0.65)}
+    again = "The server may compute {share:.0%} of the time. Which is the shortest wait now?"
     longest_ms = 6.65  # up to which theory solves it: the time of a full batch
 
     def utilisation(self, max_wait_ms: float) -> float:

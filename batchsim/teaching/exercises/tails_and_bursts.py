@@ -1,5 +1,7 @@
 """The exercises of notebooks/05-tails-and-bursts.ipynb."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from batchsim.scenario import Constant, Scenario, SizeOrWait, Trace
@@ -15,6 +17,10 @@ class SlowPages(Number):
 
     unit = "percent of the pages"
     photos = 40
+    parts = "the probability that one photo is fast, and that all of a page are"
+    look = "Eleven requests, by hand"
+    vary: ClassVar = {"photos": (20, 30, 60, 80)}
+    again = "A page has {photos} photos. How many percent of the pages have a slow one now?"
 
     def right(self) -> float:
         return 100 * (1 - 0.99**self.photos)
@@ -44,6 +50,10 @@ class LastOfABurst(Number):
     within = 0.04  # by hand, one leaves out the service time of its own batch
     rate_per_s = 7000
     lasts_s = 1.5
+    parts = "how many more arrive than leave in a second, how many wait at the end, and how fast they leave"
+    look = "A crowd comes: what do you expect?"
+    vary: ClassVar = {"rate_per_s": (6000, 6500, 8000)}
+    again = "{rate_per_s:,} requests per second come in the burst. How long does the last one take now?"
 
     @property
     def waiting(self) -> float:
@@ -84,6 +94,10 @@ class SeenByUsers(Number):
     rate_per_s = 200
     seconds = 60
     stall_ms = 1500
+    parts = "who comes in the stall, who comes while its queue is worked off, and how many come in all"
+    look = "The same stall, seen twice: what do you expect?"
+    vary: ClassVar = {"stall_ms": (1000, 2000, 2500)}
+    again = "The stall lasts {stall_ms:,} ms. How many percent of the requests are slow now?"
     slow_ms = 100
 
     @property

@@ -5,7 +5,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.teaching import EXERCISES, check
-from batchsim.teaching.exercises import slow_motion as slow
+from batchsim.teaching.exercises import a_second_in_slow_motion as slow
 
 
 def told(capsys, exercise, answer):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,10 @@ class Eleventh(Number):
 
     unit = "ms"
     arrival_ms = 29
+    parts = "when its wait is over, when the server is free, and how long a batch of 1 computes"
+    look = "The same in batchsim"
+    vary: ClassVar = {"arrival_ms": (30,)}
+    again = "The eleventh arrives at {arrival_ms} ms. What is its latency now?"
 
     @property
     def result(self) -> Result:
@@ -103,6 +107,10 @@ class Waited(NamedTuple):
 class Split(Function):
     """A function that splits a latency into forming, queueing and computing."""
 
+    parts = (
+        "from when on the request was there and the server free, and what came before and after that moment"
+    )
+    look = "The same in batchsim"
     signature = "split(arrival_ms, start_ms, finish_ms, free_ms)"
 
     def cases(self, written: Iterable[str]) -> Iterator[Case]:
@@ -138,6 +146,10 @@ class ShortQueue(Number):
     unit = "ms"
     within = 0.005
     queue_limit = 2
+    parts = "who finds a place, what these wait and compute, and how many they are"
+    look = "A source, a queue, a collector, a server"
+    vary: ClassVar = {"queue_limit": (1,)}
+    again = "Now only {queue_limit} may wait. What is the mean latency of those who find a place?"
 
     @property
     def result(self) -> Result:
@@ -169,7 +181,7 @@ class ShortQueue(Number):
             return "that is in seconds. How many milliseconds is it?"
         if self.near(answer, run(queue_limit=1).mean_latency_ms):
             return "who finds 2 waiting is turned away: with 0 or 1 before it, a request stays."
-        return "in the source, put a request into the queue only if fewer than 2 are waiting."
+        return f"in the source, put a request into the queue if fewer than {self.queue_limit} are waiting."
 
 
 EXERCISES: dict[str, Exercise] = {
