@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.patches import PathPatch, Rectangle
 
-from batchsim._format import INFINITE, duration
+from batchsim._format import INFINITE, counted, duration, number
 from batchsim.servers.comparison import Group
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, width_em
@@ -71,6 +71,13 @@ class Lane:
         self.paper = tile.add(Rectangle((0, 0), 0, 0, facecolor=theme.background, linewidth=0, zorder=4))
         tile.set_moving(*self.parts.values(), self.frames, self.paper)
         self._write_names(names, em)
+
+    def words(self, stretch: Stretch) -> str:
+        """Return what the lane shows of a stretch, as a clause."""
+        batches, (begin_s, until_s) = self.group.result.batches, stretch
+        sizes = batches.batch_size[(batches.start_s >= begin_s) & (batches.start_s < until_s)]
+        mean = f", {number(sizes.mean())} requests each on average" if sizes.size else ""
+        return f"{counted(sizes.size, 'batch')} start{mean}; at most {self.most_waiting(stretch):,} wait"
 
     def _write_names(self, names: Box, em: float) -> None:
         """Write whose lane it is, and the p99 of the whole run."""

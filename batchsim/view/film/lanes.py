@@ -8,7 +8,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.ticker import FixedLocator
 
 from batchsim import _check
-from batchsim._format import tick_in, typed, typed_duration, unit_of
+from batchsim._format import number, tick_in, typed, typed_duration, unit_of
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers.comparison import REQUESTS, ServerComparison, compare_servers
 from batchsim.view.canvas.cells import rectangles
@@ -161,6 +161,14 @@ class Lanes(Picture):
         self.comparison = comparison
         with self.styled():
             self.stage = LanesView(self, comparison, stretch)
+
+    @property
+    def words(self) -> str:
+        begin_s, until_s = self.stage.stretch
+        parts = [
+            f"{', '.join(lane.group.names)}: {lane.words(self.stage.stretch)}" for lane in self.stage.lanes
+        ]
+        return f"Lanes from {number(begin_s, 5)} to {number(until_s, 5)} s. {'. '.join(parts)}."
 
 
 def stretch_of(
