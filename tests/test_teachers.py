@@ -26,7 +26,7 @@ def explorer():
         f"{scenario.saturation_per_s:,.0f}",
         f"{100 * scenario.load:.1f} %",
         f"{result.mean_batch_size:.1f}",
-        f"{100 * result.utilisation:.0f} %",
+        f"{100 * result.utilisation:.1f} %",
     ]
 
 
