@@ -29,6 +29,7 @@ def drawn(draw, **labels):
         (lambda ax: ax.axhline(25, label="objective"), "objective: at y 25."),
         (lambda ax: ax.plot([1, 2], [np.nan, np.inf], label="gone"), "gone: no numbers."),
         (lambda ax: ax.bar([1, 2, 3], [5, 6, 7], label="b"), "b: 3 bars, at least 5, at most 7."),
+        (lambda ax: ax.barh([1, 2], [5, 6], label="b"), "b: 2 bars, at least 5, at most 6."),
         (lambda ax: ax.scatter([1, 2], [3, 4], label="runs"), "runs: 2 points."),
         (lambda ax: ax.hlines([1, 2], 3, 4, label="intervals"), "intervals: 2 lines."),
         (

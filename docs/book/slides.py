@@ -24,11 +24,14 @@ SKIPPED = ("Set-up",)  # sections that are of use at a computer only
 HEADING = re.compile(r"^(#{1,3}) (.+)$")
 FOLDED = re.compile(r"<details><summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\w$])\$([^$\n]+?)\$(?![\w$])", re.DOTALL)
-ASIDE = re.compile(
-    r"^(At each question marked|The solutions are in|Replace the `\.\.\.`|.*\[glossary\])", re.DOTALL
-)
-AT_A_COMPUTER = re.compile(
-    r"\s*(Choose,\s+press\s+\*\*Commit\*\*[^.]*\.|(Now r|R)un\s+this\s+cell[^.]*\.)(?=\s|$)"
+ASIDE = re.compile(r"^(The solutions are in|Replace the `\.\.\.`)")
+AT_A_COMPUTER = re.compile(  # sentences that nobody needs on a slide
+    r"""\s*(Choose,\s+press\s+\*\*Commit\*\*[^.]*\.
+    |At\s+each\s+question\s+marked[^.]*\.
+    |Code\s+that\s+only\s+draws[^.]*\.
+    |(Now\s+r|R)un\s+this\s+cell\b[^.]*(\.|:$|$)
+    |[^.]*\[glossary\][^.]*\.md[^.]*\.)(?=\s|$)""",
+    re.VERBOSE,
 )
 REVEAL = (  # of reveal.js: the other themes fetch their fonts from elsewhere
     "LICENSE", "dist/reveal.js", "dist/reveal.css", "dist/theme/white.css",
@@ -70,8 +73,8 @@ class Deck:
 
     def text(self, text):
         """Add Markdown, paragraph by paragraph."""
-        for block in fitting(text):
-            self.add(nbformat.v4.new_markdown_cell(shown(block)), lines_of(block))
+        for block in fitting(shown(text)):
+            self.add(nbformat.v4.new_markdown_cell(block), lines_of(block))
 
 
 def slides(notebook):
@@ -193,7 +196,7 @@ def question(asked):
 
 def shown(text):
     """Return Markdown as a slide shows it: without what to do at a computer, and without links to files."""
-    return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", AT_A_COMPUTER.sub("", text))
+    return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", AT_A_COMPUTER.sub("", text)).strip()
 
 
 def formulas(text):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import Collection, LineCollection, PathCollection, QuadMesh
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
 from batchsim._format import number
@@ -62,9 +63,10 @@ def _series(ax: Axes) -> Iterable[str]:
     for line in ax.lines:
         yield _line(_name(line), np.asarray(line.get_xdata(), object), np.asarray(line.get_ydata(), object))
     for bars in ax.containers:
-        heights = [patch.get_height() for patch in bars if hasattr(patch, "get_height")]
-        if heights and _name(bars):
-            yield f"{_name(bars)}: {len(heights)} bars, {_range(heights)}"
+        if isinstance(bars, BarContainer) and _name(bars):
+            lying = bars.orientation == "horizontal"
+            lengths = [bar.get_width() if lying else bar.get_height() for bar in bars]
+            yield f"{_name(bars)}: {_many(len(lengths), 'bar')}, {_range(lengths)}"
     for collection in ax.collections:
         yield _collection(_name(collection), collection)
     if ax.images:
