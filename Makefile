@@ -7,6 +7,8 @@
 # make class-of-30  the app in class: 30 pages open, move, reload and close; pictures and memory (STUDENTS=30, LESSONS=3)
 # make bounds    the engines' tests with every index of the compiled loops checked, eight minutes
 # make lessons   the students' copies of the lessons, from notebooks/solutions/
+# make slides    the lessons as slides, which need no network: build/slides/index.html
+# make book      the course, the glossary and the reference as a site that reads offline: build/book/html/index.html
 # make bench     what is claimed about speed, as ratios
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
 # make fidelity  real runs on this machine beside their simulation, a table of VALIDATION.md: on a quiet machine, ten minutes (SECONDS=15)
@@ -34,7 +36,7 @@ ENGINES := $(addprefix tests/test_,$(addsuffix .py,compiled_engine priorities ru
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
 
-.PHONY: help lab app test test-browser fuzz attack bounds class-of-30 bench validate fidelity coverage fidelity-servers notebooks lessons clean
+.PHONY: help lab app test test-browser fuzz attack bounds class-of-30 bench validate fidelity coverage fidelity-servers notebooks lessons book slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -115,6 +117,18 @@ notebooks: $(VENV)/.installed-test
 # Write the students' copies of the lessons, after a change in notebooks/solutions/.
 lessons: $(VENV)/.installed-test
 	$(BIN)/python tests/student_copies.py
+
+# The lessons are not run: they keep the outputs of `make notebooks`. A warning is an error, as is a link that leads nowhere.
+book: $(VENV)/.installed-book
+	$(BIN)/python docs/book/build.py build/book/source
+	JAX_PLATFORMS=cpu $(BIN)/python -m sphinx -q -W --keep-going -b html -c docs/book -d build/book/doctrees build/book/source build/book/html
+	$(BIN)/python docs/book/check.py build/book/html
+	@echo "Open build/book/html/index.html, or put that folder on any server."
+
+slides: $(VENV)/.installed-book
+	$(BIN)/python docs/book/slides.py build/slides
+	$(BIN)/python docs/book/check.py build/slides
+	@echo "Open build/slides/index.html."
 
 $(VENV)/.python:
 	@command -v $(PYTHON) >/dev/null || { echo "batchsim needs Python 3.11 or newer: there is no $(PYTHON). Install it, or name another: make lab PYTHON=python3.12"; exit 1; }

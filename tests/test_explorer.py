@@ -78,13 +78,14 @@ def test_bad_input_is_refused(arguments, message):
 
 
 def test_a_stored_notebook_keeps_a_picture_of_it(panel):
-    bundle = panel._repr_mimebundle_()
+    bundle, metadata = panel._repr_mimebundle_()
+    assert metadata["image/png"]["alt"] == panel.screen.alt != ""
     assert bundle["text/plain"] == repr(panel)
     picture = base64.b64decode(bundle["image/png"])
     assert picture == panel.screen.frame
     assert len(picture) < 150_000
     panel.screen.set_state({"width_px": 800, "height_px": 500, "ratio": 2.0})
-    kept = base64.b64decode(panel._repr_mimebundle_()["image/png"])
+    kept = base64.b64decode(panel._repr_mimebundle_()[0]["image/png"])
     assert struct.unpack(">II", kept[16:24]) == struct.unpack(">II", picture[16:24])
 
 

@@ -172,7 +172,8 @@ def test_a_page_has_its_own_width_and_colours(player):
 
 
 def test_the_notebook_keeps_a_picture(player):
-    bundle = player._repr_mimebundle_()
+    bundle, metadata = player._repr_mimebundle_()
+    assert metadata["image/png"]["alt"] == player.words != ""
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
     assert len(bundle["image/png"]) < 200_000
     assert "application/vnd.jupyter.widget-view+json" in bundle

@@ -186,6 +186,13 @@ def test_a_picture_has_its_numbers_in_words_beside_it(path):
     assert [cell.source for cell in drawn if not printed(cell) and "text/html" not in str(cell.outputs)] == []
 
 
+@every_notebook
+def test_every_picture_has_its_words(path):
+    drawn = [output for output in outputs(read(path)) if "image/png" in output.get("data", {})]
+    words = [output.metadata.get("image/png", {}).get("alt", "") for output in drawn]
+    assert [text for text in words if len(text) < 40] == [], "name its axes and series; then make notebooks"
+
+
 @every_lesson
 def test_every_exercise_is_solved(path):
     solved = [cell for cell in code(read(path)) if EXERCISE.search(cell.source)]

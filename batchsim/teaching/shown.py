@@ -40,14 +40,14 @@ def shown(function: Callable[[], Any]) -> list[widgets.HTML]:
 
 def _html(value: Any, printed: str) -> str:
     if hasattr(value, "savefig"):
+        from batchsim.view.canvas.words import described  # and with it matplotlib, which drew the figure
+
         png, width = BytesIO(), round(value.get_figwidth() * value.dpi)
         value.savefig(png, format="png", dpi=SHARP * value.dpi)
         if "matplotlib.pyplot" in sys.modules:  # or the notebook would show the figure once more
             sys.modules["matplotlib.pyplot"].close(value)
-        source, alt = (
-            f"data:image/png;base64,{b64encode(png.getvalue()).decode()}",
-            html.escape(printed.strip()),
-        )
+        source = f"data:image/png;base64,{b64encode(png.getvalue()).decode()}"
+        alt = html.escape(described(value) or printed.strip())
         return f'<img src="{source}" alt="{alt}" style="width: {width}px; max-width: 100%">'
     if hasattr(value, "_repr_html_"):
         return f'<div class="jp-RenderedHTMLCommon">{value._repr_html_()}</div>'

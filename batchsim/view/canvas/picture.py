@@ -30,11 +30,11 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Affine2D
 
 from batchsim.view.canvas.theme import LIGHT, Theme
+from batchsim.view.canvas.words import Worded
 
 AnyArtist = TypeVar("AnyArtist", bound=Artist)
 PX_PER_INCH = 72  # so that matplotlib's points are CSS pixels
@@ -69,7 +69,7 @@ class Canvas(FigureCanvasAgg):
         return super().print_figure(*args, **options | {"bbox_inches": None})
 
 
-class Picture(Figure):
+class Picture(Worded):
     """A figure without pyplot, made of tiles, that shows itself in a notebook.
 
     `width_px` and `height_px` are CSS pixels, as are the points of fonts and lines; each is `ratio` pixels of

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
 from batchsim import _check
+from batchsim.view.canvas.words import Worded
 
 ROOM = 0.1  # of the height, for marks at the upper edge
 WIDE = 20  # largest over smallest, from which a scale is logarithmic
 
 
-class Chart(Figure):
+class Chart(Worded):
     """A figure without pyplot that shows itself in a notebook."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ def room_above(ax: Axes, highest: float) -> None:
         ax.set_ylim(top=max(ax.get_ylim()[1], float(scale.inverted().transform(np.array([top]))[0])))
 
 
-def show_legend(chart: Figure, handles: Sequence[Any]) -> None:
+def show_legend(chart: Worded, handles: Sequence[Any]) -> None:
     """Put a legend below, in as many columns as there is room for, at most 3."""
     options: dict[str, Any] = {"loc": "outside lower center", "fontsize": "small", "frameon": False}
     for columns in range(min(max(len(handles), 1), 3), 0, -1):

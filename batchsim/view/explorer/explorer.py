@@ -8,6 +8,7 @@ import ipywidgets as widgets
 from batchsim import _check
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, OpenLoop, Scenario
+from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.controls import Controls
 from batchsim.view.explorer.controls_table import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE, on_page
@@ -95,11 +96,13 @@ class Explorer(widgets.Box):
         workload, rule = (self.state.kind(choice).label for choice in ("workload", "rule"))
         return f"Explorer of batching: {workload.partition(':')[0]} arrivals, rule “{rule}”"
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        """Return the widget, and its picture for where no widget can be shown, as in a stored notebook."""
+    def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the widget, and its picture with its words for where no widget can be shown."""
         bundle: dict[str, Any] = super()._repr_mimebundle_(**options) or {}
         still = self.screen.still()
-        return bundle if still is None else bundle | {"image/png": base64.b64encode(still).decode()}
+        if still is None:
+            return bundle, {}
+        return bundle | {PNG: base64.b64encode(still).decode()}, {PNG: {"alt": self.screen.alt}}
 
     def turn_to(self, page: Page) -> None:
         """Turn to a page."""

@@ -15,6 +15,7 @@ from batchsim.scenario import Rule, Scenario
 from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.simulate import simulate
 from batchsim.view.canvas.theme import THEMES
+from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer.knob import line, plain
 from batchsim.view.explorer.player import SLOWNESS, Player
 from batchsim.view.explorer.screen import Screen
@@ -81,10 +82,10 @@ class FilmPlayer(Player):
         if not self.playing:
             self.screen.alt = self.words
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        """Return the widget, and a picture of the moment for where no widget can be shown."""
+    def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the widget, and a picture of the moment with its words, for where no widget can be shown."""
         bundle: dict[str, Any] = super()._repr_mimebundle_(**options) or {}
-        return bundle | {"image/png": base64.b64encode(self.picture.png()).decode()}
+        return bundle | {PNG: base64.b64encode(self.picture.png()).decode()}, {PNG: {"alt": self.words}}
 
 
 class LanesPlayer(FilmPlayer):

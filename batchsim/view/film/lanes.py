@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from batchsim import _check
 from batchsim.scenario import Rule, Scenario
@@ -38,10 +37,6 @@ class Lanes(Picture):
     def words(self) -> str:
         """What the picture shows, in sentences."""
         return self.stage.words
-
-    def _repr_png_(self) -> Any:  # type: ignore[override]
-        """Return the picture, and its words for those who do not see it."""
-        return self.png(), {"alt": self.words}
 
 
 def stretch_of(

@@ -290,6 +290,10 @@ class RunPicture(Picture):
                 view.release(self.data)
         return any(tile.stale for tile in self.tiles)
 
+    @property
+    def words(self) -> str:
+        return self.describe(self.data) if self.data is not None else ""
+
     def describe(self, data: ViewData) -> str:
         """Return what the picture shows, in sentences: the same information for the ear as for the eye."""
         return " ".join(sentence for view in self.views for sentence in view.describe(data))

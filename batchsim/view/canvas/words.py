@@ -1,0 +1,130 @@
+"""What a picture shows, in words: the text alternative of one that a notebook keeps.
+
+JupyterLab shows no alternative text of an output (it has words beside it), but whatever is made of a notebook
+does: nbconvert's pages and slides, and the book.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import Collection, LineCollection, PathCollection, QuadMesh
+from matplotlib.container import BarContainer
+from matplotlib.figure import Figure
+
+from batchsim._format import number
+
+PNG = "image/png"
+COLOUR_BAR = "<colorbar>"
+
+
+class Worded(Figure):
+    """A figure that says in words what it shows, and tells a notebook that keeps its picture."""
+
+    @property
+    def words(self) -> str:
+        """What the picture shows, in sentences."""
+        return described(self)
+
+    def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {}, {PNG: {"alt": self.words}}
+
+
+def described(figure: Figure) -> str:
+    """Return what any figure shows: the title of each of its axes, what is over what, and each series.
+
+    >>> from matplotlib.figure import Figure
+    >>> figure = Figure()
+    >>> ax = figure.add_subplot(xlabel="time (s)", ylabel="latency (ms)", title="A busy hour")
+    >>> _ = ax.plot([0, 1, 2], [3, 8.25, 4], label="no wait")
+    >>> described(figure)
+    'A busy hour: latency (ms) over time (s). no wait: from 3 to 4, at least 3, at most 8.25.'
+    """
+    if isinstance(figure, Worded) and type(figure).words is not Worded.words:
+        return figure.words
+    title = figure.get_suptitle()
+    seen = [ax for ax in figure.axes if ax.get_visible() and ax.get_label() != COLOUR_BAR]
+    parts = [f"{title}."] if title else []
+    return " ".join([*parts, *(text for ax in seen if (text := _axes(ax)))])
+
+
+def _axes(ax: Axes) -> str:
+    title = (ax.get_title() or ax.get_title("left")).replace("\n", ", ")
+    x, y = ax.get_xlabel(), ax.get_ylabel()
+    over = f"{y} over {x}" if x and y else x or y
+    heading = ": ".join(text for text in (title, over) if text)
+    series = [text for text in _series(ax) if text]
+    return " ".join(f"{text.rstrip('.')}." for text in ([heading] if heading else []) + series)
+
+
+def _series(ax: Axes) -> Iterable[str]:
+    for line in ax.lines:
+        yield _line(_name(line), np.asarray(line.get_xdata(), object), np.asarray(line.get_ydata(), object))
+    for bars in ax.containers:
+        if isinstance(bars, BarContainer) and _name(bars):
+            lying = bars.orientation == "horizontal"
+            lengths = [bar.get_width() if lying else bar.get_height() for bar in bars]
+            yield f"{_name(bars)}: {_many(len(lengths), 'bar')}, {_range(lengths)}"
+    for collection in ax.collections:
+        yield _collection(_name(collection), collection)
+    if ax.images:
+        yield "a map in colours"
+
+
+def _line(name: str, xs: np.ndarray, ys: np.ndarray) -> str:
+    if not name:
+        return ""
+    for axis, values in (("x", xs), ("y", ys)):
+        if len(values) == 2 and values[0] == values[1]:  # as axvline and axhline draw
+            return f"{name}: at {axis} {_text(values[0])}"
+    values = _numbers(ys)
+    if values.size == 1:
+        return f"{name}: a mark"
+    if values.size < 2 or not np.isfinite(values[[0, -1]]).all():
+        return f"{name}: {_range(values)}" if values.size else name
+    return f"{name}: from {_text(values[0])} to {_text(values[-1])}, {_range(values)}"
+
+
+def _collection(name: str, collection: Collection) -> str:
+    if isinstance(collection, QuadMesh):
+        values: np.ndarray = np.ma.masked_invalid(np.ma.asarray(collection.get_array())).compressed()
+        return f"a map in colours of {values.size} values, {_range(values)}" if values.size else ""
+    if not name:
+        return ""
+    if isinstance(collection, PathCollection):
+        return f"{name}: {_many(len(np.atleast_2d(collection.get_offsets())), 'point')}"
+    if isinstance(collection, LineCollection):
+        return f"{name}: {_many(len(collection.get_segments()), 'line')}"
+    return name
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _name(artist: Any) -> str:
+    """Return the name of a series in the legend; "" for one that has none."""
+    label = str(artist.get_label() or "")
+    return "" if label.startswith("_") else label
+
+
+def _numbers(values: np.ndarray) -> np.ndarray:
+    try:
+        return np.asarray(values, float)
+    except (TypeError, ValueError):  # names of categories
+        return np.empty(0)
+
+
+def _range(values: Any) -> str:
+    finite = np.asarray(values, float)
+    finite = finite[np.isfinite(finite)]
+    if not finite.size:
+        return "no numbers"
+    low, high = float(finite.min()), float(finite.max())
+    return f"all {_text(low)}" if low == high else f"at least {_text(low)}, at most {_text(high)}"
+
+
+def _text(value: Any) -> str:
+    return number(value) if isinstance(value, int | float) and not math.isnan(value) else str(value)

@@ -1,0 +1,88 @@
+"""The lessons as pages to be read: nothing runs there, so what a kernel would do is folded instead.
+
+A page shows the solved lessons, because it has no kernel: outcomes are only there as stored outputs. But
+nothing is seen before it is predicted. Each choice of a prediction opens to say whether it is right, what
+happens then is folded below it, and so is the solution of each exercise.
+"""
+
+import ast
+import html
+import re
+
+import nbformat
+
+LIVE = re.compile(r"\bbs\.(explore|film)\(")
+SOLUTIONS = re.compile(r"The\s+solutions\s+are\s+in\s+\[[^\]]*\]\([^)]*\)\.")
+COMMIT = re.compile(
+    r"choose an\s+answer and\s+press\s+\*\*Commit\*\*:\s+what\s+happens appears then, and not before\."
+)
+FOLDED_CODE = re.compile(
+    r"Code\s+that\s+only\s+draws\s+is\s+folded:\s+click\s+the\s+three\s+dots\s+to\s+read\s+it\."
+)
+
+
+def for_readers(notebook, number=0):
+    """Turn a solved lesson into one that is read without a kernel, in place; its title has its number."""
+    predicted = False
+    if number:
+        notebook.cells[0].source = notebook.cells[0].source.replace("# ", f"# Lesson {number}: ", 1)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = reworded(cell.source)
+            if "solution" in cell.metadata.get("tags", []):
+                cell.source = f"<details><summary>On paper</summary>\n\n{cell.source}\n\n</details>"
+            continue
+        tags = {tag for tag in cell.metadata.get("tags", []) if tag != "nbval-ignore-output"}
+        options = {}
+        if cell.source.startswith("predict("):
+            cell.outputs = [nbformat.v4.new_output("display_data", {"text/html": prediction(cell.source)})]
+            tags |= {"remove-input"}
+        elif "solution" in tags:
+            what = "what happens" if predicted and "check(" not in cell.source else "a solution"
+            options = {"code_prompt_show": f"Show {what}", "code_prompt_hide": f"Hide {what}"}
+            tags = tags - {"solution"} | {"hide-cell"}
+        elif cell.metadata.get("jupyter", {}).get("source_hidden"):
+            tags |= {"hide-input"}
+        predicted = cell.source.startswith("predict(")
+        if alt := described(cell):
+            options["image"] = {"alt": alt}
+        if LIVE.search(cell.source):
+            cell.outputs.append(note("A stored picture: in a notebook (`make lab`) it is live."))
+        cell.metadata = {"tags": sorted(tags), "mystnb": options}
+    return notebook
+
+
+def reworded(text):
+    """Return the text of a lesson as it is true of a page."""
+    text = SOLUTIONS.sub("Each has its solution folded below it.", text)
+    text = COMMIT.sub("choose an answer, then open it: it says whether it is right.", text)
+    text = re.sub(r"press\s+\*\*Commit\*\*", "open it", text)
+    return FOLDED_CODE.sub("Code that only draws is folded.", text)
+
+
+def prediction(source):
+    """Return a prediction as HTML: its choices are folded, and each opens to its verdict."""
+    call = ast.parse(source).body[0].value
+    told = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg != "then"}
+    asked = {name: ast.literal_eval(value) for name, value in told.items()}
+    question, *others = map(ast.literal_eval, call.args)
+    asked |= dict(zip(("choices", "answer", "because"), others, strict=False))
+    choices = asked["choices"] if isinstance(asked["choices"], dict) else dict.fromkeys(asked["choices"], "")
+    parts = [f'<div class="prediction"><p><b>Predict: {html.escape(question)}</b></p>']
+    for choice, why in choices.items():
+        verdict = f"✓ Right. {asked['because']}" if choice == asked["answer"] else f"✗ Not this one. {why}"
+        parts.append(
+            f"<details><summary>{html.escape(choice)}</summary><p>{html.escape(verdict)}</p></details>"
+        )
+    return "\n".join([*parts, "</div>"])
+
+
+def described(cell):
+    """Return what the pictures of a cell show, in words; "" without a picture."""
+    kept = [output.get("metadata", {}).get("image/png", {}) for output in cell.outputs]
+    return " ".join(metadata["alt"] for metadata in kept if "alt" in metadata)
+
+
+def note(text):
+    """Return an output that is a sentence."""
+    return nbformat.v4.new_output("display_data", {"text/markdown": f"*{text}*"})

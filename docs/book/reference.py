@@ -1,0 +1,109 @@
+"""The pages of the API reference: every public name stands on one of them, which a test holds."""
+
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+
+from docstrings import to_rst
+
+import batchsim as bs
+
+# The title of a page, its first sentence, and its names, in the order in which a reader meets them.
+PAGES = {
+    "scenarios": (
+        "Scenarios: what is asked",
+        "When requests arrive, when a batch leaves, how long it computes, and on how many servers.",
+        ["Scenario", "Poisson", "Constant", "Gamma", "OnOff", "Diurnal", "Trace", "ClosedLoop", "Affine",
+         "Table", "Noise", "published", "published_names", "published_source"],
+    ),
+    "rules": (
+        "Rules: when a batch leaves",
+        "The textbook's rule, its relatives, and those of real servers; these in their own words: `servers`.",
+        ["SizeOrWait", "AtLeast", "PreferredSizes", "PreferredUntilLate", "PullThenWait", "FrozenBatches",
+         "StalledBatches", "RunningWindow", "SleepingPoll", "WaitSinceLast", "LearnedCork", "LearnedSizes",
+         "CompetingWindows", "Rule", "Trigger"],
+    ),
+    "tokens": (
+        "Token generation",
+        "Requests with prompts and outputs, and servers that make their tokens step by step.",
+        ["Tokens", "Lognormal", "Geometric", "Uniform", "Continuous", "StepTime", "kv_blocks"],
+    ),
+    "results": (
+        "Runs and results",
+        "Simulating a scenario, what comes back, and comparing two of them.",
+        ["simulate", "Result", "Batches", "Status", "compare", "Comparison"],
+    ),
+    "studies": (
+        "Many scenarios: choosing a setting",
+        "Sweeps over knobs, the setting that meets an objective, and the rate up to which it does.",
+        ["SLO", "sweep", "tune", "Recommendation", "capacity", "Capacity", "compare_servers"],
+    ),
+    "pictures": (
+        "Pictures",
+        "The explorer, films, and pictures of a run or of many.",
+        ["explore", "film", "lanes", "plot", "heat_map", "frontier", "capacity_curves"],
+    ),
+    "batcher": (
+        "The batcher itself",
+        "The textbook's batcher, on any clock.",
+        ["InferenceBatcher", "batch_inference"],
+    ),
+}  # fmt: skip
+ROOMS = {
+    "servers": "Real servers, in their own words",
+    "device": "Real models, on the wall clock",
+    "theory": "What theory says",
+    "teaching": "Predictions and exercises",
+}
+DATA = {
+    "SERVERS": "The servers that compute requests in batches, by their names: {}.",
+    "TOKEN_SERVERS": "The servers that generate tokens, by their names: {}.",
+    "EXERCISES": "The exercises of the lessons, by their numbers: {}.",
+    "SERVICE": "The service time of most lessons and exercises: {}.",
+    "SEED": "The seed of most lessons and exercises: {}.",
+}
+
+
+def page(title, introduction, module, names):
+    """Return a page of reStructuredText that describes names of a module."""
+    lines = [title, "=" * len(title), "", introduction, "", f".. currentmodule:: {module.__name__}", ""]
+    for name in names:
+        lines += [f"``{name}``", "-" * (len(name) + 4), "", *entry(module, name), ""]
+    return "\n".join(lines) + "\n"
+
+
+def entry(module, name):
+    """Return the lines that describe one public name."""
+    thing = getattr(module, name)
+    if inspect.isclass(thing) and issubclass(thing, bs.Rule) and thing is not bs.Rule:
+        # What a rule is asked is described once, at `Rule`.
+        return [f".. autoclass:: {name}", f"   :exclude-members: {', '.join(asked_of(thing))}"]
+    if inspect.isclass(thing):
+        return [f".. autoclass:: {name}"]
+    if callable(thing):
+        return [f".. autofunction:: {name}"]
+    value = ", ".join(f"``{key}``" for key in thing) if isinstance(thing, Mapping) else f"``{thing!r}``"
+    return [f".. py:data:: {name}", "", f"   {DATA[name].format(value)}"]
+
+
+def asked_of(rule):
+    """Return the names that a rule has because it is one, and not as a parameter of its own."""
+    every = {*dir(bs.Rule), *inspect.get_annotations(bs.Rule), "Params"}
+    return sorted(name for name in every - set(rule.__dataclass_fields__) if not name.startswith("_"))
+
+
+def pages():
+    """Return the text of each page, by its file's name: those of `batchsim`, and one for each room."""
+    made = {name: page(*words, bs, names) for name, (*words, names) in PAGES.items()}
+    for name, title in ROOMS.items():
+        room = import_module(f"batchsim.{name}")
+        introduction = inspect.cleandoc(room.__doc__ or "").splitlines()
+        to_rst(introduction)
+        made[name] = page(title, "\n".join(introduction), room, room.__all__)
+    return made
+
+
+def missing():
+    """Return the public names of `batchsim` that are on no page, and those on a page that are not public."""
+    told = [name for *_, names in PAGES.values() for name in names] + list(ROOMS)
+    return set(bs.__all__) ^ set(told) | {name for name in told if told.count(name) > 1}

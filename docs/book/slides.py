@@ -1,0 +1,249 @@
+"""Slides of the lessons: python docs/book/slides.py build/slides.
+
+What starts a slide is not set by hand: headings do, and so does what a class should see only after the slide
+before, such as an outcome after its question. nbconvert writes them for reveal.js, which is copied beside
+them, so that they need no network.
+"""
+
+import ast
+import html
+import math
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import nbformat
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+ROOM = 12.0  # lines of text that a slide holds
+LINE = 80  # characters of text in a line
+LONGEST_CODE = 14  # lines of code that are worth a slide
+SKIPPED = ("Set-up",)  # sections that are of use at a computer only
+HEADING = re.compile(r"^(#{1,3}) (.+)$")
+FOLDED = re.compile(r"<details><summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
+FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\w$])\$([^$\n]+?)\$(?![\w$])", re.DOTALL)
+ASIDE = re.compile(r"^(The solutions are in|Replace the `\.\.\.`)")
+AT_A_COMPUTER = re.compile(  # sentences that nobody needs on a slide
+    r"""\s*(Choose,\s+press\s+\*\*Commit\*\*[^.]*\.
+    |At\s+each\s+question\s+marked[^.]*\.
+    |Code\s+that\s+only\s+draws[^.]*\.
+    |(Now\s+r|R)un\s+this\s+cell\b[^.]*(\.|:$|$)
+    |[^.]*\[glossary\][^.]*\.md[^.]*\.)(?=\s|$)""",
+    re.VERBOSE,
+)
+REVEAL = (  # of reveal.js: the other themes fetch their fonts from elsewhere
+    "LICENSE", "dist/reveal.js", "dist/reveal.css", "dist/theme/white.css",
+    "dist/theme/fonts/source-sans-pro", "plugin/notes",
+)  # fmt: skip
+ITEM = re.compile(r"\n(?=- |\d+\. )")  # what comes before each item of a list but the first
+LIVE = re.compile(r"\bbs\.(explore|film)\(")
+
+
+class Deck:
+    """The slides of a lesson, filled from its top: cells, each with the type that nbconvert reads."""
+
+    def __init__(self):
+        self.cells, self.left, self.title, self.depth = [], 0.0, "", 1
+
+    def section(self, depth, title):
+        """Begin a slide with a heading; one below another section is reached downwards."""
+        self.title, self.depth, self.left = title, depth, 0.0
+
+    def break_slide(self):
+        """Let what comes next begin a slide below this one, under the same heading."""
+        self.left = 0.0
+
+    def add(self, cell, lines):
+        """Add a cell, on a slide of its own where this one has no room for it."""
+        kind = "-"
+        if lines > self.left:
+            first = not self.cells or self.cells[-1].metadata.title != self.title
+            kind = "slide" if first and self.depth < 3 else "subslide"
+            heading = nbformat.v4.new_markdown_cell(f"{'#' * min(self.depth, 2)} {self.title}")
+            self._put(heading, kind)
+            kind, self.left = "-", ROOM
+        self._put(cell, kind)
+        self.left -= lines
+
+    def _put(self, cell, kind):
+        cell.metadata = {"slideshow": {"slide_type": kind}, "title": self.title}
+        self.cells.append(cell)
+
+    def text(self, text):
+        """Add Markdown, paragraph by paragraph."""
+        for block in fitting(shown(text)):
+            self.add(nbformat.v4.new_markdown_cell(block), lines_of(block))
+
+
+def slides(notebook):
+    """Return a solved lesson as slides, one cell after the other, each with its slide's type."""
+    deck, answer = Deck(), ""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            if "solution" not in cell.metadata.get("tags", []):
+                tell(deck, cell.source)
+        elif cell.source.startswith("predict("):
+            asked = prediction(cell.source)
+            deck.break_slide()
+            deck.text(question(asked))
+            deck.break_slide()
+            answer = f"**{asked['answer']}.** {asked['because']}".replace("..**", ".**").replace(
+                "?.**", "?**"
+            )
+        else:
+            show(deck, cell, answer)
+            answer = ""
+    return nbformat.v4.new_notebook(cells=deck.cells, metadata=notebook.metadata)
+
+
+def tell(deck, source):
+    """Add the text of a cell: headings begin slides, and what is folded has slides of its own."""
+    place = 0
+    for folded in FOLDED.finditer(source):
+        paragraphs(deck, source[place : folded.start()])
+        deck.break_slide()
+        if deck.title not in SKIPPED and not re.search("[Hh]int", folded[1]):
+            deck.text(folded[2])
+            deck.break_slide()
+        place = folded.end()
+    paragraphs(deck, source[place:])
+
+
+def paragraphs(deck, source):
+    """Add text that has nothing folded in it."""
+    for block in blocks(source):
+        heading = HEADING.match(block)
+        if heading:
+            deck.section(len(heading[1]), heading[2])
+        elif deck.title not in SKIPPED and not ASIDE.match(block):
+            deck.text(block)
+
+
+def show(deck, cell, answer):
+    """Add a code cell: short code that a class should read, and what it gave."""
+    tags, source = cell.metadata.get("tags", []), cell.source
+    hidden = cell.metadata.get("jupyter", {}).get("source_hidden") or "solution" in tags
+    if deck.title in SKIPPED or re.search(r"\bcheck\(['\"]", source) or not cell.outputs:
+        return
+    if answer:
+        deck.text(answer)
+    if not hidden and source.count("\n") < LONGEST_CODE and not LIVE.search(source):
+        code = nbformat.v4.new_markdown_cell(f"```python\n{source}\n```")
+        deck.add(code, 0.75 * (source.count("\n") + 2))
+    for output in cell.outputs:
+        lines = height(output)
+        deck.add(nbformat.v4.new_code_cell("", outputs=[output]), lines)
+        deck.cells[-1].metadata["alt"] = output.get("metadata", {}).get("image/png", {}).get("alt", "")
+
+
+def height(output):
+    """Return how many lines an output takes; a picture takes a slide."""
+    data = output.get("data", {})
+    if "image/png" in data:
+        return ROOM
+    if "text/html" in data:
+        return min(1.15 * data["text/html"].count("<tr"), ROOM)
+    text = output.get("text") or data.get("text/plain", "")
+    return min(0.75 * (text.count("\n") + 1), ROOM)
+
+
+def blocks(text):
+    """Return the paragraphs of Markdown; a list, a table and a listing are one each."""
+    parts = re.split(r"(```.*?```)", text.strip(), flags=re.DOTALL)
+    found = []
+    for index, part in enumerate(parts):
+        found += [part] if index % 2 else re.split(r"\n\s*\n", part.strip())
+    found = [block.strip("\n") for block in found if block.strip()]
+    return [piece for block in found for piece in headed(block)]
+
+
+def fitting(text):
+    """Return the paragraphs of Markdown; of a list that is longer than a slide, each item is one."""
+    found = blocks(text)
+    return [part for block in found for part in (ITEM.split(block) if lines_of(block) > ROOM else [block])]
+
+
+def headed(block):
+    """Return a block, or its heading and what stands below that."""
+    first, _, rest = block.partition("\n")
+    return [first, rest] if HEADING.match(first) and rest else [block]
+
+
+def lines_of(block):
+    """Return how many lines a paragraph takes on a slide, with the room below it."""
+    if block.startswith(("|", "```")):
+        return 0.9 * (block.count("\n") + 1) + 0.5
+    if block.startswith("$$"):
+        return 2.5
+    return sum(math.ceil(len(item) / LINE) + 0.15 for item in ITEM.split(block)) + 0.5
+
+
+def prediction(source):
+    """Return what a prediction asks, from the call that asks it."""
+    call = ast.parse(source).body[0].value
+    asked = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg != "then"}
+    named = dict(zip(("question", "choices", "answer", "because"), call.args, strict=False))
+    return asked | {name: ast.literal_eval(value) for name, value in named.items()}
+
+
+def question(asked):
+    """Return a prediction as it is put to a class: its choices have letters to raise hands for."""
+    lines = [f"{chr(ord('A') + index)}. {choice}" for index, choice in enumerate(asked["choices"])]
+    return f"**Predict:** {asked['question']}\n\n" + "\n\n".join(lines)
+
+
+def shown(text):
+    """Return Markdown as a slide shows it: without what to do at a computer, and without links to files."""
+    return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", AT_A_COMPUTER.sub("", text)).strip()
+
+
+def formulas(text):
+    """Return Markdown with its formulas as MathML, which browsers draw themselves."""
+    from docutils.utils.math.latex2mathml import tex2mathml
+
+    def write(formula):
+        math = tex2mathml(html.unescape(formula[1] or formula[2]), as_block=bool(formula[1]))
+        return re.sub(r"\n\s*", "", math)
+
+    parts = re.split(r"(```.*?```|`[^`\n]*`)", text, flags=re.DOTALL)
+    return "".join(part if index % 2 else FORMULA.sub(write, part) for index, part in enumerate(parts))
+
+
+def export(folder):
+    """Write the slides of all lessons, with reveal.js beside them."""
+    import sphinx_revealjs
+    from nbconvert import SlidesExporter
+
+    shutil.rmtree(folder, ignore_errors=True)
+    reveal = Path(sphinx_revealjs.__file__).parent / "_static" / "revealjs"
+    for part in REVEAL:
+        there = folder / "reveal" / part
+        there.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (reveal / part).is_dir() else shutil.copy)(reveal / part, there)
+    exporter = SlidesExporter(
+        template_name="slides", extra_template_basedirs=[str(HERE)],
+        reveal_url_prefix="reveal", reveal_theme="white",
+        exclude_input_prompt=True, exclude_output_prompt=True, exclude_input=True, exclude_anchor_links=True,
+    )  # fmt: skip
+    rows = []
+    for path in sorted(ROOT.glob("notebooks/solutions/*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        title = notebook.cells[0].source.partition("\n")[0].removeprefix("# ")
+        deck = slides(notebook)
+        for cell in deck.cells:
+            cell.source = formulas(cell.source)
+        page, _ = exporter.from_notebook_node(deck, {"metadata": {"name": title}})
+        (folder / f"{path.stem}.html").write_text(page)
+        rows.append(f'<li><a href="{path.stem}.html">{path.stem[:2]}: {html.escape(title)}</a></li>')
+    (folder / "index.html").write_text(
+        '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Slides</title>'
+        f"<h1>Slides of the lessons</h1><ul>{''.join(rows)}</ul>"
+        "<p>Arrow keys turn the pages: right to the next section, down within one. F fills the screen.</p>"
+        "</html>"
+    )
+
+
+if __name__ == "__main__":
+    export(Path(sys.argv[1]))
