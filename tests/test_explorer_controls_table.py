@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from batchsim.scenario import RULES
-from batchsim.view.explorer.controls_table import CONTROLS, in_labels, on_page
-from batchsim.view.explorer.kinds import KINDS, relevant, values_of
+from batchsim.view.explorer.controls_table import CONTROLS, in_labels, on_page, relevant
+from batchsim.view.explorer.kinds import KINDS, values_of
 from batchsim.view.explorer.state import DEFAULT, State
 
 
