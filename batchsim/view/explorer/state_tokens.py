@@ -9,7 +9,7 @@ from batchsim.view.explorer.kinds_tokens import OWN
 from batchsim.view.explorer.modes import TOKENS
 
 # Controls that are the scenario's own fields, under the same name, as for requests.
-OWN = ("servers", "queue_limit", "timeout_ms")
+FIELDS = ("servers", "queue_limit", "timeout_ms")
 PARTS = {"prompts": "prompt", "outputs": "output"}  # of the tokens, by the choice of their lengths
 
 
@@ -28,7 +28,7 @@ def tokens_of(state: Any, given: Tokens | None) -> Tokens:
 
 def scenario_of(state: Any, workload: Any, given: Tokens | None) -> Scenario:
     """Return the scenario of token generation that the controls say."""
-    own = {name: getattr(state, name) for name in OWN}
+    own = {name: getattr(state, name) for name in FIELDS}
     tokens = tokens_of(state, given)
     return Scenario(workload, state.made("batching"), state.service_time(), tokens=tokens, **own)
 
@@ -40,7 +40,7 @@ def values_from(scenario: Scenario) -> dict[str, Any]:
     """
     tokens, step = scenario.tokens, scenario.service
     assert tokens is not None and isinstance(step, StepTime)
-    values = {"mode": TOKENS, "limit": tokens.limit} | {name: getattr(scenario, name) for name in OWN}
+    values = {"mode": TOKENS, "limit": tokens.limit} | {name: getattr(scenario, name) for name in FIELDS}
     for choice, part in PARTS.items():
         found = values_of(choice, getattr(tokens, part))
         if found is None:
