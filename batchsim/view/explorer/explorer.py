@@ -55,10 +55,7 @@ class Explorer(widgets.Box):
 
         self.settings = {page: stack([]) for page in SETTINGS}
         self.pages: list[Page] = [self.compare, self.predict, self.play, self.share]
-        titles = [*SETTINGS, *(page.title for page in self.pages)]
-        self.tabs = plain(
-            widgets.Tab, [*self.settings.values(), *self.pages], titles=titles, selected_index=0
-        )
+        self.tabs = plain(widgets.Tab)
         self.tabs.add_class("batchsim-tabs")
         self.knobs = plain(widgets.VBox)
         self.knobs.add_class("batchsim-knobs")
@@ -138,7 +135,16 @@ class Explorer(widgets.Box):
                 there.append(self.origin)
             if list(box.children) != there:
                 box.children = there
-        self.tabs.set_title(SETTINGS.index(DEVICE), MEMORY if self.state.in_tokens else DEVICE)
+        offered = [page for page in self.pages if page.offered_in(self.state.mode)]
+        children = (*self.settings.values(), *offered)
+        if self.tabs.children != children:
+            self.tabs.selected_index = None
+            self.tabs.children = children
+            self.tabs.selected_index = 0
+        titles = [MEMORY if page == DEVICE and self.state.in_tokens else page for page in SETTINGS]
+        titles += [page.title for page in offered]
+        if self.tabs.titles != tuple(titles):
+            self.tabs.titles = titles
 
     def _enlarge(self, key: str | None) -> None:
         if key in MODES[self.session.style.mode].names:  # not while the list itself changes

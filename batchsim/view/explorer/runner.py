@@ -60,8 +60,10 @@ class Runner:
             data = self._tokens(state, scenario, requests, moving)
         else:
             data = self._requests(state, scenario, requests)
+        if pinned is None or not alike(pinned, data):
+            return data
         comparison = None
-        if pinned is not None and not incomparable(pinned.result, data.result):
+        if not incomparable(pinned.result, data.result):
             # Silent: the table says where a run is too short.
             keys = COMPARED_TOKENS if state.in_tokens else COMPARED
             comparison = compare(pinned.result, data.result, keys, silent=True)
@@ -110,6 +112,11 @@ class Runner:
         key = state.replace(rule="size_or_wait", objective_ms=None, **free)
         requests = min(requests, MAP_REQUESTS.get(type(workload), requests))
         return self._get(("surface", rule, x, y, key), lambda: surface(scenario, x, y, requests, state.seed))
+
+
+def alike(a: ViewData, b: ViewData) -> bool:
+    """Return whether both are of token generation, or neither."""
+    return (a.result.scenario.tokens is None) is (b.result.scenario.tokens is None)
 
 
 def incomparable(a: Result, b: Result) -> str:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from batchsim.engines import compiled
 from batchsim.scenario import OpenLoop, Tokens
 from batchsim.view.explorer.controls_table import in_labels
-from batchsim.view.explorer.runner import Runner
+from batchsim.view.explorer.runner import Runner, alike
 from batchsim.view.explorer.modes import REQUESTS
 from batchsim.view.explorer.state import DEFAULTS, State
 from batchsim.view.run.data import ViewData
@@ -210,11 +210,6 @@ class Session:
             self.say(in_labels(str(error)), alert=True)
         except Exception as error:
             self.say(f"{type(error).__name__}: {error}", alert=True)
-
-
-def alike(a: ViewData, b: ViewData) -> bool:
-    """Return whether both are of token generation, or neither."""
-    return (a.result.scenario.tokens is None) is (b.result.scenario.tokens is None)
 
 
 def alone(data: ViewData) -> ViewData:

@@ -33,6 +33,9 @@ class PlayPage(Page):
         self.player.on_moment(self._tell)
         session.subscribe("change", self.update)
 
+    def offered_in(self, mode: str) -> bool:
+        return FILMED[mode] in MODES[mode].names
+
     @contextmanager
     def _guard(self) -> Iterator[None]:
         with self.session.lock, self.session.reporting():
