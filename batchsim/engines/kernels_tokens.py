@@ -15,6 +15,8 @@ from batchsim.engines.kernels_tokens_whole import finish_whole, whole_step
 from batchsim.engines.tokens_columns import (
     LARGEST_BLOCK,
     LEFT,
+    MOST_RUNNING,
+    MOST_TOKENS,
     PAIRS,
     PREEMPTED,
     READS,
@@ -267,6 +269,8 @@ def start(now_s, ended, server, batching, cost, requests, queue, servers, steps,
     steps.preempted[row] = sums[PREEMPTED]
     at[STEP] += 1
     at[WORK] += 1 + sums[ROWS]
+    at[MOST_RUNNING] = max(at[MOST_RUNNING], servers.count[server])
+    at[MOST_TOKENS] = max(at[MOST_TOKENS], sums[TOKENS])
     return True
 
 

@@ -72,7 +72,7 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
                         break
         if not batching.whole:
             until_s = min(now_s, limits.until_s)
-            go_on_alike(until_s, batching, cost, requests, queue, servers, steps, sums, at)
+            go_on_alike(until_s, limits, batching, cost, requests, queue, servers, steps, sums, at)
         now_s = min(now_s, soonest(servers.busy_until_s))
         if now_s == math.inf:
             return ENDED

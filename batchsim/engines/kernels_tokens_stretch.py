@@ -35,7 +35,7 @@ def _joins_nobody(server, batching, requests, queue, servers, sums, at):
 
 
 @inlined
-def go_on_alike(until_s, batching, cost, requests, queue, servers, steps, sums, at):
+def go_on_alike(until_s, limits, batching, cost, requests, queue, servers, steps, sums, at):
     """Let the engine whose step ends first go on with its ready requests alone.
 
     As long as the next step starts before `until_s`, and before any other engine's step ends.
@@ -54,11 +54,11 @@ def go_on_alike(until_s, batching, cost, requests, queue, servers, steps, sums, 
         return
     if not _joins_nobody(server, batching, requests, queue, servers, sums, at):
         return
-    waiting = at[STACK] + at[TAIL] - at[HEAD]
-    # This instant may start a step of each engine, for which rows are left.
-    row, last = at[STEP] - steps.first, steps.start_s.size - ends_s.size
-    now_s, reads, free = ends_s[server], servers.reads[server], servers.free[server]
+    begin, before_s, before = at[STEP] - steps.first, ends_s[server], servers.reads[server]
+    now_s, reads, free = before_s, before, servers.free[server]
     tick, phase = servers.tick[server], servers.phase[server]
+    # This instant may start a step of each engine, for which rows are left.
+    row, last = begin, steps.start_s.size - ends_s.size
     while now_s < until_s and tick + 1 < servers.next_end[server] and row < last:
         ahead = phase + 1 if phase + 1 < size else 0
         blocks = 0 if batching.life else servers.edges[server, ahead]
@@ -73,16 +73,19 @@ def go_on_alike(until_s, batching, cost, requests, queue, servers, steps, sums, 
         done_s = now_s + seconds
         if done_s <= now_s:
             done_s = math.nextafter(now_s, math.inf)
-        steps.start_s[row], steps.finish_s[row] = now_s, done_s
-        steps.rows[row] = steps.tokens[row] = steps.running[row] = ready
-        steps.server[row], steps.trigger[row] = server, NO_TRIGGER
-        steps.reads[row], steps.pairs[row], steps.waiting[row] = reads, 0, waiting
-        steps.blocks[row], steps.preempted[row] = batching.kv_blocks - free, 0
+        steps.finish_s[row], steps.blocks[row] = done_s, batching.kv_blocks - free
         row += 1
         servers.clock_s[0], now_s = now_s, done_s
-    if row > at[STEP] - steps.first:
-        servers.step[server] = row - 1 + steps.first
-    at[WORK] += row + steps.first - at[STEP]
-    at[STEP] = row + steps.first
+    if row == begin:
+        return
+    waiting = at[STACK] + at[TAIL] - at[HEAD]
+    for each in range(begin, row if limits.logged else begin):
+        steps.start_s[each] = before_s if each == begin else steps.finish_s[each - 1]
+        steps.rows[each] = steps.tokens[each] = steps.running[each] = ready
+        steps.server[each], steps.trigger[each], steps.waiting[each] = server, NO_TRIGGER, waiting
+        steps.reads[each] = before + (each - begin + 1) * ready
+        steps.pairs[each] = steps.preempted[each] = 0
+    at[WORK] += row - begin
+    at[STEP] += row - begin
     ends_s[server], servers.reads[server], servers.free[server] = now_s, reads, free
-    servers.tick[server], servers.phase[server] = tick, phase
+    servers.tick[server], servers.phase[server], servers.step[server] = tick, phase, at[STEP] - 1
