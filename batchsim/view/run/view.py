@@ -180,6 +180,8 @@ class View(Tile):
         if self.hold(f"label of {axis.axis_name}{self.axes.index(axis.axes)}", (label, unit)):
             axis.set_major_formatter(tick_in(ms))
             axis.set_label_text((f"{label} ({unit})" if unit else label) if self.large else "")
+            if unit and not self.large:
+                self.title.set_text(self.SHORT.replace("(ms)", f"({unit})"))
 
     # Names and values: names are written once, values have a fixed place.
 
