@@ -15,6 +15,8 @@ from batchsim.engines.kernels_tokens_whole import finish_whole, whole_step
 from batchsim.engines.tokens_columns import (
     LARGEST_BLOCK,
     LEFT,
+    MOST_RUNNING,
+    MOST_TOKENS,
     PAIRS,
     PREEMPTED,
     READS,
@@ -175,23 +177,33 @@ def _serve_running(now_s, server, cut_alone, batching, requests, queue, servers,
 
 
 @inlined
+def next_in_line(queue, at):
+    """Return who may join next: the preempted before others, the latest of them first; -1: nobody waits."""
+    if at[STACK] > 0:
+        return queue.stack[at[STACK] - 1]
+    return queue.requests[at[HEAD]] if at[HEAD] < at[TAIL] else -1
+
+
+@inlined
+def to_join(request, batching, requests, sums):
+    """Return how many tokens a request would have as it joins, and blocks: needed, taken, and kept free."""
+    tokens, size = _tokens(request, batching, requests, sums), batching.block_size
+    if batching.life:
+        needed = _blocks(requests.prompt[request] + requests.limit[request] - 1, size)
+        return tokens, needed, needed, 0
+    needed = _blocks(requests.prompt[request] + requests.made[request], size)
+    return tokens, needed, _blocks(tokens, size), batching.watermark_blocks
+
+
+@inlined
 def _admit(now_s, server, batching, requests, queue, servers, sums, at):
-    """Let requests join, from the head of the line: the preempted before others, the latest of them first."""
+    """Let requests join, from the head of the line."""
     running, size = servers.running[server], batching.block_size
     while sums[LEFT] > 0 and servers.count[server] < batching.seats:
-        if at[STACK] > 0:
-            request = queue.stack[at[STACK] - 1]
-        elif at[HEAD] < at[TAIL]:
-            request = queue.requests[at[HEAD]]
-        else:
+        request = next_in_line(queue, at)
+        if request < 0:
             return
-        tokens = _tokens(request, batching, requests, sums)
-        if batching.life:
-            needed = _blocks(requests.prompt[request] + requests.limit[request] - 1, size)
-            taken, kept_free = needed, 0
-        else:
-            needed = _blocks(requests.prompt[request] + requests.made[request], size)
-            taken, kept_free = _blocks(tokens, size), batching.watermark_blocks
+        tokens, needed, taken, kept_free = to_join(request, batching, requests, sums)
         if tokens == 0 or needed > servers.free[server] - kept_free:
             return
         if at[STACK] > 0:
@@ -257,6 +269,8 @@ def start(now_s, ended, server, batching, cost, requests, queue, servers, steps,
     steps.preempted[row] = sums[PREEMPTED]
     at[STEP] += 1
     at[WORK] += 1 + sums[ROWS]
+    at[MOST_RUNNING] = max(at[MOST_RUNNING], servers.count[server])
+    at[MOST_TOKENS] = max(at[MOST_TOKENS], sums[TOKENS])
     return True
 
 
