@@ -7,12 +7,15 @@ import ipywidgets as widgets
 
 from batchsim.view.explorer.knob import line, plain
 from batchsim.view.explorer.main_picture import MainPicture
+from batchsim.view.explorer.modes import REQUESTS
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
 from batchsim.view.film.film_view import FilmView
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
 from batchsim.view.run.timeline import TimelineView
+
+FILMED = {REQUESTS: TimelineView.KEY}  # the view below the film, in the modes that have one
 
 
 class PlayPage(Page):
@@ -34,7 +37,7 @@ class PlayPage(Page):
         session.subscribe("change", self.update)
 
     def offered_in(self, mode: str) -> bool:
-        return FILMED[mode] in MODES[mode].names
+        return mode in FILMED
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
@@ -47,8 +50,9 @@ class PlayPage(Page):
 
     def _enlarge(self) -> None:
         session = self.session
-        if session.style.large != TimelineView.KEY:
-            session.restyle(session.style._replace(large=TimelineView.KEY))
+        large = FILMED[session.style.mode]
+        if session.style.large != large:
+            session.restyle(session.style._replace(large=large))
 
     def _put(self, stage: FilmView) -> None:
         self.screen.patch(self.screen.picture, stage.box)
@@ -58,7 +62,7 @@ class PlayPage(Page):
         session, player = self.session, self.player
         if self.is_open and not self.opened and session.visible:
             self.opened = True
-            return self._enlarge() if session.style.large != TimelineView.KEY else self.update()
+            return self._enlarge() if session.style.large != FILMED[session.style.mode] else self.update()
         self.opened = self.is_open
         for control in player.controls:
             control.disabled = not session.visible
