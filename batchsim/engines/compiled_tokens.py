@@ -48,7 +48,9 @@ class Loop:
         self.queue_limit = columns.ENDLESS if one.queue is None else one.queue
         self.timeout_s = one.timeout_s
         self.draw, self.noise, self.room = draw, columns.NONE, max(CHUNK, 2 * scenario.servers)
-        self.rows: Steps | None = None  # that all calls write to, and of which nobody needs more than the ends
+        self.rows: Steps | None = (
+            None  # that all calls write to, and of which nobody needs more than the ends
+        )
 
     def go_on(
         self, requests: TokenRequests, line: Line, total: int, until_s: float = math.inf

@@ -87,4 +87,8 @@ def _numbers(times: TokenTimes) -> list[float]:
     columns = times.ttft_ms, times.tpot_ms, times.latency_ms
     of_each = [(times.mean_ms(each), *times.percentiles_ms(each, 50, 99).tolist()) for each in columns]
     output_tokens = int(times.times.outputs[times.is_served].sum())
-    return [*(number for each in of_each for number in each), times.per_s(times.served), times.per_s(output_tokens)]
+    return [
+        *(number for each in of_each for number in each),
+        times.per_s(times.served),
+        times.per_s(output_tokens),
+    ]

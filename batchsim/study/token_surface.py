@@ -105,7 +105,10 @@ def token_surface(
     >>> scenario = Scenario(Poisson(8), Continuous(kv_blocks=2000), step, tokens=tokens)
     >>> found = token_surface(scenario, [16, 32, 64], [512, 2048], requests=2000)
     >>> found.ttft_p99_ms.round()
+    array([[ nan, 190., 190.],
+           [ nan, 174., 174.]])
     >>> found.overloaded[0].tolist(), found.best()
+    ([True, False, False], (1, 2))
     """
     requests, seed = checked(scenario, requests, seed)
     objectives = _objectives(ttft_objective_ms, tpot_objective_ms)
@@ -179,7 +182,9 @@ def _told_apart(
     """Return which settings cannot be told from the best, by their places, and which of them to take."""
     values = np.array([each.of_surface[1 if of_goodput else 0] for each in numbers])
     # The less, the better; no request in time is as bad as can be.
-    losses = np.divide(1, values, out=np.full(values.size, math.inf), where=values > 0) if of_goodput else values
+    losses = (
+        np.divide(1, values, out=np.full(values.size, math.inf), where=values > 0) if of_goodput else values
+    )
     first = int(np.argmin(losses))
     if not losses[first] < math.inf:
         return np.empty(0, int), None
@@ -195,7 +200,9 @@ def _told_apart(
     same = near[np.abs(difference.mean(axis=1)) <= half]
 
     def order(place: Any) -> tuple[float, ...]:
-        return preference(cells[place].saturation_per_s, numbers[place].mean_ms, cells[place].rule.max_wait_ms)
+        return preference(
+            cells[place].saturation_per_s, numbers[place].mean_ms, cells[place].rule.max_wait_ms
+        )
 
     return same, int(min(same, key=order))
 

@@ -40,6 +40,10 @@ def _lengths(of: str, one: str, mean: float, cv: float, most: int) -> dict[str, 
 
 
 LENGTHS = {**_lengths("prompt", "Prompt", 512, 1.0, 4096), **_lengths("output", "Output", 128, 0.8, 1024)}
+MAPS: Mapping[str, tuple[str, str]] = {  # the heat map's axes, x and y
+    "budget": ("max_num_seqs", "max_num_batched_tokens"),
+    "memory": ("max_num_seqs", "kv_blocks"),
+}
 BATCHING = {
     "batching": choice("Batching", "When requests join and leave", "continuous", None,
         {name: kind.label for name, kind in KINDS["batching"].items()}, TOKENS),
@@ -57,6 +61,8 @@ BATCHING = {
     "long_prefill_token_threshold": Control("Long prefill (tokens)",
         f"{_continuous['long_prefill_token_threshold'].about}",
         "whole", 0, RULE, None, {"at_least": 0, "at_most": MOST}, mode=TOKENS),
+    "token_map": choice("Heat map", "The two knobs that the heat map has settings of", "budget", RULE,
+        {name: " x ".join(knobs) for name, knobs in MAPS.items()}, TOKENS),
     "reserve": choice("Memory is taken", "When a request takes its blocks", "step", DEVICE,
         dict(zip(RESERVE, ("As needed; short: preempt", "For its whole life"), strict=True)), TOKENS),
     "limit": Control("Limit (tokens)",

@@ -45,6 +45,8 @@ class ComparePage(Page):
         self.unpin.disabled = self.swap.disabled = session.pinned is None
         if session.pinned_state is None:
             self.table.value = HELP
+        elif session.data_coarse:  # a run too short to be compared with A: soon there is a longer one
+            return
         elif (data := session.data) is not None and session.visible and session.pinned is not None:
             a, b = (html.escape(text) for text in settings(session.pinned_state, session.data_state))
             heads = f"A: <code>{a}</code><br>B: <code>{b}</code>" if a else "A and B are one setting."
