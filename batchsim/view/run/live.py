@@ -17,6 +17,8 @@ from batchsim.view.run.load import LoadView
 from batchsim.view.run.timeline import TimelineView
 from batchsim.view.run.token_headline import TokenHeadline
 from batchsim.view.run.token_latency import TokenLatencyView
+from batchsim.view.run.token_seats import SeatsView
+from batchsim.view.run.token_steps import StepsView
 from batchsim.view.run.view import RunPicture, Spot, View
 
 LEAST_PX, MOST_PX = 240, 4096
@@ -24,7 +26,9 @@ LEAST_PX, MOST_PX = 240, 4096
 VIEWS: tuple[type[View], ...] = (
     LatencyView, HeatMapView, LoadView, TimelineView, BreakdownView, BatchView,
 )  # fmt: skip
-TOKEN_VIEWS: tuple[type[View], ...] = (TokenLatencyView, TokenBreakdownView)
+TOKEN_VIEWS: tuple[type[View], ...] = (
+    TokenLatencyView, StepsView, TokenBreakdownView, SeatsView,
+)  # fmt: skip
 NAMES = {kind.KEY: kind.NAME for kind in VIEWS}
 TOKEN_NAMES = {kind.KEY: kind.NAME for kind in TOKEN_VIEWS}
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from batchsim.result.metrics import LATENCY, TPOT, TTFT
 from batchsim.view.run.data import ViewData
+from batchsim.view.run.moment import Moment, moment
 
 NAMED = {TTFT: "TTFT", TPOT: "TPOT", LATENCY: "answer"}  # what objectives may be about, in words
 
@@ -70,6 +71,11 @@ class TokenViewData(ViewData):
         if self.overloaded or not self.summary["served"]:
             return {}
         return dict(self.result.intervals(["ttft_p99_ms", "tpot_p99_ms", "output_tokens_per_s"]))
+
+    @cached_property
+    def moment(self) -> Moment | None:
+        """The steps in a row that are shown; None of a run without a step."""
+        return moment(self.result)
 
     def part_ms(self, part: str) -> np.ndarray:
         if part == "waiting":  # for company or for a server: of tokens it is one part

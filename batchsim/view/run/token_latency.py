@@ -20,7 +20,7 @@ from batchsim.view.run.token_data import NAMED, TokenViewData, of_tokens
 from batchsim.view.run.view import Entry, Spot, Style
 
 DASHES: dict[str, Any] = {TTFT: (0, (4, 2)), TPOT: (0, (1, 1)), LATENCY: "-"}
-HEIGHTS = (60, 50, 70, 40, 80, 30, 20, 90)  # % at which the name of a curve may stand beside it
+HEIGHTS: tuple[float, ...] = (60, 50, 70, 40, 80, 30, 20, 90)  # % at which curves may be named
 TOP = 104  # % at the upper edge: what is at 100 is seen whole
 COMPARED = {"ttft_p99_ms": "TTFT p99", "tpot_p99_ms": "TPOT p99"}
 
@@ -133,11 +133,12 @@ class TokenLatencyView(GrowingView):
                 ]
         taken: list[tuple[float, float, float]] = []  # of the names so far: left, right and height
         for of, (_, middle, _) in lines.items():
-            wide, gap, best = em * width_em(NAMED[of]), 0.6 * em, (math.inf, 0.0, 0.0)
+            wide, gap = em * width_em(NAMED[of]), 0.6 * em
+            best: tuple[float, float, float] = math.inf, 0.0, 0.0
             for place, (x, height) in enumerate(zip(middle, HEIGHTS, strict=True)):
                 for left in (x + gap, x - gap - wide):
                     right = left + wide
-                    faults = sum(
+                    faults: float = sum(
                         below[place] < right + 0.3 * em and above[place] > left - 0.3 * em
                         for below, _, above in lines.values()
                     )
