@@ -19,12 +19,12 @@ from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.state import State
+from batchsim.view.explorer.stored import recall
 from batchsim.view.run.data import ViewData
 
 # Requests of each setting of the heat map. Traffic that drifts needs all: its beginning is not like the rest.
 MAP_REQUESTS = {Poisson: 20_000, Constant: 20_000, Gamma: 20_000, ClosedLoop: 5_000}
 CURVE_REQUESTS = 50_000  # and of each point of the load curve, where the traffic is as steady
-STORED = 32  # heat maps and curves of the last settings: a slider goes back and forth
 POINTS = 12  # the most columns of the heat map, where the batch sizes are not more than powers of two
 WAITS = (0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5)  # rows, as parts of the longest wait
 COMPARED = ("p50_ms", "p99_ms", "mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
@@ -65,11 +65,7 @@ class Runner:
         return replace(data, pinned=pinned, comparison=comparison)
 
     def _get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        if key not in self.stored:
-            while len(self.stored) >= STORED:
-                self.stored.pop(next(iter(self.stored)))
-            self.stored[key] = make()
-        return self.stored[key]
+        return recall(self.stored, key, make)
 
     def _surface(self, state: State, scenario: Scenario, requests: int) -> Surface:
         """Return the p99 of every setting: it is the same wherever in it the present setting is."""
