@@ -23,9 +23,10 @@ from batchsim.view.canvas.lettering import Lettering, width_em
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView
 from batchsim.view.run.data import ViewData
+from batchsim.view.run.grid import TIED, position
 from batchsim.view.run.growing import queue_length
 from batchsim.view.run.headline import figures_of
-from batchsim.view.run.heat_map import TIED, HeatMapView, position
+from batchsim.view.run.heat_map import HeatMapView
 from batchsim.view.run.latency import LatencyView
 from batchsim.view.run.live import NAMES, LivePicture
 from batchsim.view.run.load import LoadView

@@ -1,7 +1,7 @@
 """The compiled engine of token generation: steps of which each is like the last, one after the other.
 
-While nobody comes, joins, ends or goes back, a step differs from the last in the keys that it reads alone. Most
-steps are so, and then all that has to be done of them is to add up when they end.
+While nobody comes, joins, ends or goes back, a step differs from the last in the keys alone that it reads.
+Most steps are so, and then all that has to be done of them is to add up when they end.
 """
 
 # mypy: disable-error-code="no-untyped-def"

@@ -60,8 +60,8 @@ def run_times(plan: TokenPlan) -> Times:
 def alike(ran: Rule, most: Most, rule: Rule) -> bool:
     """Return whether a rule, of the same class, makes the very steps that `ran` made.
 
-    As it does where the seats or the budget alone differ, and were never short, nor would be now. Prompts that
-    are not cut may have waited for a larger budget than any step used.
+    As it does where the seats or the budget alone differ, and were never short, nor would be now. Prompts
+    that are not cut may have waited for a larger budget than any step used.
     """
     if not (isinstance(ran, Continuous) and isinstance(rule, Continuous)):
         return rule == ran

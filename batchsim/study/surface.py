@@ -237,6 +237,7 @@ def load_rates(scenario: Scenario) -> tuple[list[float], float]:
 
 
 def at_load(workload: OpenLoop | ClosedLoop, value: float) -> OpenLoop | ClosedLoop:
+    """Return a workload at another rate, or of as many clients; ValueError where it refuses that."""
     if isinstance(workload, ClosedLoop):
         return replace(workload, clients=int(value))
     return workload.with_rate(value)

@@ -28,7 +28,7 @@ MEMORY = "kv_blocks"  # an axis, beside the parameters of a rule that describe t
 
 @dataclass(frozen=True, eq=False)
 class TokenSurface:
-    """Two metrics of every pair of settings under one traffic; arrays of shape (len(y_values), len(x_values)).
+    """Metrics of every pair of settings under one traffic; arrays of shape (len(y_values), len(x_values)).
 
     `ttft_p99_ms` is of all requests, those that were not served being infinitely late. `goodput_per_s` and
     `attainment` are of the requests served within both objectives; NaN without these. All three are NaN where
@@ -70,7 +70,7 @@ class TokenSurface:
         return self.rules[cell[0] * len(self.x_values) + cell[1]]
 
     def best(self) -> tuple[int, int] | None:
-        """Return (row, column) of the setting to take: of the `ties`, by `preference`; None if there is none."""
+        """Return (row, column) of the setting to take: of the `ties`, by `preference`; None without any."""
         return self.chosen
 
     def ties(self) -> np.ndarray:
@@ -92,7 +92,7 @@ def token_surface(
     seed: int = 0, *, knobs: tuple[str, str] | None = None, ttft_objective_ms: float | None = None,
     tpot_objective_ms: float | None = None,
 ) -> TokenSurface:  # fmt: skip
-    """Return the p99 of TTFT, and with two objectives the goodput, over two parameters of the scenario's rule.
+    """Return the p99 of TTFT, and with two objectives the goodput, over two parameters of a rule.
 
     `knobs`, x and y, are its `map_knobs`, if not others of its parameters; of `Continuous` also "kv_blocks".
     The values of both must rise. The objectives, both or neither, are what goodput counts. Of a trace, or of
@@ -127,11 +127,13 @@ def token_surface(
         same, best = _told_apart(steady, numbers, objectives is not None)
         tied[places[same]] = True
         chosen = None if best is None else divmod(int(places[best]), len(xs))
-    grids = [each.reshape(len(ys), len(xs)) for each in (*columns, overloaded, refused, tied)]
+    ttft_p99_ms, goodput_per_s, attainment = columns.reshape(3, *(shape := (len(ys), len(xs))))
     rules = tuple(None if cell is None else cell.rule for cell in cells)
     return TokenSurface(
-        scenario, requests, seed, x, y, xs, ys, ttft_objective_ms, tpot_objective_ms, *grids, chosen, rules
-    )  # type: ignore[arg-type]
+        scenario, requests, seed, x, y, xs, ys, ttft_objective_ms, tpot_objective_ms,
+        ttft_p99_ms, goodput_per_s, attainment, overloaded.reshape(shape), refused.reshape(shape),
+        tied.reshape(shape), chosen, rules,
+    )  # fmt: skip
 
 
 class _Numbers(NamedTuple):
@@ -195,7 +197,7 @@ def _told_apart(
         counted = numbers[place].counted
         return sums(counted if of_goodput else ~(counted <= values[first]), cuts)
 
-    difference = np.array([count(place) for place in near]) - count(first)
+    difference = np.array([count(place) for place in near.tolist()]) - count(first)
     half = students_t(LEVEL, SECTIONS) * difference.std(axis=1, ddof=1) / math.sqrt(SECTIONS)
     same = near[np.abs(difference.mean(axis=1)) <= half]
 

@@ -30,8 +30,8 @@ def token_data(
 ) -> TokenViewData:  # fmt: skip
     """Run a scenario and return what there is to see of it; all of fewer requests while it is `moving`.
 
-    `stored` is the explorer's: what a move leaves as it was is taken from there. `knobs` are those of the heat
-    map, by default the rule's own. ValueError where the scenario makes no sense.
+    `stored` is the explorer's: what a move leaves as it was is taken from there. `knobs` are those of the
+    heat map, by default the rule's own. ValueError where the scenario makes no sense.
     """
     count = min(requests, MOVING) if moving else requests
     # The setting's load curve is the same whatever the rate.

@@ -94,13 +94,15 @@ def beginning(result: Result, steps: int) -> Result:
     served = (first >= 0) & (first < steps)
     if not isinstance(result.scenario.rule, Continuous):  # whose servers have nothing to do with each other
         served &= server[np.where(served, first, 0)] == SERVER
-    last = np.zeros(int(server.max()) + 1, int)
-    np.maximum.at(last, server, np.arange(steps))
-    ends = last[server[np.where(served, first, 0)]]
+    ends = np.full(requests, -1)  # of those who never move to another server
+    if not columns["step_preempted"].any():
+        last = np.zeros(int(server.max()) + 1, int)
+        np.maximum.at(last, server, np.arange(steps))
+        ends = last[server[np.where(served, first, 0)]]
+    token, until = columns["token_step"], columns["last_step"]
     columns["batch_index"] = np.where(served, first, -1)
-    columns["last_step"] = np.where(served, np.minimum(columns["last_step"], ends), -1)
-    made = served & (columns["token_step"] <= ends)
-    columns["token_step"] = np.where(made, columns["token_step"], -1)
+    columns["token_step"] = np.where(served & (token < steps), token, -1)
+    columns["last_step"] = np.where(served, np.where(until < steps, until, ends), -1)
     return Result((TokenRun(result.scenario, replace(log, **columns)),), result.seed, result.engine)
 
 

@@ -123,14 +123,19 @@ class TokenLatencyView(GrowingView):
         box, em = self.plot_box, self.em
         low, high = np.log(self.ax.get_xlim())
         near = 1.1 * TOP * em / box.height
-        lines = {}  # where each curve is at the lower edge, the middle and the upper edge of a name
-        for of, curve in self.curves.items():
-            times_ms, shares = (np.asarray(each, dtype=float) for each in curve.get_data())
-            if times_ms.size:
-                xs = box.left + box.width * (np.log(np.maximum(times_ms, 1e-9)) - low) / (high - low)
-                lines[of] = [
-                    np.interp(np.array(HEIGHTS) + up, shares, xs).tolist() for up in (-near, 0, near)
-                ]
+
+        def places(line: Line2D) -> list[list[float]]:
+            """Return where a line is at the lower edge, the middle and the upper edge of each name."""
+            times_ms, shares = (np.asarray(each, dtype=float) for each in line.get_data())
+            if not times_ms.size:
+                return []
+            xs = box.left + box.width * (np.log(np.maximum(times_ms, 1e-9)) - low) / (high - low)
+            return [np.interp(np.array(HEIGHTS) + up, shares, xs).tolist() for up in (-near, 0, near)]
+
+        found = ((of, places(line)) for of, line in self.curves.items())
+        lines = {of: at for of, at in found if at}
+        others = (line for group in (self.other_curves, self.objectives) for line in group.values())
+        avoided = [*lines.values(), *(at for line in others if line.get_visible() and (at := places(line)))]
         taken: list[tuple[float, float, float]] = []  # of the names so far: left, right and height
         for of, (_, middle, _) in lines.items():
             wide, gap = em * width_em(NAMED[of]), 0.6 * em
@@ -140,7 +145,7 @@ class TokenLatencyView(GrowingView):
                     right = left + wide
                     faults: float = sum(
                         below[place] < right + 0.3 * em and above[place] > left - 0.3 * em
-                        for below, _, above in lines.values()
+                        for below, _, above in avoided
                     )
                     faults += sum(
                         left < end and begin < right and abs(at - height) < near for begin, end, at in taken

@@ -41,8 +41,8 @@ class StepsView(StackedView):
         self.low = self.add_plot(lower, "", "taken") if self.large else None
         self.upper_box = upper
         # From the bottom up: the answers', which every step has.
-        styles = {name: PHASES[name] for name in ("decode", "prefill")}
-        self.add_bars(self.top, {name: (style.colour, style.hatch) for name, style in styles.items()})
+        # Without a hatch, which would cut narrow bars into pieces.
+        self.add_bars(self.top, {name: (PHASES[name].colour, "") for name in ("decode", "prefill")})
         self.budget = self.top.axhline(1, zorder=2.5, **self.line_style("soft", (0, (4, 2)), 0.8))
         colour = getattr(self.theme, PHASES["preempted"].colour)
         mark: Style = {"linestyle": "none", "marker": "v", "color": colour}
