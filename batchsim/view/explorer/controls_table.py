@@ -41,7 +41,7 @@ PARAMETERS: dict[str, Parameter] = {}
 for parameters in (rule.parameters() for rule in RULES):
     PARAMETERS |= {name: it for name, it in parameters.items() if name not in PARAMETERS}
 _ROWS: dict[str, Control] = {
-    "mode": choice("Seen are", "Requests that are computed whole, or the tokens that they generate", REQUESTS,
+    "mode": choice("What is seen", "Requests that are computed whole, or the tokens that they generate", REQUESTS,
         MAIN, dict(zip(MODES, MODES, strict=True))),
     "workload": choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, KINDS["workload"]),
     "rate_per_s": Control("Arrival rate (per s)", "Mean number of requests per second",

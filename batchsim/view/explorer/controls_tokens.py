@@ -18,7 +18,7 @@ _step = published(STEP)
 assert isinstance(_step, StepTime)
 # What other controls begin with here.
 AT_FIRST: Mapping[str, Any] = {
-    "rate_per_s": 8, "mean_burst_s": 10, "period_s": 600, "clients": 32, "fixed_ms": _step.fixed_ms,
+    "rate_per_s": 7, "mean_burst_s": 10, "period_s": 600, "clients": 32, "fixed_ms": _step.fixed_ms,
 }  # fmt: skip
 _continuous = Continuous.parameters()
 
