@@ -317,3 +317,32 @@ def test_reset_goes_back_to_the_beginning(panel):
     panel.session.reset()
     assert panel.state == FIRST
     assert panel.controls["mode"].value == "tokens"
+
+
+def test_it_plays_step_by_step_in_the_picture_of_the_seats(panel):
+    panel.turn_to(panel.play)
+    player = panel.play.player
+    assert panel.large.value == "seats"
+    assert panel.status.value == ""
+    player.next.click()
+    first_ms, words = player.time_ms, text(panel.play.words)
+    assert re.search(r"a step of [\d,]+ tokens? for \d+ requests?; \d+ run, \d+ wait;", words)
+    assert "blocks are taken" in words
+    assert 'aria-current="step"' in panel.pseudocode.value
+    player.next.click()
+    assert player.time_ms > first_ms
+    steps = panel.result.steps
+    at = int(steps.start_s.searchsorted(player.time_ms / 1000 + 1e-9)) - 1
+    assert f"a step of {steps.tokens[at]:,} token" in player.words
+    player.time_ms = 1000 * player.stretch.until_s
+    player.previous.click()
+    panel.controls["rate_per_s"].value = 3
+    assert panel.status.value == ""
+    assert player.film.result is panel.result
+
+
+def test_it_can_begin_with_the_film():
+    panel = bs.explore(requests=300, link="mode=tokens", play=True)
+    assert panel.large.value == "seats"
+    assert panel.tabs.titles[panel.tabs.selected_index] == "Play"
+    assert panel.status.value == ""

@@ -16,16 +16,15 @@ from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.modes import TOKENS
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.compare import ComparePage
-from batchsim.view.explorer.pages.play import PlayPage
+from batchsim.view.explorer.pages.play import FILMED, PlayPage
 from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage
-from batchsim.view.explorer.session import Session, Style
+from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import DEFAULTS, State, workload_values
 from batchsim.view.explorer.state_tokens import step_values
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.live import MODES, LivePicture
-from batchsim.view.run.timeline import TimelineView
 
 SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
 MEMORY = "Memory"  # what the last of them is called where it is about that
@@ -55,7 +54,7 @@ class Explorer(widgets.Box):
 
         self.settings = {page: stack([]) for page in SETTINGS}
         self.pages: list[Page] = [self.compare, self.predict, self.play, self.share]
-        self.tabs = plain(widgets.Tab)
+        self.tabs = plain(widgets.Tab, [*self.settings.values(), *self.pages], selected_index=0)
         self.tabs.add_class("batchsim-tabs")
         self.knobs = plain(widgets.VBox)
         self.knobs.add_class("batchsim-knobs")
@@ -88,7 +87,7 @@ class Explorer(widgets.Box):
             lambda _: _set_class(self.readout, "batchsim-open", self.words.value), names="value"
         )
         self.screen.observe(lambda _: self._fold(), names="alone")
-        if session.style.large == TimelineView.KEY:
+        if session.style.large == FILMED[session.style.mode]:
             self.turn_to(self.play)
         session.refresh()
 
@@ -135,14 +134,8 @@ class Explorer(widgets.Box):
                 there.append(self.origin)
             if list(box.children) != there:
                 box.children = there
-        offered = [page for page in self.pages if page.offered_in(self.state.mode)]
-        children = (*self.settings.values(), *offered)
-        if self.tabs.children != children:
-            self.tabs.selected_index = None
-            self.tabs.children = children
-            self.tabs.selected_index = 0
         titles = [MEMORY if page == DEVICE and self.state.in_tokens else page for page in SETTINGS]
-        titles += [page.title for page in offered]
+        titles += [page.title for page in self.pages]
         if self.tabs.titles != tuple(titles):
             self.tabs.titles = titles
 
@@ -239,5 +232,7 @@ def explore(
         state = State.from_link(link)
     elif services:
         state = offer.rescaled(state, costs, keep_rate=workload is not None)
-    style = Style(large=TimelineView.KEY) if play else Style()
-    return Explorer(Session(state, requests, traffic, style, tokens), services)
+    session = Session(state, requests, traffic, tokens)
+    if play:
+        session.style = session.style._replace(large=FILMED[state.mode])
+    return Explorer(session, services)

@@ -46,9 +46,8 @@ class Session:
     """
 
     def __init__(
-        self, state: State, requests: int, traffic: OpenLoop | None, style: Style | None = None,
-        tokens: Tokens | None = None,
-    ) -> None:  # fmt: skip
+        self, state: State, requests: int, traffic: OpenLoop | None, tokens: Tokens | None = None
+    ) -> None:
         state.scenario(traffic, tokens)  # refused here, before any widget is made
         self.state = self.initial = state
         self.left: dict[str, State] = dict(DEFAULTS)  # the last state of each mode
@@ -64,9 +63,8 @@ class Session:
         self.moving = False  # whether the present move is one of a gesture, which more will follow
         self.pinned: ViewData | None = None  # A, and its state
         self.pinned_state: State | None = None
-        self.style, self.cover, self.status = style or Style(), "", ("", False)
-        if state.mode != self.style.mode:
-            self.style = self.style._replace(mode=state.mode, large=self.larges[state.mode])
+        self.style = Style(mode=state.mode, large=self.larges[state.mode])
+        self.cover, self.status = "", ("", False)
         self.theme = "auto"  # the reader's choice: the page's own colours, "light" or "dark"
         # One move at a time: callbacks may come on several threads, and matplotlib is for one.
         self.lock = threading.RLock()

@@ -7,6 +7,7 @@ from batchsim import _check
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import SIZES, THEMES, named
 from batchsim.view.film.film_view import FilmView
+from batchsim.view.film.step_view import StepView
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView, TokenBreakdownView
 from batchsim.view.run.data import ViewData
@@ -87,7 +88,11 @@ class LivePicture(RunPicture):
             film_box, below = FilmView.split(places[0][1])
             places[0] = (first, below, True)
         self.add_views(places, self.size.line_px)
-        self.stage = film_box and FilmView(self, film_box, self.view(TimelineView))
+        self.stage: FilmView | StepView | None = None
+        if film_box is not None:
+            self.stage = FilmView(self, film_box, self.view(TimelineView))
+        elif first is SeatsView:
+            self.stage = StepView(self.view(SeatsView))
 
     def show(self, data: ViewData) -> None:  # type: ignore[override]
         super().show(data)

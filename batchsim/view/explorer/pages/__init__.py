@@ -18,9 +18,5 @@ class Page(widgets.VBox):
         super().__init__(children)
         self.add_class("batchsim-page")
 
-    def offered_in(self, mode: str) -> bool:
-        """Return whether there is anything to do on it in a mode."""
-        return True
-
     def update(self) -> None:
         """Show what the session holds: called when it is opened, and at every change while it is open."""

@@ -7,15 +7,17 @@ import ipywidgets as widgets
 
 from batchsim.view.explorer.knob import line, plain
 from batchsim.view.explorer.main_picture import MainPicture
-from batchsim.view.explorer.modes import REQUESTS
+from batchsim.view.explorer.modes import REQUESTS, TOKENS
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
 from batchsim.view.film.film_view import FilmView
+from batchsim.view.film.step_view import StepView
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
+from batchsim.view.run.token_seats import SeatsView
 from batchsim.view.run.timeline import TimelineView
 
-FILMED = {REQUESTS: TimelineView.KEY}  # the view below the film, in the modes that have one
+FILMED = {REQUESTS: TimelineView.KEY, TOKENS: SeatsView.KEY}  # the view in which the film is
 
 
 class PlayPage(Page):
@@ -36,15 +38,12 @@ class PlayPage(Page):
         self.player.on_moment(self._tell)
         session.subscribe("change", self.update)
 
-    def offered_in(self, mode: str) -> bool:
-        return mode in FILMED
-
     @contextmanager
     def _guard(self) -> Iterator[None]:
         with self.session.lock, self.session.reporting():
             yield
 
-    def _stage(self) -> FilmView | None:
+    def _stage(self) -> FilmView | StepView | None:
         """Return the film's view, if it is large and nothing covers it."""
         return self.screen.picture.stage if self.session.visible else None
 
@@ -54,7 +53,7 @@ class PlayPage(Page):
         if session.style.large != large:
             session.restyle(session.style._replace(large=large))
 
-    def _put(self, stage: FilmView) -> None:
+    def _put(self, stage: FilmView | StepView) -> None:
         self.screen.patch(self.screen.picture, stage.box)
 
     def update(self) -> None:
@@ -84,5 +83,5 @@ class PlayPage(Page):
         if self.is_open:
             acts = acting(player.moment, player.within_s)
             self.code.value = to_html(
-                pseudocode(player.moment.scenario), acting=acts, theme=self.session.style.theme
+                pseudocode(self.session.data.result.scenario), acting=acts, theme=self.session.style.theme
             )
