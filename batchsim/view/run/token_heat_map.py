@@ -14,6 +14,7 @@ from batchsim.view.canvas.scales import nice
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.grid import GridView
 from batchsim.view.run.token_data import of_tokens
+from batchsim.view.run.view import SMALL
 
 NAMES = {TTFT_P99: "p99 TTFT of every setting at this load", GOODPUT: "Goodput of every setting at this load"}
 SHORT = {TTFT_P99: "p99 TTFT of every setting", GOODPUT: "Goodput of every setting"}
@@ -27,6 +28,7 @@ class TokenHeatMapView(GridView):
     """
 
     NAME, SHORT = NAMES[TTFT_P99], SHORT[TTFT_P99]
+    SMALL_ROOM = SMALL._replace(left=3.7)  # for budgets of five digits
     BEST = "best 00.0/s (00.0%) at 000, 00000"
 
     def update(self, data: ViewData) -> None:

@@ -72,7 +72,8 @@ class View(Tile):
     KEY: ClassVar[str]
     NAME: ClassVar[str]  # the title of the large view
     SHORT: ClassVar[str]  # and of the small one
-    ROOM, ROWS = LARGE, 1  # round the axes of a large view, and rows of its legend
+    ROOM, SMALL_ROOM = LARGE, SMALL  # round the axes of a large view, and of a small one
+    ROWS = 1  # of a large view's legend
 
     def __init__(self, picture: Picture, box: Box, line_px: float, large: bool = True) -> None:
         super().__init__(picture, box)
@@ -127,7 +128,7 @@ class View(Tile):
 
     def axes_box(self, right: float = 0.0, top: float = 0.0) -> Box:
         """Return where the view's axes are; `right` and `top` are more room there, in ems."""
-        box, em, room = self.box, self.em, self.ROOM if self.large else SMALL
+        box, em, room = self.box, self.em, self.ROOM if self.large else self.SMALL_ROOM
         width = box.width - (room.left + room.right + right) * em
         top += room.top + (ROW * (self.ROWS - 1) if self.large else 0)
         height = box.height - (top + room.bottom) * em
