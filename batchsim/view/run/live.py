@@ -17,6 +17,7 @@ from batchsim.view.run.latency import LatencyView
 from batchsim.view.run.load import LoadView
 from batchsim.view.run.timeline import TimelineView
 from batchsim.view.run.token_headline import TokenHeadline
+from batchsim.view.run.token_heat_map import TokenHeatMapView
 from batchsim.view.run.token_latency import TokenLatencyView
 from batchsim.view.run.token_seats import SeatsView
 from batchsim.view.run.token_steps import StepsView
@@ -28,7 +29,7 @@ VIEWS: tuple[type[View], ...] = (
     LatencyView, HeatMapView, LoadView, TimelineView, BreakdownView, BatchView,
 )  # fmt: skip
 TOKEN_VIEWS: tuple[type[View], ...] = (
-    TokenLatencyView, StepsView, TokenBreakdownView, SeatsView,
+    TokenLatencyView, TokenHeatMapView, SeatsView, TokenBreakdownView, StepsView,
 )  # fmt: skip
 NAMES = {kind.KEY: kind.NAME for kind in VIEWS}
 TOKEN_NAMES = {kind.KEY: kind.NAME for kind in TOKEN_VIEWS}

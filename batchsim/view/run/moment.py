@@ -42,6 +42,13 @@ class Moment:
     def end_s(self) -> float:
         return float(self.log.batch_finish_s[self.steps[-1]])
 
+    @property
+    def busy_s(self) -> tuple[np.ndarray, np.ndarray]:
+        """When steps in a row begin, and when they end and nothing runs for a while."""
+        begin_s, end_s = self.column("batch_start_s"), self.column("batch_finish_s")
+        pause = begin_s[1:] > end_s[:-1]
+        return begin_s[np.append(True, pause)], end_s[np.append(pause, True)]
+
     def column(self, name: str) -> np.ndarray:
         """Return a column of `Result.steps` or its log, of the steps of this moment."""
         return np.asarray(getattr(self.log, name))[self.steps]

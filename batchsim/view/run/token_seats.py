@@ -1,12 +1,17 @@
 """Who sits where: a lane for each seat, over a moment of a run of token generation."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator
 
 from batchsim._format import counted, duration, listed, percent
 from batchsim.view.canvas.cells import NOWHERE, rectangles
+from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.theme import PHASES
+from batchsim.view.film.token_lane import TELLING, styles
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.moment import Moment, moment
 from batchsim.view.run.token_data import of_tokens
@@ -14,7 +19,12 @@ from batchsim.view.run.token_steps import place_of
 from batchsim.view.run.view import Entry, Spot, Style, View
 
 FEW = 40  # seats, all of which are shown; of more, those that are taken
-LANE = 0.86  # of the distance between two, its height
+LANE = 0.88  # of the distance between two, its height
+# As in `bs.lanes`; in the order of the legend.
+NAMES = {
+    "prefill": "prompt", "decode": "a token a step", "padded": "done, seat kept", "empty": "empty seat",
+    "again": "computed again",
+}  # fmt: skip
 
 
 class SeatsView(View):
@@ -29,29 +39,23 @@ class SeatsView(View):
         self.plot_box = self.axes_box()
         numbers = "xy" if self.large else "x"
         ax = self.ax = self.add_plot(self.plot_box, "", "seat" * self.large, grid="", numbers=numbers)
-        edge: Style = {"edgecolor": theme.background, "linewidth": 0}
-        empty: Style = {"facecolor": theme.background, "edgecolor": theme.faint, "linewidth": 0}
         self.styles: dict[str, Style] = {
-            "prompt": edge | {"facecolor": getattr(theme, PHASES["prefill"].colour)},
-            "tokens": edge | {"facecolor": getattr(theme, PHASES["decode"].colour)},
-            "again": edge | {"facecolor": getattr(theme, PHASES["prefill"].colour), "hatch": "///"},
-            "padded": edge | {"facecolor": theme.grey, "hatch": "xx"},
-            "empty": empty | {"hatch": "////"},
+            name: style | {"linewidth": 0} for name, style in styles(theme).items() if name in NAMES
         }
-        self.empty = PathPatch(NOWHERE, zorder=1, **self.styles["empty"])
+        order = dict.fromkeys(NAMES, 2) | {"empty": 1}
+        self.paper = PathPatch(NOWHERE, zorder=1.5, linewidth=0, facecolor=theme.background)
         self.bars = {
-            name: PathPatch(NOWHERE, zorder=2, **style)
-            for name, style in self.styles.items()
-            if name != "empty"
+            name: PathPatch(NOWHERE, zorder=order[name], **style) for name, style in self.styles.items()
         }
-        for artist in (self.empty, *self.bars.values()):
+        for artist in (self.paper, *self.bars.values()):
             ax.add_artist(artist)
         colour = getattr(theme, PHASES["preempted"].colour)
-        mark: Style = {"linestyle": "none", "marker": "X", "color": colour}
+        mark: Style = {"linestyle": "none", "marker": "v", "color": colour}
         self.mark = mark | {"markeredgecolor": theme.ink, "markeredgewidth": 0.4 * self.line_px}
         self.preempted = ax.plot([], [], zorder=4, markersize=4 * self.line_px, **self.mark)[0]
         self.cursor = ax.axvline(0, visible=False, zorder=5, **self.line_style("ink", "-", 0.9))
-        self.set_moving(self.empty, *self.bars.values(), self.preempted, self.cursor)
+        self.numbers = Lettering(self.picture, self.em, theme.background, zorder=6)
+        self.set_moving(self.paper, *self.bars.values(), self.preempted, self.cursor, self.numbers)
         self.moment: Moment | None = None
 
     def update(self, data: ViewData) -> None:
@@ -78,48 +82,72 @@ class SeatsView(View):
     def show_moment(self, now: Moment | None) -> None:
         """Show some steps of the run."""
         self.moment = now
-        for artist in (self.empty, *self.bars.values(), self.preempted):
+        for artist in (self.paper, *self.bars.values(), self.preempted):
             artist.set_visible(now is not None)
         if now is None:
+            self.numbers.show([])
             self.show_legend([])
             return
-        found, begin_s, end_s = now.seats, now.begin_s, now.end_s
-        lanes = lanes_of(now)
-
-        def bars(name: str, from_s: np.ndarray, to_s: np.ndarray, which: np.ndarray) -> bool:
-            which = which & (to_s > begin_s) & (from_s < end_s) & (to_s > from_s)
-            times_ms = [1000 * (np.clip(each[which], begin_s, end_s) - begin_s) for each in (from_s, to_s)]
-            begin, end = (
-                np.stack([ms, found.seat[which] + 1 + side * LANE / 2], axis=-1)
-                for ms, side in zip(times_ms, (-1, 1), strict=True)
-            )
-            self.bars[name].set_path(rectangles(begin, end))
-            self.bars[name].set_visible(bool(which.any()))
-            return bool(which.any())
-
-        all_rows = np.ones(len(found), bool)
-        bars("prompt", found.begin_s, found.first_token_s, ~found.again)
-        again = bars("again", found.begin_s, found.first_token_s, found.again)
-        bars("tokens", found.first_token_s, found.last_token_s, all_rows)
-        padded = bars("padded", found.last_token_s, found.end_s, all_rows)
-        back = found.preempted & (found.end_s <= end_s)
-        self.preempted.set_visible(bool(back.any()))
-        self.preempted.set_data(1000 * (found.end_s[back] - begin_s), found.seat[back] + 1)
-        last_ms = 1000 * (end_s - begin_s)
+        found, begin_s, last_ms, lanes = (
+            now.seats,
+            now.begin_s,
+            1000 * (now.end_s - now.begin_s),
+            lanes_of(now),
+        )
         self.set_label(self.ax.xaxis, "time", last_ms)
         self.set_limits(self.ax, lanes, x=(0, last_ms), y=(lanes + 0.5, 0.5))
         if self.hold("lanes", lanes):
             self.ax.yaxis.set_major_locator(FixedLocator(_ticks(lanes)))
-        middles = 1 + np.arange(lanes)
-        ends = np.zeros(lanes), np.full(lanes, last_ms)
-        begin, end = (
-            np.stack([ms, middles + side * LANE / 2], axis=-1) for ms, side in zip(ends, (-1, 1), strict=True)
+
+        def ms(times_s: np.ndarray) -> np.ndarray:
+            return np.clip(1000 * (times_s - begin_s), 0, last_ms)
+
+        begin, first, last, end = map(
+            ms, (found.begin_s, found.first_token_s, found.last_token_s, found.end_s)
         )
-        self.empty.set_path(rectangles(begin, end))
-        names = ["prompt", "tokens", *["again"] * again, *["padded"] * padded, "empty"]
-        entries = [Entry({"again": "computed again"}.get(name, name), self.styles[name]) for name in names]
+        middle = found.seat + 1.0
+        self.paper.set_path(_bars(begin, end, middle, 1.0))
+        self._put("prefill", begin, first, middle, LANE, ~found.again)
+        self._put("again", begin, first, middle, LANE, found.again)
+        self._put("decode", first, last, middle, TELLING * LANE)
+        self._put("padded", last, end, middle, TELLING * LANE)
+        # While nothing runs, no seat is wasted.
+        from_ms, to_ms = map(ms, now.busy_s)
+        self._put("empty", from_ms, to_ms, np.full(from_ms.size, (lanes + 1) / 2), lanes)
+        back = found.preempted & (found.end_s <= now.end_s)
+        self.preempted.set_visible(bool(back.any()))
+        self.preempted.set_data(end[back], middle[back])
+        self.numbers.show(self._numbers(found.request, begin, last, middle))
+        seen = {name for name, bars in self.bars.items() if bars.get_visible()}
+        if (end - begin).sum() >= (1 - 1e-9) * lanes * (to_ms - from_ms).sum():
+            seen.discard("empty")
+        entries = [Entry(text, self.styles[name]) for name, text in NAMES.items() if name in seen]
         entries += [Entry("preempted", self.mark | {"markersize": 0.6 * self.em})] * bool(back.any())
         self.show_legend(entries, place_of(now, self.plot_box, self.box.bottom - 0.7 * self.em))
+
+    def _put(
+        self, name: str, from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray, high: float,
+        which: Any = True,
+    ) -> None:  # fmt: skip
+        some = (to_ms > from_ms) & which
+        self.bars[name].set_path(_bars(from_ms[some], to_ms[some], middle[some], high))
+        self.bars[name].set_visible(bool(some.any()))  # a hatch takes its time even on nothing
+
+    def _numbers(
+        self, requests: np.ndarray, from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray
+    ) -> list[Label]:
+        """Return the number of each request, where its bar has room for it."""
+        box, right_ms = self.plot_box, float(self.ax.get_xlim()[1])
+        bottom, top = self.ax.get_ylim()
+        if not self.large or LANE * TELLING * box.height / (bottom - top) < self.em:
+            return []
+        left, right = (box.left + box.width * each / right_ms for each in (from_ms, to_ms))
+        y = box.top + box.height * (middle - top) / (bottom - top) + 0.36 * self.em
+        return [
+            Label(text, (start + end) / 2, at, "center")
+            for text, start, end, at in zip(map(str, requests), left, right, y, strict=True)
+            if end - start > (width_em(text) + 0.6) * self.em
+        ]
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
         box, now = self.plot_box, self.moment
@@ -165,6 +193,10 @@ class SeatsView(View):
         back = int((found.preempted & (found.end_s <= now.end_s)).sum())
         preempted = f"; {counted(back, 'preemption')}" if back else ""
         return [f"The time of {counted(lanes, 'seat')} in these steps: {told}{preempted}."]
+
+
+def _bars(from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray, high: float) -> Path:
+    return rectangles(np.stack([from_ms, middle - high / 2], -1), np.stack([to_ms, middle + high / 2], -1))
 
 
 def lanes_of(now: Moment) -> int:
