@@ -439,7 +439,7 @@ def test_theorys_curve_has_the_points_that_theory_knows(cases):
 
 def test_a_closed_loop_is_drawn_against_its_clients(cases):
     view = enlarged(cases["closed"], LoadView)
-    assert view.low.get_xlabel() == "clients"
+    assert view.plots[-1].get_xlabel() == "clients"
     assert view.points[0].get_xdata()[0] == 40
     assert not view.saturation[0].get_visible()
 
