@@ -1,4 +1,4 @@
-"""The heat map and the load view of token generation: what they show is what the surface and the curve say."""
+"""The heat map and the load view of token generation: they show what the surface and the curve say."""
 
 import dataclasses
 import math

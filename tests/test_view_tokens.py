@@ -18,6 +18,7 @@ import batchsim as bs
 from batchsim._format import duration, number, percent
 from batchsim.result import Result
 from batchsim.result.token_run import TokenRun
+from batchsim.study.token_curve import token_curve
 from batchsim.study.token_surface import token_surface
 from batchsim.view.canvas.lettering import Lettering
 from batchsim.view.film.seats import seats
@@ -48,7 +49,7 @@ def data_of(scenario, requests=400, before=None, pinned=None, **limits_ms):
             comparison = bs.compare(pinned.result, result)
     known = isinstance(scenario.rule, bs.Continuous)
     return TokenViewData(
-        result, GRIDS[len(limits_ms) == 3] if known else GRIDS[0], before=before, pinned=pinned,
+        result, GRIDS[len(limits_ms) == 3 and known], token_curve(scenario, 50), before=before, pinned=pinned,
         comparison=comparison, **limits_ms,
     )  # fmt: skip
 
@@ -67,7 +68,7 @@ def cases():
         "overloaded": data_of(BASE.replace(rate_per_s=60), **LIMITS),
         "moved": data_of(BASE.replace(max_num_batched_tokens=32), before=plain, **LIMITS),
         "pinned": data_of(BASE.replace(max_num_seqs=6), pinned=plain, **LIMITS),
-        "short": data_of(BASE.replace(kv_blocks=40, rate_per_s=12), **LIMITS),
+        "short": data_of(BASE.replace(kv_blocks=40, rate_per_s=14), **LIMITS),
         "two": data_of(BASE.replace(servers=2, kv_blocks=32, max_num_seqs=256), ttft_ms=100.0),
         "whole": data_of(BASE.replace(rule=bs.SizeOrWait(6, 100)), **LIMITS),
         "single": data_of(BASE.replace(tokens=bs.Tokens(bs.Uniform(2, 90), 1)), tpot_ms=10.0),
@@ -250,10 +251,10 @@ def test_each_curve_is_the_attainment_of_every_limit(cases, shown, name):
     if cases[name].overloaded:
         return
     for column, curve in view.curves.items():
-        for limit_ms, share in list(zip(*curve.get_data(), strict=True))[::10]:
+        for limit_ms, share in list(zip(*curve.get_data(), strict=True))[5::10]:
             argument = "objective_ms" if column == "latency_ms" else column
             found = result.attainment(**{argument: limit_ms})
-            assert share / 100 == pytest.approx(found, abs=0.006), column
+            assert share / 100 == pytest.approx(found, abs=0.01), column
 
 
 def test_the_objectives_are_lines_with_a_dot_at_the_share_that_keeps_each(cases, shown):
@@ -452,7 +453,7 @@ def test_the_pointer_reads_values_off_every_large_view(cases, shown):
     assert over(shown("short", TokenBreakdownView), 0.99, 0.5, data).text.startswith("Requests from 95")
     step = over(shown("short", StepsView), 0.0001, 0.1, data)
     assert step.text.startswith(f"Step {now.steps[0]:,}, ")
-    assert f"of 40 blocks" in step.text
+    assert "of 40 blocks" in step.text
     seat = over(shown("short", SeatsView), 0.0001, 0.001, data)
     here = (now.seats.seat == 0) & (now.seats.begin_s <= now.begin_s)
     assert seat.text.startswith(f"Seat 1: request {now.seats.request[here][0]:,}, ")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from batchsim._format import MINUS, duration, listed, number, percent, typed_duration
 from batchsim.result.metrics import LATENCY, TPOT, TTFT
@@ -87,7 +87,15 @@ class TokenLatencyView(GrowingView):
         if self.hold("scale", span):
             self.ax.set_xscale("log")
             log_ticks(self.ax.xaxis, *span, most=7 if self.large else 4)
+            # Numbers with their unit are wide: none that would stand out beyond the view.
+            ticks = [ms for ms in self.ax.get_xticks() if self._has_room(ms, *span)]
+            self.ax.xaxis.set_major_locator(FixedLocator(ticks))
             self.ax.xaxis.set_major_formatter(lambda ms, _: typed_duration(ms))
+
+    def _has_room(self, ms: float, low_ms: float, high_ms: float) -> bool:
+        place = math.log(ms / low_ms) / math.log(high_ms / low_ms)
+        half = 0.5 * self.em * width_em(typed_duration(ms))
+        return self.plot_box.left + self.plot_box.width * place + half <= self.box.right
 
     def _show_queue(self, data: ViewData, other: ViewData | None) -> None:
         if self.hold("scale", "of the queue"):
