@@ -29,7 +29,7 @@ def _lengths(of: str, one: str, mean: float, cv: float, most: int) -> dict[str, 
         f"{of}s": choice(f"{one}s", f"How the lengths of {of}s are distributed", "lognormal", ARRIVALS,
             kinds, TOKENS),
         f"{of}_mean": Control(f"Mean {of} (tokens)", f"Mean tokens of {'a' if of == 'prompt' else 'an'} {of}",
-            "real", mean, MAIN, Slider("log", 1, 10_000, 0.01), {"at_least": 1, "at_most": LONGEST},
+            "real", mean, ARRIVALS, Slider("log", 1, 10_000, 0.01), {"at_least": 1, "at_most": LONGEST},
             mode=TOKENS),
         f"{of}_cv": Control(f"{one} spread (CV)", f"Standard deviation over mean of the {of}s' lengths",
             "real", cv, ARRIVALS, Slider("linear", 0, 3, 0.05), {"at_least": 0, "at_most": 1e3},
@@ -39,7 +39,8 @@ def _lengths(of: str, one: str, mean: float, cv: float, most: int) -> dict[str, 
     }  # fmt: skip
 
 
-LENGTHS = {**_lengths("prompt", "Prompt", 512, 1.0, 4096), **_lengths("output", "Output", 128, 0.8, 1024)}
+_each = {**_lengths("prompt", "Prompt", 512, 1.0, 4096), **_lengths("output", "Output", 128, 0.8, 1024)}
+LENGTHS = {name: _each[name] for name in ("prompt_mean", "output_mean")} | _each
 MAPS: Mapping[str, tuple[str, str]] = {  # the heat map's axes, x and y
     "budget": ("max_num_seqs", "max_num_batched_tokens"),
     "memory": ("max_num_seqs", "kv_blocks"),
