@@ -237,7 +237,10 @@ def test_a_click_on_the_heat_map_moves_to_its_setting(panel):
     (view,) = (view for view in picture.views if view.KEY == "map")
     box = view.plot_box if hasattr(view, "plot_box") else view.axes_box()
     for across in (0.2, 0.3, 0.45, 0.6):
-        place = (box.left + across * box.width) / picture.width_px, (box.top + 0.3 * box.height) / picture.height_px
+        place = (
+            (box.left + across * box.width) / picture.width_px,
+            (box.top + 0.3 * box.height) / picture.height_px,
+        )
         panel.screen._receive(None, {"click": place}, None)
     surface = panel.data.surface
     assert panel.status.value == ""
@@ -289,7 +292,7 @@ def test_predict_asks_of_ttft_tpot_and_tokens(panel):
 def test_the_pseudo_code_marks_where_most_steps_end(panel):
     panel.controls["max_num_seqs"].value = 8
     marked = panel.pseudocode.value.partition('aria-current="step"')[2].partition("</div>")[0]
-    assert "all 8 seats are taken" in marked
+    assert "8 run: others wait" in marked
     panel.controls["max_num_seqs"].value = 256
     panel.controls["rate_per_s"].value = 2
     marked = panel.pseudocode.value.partition('aria-current="step"')[2].partition("</div>")[0]

@@ -117,7 +117,9 @@ def test_measured_lengths_are_given():
     with pytest.raises(ValueError, match="must come with tokens"):
         state.scenario()
     one = dataclasses.replace(tokens, output=7)
-    assert isinstance(State.of(dataclasses.replace(scenario, tokens=one)).scenario(None, one).tokens.prompt, Listed)
+    assert isinstance(
+        State.of(dataclasses.replace(scenario, tokens=one)).scenario(None, one).tokens.prompt, Listed
+    )
 
 
 @pytest.mark.parametrize(

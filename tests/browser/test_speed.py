@@ -107,7 +107,7 @@ def test_tokens_follow_a_key_in_at_most_twice_the_time_that_requests_take(explor
     requests_ms, tokens_ms = (median(times_ms[mode]) for mode in moves)
     with capsys.disabled():
         print(
-            f"\nFrom a key to other pixels: {tokens_ms:.0f} ms with tokens, {requests_ms:.0f} ms with requests: "
-            f"{tokens_ms / requests_ms:.1f} times"
+            f"\nFrom a key to other pixels: {tokens_ms:.0f} ms with tokens, {requests_ms:.0f} ms with "
+            f"requests: {tokens_ms / requests_ms:.1f} times as long"
         )
     assert tokens_ms <= 2 * requests_ms

@@ -9,7 +9,6 @@ from batchsim import _check
 from batchsim.scenario import Table, priorities
 from batchsim.view.explorer.modes import TOKENS
 
-
 MAIN, ARRIVALS, RULE, COMPUTING = "Main", "Arrivals", "Rule", "Service"
 DEVICE, CLASS = "Device", "Class"
 

@@ -94,7 +94,10 @@ class Controls:
             return None
         state = self.session.state = self._changed(name, value)
         with self._pause():
-            for other in (*state.rule_kind.controls, *(state.kind("step").controls if name == "step" else ())):
+            for other in (
+                *state.rule_kind.controls,
+                *(state.kind("step").controls if name == "step" else ()),
+            ):
                 self.by_name[other].value = getattr(state, other)
             if name in ("fixed_ms", "per_item_ms") and not state.in_tokens:
                 self._follow_service()  # it may no longer be the one that was given

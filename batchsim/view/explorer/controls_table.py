@@ -17,7 +17,15 @@ from batchsim.scenario.rules.rule import Parameter
 from batchsim.scenario.service import SHAPES
 from batchsim.view.explorer import controls_tokens as of_tokens
 from batchsim.view.explorer.control import (
-    ARRIVALS, CLASS, COMPUTING, DEVICE, MAIN, RULE, Control, Slider, choice,
+    ARRIVALS,
+    CLASS,
+    COMPUTING,
+    DEVICE,
+    MAIN,
+    RULE,
+    Control,
+    Slider,
+    choice,
 )  # fmt: skip
 from batchsim.view.explorer.kinds import KINDS, MOST_BURSTY
 from batchsim.view.explorer.modes import CHOICES, MODES, REQUESTS
@@ -41,8 +49,8 @@ PARAMETERS: dict[str, Parameter] = {}
 for parameters in (rule.parameters() for rule in RULES):
     PARAMETERS |= {name: it for name, it in parameters.items() if name not in PARAMETERS}
 _ROWS: dict[str, Control] = {
-    "mode": choice("What is seen", "Requests that are computed whole, or the tokens that they generate", REQUESTS,
-        MAIN, dict(zip(MODES, MODES, strict=True))),
+    "mode": choice("What is seen", "Requests that are computed whole, or the tokens that they generate",
+        REQUESTS, MAIN, dict(zip(MODES, MODES, strict=True))),
     "workload": choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, KINDS["workload"]),
     "rate_per_s": Control("Arrival rate (per s)", "Mean number of requests per second",
         "real", 1000, MAIN, Slider("log", 1, 10_000, 0.01), {"above": 0}),
@@ -68,16 +76,17 @@ _ROWS: dict[str, Control] = {
     "rule": choice("Rule", "When a batch leaves", "size_or_wait", RULE, KINDS["rule"]),
     **{name: _of_parameter(parameter) for name, parameter in PARAMETERS.items()},
     **of_tokens.BATCHING,
+    **of_tokens.STEPS,
     "service": choice("Service time", "How long a batch computes", "affine", COMPUTING, KINDS["service"]),
-    "fixed_ms": Control("Fixed cost (ms)", "Time that every batch takes, whatever its size",
+    "fixed_ms": Control("Fixed cost (ms)", "Time that every batch, or every step, takes, whatever its size",
         "real", 5, COMPUTING, Slider("linear", 0, 50, 0.5), {"at_least": 0}),
+    **of_tokens.NUMBERS,
     "per_item_ms": Control("Cost per item (ms)", "Time that each request adds to its batch",
         "real", 0.25, COMPUTING, Slider("linear", 0, 5, 0.01), {"at_least": 0}),
     "published": choice("Published table", "A published service time", "gpunet-175ms/v100-32gb/fp16", None,
         published_names()),
     "curve": Control("Curve", "A measured service time", "points", (), None, optional=True),
     "curve_of": Control("Curve source", "The model and the device of the curve", "text", "", None),
-    **of_tokens.STEPS,
     "noise_cv": Control("Noise (CV)", "Standard deviation over mean of equal batches' computing times",
         "real", 0, COMPUTING, Slider("linear", 0, 2, 0.05), {"at_least": 0, "at_most": 1e3}),
     "noise": choice("Noise distribution", "Of the service times", "lognormal", None, SHAPES),
@@ -88,7 +97,7 @@ _ROWS: dict[str, Control] = {
         "What the first batch of each size, or padded size, takes longer while it compiles: one cost for all "
         "sizes (in Python they may differ); 0: warm",
         "real", 0, COMPUTING, Slider("linear", 0, 3000, 50), {"at_least": 0}),
-    "servers": Control("Servers", "Model instances; each computes one batch at a time",
+    "servers": Control("Servers", "Model instances; each computes one batch, or one step, at a time",
         "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
     "devices": Control("Devices",
         "Devices that the servers share, each computing one batch at a time; empty: one each",

@@ -8,7 +8,14 @@ from batchsim.scenario.rules.continuous import FIRST, MOST, RESERVE
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import LONGEST
 from batchsim.view.explorer.control import (
-    ARRIVALS, COMPUTING, DEVICE, MAIN, RULE, Control, Slider, choice,
+    ARRIVALS,
+    COMPUTING,
+    DEVICE,
+    MAIN,
+    RULE,
+    Control,
+    Slider,
+    choice,
 )  # fmt: skip
 from batchsim.view.explorer.kinds_tokens import KINDS, OFF, ON
 from batchsim.view.explorer.modes import TOKENS
@@ -59,11 +66,11 @@ BATCHING = {
         dict(zip(FIRST, ("Those that run: decodes", "New ones: prompts alone"), strict=True)), TOKENS),
     "chunked": choice("Chunked prefill", "Whether a long prompt is cut to the budget", ON, RULE,
         {ON: "On: prompts are cut", OFF: "Off: whole prompts only"}, TOKENS),
-    "long_prefill_token_threshold": Control("Long prefill (tokens)",
-        f"{_continuous['long_prefill_token_threshold'].about}",
+    "long_prefill_token_threshold": Control(_continuous["long_prefill_token_threshold"].label,
+        _continuous["long_prefill_token_threshold"].about,
         "whole", 0, RULE, None, {"at_least": 0, "at_most": MOST}, mode=TOKENS),
     "token_map": choice("Heat map", "The two knobs that the heat map has settings of", "budget", RULE,
-        {name: " x ".join(knobs) for name, knobs in MAPS.items()}, TOKENS),
+        {"budget": "Seats x token budget", "memory": "Seats x memory"}, TOKENS),
     "reserve": choice("Memory is taken", "When a request takes its blocks", "step", DEVICE,
         dict(zip(RESERVE, ("As needed; short: preempt", "For its whole life"), strict=True)), TOKENS),
     "limit": Control("Limit (tokens)",
@@ -84,6 +91,8 @@ def _number(label: str, about: str, name: str, high: float, step: float) -> Cont
 STEPS = {
     "step": choice("Step time", "How long a step computes", STEP, COMPUTING,
         {name: kind.label for name, kind in KINDS["step"].items()}, TOKENS),
+}  # fmt: skip
+NUMBERS = {
     "weights_ms": _number("Weights (ms)", "Reading the model's weights, which every step does",
         "weights_ms", 50, 0.1),
     "per_token_ms": _number("Per token (ms)", "Computing each token of a step; from as many on as take "

@@ -9,8 +9,8 @@ from batchsim import _check
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, StepTime
 from batchsim.view.explorer import services as offer
-from batchsim.view.explorer.controls import Controls
 from batchsim.view.explorer.control import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE
+from batchsim.view.explorer.controls import Controls
 from batchsim.view.explorer.knob import line, plain, stack
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.modes import TOKENS
@@ -198,7 +198,8 @@ def explore(
     """Return sliders that move a picture of a scenario: show it as the last line of a cell.
 
     `service`: a Measurement, a service time, or a whole Scenario to begin with; the panel can measure models,
-    too. A Scenario with tokens, or a `StepTime`, begins with token generation. `workload`: the traffic to begin with; the rate of a Trace can be changed. `requests`: the number of
+    too. A Scenario with tokens, or a `StepTime`, begins with token generation. `workload`: the traffic to
+    begin with; the rate of a Trace can be changed. `requests`: the number of
     requests in each run. `link`: the line of text that another explorer gave for its state. `play`: begin
     with the film of the requests, above their timeline.
 

@@ -33,7 +33,9 @@ def of_goodput(data: TokenViewData) -> Difference | None:
     cuts = np.linspace(0, met_a.size, SECTIONS + 1).astype(int)
     of_sections = sums(met_b, cuts) - sums(met_a, cuts)
     # Of a section's requests, as a part of all: in requests per second of the whole run.
-    per_request = goodput_b / max(int(met_b.sum()), 1) if met_b.any() else goodput_a / max(int(met_a.sum()), 1)
+    per_request = (
+        goodput_b / max(int(met_b.sum()), 1) if met_b.any() else goodput_a / max(int(met_a.sum()), 1)
+    )
     error = of_sections.std(ddof=1) * math.sqrt(SECTIONS) * per_request
     half = students_t(LEVEL, SECTIONS) * error
     return Difference(goodput_a, goodput_b, difference, difference - half, difference + half)

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 from batchsim.engines import compiled
 from batchsim.scenario import OpenLoop, Tokens
 from batchsim.view.explorer.controls_table import in_labels
-from batchsim.view.explorer.runner import Runner, alike
 from batchsim.view.explorer.modes import REQUESTS
+from batchsim.view.explorer.runner import Runner, alike
 from batchsim.view.explorer.state import DEFAULTS, State
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.live import MODES as PICTURES

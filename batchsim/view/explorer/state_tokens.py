@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from batchsim.scenario import Scenario, StepTime, Tokens
+from batchsim.scenario import Continuous, Scenario, StepTime, Tokens
 from batchsim.view.explorer.kinds import values_of
 from batchsim.view.explorer.kinds_tokens import OWN
 from batchsim.view.explorer.modes import TOKENS
@@ -39,7 +39,8 @@ def values_from(scenario: Scenario) -> dict[str, Any]:
     Lengths that no control can express are "given".
     """
     tokens, step = scenario.tokens, scenario.service
-    assert tokens is not None and isinstance(step, StepTime)
+    assert tokens is not None
+    assert isinstance(step, StepTime)
     values = {"mode": TOKENS, "limit": tokens.limit} | {name: getattr(scenario, name) for name in FIELDS}
     for choice, part in PARTS.items():
         found = values_of(choice, getattr(tokens, part))
@@ -64,6 +65,7 @@ def step_values(step: StepTime) -> dict[str, Any]:
 def python_of(state: Any, scenario: Scenario) -> dict[str, str]:
     """Return Python for the rule, the service time and the tokens; given lengths are the reader's to add."""
     service, rule, tokens = f"bs.{scenario.service!r}", scenario.rule, scenario.tokens
+    assert isinstance(rule, Continuous)
     if state.step != OWN:  # by its name, not number by number
         plain = dataclasses.replace(state.service_time(), noise=None)
         service = service.replace(f"bs.{plain!r}", f'bs.published("{state.step}")')

@@ -14,7 +14,6 @@ from batchsim.scenario.rules.rule import ANYONE
 from batchsim.view.canvas.theme import THEMES, named
 from batchsim.view.film.code_line import Line
 from batchsim.view.film.snapshot import Activity, Snapshot
-from batchsim.view.film.step_film import StepMoment
 from batchsim.view.film.steps_code import step_lines, step_shares
 
 MOST_LINES = 7  # of any rule: the block always has this height
@@ -91,14 +90,11 @@ def shares(result: Result) -> tuple[float | None, ...]:
     )
 
 
-def acting(snapshot: Snapshot | StepMoment, within_s: float = 0.0) -> int | None:
+def acting(snapshot: Snapshot, within_s: float = 0.0) -> int:
     """Return the index of the acting line: the one by which a batch leaves, if any does.
 
-    A batch that left at most `within_s` ago counts, too: see `Snapshot.activity`. Of a step, the line at
-    which the choice of its rows ended; None while there is none.
+    A batch that left at most `within_s` ago counts, too: see `Snapshot.activity`.
     """
-    if isinstance(snapshot, StepMoment):
-        return snapshot.ending
     activity = snapshot.activity(within_s)
     leaving = snapshot.last.trigger if snapshot.last and activity is Activity.LEAVING else None
     return next(

@@ -2,8 +2,8 @@
 
 from batchsim.result import Result
 from batchsim.view.film.film_view import Timeline
-from batchsim.view.film.snapshot import Stretch
-from batchsim.view.film.step_film import StepFilm, StepMoment
+from batchsim.view.film.snapshot import Film, Snapshot, Stretch
+from batchsim.view.film.step_film import StepFilm
 
 WINDOWS = 4  # of the picture: so long is the stretch that is played
 
@@ -26,7 +26,7 @@ class StepView:
                 last_s = float(self.film.instants()[-1])
                 self.stretch = Stretch(begin_s, min(begin_s + WINDOWS * (end_s - begin_s), last_s))
 
-    def show(self, film: StepFilm, time_s: float, within_s: float = 0.0) -> StepMoment:
+    def show(self, film: Film, time_s: float, within_s: float = 0.0) -> Snapshot:
         """Draw a moment of a film."""
         self.timeline.turn_to(time_s)
         self.timeline.show_cursor(time_s)

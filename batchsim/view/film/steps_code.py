@@ -13,29 +13,25 @@ def step_lines(rule: Continuous) -> tuple[Line, ...]:
 
     >>> for line in step_lines(Continuous(max_num_seqs=64, kv_blocks=300)):
     ...     print("  " * line.indent + line.text)
-    for each step, of 2,048 tokens at most:
-      first those that run, in order of admission
-      if their blocks run out: preempt the last
-      elif the budget is used up: others wait
-      elif all 64 seats are taken: others wait
-      elif blocks for the next are not free: it waits
+    each step, of 2,048 tokens:
+      first those that run
+      if blocks run out: preempt the last
+      elif the budget is used: others wait
+      elif 64 run: others wait
+      elif no blocks for the next: it waits
       else: all that wait join
     """
-    order = "first those that run, in order of admission"
-    if rule.first == "prefill":
-        order = "prompts alone; if there are none, a token for all"
-    lines = [
-        Line(f"for each step, of {counted(rule.max_num_batched_tokens, 'token')} at most:", indent=0),
-        Line(order),
-    ]
+    first = "first those that run" if rule.first == "decode" else "new prompts alone, else those that run"
+    budget = counted(rule.max_num_batched_tokens, "token")
+    lines = [Line(f"each step, of {budget}:", indent=0), Line(first)]
     limited, step = rule.kv_blocks is not None, rule.reserve == "step"
-    blocks = "blocks for the next are not free" if step else "blocks for the next one's life are not free"
-    uncut = "the next does not fit into budget or memory" if limited else "the next does not fit into budget"
+    blocks = "no blocks for the next" if step else "no blocks for the next one's life"
+    uncut = "the next is above budget or memory" if limited else "the next is above the budget"
     endings = [
-        ("preempt", limited and step, "their blocks run out", "preempt the last"),
-        ("budget", True, "the budget is used up" if rule.chunked else uncut,
+        ("preempt", limited and step, "blocks run out", "preempt the last"),
+        ("budget", True, "the budget is used" if rule.chunked else uncut,
          "others wait" if rule.chunked else "it waits"),
-        ("seats", True, f"all {rule.max_num_seqs:,} seats are taken", "others wait"),
+        ("seats", True, f"{rule.max_num_seqs:,} run", "others wait"),
         ("memory", limited and rule.chunked, blocks, "it waits"),
     ]  # fmt: skip
     word = "if"
@@ -50,7 +46,7 @@ def step_lines(rule: Continuous) -> tuple[Line, ...]:
 def endings_of(result: Result) -> np.ndarray:
     """Return for each step of a run the index of the line at which the choice of its rows ended."""
     rule, steps = result.scenario.rule, result.steps
-    assert isinstance(rule, Continuous) and steps is not None
+    assert isinstance(rule, Continuous)
     number = {line.ending: i for i, line in enumerate(step_lines(rule)) if line.ending}
     others = steps.waiting > 0
     found = np.full(len(steps), number["all"])

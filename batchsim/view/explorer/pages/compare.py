@@ -8,9 +8,9 @@ import ipywidgets as widgets
 
 from batchsim._format import MINUS, number, signed
 from batchsim.result.metrics import heading
+from batchsim.view.explorer.goodput import of_goodput
 from batchsim.view.explorer.knob import button, flow, plain
 from batchsim.view.explorer.pages import Page
-from batchsim.view.explorer.goodput import of_goodput
 from batchsim.view.explorer.runner import incomparable
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State, as_text

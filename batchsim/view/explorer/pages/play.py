@@ -12,10 +12,11 @@ from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
 from batchsim.view.film.film_view import FilmView
-from batchsim.view.film.step_view import StepView
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
-from batchsim.view.run.token_seats import SeatsView
+from batchsim.view.film.step_film import StepMoment
+from batchsim.view.film.step_view import StepView
 from batchsim.view.run.timeline import TimelineView
+from batchsim.view.run.token_seats import SeatsView
 
 FILMED = {REQUESTS: TimelineView.KEY, TOKENS: SeatsView.KEY}  # the view in which the film is
 
@@ -76,12 +77,11 @@ class PlayPage(Page):
 
     def _tell(self) -> None:
         """Mark the line that acts; say the moment, unless it changes too fast to be read."""
-        player = self.player
-        if player.moment is None or not self.session.visible:
+        player, data = self.player, self.session.data
+        if player.moment is None or data is None or not self.session.visible:
             return
         self.words.value = "" if player.playing else line(player.words, "note")
         if self.is_open:
-            acts = acting(player.moment, player.within_s)
-            self.code.value = to_html(
-                pseudocode(self.session.data.result.scenario), acting=acts, theme=self.session.style.theme
-            )
+            moment, lines = player.moment, pseudocode(data.result.scenario)
+            acts = moment.ending if isinstance(moment, StepMoment) else acting(moment, player.within_s)
+            self.code.value = to_html(lines, acting=acts, theme=self.session.style.theme)

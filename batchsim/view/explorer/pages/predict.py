@@ -49,8 +49,7 @@ class PredictPage(Page):
         self.toggles = [toggle([FALLS, STAYS, RISES], name) for name in QUESTIONS[self.mode].values()]
         self.lines = [plain(widgets.HTML) for _ in self.toggles]
         questions = [
-            plain(widgets.VBox, list(each))
-            for each in zip(self.names, self.toggles, self.lines, strict=True)
+            plain(widgets.VBox, list(each)) for each in zip(self.names, self.toggles, self.lines, strict=True)
         ]
         self.reveal = button("Reveal", "Commit to the three answers, and see", self._reveal, disabled=True)
         self.verdict = plain(widgets.HTML, HELP)
@@ -97,7 +96,9 @@ class PredictPage(Page):
         elif not self.session.cover and old != new:
             self._ask()
             self.verdict.value = "Move on if you like, then say what has happened to all three."
-            self.session.cover = COVERS[self.mode]  # before anything is drawn: the change is announced after this
+            self.session.cover = COVERS[
+                self.mode
+            ]  # before anything is drawn: the change is announced after this
 
     def _enable(self) -> None:
         self.reveal.disabled = any(answer.value is None for answer in self.answers.values())

@@ -72,7 +72,7 @@ def _why_latency(key: str, before: Result, after: Result) -> str:
 def because(
     who: str, old: Mapping[str, float] | None, new: Mapping[str, float] | None, means: Mapping[str, str]
 ) -> str:  # fmt: skip
-    """Return which part of a time moved it, among the requests that `who` names; `means` says what they are."""
+    """Return which part of a time moved it, among the requests that `who` names; `means` explains parts."""
     if old is None or new is None:
         return ""
     changes = {name: new[name] - old[name] for name in means}

@@ -36,7 +36,7 @@ def _why_ttft(before: Result, after: Result) -> str:
         return f"Overloaded: {rates(after)}, so the line grows as long as the run lasts."
     if not before.scenario.stable:
         return f"No longer overloaded: {rates(after)}."
-    return because("the slowest 2%", *(_parts_of_ttft(result) for result in (before, after)), TTFT)
+    return because("the slowest 2%", _parts_of_ttft(before), _parts_of_ttft(after), TTFT)
 
 
 def _parts_of_ttft(result: Result) -> dict[str, float] | None:
@@ -52,18 +52,19 @@ def _parts_of_ttft(result: Result) -> dict[str, float] | None:
 
 
 def _why_tpot(before: Result, after: Result) -> str:
-    why = because("the slowest 2%", *(_parts_of_tpot(result) for result in (before, after)), TPOT)
-    old, new = (_rows(result) for result in (before, after))
-    rows = f"On average {number(new)} requests share a step" if why else ""
-    return f"{why} {rows}{f', {number(old)} before' if number(old) != number(new) else ', as before'}." if why else ""
+    why = because("the slowest 2%", _parts_of_tpot(before), _parts_of_tpot(after), TPOT)
+    old, new = (number(_rows(result)) for result in (before, after))
+    then = ", as before" if old == new else f", {old} before"
+    return why and f"{why} On average {new} requests share a step{then}."
 
 
 def _parts_of_tpot(result: Result) -> dict[str, float] | None:
     chosen = between(result.tpot_ms, 0.98, 1.0)
     if chosen is None:
         return None
-    decode = float((result.tpot_ms * result.decode_ms / (result.latency_ms - result.ttft_ms))[chosen].mean())
-    return {"decode": decode, "preempted": float(result.tpot_ms[chosen].mean()) - decode}
+    tpot_ms, decode_ms = result.tpot_ms[chosen], result.decode_ms[chosen]
+    decode = float((tpot_ms * decode_ms / (result.latency_ms - result.ttft_ms)[chosen]).mean())
+    return {"decode": decode, "preempted": float(tpot_ms.mean()) - decode}
 
 
 def _rows(result: Result) -> float:
