@@ -123,8 +123,9 @@ LOOKS = [
 @pytest.mark.parametrize("look", LOOKS, ids=repr)
 def test_nothing_is_outside_of_its_place_or_over_another_text_or_too_small(cases, look, large):
     picture = LivePicture(**{"width_px": 830, "large": large, "mode": "tokens"} | look)
-    for name, case in cases.items():
-        picture.show(case)
+    # Once all of them, and elsewhere those that say most.
+    for name in ("pinned", "short", "two", "whole", "overloaded") if look else cases:
+        picture.show(cases[name])
         picture.release()
         for tile in picture.tiles:
             tile.refresh()  # all that drawing it does to texts
@@ -396,6 +397,14 @@ def test_seats_and_memory_are_shares_of_their_limits(cases, shown):
         share = percent(float(now.column(column).mean() / most))
         assert any(entry.value and entry.value.startswith(f"{share} of {most}") for entry in view.entries)
     assert not shown("free", StepsView).lines["memory"].get_visible()
+
+
+def test_where_seats_are_endless_their_share_is_of_the_most_that_run():
+    data = TokenViewData(bs.simulate(BASE.replace(max_num_seqs=2**31), 200))
+    picture, most = LivePicture(830, large="steps", mode="tokens"), data.result.steps.running.max()
+    picture.view(StepsView).update(data)
+    entries = [entry.value for entry in picture.view(StepsView).entries if entry.value]
+    assert entries[0].endswith(f"of {most} that ever run")
 
 
 def test_the_seats_are_filled_for_as_long_as_they_are_taken(cases, shown):
