@@ -87,15 +87,19 @@ class TokenLatencyView(GrowingView):
         if self.hold("scale", span):
             self.ax.set_xscale("log")
             log_ticks(self.ax.xaxis, *span, most=7 if self.large else 4)
-            # Numbers with their unit are wide: none that would stand out beyond the view.
-            ticks = [ms for ms in self.ax.get_xticks() if self._has_room(ms, *span)]
-            self.ax.xaxis.set_major_locator(FixedLocator(ticks))
+            self.ax.xaxis.set_major_locator(FixedLocator(self._apart(self.ax.get_xticks(), *span)))
             self.ax.xaxis.set_major_formatter(lambda ms, _: typed_duration(ms))
 
-    def _has_room(self, ms: float, low_ms: float, high_ms: float) -> bool:
-        place = math.log(ms / low_ms) / math.log(high_ms / low_ms)
-        half = 0.5 * self.em * width_em(typed_duration(ms))
-        return self.plot_box.left + self.plot_box.width * place + half <= self.box.right
+    def _apart(self, ticks_ms: np.ndarray, low_ms: float, high_ms: float) -> list[float]:
+        """Return those ticks whose numbers, wide with their units, are over no other and within the view."""
+        kept, free_px = [], self.box.left
+        for ms in ticks_ms.tolist():
+            place = math.log(ms / low_ms) / math.log(high_ms / low_ms)
+            middle, half = self.plot_box.left + self.plot_box.width * place, width_em(typed_duration(ms)) / 2
+            if middle - half * self.em >= free_px and middle + half * self.em <= self.box.right:
+                kept.append(ms)
+                free_px = middle + (half + 0.4) * self.em
+        return kept
 
     def _show_queue(self, data: ViewData, other: ViewData | None) -> None:
         if self.hold("scale", "of the queue"):

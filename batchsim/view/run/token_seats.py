@@ -189,7 +189,7 @@ class SeatsView(View):
             "on padding": share(found.last_token_s, found.end_s),
             "empty": 1 - share(found.begin_s, found.end_s),
         }
-        told = listed([f"{percent(max(each, 0.0))} {name}" for name, each in parts.items()])
+        told = listed([f"{percent(each)} {name}" for name, each in parts.items() if each > 1e-9])
         back = int((found.preempted & (found.end_s <= now.end_s)).sum())
         preempted = f"; {counted(back, 'preemption')}" if back else ""
         return [f"The time of {counted(lanes, 'seat')} in these steps: {told}{preempted}."]

@@ -16,6 +16,7 @@ from batchsim.view.run.token_data import of_tokens
 from batchsim.view.run.view import Entry, Spot, StackedView, Style
 
 LEAST_MS = 1e-6  # a gap between two steps, beyond rounding
+ENDLESS = 2**20  # seats: no server has as many, some have no limit
 UPPER = 0.6  # of the height: the tokens
 PARTS = {"prefill": "tokens of prompts", "decode": "of answers"}
 
@@ -119,10 +120,8 @@ class StepsView(StackedView):
             style = self._line_styles()[name]
             line = {"color": style["edgecolor"], "linewidth": style["linewidth"]}
             line |= {"linestyle": style.get("linestyle", "-")}
-            most = f"{limit_of(now, name):,}"
-            noun = {"seats": "seats", "memory": "blocks"}[name]
-            value = f"{percent(float(np.mean(share)))} of {most} {noun}"
-            entries.append(Entry(f"00.0% of {most} {noun}", line, value))
+            of = f"of {limit_of(now, name):,} {noun_of(now, name)}"
+            entries.append(Entry(f"00.0% {of}", line, f"{percent(float(np.mean(share)))} {of}"))
         return entries
 
     def _labels(self, now: Moment, budget: int | None) -> list[Label]:
@@ -167,9 +166,8 @@ class StepsView(StackedView):
         steps = f"{counted(now.steps.size, 'step')} from {number(now.begin_s, 4)} s on, {span} in all"
         means = (float(each.mean()) for each in (now.prompt_tokens, now.answer_tokens))
         tokens = "{} tokens of prompts and {} of answers each on average".format(*map(number, means))
-        nouns = {"seats": "seats", "memory": "blocks of memory"}
         taken = listed([
-            f"{percent(float(share.mean()))} of {limit_of(now, name):,} {nouns[name]}"
+            f"{percent(float(share.mean()))} of {limit_of(now, name):,} {noun_of(now, name)}"
             for name, share in taken_shares(now).items()
         ])  # fmt: skip
         back = int(now.column("step_preempted").sum())
@@ -183,13 +181,20 @@ def place_of(now: Moment, box: Box, y: float) -> list[Label]:
 
 
 def limit_of(now: Moment, name: str) -> int:
-    """Return how many seats or blocks of memory a server has."""
+    """Return how many seats or blocks of memory a server has; of endless seats, how many are ever taken."""
     rule = now.result.scenario.rule
     if name == "seats":
-        return rule.largest_batch
+        return rule.largest_batch if rule.largest_batch < ENDLESS else max(int(now.log.step_running.max()), 1)
     assert isinstance(rule, Continuous)
     assert rule.kv_blocks is not None
     return rule.kv_blocks
+
+
+def noun_of(now: Moment, name: str) -> str:
+    """Return what a limit counts."""
+    if name == "memory":
+        return "blocks"
+    return "seats" if now.result.scenario.rule.largest_batch < ENDLESS else "that ever run"
 
 
 def taken_shares(now: Moment) -> dict[str, np.ndarray]:
