@@ -19,8 +19,8 @@ from batchsim.engines.tokens_log import NO_TRIGGER
 def _joins_nobody(server, batching, requests, queue, servers, sums, at):
     """Return whether nobody who waits now can join before one of the ready requests ends.
 
-    Until then these hold the same seats and tokens of the budget, and no fewer blocks. Nor does another engine
-    take anybody: its step goes on, or else it had taken them before.
+    Until then these hold the same seats and tokens of the budget, and no fewer blocks. Nor does another
+    engine take anybody: its step goes on, or else it had taken them before.
     """
     request = next_in_line(queue, at)
     if request < 0:
