@@ -28,12 +28,12 @@ COMPONENTS = {
     "queueing": ComponentStyle("purple", "\\\\", 4.0),
     "computing": ComponentStyle("blue", "", 5.0),
 }
-# What a request of tokens goes through; prompts and tokens have these tones wherever they are drawn.
-TOKEN_PARTS = {
+# What a request of token generation does, everywhere in the same colour and hatch.
+PHASES = {
     "waiting": ComponentStyle("purple", "\\\\", 4.0),
-    "prefill": ComponentStyle("blue", "", 5.0),
-    "decode": ComponentStyle("sky", "", 5.0),
-    "preempted": ComponentStyle("orange", "xx", 4.0),
+    "prefill": ComponentStyle("green", "..", 3.0),
+    "decode": ComponentStyle("blue", "", 5.0),
+    "preempted": ComponentStyle("vermilion", "xx", 2.0),
 }
 COMPILING = ComponentStyle("blue", "xxx", 5.0)  # the part of computing before a new shape is compiled
 

@@ -1,6 +1,7 @@
 """A film that stands alone in a cell: requests through queue and servers, a timeline, and a player."""
 
 import base64
+from collections.abc import Mapping
 from threading import RLock
 from typing import Any
 
@@ -9,8 +10,8 @@ import ipywidgets as widgets
 from batchsim import _check
 from batchsim._format import counted
 from batchsim.result import Result
-from batchsim.scenario import Scenario
-from batchsim.servers.comparison import ServerComparison
+from batchsim.scenario import Rule, Scenario
+from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.simulate import simulate
 from batchsim.view.canvas.theme import THEMES
 from batchsim.view.explorer.knob import line, plain
@@ -18,8 +19,10 @@ from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.film.animation import Animation
 from batchsim.view.film.film_view import Playable
-from batchsim.view.film.lanes import SHOWN, Lanes, SideBySide, stretch_of
+from batchsim.view.film.lanes import Lanes, comparison_of, stretch_of
+from batchsim.view.film.lanes_view import SideBySide
 from batchsim.view.film.snapshot import REQUESTS, Film
+from batchsim.view.film.token_lanes import TokensSideBySide
 
 LEAST_WIDTH_PX = 320
 
@@ -85,13 +88,14 @@ class FilmPlayer(Player):
 class LanesPlayer(FilmPlayer):
     """The film of one stretch of traffic under several rules, and its controls."""
 
-    def __init__(self, comparison: ServerComparison, requests: int = SHOWN) -> None:
+    def __init__(self, comparison: ServerComparison, requests: int | None = None) -> None:
         self.comparison = comparison
         self.seen = stretch_of(comparison, None, None, requests)
-        super().__init__(comparison.groups[0].result, requests)
+        super().__init__(comparison.groups[0].result)
 
     def __repr__(self) -> str:
-        return f"Film of {counted(len(self.comparison.rules), 'server')}, at {self.time_ms:.7g} ms"
+        noun = "server" if self.comparison.scenario.tokens is None else "rule"
+        return f"Film of {counted(len(self.comparison.rules), noun)}, at {self.time_ms:.7g} ms"
 
     def _picture(self, width_px: int = 900, ratio: float = 1.0, theme: str = "light") -> Lanes:
         return Lanes(self.comparison, self.seen, width_px, ratio, THEMES[theme])
@@ -107,18 +111,22 @@ class LanesPlayer(FilmPlayer):
     def words(self) -> str:
         """What is seen at this time, in a sentence."""
         film = self.picture.stage.film
-        return film.describe(self.time_s) if isinstance(film, SideBySide) else ""
+        return film.describe(self.time_s) if isinstance(film, SideBySide | TokensSideBySide) else ""
 
 
 def film(
-    scenario_or_result: Scenario | Result | ServerComparison, requests: int | None = None, seed: int = 0
-) -> FilmPlayer:
+    scenario_or_result: Scenario | Result | ServerComparison, requests: int | None = None, seed: int = 0,
+    rules: Mapping[str, Rule] | None = None,
+) -> FilmPlayer:  # fmt: skip
     """Return a film of a run: requests flow through the queue into the servers, above a timeline.
 
     Of a scenario the first `requests` requests, by default 200, are simulated; of a result about so many are
-    played, from its middle. Of what `compare_servers` returns, about 60 are seen under each rule, side by
-    side. Show it as the last line of a cell. Without a page, set `time_ms` or click `next`, and read
-    `words`. ValueError for a result without columns, or of several replications.
+    played, from its middle. Of what `compare_servers` returns, or of a scenario with `rules` by name, about
+    60 are seen under each rule, side by side. Show it as the last line of a cell. Without a page, set
+    `time_ms` or click `next`, and read `words`. ValueError for a result without columns, or of several
+    replications.
+
+    With tokens it plays what `bs.lanes` draws: about 30 requests, under each of the rules, a row a seat.
 
     >>> from batchsim import Affine, Constant, Scenario, SizeOrWait
     >>> player = film(Scenario(Constant(1000), SizeOrWait(4, 10), Affine(5, 0.25)), requests=20)
@@ -129,11 +137,16 @@ def film(
     >>> player.time_ms
     3.0
     """
+    what = scenario_or_result
     count = REQUESTS if requests is None else _check.whole("requests", requests)
-    if isinstance(scenario_or_result, ServerComparison):
-        return LanesPlayer(scenario_or_result, SHOWN if requests is None else count)
-    if isinstance(scenario_or_result, Scenario):
-        scenario_or_result = simulate(scenario_or_result, count, seed=seed)
-    if not isinstance(scenario_or_result, Result):
-        raise TypeError(f"film takes a Scenario or a Result, got {scenario_or_result!r}")
-    return FilmPlayer(scenario_or_result, count)
+    if isinstance(what, Result) and rules is None:
+        if what.scenario.tokens is None:
+            return FilmPlayer(what, count)
+        rule = what.scenario.rule
+        group = Group((rule.title,), rule, what)
+        return LanesPlayer(ServerComparison(what.scenario, {rule.title: rule}, (group,)), requests)
+    if isinstance(what, Scenario) and what.tokens is None and rules is None:
+        return FilmPlayer(simulate(what, count, seed=seed), count)
+    if isinstance(what, Result):
+        raise ValueError("rules must come with a scenario, got a result, which has its own")
+    return LanesPlayer(comparison_of(what, rules, "film", seed=seed), requests)

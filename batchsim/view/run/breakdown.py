@@ -7,7 +7,7 @@ import numpy as np
 from batchsim._format import duration, fixed, number, unit_of
 from batchsim.view.canvas.lettering import Label, apart
 from batchsim.view.canvas.scales import nice
-from batchsim.view.canvas.theme import COMPONENTS, TOKEN_PARTS, ComponentStyle
+from batchsim.view.canvas.theme import COMPONENTS, PHASES, ComponentStyle
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.view import Entry, Spot, StackedView, Steps
 
@@ -102,7 +102,7 @@ class BreakdownView(StackedView):
 class TokenBreakdownView(BreakdownView):
     """The same of token generation: waiting, prefill, decode and preempted."""
 
-    PARTS = TOKEN_PARTS
+    PARTS = PHASES
 
     def written(self, mean_ms: float, unit_ms: float) -> str:
         return duration(mean_ms)  # a prefill may be a thousandth of the decode: each has its own unit

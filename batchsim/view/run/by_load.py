@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from batchsim._format import duration, number, typed_duration
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
-from batchsim.view.canvas.lettering import Label, apart
+from batchsim.view.canvas.lettering import Label, apart, width_em
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.scales import log_ticks, nice, nice_span
 from batchsim.view.run.data import ViewData
@@ -194,13 +194,18 @@ class LoadPanels(View):
                 continue
             if ax is self.top and self.theory.get_visible():
                 mine["theory"] = self.theory
-            labels += self._beside(mine, ax, box, data.curve.saturation)
+            names = self._beside(mine, ax, box, data.curve.saturation)
+            labels += names
             limit_ms = next(limits)
             if limit_ms is not None:
-                y = self._y_px(limit_ms, ax, box)
-                if box.top + 1.6 * self.em < y <= box.bottom:
+                y = self._y_px(limit_ms, ax, box) - 0.35 * self.em
+                if box.top + 1.25 * self.em < y <= box.bottom:
                     text = f"objective {typed_duration(limit_ms)}"
-                    labels.append(Label(text, box.left + 0.3 * self.em, y - 0.35 * self.em))
+                    left, end = box.left + 0.3 * self.em, box.left + (0.6 + width_em(text)) * self.em
+                    # On the right where a curve that ends early has its name on the left.
+                    over = any(abs(name.y - y) < self.em and name.x < end for name in names)
+                    at = (box.right, y, "right") if over else (left, y, "left")
+                    labels.append(Label(text, *at))
         return labels
 
     def _beside(self, lines: dict[str, Line2D], ax: Axes, box: Box, saturation: float) -> list[Label]:

@@ -65,7 +65,7 @@ class Headline(Tile):
             names.append(Label(figure.name, x, first))
             figures.append(Label(figure.value, x, second))
             after = x + FIGURE * self.em * width_em(figure.value, "bold") + 0.3 * self.em
-            unit = "   ".join(filter(None, (figure.unit, figure.beside)))
+            unit = f"{figure.unit}   {figure.beside}" if figure.beside else figure.unit
             fits = after + self.em * width_em(unit) <= x + self.wide - 1.6 * self.em
             notes.append(Label(unit if fits else figure.unit, after, second))
             texts = [text for text in (figure.interval, figure.change) if text]

@@ -16,7 +16,11 @@ from batchsim.view.run.latency import LatencyView
 from batchsim.view.run.load import LoadView
 from batchsim.view.run.timeline import TimelineView
 from batchsim.view.run.token_headline import TokenHeadline
+from batchsim.view.run.token_heat_map import TokenHeatMapView
 from batchsim.view.run.token_latency import TokenLatencyView
+from batchsim.view.run.token_load import TokenLoadView
+from batchsim.view.run.token_seats import SeatsView
+from batchsim.view.run.token_steps import StepsView
 from batchsim.view.run.view import RunPicture, Spot, View
 
 LEAST_PX, MOST_PX = 240, 4096
@@ -24,7 +28,9 @@ LEAST_PX, MOST_PX = 240, 4096
 VIEWS: tuple[type[View], ...] = (
     LatencyView, HeatMapView, LoadView, TimelineView, BreakdownView, BatchView,
 )  # fmt: skip
-TOKEN_VIEWS: tuple[type[View], ...] = (TokenLatencyView, TokenBreakdownView)
+TOKEN_VIEWS: tuple[type[View], ...] = (
+    TokenLatencyView, TokenHeatMapView, TokenLoadView, SeatsView, TokenBreakdownView, StepsView,
+)  # fmt: skip
 NAMES = {kind.KEY: kind.NAME for kind in VIEWS}
 TOKEN_NAMES = {kind.KEY: kind.NAME for kind in TOKEN_VIEWS}
 
@@ -77,7 +83,7 @@ class LivePicture(RunPicture):
             cells = [Box(x, y, right - x, low - y) for y, low in pairwise(ys) for x, right in pairwise(xs)]
             small = [cells[place] for place in (2, 5, 6, 7, 8)]
             places = [(first, Box(0, top, xs[2], ys[2] - top), True)]
-            places += [(kind, box, False) for kind, box in zip(others, small, strict=False)]
+            places += [(kind, box, False) for kind, box in zip(others, small, strict=True)]
         film_box = None
         if first is TimelineView:  # below the film
             film_box, below = FilmView.split(places[0][1])

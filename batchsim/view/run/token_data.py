@@ -8,6 +8,7 @@ import numpy as np
 
 from batchsim.result.metrics import LATENCY, TPOT, TTFT
 from batchsim.view.run.data import ViewData
+from batchsim.view.run.moment import Moment, moment
 
 if TYPE_CHECKING:
     from batchsim.study.token_curve import TokenCurve
@@ -77,6 +78,11 @@ class TokenViewData(ViewData):
         if self.overloaded or not self.summary["served"]:
             return {}
         return dict(self.result.intervals(["ttft_p99_ms", "tpot_p99_ms", "output_tokens_per_s"]))
+
+    @cached_property
+    def moment(self) -> Moment | None:
+        """The steps in a row that are shown; None of a run without a step."""
+        return moment(self.result)
 
     def part_ms(self, part: str) -> np.ndarray:
         if part == "waiting":  # for company or for a server: of tokens it is one part

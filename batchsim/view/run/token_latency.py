@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from batchsim._format import MINUS, duration, listed, number, percent, typed_duration
 from batchsim.result.metrics import LATENCY, TPOT, TTFT
@@ -20,7 +20,7 @@ from batchsim.view.run.token_data import NAMED, TokenViewData, of_tokens
 from batchsim.view.run.view import Entry, Spot, Style
 
 DASHES: dict[str, Any] = {TTFT: (0, (4, 2)), TPOT: (0, (1, 1)), LATENCY: "-"}
-HEIGHTS = (60, 50, 70, 40, 80, 30, 20, 90)  # % at which the name of a curve may stand beside it
+HEIGHTS: tuple[float, ...] = (60, 50, 70, 40, 80, 30, 20, 90)  # % at which curves may be named
 TOP = 104  # % at the upper edge: what is at 100 is seen whole
 COMPARED = {"ttft_p99_ms": "TTFT p99", "tpot_p99_ms": "TPOT p99"}
 
@@ -87,7 +87,19 @@ class TokenLatencyView(GrowingView):
         if self.hold("scale", span):
             self.ax.set_xscale("log")
             log_ticks(self.ax.xaxis, *span, most=7 if self.large else 4)
+            self.ax.xaxis.set_major_locator(FixedLocator(self._apart(self.ax.get_xticks(), *span)))
             self.ax.xaxis.set_major_formatter(lambda ms, _: typed_duration(ms))
+
+    def _apart(self, ticks_ms: np.ndarray, low_ms: float, high_ms: float) -> list[float]:
+        """Return those ticks whose numbers, wide with their units, are over no other and within the view."""
+        kept, free_px = [], self.box.left
+        for ms in ticks_ms.tolist():
+            place = math.log(ms / low_ms) / math.log(high_ms / low_ms)
+            middle, half = self.plot_box.left + self.plot_box.width * place, width_em(typed_duration(ms)) / 2
+            if middle - half * self.em >= free_px and middle + half * self.em <= self.box.right:
+                kept.append(ms)
+                free_px = middle + (half + 0.4) * self.em
+        return kept
 
     def _show_queue(self, data: ViewData, other: ViewData | None) -> None:
         if self.hold("scale", "of the queue"):
@@ -123,23 +135,29 @@ class TokenLatencyView(GrowingView):
         box, em = self.plot_box, self.em
         low, high = np.log(self.ax.get_xlim())
         near = 1.1 * TOP * em / box.height
-        lines = {}  # where each curve is at the lower edge, the middle and the upper edge of a name
-        for of, curve in self.curves.items():
-            times_ms, shares = (np.asarray(each, dtype=float) for each in curve.get_data())
-            if times_ms.size:
-                xs = box.left + box.width * (np.log(np.maximum(times_ms, 1e-9)) - low) / (high - low)
-                lines[of] = [
-                    np.interp(np.array(HEIGHTS) + up, shares, xs).tolist() for up in (-near, 0, near)
-                ]
+
+        def places(line: Line2D) -> list[list[float]]:
+            """Return where a line is at the lower edge, the middle and the upper edge of each name."""
+            times_ms, shares = (np.asarray(each, dtype=float) for each in line.get_data())
+            if not times_ms.size:
+                return []
+            xs = box.left + box.width * (np.log(np.maximum(times_ms, 1e-9)) - low) / (high - low)
+            return [np.interp(np.array(HEIGHTS) + up, shares, xs).tolist() for up in (-near, 0, near)]
+
+        found = ((of, places(line)) for of, line in self.curves.items())
+        lines = {of: at for of, at in found if at}
+        others = (line for group in (self.other_curves, self.objectives) for line in group.values())
+        avoided = [*lines.values(), *(at for line in others if line.get_visible() and (at := places(line)))]
         taken: list[tuple[float, float, float]] = []  # of the names so far: left, right and height
         for of, (_, middle, _) in lines.items():
-            wide, gap, best = em * width_em(NAMED[of]), 0.6 * em, (math.inf, 0.0, 0.0)
+            wide, gap = em * width_em(NAMED[of]), 0.6 * em
+            best: tuple[float, float, float] = math.inf, 0.0, 0.0
             for place, (x, height) in enumerate(zip(middle, HEIGHTS, strict=True)):
                 for left in (x + gap, x - gap - wide):
                     right = left + wide
-                    faults = sum(
+                    faults: float = sum(
                         below[place] < right + 0.3 * em and above[place] > left - 0.3 * em
-                        for below, _, above in lines.values()
+                        for below, _, above in avoided
                     )
                     faults += sum(
                         left < end and begin < right and abs(at - height) < near for begin, end, at in taken

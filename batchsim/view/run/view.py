@@ -34,7 +34,7 @@ class Room(NamedTuple):
     bottom: float
 
 
-LARGE, SMALL = Room(3.6, 5.0, 1.2, 3.2), Room(2.7, 2.2, 1.0, 1.8)
+LARGE, SMALL = Room(3.6, 5.0, 1.2, 3.2), Room(2.9, 2.2, 1.0, 1.8)
 
 
 class Spot(NamedTuple):

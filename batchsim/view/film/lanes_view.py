@@ -1,0 +1,233 @@
+"""The lanes of a comparison over one time axis: their names, a legend, the arrivals, and the axis."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.collections import LineCollection
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from matplotlib.ticker import FixedLocator
+
+from batchsim._format import INFINITE, duration, tick_in, typed, typed_duration, unit_of
+from batchsim.servers.comparison import ServerComparison
+from batchsim.view.canvas.cells import rectangles
+from batchsim.view.canvas.lettering import Lettering, width_em
+from batchsim.view.canvas.marks import Marks
+from batchsim.view.canvas.picture import Box, Picture, Tile
+from batchsim.view.canvas.theme import COMPONENTS, Theme
+from batchsim.view.film.lane import Lane, LaneFilm
+from batchsim.view.film.snapshot import Film, Snapshot, Stretch
+
+MOST_WAITING = 1.25  # times as many as in the second fullest lane: what is more is cut off
+LANE, HEAD, FOOT, ROW = 6.5, 5.2, 3.2, 1.5  # heights in ems; a row of the legend more or less
+NAMES, NARROW = 10.0, 7.5  # ems: the column of names, and that of a narrow picture
+NARROW_EM = 50  # a picture that is less wide is narrow
+
+
+class Entry(NamedTuple):
+    """A part of the legend: its name, and the style of its swatch; `outline` is a mark's, 1 em high."""
+
+    text: str
+    style: dict[str, Any]
+    outline: np.ndarray | None = None
+
+
+def filled(colour: str, background: str, hatch: str = "", **more: Any) -> dict[str, Any]:
+    """Return the style of an area: its colour, and a hatch in the background's."""
+    return {"facecolor": colour, "hatch": hatch, "edgecolor": background, "linewidth": 0} | more
+
+
+class LanesView(Tile):
+    """The lanes of a comparison, with the arrivals above them; `show` draws them until a time.
+
+    It stands in for a film's stage and its timeline: `stretch` is both what is played and what is seen.
+    """
+
+    film: Film
+    least_scale = 1  # so many who wait are as high as there is room, at least
+
+    def __init__(self, picture: Picture, comparison: ServerComparison, stretch: Stretch) -> None:
+        super().__init__(picture, Box(0, 0, picture.width_px, picture.height_px))
+        em = self.em = picture.font_px
+        wide = self.box.width / em
+        self.comparison, self.stretch = comparison, stretch
+        side, self.rows = self.side_em(wide) * em, self.legend_rows(comparison, stretch, self.theme, wide)
+        left, top = self.box.left + side + 0.8 * em, self.box.top + self.head_em(len(self.rows)) * em
+        self.plot = Box(left, top, self.box.width - left - 1.2 * em, self.box.height - top - FOOT * em)
+        boxes = []
+        for high in self.heights_em(comparison, stretch):
+            boxes.append(Box(left, top + 0.35 * em, self.plot.width, (high - 0.7) * em))
+            top += high * em
+        names = [Box(0.8 * em, box.top, side - 0.8 * em, box.height) for box in boxes]
+        self._add_fixed(boxes)
+        self.lanes = self.lanes_in(boxes, names)
+        self.numbers = Lettering(picture, em, self.theme.background, zorder=6)
+        self.counts = Lettering(picture, em, self.theme.ink, zorder=6)
+        # From the arrivals on, which are above the axes.
+        high = 1 + 1.2 * em / self.plot.height
+        self.cursor = self.axes[0].axvline(0, 0, high, clip_on=False, color=self.theme.ink, linewidth=1.2)
+        self.cursor.set(visible=False, zorder=5)
+        self.set_moving(self.numbers, self.counts, self.cursor)
+        most = sorted(lane.most_waiting(stretch) for lane in self.lanes)
+        second = most[-2] if len(most) > 1 else most[-1]
+        self.scale = max(min(most[-1], MOST_WAITING * max(second, 1)), self.least_scale)
+        self.film = self.film_of()
+        self.draw_until(stretch.until_s)
+
+    # What other lanes have of their own.
+
+    @classmethod
+    def side_em(cls, wide: float) -> float:
+        """Return the width of the column of names in a picture so many ems wide."""
+        return NARROW if wide < NARROW_EM else NAMES
+
+    @classmethod
+    def heights_em(cls, comparison: ServerComparison, stretch: Stretch) -> list[float]:
+        """Return the height of each lane."""
+        return [LANE] * len(comparison.groups)
+
+    @classmethod
+    def entries(cls, comparison: ServerComparison, stretch: Stretch, theme: Theme) -> list[Entry]:
+        """Return what the legend names."""
+        names = {"forming": "waiting, forming", "queueing": "queueing", "computing": "computing"}
+        return [
+            Entry(names[name], filled(getattr(theme, style.colour), theme.background, style.hatch))
+            for name, style in COMPONENTS.items()
+        ]
+
+    def lanes_in(self, boxes: Sequence[Box], names: Sequence[Box]) -> Sequence[Any]:
+        """Return the lanes, each in its box, with a box for its name."""
+        return [
+            Lane(self, *each, self.x_px) for each in zip(self.comparison.groups, boxes, names, strict=True)
+        ]
+
+    def film_of(self) -> Film:
+        """Return what a player plays."""
+        return SideBySide(self.comparison, self.lanes)
+
+    def described(self) -> str:
+        """Return the picture in words."""
+        parts = []
+        for lane in self.lanes:
+            names, result = ", ".join(lane.group.names), lane.group.result
+            p99 = duration(result.percentile(99)) if lane.group.stable else INFINITE
+            parts.append(f"{names}: p99 {p99}, at most {lane.most_waiting(self.stretch):,} wait")
+        return self.title + ". " + ". ".join(parts) + "."
+
+    # What all have.
+
+    @property
+    def title(self) -> str:
+        span_ms = 1000 * (self.stretch.until_s - self.stretch.begin_s)
+        return f"The same {typed_duration(float(f'{span_ms:.6g}'))} of traffic under each rule"
+
+    @classmethod
+    def height_em(
+        cls, comparison: ServerComparison, stretch: Stretch, theme: Theme, wide: float
+    ) -> float:  # fmt: skip
+        """Return the height of a picture so many ems wide."""
+        rows = len(cls.legend_rows(comparison, stretch, theme, wide))
+        return cls.head_em(rows) + FOOT + sum(cls.heights_em(comparison, stretch))
+
+    @staticmethod
+    def head_em(rows: int) -> float:
+        return HEAD + ROW * (rows - 1)
+
+    @classmethod
+    def legend_rows(
+        cls, comparison: ServerComparison, stretch: Stretch, theme: Theme, wide: float
+    ) -> list[list[Entry]]:
+        """Return the rows of the legend, as many as it takes."""
+        rows: list[list[Entry]] = [[]]
+        x = 0.8
+        for entry in cls.entries(comparison, stretch, theme):
+            room = 1.65 + width_em(entry.text)
+            if rows[-1] and x + room > wide - 0.8:
+                rows, x = [*rows, []], 0.8
+            rows[-1].append(entry)
+            x += room + 1.0
+        return rows
+
+    @property
+    def timeline(self) -> "LanesView":
+        return self
+
+    @property
+    def window_s(self) -> tuple[float, float]:
+        return self.stretch
+
+    def x_px(self, times_s: np.ndarray) -> np.ndarray:
+        begin_s, until_s = self.stretch
+        return self.plot.left + self.plot.width * (times_s - begin_s) / (until_s - begin_s)
+
+    def _add_fixed(self, boxes: list[Box]) -> None:
+        """Add the title, the legend, the arrivals, the time axis, and the lines between the lanes."""
+        em, theme, plot, (begin_s, until_s) = self.em, self.theme, self.plot, self.stretch
+        span_ms = 1000 * (until_s - begin_s)
+        left = 0.8 * em
+        size = min(1.1, (self.box.width / em - 1.6) / width_em(self.title, "bold")) * em
+        self.add_text(left, 1.45 * em, self.title, weight="bold", fontsize=size)
+        for number, row in enumerate(self.rows):
+            x, y = left, (3.0 + ROW * number) * em
+            for text, style, outline in row:
+                path = rectangles(np.array([[x, y - 0.7 * em]]), np.array([[x + 1.3 * em, y + 0.1 * em]]))
+                if outline is not None:
+                    path = Path(np.array([x + 0.65 * em, y - 0.3 * em]) + 0.9 * em * outline)
+                self.add(PathPatch(path, **style))
+                self.add_text(x + 1.65 * em, y, text, fontsize=em)
+                x += (1.65 + width_em(text) + 1.0) * em
+        ax = self.add_axes(plot)
+        unit, unit_ms = unit_of(span_ms)
+        since = f" from {typed(float(f'{begin_s:.6g}'))} s on" if begin_s else ""
+        ax.set(xlim=(0, span_ms), ylim=(0, 1), xlabel=f"time ({unit}){since}")
+        ax.xaxis.set_major_formatter(tick_in(unit_ms))
+        ax.yaxis.set_major_locator(FixedLocator([]))
+        ax.spines[["left", "bottom"]].set_visible(False)
+        ax.patch.set_visible(False)
+        self.marks = Marks(self, ax, plot, self.box.bottom - 0.7 * em, grid="x", numbers="x")
+        for box in boxes:
+            ends = [[(left, box.bottom + 0.35 * em), (plot.right, box.bottom + 0.35 * em)]]
+            self.add(LineCollection(ends, colors=theme.faint, linewidths=1))
+        arrival_s = self.comparison.groups[0].result.arrival_s
+        seen = self.x_px(arrival_s[(arrival_s >= begin_s) & (arrival_s <= until_s)])
+        ticks = [[(at, plot.top - 1.2 * em), (at, plot.top - 0.3 * em)] for at in seen]
+        self.add(LineCollection(ticks, colors=theme.soft, linewidths=1))
+        self.add_text(left, plot.top - 0.4 * em, "arrivals", color=theme.soft, fontsize=em)
+
+    def refresh(self) -> None:
+        self.marks.refresh()
+
+    def draw_until(self, time_s: float) -> None:
+        """Draw all lanes until a time."""
+        labels = [label for lane in self.lanes for label in lane.show(self.stretch, time_s, self.scale)]
+        self.numbers.show(label for label in labels if label.align == "center")
+        self.counts.show(label for label in labels if label.align != "center")
+
+    def show(self, film: Film, time_s: float, within_s: float = 0.0) -> Snapshot:
+        """Draw a moment: what has happened until then."""
+        self.cursor.set_visible(True)
+        self.cursor.set_xdata([1000 * (time_s - self.stretch.begin_s)] * 2)
+        self.draw_until(time_s)
+        return film.snapshot(time_s)
+
+
+class SideBySide(LaneFilm):
+    """The film of the first lane, with what happens in the others, too."""
+
+    def __init__(self, comparison: ServerComparison, lanes: Sequence[Lane]) -> None:
+        super().__init__(comparison.groups[0].result)
+        self.lanes = lanes
+
+    def instants(self, requests: int | None = None) -> np.ndarray:
+        return np.unique(np.concatenate([lane.film.instants(requests) for lane in self.lanes]))
+
+    def describe(self, time_s: float) -> str:
+        """Return a moment in one sentence."""
+        parts = []
+        for lane in self.lanes:
+            now = lane.film.snapshot(time_s)
+            sizes = [str(batch.requests.size) for batch in now.computing if batch is not None]
+            computes = f"computing {' and '.join(sizes)}" if sizes else "idle"
+            parts.append(f"{', '.join(lane.group.names)}: {now.waiting.size:,} waiting, {computes}")
+        return f"At {time_s * 1000:,.7g} ms: {'; '.join(parts)}."

@@ -1,0 +1,121 @@
+"""Who sits where, and when: the seats of a run of token generation, with nothing drawn."""
+
+import heapq
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from batchsim.engines.tokens_log import TokenLog
+from batchsim.result import Result
+from batchsim.result.token_run import NO_TOKENS
+from batchsim.scenario import Continuous
+from batchsim.view.film.sittings import Sitting, places, sittings
+
+
+@dataclass(frozen=True, eq=False)
+class Seats:
+    """A row a sitting, in order of their beginning: a request has one, and one more for each preemption.
+
+    A request takes the lowest free seat of its server from the step that admits it until it has finished, or
+    is preempted. From `begin_s` to `first_token_s` its prompt is computed (of one that sat before: the prompt
+    and what it had made); until `last_token_s` it makes a token a step; whole batches keep the seat until
+    `end_s`. Where a sitting ends before its first token, all three are the same.
+    """
+
+    request: np.ndarray
+    server: np.ndarray
+    seat: np.ndarray
+    begin_s: np.ndarray
+    first_token_s: np.ndarray
+    last_token_s: np.ndarray
+    end_s: np.ndarray
+    preempted: np.ndarray  # whether it ends with a preemption
+    again: np.ndarray  # whether the request sat before
+
+    def __len__(self) -> int:
+        return self.request.size
+
+    def within(self, begin_s: float, until_s: float) -> "Seats":
+        """Return those that are taken at some time of a stretch."""
+        return self.of((self.begin_s < until_s) & (self.end_s > begin_s))
+
+    def of(self, which: np.ndarray) -> "Seats":
+        """Return some of the rows."""
+        return Seats(*(getattr(self, field.name)[which] for field in fields(self)))
+
+    @property
+    def useful_share(self) -> float:
+        """The share of the time that seats are taken in which nothing is padded or computed again.
+
+        NaN of no sitting. That prompts of a whole batch are padded to its longest is not counted.
+        """
+        taken_s = self.end_s - self.begin_s
+        wasted_s = self.end_s - self.last_token_s + np.where(self.again, self.first_token_s - self.begin_s, 0)
+        return float(1 - wasted_s.sum() / taken_s.sum()) if len(self) else np.nan
+
+
+def seats(result: Result) -> Seats:
+    """Return the seats of a run; ValueError without tokens or columns, or of several replications.
+
+    The log says when a request begins, makes its first token and leaves, and how many are preempted at each
+    step. Who they were, and until when each computed its tokens again, follows from the rule.
+
+    >>> from batchsim import Constant, Scenario, SizeOrWait, StepTime, Tokens, simulate
+    >>> scenario = Scenario(Constant(100), SizeOrWait(2, 50), StepTime(10, 0, 0), tokens=Tokens(9, [3, 1]))
+    >>> found = seats(simulate(scenario, 2))  # the second has its only token at once, and waits for the first
+    >>> found.seat.tolist(), found.last_token_s.round(3).tolist(), found.end_s.round(3).tolist()
+    ([0, 1], [0.05, 0.03], [0.05, 0.05])
+    """
+    if not isinstance(result, Result):
+        raise TypeError(f"result must be a Result, got {result!r}")
+    if result.scenario.tokens is None:
+        raise ValueError(NO_TOKENS)
+    log, rule = result.run.log, result.scenario.rule
+    assert isinstance(log, TokenLog)
+    whole = not isinstance(rule, Continuous)
+    if isinstance(rule, Continuous) and log.step_preempted.any():
+        rows = np.array(sittings(log, rule), int).reshape(-1, len(Sitting._fields))
+    else:
+        served = np.flatnonzero(log.last_step >= 0)
+        steps = (log.batch_index[served], log.token_step[served], log.last_step[served])
+        rows = np.stack([served, *steps, np.zeros_like(served)], axis=1)
+    rows = rows[np.lexsort(rows[:, :2].T)]  # by the step at which they begin
+    request, first, token, until, preempted = rows.T
+    preempted = preempted.astype(bool)
+    begin_s = log.batch_start_s[first]
+    # A victim leaves as the step begins that has no room for it.
+    end_s = np.where(preempted, log.batch_start_s[until], log.batch_finish_s[until])
+    first_token_s = np.where(token < 0, end_s, log.batch_finish_s[token])
+    last_token_s = log.batch_finish_s[_last_tokens(log, request, token)] if whole else end_s
+    server = log.batch_server[first]
+    again = np.zeros(request.size, bool)
+    again[np.unique(request, return_index=True)[1]] = True
+    seat = _lowest_free(server, begin_s, end_s)
+    return Seats(
+        request, server, seat, begin_s, first_token_s, last_token_s, end_s, preempted, ~again
+    )  # fmt: skip
+
+
+def _last_tokens(log: TokenLog, request: np.ndarray, token: np.ndarray) -> np.ndarray:
+    """Return the steps of a whole batch at whose end each of its requests makes its own last token."""
+    order, place = places(log)
+    return order[place[token] + log.output_tokens[request] - 1]
+
+
+def _lowest_free(server: np.ndarray, begin_s: np.ndarray, end_s: np.ndarray) -> np.ndarray:
+    """Return the seat of each sitting: the lowest of its server that is free as it begins."""
+    seat = np.empty(server.size, int)
+    count = int(server.max(initial=0)) + 1
+    taken: list[list[tuple[float, int]]] = [[] for _ in range(count)]
+    free: list[list[int]] = [[] for _ in range(count)]
+    highest = [0] * count
+    for row, (at, since_s, until_s) in enumerate(
+        zip(server.tolist(), begin_s.tolist(), end_s.tolist(), strict=True)
+    ):
+        while taken[at] and taken[at][0][0] <= since_s:
+            heapq.heappush(free[at], heapq.heappop(taken[at])[1])
+        if not free[at]:
+            free[at], highest[at] = [highest[at]], highest[at] + 1
+        seat[row] = heapq.heappop(free[at])
+        heapq.heappush(taken[at], (until_s, int(seat[row])))
+    return seat
