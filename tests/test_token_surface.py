@@ -79,6 +79,17 @@ def test_memory_is_an_axis_and_refuses_what_never_fits():
     assert assert_each_is_a_run(found)
 
 
+def test_prompts_that_are_not_cut_are_refused_by_a_small_budget_alone():
+    rule = bs.Continuous(first="prefill", chunked=False, kv_blocks=900)
+    scenario = SCENARIO.replace(rule=rule, rate_per_s=4)
+    longest = int(draw_tokens_cached(scenario, 250, 0).prompts.max())
+    found = token_surface(scenario, SEATS, [longest - 1, longest, 6000], 250)
+    assert found.refused[0].all()
+    assert found.refused[1].tolist() == [False, True, True, True]  # what is computed again may be longer
+    assert not found.refused[2].any()
+    assert assert_each_is_a_run(found)
+
+
 def test_whole_batches_have_a_map_too():
     scenario = SCENARIO.replace(rule=bs.SizeOrWait(8, 100), rate_per_s=0.5)
     assert assert_each_is_a_run(token_surface(scenario, [1, 4, 16], [0, 200, math.inf], 200, **WITHIN)) > 4

@@ -19,14 +19,12 @@ from batchsim.engines.tokens_log import NO_TRIGGER
 def _joins_nobody(server, batching, requests, queue, servers, sums, at):
     """Return whether nobody who waits now can join before one of the ready requests ends.
 
-    Until then these hold the same seats and tokens of the budget, and no fewer blocks. Where there are more
-    engines, another may take whoever waits.
+    Until then these hold the same seats and tokens of the budget, and no fewer blocks. Nor does another
+    engine take anybody: its step goes on, or else it had taken them before.
     """
     request = next_in_line(queue, at)
     if request < 0:
         return True
-    if servers.count.size > 1:
-        return False
     sums[LEFT] = batching.budget - (servers.ready[server] if batching.decode_first else 0)
     if sums[LEFT] <= 0 or servers.count[server] == batching.seats:
         return True
@@ -48,9 +46,8 @@ def go_on_alike(until_s, limits, batching, cost, requests, queue, servers, steps
         if other != server:
             until_s = min(until_s, ends_s[other])
     ready, size = servers.ready[server], batching.block_size
+    # That this step serves the ready ones says that the budget has room for them.
     if ends_s[server] >= until_s or not servers.served[server] or ready < servers.count[server]:
-        return
-    if batching.decode_first and ready > batching.budget:
         return
     if not _joins_nobody(server, batching, requests, queue, servers, sums, at):
         return

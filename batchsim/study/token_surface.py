@@ -3,8 +3,9 @@
 Every number is that of `simulate` under the same traffic, bit for bit.
 """
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from batchsim.engines.tokens_log import TokenPlan, draw_tokens_cached
 from batchsim.result.proportions import students_t
 from batchsim.result.sections import sums
 from batchsim.scenario import Continuous, Rule, Scenario
-from batchsim.scenario.generation import check_lengths
+from batchsim.scenario.generation import NeverServed, check_lengths
 from batchsim.simulate import available, check_memory
 from batchsim.study.candidate import preference
 from batchsim.study.judgement import LEVEL
@@ -115,24 +116,27 @@ def token_surface(
     x, y = _two(scenario.rule, scenario.rule.map_knobs if knobs is None else knobs)
     xs, ys = (_rising(scenario.rule, name, given) for name, given in ((x, x_values), (y, y_values)))
     plan = draw_tokens_cached(scenario, requests, seed)
-    cells = [_cell(plan, {x: of_x, y: of_y}) for of_y in ys for of_x in xs]
+    rules = _rules(scenario.rule, x, xs, y, ys)
+    fits = functools.cache(functools.partial(_fits, plan))
+    cells = [None if rule is None else _cell(scenario, rule, fits) for rule in rules]
     refused = np.array([cell is None for cell in cells])
-    overloaded = np.array([cell is not None and not cell.stable for cell in cells])
-    steady = [cell for cell in cells if cell is not None and cell.stable]
+    stable = np.array([cell is not None and cell.stable for cell in cells])
+    overloaded = ~(refused | stable)
+    steady = [cell for cell, keeps_up in zip(cells, stable, strict=True) if cell is not None and keeps_up]
     columns, tied, chosen = np.full((3, len(cells)), math.nan), np.zeros(len(cells), bool), None
     if steady:
-        places = np.flatnonzero(~(refused | overloaded))
+        places = np.flatnonzero(stable)
         numbers = _run_all(plan, steady, objectives)
         columns[:, places] = np.array([each.of_surface for each in numbers]).T
         same, best = _told_apart(steady, numbers, objectives is not None)
         tied[places[same]] = True
         chosen = None if best is None else divmod(int(places[best]), len(xs))
     ttft_p99_ms, goodput_per_s, attainment = columns.reshape(3, *(shape := (len(ys), len(xs))))
-    rules = tuple(None if cell is None else cell.rule for cell in cells)
+    kept = tuple(rule if cell else None for rule, cell in zip(rules, cells, strict=True))
     return TokenSurface(
         scenario, requests, seed, x, y, xs, ys, ttft_objective_ms, tpot_objective_ms,
         ttft_p99_ms, goodput_per_s, attainment, overloaded.reshape(shape), refused.reshape(shape),
-        tied.reshape(shape), chosen, rules,
+        tied.reshape(shape), chosen, kept,
     )  # fmt: skip
 
 
@@ -209,16 +213,29 @@ def _told_apart(
     return same, int(min(same, key=order))
 
 
-def _cell(plan: TokenPlan, values: Mapping[str, int]) -> Scenario | None:
-    """Return the scenario with these values of its rule; None where it is refused."""
+@functools.lru_cache(maxsize=8)  # a slider that moves the traffic asks for the same rules again and again
+def _rules(rule: Rule, x: str, xs: tuple[Any, ...], y: str, ys: tuple[Any, ...]) -> tuple[Rule | None, ...]:
+    """Return the rule of each cell, row by row; None where the rule refuses the pair."""
+    pairs = ({x: of_x, y: of_y} for of_y in ys for of_x in xs)
+    return tuple(accepted(functools.partial(replace, rule, **pair)) for pair in pairs)  # type: ignore[type-var]
 
-    def make() -> Scenario:
-        cell = replace(plan.scenario, rule=replace(plan.scenario.rule, **values))  # type: ignore[type-var]
-        check_lengths(cell, lambda: [(plan.prompts, plan.outputs, plan.limits)])
-        return cell
 
-    cell: Scenario | None = accepted(make)
-    return cell
+def _fits(plan: TokenPlan, rule: Rule) -> bool:
+    """Return whether every request can be served under a rule, sooner or later."""
+    try:
+        check_lengths(replace(plan.scenario, rule=rule), lambda: [(plan.prompts, plan.outputs, plan.limits)])
+    except NeverServed:
+        return False
+    return True
+
+
+def _cell(scenario: Scenario, rule: Rule, fits: Callable[[Rule], bool]) -> Scenario | None:
+    """Return the scenario under a rule; None where it is refused."""
+    cell: Scenario | None = accepted(lambda: replace(scenario, rule=rule))
+    alike = rule
+    if isinstance(rule, Continuous) and rule.chunked:  # then what fits depends on the memory alone
+        alike = replace(rule, max_num_seqs=1, max_num_batched_tokens=1)
+    return cell if cell is not None and fits(alike) else None
 
 
 def checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
