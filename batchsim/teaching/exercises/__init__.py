@@ -4,6 +4,7 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.teaching.exercises import (
+    continuous_batching,
     does_it_tell_the_truth,
     same_knobs_different_servers,
     theory_meets_simulation,
@@ -19,6 +20,7 @@ EXERCISES: dict[str, Exercise] = {
     **tune_to_an_objective.EXERCISES,
     **does_it_tell_the_truth.EXERCISES,
     **same_knobs_different_servers.EXERCISES,
+    **continuous_batching.EXERCISES,
 }
 
 

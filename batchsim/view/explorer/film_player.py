@@ -1,6 +1,7 @@
 """A film that stands alone in a cell: requests through queue and servers, a timeline, and a player."""
 
 import base64
+import math
 from collections.abc import Mapping
 from threading import RLock
 from typing import Any
@@ -15,7 +16,7 @@ from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.simulate import simulate
 from batchsim.view.canvas.theme import THEMES
 from batchsim.view.explorer.knob import line, plain
-from batchsim.view.explorer.player import Player
+from batchsim.view.explorer.player import SLOWNESS, Player
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.film.animation import Animation
 from batchsim.view.film.film_view import Playable
@@ -25,6 +26,7 @@ from batchsim.view.film.snapshot import REQUESTS, Film
 from batchsim.view.film.token_lanes import TokensSideBySide
 
 LEAST_WIDTH_PX = 320
+WHOLE_S = 20.0  # on the screen: how long a stretch of token generation is played
 
 
 class FilmPlayer(Player):
@@ -103,6 +105,10 @@ class LanesPlayer(FilmPlayer):
     def load(self, film: Film, stage: Playable) -> None:
         """Play a film; until then all of it is seen."""
         super().load(film, stage)
+        if self.comparison.scenario.tokens is not None:  # answers last: what counts is the whole stretch
+            begin_s, until_s = self.stretch
+            wanted = WHOLE_S / (until_s - begin_s)
+            self.slowness.value = min(SLOWNESS, key=lambda times: abs(math.log(times / wanted)))
         self.time_s, self.within_s = self.stretch.until_s, 0.0
         self.moment = stage.show(film, self.time_s)
         self._tell()

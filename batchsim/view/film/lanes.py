@@ -34,13 +34,14 @@ class Lanes(Picture):
         with self.styled():
             self.stage = view(self, comparison, stretch)
 
-    def describe(self) -> str:
-        """Return the picture in words."""
-        return self.stage.described()
+    @property
+    def words(self) -> str:
+        """What the picture shows, in sentences."""
+        return self.stage.words
 
     def _repr_png_(self) -> Any:  # type: ignore[override]
         """Return the picture, and its words for those who do not see it."""
-        return self.png(), {"alt": self.describe()}
+        return self.png(), {"alt": self.words}
 
 
 def stretch_of(
@@ -99,7 +100,7 @@ def lanes(
     With tokens a lane has a row for each seat: a prompt fills its row's height, the steps that make a token
     each are less high; hatched are seats that are empty while others compute, and those of a whole batch
     whose answer is done. Beside are the numbers of the whole run. Without `rules` whole batches, size or wait
-    and continuous batching are compared. `describe()` says the picture in words.
+    and continuous batching are compared. `words` says what is seen.
 
     >>> from batchsim import Affine, FrozenBatches, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(80), SizeOrWait(), Affine(47, 3.6))

@@ -106,8 +106,9 @@ class LanesView(Tile):
         """Return what a player plays."""
         return SideBySide(self.comparison, self.lanes)
 
-    def described(self) -> str:
-        """Return the picture in words."""
+    @property
+    def words(self) -> str:
+        """What is seen, in sentences."""
         parts = []
         for lane in self.lanes:
             names, result = ", ".join(lane.group.names), lane.group.result

@@ -9,6 +9,7 @@ from matplotlib.path import Path
 
 from batchsim._format import INFINITE, counted, duration, percent, rate
 from batchsim.result import Result
+from batchsim.scenario.rules.continuous import MOST
 from batchsim.servers.comparison import Group
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, width_em
@@ -106,9 +107,12 @@ class TokenLane:
             name = name[:-2] + "\N{HORIZONTAL ELLIPSIS}"
         y = names.top + 1.1 * em
         self.tile.add_text(names.left, y, name, weight="bold", fontsize=em)
-        for texts in self._said():
-            text = next((text for text in texts if em * width_em(text) <= names.width), texts[-1])
+        # Short of all, or of none: columns are compared.
+        lines = [*self._said()]
+        is_narrow = any(em * width_em(texts[0]) > names.width for texts in lines)
+        for texts in lines:
             y += 1.3 * em
+            text = texts[-1] if is_narrow else texts[0]
             self.tile.add_text(names.left, y, text, color=self.tile.theme.soft, fontsize=em)
 
     def _said(self) -> Iterator[tuple[str, ...]]:
@@ -119,7 +123,9 @@ class TokenLane:
         yield f"{numbers['tokens/s']} tokens/s", f"{numbers['tokens/s']} tok/s"
         yield (f"{numbers['useful']} useful",)
         (servers, seats), of = self.drawn, seats_of(self.group.result)
-        if seats < of:
+        if of >= MOST:  # no limit
+            yield f"{counted(seats, 'seat')} drawn", counted(seats, "seat")
+        elif seats < of:
             yield f"{seats:,} of {of:,} seats drawn", f"{seats:,} of {of:,} seats"
         else:
             yield (counted(of, "seat") if self.film.servers == 1 else f"{servers:,} x {counted(of, 'seat')}",)

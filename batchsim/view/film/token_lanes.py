@@ -94,7 +94,8 @@ class TokenLanesView(LanesView):
     def film_of(self) -> TokenFilm:
         return TokensSideBySide(self.comparison)
 
-    def described(self) -> str:
+    @property
+    def words(self) -> str:
         parts = []
         for group in self.comparison.groups:
             rows, numbers = TokenFilm.of(group.result).seats.within(*self.stretch), numbers_of(group.result)

@@ -1,0 +1,153 @@
+"""The exercises of notebooks/10-continuous-batching.ipynb."""
+
+import math
+from functools import cache
+from statistics import median
+from typing import Any, ClassVar
+
+from batchsim import _check
+from batchsim.scenario import ClosedLoop, Continuous, Scenario
+from batchsim.scenario.published import published
+from batchsim.scenario.tokens import Geometric, Lognormal, Tokens
+from batchsim.simulate import simulate
+from batchsim.teaching.exercises.exercise import SEED, Exercise, Number, Verdict
+
+STEP = "llama-3.1-8b/rtx-4090"
+TOKENS = Tokens(prompt=Lognormal(400, 1, at_most=4000), output=Geometric(150))
+REQUESTS = 2000
+
+
+class UsefulShare(Number):
+    """Which part of a whole batch's rows makes tokens that somebody asked for."""
+
+    unit = "from 0 to 1"
+    answers = (30, 45, 60, 90, 120, 150, 225, 480)
+    parts = "the tokens of all answers, and the rows: so many seats for as many steps as the longest answer"
+    look = "Whole batches: what do you expect?"
+    vary: ClassVar = {"answers": ((20, 40, 60, 80, 100, 140, 260, 400), (10, 30, 50, 90, 110, 160, 200, 500))}
+    again = "The eight answers are now {answers} tokens long. Which part of the rows is useful?"
+
+    def right(self) -> float:
+        return sum(self.answers) / (len(self.answers) * max(self.answers))
+
+    def because(self, right: float) -> str:
+        wanted, rows = sum(self.answers), len(self.answers) * max(self.answers)
+        return (
+            f"{wanted:,} tokens are wanted, and {rows:,} rows are computed: {right:.1%} of them are useful."
+        )
+
+    def hint(self, answer: float, right: float) -> str:
+        size, longest = len(self.answers), max(self.answers)
+        if self.near(answer, 100 * right):
+            return "that is in per cent: 100 % is 1."
+        if self.near(answer, 1 - right):
+            return "that part is wasted. Which part is useful?"
+        if self.near(answer, 1 / right):
+            return "that is how many rows are computed for each token. Turn it round."
+        if self.near(answer, median(self.answers) / longest):
+            return "that is the middle answer's part. Add up all of them: the long ones count for more."
+        if self.near(answer, sum(self.answers) / longest):
+            return f"that is how many seats would do the same work. The batch holds {size}."
+        if answer > 1 or answer < 0:
+            return "a part of the whole is a number from 0 to 1."
+        rows = f"{size} seats compute in {longest} steps"
+        return f"how many tokens are wanted in all, and how many rows do {rows}?"
+
+
+class StepsOfPrompt(Number):
+    """How many steps a long prompt takes beside those that make a token a step."""
+
+    unit = "steps"
+    within = 0.0
+    prompt, budget, others = 3000, 512, 80
+    parts = "the budget, what the others take of it, and the prompt, which has the rest of each step"
+    look = "The budget: what do you expect?"
+    vary: ClassVar = {"prompt": (2600, 3500, 4000), "others": (100, 120)}
+    again = "The prompt has {prompt:,} tokens now, and {others} others make a token a step. How many steps?"
+
+    def right(self) -> float:
+        return math.ceil(self.prompt / (self.budget - self.others))
+
+    def because(self, right: float) -> str:
+        left = self.budget - self.others
+        each = f"the others take {self.others} of the {self.budget} tokens, and {left} are left"
+        steps = f"{right:.0f} steps for {self.prompt:,}"
+        return f"{each}: {steps}. At the end of the last one comes the first token."
+
+    def hint(self, answer: float, right: float) -> str:
+        left = self.budget - self.others
+        if answer == math.ceil(self.prompt / self.budget):
+            return "that is how long it takes alone. Whose tokens are in the budget, too?"
+        if answer == 1:
+            return f"a step computes no more than {self.budget} tokens: this prompt is cut."
+        if math.isclose(answer, self.prompt / left, rel_tol=0.01):
+            return "steps are whole: the last one computes what is left."
+        if answer == math.floor(self.prompt / left):
+            return "after that many steps some of the prompt is still left."
+        if answer == right + 1:
+            return "the step that computes the last of the prompt makes the first token: no other is needed."
+        if answer == self.prompt:
+            return (
+                "a prompt is not computed token by token: all that fits into a step's budget goes together."
+            )
+        return f"how many of the {self.budget} tokens do the {self.others} others leave to the prompt?"
+
+
+class MostSeats(Exercise):
+    """The largest max_num_seqs that keeps the TPOT within an objective while clients queue."""
+
+    clients, objective_ms = 128, 50
+    parts = (
+        "a run with so many seats, and one with one seat more: the first keeps the objective, the other not"
+    )
+    look = "More seats: what do you expect?"
+
+    @property
+    def asks(self) -> str:
+        return "a whole number (max_num_seqs)"
+
+    def tpot_ms(self, seats: int) -> float:
+        return _tpot_p99_ms(self.clients, seats)
+
+    def right(self) -> int:
+        """Return the largest, by halving: more seats make slower tokens."""
+        low, high = 1, self.clients
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.tpot_ms(middle) <= self.objective_ms else (low, middle)
+        return low
+
+    def judge(self, answer: Any) -> Verdict:
+        number = _check.real("max_num_seqs", answer, at_least=1)
+        seats = int(number)
+        if seats != number:
+            return Verdict(False, "seats are whole: round down, or try the next one.")
+        if seats > self.clients:
+            few = f"only {self.clients} requests are ever there, so more seats than that stay empty"
+            return Verdict(
+                False, f"{few}. With all of them p99 of TPOT is {self.tpot_ms(self.clients):.1f} ms."
+            )
+        found_ms = self.tpot_ms(seats)
+        if found_ms > self.objective_ms:
+            over = f"with {seats} seats p99 of TPOT is {found_ms:.1f} ms, above {self.objective_ms} ms"
+            return Verdict(False, f"{over}: fewer share a step then.")
+        next_ms = self.tpot_ms(seats + 1)
+        if next_ms <= self.objective_ms:
+            more = f"with {seats} seats p99 of TPOT is {found_ms:.1f} ms: there is room for more"
+            return Verdict(False, f"{more}, and each seat more brings tokens per second.")
+        both = f"p99 of TPOT is {found_ms:.1f} ms with {seats} seats, {next_ms:.1f} ms with one more"
+        return Verdict(True, f"{both}. The objective, not the memory, sets the limit here.")
+
+
+@cache  # a run of each
+def _tpot_p99_ms(clients: int, seats: int) -> float:
+    service = published(STEP)
+    scenario = Scenario(ClosedLoop(clients), Continuous(seats), service, tokens=TOKENS)
+    return simulate(scenario, REQUESTS, seed=SEED).percentile(99, column="tpot_ms")
+
+
+EXERCISES: dict[str, Exercise] = {
+    "10.1": UsefulShare(),
+    "10.2": StepsOfPrompt(),
+    "10.3": MostSeats(),
+}

@@ -1,0 +1,132 @@
+"""The exercises of lesson 10: what is right, and a hint that is apt to each usual wrong answer."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+import batchsim as bs
+from batchsim.teaching import EXERCISES, check
+from batchsim.teaching.exercises import continuous_batching as lesson
+
+
+@pytest.fixture(scope="module", autouse=True)
+def right_once():
+    with pytest.MonkeyPatch.context() as patch:
+        for exercise in lesson.EXERCISES.values():
+            patch.setattr(exercise, "right", cache(exercise.right))
+        yield
+
+
+def told(number, answer, capsys):
+    check(number, answer)
+    return capsys.readouterr().out
+
+
+def test_the_lesson_has_three_exercises_under_its_number():
+    assert list(lesson.EXERCISES) == ["10.1", "10.2", "10.3"]
+    assert lesson.EXERCISES.items() <= EXERCISES.items()
+
+
+# What is right.
+
+
+def test_the_useful_share_is_that_of_a_simulated_batch(capsys):
+    answers = lesson.UsefulShare.answers
+    tokens = bs.Tokens(100, [*answers])
+    scenario = bs.Scenario(
+        bs.Trace([0.0] * 8), bs.SizeOrWait(8, math.inf), bs.StepTime(10, 0, 0), tokens=tokens
+    )
+    result = bs.simulate(scenario)
+    share = sum(answers) / result.steps.rows.sum()
+    assert lesson.UsefulShare().right() == pytest.approx(share)
+    assert told("10.1", share, capsys).startswith("Right: ")
+
+
+def test_the_steps_of_a_prompt_are_those_of_a_simulated_run(capsys):
+    task = lesson.StepsOfPrompt()
+    prompts, outputs = [*[1] * task.others, task.prompt], [*[500] * task.others, 5]
+    rule = bs.Continuous(max_num_seqs=64, max_num_batched_tokens=task.budget)
+    arrivals_s = [0.0] * task.others + [1.0]
+    scenario = bs.Scenario(
+        bs.Trace(arrivals_s), rule, bs.StepTime(10, 0, 0), tokens=bs.Tokens(prompts, outputs)
+    )
+    result = bs.simulate(scenario)
+    last = task.others
+    began, made = result.log.batch_index[last], result.log.token_step[last]
+    assert task.right() == made - began + 1 == 7
+    assert told("10.2", 7, capsys).startswith("Right: ")
+
+
+def test_the_most_seats_are_found_by_halving_as_by_trying_all(capsys):
+    task = lesson.MostSeats()
+    kept = [seats for seats in range(30, 60) if task.tpot_ms(seats) <= task.objective_ms]
+    assert task.right() == max(kept)
+    assert np.array_equal(kept, range(30, max(kept) + 1))
+    assert told("10.3", max(kept), capsys).startswith("Right: ")
+
+
+# Hints, each apt to its answer.
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (31.25, "in per cent"),
+        (1 - 0.3125, "wasted"),
+        (1 / 0.3125, "Turn it round"),
+        (105 / 480, "middle answer"),
+        (2.5, "how many seats"),
+        (7, "from 0 to 1"),
+        (0.5, "how many tokens"),
+    ],
+)
+def test_a_wrong_share_gets_an_apt_hint(answer, words, capsys):
+    said = told("10.1", answer, capsys)
+    assert said.startswith("Not yet: ")
+    assert words in said
+    assert "0.31" not in said
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (1, "is cut"), (3000 / 432, "whole"), (8, "no other is needed"), (3000, "token by token"),
+        (12, "how many of the 512"),
+    ],
+)  # fmt: skip
+def test_a_wrong_number_of_steps_gets_an_apt_hint(answer, words, capsys):
+    said = told("10.2", answer, capsys)
+    assert said.startswith("Not yet: ")
+    assert words in said
+
+
+def test_six_steps_are_those_of_a_prompt_alone(capsys):
+    assert "alone" in told("10.2", math.ceil(3000 / 512), capsys)
+
+
+def test_other_numbers_tell_a_prompt_alone_from_one_beside_others():
+    task = lesson.StepsOfPrompt()
+    for prompt in task.vary["prompt"]:
+        for others in task.vary["others"]:
+            task.prompt, task.others = prompt, others
+            assert task.right() > math.ceil(prompt / task.budget)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (256, "stay empty"), (128, "fewer share"), (16, "room for more"), (0, "at least 1"),
+        (41.5, "whole"), ("many", "must be a number"),
+    ],
+)  # fmt: skip
+def test_a_wrong_number_of_seats_gets_an_apt_hint(answer, words, capsys):
+    said = told("10.3", answer, capsys)
+    assert said.startswith("Not yet: ")
+    assert words in said
+
+
+def test_an_answer_not_given_yet_is_asked_for(capsys):
+    assert "a number (steps)" in told("10.2", ..., capsys)
+    assert "max_num_seqs" in told("10.3", ..., capsys)
