@@ -85,7 +85,8 @@ class StepFilm(Film):
     @property
     def batch_s(self) -> float:
         """The mean time that a request is computed, in s: it is that which the eye follows."""
-        return float(self.result.summary()["mean_computing_ms"]) / 1000
+        mean_ms = float(self.result.summary()["mean_computing_ms"])
+        return mean_ms / 1000 if mean_ms > 0 else 1.0  # nobody may be served
 
     @property
     def decimals(self) -> int:

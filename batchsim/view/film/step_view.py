@@ -1,6 +1,7 @@
 """The film of a run of token generation: a cursor goes through the picture of its seats."""
 
 from batchsim.result import Result
+from batchsim.scenario import Continuous
 from batchsim.view.film.film_view import Timeline
 from batchsim.view.film.snapshot import Film, Snapshot, Stretch
 from batchsim.view.film.step_film import StepFilm
@@ -17,11 +18,11 @@ class StepView:
         self.stretch = Stretch(0.0, 0.0)
 
     def load(self, result: Result) -> None:
-        """Prepare for a run whose seats are shown; there is none of a run without a step."""
+        """Prepare for a run whose seats are shown; there is no film of whole batches, nor without a step."""
         if self.film is None or self.film.result is not result:
             self.film = None
             begin_s, end_s = self.timeline.window_s
-            if end_s > begin_s:
+            if end_s > begin_s and isinstance(result.scenario.rule, Continuous):
                 self.film = StepFilm.of(result)
                 last_s = float(self.film.instants()[-1])
                 self.stretch = Stretch(begin_s, min(begin_s + WINDOWS * (end_s - begin_s), last_s))
