@@ -38,7 +38,7 @@ def of_goodput(data: TokenViewData) -> Difference | None:
     )
     error = of_sections.std(ddof=1) * math.sqrt(SECTIONS) * per_request
     half = students_t(LEVEL, SECTIONS) * error
-    return Difference(goodput_a, goodput_b, difference, difference - half, difference + half)
+    return Difference(goodput_a, goodput_b, difference, difference - float(half), difference + float(half))
 
 
 def _within(data: TokenViewData, limits_ms: dict[str, float]) -> np.ndarray:
