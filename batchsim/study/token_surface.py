@@ -5,6 +5,7 @@ Every number is that of `simulate` under the same traffic, bit for bit.
 
 import functools
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -157,19 +158,24 @@ def _run_all(
 
     ran: list[tuple[Rule, Most, _Numbers]] = []
 
+    def known(cell: Scenario) -> _Numbers | None:
+        return next((numbers for rule, most, numbers in ran if alike(rule, most, cell.rule)), None)
+
     def run(cell: Scenario) -> _Numbers:
-        for other, most, numbers in ran:
-            if alike(other, most, cell.rule):
-                return numbers
+        if numbers := known(cell):
+            return numbers
         times = run_times(replace(plan, base=replace(plan.base, scenario=cell)))
         numbers = _numbers(TokenTimes(times), objectives)
         ran.append((cell.rule, times.most, numbers))
         return numbers
 
     # The last has the most seats, and the largest budget: what it does not use, others do not need.
-    last = run(cells[-1])
-    found = in_threads(plan.scenario, run, cells[-2::-1])
-    return [*found[::-1], last]
+    run(cells[-1])
+    left = [cell for cell in reversed(cells) if known(cell) is None]
+    # Few jobs, as each wakes a thread, which takes longer than many a run where other programs compute, too.
+    jobs = min(os.cpu_count() or 1, len(left))
+    in_threads(plan.scenario, lambda first: [run(cell) for cell in left[first::jobs]], range(jobs))
+    return [run(cell) for cell in cells]
 
 
 def _numbers(times: TokenTimes, objectives: tuple[float, float] | None) -> _Numbers:
