@@ -55,10 +55,11 @@ class LanesView(Tile):
         side, self.rows = self.side_em(wide) * em, self.legend_rows(comparison, stretch, self.theme, wide)
         left, top = self.box.left + side + 0.8 * em, self.box.top + self.head_em(len(self.rows)) * em
         self.plot = Box(left, top, self.box.width - left - 1.2 * em, self.box.height - top - FOOT * em)
-        boxes = []
-        for high in self.heights_em(comparison, stretch):
-            boxes.append(Box(left, top + 0.35 * em, self.plot.width, (high - 0.7) * em))
-            top += high * em
+        heights = self.heights_em(comparison, stretch)
+        boxes, px = [], self.plot.height / sum(heights)  # an em, as the whole picture is rounded to pixels
+        for height in heights:
+            boxes.append(Box(left, top + 0.35 * em, self.plot.width, height * px - 0.7 * em))
+            top += height * px
         names = [Box(0.8 * em, box.top, side - 0.8 * em, box.height) for box in boxes]
         self._add_fixed(boxes)
         self.lanes = self.lanes_in(boxes, names)
