@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from batchsim.scenario import RULES
-from batchsim.view.explorer.controls_table import CONTROLS, in_labels, on_page
-from batchsim.view.explorer.kinds import KINDS, relevant, values_of
+from batchsim.view.explorer.controls_table import CONTROLS, in_labels, on_page, relevant
+from batchsim.view.explorer.kinds import KINDS, values_of
+from batchsim.view.explorer.modes import CHOICES
 from batchsim.view.explorer.state import DEFAULT, State
 
 
@@ -16,6 +17,8 @@ from batchsim.view.explorer.state import DEFAULT, State
 def test_every_default_is_a_value_that_the_control_takes(name):
     control = CONTROLS[name]
     assert control.check(name, control.default) == control.default
+    in_tokens = control.at_first("tokens")
+    assert control.check(name, in_tokens) == in_tokens
     if control.slider and control.slider.scale == "share":
         assert control.default == ()  # at 0, its low end
     elif control.slider and control.default is not None:
@@ -34,6 +37,7 @@ class NewRule(scenario.SizeOrWait):
 scenario.RULES += (NewRule,)
 
 from batchsim.view.explorer.controls_table import CONTROLS
+from batchsim.view.explorer.modes import CHOICES
 from batchsim.view.explorer.state import State
 
 state = State.from_link("rule=new_rule&level=4&max_batch_size=8")
@@ -69,7 +73,7 @@ def test_a_registered_rule_is_offered_with_a_control_for_each_parameter(rule):
 
 @pytest.mark.parametrize(
     ("choice", "name"),
-    [(choice, name) for choice, kinds in KINDS.items() for name in kinds if name != "given"],
+    [(choice, name) for choice in CHOICES["requests"] for name in KINDS[choice] if name != "given"],
 )
 def test_a_kind_is_read_back_from_what_it_makes(choice, name):
     state = State(**{choice: name}, curve=[(1, 2.0), (32, 5.0)])

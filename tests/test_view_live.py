@@ -23,9 +23,11 @@ from batchsim.view.canvas.lettering import Lettering, width_em
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView
 from batchsim.view.run.data import ViewData
+from batchsim.view.run.grid import TIED, position
+from batchsim.view.run.growing import queue_length
 from batchsim.view.run.headline import figures_of
-from batchsim.view.run.heat_map import TIED, HeatMapView, position
-from batchsim.view.run.latency import LatencyView, queue_length
+from batchsim.view.run.heat_map import HeatMapView
+from batchsim.view.run.latency import LatencyView
 from batchsim.view.run.live import NAMES, LivePicture
 from batchsim.view.run.load import LoadView
 from batchsim.view.run.ranked import Ranked
@@ -437,7 +439,7 @@ def test_theorys_curve_has_the_points_that_theory_knows(cases):
 
 def test_a_closed_loop_is_drawn_against_its_clients(cases):
     view = enlarged(cases["closed"], LoadView)
-    assert view.low.get_xlabel() == "clients"
+    assert view.plots[-1].get_xlabel() == "clients"
     assert view.points[0].get_xdata()[0] == 40
     assert not view.saturation[0].get_visible()
 

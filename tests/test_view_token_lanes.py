@@ -203,9 +203,8 @@ def test_no_word_is_cut_or_lies_on_another(three, tight, width_px, theme):
 
 def test_the_picture_has_its_words(three, tight):
     picture = bs.lanes(three)
-    png, about = picture._repr_png_()
-    assert png[1:4] == b"PNG"
-    words = about["alt"]
+    _, about = picture._repr_mimebundle_()
+    words = about["image/png"]["alt"]
     assert words == picture.words
     for name, result in three.results.items():
         assert f"{name}: TTFT p99" in words

@@ -62,7 +62,7 @@ def test_axes_are_described_by_their_title_and_what_is_over_what():
         (lambda: bs.plot(bs.simulate(BUSY, 3000)), ["p99", "Batch"]),
         (
             lambda: bs.lanes(BUSY, {"waits": bs.SizeOrWait(8, 5), "never": bs.SizeOrWait(8, 0)}),
-            ["waits: ", "never: ", "batches start", "at most"],
+            ["waits: p99", "never: p99", "at most"],
         ),
         (
             lambda: bs.heat_map(

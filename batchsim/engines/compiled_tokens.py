@@ -48,16 +48,22 @@ class Loop:
         self.queue_limit = columns.ENDLESS if one.queue is None else one.queue
         self.timeout_s = one.timeout_s
         self.draw, self.noise, self.room = draw, columns.NONE, max(CHUNK, 2 * scenario.servers)
+        self.rows: Steps | None = (
+            None  # that all calls write to, and of which nobody needs more than the ends
+        )
 
     def go_on(
         self, requests: TokenRequests, line: Line, total: int, until_s: float = math.inf
     ) -> tuple[int, Steps, int]:
         """Call the loop once; return how it ended, the steps, and how many of these it has filled."""
-        limits = TokenLimits(self.queue_limit, self.timeout_s, SLICE, total, until_s)
+        limits = TokenLimits(self.queue_limit, self.timeout_s, SLICE, total, until_s, self.rows is None)
         first = int(self.at[STEP])
         if self.draw is not None:
             self.noise = np.append(self.noise, self.draw(self.room - self.noise.size))
-        steps = Steps.room_for(self.room, first, self.noise)
+        if self.rows is None:
+            steps = Steps.room_for(self.room, first, self.noise)
+        else:
+            steps = self.rows._replace(first=first, noise=self.noise)
         state = kernels_tokens_instants.pass_steps(
             limits, self.batching, self.cost, requests, line, self.clients, self.servers, steps, self.sums,
             self.done, self.at,

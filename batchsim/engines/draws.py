@@ -68,6 +68,11 @@ def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequen
     return np.random.SeedSequence(seed, spawn_key=key).spawn(6)[purpose]  # each depends on its number alone
 
 
+def length_seeds(seed: int, replication: int = 0) -> tuple[np.random.SeedSequence, np.random.SeedSequence]:
+    """Return the seeds of prompts and outputs."""
+    return _seed(4, seed, replication), _seed(5, seed, replication)
+
+
 @dataclass(frozen=True)
 class Streams:
     """A scenario's randomness; every call starts its stream anew. Replication 0 is the plain run."""
@@ -105,8 +110,7 @@ class Streams:
     def lengths(self) -> Callable[[int], tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Return what draws the prompts, the outputs and the limits of the next requests, in tokens."""
         assert self.scenario.tokens is not None
-        prompts, outputs = (_seed(purpose, self.seed, self.replication) for purpose in (4, 5))
-        return self.scenario.tokens.draws(prompts, outputs)
+        return self.scenario.tokens.draws(*length_seeds(self.seed, self.replication))
 
     @property
     def cold_start(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -170,7 +174,7 @@ def plain(workload: Any) -> Any:
 
 
 def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> Plan:
-    """Return what `draw` returns, the service times up to batches of `largest`.
+    """Return what `draw` returns, the service times up to batches of `largest`, if not of tokens.
 
     The arrays are shared with other plans: they are not to be written to.
     """
@@ -180,6 +184,8 @@ def draw_cached(scenario: Scenario, requests: int, seed: int, largest: int) -> P
         think_s = _cached(_think_s, workload.think_s, requests, seed)
     else:
         arrival_s = _stretched_s(workload, requests, seed)
+    if scenario.tokens is not None:
+        return Plan(scenario, requests, arrival_s, think_s, NO_TIMES, noise=None, slowdown=None)
     return Plan(
         scenario, requests, arrival_s, think_s, service_s=scenario.service.table(largest),
         noise=None if noise is None else _cached(_noise, noise, requests, seed),

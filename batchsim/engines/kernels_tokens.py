@@ -11,10 +11,20 @@ import math
 
 from batchsim.engines.columns import HEAD, TAIL
 from batchsim.engines.kernels_jit import inlined
+from batchsim.engines.kernels_tokens_ready import (
+    EVERYTHING,
+    blocks_for,
+    end_ready,
+    is_ready,
+    join_ready,
+    part_ready,
+)
 from batchsim.engines.kernels_tokens_whole import finish_whole, whole_step
 from batchsim.engines.tokens_columns import (
     LARGEST_BLOCK,
     LEFT,
+    MOST_RUNNING,
+    MOST_TOKENS,
     PAIRS,
     PREEMPTED,
     READS,
@@ -27,13 +37,7 @@ from batchsim.engines.tokens_columns import (
 from batchsim.engines.tokens_log import NO_TRIGGER
 from batchsim.scenario.step_time import step_ms
 
-EVERYTHING = 2**62  # a budget that no step uses up, and a tick that never comes
 _step_ms = inlined(step_ms)
-
-
-@inlined
-def _blocks(tokens, size):
-    return (tokens + size - 1) // size
 
 
 @inlined
@@ -50,72 +54,6 @@ def _add_row(request, tokens, batching, requests, sums):
     requests.held[request] = held + tokens
     known = requests.prompt[request] + requests.made[request]
     requests.cut[request] = held + tokens < known
-
-
-# Ready requests are those at the head of `running` that have a token a step to make, and nothing else. They
-# move together: it is known at which tick of its engine each ends, and in which phase of the ticks it needs a
-# block. So a step counts them, and looks at each only when one ends, or when memory or budget is short.
-# Meanwhile `made` is less the engine's tick, and `held` and `room` are not kept, as they follow from it.
-
-
-@inlined
-def _is_ready(request, requests):
-    held = requests.prompt[request] + requests.made[request] - 1
-    return requests.held[request] == held and not requests.cut[request]
-
-
-@inlined
-def _join_ready(request, server, batching, requests, servers):
-    """Count a request, the next of `running`, among the ready ones."""
-    tick = servers.tick[server]
-    servers.reads[server] += requests.held[request] + 1
-    requests.made[request] -= tick
-    ahead = servers.phase[server] - requests.held[request]
-    servers.edges[server, ahead % batching.block_size] += 1
-    servers.next_end[server] = min(
-        servers.next_end[server], requests.output[request] - requests.made[request]
-    )
-
-
-@inlined
-def _part_ready(server, batching, requests, servers):
-    """Let every ready request have numbers of its own again."""
-    running, tick, size = servers.running[server], servers.tick[server], batching.block_size
-    for place in range(servers.ready[server]):
-        request = running[place]
-        requests.made[request] += tick
-        requests.held[request] = requests.prompt[request] + requests.made[request] - 1
-        if not batching.life:
-            requests.room[request] = _blocks(requests.held[request], size) * size
-    servers.ready[server] = servers.reads[server] = 0
-    servers.next_end[server] = EVERYTHING
-    servers.edges[server, :] = 0
-
-
-@inlined
-def _end_ready(server, batching, requests, servers, done):
-    """Let the ready requests leave that end at this tick; return how many."""
-    running, tick, size = servers.running[server], servers.tick[server], batching.block_size
-    leaving, next_end = 0, EVERYTHING
-    for place in range(servers.ready[server]):
-        request = running[place]
-        end = requests.output[request] - requests.made[request]
-        if end > tick:
-            next_end = min(next_end, end)
-            running[place - leaving] = request
-            continue
-        held = requests.prompt[request] + requests.output[request] - 1
-        blocks = requests.room[request] // size if batching.life else _blocks(held, size)
-        servers.free[server] += blocks
-        servers.reads[server] -= held + 1
-        servers.edges[server, (servers.phase[server] - held) % size] -= 1
-        requests.made[request] = requests.output[request]
-        requests.last_step[request] = servers.step[server]
-        done[leaving] = request
-        leaving += 1
-    servers.ready[server] -= leaving
-    servers.next_end[server] = next_end
-    return leaving
 
 
 @inlined
@@ -144,7 +82,7 @@ def _serve_running(now_s, server, cut_alone, batching, requests, queue, servers,
             sums[READS] += servers.reads[server]
             sums[LEFT] -= place
         else:  # one by one, as the last of them may have to go back
-            _part_ready(server, batching, requests, servers)
+            part_ready(server, batching, requests, servers)
             place = 0
     while place < servers.count[server] and sums[LEFT] > 0:
         request = running[place]
@@ -156,7 +94,7 @@ def _serve_running(now_s, server, cut_alone, batching, requests, queue, servers,
             continue
         held = requests.held[request] + tokens
         if held > requests.room[request]:
-            blocks = _blocks(held, size) - requests.room[request] // size
+            blocks = blocks_for(held, size) - requests.room[request] // size
             while blocks > servers.free[server]:
                 servers.count[server] -= 1
                 victim = running[servers.count[server]]
@@ -175,23 +113,33 @@ def _serve_running(now_s, server, cut_alone, batching, requests, queue, servers,
 
 
 @inlined
+def next_in_line(queue, at):
+    """Return who may join next: the preempted before others, the latest of them first; -1: nobody waits."""
+    if at[STACK] > 0:
+        return queue.stack[at[STACK] - 1]
+    return queue.requests[at[HEAD]] if at[HEAD] < at[TAIL] else -1
+
+
+@inlined
+def to_join(request, batching, requests, sums):
+    """Return how many tokens a request would have as it joins, and blocks: needed, taken, and kept free."""
+    tokens, size = _tokens(request, batching, requests, sums), batching.block_size
+    if batching.life:
+        needed = blocks_for(requests.prompt[request] + requests.limit[request] - 1, size)
+        return tokens, needed, needed, 0
+    needed = blocks_for(requests.prompt[request] + requests.made[request], size)
+    return tokens, needed, blocks_for(tokens, size), batching.watermark_blocks
+
+
+@inlined
 def _admit(now_s, server, batching, requests, queue, servers, sums, at):
-    """Let requests join, from the head of the line: the preempted before others, the latest of them first."""
+    """Let requests join, from the head of the line."""
     running, size = servers.running[server], batching.block_size
     while sums[LEFT] > 0 and servers.count[server] < batching.seats:
-        if at[STACK] > 0:
-            request = queue.stack[at[STACK] - 1]
-        elif at[HEAD] < at[TAIL]:
-            request = queue.requests[at[HEAD]]
-        else:
+        request = next_in_line(queue, at)
+        if request < 0:
             return
-        tokens = _tokens(request, batching, requests, sums)
-        if batching.life:
-            needed = _blocks(requests.prompt[request] + requests.limit[request] - 1, size)
-            taken, kept_free = needed, 0
-        else:
-            needed = _blocks(requests.prompt[request] + requests.made[request], size)
-            taken, kept_free = _blocks(tokens, size), batching.watermark_blocks
+        tokens, needed, taken, kept_free = to_join(request, batching, requests, sums)
         if tokens == 0 or needed > servers.free[server] - kept_free:
             return
         if at[STACK] > 0:
@@ -257,6 +205,8 @@ def start(now_s, ended, server, batching, cost, requests, queue, servers, steps,
     steps.preempted[row] = sums[PREEMPTED]
     at[STEP] += 1
     at[WORK] += 1 + sums[ROWS]
+    at[MOST_RUNNING] = max(at[MOST_RUNNING], servers.count[server])
+    at[MOST_TOKENS] = max(at[MOST_TOKENS], sums[TOKENS])
     return True
 
 
@@ -273,7 +223,7 @@ def finish(server, batching, requests, servers, done):
         servers.reads[server] += servers.ready[server]
         servers.phase[server] = servers.phase[server] + 1 if servers.phase[server] + 1 < size else 0
         if servers.tick[server] == servers.next_end[server]:
-            leaving = _end_ready(server, batching, requests, servers, done)
+            leaving = end_ready(server, batching, requests, servers, done)
     count, ready = servers.count[server], servers.ready[server]
     for place in range(ready + leaving, count):
         request = running[place]
@@ -291,8 +241,8 @@ def finish(server, batching, requests, servers, done):
                 continue
         running[place - leaving] = request
     servers.count[server] = count = count - leaving
-    while size <= LARGEST_BLOCK and ready < count and _is_ready(running[ready], requests):
-        _join_ready(running[ready], server, batching, requests, servers)
+    while size <= LARGEST_BLOCK and ready < count and is_ready(running[ready], requests):
+        join_ready(running[ready], server, batching, requests, servers)
         ready += 1
     servers.ready[server] = ready
     return leaving

@@ -9,6 +9,7 @@ from batchsim.engines.kernels import soonest
 from batchsim.engines.kernels_instants import ENDED, MORE, PAUSED, REJECTED, TIMED_OUT, _pop, _push
 from batchsim.engines.kernels_jit import compiled, inlined
 from batchsim.engines.kernels_tokens import finish, start
+from batchsim.engines.kernels_tokens_stretch import go_on_alike
 from batchsim.engines.tokens_columns import STACK, STEP, WORK
 
 
@@ -55,9 +56,9 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
             return MORE
         work_left -= 1
         # The next instant at which something is due.
-        now_s = soonest(servers.busy_until_s)
+        now_s = math.inf
         if not closed and at[SENT] < total:
-            now_s = min(now_s, arrival_s[at[SENT]])
+            now_s = arrival_s[at[SENT]]
         if at[THINKING] > 0:
             now_s = min(now_s, clients.due_s[0])
         if at[HEAD] < at[TAIL]:
@@ -69,6 +70,10 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
                     if servers.busy_until_s[server] == math.inf:
                         now_s = min(now_s, oldest_s + batching.wait_s)
                         break
+        if not batching.whole:
+            until_s = min(now_s, limits.until_s)
+            go_on_alike(until_s, limits, batching, cost, requests, queue, servers, steps, sums, at)
+        now_s = min(now_s, soonest(servers.busy_until_s))
         if now_s == math.inf:
             return ENDED
         if now_s >= limits.until_s:

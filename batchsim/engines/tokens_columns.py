@@ -9,7 +9,8 @@ from batchsim.engines.tokens_log import STEPS, Batching, TokenPlan
 
 # Places, beside SENT, HEAD, TAIL and THINKING, in the array that the loop carries from call to call.
 STACK, STEP, WORK = PLACES, PLACES + 1, PLACES + 2  # preempted requests; steps so far; rows and steps so far
-TOKEN_PLACES = PLACES + 3
+MOST_RUNNING, MOST_TOKENS = PLACES + 3, PLACES + 4  # at once; in a step
+TOKEN_PLACES = PLACES + 5
 LARGEST_BLOCK = 4096  # tokens: with larger blocks all requests are looked at one by one
 # Places in the sums of the step that is being scheduled.
 ROWS, TOKENS, READS, PAIRS, PREEMPTED, LEFT = range(6)
@@ -26,6 +27,7 @@ class TokenLimits(NamedTuple):
     work: int  # a call pauses after this many instants, steps and rows
     total: int  # requests that come in all, counted as the rows are
     until_s: float  # of a window: its last arrival, at which others may come that it has no row for; else inf
+    logged: bool  # whether every step has a whole row; else some have nothing but their end
 
 
 class TokenRequests(NamedTuple):

@@ -1,5 +1,6 @@
 """Token generation: the plan of a run, its randomness drawn, and the log of what happened."""
 
+import functools
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -8,9 +9,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from batchsim.engines.draws import Plan, Streams, draw
+from batchsim.engines.draws import SMALL, Plan, Streams, draw, draw_cached, length_seeds
 from batchsim.engines.log import Log, Sum, Totals
-from batchsim.scenario import Continuous, Scenario, StepTime
+from batchsim.scenario import Continuous, Scenario, StepTime, Tokens
 from batchsim.scenario.generation import check_lengths
 from batchsim.scenario.step_time import StepCost
 
@@ -89,6 +90,22 @@ def draw_tokens(
     lengths = streams.lengths()(requests)
     check_lengths(scenario, lambda: [lengths])
     return TokenPlan(draw(scenario, requests, seed, replication, cancelled), *lengths, streams.noise)
+
+
+def draw_tokens_cached(scenario: Scenario, requests: int, seed: int) -> TokenPlan:
+    """Return what `draw_tokens` returns, whether or not the rule could ever serve every request.
+
+    The arrays are shared with other plans: they are not to be written to.
+    """
+    lengths = _lengths if requests <= SMALL else _lengths.__wrapped__
+    assert scenario.tokens is not None
+    drawn = lengths(scenario.tokens, requests, seed)
+    return TokenPlan(draw_cached(scenario, requests, seed, 1), *drawn, Streams(scenario, seed).noise)
+
+
+@functools.lru_cache(maxsize=8)
+def _lengths(tokens: Tokens, requests: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return tokens.draws(*length_seeds(seed))(requests)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

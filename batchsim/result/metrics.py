@@ -17,7 +17,7 @@ from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Status, Totals
 from batchsim.engines.tokens_log import TokenTotals
 from batchsim.result.joint import pooled
-from batchsim.result.order_statistics import OrderStatistics
+from batchsim.result.order_statistics import OrderStatistics, percentiles
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules import Trigger
 
@@ -257,14 +257,7 @@ class Metrics:
         count = served if unserved == "ignore" else self.all_in(column)
         if not served:
             return np.full(qs.shape, math.inf if count else math.nan)
-        ranks = qs / 100 * (count - 1)
-        lows, highs = np.floor(ranks), np.ceil(ranks)
-        places = np.minimum([lows, highs], served - 1).astype(int)
-        below_ms, above_ms = self.columns[column].at_ranks_ms(places)
-        # NumPy's "linear", to its last bit.
-        parts, rises_ms = ranks - lows, above_ms - below_ms
-        found_ms = np.where(parts < 0.5, below_ms + rises_ms * parts, above_ms - rises_ms * (1 - parts))
-        return np.where(highs < served, found_ms, math.inf)
+        return percentiles(self.columns[column], qs, served, count)
 
     def per_s(self, count: int) -> float:
         return float(count / self.totals.window_s) if self.totals.window_s > 0 else 0.0

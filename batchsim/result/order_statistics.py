@@ -1,6 +1,7 @@
 """The values of columns by rank, of which a summary reads a few."""
 
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -49,3 +50,35 @@ class OrderStatistics:
 
     def within(self, limit_ms: float) -> int:
         return int(np.count_nonzero(self._values <= limit_ms))
+
+
+class Ranked(Protocol):
+    """What has values by rank: `OrderStatistics`, a `Histogram`, `AtRanks`."""
+
+    def at_ranks_ms(self, ranks: np.ndarray) -> np.ndarray: ...
+
+
+class AtRanks:
+    """The values of a column by rank, to be asked once: many times as fast as a sort, where it is short."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self._values = values
+
+    def at_ranks_ms(self, ranks: np.ndarray) -> np.ndarray:
+        """Return the values with that many smaller ones."""
+        return np.partition(self._values, np.unique(ranks))[ranks]
+
+
+def percentiles(column: Ranked, qs: np.ndarray, values: int, count: int) -> np.ndarray:
+    """Return percentiles of `count` requests, of which `values`, one or more, are in the column.
+
+    The others, not served, are infinitely late.
+    """
+    ranks = qs / 100 * (count - 1)
+    lows, highs = np.floor(ranks), np.ceil(ranks)
+    places = np.minimum([lows, highs], values - 1).astype(int)
+    below_ms, above_ms = column.at_ranks_ms(places)
+    # NumPy's "linear", to its last bit.
+    parts, rises_ms = ranks - lows, above_ms - below_ms
+    found_ms = np.where(parts < 0.5, below_ms + rises_ms * parts, above_ms - rises_ms * (1 - parts))
+    return np.where(highs < values, found_ms, np.inf)

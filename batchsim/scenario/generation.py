@@ -74,6 +74,7 @@ def check_lengths(scenario: Any, chunks: Callable[[], Chunks]) -> None:
         first += prompts.size
 
 
+@functools.lru_cache(maxsize=64)  # every setting of a map asks for the same
 def _points(length: int | Lengths, largest_of: int = 1) -> np.ndarray:
     """Return points of a distribution of lengths, or of the largest of so many."""
     if not isinstance(length, Lengths):

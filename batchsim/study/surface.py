@@ -17,7 +17,6 @@ from batchsim.engines.draws import draw_cached
 from batchsim.result.proportions import students_t
 from batchsim.result.sections import FINE
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
-from batchsim.scenario.rules.rule import Parameter
 from batchsim.simulate import available, check_memory
 from batchsim.study.candidate import preference
 from batchsim.study.judgement import LEVEL
@@ -121,7 +120,7 @@ def surface(
     """
     requests, seed = _checked(scenario, requests, seed)
     (x, y), described = scenario.rule.map_knobs, scenario.rule.parameters()
-    xs, ys = (_rising(name, described[name], given) for name, given in ((x, x_values), (y, y_values)))
+    xs, ys = (rising(name, described[name].check, given) for name, given in ((x, x_values), (y, y_values)))
     rules = _rules(scenario.rule, xs, ys)
     # Whether a scenario has a service time for a rule, and keeps up, is the same for many cells.
     points: dict[tuple[Any, ...], tuple[bool, bool]] = {}
@@ -134,7 +133,7 @@ def surface(
         # Frozen batches do not grow with the queue: whether they keep up depends on the whole rule.
         like = rule if rule.forms_while_busy else None, rule.max_batch_size, rule.largest_batch
         if like not in points:
-            cell = _accepted(lambda: replace(scenario, rule=rule))
+            cell = accepted(lambda: replace(scenario, rule=rule))
             points[like] = cell is None, cell is not None and not cell.stable
         return points[like]
 
@@ -150,7 +149,7 @@ def surface(
 @functools.lru_cache(maxsize=8)  # a slider that moves the traffic asks for the same rules again and again
 def _rules(rule: Rule, xs: tuple[Any, ...], ys: tuple[Any, ...]) -> tuple[Rule | None, ...]:
     """Return the rule of each cell, row by row; None where the rule refuses the pair."""
-    return tuple(_accepted(functools.partial(rule.at, x, y)) for y in ys for x in xs)
+    return tuple(accepted(functools.partial(rule.at, x, y)) for y in ys for x in xs)
 
 
 def _run_all(
@@ -208,12 +207,12 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
     workload, rule = scenario.workload, scenario.rule
     values: Sequence[float]
     if isinstance(workload, ClosedLoop):
-        x, values, saturation = "clients", _clients(scenario, requests), math.inf
+        x, values, saturation = "clients", client_counts(scenario, requests), math.inf
     else:
         x, (values, saturation) = "rate_per_s", load_rates(scenario)
 
     def run(value: float) -> tuple[float, bool, Any] | None:
-        point = _accepted(lambda: replace(scenario, workload=_at(workload, value)))
+        point = accepted(lambda: replace(scenario, workload=at_load(workload, value)))
         if point is None:
             return None
         plan = draw_cached(point, requests, seed, rule.max_batch_size)
@@ -221,7 +220,7 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
 
     points = [point for point in in_threads(scenario, run, values) if point is not None]
     if not points:
-        _at(workload, values[0])  # which says why: a trace without a rate has no load at all
+        at_load(workload, values[0])  # which says why: a trace without a rate has no load at all
     x_values, overloaded, numbers = zip(*points, strict=True)
     names = ("mean_ms", "percentiles_ms", "throughput_per_s")
     mean_ms, both_ms, answers_per_s = (np.concatenate([getattr(one, n) for one in numbers]) for n in names)
@@ -237,20 +236,21 @@ def load_rates(scenario: Scenario) -> tuple[list[float], float]:
     return [load * saturation for load in LOADS], saturation
 
 
-def _at(workload: OpenLoop | ClosedLoop, value: float) -> OpenLoop | ClosedLoop:
+def at_load(workload: OpenLoop | ClosedLoop, value: float) -> OpenLoop | ClosedLoop:
+    """Return a workload at another rate, or of as many clients; ValueError where it refuses that."""
     if isinstance(workload, ClosedLoop):
         return replace(workload, clients=int(value))
     return workload.with_rate(value)
 
 
-def _clients(scenario: Scenario, requests: int) -> list[int]:
+def client_counts(scenario: Scenario, requests: int) -> list[int]:
     """Return how many clients, evenly by ratio; as few as ever fill a batch, no more than may send."""
     fewest = scenario.rule.fewest_clients
     most = max(min(FILLED * scenario.servers * scenario.rule.max_batch_size, requests), fewest)
     return sorted({round(clients) for clients in np.geomspace(fewest, most, CLIENTS)})
 
 
-def _accepted(make: Callable[[], Any]) -> Any:
+def accepted(make: Callable[[], Any]) -> Any:
     """Return what is made, None where it is refused."""
     try:
         return make()
@@ -264,16 +264,17 @@ def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
     if not scenario.rule.compiled:
         raise ValueError(f"the rule must be one that the compiled engine covers, got {scenario.rule!r}")
     if scenario.tokens is not None:
-        raise ValueError("maps and load curves do not cover token generation: take sweep, got tokens")
+        raise ValueError("maps and load curves of tokens are token_surface and token_curve, got tokens")
     requests = available(scenario, _check.whole("requests", requests))
     check_memory(requests)
     return requests, _check.whole("seed", seed, at_least=0, at_most=None)
 
 
-def _rising(name: str, parameter: Parameter, given: Sequence[Any]) -> tuple[Any, ...]:
+def rising(name: str, check: Callable[[str, Any], Any], given: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the checked values of an axis, or raise unless they rise."""
     if not _check.listed(given):
         raise TypeError(f"values of {name} must be a list, got {given!r}")
-    values = tuple(parameter.check(name, value) for value in given)
+    values = tuple(check(name, value) for value in given)
     if not values or any(a >= b for a, b in itertools.pairwise(values)):
         raise ValueError(f"values of {name} must rise, got {list(values)}")
     return values

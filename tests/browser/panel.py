@@ -74,10 +74,10 @@ class Panel:
     def handle(self, name: str) -> Any:
         return self.page.locator(self.knob.format(name=name)).locator(HANDLE)
 
-    def move_ms(self, name: str, key: str) -> float:
+    def move_ms(self, name: str, key: str, settles_ms: int = SETTLES_MS) -> float:
         """Press a key on a slider, and return the milliseconds until other pixels are on the screen."""
         self.handle(name).focus()
-        self.page.evaluate("ms => watch.arm(ms)", SETTLES_MS)
+        self.page.evaluate("ms => watch.arm(ms)", settles_ms)
         self.page.keyboard.press(key)
         move = self.page.evaluate("watch.move")
         assert move["changed"], f"{key} on {name} has drawn the same pixels again"

@@ -98,7 +98,7 @@ def go_to(panel, state):
 
 def walk(panel):
     """Press Tab from the first control to the last, and yield what has the focus."""
-    panel.page.locator(".batchsim :is(input, .noUi-handle):visible").first.focus()
+    panel.page.locator(".batchsim :is(button, input, .noUi-handle):visible").first.focus()
     for _ in range(100):
         name, kind = panel.page.evaluate(FOCUSED)
         if not kind:
@@ -144,14 +144,14 @@ def test_the_keyboard_alone_changes_every_control(panel):
             if {tuple(what) for what in panel.page.evaluate(TO_CHANGE)} <= changed:
                 continue
             for name, kind in walk(panel):
-                if name and (name, kind) not in changed:
+                if name and kind != "button" and (name, kind) not in changed:
                     before = values(panel)
                     for key in KEYS.get(kind, ["Control+A", *TYPED.get(name, ""), "Enter"]):
                         panel.page.keyboard.press(key)
                     assert eventually(differs(panel, name, before[name])), (name, kind)
                     changed.add((name, kind))
                     go_to(panel, state)
-    assert {name for name, _ in changed} == set(values(panel))
+    assert {name for name, _ in changed} == set(values(panel)) - {"mode"}  # whose buttons test_tokens presses
     assert {name for name, kind in changed if kind == "input"} == set(TYPED)
 
 

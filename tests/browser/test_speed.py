@@ -25,6 +25,14 @@ MOVES = (
     ("rate_per_s", "ArrowRight"),
     ("max_wait_ms", "PageUp"),
 )
+# The same in token generation, whose cells are as many, of 2,000 requests each.
+TOKEN_MOVES = (
+    ("rate_per_s", "ArrowRight"),
+    ("max_num_seqs", "ArrowLeft"),
+    ("max_num_batched_tokens", "ArrowLeft"),
+    ("prompt_mean", "ArrowLeft"),
+)
+RESTS_MS = 1500  # after a key is let go: then all is computed once more, of ten times as many requests
 LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.axes]"
 # The picture as a new drawing would have it.
 DRAWN_AFRESH = "(panel.screen.draw(), hashlib.sha256(panel.screen.frame).hexdigest())[1]"
@@ -86,3 +94,20 @@ def test_a_drag_through_50_values_in_a_second_ends_with_the_last_one_drawn(explo
     assert explorer.kernel.ask("panel.data.result.scenario.workload.rate_per_s") == rate_per_s
     assert explorer.words() == explorer.page.locator(explorer.picture).get_attribute("alt")
     assert explorer.picture_bytes() == explorer.kernel.run("import hashlib", DRAWN_AFRESH)
+
+
+def test_tokens_follow_a_key_in_at_most_twice_the_time_that_requests_take(explorer, capsys):
+    moves = {"requests": cycle(MOVES), "tokens": cycle(TOKEN_MOVES)}
+    times_ms = {mode: [] for mode in moves}
+    for mode in ("requests", "tokens") * 3:  # in turn, so that what else the machine does meets both
+        explorer.kernel.run(f"panel.session.turn_to('{mode}')")
+        explorer.quiet(RESTS_MS)
+        measured_ms = [explorer.move_ms(*move, RESTS_MS) for move in islice(moves[mode], 8)]
+        times_ms[mode] += measured_ms[2:]  # the first ones warm up
+    requests_ms, tokens_ms = (median(times_ms[mode]) for mode in moves)
+    with capsys.disabled():
+        print(
+            f"\nFrom a key to other pixels: {tokens_ms:.0f} ms with tokens, {requests_ms:.0f} ms with "
+            f"requests: {tokens_ms / requests_ms:.1f} times as long"
+        )
+    assert tokens_ms <= 2 * requests_ms

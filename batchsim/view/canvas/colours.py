@@ -43,3 +43,16 @@ def colours(
     rgba = COLOURS[place.round().astype(int)]
     rgba[~finite] = 0
     return rgba
+
+
+def shades(values: np.ndarray, highest: float) -> np.ndarray:
+    """Return the colours of values from 0 on, uint8 RGBA: the more, the stronger; transparent for NaN.
+
+    >>> shades(np.array([[0.0, 8.0, np.nan]]), 8.0)[0].tolist()
+    [[245, 244, 244, 255], [0, 84, 75, 255], [0, 0, 0, 0]]
+    """
+    known = np.isfinite(values)
+    share = np.clip(np.where(known, values, 0) / highest, 0, 1)
+    rgba = COLOURS[((1 - share) * MIDDLE).round().astype(int)]
+    rgba[~known] = 0
+    return rgba

@@ -54,8 +54,8 @@ def server_curves(comparison: ServerComparison) -> Chart:
         labels.append(_wrapped(group))
         if group.stable:
             latencies = group.result.metrics.percentiles(qs)
-            name = labels[-1].replace("\n", " ")  # for the ear: the eye reads it at the line's end
-            ax.plot(places, latencies, style, color=colour, linewidth=1.8, label=name)
+            said = labels[-1].replace("\n", " ")  # for the ear: the eye reads it at the line's end
+            ax.plot(places, latencies, style, color=colour, linewidth=1.8, label=said)
             drawn += [float(latencies[0]), float(latencies[-1])]
             ends.append(float(latencies[-1]))
         else:

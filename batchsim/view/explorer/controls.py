@@ -10,9 +10,9 @@ import ipywidgets as widgets
 
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer import services as offer
-from batchsim.view.explorer.controls_table import CONTROLS
-from batchsim.view.explorer.kinds import relevant
-from batchsim.view.explorer.knob import Knob, dropdown, hide
+from batchsim.view.explorer.controls_table import CONTROLS, on_page, relevant
+from batchsim.view.explorer.kinds_tokens import OWN
+from batchsim.view.explorer.knob import Knob, dropdown, hide, toggle
 from batchsim.view.explorer.service_chooser import ServiceChooser
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
@@ -25,21 +25,30 @@ class Controls:
         self.session = session
         self.services = {**services, offer.AFFINE: {"service": "affine"}}
         self.paused = False
-        names = [name for name, spec in CONTROLS.items() if spec.page is not None]
-        self.by_name: dict[str, Any] = {name: self._make(name) for name in names}
-        self.knobs = {name: each for name, each in self.by_name.items() if isinstance(each, Knob)}
-        for name, control in self.by_name.items():
-            control.add_class(f"batchsim-knob-{name}")
-            control.observe(functools.partial(self._moved, name), names="value")
-        for name, knob in self.knobs.items():
-            knob.guard = functools.partial(self._guard, name)
+        self.by_name: dict[str, Any] = {}
+        self.knobs: dict[str, Knob] = {}
         self._follow()
         session.subscribe("state", self._follow)
 
     def __getitem__(self, name: str) -> Any:
         return self.by_name[name]
 
-    def _make(self, name: str) -> Knob | ServiceChooser | widgets.Dropdown:
+    def on_page(self, page: str) -> list[Any]:
+        """Return the controls on a page, so far as they are made, in order."""
+        return [self.by_name[name] for name in on_page(page) if name in self.by_name]
+
+    def _make_those_of(self, mode: str) -> None:
+        """Make the controls of a mode when it is first turned to: a page pays for each."""
+        for name, spec in CONTROLS.items():
+            if name not in self.by_name and spec.page is not None and spec.mode in (None, mode):
+                control = self.by_name[name] = self._make(name)
+                control.add_class(f"batchsim-knob-{name}")
+                control.observe(functools.partial(self._moved, name), names="value")
+                if isinstance(control, Knob):
+                    self.knobs[name] = control
+                    control.guard = functools.partial(self._guard, name)
+
+    def _make(self, name: str) -> Knob | ServiceChooser | widgets.Dropdown | widgets.ToggleButtons:
         spec, value = CONTROLS[name], getattr(self.session.state, name)
         if spec.kind != "choice":
             return Knob(spec, value)
@@ -47,7 +56,9 @@ class Controls:
         if name == "service":
             return ServiceChooser(spec.label, tip, [*self.services, *offer.MEASURE_HERE])
         options = [(label, word) for word, label in spec.bounds["options"].items()]
-        if name == "workload" and self.session.traffic is None:
+        if name == "mode":
+            return toggle([word for _, word in options], spec.about, value)
+        if self.session.given[0 if name == "workload" else 1] is None:
             options = [option for option in options if option[1] != "given"]
         return dropdown(spec.label, tip, options, value)
 
@@ -58,14 +69,17 @@ class Controls:
         if self.paused:
             return
         try:
-            self.session.state.scenario(self.session.traffic)
+            self.session.state.scenario(*self.session.given)
         except (TypeError, ValueError):
             return
-        self._changed(name, value).scenario(self.session.traffic)
+        self._changed(name, value).scenario(*self.session.given)
 
     def _changed(self, name: str, value: Any) -> State:
         """Return the state with another value; the rule's batch sizes follow a smaller `max_batch_size`."""
-        state = self.session.state.replace(**{name: value})
+        before = self.session.state
+        state = before.replace(**{name: value})
+        if name == "step" and value == OWN:  # which begins as what was chosen before
+            return state.replace(**before.made("step").cost._asdict())
         return state.fitted() if name in ("rule", "max_batch_size") else state
 
     def _moved(self, name: str, _: Any = None) -> None:
@@ -74,13 +88,20 @@ class Controls:
         value = self.by_name[name].value
         if name == "service":
             return self._choose(value)
+        if name == "mode":
+            with self.session.reporting():
+                self.session.turn_to(value)
+            return None
         state = self.session.state = self._changed(name, value)
         with self._pause():
-            for other in state.kind("rule").controls:
+            for other in (
+                *state.rule_kind.controls,
+                *(state.kind("step").controls if name == "step" else ()),
+            ):
                 self.by_name[other].value = getattr(state, other)
-            if name in ("fixed_ms", "per_item_ms"):
+            if name in ("fixed_ms", "per_item_ms") and not state.in_tokens:
                 self._follow_service()  # it may no longer be the one that was given
-            if name in ("rule", "max_batch_size"):
+            if name in ("rule", "max_batch_size", "step"):
                 self._fit()
             self._show_relevant()
         self.session.move(continuous=name in self.knobs and self.knobs[name].sliding)
@@ -117,8 +138,10 @@ class Controls:
     # How they follow a state that came from elsewhere.
 
     def _follow(self) -> None:
+        self._make_those_of(self.session.state.mode)
         with self._pause():
-            self._follow_service()
+            if not self.session.state.in_tokens:
+                self._follow_service()
             for name, control in self.by_name.items():
                 if name != "service":
                     control.value = getattr(self.session.state, name)
@@ -144,6 +167,16 @@ class Controls:
 
     def _fit(self) -> None:
         state = self.session.state
+        ranges = self._ranges_of_tokens(state) if state.in_tokens else self._ranges(state)
+        for name, knob in self.knobs.items():
+            if (slider := knob.spec.slider) is not None:
+                knob.fit(*ranges.get(name, (slider.low, slider.high)))
+
+    def _ranges_of_tokens(self, state: State) -> dict[str, tuple[float, ...]]:
+        carried_per_s = state.replace(workload="poisson").scenario(*self.session.given).saturation_per_s
+        return {"rate_per_s": (_tenth(carried_per_s / 100), _tenth(3 * carried_per_s))}
+
+    def _ranges(self, state: State) -> dict[str, tuple[float, ...]]:
         service = state.service_time()
         largest = offer.largest_slid(service)
         least_ms, slowest_ms = 1000 * service(1), 1000 * service(largest)
@@ -159,9 +192,7 @@ class Controls:
                 ranges[name] = (0, longest_ms, longest_ms / 200)
             elif name.endswith("batch_size"):
                 ranges.setdefault(name, (1, state.max_batch_size))
-        for name, knob in self.knobs.items():
-            if (slider := knob.spec.slider) is not None:
-                knob.fit(*ranges.get(name, (slider.low, slider.high)))
+        return ranges
 
 
 def _tenth(value: float) -> float:

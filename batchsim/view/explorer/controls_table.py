@@ -4,135 +4,33 @@ The state, its links, the widgets and the refusals are all made from this table.
 describe themselves, so that a new rule brings its controls along.
 """
 
+import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from batchsim import _check
-from batchsim.scenario import RULES, Table, priorities, published_names
+from batchsim.scenario import RULES, published_names
 from batchsim.scenario.noise import SHAPES
 from batchsim.scenario.rules.rule import Parameter
+from batchsim.view.explorer import controls_tokens as of_tokens
+from batchsim.view.explorer.control import (
+    ARRIVALS,
+    CLASS,
+    COMPUTING,
+    DEVICE,
+    MAIN,
+    RULE,
+    Control,
+    Slider,
+    choice,
+)  # fmt: skip
 from batchsim.view.explorer.kinds import KINDS, MOST_BURSTY
+from batchsim.view.explorer.modes import CHOICES, MODES, REQUESTS
 
 LARGEST_BATCH = 4096  # a heat map's column of it is still computed while a slider moves
-MAIN, ARRIVALS, RULE, COMPUTING = "Main", "Arrivals", "Rule", "Service"
-DEVICE, CLASS = "Device", "Class"
-
-
-class Slider(NamedTuple):
-    """A slider's scale and its range; a log slider's step is of the exponent.
-
-    The scale is "linear", "log" or "whole", or "share": that of level 1 of two priority levels.
-    """
-
-    scale: str
-    low: float
-    high: float
-    step: float = 1
-
-
-def _one_of(name: str, value: Any, options: Iterable[str]) -> str:
-    words = list(options)
-    if value not in words:
-        few = len(words) < 10
-        rule = f"one of {', '.join(words)}" if few else "a known one"
-        raise ValueError(f"{name} must be {rule}, got {value!r}{_check.nearest(value, words, listed=few)}")
-    return str(value)
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or len(value) > 200:
-        raise ValueError(f"{name} must be text of at most 200 characters, got {value!r:.60}")
-    return " ".join(value.split())
-
-
-CHECKS: Mapping[str, Callable[..., Any]] = {
-    "whole": _check.whole,
-    "real": _check.real,
-    "sizes": _check.sizes,  # 1, 2, 4
-    "levels": lambda name, value: priorities.check(value),  # 1:0.2, 2:0.8
-    "points": lambda name, value: Table(value).points_ms,  # of a service time: 1:2.1, 8:3.3
-    "text": _text,
-    "choice": _one_of,
-}
-
-
-@dataclass(frozen=True)
-class Control:
-    """One value of the state, and the control that moves it.
-
-    `kind` is one of `CHECKS`, which takes the `bounds`: the options of a choice, by their labels, are such.
-    `page` None: the value has no control of its own. `optional`: it may be empty.
-    """
-
-    label: str
-    about: str
-    kind: str
-    default: Any
-    page: str | None
-    slider: Slider | None = None
-    bounds: Mapping[str, Any] = field(default_factory=dict)
-    optional: bool = False
-
-    @property
-    def when_empty(self) -> str:
-        """What an empty field means, as `about` says it; "" where it may not be empty."""
-        return self.about.rpartition("empty: ")[2] if "empty: " in self.about else ""
-
-    def check(self, name: str, value: Any) -> Any:
-        """Return the value as it is kept, or raise; `name` is what the message calls it."""
-        if self.optional and value in (None, (), []):
-            return () if self.kind in ("sizes", "points", "levels") else None
-        return CHECKS[self.kind](name, value, **self.bounds)
-
-    def read(self, name: str, text: str) -> Any:
-        """Return the value that a person typed, or raise with the rule and what was typed.
-
-        >>> CONTROLS["max_batch_size"].read("", " 16 "), CONTROLS["queue_limit"].read("", "")
-        (16, None)
-        >>> CONTROLS["servers"].read("Servers", "two")
-        Traceback (most recent call last):
-        ValueError: Servers must be a whole number, got 'two'
-        """
-        value: Any = text.strip()
-        if self.optional and value in ("", "none"):
-            value = None
-        elif self.kind == "points":
-            value = [
-                _pair(pair, "a curve must be like 1:2.1,8:3.3 (batch size:ms)")
-                for pair in text.split(",")
-                if pair
-            ]
-        elif self.kind == "levels":
-            like = "Priorities must be like 1:0.2,2:0.8 (level:share)"
-            value = [_pair(pair, like) for pair in text.split(",") if pair.strip()]
-        elif self.kind == "sizes":
-            value = [_number(name, size, whole=True) for size in text.split(",") if size]
-        elif self.kind in ("whole", "real"):
-            value = _number(name, value, whole=self.kind == "whole")
-        return self.check(name, value)
-
-
-def _number(name: str, text: str, whole: bool) -> float:
-    for kind in (int,) if whole else (int, float):
-        with suppress(ValueError):
-            if "_" not in text:  # 1_000 is a number in Python only
-                return kind(text)
-    raise ValueError(f"{name} must be a {'whole ' if whole else ''}number, got {text!r}")
-
-
-def _pair(pair: str, like: str) -> tuple[int, float]:
-    number, colon, value = pair.partition(":")
-    if not colon:
-        raise ValueError(f"{like}, got {pair!r}")
-    return int(_number("what is before a colon", number, whole=True)), _number(
-        "what is behind it", value, whole=False
-    )
 
 
 def _of_parameter(it: Parameter) -> Control:
@@ -146,19 +44,14 @@ def _of_parameter(it: Parameter) -> Control:
     return Control(it.label, about, it.kind, least if it.usual is None else it.usual, MAIN, slider, bounds)
 
 
-def _choice(label: str, about: str, default: str, page: str | None, options: Iterable[str]) -> Control:
-    labels: dict[str, Any] = dict.fromkeys(options, "")
-    if isinstance(options, Mapping):
-        labels = {name: getattr(kind, "label", kind) for name, kind in options.items()}
-    return Control(label, about, "choice", default, page, bounds={"options": labels})
-
-
 # Rules share the control of a name: the first that has it describes it.
 PARAMETERS: dict[str, Parameter] = {}
 for parameters in (rule.parameters() for rule in RULES):
     PARAMETERS |= {name: it for name, it in parameters.items() if name not in PARAMETERS}
-CONTROLS: Mapping[str, Control] = {
-    "workload": _choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, KINDS["workload"]),
+_ROWS: dict[str, Control] = {
+    "mode": choice("What is seen", "Requests that are computed whole, or the tokens that they generate",
+        REQUESTS, MAIN, dict(zip(MODES, MODES, strict=True))),
+    "workload": choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, KINDS["workload"]),
     "rate_per_s": Control("Arrival rate (per s)", "Mean number of requests per second",
         "real", 1000, MAIN, Slider("log", 1, 10_000, 0.01), {"above": 0}),
     "cv": Control("Burstiness (CV)", "Standard deviation over mean of the gaps between arrivals; Poisson: 1",
@@ -179,20 +72,24 @@ CONTROLS: Mapping[str, Control] = {
         "The share that goes first, level 1; typed, more levels and their shares, e.g. 1:0.2, 2:0.5, 3:0.3; "
         "empty: all alike",
         "levels", (), ARRIVALS, Slider("share", 0, 0.95, 0.05), optional=True),
-    "rule": _choice("Rule", "When a batch leaves", "size_or_wait", RULE, KINDS["rule"]),
+    **of_tokens.LENGTHS,
+    "rule": choice("Rule", "When a batch leaves", "size_or_wait", RULE, KINDS["rule"]),
     **{name: _of_parameter(parameter) for name, parameter in PARAMETERS.items()},
-    "service": _choice("Service time", "How long a batch computes", "affine", COMPUTING, KINDS["service"]),
-    "fixed_ms": Control("Fixed cost (ms)", "Time that every batch takes, whatever its size",
+    **of_tokens.BATCHING,
+    **of_tokens.STEPS,
+    "service": choice("Service time", "How long a batch computes", "affine", COMPUTING, KINDS["service"]),
+    "fixed_ms": Control("Fixed cost (ms)", "Time that every batch, or every step, takes, whatever its size",
         "real", 5, COMPUTING, Slider("linear", 0, 50, 0.5), {"at_least": 0}),
+    **of_tokens.NUMBERS,
     "per_item_ms": Control("Cost per item (ms)", "Time that each request adds to its batch",
         "real", 0.25, COMPUTING, Slider("linear", 0, 5, 0.01), {"at_least": 0}),
-    "published": _choice("Published table", "A published service time", "gpunet-175ms/v100-32gb/fp16", None,
+    "published": choice("Published table", "A published service time", "gpunet-175ms/v100-32gb/fp16", None,
         published_names()),
     "curve": Control("Curve", "A measured service time", "points", (), None, optional=True),
     "curve_of": Control("Curve source", "The model and the device of the curve", "text", "", None),
     "noise_cv": Control("Noise (CV)", "Standard deviation over mean of equal batches' computing times",
         "real", 0, COMPUTING, Slider("linear", 0, 2, 0.05), {"at_least": 0, "at_most": 1e3}),
-    "noise": _choice("Noise distribution", "Of the service times", "lognormal", None, SHAPES),
+    "noise": choice("Noise distribution", "Of the service times", "lognormal", None, SHAPES),
     "noise_correlation": Control("Noise correlation", "Of one batch's time with the next one's", "real", 0,
         None, None, {"at_least": 0, "at_most": 1}),
     "noise_batches": Control("Noise memory", "Batches in which that correlation falls to 1/e of it", "real",
@@ -204,7 +101,7 @@ CONTROLS: Mapping[str, Control] = {
         "What the first batch of each size, or padded size, takes longer while it compiles: one cost for all "
         "sizes (in Python they may differ); 0: warm",
         "real", 0, COMPUTING, Slider("linear", 0, 3000, 50), {"at_least": 0}),
-    "servers": Control("Servers", "Model instances; each computes one batch at a time",
+    "servers": Control("Servers", "Model instances; each computes one batch, or one step, at a time",
         "whole", 1, MAIN, Slider("whole", 1, 8), {"at_most": 64}),
     "devices": Control("Devices",
         "Devices that the servers share, each computing one batch at a time; empty: one each",
@@ -222,18 +119,53 @@ CONTROLS: Mapping[str, Control] = {
         "whole", None, RULE, optional=True),
     "timeout_ms": Control("Timeout (ms)", "Requests that have waited this long give up; empty: never",
         "real", None, RULE, None, {"at_least": 0}, optional=True),
-    "timeout_action": _choice("At the timeout", "What becomes of a request that has waited so long", "reject",
+    "timeout_action": choice("At the timeout", "What becomes of a request that has waited so long", "reject",
         RULE, {"reject": "It leaves", "delay": "It is served after the others"}),
     "objective_ms": Control("p99 objective (ms)", "99% of requests are answered within this; empty: none",
         "real", 25, MAIN, Slider("log", 0.1, 10_000, 0.01), {"above": 0}, optional=True),
+    **of_tokens.OBJECTIVES,
     "seed": Control("Seed", "The same seed gives the same traffic",
         "whole", 0, CLASS, None, {"at_least": 0, "at_most": 2**63 - 1}),
 }  # fmt: skip
+# What token generation does not have, beside what is no kind of its choices.
+_WHOLE = (
+    "priorities", "rule", "service", "published", "curve", "curve_of", "padding", "compile_ms", "devices",
+    "host_ms", "contention", "sharing", "timeout_action", "objective_ms",
+)  # fmt: skip
+CONTROLS: Mapping[str, Control] = {
+    name: dataclasses.replace(
+        row, mode=REQUESTS if name in _WHOLE else row.mode, in_tokens=of_tokens.AT_FIRST.get(name, ...)
+    )
+    for name, row in _ROWS.items()
+}
 
 
 def on_page(page: str) -> list[str]:
     """Return the names of the controls on a page."""
     return [name for name, control in CONTROLS.items() if control.page == page]
+
+
+def relevant(control: str, values: Mapping[str, Any]) -> bool:
+    """Return whether a control makes a difference beside the other controls' values.
+
+    >>> values = {"workload": "gamma", "rule": "full_only", "service": "curve", "devices": None}
+    >>> [relevant(name, values) for name in ("cv", "max_wait_ms", "seed")]
+    [True, False, True]
+    """
+    mode = values.get("mode", REQUESTS)
+    if CONTROLS[control].mode not in (None, mode):
+        return False
+    if control in ("host_ms", "contention"):
+        return values["devices"] is not None
+    if control == "timeout_action":
+        return values["timeout_ms"] is not None
+    if control == "sharing":
+        return bool(values["servers"] > 1 and values["devices"] is None)
+    if control == "limit":
+        return bool(values["reserve"] == "life")
+    users = [(part, name) for part, kinds in KINDS.items()
+             for name, kind in kinds.items() if control in kind.controls]  # fmt: skip
+    return not users or any(part in CHOICES[mode] and values[part] == name for part, name in users)
 
 
 # What a scenario's classes say in words that are no control's, as one says it of the controls.

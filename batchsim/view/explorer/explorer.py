@@ -7,26 +7,28 @@ import ipywidgets as widgets
 
 from batchsim import _check
 from batchsim.result import Result
-from batchsim.scenario import ClosedLoop, OpenLoop, Scenario
+from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, StepTime
 from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer import services as offer
+from batchsim.view.explorer.control import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE
 from batchsim.view.explorer.controls import Controls
-from batchsim.view.explorer.controls_table import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE, on_page
 from batchsim.view.explorer.knob import line, plain, stack
 from batchsim.view.explorer.main_picture import MainPicture
+from batchsim.view.explorer.modes import TOKENS
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.compare import ComparePage
-from batchsim.view.explorer.pages.play import PlayPage
+from batchsim.view.explorer.pages.play import FILMED, PlayPage
 from batchsim.view.explorer.pages.predict import PredictPage
 from batchsim.view.explorer.pages.share import SharePage
-from batchsim.view.explorer.session import Session, Style
-from batchsim.view.explorer.state import State, workload_values
+from batchsim.view.explorer.session import Session
+from batchsim.view.explorer.state import DEFAULTS, State, workload_values
+from batchsim.view.explorer.state_tokens import step_values
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.live import NAMES, LivePicture
-from batchsim.view.run.timeline import TimelineView
+from batchsim.view.run.live import MODES, LivePicture
 
 SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
+MEMORY = "Memory"  # what the last of them is called where it is about that
 
 
 class Explorer(widgets.Box):
@@ -51,21 +53,18 @@ class Explorer(widgets.Box):
         self.play = PlayPage(session, self.screen, self.pseudocode)
         self.share = SharePage(session, self.screen, controls["seed"])
 
-        settings = {page: [controls[name] for name in on_page(page)] for page in SETTINGS}
-        settings[COMPUTING].append(self.origin)
+        self.settings = {page: stack([]) for page in SETTINGS}
         self.pages: list[Page] = [self.compare, self.predict, self.play, self.share]
-        titles = [*settings, *(page.title for page in self.pages)]
-        self.tabs = plain(
-            widgets.Tab, [*map(stack, settings.values()), *self.pages], titles=titles, selected_index=0
-        )
+        self.tabs = plain(widgets.Tab, [*self.settings.values(), *self.pages], selected_index=0)
         self.tabs.add_class("batchsim-tabs")
-        knobs = plain(widgets.VBox, [controls[name] for name in on_page(MAIN)])
-        knobs.add_class("batchsim-knobs")
-        column = plain(widgets.VBox, [knobs, self.tabs, self.pseudocode])
+        self.knobs = plain(widgets.VBox)
+        self.knobs.add_class("batchsim-knobs")
+        column = plain(widgets.VBox, [self.knobs, self.tabs, self.pseudocode])
         column.add_class("batchsim-column")
+        self._place()
 
         self.large = plain(
-            widgets.Dropdown, options=[(name, key) for key, name in NAMES.items()], value=session.style.large,
+            widgets.Dropdown, options=views_of(session.style.mode), value=session.style.large,
             tooltip="The large view: a click on a small one enlarges it, too",
         )  # fmt: skip
         self.large.add_class("batchsim-large")
@@ -80,20 +79,21 @@ class Explorer(widgets.Box):
         self.add_class("batchsim")
         self.add_class("batchsim-explorer")
 
+        session.subscribe("state", self._place)
         session.subscribe("change", self._update)
         session.subscribe("status", self._show_status)
         self.tabs.observe(lambda _: self._update(), names="selected_index")
-        self.large.observe(lambda change: self.screen.enlarge(change["new"]), names="value")
+        self.large.observe(lambda change: self._enlarge(change["new"]), names="value")
         self.words.observe(
             lambda _: _set_class(self.readout, "batchsim-open", self.words.value), names="value"
         )
         self.screen.observe(lambda _: self._fold(), names="alone")
-        if session.style.large == TimelineView.KEY:
+        if session.style.large == FILMED[session.style.mode]:
             self.turn_to(self.play)
         session.refresh()
 
     def __repr__(self) -> str:
-        workload, rule = (self.state.kind(choice).label for choice in ("workload", "rule"))
+        workload, rule = self.state.kind("workload").label, self.state.rule_kind.label
         return f"Explorer of batching: {workload.partition(':')[0]} arrivals, rule “{rule}”"
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -123,11 +123,28 @@ class Explorer(widgets.Box):
     @property
     def scenario(self) -> Scenario:
         """The scenario that the controls say; ValueError where there is none."""
-        return self.state.scenario(self.session.traffic)
+        return self.state.scenario(*self.session.given)
 
     @property
     def picture(self) -> LivePicture:
         return self.screen.picture
+
+    def _place(self) -> None:
+        """Put the controls on their pages: those of a mode are made when it is first turned to."""
+        for page, box in [(MAIN, self.knobs), *self.settings.items()]:
+            there = self.controls.on_page(page)
+            if page == COMPUTING:
+                there.append(self.origin)
+            if list(box.children) != there:
+                box.children = there
+        titles = [MEMORY if page == DEVICE and self.state.in_tokens else page for page in SETTINGS]
+        titles += [page.title for page in self.pages]
+        if self.tabs.titles != tuple(titles):
+            self.tabs.titles = titles
+
+    def _enlarge(self, key: str | None) -> None:
+        if key in MODES[self.session.style.mode].names:  # not while the list itself changes
+            self.screen.enlarge(key)
 
     def _show_status(self) -> None:
         text, alert = self.session.status
@@ -146,6 +163,9 @@ class Explorer(widgets.Box):
         with session.lock, session.reporting():
             _set_class(self, "batchsim-projector", session.style.size == "projector")
             _set_class(self, "batchsim-dark", session.style.theme == "dark")
+            views = views_of(session.style.mode)
+            if self.large.options != views:
+                self.large.options = views
             self.large.value = session.style.large
             index = self.tabs.selected_index
             selected = None if index is None else self.tabs.children[index]
@@ -164,6 +184,11 @@ class Explorer(widgets.Box):
             self.origin.value = offer.origin(session.data_state)
 
 
+def views_of(mode: str) -> tuple[tuple[str, str], ...]:
+    """Return the names of the views of a mode, and their keys."""
+    return tuple((name, key) for key, name in MODES[mode].names.items())
+
+
 def _set_class(widget: widgets.DOMWidget, name: str, on: bool) -> None:
     if on is not (name in widget._dom_classes):
         (widget.add_class if on else widget.remove_class)(name)
@@ -176,7 +201,8 @@ def explore(
     """Return sliders that move a picture of a scenario: show it as the last line of a cell.
 
     `service`: a Measurement, a service time, or a whole Scenario to begin with; the panel can measure models,
-    too. `workload`: the traffic to begin with; the rate of a Trace can be changed. `requests`: the number of
+    too. A Scenario with tokens, or a `StepTime`, begins with token generation. `workload`: the traffic to
+    begin with; the rate of a Trace can be changed. `requests`: the number of
     requests in each run. `link`: the line of text that another explorer gave for its state. `play`: begin
     with the film of the requests, above their timeline.
 
@@ -187,22 +213,30 @@ def explore(
     """
     _check.whole("requests", requests)
     services: dict[str, offer.Values] = {}
-    state = State(seed=seed)
+    state, tokens = State(seed=seed), None
     if isinstance(service, Scenario):
         if workload is not None:
             raise TypeError("a Scenario must come without a workload: it has one")
         workload, state = service.workload, State.of(service, seed=seed)
+        tokens = service.tokens if "given" in (state.prompts, state.outputs) else None
+    elif isinstance(service, StepTime):
+        state = DEFAULTS[TOKENS].replace(seed=seed, **step_values(service))
     elif service is not None:
-        label, values = offer.given(service)
-        services = {label: values}
+        label, costs = offer.given(service)
+        services = {label: costs}
     if workload is not None:
         if not isinstance(workload, (OpenLoop, ClosedLoop)):
             raise TypeError(f"workload must be one of batchsim's, got {workload!r}")
-        state = state.replace(**workload_values(workload))
+        values = workload_values(workload)
+        if state.in_tokens and values.pop("priorities"):
+            raise ValueError(f"tokens do not cover priorities, got {workload!r}")
+        state = state.replace(**values)
     traffic = workload if isinstance(workload, OpenLoop) and state.workload == "given" else None
     if link:
         state = State.from_link(link)
     elif services:
-        state = offer.rescaled(state, values, keep_rate=workload is not None)
-    style = Style(large=TimelineView.KEY) if play else Style()
-    return Explorer(Session(state, requests, traffic, style), services)
+        state = offer.rescaled(state, costs, keep_rate=workload is not None)
+    session = Session(state, requests, traffic, tokens)
+    if play:
+        session.style = session.style._replace(large=FILMED[state.mode])
+    return Explorer(session, services)

@@ -1,39 +1,16 @@
 """What the explorer's lists offer: kinds of traffic, rules and service times, with the controls each uses."""
 
-import dataclasses
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from batchsim import scenario
-from batchsim.scenario import RULES, OnOff, SizeOrWait
+from batchsim.scenario import RULES, Noise, OnOff, SizeOrWait
+from batchsim.view.explorer import kinds_tokens
+from batchsim.view.explorer.kind import Kind
 
 MOST_BURSTY = 1000  # the largest burst rate, in mean rates, that the control takes
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One item of a list: its label, the class it stands for, and the controls that give its arguments.
-
-    `make` takes the controls' values in order, `read` returns them for an instance, None where the controls
-    cannot express it. Without these two, the values are the arguments of the class.
-    """
-
-    label: str
-    part: type
-    controls: tuple[str, ...]
-    make: Callable[..., Any] | None = None
-    read: Callable[[Any], Sequence[Any] | None] | None = None
-
-    def values(self, part: Any) -> dict[str, Any] | None:
-        """Return the controls' values for a part, None where it is of another kind."""
-        if type(part) is not self.part:
-            return None
-        arguments = [getattr(part, f.name) for f in dataclasses.fields(self.part) if not f.kw_only]
-        values = self.read(part) if self.read else arguments
-        return None if values is None else dict(zip(self.controls, values, strict=True))
 
 
 def _burst_values(traffic: OnOff) -> Sequence[Any] | None:
@@ -71,7 +48,9 @@ SERVICES: Mapping[str, Kind] = {
     "published": Kind("Published", scenario.Table, ("published",), scenario.published, lambda table: None),
     "curve": Kind("Curve", scenario.Table, ("curve",)),
 }
-KINDS: Mapping[str, Mapping[str, Kind]] = {"workload": WORKLOADS, "rule": RULE_KINDS, "service": SERVICES}
+KINDS: Mapping[str, Mapping[str, Kind]] = {
+    "workload": WORKLOADS, "rule": RULE_KINDS, "service": SERVICES, **kinds_tokens.KINDS,
+}  # fmt: skip
 
 
 def values_of(choice: str, part: Any) -> dict[str, Any] | None:
@@ -86,19 +65,11 @@ def values_of(choice: str, part: Any) -> dict[str, Any] | None:
     return min(found, key=len, default=None)
 
 
-def relevant(control: str, values: Mapping[str, Any]) -> bool:
-    """Return whether a control makes a difference beside the other controls' values.
-
-    >>> values = {"workload": "gamma", "rule": "full_only", "service": "curve", "devices": None}
-    >>> [relevant(name, values) for name in ("cv", "max_wait_ms", "seed")]
-    [True, False, True]
-    """
-    if control in ("host_ms", "contention"):
-        return values["devices"] is not None
-    if control == "timeout_action":
-        return values["timeout_ms"] is not None
-    if control == "sharing":
-        return bool(values["servers"] > 1 and values["devices"] is None)
-    users = [(choice, name) for choice, kinds in KINDS.items()
-             for name, kind in kinds.items() if control in kind.controls]  # fmt: skip
-    return not users or any(values[choice] == name for choice, name in users)
+def noise_values(noise: Noise | None) -> dict[str, Any]:
+    """Return the controls' values for the noise of a service time, of batches or of steps."""
+    if noise is None:
+        return {}
+    values = {"noise_cv": noise.cv, "noise": noise.shape}
+    if noise.correlation:
+        values |= {"noise_correlation": noise.correlation, "noise_batches": noise.memory_batches}
+    return values

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import ipywidgets as widgets
 import traitlets
 
-from batchsim.view.explorer.controls_table import Control, as_typed, in_labels
+from batchsim.view.explorer.control import Control
+from batchsim.view.explorer.controls_table import as_typed, in_labels
 
 HALF = 0.51  # of a step of a slider, and what rounding adds
 HIDDEN = "batchsim-hidden"
@@ -184,6 +185,8 @@ class Knob(widgets.VBox):
         if self.is_whole:
             return position
         value = float(f"{position:.{digits}g}")
+        if self.spec.kind == "whole":
+            return round(value)
         if not self.is_share:
             return value
         return ((1, value), (2, float(f"{1 - value:.{digits}g}"))) if 0 < value < 1 else ()
@@ -262,10 +265,11 @@ def button(text: str, tip: str, act: Callable[[], None], **options: Any) -> widg
     return made
 
 
-def toggle(options: list[str], tip: str) -> widgets.ToggleButtons:
+def toggle(options: list[str], tip: str, value: str | None = None) -> widgets.ToggleButtons:
     """Return buttons, one of them pressed."""
-    tips = [f"{tip}: {option}" for option in options]
-    return plain(widgets.ToggleButtons, options=options, tooltips=tips, style={"button_width": "auto"})
+    tips, chosen = [f"{tip}: {option}" for option in options], {} if value is None else {"value": value}
+    look = {"button_width": "auto"}
+    return plain(widgets.ToggleButtons, options=options, tooltips=tips, style=look, **chosen)
 
 
 def label(text: str) -> widgets.HTML:

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from batchsim.scenario import Rule
 from batchsim.view.explorer.kinds import values_of
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.explorer.session import Session
@@ -113,9 +114,7 @@ class MainPicture(Screen):
             self.session.say(spot.refused, alert=True)
         elif spot.change is not None:
             values = dict(spot.change)
-            if "rule" in values:
-                values = values_of("rule", values["rule"]) or {}
-            self._move_to(values)
+            self._move_to(self._values_of(values["rule"]) if "rule" in values else values)
         elif self._enlarges(spot):
             self.enlarge(spot.view)
 
@@ -134,13 +133,17 @@ class MainPicture(Screen):
                 return session.say("This setting makes no sense here: its cell is crossed out.", alert=True)
             # The map's rule, not the state's, which may be another whose run was refused.
             rule = surface.scenario.rule.at(surface.x_values[column], surface.y_values[row])
-            self._move_to(values_of("rule", rule) or {})
+            self._move_to(self._values_of(rule))
+
+    def _values_of(self, rule: Rule) -> dict[str, Any]:
+        return values_of("batching" if self.session.state.in_tokens else "rule", rule) or {}
 
     def _move_to(self, values: dict[str, Any]) -> None:
         with self.session.reporting():
             self.session.move_to(self.session.state.replace(**values))
 
 
-def _nearest(values: tuple[float, ...], value: float) -> int:
-    """Return the index of the nearest value; infinity is nearest to itself."""
-    return min(range(len(values)), key=lambda i: abs(min(values[i], 1e15) - min(value, 1e15)))
+def _nearest(values: tuple[float | None, ...], value: float | None) -> int:
+    """Return the index of the nearest value; no limit, None or infinity, is nearest to itself."""
+    places = [1e15 if each is None else min(each, 1e15) for each in (value, *values)]
+    return min(range(len(values)), key=lambda i: abs(places[i + 1] - places[0]))

@@ -11,37 +11,66 @@ import numpy as np
 from batchsim._check import LARGEST
 from batchsim.result import Result
 from batchsim.result.comparison import compare
-from batchsim.scenario import ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Rule, Scenario
+from batchsim.scenario import ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Rule, Scenario, Tokens
 from batchsim.simulate import available, simulate
 from batchsim.study.surface import LoadCurve, Surface, load_curve, load_rates, surface
 from batchsim.theory.curve import theory_curve
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer.controls_table import CONTROLS
+from batchsim.view.explorer.controls_tokens import MAPS
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.state import State
+from batchsim.view.explorer.stored import recall
+from batchsim.view.explorer.token_runner import token_data
 from batchsim.view.run.data import ViewData
 
 # Requests of each setting of the heat map. Traffic that drifts needs all: its beginning is not like the rest.
 MAP_REQUESTS = {Poisson: 20_000, Constant: 20_000, Gamma: 20_000, ClosedLoop: 5_000}
 CURVE_REQUESTS = 50_000  # and of each point of the load curve, where the traffic is as steady
-STORED = 32  # heat maps and curves of the last settings: a slider goes back and forth
 POINTS = 12  # the most columns of the heat map, where the batch sizes are not more than powers of two
 WAITS = (0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5)  # rows, as parts of the longest wait
+TOKEN_REQUESTS = 20_000  # of a run of token generation at most, each with its hundreds of tokens
 COMPARED = ("p50_ms", "p99_ms", "mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
+COMPARED_TOKENS = ("ttft_p50_ms", "ttft_p99_ms", "tpot_p50_ms", "tpot_p99_ms", "mean_latency_ms", "p99_ms",
+    "output_tokens_per_s")  # fmt: skip
 
 
 class Runner:
     """Runs the scenarios of an explorer, and stores what a move leaves as it was."""
 
-    def __init__(self, requests: int, traffic: OpenLoop | None) -> None:
-        self.requests, self.traffic = requests, traffic
+    def __init__(self, requests: int, traffic: OpenLoop | None, tokens: Tokens | None = None) -> None:
+        self.requests, self.given = requests, (traffic, tokens)
         self.stored: dict[Hashable, Any] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batchsim-curve")
 
-    def run(self, state: State, pinned: ViewData | None = None) -> ViewData:
-        """Run a state and return what there is to see of it. ValueError where it makes no sense."""
-        scenario = state.scenario(self.traffic)
-        requests = available(scenario, self.requests)
+    def requests_of(self, state: State) -> int:
+        """Return how many requests a run of a state has: as many as there are, of tokens not too many."""
+        scenario = state.scenario(*self.given)
+        if scenario.tokens is None:
+            return available(scenario, self.requests)
+        some = available(scenario, min(self.requests, TOKEN_REQUESTS))
+        return min(some, scenario.tokens.max_requests or some)
+
+    def run(self, state: State, pinned: ViewData | None = None, moving: bool = False) -> ViewData:
+        """Run a state and return what there is to see of it. ValueError where it makes no sense.
+
+        While it is `moving`, a run of token generation is shorter.
+        """
+        scenario, requests = state.scenario(*self.given), self.requests_of(state)
+        if state.in_tokens:
+            data = self._tokens(state, scenario, requests, moving)
+        else:
+            data = self._requests(state, scenario, requests)
+        if pinned is None or not alike(pinned, data):
+            return data
+        comparison = None
+        if not incomparable(pinned.result, data.result):
+            # Silent: the table says where a run is too short.
+            keys = COMPARED_TOKENS if state.in_tokens else COMPARED
+            comparison = compare(pinned.result, data.result, keys, silent=True)
+        return replace(data, pinned=pinned, comparison=comparison)
+
+    def _requests(self, state: State, scenario: Scenario, requests: int) -> ViewData:
         # The setting's load curve is the same whatever the rate.
         key = "curve", state.replace(rate_per_s=1, clients=1, objective_ms=None)
         steady = type(scenario.workload) in MAP_REQUESTS
@@ -55,21 +84,18 @@ class Runner:
         if not isinstance(scenario.workload, ClosedLoop):
             rates, _ = load_rates(scenario)
             theory = theory_curve(scenario, np.union1d(rates, scenario.workload.offered_per_s))
-        result, comparison = simulate(scenario, requests, state.seed), None
+        result = simulate(scenario, requests, state.seed)
         curve = self._get(key, curve_of)
-        if pinned is not None and not incomparable(pinned.result, result):
-            # Silent: the table says where a run is too short.
-            comparison = compare(pinned.result, result, COMPARED, silent=True)
         grid = self._surface(state, scenario, requests)
-        data = ViewData(result, grid, curve, theory, state.objective_ms)
-        return replace(data, pinned=pinned, comparison=comparison)
+        return ViewData(result, grid, curve, theory, state.objective_ms)
+
+    def _tokens(self, state: State, scenario: Scenario, requests: int, moving: bool) -> ViewData:
+        objectives_ms = state.ttft_objective_ms, state.tpot_objective_ms
+        knobs = MAPS[state.token_map]
+        return token_data(scenario, requests, state.seed, *objectives_ms, self.stored, moving, knobs)
 
     def _get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        if key not in self.stored:
-            while len(self.stored) >= STORED:
-                self.stored.pop(next(iter(self.stored)))
-            self.stored[key] = make()
-        return self.stored[key]
+        return recall(self.stored, key, make)
 
     def _surface(self, state: State, scenario: Scenario, requests: int) -> Surface:
         """Return the p99 of every setting: it is the same wherever in it the present setting is."""
@@ -86,8 +112,15 @@ class Runner:
         return self._get(("surface", rule, x, y, key), lambda: surface(scenario, x, y, requests, state.seed))
 
 
+def alike(a: ViewData, b: ViewData) -> bool:
+    """Return whether both are of token generation, or neither."""
+    return (a.result.scenario.tokens is None) is (b.result.scenario.tokens is None)
+
+
 def incomparable(a: Result, b: Result) -> str:
     """Return why two runs have no differences to speak of, "" where they do."""
+    if (a.scenario.tokens is None) is not (b.scenario.tokens is None):
+        return "Whole requests and tokens have nothing to compare: turn back, or pin anew."
     if not (a.metrics.served and b.metrics.served):
         return "A setting that serves no requests has no latency to compare."
     if not (a.scenario.stable and b.scenario.stable):

@@ -8,6 +8,7 @@ from typing import Any
 from batchsim.scenario import Service, published_source
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer.kinds import SERVICES
+from batchsim.view.explorer.kinds_tokens import OWN
 from batchsim.view.explorer.state import State, service_values
 
 AFFINE = SERVICES["affine"].label
@@ -75,9 +76,12 @@ def rescaled(state: State, values: Values, keep_rate: bool = False) -> State:
 
 def origin(state: State) -> str:
     """Return where a state's service time comes from, as HTML: of a curve, whether from this machine."""
-    if state.service == "published":
-        source = published_source(state.published)
-        text = f"Published: {source.stat} latency with {source.backend}. Not measured on this machine."
+    if state.in_tokens and state.step == OWN:
+        return "Fixed + the larger of weights and tokens + key reads + pairs within prompts."
+    if state.in_tokens or state.service == "published":
+        source = published_source(state.step if state.in_tokens else state.published)
+        stat = source.stat if state.in_tokens else f"{source.stat} latency"
+        text = f"Published: {stat} with {source.backend}. Not measured on this machine."
         link = html.escape(source.source_url, quote=True)
         return f'{html.escape(text)} <a href="{link}" target="_blank" rel="noopener">Source</a>'
     if state.service != "curve":

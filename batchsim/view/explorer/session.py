@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from batchsim.engines import compiled
-from batchsim.scenario import OpenLoop
+from batchsim.scenario import OpenLoop, Tokens
 from batchsim.view.explorer.controls_table import in_labels
-from batchsim.view.explorer.runner import Runner
-from batchsim.view.explorer.state import State
+from batchsim.view.explorer.modes import REQUESTS
+from batchsim.view.explorer.runner import Runner, alike
+from batchsim.view.explorer.state import DEFAULTS, State
 from batchsim.view.run.data import ViewData
+from batchsim.view.run.live import MODES as PICTURES
 
 Event = Literal["state", "run", "change", "release", "status"]
 
@@ -28,6 +30,7 @@ class Style(NamedTuple):
     size: str = "page"
     large: str = "latency"
     alone: bool = False
+    mode: str = REQUESTS
 
 
 class Session:
@@ -43,19 +46,25 @@ class Session:
     """
 
     def __init__(
-        self, state: State, requests: int, traffic: OpenLoop | None, style: Style | None = None
+        self, state: State, requests: int, traffic: OpenLoop | None, tokens: Tokens | None = None
     ) -> None:
-        state.scenario(traffic)  # refused here, before any widget is made
+        state.scenario(traffic, tokens)  # refused here, before any widget is made
         self.state = self.initial = state
-        self.traffic, self.runner = traffic, Runner(requests, traffic)
+        self.left: dict[str, State] = dict(DEFAULTS)  # the last state of each mode
+        self.larges = {mode: next(iter(there.names)) for mode, there in PICTURES.items()}  # the large views
+        self.given = traffic, tokens  # what "given" stands for
+        self.runner = Runner(requests, *self.given)
         self.data: ViewData | None = None  # of the last run that worked
         self.data_state = state  # the state that `data` is of
+        self.data_coarse = False  # whether it is computed anew when the gesture is over, of more requests
         self.seen: ViewData | None = None  # what was shown last without a cover
         self.origin: ViewData | None = None  # what was shown when the present gesture began
         self.moved = False  # since the last release
+        self.moving = False  # whether the present move is one of a gesture, which more will follow
         self.pinned: ViewData | None = None  # A, and its state
         self.pinned_state: State | None = None
-        self.style, self.cover, self.status = style or Style(), "", ("", False)
+        self.style = Style(mode=state.mode, large=self.larges[state.mode])
+        self.cover, self.status = "", ("", False)
         self.theme = "auto"  # the reader's choice: the page's own colours, "light" or "dark"
         # One move at a time: callbacks may come on several threads, and matplotlib is for one.
         self.lock = threading.RLock()
@@ -76,16 +85,23 @@ class Session:
         return self.data is not None and not self.cover
 
     def python(self) -> str:
-        return self.state.python(self.runner.requests, self.traffic)
+        return self.state.python(self.runner.requests_of(self.state), *self.given)
 
     # Moves.
 
     def move_to(self, state: State) -> None:
         """Set the state and every control; ValueError, and nothing moves, where the state makes no sense."""
-        state.scenario(self.traffic)
+        state.scenario(*self.given)
+        if state.mode != self.state.mode:
+            self.left[self.state.mode] = self.state
         self.state = state
         self._notify("state")
         self.move()
+
+    def turn_to(self, mode: str) -> None:
+        """Move to the last state of the other mode, with the present seed."""
+        if mode != self.state.mode:
+            self.move_to(self.left[mode].replace(seed=self.state.seed))
 
     def move(self, continuous: bool = False) -> None:
         """Run the state, which has changed: of moves that come while one is drawn, the last one only.
@@ -100,8 +116,11 @@ class Session:
                 before = self.origin if continuous else None
                 if before is None and self.seen is not None:
                     before = alone(self.seen)
-                self.moved = True
-                self.refresh(before)
+                self.moved, self.moving = True, continuous
+                try:
+                    self.refresh(before)
+                finally:
+                    self.moving = False
 
     def refresh(self, before: ViewData | None = None) -> None:
         """Run and show the state beside what was `before`; on failure keep what is shown, and report why."""
@@ -109,8 +128,14 @@ class Session:
             state = self.state
             if before is None and self.data is not None:
                 before = self.data.before
-            data = self.runner.run(state, self.pinned)
+            data = self.runner.run(state, self.pinned, self.moving)
+            if before is not None and not alike(before, data):
+                before = None
             self.data, self.data_state = replace(data, before=before), state
+            self.data_coarse = self.moving and state.in_tokens
+            if self.style.mode != state.mode:
+                self.larges[self.style.mode] = self.style.large
+                self.style = self.style._replace(mode=state.mode, large=self.larges[state.mode])
             self._notify("run")
             self._notify("change")
             self.say("")  # last: what draws the data may compile something, too, and says so
@@ -131,6 +156,8 @@ class Session:
             self.origin = None
             if self.moved:
                 self.moved = False
+                if self.data is not None and self.data_coarse:
+                    self.refresh(self.data.before)
                 self._notify("release")
 
     def reset(self) -> None:

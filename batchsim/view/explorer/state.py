@@ -6,10 +6,13 @@ from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode
 
 from batchsim import _check
-from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, Service, published
+from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, Service, Tokens, published
 from batchsim.simulate import available
+from batchsim.view.explorer import state_tokens
 from batchsim.view.explorer.controls_table import CONTROLS
-from batchsim.view.explorer.kinds import KINDS, Kind, values_of
+from batchsim.view.explorer.kind import Kind
+from batchsim.view.explorer.kinds import KINDS, noise_values, values_of
+from batchsim.view.explorer.modes import MODES, REQUESTS, TOKENS
 
 # Controls that are the scenario's own fields, under the same name.
 OWN = ("servers", "queue_limit", "timeout_ms", "timeout_action", "devices", "host_ms", "contention")
@@ -52,22 +55,35 @@ class State(_Values):
 
     # As a scenario.
 
+    @property
+    def in_tokens(self) -> bool:
+        """Whether it is about token generation."""
+        return bool(self.mode == TOKENS)
+
     def kind(self, choice: str) -> Kind:
-        """Return the kind that is chosen for "workload", "rule" or "service"."""
+        """Return the kind that is chosen, as for "workload", "rule" or "service"."""
         return KINDS[choice][getattr(self, choice)]
 
-    def _build(self, choice: str) -> Any:
+    @property
+    def rule_kind(self) -> Kind:
+        """The kind of the rule."""
+        return self.kind("batching" if self.in_tokens else "rule")
+
+    def made(self, choice: str) -> Any:
+        """Return what is chosen, made of the controls' values."""
         kind = self.kind(choice)
         return (kind.make or kind.part)(*(getattr(self, name) for name in kind.controls))
 
-    def scenario(self, traffic: OpenLoop | None = None) -> Scenario:
-        """Return the scenario; `traffic` is what "given" stands for. ValueError where there is none."""
+    def scenario(self, traffic: OpenLoop | None = None, tokens: Tokens | None = None) -> Scenario:
+        """Return the scenario; `traffic`, `tokens` are what "given" stands for. ValueError without any."""
         if self.workload != "given":
-            workload = self._build("workload")
+            workload = self.made("workload")
         elif traffic is None:
             raise ValueError("workload='given' must come with traffic: explore(workload=...), got none")
         else:
             workload = traffic.with_rate(self.rate_per_s)
+        if self.in_tokens:
+            return state_tokens.scenario_of(self, workload, tokens)
         if self.priorities or workload.priorities:
             workload = dataclasses.replace(workload, priorities=self.priorities or None)
         # Servers share devices, or slow each other down, or neither.
@@ -78,16 +94,18 @@ class State(_Values):
         elif self.sharing and self.servers > 1:
             sharing["slowdown"] = {busy: 1 + self.sharing * (busy - 1) for busy in range(1, self.servers + 1)}
         return Scenario(
-            workload, self._build("rule"), self.service_time(), self.servers, self.queue_limit,
+            workload, self.made("rule"), self.service_time(), self.servers, self.queue_limit,
             self.timeout_ms, timeout_action=self.timeout_action, **sharing,
         )  # fmt: skip
 
     def service_time(self) -> Service:
-        """Return how long a batch computes: noise, padding and a cold start included."""
-        service: Service = self._build("service")
+        """Return how long a batch, or a step, computes: noise, padding and a cold start included."""
+        service: Service = self.made("step" if self.in_tokens else "service")
         if self.noise_cv:
             lasting = self.noise_correlation, self.noise_batches
             service = service.with_noise(self.noise_cv, self.noise, *lasting)
+        if self.in_tokens:
+            return service
         service = service.padded_to(self.padding) if self.padding else service
         return service.compiling(self.compile_ms) if self.compile_ms else service
 
@@ -97,7 +115,7 @@ class State(_Values):
         A larger one would be refused, and the slider of `max_batch_size` could not move below it.
         """
         largest, changes = self.max_batch_size, {}
-        for name in self.kind("rule").controls:
+        for name in self.rule_kind.controls:
             value = getattr(self, name)
             if CONTROLS[name].kind == "sizes":
                 changes[name] = tuple(size for size in value if size <= largest) or (largest,)
@@ -112,6 +130,10 @@ class State(_Values):
         >>> State.of(State(rule="at_least", servers=3).scenario()) == State(rule="at_least", servers=3)
         True
         """
+        if scenario.tokens is not None:
+            values = workload_values(scenario.workload) | state_tokens.values_from(scenario)
+            del values["priorities"]  # which tokens do not have
+            return cls(**vars(DEFAULTS[TOKENS]) | values | others)
         slowdown, sharing = scenario.slowdown, 0.0
         if slowdown is not None:
             sharing = slowdown.get(2, 1.0) - 1
@@ -129,9 +151,11 @@ class State(_Values):
         values |= workload_values(scenario.workload) | rule | service_values(scenario.service)
         return cls(**values | {"sharing": sharing} | others)
 
-    def python(self, requests: int, traffic: OpenLoop | None = None) -> str:
-        """Return Python that runs the same; given traffic is to be put in by the reader."""
-        scenario = self.scenario(traffic)
+    def python(
+        self, requests: int, traffic: OpenLoop | None = None, tokens: Tokens | None = None
+    ) -> str:  # fmt: skip
+        """Return Python that runs the same; given traffic and tokens are to be put in by the reader."""
+        scenario = self.scenario(traffic, tokens)
         requests = available(scenario, requests)
         workload = f"bs.{scenario.workload!r},"
         if self.workload == "given":
@@ -143,10 +167,13 @@ class State(_Values):
             points = f"bs.{published(self.published)!r}"
             service = service.replace(points, f'bs.published("{self.published}")')
         rule = f"bs.{scenario.rule!r}".replace("=inf", '=float("inf")')
-        lines = [f"workload={workload}", f"rule={rule},", f"service={service},"]
+        said = {"rule": rule, "service": service}
+        if self.in_tokens:
+            said = state_tokens.python_of(self, scenario)
+        lines = [f"workload={workload}", f"rule={said['rule']},", f"service={said['service']},"]
         for item in dataclasses.fields(scenario)[3:]:
             value = getattr(scenario, item.name)
-            lines += [f"{item.name}={value!r},"] if value != item.default else []
+            lines += [f"{item.name}={said.get(item.name, repr(value))},"] if value != item.default else []
         arguments = "".join(f"    {line}\n" for line in lines)
         return (
             f"import batchsim as bs\n\nscenario = bs.Scenario(\n{arguments})\n"
@@ -157,7 +184,9 @@ class State(_Values):
 
     def to_link(self) -> str:
         """Return what differs from the defaults as `name=value&...`."""
-        differences = self.differences(DEFAULT)
+        differences = self.differences(DEFAULTS[self.mode])
+        if self.mode != REQUESTS:
+            differences = {"mode": self.mode} | differences
         return urlencode({name: as_text(value) for name, value in differences.items()}, safe=":,/")
 
     @classmethod
@@ -175,7 +204,8 @@ class State(_Values):
             if name in values:
                 raise ValueError(f"a link must set each control once, got {name} twice")
             values[name] = CONTROLS[name].read(name, value)
-        return cls(**values)
+        mode = values.get("mode", REQUESTS)
+        return cls(**vars(DEFAULTS[mode]) | values)
 
 
 def workload_values(workload: OpenLoop | ClosedLoop) -> dict[str, Any]:
@@ -200,12 +230,7 @@ def service_values(service: Service, curve_of: str = "") -> dict[str, Any]:
         if len(set(costs_ms.values())) > 1:
             raise ValueError(f"compile_ms must be one for all sizes to be explored, got {costs_ms!r}")
         values["compile_ms"] = next(iter(costs_ms.values()))
-    if service.noise is not None:
-        values |= {"noise_cv": service.noise.cv, "noise": service.noise.shape}
-        if service.noise.correlation:
-            lasting = {"noise_correlation": service.noise.correlation}
-            values |= lasting | {"noise_batches": service.noise.memory_batches}
-    return values | ({"curve_of": curve_of} if "curve" in values else {})
+    return values | noise_values(service.noise) | ({"curve_of": curve_of} if "curve" in values else {})
 
 
 def as_text(value: Any) -> str:
@@ -221,4 +246,9 @@ def as_text(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-DEFAULT = State()
+# The state that each mode begins with.
+DEFAULTS = {
+    mode: State(**{name: control.at_first(mode) for name, control in CONTROLS.items()} | {"mode": mode})
+    for mode in MODES
+}
+DEFAULT = DEFAULTS[REQUESTS]

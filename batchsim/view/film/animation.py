@@ -6,8 +6,8 @@ from batchsim.view.canvas.theme import SIZES, THEMES, named
 from batchsim.view.film.film_view import FilmView
 from batchsim.view.film.snapshot import REQUESTS
 from batchsim.view.run.data import ViewData
+from batchsim.view.run.run_picture import RunPicture
 from batchsim.view.run.timeline import TimelineView
-from batchsim.view.run.view import RunPicture
 
 ASPECT, LEAST_PX, MOST_PX = 0.52, 400, 620  # the height for a width, and its bounds
 

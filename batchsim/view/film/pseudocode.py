@@ -3,35 +3,21 @@
 import html
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 from batchsim._format import percent
 from batchsim.result import Result
-from batchsim.scenario import Scenario
-from batchsim.scenario.rules import Rule, Trigger
+from batchsim.scenario import Continuous, Scenario
+from batchsim.scenario.rules import Rule
 from batchsim.scenario.rules.rule import ANYONE
 from batchsim.view.canvas.theme import THEMES, named
+from batchsim.view.film.code_line import Line
 from batchsim.view.film.snapshot import Activity, Snapshot
+from batchsim.view.film.steps_code import step_lines, step_shares
 
 MOST_LINES = 7  # of any rule: the block always has this height
 INDENT = 2  # letters
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of the pseudo-code; of the lines in order, the first whose condition holds acts.
-
-    By a line with a `trigger` a batch leaves, `because` of what ends the sentence "The batch leaves because
-    ..."; one with an `activity` acts while none does.
-    """
-
-    text: str
-    indent: int = 1
-    trigger: Trigger | None = None
-    activity: Activity | None = None
-    because: str = ""
 
 
 def pseudocode(of: Rule | Scenario) -> tuple[Line, ...]:
@@ -51,6 +37,8 @@ def pseudocode(of: Rule | Scenario) -> tuple[Line, ...]:
       else: wait for company
     """
     rule, order = (of, "") if isinstance(of, Rule) else (of.rule, order_of(of))
+    if isinstance(rule, Continuous):
+        return step_lines(rule)
     conditions: list[tuple[str, str, dict[str, Any]]] = [
         ("every server is busy", "wait for a server", {"activity": Activity.QUEUEING}),
         *((s.condition, s.action, {"trigger": s.trigger, "because": s.because}) for s in rule.steps),
@@ -92,6 +80,8 @@ def shares(result: Result) -> tuple[float | None, ...]:
     >>> shares(simulate(Scenario(Constant(1000), SizeOrWait(4, 2.5), Affine(1, 0)), requests=300))
     (None, None, 0.0, 1.0, 0.0, None)
     """
+    if isinstance(result.scenario.rule, Continuous):
+        return step_shares(result)
     summary = result.summary()
     otherwise = 0.0 if summary["batches"] else math.nan
     return tuple(
@@ -125,6 +115,9 @@ def sentence(lines: Sequence[Line], shares: Sequence[float | None] | None = None
     if not pairs:
         return ""
     share, line = max(pairs, key=lambda pair: pair[0])
+    if line.ending:
+        steps = "In all steps" if share == 1 else f"In most steps ({percent(share)})"
+        return f"{steps if share > 0.5 else f'Most often ({percent(share)} of the steps)'} {line.because}."
     batches = "All batches leave" if share == 1 else f"Most batches ({percent(share)}) leave"
     if share <= 0.5:
         batches = f"Batches leave most often ({percent(share)})"
@@ -152,7 +145,7 @@ def to_html(
         bold = f";font-weight:bold;background:{colours.faint}" if acts else ""
         current = ' aria-current="step"' if acts else ""
         percentage = "" if share is None else percent(share)
-        because = f' title="The batch leaves because {html.escape(line.because)}."' if line.because else ""
+        because = f' title="{html.escape(line.title)}"' if line.because else ""
         rows.append(
             f'<div style="display:flex;height:1.5em{bold}"{because}{current}>'
             + cell("width:1.6em;text-align:center", arrow)

@@ -86,7 +86,7 @@ def sittings(log: TokenLog, rule: Continuous) -> list[Sitting]:
             if row.made == 0:  # the log tells
                 row.rest = 0 if log.token_step[row.request] == step else max(row.rest, 1)
             if row.rest:
-                look[order[place[step] + 1]] = 1
+                look[order[min(place[step] + 1, order.size - 1)]] = 1
             else:
                 row.token, row.made = step, row.made + 1 - tick
         if step in left:
@@ -94,6 +94,8 @@ def sittings(log: TokenLog, rule: Continuous) -> list[Sitting]:
             found += [row.sitting(step, preempted=False) for row in server.running if row.request in gone]
             server.running = [row for row in server.running if row.request not in gone]
         step = look.find(1, step + 1)
+    for server, last in zip(servers, order[np.append(begins[1:], order.size) - 1].tolist(), strict=True):
+        found += [row.sitting(last, preempted=False) for row in server.running]  # of a run that is cut off
     return found
 
 

@@ -7,11 +7,12 @@ from batchsim._format import listed, number, typed
 from batchsim.scenario.rules import Rule
 from batchsim.view.film.pseudocode import acting, pseudocode
 from batchsim.view.film.snapshot import Activity, Snapshot
+from batchsim.view.film.step_film import StepMoment
 
 FLAGGED = "\N{BLACK LOWER LEFT TRIANGLE}"
 
 
-def describe(snapshot: Snapshot, within_s: float = 0.0) -> str:
+def describe(snapshot: Snapshot | StepMoment, within_s: float = 0.0) -> str:
     """Return a snapshot in one sentence, for those who do not see the picture.
 
     >>> from batchsim import Affine, Scenario, SizeOrWait, Trace, simulate
@@ -20,6 +21,8 @@ def describe(snapshot: Snapshot, within_s: float = 0.0) -> str:
     >>> print(describe(film.snapshot(0.002)))
     At 2 ms: waiting for company; 1 waiting, the oldest for 2 ms; server idle; 1 arrived, 0 served, 0 lost.
     """
+    if isinstance(snapshot, StepMoment):
+        return str(snapshot)
     parts = [activities(snapshot, within_s)[0]]
     if snapshot.waited_ms is not None:
         levels = [f"{count:,} of level {level}" for level, count in snapshot.levels.items() if count]

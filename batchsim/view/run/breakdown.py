@@ -1,11 +1,13 @@
 """Where a request's time goes: forming, queueing and computing, for ever slower requests."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from batchsim._format import duration, fixed, number, unit_of
 from batchsim.view.canvas.lettering import Label, apart
 from batchsim.view.canvas.scales import nice
-from batchsim.view.canvas.theme import COMPONENTS
+from batchsim.view.canvas.theme import COMPONENTS, PHASES, ComponentStyle
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.view import Entry, Spot, StackedView, Steps
 
@@ -17,18 +19,19 @@ class BreakdownView(StackedView):
     """The mean components of the latency, for groups of ever slower requests."""
 
     KEY, NAME, SHORT = "breakdown", "Where a request's time goes", "Where time goes (ms)"
+    PARTS: ClassVar[dict[str, ComponentStyle]] = COMPONENTS
 
     def add_artists(self) -> None:
         box = self.plot_box = self.axes_box(right=BESIDE if self.large else 0)
         self.ax = self.add_plot(box, "requests, from the fastest to the slowest (%)" * self.large, "")
         # From the bottom up: computing below, forming on top.
-        styles = {name: (style.colour, style.hatch) for name, style in reversed(COMPONENTS.items())}
+        styles = {name: (style.colour, style.hatch) for name, style in reversed(self.PARTS.items())}
         self.add_bars(self.ax, styles)
         self.set_limits(self.ax, x=(0, 100))
 
     def update(self, data: ViewData) -> None:
-        means, edges = _group_means(data, *(f"{name}_ms" for name in self.bars))
-        of_other = None if data.other is None else _group_means(data.other, "latency_ms")
+        means, edges = _group_means(data, *self.bars)
+        of_other = None if data.other is None else _group_means(data.other, "latency")
         other = of_other and (of_other[0][0], of_other[1])
         highest = self.show_bars(means, edges, other, self.other_style(data))
         self.set_limits(self.ax, y=(0, nice(1.05 * highest)))
@@ -43,21 +46,27 @@ class BreakdownView(StackedView):
         """Return the names of the components, each beside its bars' right end, with its mean."""
         if not data.summary["served"]:
             return []
+        named = [row for row, name in enumerate(self.bars) if name in COMPONENTS or means[row].any()]
         box, last = self.plot_box, means[:, -1]
         middles = np.cumsum(last) - last / 2
         line, unit = 1.3 * self.em, unit_of(upper)[1]
         places = apart(
-            [box.bottom - box.height * each / upper for each in middles],
+            [box.bottom - box.height * each / upper for each in middles[named]],
             2 * line,
             box.top + line,
             box.bottom - line,
         )
         labels = []
-        for name, place in zip(self.bars, places, strict=True):
+        for name, place in zip(np.array([*self.bars])[named], places, strict=True):
             labels.append(Label(name, box.right + 0.5 * self.em, place))
-            mean = fixed(data.summary[f"mean_{name}_ms"] / unit)
-            labels.append(Label(mean, box.right + 0.5 * self.em, place + line))
+            labels.append(
+                Label(self.written(data.mean_ms(name), unit), box.right + 0.5 * self.em, place + line)
+            )
         return labels
+
+    def written(self, mean_ms: float, unit_ms: float) -> str:
+        """Return the mean of a part as it stands beside the bars, on an axis of this unit."""
+        return fixed(mean_ms / unit_ms)
 
     def _mean(self, data: ViewData, unit: str, ms: float) -> str:
         if not data.summary["served"]:
@@ -71,10 +80,12 @@ class BreakdownView(StackedView):
         across = (x_px - box.left) / box.width
         if not (0 <= across < 1 and box.top <= y_px <= box.bottom and data.summary["served"]):
             return None
-        means, _ = _group_means(data, *(f"{name}_ms" for name in self.bars))
+        means, _ = _group_means(data, *self.bars)
         group = int(across * means.shape[1])
         parts = ", ".join(
-            f"{name} {duration(mean)}" for name, mean in zip(self.bars, means[:, group], strict=True)
+            f"{name} {duration(mean)}"
+            for name, mean in zip(self.bars, means[:, group], strict=True)
+            if mean or name in COMPONENTS
         )
         step = 100 / means.shape[1]
         return Spot(self.KEY, f"Requests from {step * group:.0f} to {step * (group + 1):.0f} %: {parts}")
@@ -84,12 +95,21 @@ class BreakdownView(StackedView):
             return []
         run = " of this run, which is overloaded" if data.overloaded else ""
         # Rounded to a nanosecond: what differences of times leave below it is rounding.
-        parts = (f"{name} {number(round(data.summary[f'mean_{name}_ms'], 6))}" for name in COMPONENTS)
+        parts = (f"{name} {number(round(data.mean_ms(name), 6))}" for name in self.PARTS)
         return [f"Mean latency{run}: {number(data.summary['mean_latency_ms'])} ms ({', '.join(parts)})."]
 
 
-def _group_means(data: ViewData, *columns: str) -> Steps:
-    """Return the means of columns, shape (columns, groups), over groups of equal size, and their edges."""
+class TokenBreakdownView(BreakdownView):
+    """The same of token generation: waiting, prefill, decode and preempted."""
+
+    PARTS = PHASES
+
+    def written(self, mean_ms: float, unit_ms: float) -> str:
+        return duration(mean_ms)  # a prefill may be a thousandth of the decode: each has its own unit
+
+
+def _group_means(data: ViewData, *parts: str) -> Steps:
+    """Return the means of parts, shape (parts, groups), over groups of equal size, and their edges."""
     groups = min(max(data.ranked.count, 1), GROUPS)
-    means = data.ranked.group_means([getattr(data.result, column) for column in columns], groups)
+    means = data.ranked.group_means([data.part_ms(part) for part in parts], groups)
     return means, np.linspace(0, 100, groups + 1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison
+from batchsim.result.metrics import LATENCY
 from batchsim.view.run.ranked import Ranked
 from batchsim.view.run.window import Window, window
 
@@ -46,9 +47,17 @@ class ViewData:
             return {}
         return dict(self.result.intervals(["p50_ms", "p99_ms", "throughput_per_s"]))
 
-    def percentile_of_all(self, q: float) -> float:
+    def percentile_of_all(self, q: float, column: str = LATENCY) -> float:
         """Return a percentile of the latency in ms in which a request not served is infinitely late."""
-        return self.result.percentile(q, unserved="inf")
+        return self.result.percentile(q, unserved="inf", column=column)
+
+    def part_ms(self, part: str) -> np.ndarray:
+        """Return how long each request was in a part of its latency."""
+        return np.asarray(getattr(self.result, f"{part}_ms"))
+
+    def mean_ms(self, part: str) -> float:
+        """Return the mean of a part of the latency over the served requests."""
+        return float(self.summary[f"mean_{part}_ms"])
 
     @cached_property
     def levels_ms(self) -> dict[int, tuple[float, float]]:

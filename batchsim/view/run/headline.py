@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
+from batchsim.result.metrics import LATENCY, TPOT
 from batchsim.scenario import ClosedLoop
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Picture, Tile
@@ -20,7 +21,10 @@ Writer = Callable[[float], str]
 
 
 class Figure(NamedTuple):
-    """A number: what it is, its value and unit, its interval, its change since the last move, its levels'."""
+    """A number: what it is, its value and unit, its interval, its change since the last move, its levels'.
+
+    `beside` stands behind the unit where there is room.
+    """
 
     name: str
     value: str
@@ -28,6 +32,7 @@ class Figure(NamedTuple):
     interval: str = ""
     change: str = ""
     levels: tuple[str, ...] = ()  # the same of each priority level in place of the interval, longest first
+    beside: str = ""
 
 
 class Headline(Tile):
@@ -49,14 +54,20 @@ class Headline(Tile):
         self.notes = Lettering(picture, em, theme.ink)
         self.set_moving(self.names, self.figures, self.notes)
 
+    def figures_of(self, data: ViewData) -> "list[Figure]":
+        """Return the four figures of a run."""
+        return figures_of(data)
+
     def update(self, data: ViewData) -> None:
         names, figures, notes = [], [], []
-        for figure, (x, top) in zip(figures_of(data), self.places, strict=True):
+        for figure, (x, top) in zip(self.figures_of(data), self.places, strict=True):
             first, second, third = (top + line * self.em for line in LINES)
             names.append(Label(figure.name, x, first))
             figures.append(Label(figure.value, x, second))
             after = x + FIGURE * self.em * width_em(figure.value, "bold") + 0.3 * self.em
-            notes.append(Label(figure.unit, after, second))
+            unit = f"{figure.unit}   {figure.beside}" if figure.beside else figure.unit
+            fits = after + self.em * width_em(unit) <= x + self.wide - 1.6 * self.em
+            notes.append(Label(unit if fits else figure.unit, after, second))
             texts = [text for text in (figure.interval, figure.change) if text]
             if figure.levels:
                 texts = self._fitting([[each, figure.change] for each in figure.levels], figure.levels)
@@ -79,26 +90,28 @@ def figures_of(data: ViewData) -> list[Figure]:
     intervals = data.intervals
     # Those of percentiles are of the served requests alone.
     figures = [
-        _latency(data, q, None if data.loss else intervals.get(f"p{q}_ms"))._replace(levels=levels(data, q))
-        for q in (50, 99)
+        latency_figure(
+            data, q, None if data.loss else intervals.get(f"p{q}_ms"), objective_ms=objective_ms
+        )._replace(levels=levels(data, q))
+        for q, objective_ms in ((50, None), (99, data.objective_ms))
     ]
+    return [*figures, rate_figure(data, "throughput", "throughput_per_s"), load_figure(data)]
+
+
+def rate_figure(data: ViewData, name: str, key: str) -> Figure:
+    """Return a metric that is a number of things per second, by its key."""
+    before, value = data.before, data.summary[key]
+    change = change_of(value, None if before is None else before.summary[key], digits)
+    return Figure(name, digits(value), "per s", _between(data.intervals.get(key), digits), change)
+
+
+def load_figure(data: ViewData) -> Figure:
+    """Return the load; of a closed loop, which has none, how busy the servers are."""
     result, s, before = data.result, data.summary, data.before
-    value = s["throughput_per_s"]
-    old = None if before is None else before.summary["throughput_per_s"]
-    change = _change(value, old, _digits)
-    figures.append(
-        Figure(
-            "throughput",
-            _digits(value),
-            "per s",
-            _between(intervals.get("throughput_per_s"), _digits),
-            change,
-        )
-    )
     if isinstance(result.scenario.workload, ClosedLoop):
         busy = s["utilisation"]
         old = None if before is None else before.summary["utilisation"]
-        return [*figures, Figure("servers busy", percent(busy), "", "", _points(busy, old))]
+        return Figure("servers busy", percent(busy), "", "", _points(busy, old))
     load = result.scenario.load
     old = (
         None
@@ -106,19 +119,26 @@ def figures_of(data: ViewData) -> list[Figure]:
         else before.result.scenario.load
     )
     name = "load" if load < 1 else "load: overloaded"
-    of = f"of {_digits(result.scenario.full_batches_per_s)}/s"
-    return [*figures, Figure(name, percent(load), "", of, _points(load, old))]
+    of = f"of {digits(result.scenario.full_batches_per_s)}/s"
+    return Figure(name, percent(load), "", of, _points(load, old))
 
 
-def _latency(data: ViewData, q: int, interval: tuple[float, float] | None) -> Figure:
-    name, value = f"p{q}", data.percentile_of_all(q)
-    if q == 99 and data.objective_ms is not None:
-        sign = MET if value <= data.objective_ms and not data.overloaded else MISSED
-        name = f"p99 {sign} {LIMIT} {typed_duration(data.objective_ms)}"
-    if data.overloaded:
+def latency_figure(
+    data: ViewData, q: int, interval: tuple[float, float] | None, column: str = LATENCY,
+    objective_ms: float | None = None,
+) -> Figure:  # fmt: skip
+    """Return a percentile of a column of durations, against its objective."""
+    name, value = f"p{q}", data.percentile_of_all(q, column)
+    grows = data.overloaded and column != TPOT  # steps take no longer because more requests wait
+    if objective_ms is not None:
+        sign = MET if value <= objective_ms and not grows else MISSED
+        name = f"{name} {sign} {LIMIT} {typed_duration(objective_ms)}"
+    if grows:
         return Figure(name, "\N{EN DASH}", "", "grows with the run")
     if math.isnan(value):
-        return Figure(name, "\N{EN DASH}", "", "none is served")
+        return Figure(
+            name, "\N{EN DASH}", "", "there is none" if data.summary["served"] else "none is served"
+        )
     unit, ms = unit_of(value)
     if math.isinf(value):
         return Figure(name, "∞", "", f"{percent(data.loss)} are lost")
@@ -127,8 +147,12 @@ def _latency(data: ViewData, q: int, interval: tuple[float, float] | None) -> Fi
         return fixed(duration_ms / ms)
 
     before = data.before
-    old = None if before is None or before.overloaded else before.percentile_of_all(q)
-    return Figure(name, write(value), unit, _between(interval, write), _change(value, old, write))
+    old = (
+        None
+        if before is None or (before.overloaded and column != TPOT)
+        else before.percentile_of_all(q, column)
+    )
+    return Figure(name, write(value), unit, _between(interval, write), change_of(value, old, write))
 
 
 def levels(data: ViewData, q: int) -> tuple[str, ...]:
@@ -145,7 +169,8 @@ def levels(data: ViewData, q: int) -> tuple[str, ...]:
     return long, short, short.replace(" ms", "")
 
 
-def _digits(per_s: float) -> str:
+def digits(per_s: float) -> str:
+    """Return a rate as figures have it, without its unit."""
     return fixed(per_s) if per_s < 100 else f"{per_s:,.0f}"
 
 
@@ -156,7 +181,8 @@ def _between(interval: tuple[float, float] | None, write: Writer) -> str:
     return f"{write(interval[0])} to {write(interval[1])}"
 
 
-def _change(value: float, before: float | None, write: Writer) -> str:
+def change_of(value: float, before: float | None, write: Writer) -> str:
+    """Return how a figure has changed, as far as it is seen; "" without an earlier one."""
     if before is None or not math.isfinite(before) or not math.isfinite(value):
         return ""
     difference = value - before
@@ -166,4 +192,4 @@ def _change(value: float, before: float | None, write: Writer) -> str:
 
 
 def _points(value: float, before: float | None) -> str:
-    return _change(value, before, lambda share: f"{number(100 * share, 2)} points")
+    return change_of(value, before, lambda share: f"{number(100 * share, 2)} points")

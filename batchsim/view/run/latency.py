@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.artist import Artist
 
 from batchsim._format import (
     MINUS,
@@ -13,17 +14,16 @@ from batchsim._format import (
     number,
     percent,
     signed,
-    tick,
     typed,
     typed_duration,
     unit_of,
 )
-from batchsim.result import Result
 from batchsim.result.comparison import Comparison, Difference
 from batchsim.view.canvas.lettering import Label, width_em
 from batchsim.view.canvas.scales import nice
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import Entry, Spot, View, outline
+from batchsim.view.run.growing import HEADROOM, GrowingView
+from batchsim.view.run.view import Entry, Spot, outline
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
@@ -31,21 +31,19 @@ if TYPE_CHECKING:
 SAID = (50, 95, 99)  # the percentiles that words tell
 PERCENTILES = {50: (0, (4, 2)), 99: "-"}  # those that are drawn, and their lines
 BINS = 60
-HEADROOM = 1.12  # above the highest bar
 TAIL = 2.0  # a long tail is shown up to this many p99s; the last bar holds the rest
 NEAR = 1.6  # the objective is shown if it is within this many widths of the distribution
-POINTS = 201  # of the queue's curve
 
 
-class LatencyView(View):
+class LatencyView(GrowingView):
     """The distribution of latency with its percentiles; of an overloaded run, the growing queue."""
 
-    KEY, NAME, SHORT, OVERLOADED = "latency", "Latency", "Latency (ms)", "Overloaded: the queue grows"
+    KEY, NAME, SHORT = "latency", "Latency", "Latency (ms)"
 
     def add_artists(self) -> None:
         theme = self.theme
         box = self.plot_box = self.axes_box(top=1.4 if self.large else 0)  # for two rows of labels
-        ax = self.ax = self.add_plot(box, "latency (ms)", "", numbers="xy" if self.large else "x")
+        ax = self.add_plot(box, "latency (ms)", "", numbers="xy" if self.large else "x")
         self.late = ax.axvspan(0, 0, color=theme.objective, alpha=0.13, lw=0)
         self.bars = ax.stairs([0], [0, 1], fill=True, color=theme.now, zorder=2)
         self.other_fill = ax.stairs([0], [0, 1], fill=True, color=theme.before, alpha=0.35, zorder=1.8, lw=0)
@@ -55,33 +53,17 @@ class LatencyView(View):
             q: ax.axvline(0, zorder=4, **self.line_style("ink", dashes, 0.9))
             for q, dashes in PERCENTILES.items()
         }
-        self.queue, self.other_queue = (ax.plot([], [], zorder=3, **self.now_style)[0] for _ in range(2))
-        (self.growth,) = ax.plot([], [], zorder=3, **self.line_style("soft", "-."))
         self.set_moving(
-            self.late, self.bars, self.other_fill, self.other_bars, self.objective, *self.lines.values(),
-            self.queue, self.growth, self.other_queue,
-        )  # fmt: skip
+            self.late, self.bars, self.other_fill, self.other_bars, self.objective, *self.lines.values()
+        )
+        self.add_queue(ax)
 
-    def update(self, data: ViewData) -> None:
-        grows = data.overloaded
-        # Another setting is drawn where it shows the same thing: a distribution, or a growing queue.
-        other = data.other if data.other is not None and data.other.overloaded == grows else None
-        missing = [self.late, self.objective] * (data.objective_ms is None)
-        missing += [self.other_bars, self.other_fill, self.other_queue] * (other is None)
-        missing += [self.other_fill] * (data.pinned is not None)
-        for artist in self.moving:
-            if artist is not self.values:
-                of_queue = artist in (self.queue, self.growth, self.other_queue)
-                artist.set_visible(of_queue == grows and artist not in missing)
-        if self.hold("title", grows):
-            name = self.NAME if self.large else self.SHORT
-            self.title.set_text((self.OVERLOADED if self.large else "Queue (requests)") if grows else name)
-        if grows:
-            self._show_queue(data, other)
-        else:
-            self._show_distribution(data, other)
+    def missing(self, data: ViewData, other: ViewData | None) -> list[Artist]:
+        missing: list[Artist] = [self.late, self.objective] * (data.objective_ms is None)
+        missing += [self.other_bars, self.other_fill] * (other is None)
+        return missing + [self.other_fill] * (data.pinned is not None)
 
-    def _show_distribution(self, data: ViewData, other: ViewData | None) -> None:
+    def show_times(self, data: ViewData, other: ViewData | None) -> None:
         values = {q: data.result.percentile(q) for q in PERCENTILES}
         objective_ms = data.objective_ms
         right_ms = max(upper_ms(each) for each in (data, other) if each is not None)
@@ -105,9 +87,7 @@ class LatencyView(View):
             self.objective.set_xdata([objective_ms] * 2)
             self.late.set_bounds(objective_ms, 0, max(right_ms - objective_ms, 0), 1)
         self.set_label(self.ax.xaxis, "latency", right_ms)
-        if self.hold("y label", False):
-            self.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
-            self.ax.set_ylabel("")
+        self.show_percent()
         self.set_limits(self.ax, "latency", y=(0, nice(HEADROOM * highest)))
         if self.large:
             self.show_legend([Entry("", value=self._note(data))], self._marks(data, values, right_ms))
@@ -147,41 +127,13 @@ class LatencyView(View):
             labels.append(Label(f"{beyond:.2g}% slower \N{RIGHTWARDS ARROW}", *at, "right"))
         return labels
 
-    def _show_queue(self, data: ViewData, other: ViewData | None) -> None:
-        """Draw how many requests wait along the run, and how fast that grows by the rates alone."""
-        result = data.result
-        arriving = result.scenario.workload.offered_per_s  # type: ignore[union-attr]
-        per_s, end_s = float(arriving) - result.scenario.full_batches_per_s, float(result.arrival_s[-1])
-        self.growth.set_data([0, end_s], [0, per_s * end_s])
-        highest, right_s = per_s * end_s, 0.0
-        if other is not None:
-            self.other_queue.set(**self.other_style(data))
-        for line, each in ((self.queue, data), (self.other_queue, other)):
-            if each is not None:
-                waiting, end_s = queue_length(each.result)
-                line.set_data(np.linspace(0, end_s, POINTS), waiting)
-                highest, right_s = max(highest, float(waiting.max())), max(right_s, nice(end_s))
-        self.set_limits(self.ax, "queue", x=(0, right_s), y=(0, nice(HEADROOM * highest)))
-        self.set_label(self.ax.xaxis, "time (s)")
-        if self.hold("y label", True):
-            self.ax.yaxis.set_major_formatter(tick)
-            self.ax.set_ylabel("requests waiting" * self.large)
-        if self.large:
-            growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
-            self.show_legend([Entry("", value=growth)])
-
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
         box, right = self.plot_box, self.ax.get_xlim()[1]
         at = right * (x_px - box.left) / box.width
         if not (0 <= at < right and box.top <= y_px <= box.bottom):
             return None
         if data.overloaded:
-            waiting, end_s = queue_length(data.result)
-            if at > end_s:
-                return None
-            return Spot(
-                self.KEY, f"After {number(at)} s: {waiting[round(at / end_s * (POINTS - 1))]:,} requests wait"
-            )
+            return self.spot_of_queue(at, data)
         if not data.ranked.count:
             return None
         below = data.ranked.below(at) / data.ranked.count
@@ -241,13 +193,13 @@ def upper_ms(data: ViewData) -> float:
     return nice(min(1.02 * data.ranked.slowest_ms, TAIL * data.result.percentile(99)))
 
 
-def difference(comparison: Comparison) -> list[str]:
+def difference(comparison: Comparison, key: str = "p99_ms", name: str = "p99") -> list[str]:
     """Return how far B's p99 is above A's, and its interval, as lines; none if it was not compared."""
-    row = comparison.rows.get("p99_ms")
+    row = comparison.rows.get(key)
     if row is None or math.isnan(row.difference):
         return []
     interval = f"{signed(row.low)} to {signed(row.high)} ({100 * comparison.level:g}%)"
-    return [f"p99, B {MINUS} A: {signed(row.difference)} ms", *[interval] * (not math.isnan(row.low))]
+    return [f"{name}, B {MINUS} A: {signed(row.difference)} ms", *[interval] * (not math.isnan(row.low))]
 
 
 def _describe_difference(data: ViewData) -> list[str]:
@@ -262,26 +214,15 @@ def _describe_difference(data: ViewData) -> list[str]:
     batches = f"batches of {number(a['mean_batch_size'])} requests on average"
     return [
         f"A has p50 {p50} ms, p99 {p99} ms, mean {mean} ms, and {batches}.",
-        f"The p99 of B is {_relative(data.comparison['p99_ms'], ' ms')}.",
-        f"The throughput of B is {_relative(data.comparison['throughput_per_s'], '/s')}.",
+        f"The p99 of B is {relative(data.comparison['p99_ms'], ' ms')}.",
+        f"The throughput of B is {relative(data.comparison['throughput_per_s'], '/s')}.",
     ]
 
 
-def _relative(row: Difference, unit: str) -> str:
+def relative(row: Difference, unit: str) -> str:
+    """Return how far B is above A, with the interval of that, in words."""
     size = f"{number(abs(row.difference))}{unit} {'lower' if row.difference < 0 else 'higher'} than A's"
     text = size if row.difference else "the same as A's"
     if math.isnan(row.low):
         return f"{text} (no interval: the run is too short, drifts, or loses too many requests)"
     return f"{text} (95% interval of the difference: {signed(row.low)} to {signed(row.high)})"
-
-
-def queue_length(result: Result) -> tuple[np.ndarray, float]:
-    """Return how many requests wait at equally spaced times from 0 to the last arrival, and that time.
-
-    For a run that serves all requests, as an overloaded one does: shape (POINTS,).
-    """
-    end_s = float(result.arrival_s[-1])
-    times_s = np.linspace(0, end_s, POINTS)
-    left = np.concatenate([[0], np.cumsum(result.batches.batch_size)])
-    started = left[np.searchsorted(result.batches.start_s, times_s, side="right")]
-    return np.searchsorted(result.arrival_s, times_s, side="right") - started, end_s

@@ -1,27 +1,54 @@
 """The explorer's picture: the four numbers that matter, one large view of a run and five small ones."""
 
 from itertools import pairwise
+from typing import NamedTuple
 
 from batchsim import _check
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import SIZES, THEMES, named
 from batchsim.view.film.film_view import FilmView
+from batchsim.view.film.step_view import StepView
 from batchsim.view.run.batches import BatchView
-from batchsim.view.run.breakdown import BreakdownView
+from batchsim.view.run.breakdown import BreakdownView, TokenBreakdownView
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.headline import HIGH, Headline, levels
 from batchsim.view.run.heat_map import HeatMapView
 from batchsim.view.run.latency import LatencyView
 from batchsim.view.run.load import LoadView
+from batchsim.view.run.run_picture import RunPicture
 from batchsim.view.run.timeline import TimelineView
-from batchsim.view.run.view import RunPicture, Spot, View
+from batchsim.view.run.token_headline import TokenHeadline
+from batchsim.view.run.token_heat_map import TokenHeatMapView
+from batchsim.view.run.token_latency import TokenLatencyView
+from batchsim.view.run.token_load import TokenLoadView
+from batchsim.view.run.token_seats import SeatsView
+from batchsim.view.run.token_steps import StepsView
+from batchsim.view.run.view import Spot, View
 
 LEAST_PX, MOST_PX = 240, 4096
 # The views, in the order in which the small ones stand. To add one, write its file and name it here.
 VIEWS: tuple[type[View], ...] = (
     LatencyView, HeatMapView, LoadView, TimelineView, BreakdownView, BatchView,
 )  # fmt: skip
+TOKEN_VIEWS: tuple[type[View], ...] = (
+    TokenLatencyView, TokenHeatMapView, TokenLoadView, SeatsView, TokenBreakdownView, StepsView,
+)  # fmt: skip
 NAMES = {kind.KEY: kind.NAME for kind in VIEWS}
+TOKEN_NAMES = {kind.KEY: kind.NAME for kind in TOKEN_VIEWS}
+
+
+class Mode(NamedTuple):
+    """What is simulated, and so what there is to see of it: the views by their names, and the headline."""
+
+    views: tuple[type[View], ...]
+    names: dict[str, str]
+    headline: type[Headline]
+
+
+MODES = {
+    "requests": Mode(VIEWS, NAMES, Headline),
+    "tokens": Mode(TOKEN_VIEWS, TOKEN_NAMES, TokenHeadline),
+}
 
 
 class LivePicture(RunPicture):
@@ -29,24 +56,26 @@ class LivePicture(RunPicture):
 
     The sizes are in CSS pixels, each `ratio` pixels of the screen; `theme` is "light" or "dark", `size`
     "page" or "projector". `large` is the key of the large view; `alone`: there is no room for the others.
-    `show` draws a `ViewData`, `describe` says the same in words, `at` says what is under the pointer.
+    `show` draws a `ViewData`, `describe` says the same in words, `at` says what is under the pointer. In
+    `mode` "tokens" the views are those of token generation, and what they show is a `TokenViewData`.
     """
 
     def __init__(
         self, width_px: int = 1000, height_px: int = 640, ratio: float = 1.0, theme: str = "light",
-        size: str = "page", large: str = "latency", alone: bool = False,
+        size: str = "page", large: str = "latency", alone: bool = False, mode: str = "requests",
     ) -> None:  # fmt: skip
         _check.whole("width_px", width_px, LEAST_PX, MOST_PX)
         _check.whole("height_px", height_px, LEAST_PX, MOST_PX)
         _check.real("ratio", ratio, at_least=0.5, at_most=4)
-        named("large", large, NAMES)
+        chosen = named("mode", mode, MODES)
+        named("large", large, chosen.names)
         colours, self.size = named("theme", theme, THEMES), named("size", size, SIZES)
         super().__init__(width_px, height_px, ratio, colours, self.size.em_px(width_px))
         top = round(HIGH * self.font_px * (2 if alone and width_px < 40 * self.font_px else 1))
-        first = next(kind for kind in VIEWS if large == kind.KEY)
-        others = [kind for kind in VIEWS if kind is not first]
+        first = next(kind for kind in chosen.views if large == kind.KEY)
+        others = [kind for kind in chosen.views if kind is not first]
         with self.styled():
-            self.headline = Headline(self, Box(0, 0, width_px, top))
+            self.headline = chosen.headline(self, Box(0, 0, width_px, top))
         if alone:
             places = [(first, Box(0, top, width_px, height_px - top), True)]
         else:
@@ -62,7 +91,11 @@ class LivePicture(RunPicture):
             film_box, below = FilmView.split(places[0][1])
             places[0] = (first, below, True)
         self.add_views(places, self.size.line_px)
-        self.stage = film_box and FilmView(self, film_box, self.view(TimelineView))
+        self.stage: FilmView | StepView | None = None
+        if film_box is not None:
+            self.stage = FilmView(self, film_box, self.view(TimelineView))
+        elif first is SeatsView:
+            self.stage = StepView(self.view(SeatsView))
 
     def show(self, data: ViewData) -> None:  # type: ignore[override]
         super().show(data)

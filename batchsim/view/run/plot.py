@@ -14,27 +14,35 @@ from batchsim.view.charts.chart import Chart
 from batchsim.view.charts.measured import measured
 from batchsim.view.charts.overlay import overlay
 from batchsim.view.run.batches import BatchView
-from batchsim.view.run.breakdown import BreakdownView
+from batchsim.view.run.breakdown import BreakdownView, TokenBreakdownView
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.latency import PERCENTILES, LatencyView
+from batchsim.view.run.run_picture import RunPicture
 from batchsim.view.run.timeline import TimelineView
-from batchsim.view.run.view import RunPicture
+from batchsim.view.run.token_data import TokenViewData
+from batchsim.view.run.token_latency import TokenLatencyView
+from batchsim.view.run.token_seats import SeatsView
+from batchsim.view.run.token_steps import StepsView
+from batchsim.view.run.view import View
 
 WIDTH_PX, HEIGHT_PX, LINE_PX = 1000, 640, 26  # the line is what theory says, below the views
-VIEWS = (LatencyView, BreakdownView, BatchView, TimelineView)
+VIEWS: tuple[type[View], ...] = (LatencyView, BreakdownView, BatchView, TimelineView)
+TOKEN_VIEWS: tuple[type[View], ...] = (TokenLatencyView, TokenBreakdownView, StepsView, SeatsView)
 
 
 class Plot(RunPicture):
-    """Latency, where the time goes, batches and a timeline of one result."""
+    """Latency, where the time goes, batches and a timeline of one result; of tokens, steps and seats."""
 
     def __init__(self, result: Result, theory: bool = False) -> None:
         super().__init__(WIDTH_PX, HEIGHT_PX, font_px=PAGE.font_px)
-        row_px, wide, data = (HEIGHT_PX - LINE_PX * theory) // 2, WIDTH_PX // 2, ViewData(result)
+        row_px, wide = (HEIGHT_PX - LINE_PX * theory) // 2, WIDTH_PX // 2
         boxes = (Box(x, y, wide, row_px) for y in (0, row_px) for x in (0, wide))
-        self.add_views([(kind, box, True) for kind, box in zip(VIEWS, boxes, strict=True)], PAGE.line_px)
+        tokens = result.scenario.tokens is not None
+        kinds, data = (TOKEN_VIEWS, TokenViewData(result)) if tokens else (VIEWS, ViewData(result))
+        self.add_views([(kind, box, True) for kind, box in zip(kinds, boxes, strict=True)], PAGE.line_px)
         with self.styled():
             self.show(data)
-            if not data.overloaded:  # without an interval a percentile has no band
+            if not tokens and not data.overloaded:  # without an interval a percentile has no band
                 intervals = result.intervals([f"p{q}_ms" for q in PERCENTILES])
                 self.view(LatencyView).show_intervals(intervals)
             if theory:
@@ -70,6 +78,7 @@ def plot(result: Result, theory: bool = False) -> Plot: ...
 def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: bool = False) -> Plot | Chart:
     """Return a figure of a result: latency, where the time goes, batches, and a timeline.
 
+    Of token generation: TTFT, TPOT and answers, where the time goes, steps and memory, and the seats.
     Of what `compare_servers` returns, the latency on each server, from the median to the tail.
 
     Bands round the percentiles are their 95 % intervals. `theory=True` adds as a dotted line what queueing
@@ -94,6 +103,6 @@ def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: boo
         raise TypeError(f"result must be a Result or a Measurement, got {result!r}")
     if not result.has_columns:
         raise ValueError("a result must have columns to be drawn, got one with keep='summary'")
-    if result.scenario.tokens is not None:
-        raise ValueError("a plot shows batches that leave whole, got a result of token generation")
+    if theory and result.scenario.tokens is not None:
+        raise ValueError("theory must be False for a result of token generation, got True")
     return Plot(result, theory)

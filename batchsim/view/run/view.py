@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -22,7 +22,6 @@ SWATCH, GAP, NEXT = 1.3, 0.35, 0.8  # of a legend, in ems: a swatch, the gaps to
 
 Style = dict[str, Any]
 Steps = tuple[np.ndarray, np.ndarray]  # heights, and the edges of their bars
-AnyView = TypeVar("AnyView", bound="View")
 
 
 class Room(NamedTuple):
@@ -34,7 +33,7 @@ class Room(NamedTuple):
     bottom: float
 
 
-LARGE, SMALL = Room(3.6, 5.0, 1.2, 3.2), Room(2.7, 2.2, 1.0, 1.8)
+LARGE, SMALL = Room(3.6, 5.0, 1.2, 3.2), Room(2.9, 2.2, 1.0, 1.8)
 
 
 class Spot(NamedTuple):
@@ -72,7 +71,8 @@ class View(Tile):
     KEY: ClassVar[str]
     NAME: ClassVar[str]  # the title of the large view
     SHORT: ClassVar[str]  # and of the small one
-    ROOM, ROWS = LARGE, 1  # round the axes of a large view, and rows of its legend
+    ROOM, SMALL_ROOM = LARGE, SMALL  # round the axes of a large view, and of a small one
+    ROWS = 1  # of a large view's legend
 
     def __init__(self, picture: Picture, box: Box, line_px: float, large: bool = True) -> None:
         super().__init__(picture, box)
@@ -127,7 +127,7 @@ class View(Tile):
 
     def axes_box(self, right: float = 0.0, top: float = 0.0) -> Box:
         """Return where the view's axes are; `right` and `top` are more room there, in ems."""
-        box, em, room = self.box, self.em, self.ROOM if self.large else SMALL
+        box, em, room = self.box, self.em, self.ROOM if self.large else self.SMALL_ROOM
         width = box.width - (room.left + room.right + right) * em
         top += room.top + (ROW * (self.ROWS - 1) if self.large else 0)
         height = box.height - (top + room.bottom) * em
@@ -180,6 +180,8 @@ class View(Tile):
         if self.hold(f"label of {axis.axis_name}{self.axes.index(axis.axes)}", (label, unit)):
             axis.set_major_formatter(tick_in(ms))
             axis.set_label_text((f"{label} ({unit})" if unit else label) if self.large else "")
+            if unit and not self.large:
+                self.title.set_text(self.SHORT.replace("(ms)", f"({unit})"))
 
     # Names and values: names are written once, values have a fixed place.
 
@@ -262,38 +264,3 @@ def _swatch(style: Style, x: float, y: float, em: float) -> Artist:
         return Rectangle((x, middle - 0.38 * em), wide, 0.76 * em, **style)
     xs = [x, x + wide / 2, x + wide]
     return Line2D(xs, [middle] * 3, solid_capstyle="butt", markevery=[1], **style)
-
-
-class RunPicture(Picture):
-    """A picture made of views of one run."""
-
-    views: tuple[View, ...] = ()
-    data: ViewData | None = None
-
-    def add_views(self, places: Sequence[tuple[type[View], Box, bool]], line_px: float) -> None:
-        """Add a view of each kind in its box; whether it is a large one."""
-        with self.styled():
-            self.views = tuple(kind(self, box, line_px, large) for kind, box, large in places)
-
-    def view(self, kind: type[AnyView]) -> AnyView:
-        return next(view for view in self.views if isinstance(view, kind))
-
-    def show(self, data: ViewData) -> None:  # type: ignore[override]  # Figure.show is pyplot's
-        self.data = data
-        for view in self.views:
-            view.update(data)
-
-    def release(self) -> bool:
-        """Let the axes shrink to what they show; return whether anything has to be drawn anew."""
-        if self.data is not None:
-            for view in self.views:
-                view.release(self.data)
-        return any(tile.stale for tile in self.tiles)
-
-    @property
-    def words(self) -> str:
-        return self.describe(self.data) if self.data is not None else ""
-
-    def describe(self, data: ViewData) -> str:
-        """Return what the picture shows, in sentences: the same information for the ear as for the eye."""
-        return " ".join(sentence for view in self.views for sentence in view.describe(data))

@@ -8,12 +8,14 @@ import ipywidgets as widgets
 
 from batchsim._format import MINUS, number, signed
 from batchsim.result.metrics import heading
+from batchsim.view.explorer.goodput import of_goodput
 from batchsim.view.explorer.knob import button, flow, plain
 from batchsim.view.explorer.pages import Page
-from batchsim.view.explorer.runner import COMPARED, incomparable
+from batchsim.view.explorer.runner import incomparable
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State, as_text
 from batchsim.view.run.data import ViewData
+from batchsim.view.run.token_data import TokenViewData
 
 HELP = "Pin the present setting as A, then move on: B is wherever you are, with the same seed."
 
@@ -43,11 +45,14 @@ class ComparePage(Page):
         self.unpin.disabled = self.swap.disabled = session.pinned is None
         if session.pinned_state is None:
             self.table.value = HELP
-        elif (data := session.data) is not None and data.pinned is not None and session.visible:
+        elif session.data_coarse:  # a run too short to be compared with A: soon there is a longer one
+            return
+        elif (data := session.data) is not None and session.visible and session.pinned is not None:
             a, b = (html.escape(text) for text in settings(session.pinned_state, session.data_state))
             heads = f"A: <code>{a}</code><br>B: <code>{b}</code>" if a else "A and B are one setting."
-            why_not = incomparable(data.pinned.result, data.result)
-            self.table.value = f"<p>{heads}</p>" + (f"<p>{why_not}</p>" if why_not else comparison(data))
+            why_not = incomparable(session.pinned.result, data.result)
+            if why_not or data.comparison is not None:  # else A has just been pinned
+                self.table.value = f"<p>{heads}</p>" + (f"<p>{why_not}</p>" if why_not else comparison(data))
 
 
 def settings(a: State, b: State) -> tuple[str, str]:
@@ -57,6 +62,8 @@ def settings(a: State, b: State) -> tuple[str, str]:
     ('max_wait_ms=10, servers=2', 'max_wait_ms=5, servers=1')
     """
     differ = a.differences(b)
+    if a.mode != b.mode:  # whose values are others
+        differ = {"mode": a.mode}
     if {"curve_of", "service"} & differ.keys():  # which say in fewer words that the curve is another
         differ.pop("curve", None)
 
@@ -72,15 +79,17 @@ def comparison(data: ViewData) -> str:
     assert data.comparison is not None
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("", "A", "B", f"B {MINUS} A"))
     table = f"<thead><tr>{heads}</tr></thead>"
-    for key in COMPARED:
-        row = data.comparison[key]
+    rows = {heading(key): row for key, row in data.comparison.rows.items()}
+    if isinstance(data, TokenViewData) and (goodput := of_goodput(data)):
+        rows["goodput (per s)"] = goodput
+    for name, row in rows.items():
         interval, verdict = f"95 %: {signed(row.low)} to {signed(row.high)}", ", differs"
         if math.isnan(row.low):
             interval, verdict = "no interval: too short a run, or its traffic drifts", ""
         elif row.low <= 0 <= row.high:
             verdict = ", may be chance" if row.difference else ""
         cells = "".join(f"<td>{cell}</td>" for cell in (number(row.a), number(row.b), signed(row.difference)))
-        first = f'<tr><th scope="rowgroup">{html.escape(heading(key))}</th>{cells}</tr>'
+        first = f'<tr><th scope="rowgroup">{html.escape(name)}</th>{cells}</tr>'
         second = f'<td colspan="4" title="The 95 % interval of B {MINUS} A">{interval}{verdict}</td>'
         table += f'<tbody>{first}<tr class="batchsim-second">{second}</tr></tbody>'
     return f'<table class="batchsim-table">{table}</table>'

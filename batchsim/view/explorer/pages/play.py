@@ -7,12 +7,18 @@ import ipywidgets as widgets
 
 from batchsim.view.explorer.knob import line, plain
 from batchsim.view.explorer.main_picture import MainPicture
+from batchsim.view.explorer.modes import REQUESTS, TOKENS
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
 from batchsim.view.film.film_view import FilmView
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
+from batchsim.view.film.step_film import StepMoment
+from batchsim.view.film.step_view import StepView
 from batchsim.view.run.timeline import TimelineView
+from batchsim.view.run.token_seats import SeatsView
+
+FILMED = {REQUESTS: TimelineView.KEY, TOKENS: SeatsView.KEY}  # the view in which the film is
 
 
 class PlayPage(Page):
@@ -38,16 +44,17 @@ class PlayPage(Page):
         with self.session.lock, self.session.reporting():
             yield
 
-    def _stage(self) -> FilmView | None:
+    def _stage(self) -> FilmView | StepView | None:
         """Return the film's view, if it is large and nothing covers it."""
         return self.screen.picture.stage if self.session.visible else None
 
     def _enlarge(self) -> None:
         session = self.session
-        if session.style.large != TimelineView.KEY:
-            session.restyle(session.style._replace(large=TimelineView.KEY))
+        large = FILMED[session.style.mode]
+        if session.style.large != large:
+            session.restyle(session.style._replace(large=large))
 
-    def _put(self, stage: FilmView) -> None:
+    def _put(self, stage: FilmView | StepView) -> None:
         self.screen.patch(self.screen.picture, stage.box)
 
     def update(self) -> None:
@@ -55,7 +62,7 @@ class PlayPage(Page):
         session, player = self.session, self.player
         if self.is_open and not self.opened and session.visible:
             self.opened = True
-            return self._enlarge() if session.style.large != TimelineView.KEY else self.update()
+            return self._enlarge() if session.style.large != FILMED[session.style.mode] else self.update()
         self.opened = self.is_open
         for control in player.controls:
             control.disabled = not session.visible
@@ -70,12 +77,11 @@ class PlayPage(Page):
 
     def _tell(self) -> None:
         """Mark the line that acts; say the moment, unless it changes too fast to be read."""
-        player = self.player
-        if player.moment is None or not self.session.visible:
+        player, data = self.player, self.session.data
+        if player.moment is None or data is None or not self.session.visible:
             return
         self.words.value = "" if player.playing else line(player.words, "note")
         if self.is_open:
-            acts = acting(player.moment, player.within_s)
-            self.code.value = to_html(
-                pseudocode(player.moment.scenario), acting=acts, theme=self.session.style.theme
-            )
+            moment, lines = player.moment, pseudocode(data.result.scenario)
+            acts = moment.ending if isinstance(moment, StepMoment) else acting(moment, player.within_s)
+            self.code.value = to_html(lines, acting=acts, theme=self.session.style.theme)

@@ -5,24 +5,34 @@ import html
 import ipywidgets as widgets
 
 from batchsim.view.explorer.knob import button, label, line, plain, toggle
-from batchsim.view.explorer.pages import Page
+from batchsim.view.explorer.modes import REQUESTS, TOKENS
+from batchsim.view.explorer.pages import Page, reasons_tokens
 from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS, TOLERANCE, Outcome, outcome
 from batchsim.view.explorer.session import Session
 from batchsim.view.run.data import ViewData
 
 QUESTIONS = {
-    "p50": "p50, the middle latency", "p99": "p99, the slowest in a hundred", "throughput": "throughput",
+    REQUESTS: {
+        "p50": "p50, the middle latency", "p99": "p99, the slowest in a hundred", "throughput": "throughput",
+    },
+    TOKENS: {
+        "ttft": "TTFT p99, to the first token", "tpot": "TPOT p99, for each token after it",
+        "tokens": "output tokens, per second",
+    },
 }  # fmt: skip
 HELP = (
     "Tick the box, move a control, and say what will happen before you see it. "
     f"“Stays” is a change of less than {100 * TOLERANCE:.0f} %."
 )
 RIGHT, WRONG, NEITHER = "\N{HEAVY CHECK MARK}", "\N{HEAVY BALLOT X}", "\N{EN DASH}"
-COVER = "Predict first: what happens to p50, p99 and throughput?\nThen choose Reveal."
+COVERS = {
+    REQUESTS: "Predict first: what happens to p50, p99 and throughput?\nThen choose Reveal.",
+    TOKENS: "Predict first: what happens to TTFT, TPOT and tokens per second?\nThen choose Reveal.",
+}
 
 
 class PredictPage(Page):
-    """Questions about p50, p99 and throughput after each move, and a button that reveals the picture.
+    """Questions about three numbers after each move, and a button that reveals the picture.
 
     It works without a browser: set `predicting.value`, move a control, set the answers' values, call
     `reveal.click()`, read `rows["p99"].value` and `verdict.value`.
@@ -34,21 +44,40 @@ class PredictPage(Page):
         self.seen: ViewData | None = None  # what the learner saw last
         self.correct = self.answered = 0
         self.predicting = plain(widgets.Checkbox, description="Predict before seeing", indent=False)
-        ways = [FALLS, STAYS, RISES]
-        self.answers = {key: toggle(ways, name) for key, name in QUESTIONS.items()}
-        self.rows = {key: plain(widgets.HTML) for key in QUESTIONS}
+        self.mode = session.state.mode
+        self.names = [label(name) for name in QUESTIONS[self.mode].values()]
+        self.toggles = [toggle([FALLS, STAYS, RISES], name) for name in QUESTIONS[self.mode].values()]
+        self.lines = [plain(widgets.HTML) for _ in self.toggles]
         questions = [
-            plain(widgets.VBox, [label(name), self.answers[key], self.rows[key]])
-            for key, name in QUESTIONS.items()
+            plain(widgets.VBox, list(each)) for each in zip(self.names, self.toggles, self.lines, strict=True)
         ]
         self.reveal = button("Reveal", "Commit to the three answers, and see", self._reveal, disabled=True)
         self.verdict = plain(widgets.HTML, HELP)
         self.predicting.observe(lambda _: self._begin(), names="value")
-        for answer in self.answers.values():
+        for answer in self.toggles:
             answer.value, answer.disabled = None, True
             answer.observe(lambda _: self._enable(), names="value")
         super().__init__(session, [self.predicting, *questions, self.reveal, self.verdict])
         session.subscribe("run", self._ran)
+
+    @property
+    def answers(self) -> dict[str, widgets.ToggleButtons]:
+        """What is answered, by what is asked of the present mode."""
+        return dict(zip(QUESTIONS[self.mode], self.toggles, strict=True))
+
+    @property
+    def rows(self) -> dict[str, widgets.HTML]:
+        """What is said of each answer."""
+        return dict(zip(QUESTIONS[self.mode], self.lines, strict=True))
+
+    def _turn(self, mode: str) -> None:
+        """Ask of another mode: what was covered, if anything, is of no interest any more."""
+        self.mode, self.seen = mode, self.session.data
+        for name, answer, words in zip(self.names, self.toggles, QUESTIONS[mode].values(), strict=True):
+            name.value, answer.tooltips = words, [f"{words}: {way}" for way in answer.options]
+        for answer, said in zip(self.toggles, self.lines, strict=True):
+            answer.value, answer.disabled, said.value = None, True, ""
+        self.reveal.disabled, self.session.cover, self.verdict.value = True, "", HELP
 
     def _begin(self) -> None:
         """Ask from the next move on, or stop asking and show what there is."""
@@ -59,13 +88,17 @@ class PredictPage(Page):
     def _ran(self) -> None:
         data = self.session.data
         assert data is not None
+        if self.session.state.mode != self.mode:
+            return self._turn(self.session.state.mode)
         old, new = (each and (each.result.scenario, each.result.seed) for each in (self.seen, data))
         if not self.predicting.value:
             self.seen = data
         elif not self.session.cover and old != new:
             self._ask()
             self.verdict.value = "Move on if you like, then say what has happened to all three."
-            self.session.cover = COVER  # before anything is drawn: the change is announced after this
+            self.session.cover = COVERS[
+                self.mode
+            ]  # before anything is drawn: the change is announced after this
 
     def _enable(self) -> None:
         self.reveal.disabled = any(answer.value is None for answer in self.answers.values())
@@ -79,11 +112,12 @@ class PredictPage(Page):
         data, before = self.session.data, self.seen
         if not self.session.cover or self.reveal.disabled or data is None or before is None:
             return
-        for key, answer in self.answers.items():
-            found = outcome(key, before.result, data.result)
+        of_mode = reasons_tokens.outcome if self.mode == TOKENS else outcome
+        for (key, answer), name in zip(self.answers.items(), QUESTIONS[self.mode].values(), strict=True):
+            found = of_mode(key, before.result, data.result)
             if found.way is not None:
                 self.correct, self.answered = self.correct + (answer.value == found.way), self.answered + 1
-            self.rows[key].value = row(key, answer.value, found)
+            self.rows[key].value = row(name.partition(",")[0], answer.value, found)
         score = f"So far {self.correct} of {self.answered} are right." if self.answered else ""
         self._uncover()
         self.verdict.value = line(score)

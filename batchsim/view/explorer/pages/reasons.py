@@ -1,11 +1,12 @@
 """Which way a number went between two runs, and why: what Predict reveals."""
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from batchsim._format import number, percent, rate
+from batchsim._format import listed, number, percent, rate
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
 
@@ -30,9 +31,12 @@ class Outcome(NamedTuple):
 
 def outcome(key: str, before: Result, after: Result) -> Outcome:
     """Return what happened to "p50", "p99" or "throughput"."""
-    old, new = value(key, before), value(key, after)
-    unit = "per s" if key == "throughput" else "ms"
     why = _why_throughput(before, after) if key == "throughput" else _why_latency(key, before, after)
+    return told(value(key, before), value(key, after), "per s" if key == "throughput" else "ms", why)
+
+
+def told(old: float, new: float, unit: str, why: str) -> Outcome:
+    """Return what happened to a number; infinite where there is no steady state."""
     if math.isnan(old) or math.isnan(new):
         return Outcome(None, "no value where no requests are served", "")
     if math.isinf(old) and math.isinf(new):
@@ -57,45 +61,61 @@ def value(key: str, result: Result) -> float:
 
 def _why_latency(key: str, before: Result, after: Result) -> str:
     if not after.scenario.stable:
-        return f"Overloaded: {_rates(after)}, so the queue grows as long as the run lasts."
+        return f"Overloaded: {rates(after)}, so the queue grows as long as the run lasts."
     if not before.scenario.stable:
-        return f"No longer overloaded: {_rates(after)}."
+        return f"No longer overloaded: {rates(after)}."
     who, *span = ROUND[key]
     old, new = (_parts(result, *span) for result in (before, after))
+    return because(who, old, new, MEANS)
+
+
+def because(
+    who: str, old: Mapping[str, float] | None, new: Mapping[str, float] | None, means: Mapping[str, str]
+) -> str:  # fmt: skip
+    """Return which part of a time moved it, among the requests that `who` names; `means` explains parts."""
     if old is None or new is None:
         return ""
-    changes = {name: new[name] - old[name] for name in MEANS}
+    changes = {name: new[name] - old[name] for name in means}
     most = max(changes, key=lambda name: abs(changes[name]))
     total = sum(changes.values())
     if abs(total) < TOLERANCE * max(sum(old.values()), 1e-12):
         if abs(changes[most]) < TOLERANCE * max(sum(old.values()), 1e-12):
-            return f"In {who}, forming, queueing and computing all stayed."
+            return f"In {who}, {listed(list(means))} all stayed."
         other = max(
-            (name for name in MEANS if changes[name] * changes[most] < 0), key=lambda name: abs(changes[name])
+            (name for name in means if changes[name] * changes[most] < 0), key=lambda name: abs(changes[name])
         )
-        return f"In {who}, {_moved(most, old, new)}; {_moved(other, old, new)}: together nearly nothing."
-    leading = max(MEANS, key=lambda name: changes[name] * (1 if total > 0 else -1))
-    return f"In {who}, {_moved(leading, old, new)}: {MEANS[leading]}."
+        return f"In {who}, {moved(most, old, new)}; {moved(other, old, new)}: together nearly nothing."
+    leading = max(means, key=lambda name: changes[name] * (1 if total > 0 else -1))
+    return f"In {who}, {moved(leading, old, new)}: {means[leading]}."
 
 
 def _parts(result: Result, begin: float, end: float) -> dict[str, float] | None:
     """Return the mean parts, in ms, of the latencies between two ranks; None where nobody is served."""
-    latency_ms = result.latency_ms
-    served = np.flatnonzero(~np.isnan(latency_ms))
+    chosen = between(result.latency_ms, begin, end)
+    return None if chosen is None else {
+        name: float(getattr(result, f"{name}_ms")[chosen].mean()) for name in MEANS
+    }  # fmt: skip
+
+
+def between(times_ms: np.ndarray, begin: float, end: float) -> np.ndarray | None:
+    """Return the requests whose times, as far as they have any, are between two ranks; None without any."""
+    served = np.flatnonzero(~np.isnan(times_ms))
     if not served.size:
         return None
     first, last = int(begin * served.size), max(math.ceil(end * served.size) - 1, 0)
     first = min(first, last)
-    chosen = served[np.argpartition(latency_ms[served], [first, last])[first : last + 1]]
-    return {name: float(getattr(result, f"{name}_ms")[chosen].mean()) for name in MEANS}
+    chosen: np.ndarray = served[np.argpartition(times_ms[served], [first, last])[first : last + 1]]
+    return chosen
 
 
-def _moved(name: str, old: dict[str, float], new: dict[str, float]) -> str:
+def moved(name: str, old: Mapping[str, float], new: Mapping[str, float]) -> str:
+    """Return how a part of a time changed, in words."""
     verb = "grew" if new[name] > old[name] else "fell"
     return f"{name} {verb} from {number(old[name])} to {number(new[name])} ms"
 
 
-def _rates(result: Result) -> str:
+def rates(result: Result) -> str:
+    """Return what arrives and what can be served, in words."""
     summary = result.summary()
     offered, saturation = rate(summary["offered_per_s"]), rate(summary["saturation_per_s"])
     return f"{offered} arrive, and {saturation} can be served"

@@ -1,0 +1,142 @@
+"""What a control of the explorer is: its words, what it may hold, and how a person types it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from batchsim import _check
+from batchsim.scenario import Table, priorities
+from batchsim.view.explorer.modes import TOKENS
+
+MAIN, ARRIVALS, RULE, COMPUTING = "Main", "Arrivals", "Rule", "Service"
+DEVICE, CLASS = "Device", "Class"
+
+
+class Slider(NamedTuple):
+    """A slider's scale and its range; a log slider's step is of the exponent.
+
+    The scale is "linear", "log" or "whole", or "share": that of level 1 of two priority levels.
+    """
+
+    scale: str
+    low: float
+    high: float
+    step: float = 1
+
+
+def _one_of(name: str, value: Any, options: Iterable[str]) -> str:
+    words = list(options)
+    if value not in words:
+        few = len(words) < 10
+        rule = f"one of {', '.join(words)}" if few else "a known one"
+        raise ValueError(f"{name} must be {rule}, got {value!r}{_check.nearest(value, words, listed=few)}")
+    return str(value)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 200:
+        raise ValueError(f"{name} must be text of at most 200 characters, got {value!r:.60}")
+    return " ".join(value.split())
+
+
+CHECKS: Mapping[str, Callable[..., Any]] = {
+    "whole": _check.whole,
+    "real": _check.real,
+    "sizes": _check.sizes,  # 1, 2, 4
+    "levels": lambda name, value: priorities.check(value),  # 1:0.2, 2:0.8
+    "points": lambda name, value: Table(value).points_ms,  # of a service time: 1:2.1, 8:3.3
+    "text": _text,
+    "choice": _one_of,
+}
+
+
+@dataclass(frozen=True)
+class Control:
+    """One value of the state, and the control that moves it.
+
+    `kind` is one of `CHECKS`, which takes the `bounds`: the options of a choice, by their labels, are such.
+    `page` None: the value has no control of its own. `optional`: it may be empty. `mode`: the only one that
+    has it; `in_tokens`: its default there, where that is another.
+    """
+
+    label: str
+    about: str
+    kind: str
+    default: Any
+    page: str | None
+    slider: Slider | None = None
+    bounds: Mapping[str, Any] = field(default_factory=dict)
+    optional: bool = False
+    mode: str | None = None
+    in_tokens: Any = ...
+
+    def at_first(self, mode: str) -> Any:
+        """Return the value that the control begins with in a mode."""
+        return self.in_tokens if mode == TOKENS and self.in_tokens is not ... else self.default
+
+    @property
+    def when_empty(self) -> str:
+        """What an empty field means, as `about` says it; "" where it may not be empty."""
+        return self.about.rpartition("empty: ")[2] if "empty: " in self.about else ""
+
+    def check(self, name: str, value: Any) -> Any:
+        """Return the value as it is kept, or raise; `name` is what the message calls it."""
+        if self.optional and value in (None, (), []):
+            return () if self.kind in ("sizes", "points", "levels") else None
+        return CHECKS[self.kind](name, value, **self.bounds)
+
+    def read(self, name: str, text: str) -> Any:
+        """Return the value that a person typed, or raise with the rule and what was typed.
+
+        >>> from batchsim.view.explorer.controls_table import CONTROLS
+        >>> CONTROLS["max_batch_size"].read("", " 16 "), CONTROLS["queue_limit"].read("", "")
+        (16, None)
+        >>> CONTROLS["servers"].read("Servers", "two")
+        Traceback (most recent call last):
+        ValueError: Servers must be a whole number, got 'two'
+        """
+        value: Any = text.strip()
+        if self.optional and value in ("", "none"):
+            value = None
+        elif self.kind == "points":
+            value = [
+                _pair(pair, "a curve must be like 1:2.1,8:3.3 (batch size:ms)")
+                for pair in text.split(",")
+                if pair
+            ]
+        elif self.kind == "levels":
+            like = "Priorities must be like 1:0.2,2:0.8 (level:share)"
+            value = [_pair(pair, like) for pair in text.split(",") if pair.strip()]
+        elif self.kind == "sizes":
+            value = [_number(name, size, whole=True) for size in text.split(",") if size]
+        elif self.kind in ("whole", "real"):
+            value = _number(name, value, whole=self.kind == "whole")
+        return self.check(name, value)
+
+
+def _number(name: str, text: str, whole: bool) -> float:
+    for kind in (int,) if whole else (int, float):
+        with suppress(ValueError):
+            if "_" not in text:  # 1_000 is a number in Python only
+                return kind(text)
+    raise ValueError(f"{name} must be a {'whole ' if whole else ''}number, got {text!r}")
+
+
+def _pair(pair: str, like: str) -> tuple[int, float]:
+    number, colon, value = pair.partition(":")
+    if not colon:
+        raise ValueError(f"{like}, got {pair!r}")
+    return int(_number("what is before a colon", number, whole=True)), _number(
+        "what is behind it", value, whole=False
+    )
+
+
+def choice(
+    label: str, about: str, default: str, page: str | None, options: Iterable[str], mode: str | None = None
+) -> Control:  # fmt: skip
+    """Return the control of one of some options, which are given with their labels or with their kinds."""
+    labels: dict[str, Any] = dict.fromkeys(options, "")
+    if isinstance(options, Mapping):
+        labels = {name: getattr(kind, "label", kind) for name, kind in options.items()}
+    return Control(label, about, "choice", default, page, bounds={"options": labels}, mode=mode)

@@ -1,0 +1,288 @@
+"""A whole grid of settings as colours, with the present one, the best and those that tie with it."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
+from matplotlib.ticker import FixedFormatter, FixedLocator
+
+from batchsim._format import counted, tick_in, typed, typed_duration, unit_of
+from batchsim.scenario import Rule
+from batchsim.view.canvas.cells import NOWHERE, border, squares
+from batchsim.view.canvas.colours import colours, ends
+from batchsim.view.canvas.picture import Box
+from batchsim.view.canvas.scales import FINE, log_ticks
+from batchsim.view.canvas.theme import BLACK, ORANGE
+from batchsim.view.run.data import ViewData
+from batchsim.view.run.view import LARGE, Entry, Spot, Style, View
+
+OVERLOADED, REFUSED, LOSING, TIED = "overloaded", "not possible", "too many lost", "tied with the best"
+BAR, BESIDE = 0.8, 4.2  # the colour bar: its width, and the room right of the axes, in ems
+INSET = 0.12  # of a cell: how far inside it the frame of a tied one is
+
+
+class GridView(View):
+    """A number over two parameters of the rule, as colours.
+
+    A bold line surrounds the cells within the objective, a dashed frame marks each that cannot be told from
+    the best, and a star the best itself: the one that `tune` would take among them.
+    """
+
+    KEY = "map"
+    ROOM, ROWS = LARGE._replace(left=4.2), 2
+    BEST: ClassVar[str]  # the widest text of the best setting in the legend
+
+    # What the number is.
+
+    def cell_values(self, data: Any) -> np.ndarray:
+        """Return the number of each cell, NaN where it has no steady state."""
+        raise NotImplementedError
+
+    def colours(self, values: np.ndarray, data: Any) -> np.ndarray:
+        """Return the cells' colours; transparent where there is no finite number."""
+        raise NotImplementedError
+
+    def within(self, values: np.ndarray, data: Any) -> np.ndarray:
+        """Return which cells are within the objective."""
+        raise NotImplementedError
+
+    def show_scale(self, bar: Axes, values: np.ndarray, data: Any) -> None:
+        """Bring the colour bar up to date."""
+        raise NotImplementedError
+
+    def figure(self, data: Any, cell: tuple[int, int]) -> str:
+        """Return the number of a cell as the legend has it."""
+        raise NotImplementedError
+
+    def said(self, data: Any, cell: tuple[int, int]) -> str:
+        """Return the number of a cell as a sentence has it."""
+        raise NotImplementedError
+
+    def verdict(self, data: Any) -> str:
+        """Return the end of a sentence: how many cells meet the objective; without a best, what none does."""
+        raise NotImplementedError
+
+    def label(self, surface: Any, name: str) -> str:
+        """Return what an axis is called, without its unit."""
+        label: str = surface.scenario.rule.parameters()[name].label.removesuffix(" (ms)")
+        return label[0].lower() + label[1:]
+
+    # How it is drawn.
+
+    def add_artists(self) -> None:
+        theme, width = self.theme, self.line_px
+        plot = self.plot_box = self.axes_box(right=BESIDE if self.large else 0)
+        ax = self.ax = self.add_plot(plot, "", "", grid="", ticks=False)
+        ax.spines[:].set_visible(False)
+        self.image = _image(ax, np.zeros((1, 1, 4), dtype=np.uint8), zorder=1)
+        # Cells without a number, by why they have none.
+        hatched: Style = {"facecolor": "none", "edgecolor": theme.grey, "linewidth": 0}
+        hatches = {OVERLOADED: "////", REFUSED: "xx", LOSING: ".."}
+        self.styles: dict[str, Style] = {name: hatched | {"hatch": each} for name, each in hatches.items()}
+        self.styles[OVERLOADED]["facecolor"] = theme.faint
+        self.cells = {name: PathPatch(NOWHERE, zorder=2, **style) for name, style in self.styles.items()}
+        # All marks are white and a colour, to be seen on dark cells and on bright ones.
+        self.border = [
+            LineCollection([], colors=colour, linewidths=thick * width, capstyle="projecting", zorder=3)
+            for colour, thick in (("white", 3.0), (BLACK, 1.4))
+        ]
+        frame: Style = {"facecolor": "none", "linewidth": 0.8 * width}
+        dashed: Style = frame | {"edgecolor": BLACK, "linestyle": (0, (2, 1.5))}
+        ties = frame | {"edgecolor": "white"}, dashed
+        self.ties = [PathPatch(NOWHERE, zorder=4, **style) for style in ties]
+        self.styles[TIED] = dashed | {"edgecolor": theme.ink}
+        patches = *self.cells.values(), *self.border, *self.ties
+        for artist in patches:
+            ax.add_artist(artist)
+        # Rings, through which their cells are seen; A's is larger, to be seen round the other.
+        ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8 * width}
+        self.ring_style = ring | {"marker": "o", "markersize": 5.5 * width, "markeredgecolor": BLACK}
+        other = ring | {"marker": "s", "markersize": 6.5 * width, "markeredgecolor": theme.before}
+        self.now, self.other = self._ring(self.ring_style, zorder=6), self._ring(other, zorder=5)
+        star: Style = {"linestyle": "none", "marker": "*", "color": ORANGE, "markeredgecolor": BLACK}
+        self.star_style = star | {"markersize": 8 * width}
+        (self.star,) = ax.plot([], [], zorder=5, **self.star_style)
+        self.set_moving(self.image, *patches, *self.now, *self.other, self.star)
+        self.shape = (0, 0)
+        self.bar: Axes | None = None
+        if self.large:
+            self._add_colour_bar(Box(plot.right + 0.7 * self.em, plot.top, BAR * self.em, plot.height))
+
+    def _ring(self, style: Style, zorder: float) -> list[Line2D]:
+        white = style | {"markeredgecolor": "white", "markeredgewidth": 2.6 * self.line_px}
+        pair = ((white, zorder), (style, zorder + 0.1))
+        return [self.ax.plot([], [], zorder=above, **each)[0] for each, above in pair]
+
+    def _add_colour_bar(self, box: Box) -> None:
+        bar = self.bar = self.add_plot(box, "", "", grid="", numbers="y", right=True)
+        bar.spines[:].set_visible(False)
+        bar.xaxis.set_major_locator(FixedLocator([]))
+        bar.set_xlim(0, 1)
+        # An image in axes coordinates: the logarithmic scale would distort one in data coordinates.
+        self.scale = _image(bar, np.zeros((1, 1, 4), dtype=np.uint8), zorder=0.5)
+        self.scale.set_transform(bar.transAxes)
+        below = box.left, box.bottom + 1.35 * self.em
+        self.unit = self.add_text(*below, "ms", fontsize=self.em, color=self.theme.soft)
+
+    def update(self, data: ViewData) -> None:
+        surface: Any = data.surface  # of requests, or of tokens
+        refused, values = surface.refused, self.cell_values(data)
+        rows, columns = self.shape = refused.shape
+        self.image.set_data(self.colours(values, data))
+        self.image.set_extent((0, columns, 0, rows))
+        overloaded, losing = surface.overloaded & ~refused, np.isinf(values)
+        kinds = {OVERLOADED: overloaded, REFUSED: refused, LOSING: losing}
+        for name, cells in kinds.items():
+            self.cells[name].set_path(squares(cells))
+        edges = border(self.within(values, data))
+        for lines in self.border:
+            lines.set_segments(edges)
+        best, ties = surface.best(), surface.ties()
+        kinds[TIED] = ties if ties.sum() > 1 else np.zeros_like(ties)
+        for frames in self.ties if self.large else ():
+            frames.set_path(squares(kinds[TIED], INSET))
+        _place([self.star], best and (best[1] + 0.5, best[0] + 0.5))
+        for marks, each in ((self.now, data), (self.other, data.other)):
+            _place(marks, None if each is None else position(surface, each.result.scenario.rule))
+        self._scale(surface)
+        if self.bar is not None:
+            self.show_scale(self.bar, values, data)
+        if self.large:
+            entries = self._marks(data, best, data.other is not None and data.pinned is not None)
+            entries += [Entry(name, self.styles[name]) for name, cells in kinds.items() if cells.any()]
+            self.show_legend(entries)
+
+    def show_durations(self, bar: Axes, values_ms: np.ndarray, objective_ms: float | None) -> None:
+        """Give the colour bar a logarithmic scale of durations."""
+        low, high = ends(values_ms, objective_ms)
+        if not self.hold("colours", (low, high, objective_ms)):
+            return
+        unit, ms = unit_of(high)
+        bar.set_yscale("log")
+        bar.set_ylim(low, high)
+        self.scale.set_data(colours(np.geomspace(low, high, 256)[:, None], objective_ms, (low, high)))
+        if objective_ms is None:
+            log_ticks(bar.yaxis, low, high, finest=FINE)
+        else:
+            bar.yaxis.set_major_locator(FixedLocator([low, objective_ms, high]))
+            bar.yaxis.set_minor_locator(FixedLocator([]))
+        bar.yaxis.set_major_formatter(tick_in(ms))
+        self.unit.set_text(unit)
+
+    def _scale(self, surface: Any) -> None:
+        if not self.hold("grid", (surface.x, surface.y, surface.x_values, surface.y_values)):
+            return
+        rows, columns = self.shape
+        self.ax.set(xlim=(0, columns), ylim=(0, rows))
+        horizontal = self.ax.xaxis, surface.x, surface.x_values, self.plot_box.width
+        vertical = self.ax.yaxis, surface.y, surface.y_values, self.plot_box.height
+        for axis, name, values, length in (horizontal, vertical):
+            unit, texts = in_unit(name, values)
+            label = self.label(surface, name) + (f" ({unit})" if unit else "")
+            axis.set_label_text(label if self.large else "")
+            # Where the texts need more room than their cells have, every second or third is shown.
+            room = 1.15 if name == surface.y else max(0.62 * len(text) + 0.4 for text in texts)
+            step = math.ceil(room * self.em / (length / len(texts)))
+            shown = range((len(texts) - 1) % step, len(texts), step)
+            axis.set_major_locator(FixedLocator([i + 0.5 for i in shown]))
+            axis.set_major_formatter(FixedFormatter([texts[i] for i in shown]))
+
+    def _marks(self, data: ViewData, best: tuple[int, int] | None, pinned: bool) -> list[Entry]:
+        entries = [Entry("B" if pinned else "now", self.ring_style | {"markeredgecolor": self.theme.ink})]
+        if best is not None:
+            at = ", ".join(self.setting(data.surface, best).values())
+            style = self.star_style | {"markersize": 7 * self.line_px}
+            entries.append(Entry(self.BEST, style, f"best {self.figure(data, best)} at {at}"))
+        return entries
+
+    def setting(self, surface: Any, cell: tuple[int, int]) -> dict[str, str]:
+        """Return the setting of a cell in words: the value of each parameter by its label."""
+        texts = {}
+        for name, value in ((surface.x, surface.x_values[cell[1]]), (surface.y, surface.y_values[cell[0]])):
+            write = typed_duration if name.endswith("_ms") and value < math.inf else level
+            texts[self.label(surface, name)] = write(value)
+        return texts
+
+    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
+        cell = self.cell_at(x_px, y_px)
+        if cell is None:
+            return None
+        surface: Any = data.surface
+        setting = ", ".join(f"{name} {value}" for name, value in self.setting(surface, cell).items())
+        if surface.refused[cell]:
+            return Spot(self.KEY, f"{setting}: not possible", refused="This setting makes no sense here.")
+        said = "overloaded" if surface.overloaded[cell] else self.said(data, cell)
+        # The map's rule, not the state's, which may be another whose run was refused.
+        change = {"rule": surface.rules[cell[0] * self.shape[1] + cell[1]]}
+        return Spot(self.KEY, f"{setting}: {said}. Click to try this setting.", change)
+
+    def describe(self, data: ViewData) -> list[str]:
+        surface: Any = data.surface
+        steady = ~(surface.overloaded | surface.refused)
+        text = f"Of {int((~surface.refused).sum())} settings, each run with {surface.requests:,} requests,"
+        best = surface.best()
+        if best is None:
+            text += f" none {self.verdict(data) if steady.any() else 'keeps up'}"
+        else:
+            setting = ", ".join(map(" ".join, self.setting(surface, best).items()))
+            text += f" the best is {setting}: {self.said(data, best)}"
+            if tied := int(surface.ties().sum()) - 1:
+                text += f"; {counted(tied, 'other')} {'is' if tied == 1 else 'are'} statistically the same"
+            text += self.verdict(data)
+        if surface.overloaded.any() and steady.any():
+            text += f"; {int(surface.overloaded.sum())} are overloaded"
+        return [f"{text}."]
+
+    def cell_at(self, x_px: float, y_px: float) -> tuple[int, int] | None:
+        """Return the (row, column) of the cell at these CSS pixels of the picture, None beside the map."""
+        rows, columns = self.shape
+        across = (x_px - self.plot_box.left) / self.plot_box.width
+        up = (self.plot_box.bottom - y_px) / self.plot_box.height
+        inside = rows and 0 <= across < 1 and 0 <= up < 1
+        return (int(up * rows), int(across * columns)) if inside else None
+
+
+def _image(ax: Axes, pixels: np.ndarray, zorder: float) -> AxesImage:
+    image = AxesImage(ax, interpolation="nearest", origin="lower", extent=(0, 1, 0, 1), zorder=zorder)
+    image.set_data(pixels)
+    ax.add_image(image)
+    return image
+
+
+def _place(marks: Sequence[Line2D], at: tuple[float, float] | None) -> None:
+    for mark in marks:
+        mark.set_data(*(([], []) if at is None else ([at[0]], [at[1]])))
+
+
+def level(value: float) -> str:
+    """Return a parameter's value; an infinite wait is ∞: only full batches leave."""
+    return "∞" if math.isinf(value) else typed(float(f"{value:.10g}"))
+
+
+def in_unit(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
+    """Return the unit of a parameter's axis, "" for none, and the texts of the values in it.
+
+    >>> in_unit("max_wait_ms", (0.0, 500.0, 2000.0, math.inf)), in_unit("max_batch_size", (8, 16))
+    (('s', ['0', '0.5', '2', '∞']), ('', ['8', '16']))
+    """
+    longest = max(filter(math.isfinite, values), default=1.0)
+    unit, ms = unit_of(longest) if name.endswith("_ms") else ("", 1.0)
+    return unit, [level(value / ms) for value in values]
+
+
+def position(surface: Any, rule: Rule) -> tuple[float, float] | None:
+    """Return where a rule is on the map, in cells, also between two values of the grid; None for another."""
+    places = []
+    for name, values in ((surface.x, surface.x_values), (surface.y, surface.y_values)):
+        if name not in (field.name for field in dataclasses.fields(rule)):  # type: ignore[arg-type]
+            return None
+        value = getattr(rule, name)  # None: as much as it takes
+        places.append(float(np.interp(math.inf if value is None else value, values, np.arange(len(values)))))
+    return places[0] + 0.5, places[1] + 0.5

@@ -1,0 +1,219 @@
+"""What steps of token generation compute, how many requests run in them, and how full the memory is."""
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import StepPatch
+
+from batchsim._format import counted, duration, listed, number, percent
+from batchsim.scenario import Continuous
+from batchsim.view.canvas.lettering import Label
+from batchsim.view.canvas.picture import Box
+from batchsim.view.canvas.scales import nice
+from batchsim.view.canvas.theme import PHASES
+from batchsim.view.run.data import ViewData
+from batchsim.view.run.moment import Moment
+from batchsim.view.run.token_data import of_tokens
+from batchsim.view.run.view import Entry, Spot, StackedView, Style
+
+LEAST_MS = 1e-6  # a gap between two steps, beyond rounding
+ENDLESS = 2**20  # seats: no server has as many, some have no limit
+UPPER = 0.6  # of the height: the tokens
+PARTS = {"prefill": "tokens of prompts", "decode": "of answers"}
+
+
+class StepsView(StackedView):
+    """The tokens of each step; below, how many of the seats and of the blocks of memory are taken.
+
+    Of the first server, over a moment of the run. A small view has the tokens alone.
+    """
+
+    KEY, NAME, SHORT = "steps", "Step by step: tokens, seats, memory", "Tokens of each step"
+    ROWS = 2
+
+    def add_artists(self) -> None:
+        whole = self.plot_box = self.axes_box()
+        upper = whole
+        if self.large:
+            gap = 1.1 * self.em
+            upper = Box(whole.left, whole.top, whole.width, UPPER * whole.height - gap)
+            below = whole.top + UPPER * whole.height + gap
+            lower = Box(whole.left, below, whole.width, whole.bottom - below)
+        self.top = self.add_plot(upper, "", "tokens" * self.large, numbers="y" if self.large else "xy")
+        self.low = self.add_plot(lower, "", "taken") if self.large else None
+        self.upper_box = upper
+        # From the bottom up: the answers', which every step has.
+        # Without a hatch, which would cut narrow bars into pieces.
+        self.add_bars(self.top, {name: (PHASES[name].colour, "") for name in ("decode", "prefill")})
+        self.budget = self.top.axhline(1, zorder=2.5, **self.line_style("soft", (0, (4, 2)), 0.8))
+        colour = getattr(self.theme, PHASES["preempted"].colour)
+        mark: Style = {"linestyle": "none", "marker": "v", "color": colour}
+        self.mark = mark | {"markeredgecolor": self.theme.ink, "markeredgewidth": 0.5 * self.line_px}
+        self.preempted = self.top.plot([], [], zorder=4, markersize=4 * self.line_px, **self.mark)[0]
+        self.set_moving(self.budget, self.preempted)
+        self.lines: dict[str, StepPatch] = {}
+        self.other_lines: dict[str, StepPatch] = {}
+        self.cursors: list[Line2D] = []
+        if self.low is not None:
+            self.low.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
+            self.low.yaxis.get_major_locator().set_params(nbins=3)  # type: ignore[call-arg]
+            for name, style in self._line_styles().items():
+                self.lines[name] = self.low.stairs([0], [0, 1], baseline=None, zorder=3, **style)
+                self.other_lines[name] = self.low.stairs([0], [0, 1], baseline=None, zorder=2.5)
+            self.set_moving(*self.lines.values(), *self.other_lines.values())
+
+    def _line_styles(self) -> dict[str, Style]:
+        theme, wide = self.theme, self.line_px
+        return {
+            "seats": {"edgecolor": theme.blue, "linewidth": 1.4 * wide},
+            "memory": {"edgecolor": theme.orange, "linewidth": 1.4 * wide, "linestyle": (0, (4, 2))},
+        }
+
+    def update(self, data: ViewData) -> None:
+        now = of_tokens(data).moment
+        for artist in self.moving:
+            artist.set_visible(now is not None)
+        if now is None:
+            self.show_legend([])
+            return
+        edges_ms = _edges_ms(now)
+        heights = np.array([_with_gaps(each, edges_ms) for each in (now.answer_tokens, now.prompt_tokens)])
+        highest = self.show_bars(heights, edges_ms, None, {})
+        rule = now.result.scenario.rule
+        self.set_limits(self.top, x=(0, edges_ms[-1]), y=(0, nice(1.05 * highest)))
+        right_ms = float(self.top.get_xlim()[1])
+        budget = rule.max_num_batched_tokens if isinstance(rule, Continuous) else None
+        if budget is not None and budget > self.top.get_ylim()[1]:
+            budget = None
+        self.budget.set_visible(budget is not None)
+        self.budget.set_ydata([budget or 0] * 2)
+        back = np.flatnonzero(now.column("step_preempted"))
+        self.preempted.set_visible(bool(back.size))
+        self.preempted.set_data(edges_ms[2 * back], np.full(back.size, 0.96 * self.top.get_ylim()[1]))
+        axis = self.top.xaxis if self.low is None else self.low.xaxis
+        if self.low is not None:
+            self._show_lines(data, now, edges_ms, right_ms)
+        self.set_label(axis, "time", right_ms)
+        if self.large:
+            self.show_legend(self._entries(now, bool(back.size)), self._labels(now, budget))
+
+    def _show_lines(self, data: ViewData, now: Moment, edges_ms: np.ndarray, right_ms: float) -> None:
+        assert self.low is not None
+        other = None if data.other is None else of_tokens(data.other).moment
+        style, highest = self.other_style(data), 0.0
+        for lines, each in ((self.lines, now), (self.other_lines, other)):
+            taken = {} if each is None else taken_shares(each)
+            for name, line in lines.items():
+                line.set_visible(name in taken)
+                if each is not None and name in taken:
+                    own_ms = _edges_ms(each)
+                    line.set_data(100 * _with_gaps(taken[name], own_ms), own_ms)
+                    highest = max(highest, 100 * float(taken[name].max()))
+                if each is other:
+                    line.set(edgecolor=style["color"], linewidth=style["linewidth"])
+                    line.set_linestyle(self._line_styles()[name].get("linestyle", "-"))
+        self.set_limits(self.low, x=(0, edges_ms[-1]), y=(0, min(nice(1.02 * highest), 102)))
+
+    def _entries(self, now: Moment, preempts: bool) -> list[Entry]:
+        entries = [Entry(text, self.styles[name]) for name, text in PARTS.items()]
+        entries += [Entry("preempted", self.mark | {"markersize": 0.6 * self.em})] * preempts
+        for name, share in taken_shares(now).items():
+            style = self._line_styles()[name]
+            line = {"color": style["edgecolor"], "linewidth": style["linewidth"]}
+            line |= {"linestyle": style.get("linestyle", "-")}
+            of = f"of {limit_of(now, name):,} {noun_of(now, name)}"
+            entries.append(Entry(f"00.0% {of}", line, f"{percent(float(np.mean(share)))} {of}"))
+        return entries
+
+    def _labels(self, now: Moment, budget: int | None) -> list[Label]:
+        labels = place_of(now, self.plot_box, self.box.bottom - 0.7 * self.em)
+        if budget is not None:
+            box, high = self.upper_box, float(self.top.get_ylim()[1])
+            y = box.bottom - box.height * budget / high
+            labels.append(Label(f"budget {budget:,}", box.right, y - 0.35 * self.em, "right"))
+        return labels
+
+    def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
+        box, now = self.plot_box, of_tokens(data).moment
+        if now is None or not (box.left <= x_px < box.right and box.top <= y_px <= box.bottom):
+            return None
+        at_ms = float(self.top.get_xlim()[1]) * (x_px - box.left) / box.width
+        edges_ms = _edges_ms(now)
+        place = int(np.searchsorted(edges_ms, at_ms, side="right")) - 1
+        if place >= edges_ms.size - 1:
+            return None
+        if place % 2:
+            return Spot(self.KEY, "Nothing runs")
+        step = place // 2
+        parts = [
+            counted(int(tokens[step]), noun)
+            for tokens, noun in ((now.prompt_tokens, "prompt token"), (now.answer_tokens, "token"))
+            if tokens[step]
+        ]
+        text = f"Step {now.steps[step]:,}, {duration(edges_ms[place + 1] - edges_ms[place])}: {listed(parts)}"
+        running, waiting = (int(now.column(f"step_{name}")[step]) for name in ("running", "waiting"))
+        text += f"; {running:,} run, {waiting:,} wait"
+        if "memory" in taken_shares(now):
+            text += f"; {now.column('step_blocks')[step]:,} of {limit_of(now, 'memory'):,} blocks"
+        if back := int(now.column("step_preempted")[step]):
+            text += f"; {back:,} preempted"
+        return Spot(self.KEY, text)
+
+    def describe(self, data: ViewData) -> list[str]:
+        now = of_tokens(data).moment
+        if now is None:
+            return []
+        span = duration(1000 * (now.end_s - now.begin_s))
+        steps = f"{counted(now.steps.size, 'step')} from {number(now.begin_s, 4)} s on, {span} in all"
+        means = (float(each.mean()) for each in (now.prompt_tokens, now.answer_tokens))
+        tokens = "{} tokens of prompts and {} of answers each on average".format(*map(number, means))
+        taken = listed([
+            f"{percent(float(share.mean()))} of {limit_of(now, name):,} {noun_of(now, name)}"
+            for name, share in taken_shares(now).items()
+        ])  # fmt: skip
+        back = int(now.column("step_preempted").sum())
+        return [f"{steps}: {tokens}, {taken} taken" + (f", {back:,} preempted." if back else ".")]
+
+
+def place_of(now: Moment, box: Box, y: float) -> list[Label]:
+    """Return where in the run a moment is, as labels on both sides of the name of the time's axis."""
+    labels, servers = [Label(f"from {number(now.begin_s, 4)} s on", box.left, y)], now.result.scenario.servers
+    return labels + [Label(f"server 1 of {servers:,}", box.right, y, "right")] * (servers > 1)
+
+
+def limit_of(now: Moment, name: str) -> int:
+    """Return how many seats or blocks of memory a server has; of endless seats, how many are ever taken."""
+    rule = now.result.scenario.rule
+    if name == "seats":
+        return rule.largest_batch if rule.largest_batch < ENDLESS else max(int(now.log.step_running.max()), 1)
+    assert isinstance(rule, Continuous)
+    assert rule.kv_blocks is not None
+    return rule.kv_blocks
+
+
+def noun_of(now: Moment, name: str) -> str:
+    """Return what a limit counts."""
+    if name == "memory":
+        return "blocks"
+    return "seats" if now.result.scenario.rule.largest_batch < ENDLESS else "that ever run"
+
+
+def taken_shares(now: Moment) -> dict[str, np.ndarray]:
+    """Return which fraction of the seats and of the blocks is taken in each step, if they are limited."""
+    rule = now.result.scenario.rule
+    shares = {"seats": now.column("step_running") / limit_of(now, "seats")}
+    if isinstance(rule, Continuous) and rule.kv_blocks is not None:
+        shares["memory"] = now.column("step_blocks") / rule.kv_blocks
+    return shares
+
+
+def _edges_ms(now: Moment) -> np.ndarray:
+    """Return the start and the finish of each step, from the first on: the gaps between them may be 0."""
+    times_s = np.stack([now.column("batch_start_s"), now.column("batch_finish_s")], axis=1).ravel()
+    return 1000 * (times_s - times_s[0])
+
+
+def _with_gaps(values: np.ndarray, edges_ms: np.ndarray) -> np.ndarray:
+    """Return values with one for each gap between a step and the next: 0 where nothing runs for a while."""
+    both = np.repeat(values.astype(float), 2)[:-1]
+    both[1::2][np.diff(edges_ms)[1::2] > LEAST_MS] = 0.0
+    return both

@@ -1,0 +1,351 @@
+"""The explorer turned to tokens works without a browser: move a control, read the text."""
+
+import re
+
+import pytest
+from conftest import KEPT
+from ipywidgets.widgets.widget import _instances
+
+import batchsim as bs
+from batchsim.view.explorer.controls_table import CONTROLS
+from batchsim.view.explorer.knob import is_hidden
+from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS
+from batchsim.view.explorer.state import DEFAULTS
+from batchsim.view.run.live import MODES
+
+FIRST = DEFAULTS["tokens"]
+
+
+@pytest.fixture(scope="module")
+def one_of_tokens():
+    before = set(_instances)
+    panel = bs.explore(requests=300, link="mode=tokens")
+    for mode in ("requests", "tokens"):  # whose controls are made now
+        panel.controls["mode"].value = mode
+    KEPT.update(_instances.keys() - before)
+    yield panel
+    KEPT.difference_update(_instances.keys() - before)
+
+
+@pytest.fixture
+def panel(one_of_tokens):
+    """The panel of earlier tests, back at the beginning."""
+    one_of_tokens.session.left.update(DEFAULTS)
+    one_of_tokens.session.pinned = one_of_tokens.session.pinned_state = None
+    one_of_tokens.session.reset()
+    return one_of_tokens
+
+
+def text(widget):
+    return re.sub(r"<[^>]*>", "", widget.value)
+
+
+def test_it_opens_with_requests_and_one_switch_turns_to_tokens_and_back():
+    panel = bs.explore(requests=300)
+    whole, frame = panel.readout.value, panel.screen.frame
+    panel.controls["mode"].value = "tokens"
+    assert panel.status.value == ""
+    assert panel.result.scenario == FIRST.scenario()
+    assert "TTFT" in panel.readout.value
+    assert panel.screen.frame != frame
+    assert [key for _, key in panel.large.options] == [*MODES["tokens"].names]
+    panel.controls["rate_per_s"].value = 3
+    panel.controls["mode"].value = "requests"
+    assert (panel.state, panel.readout.value) == (DEFAULTS["requests"], whole)
+    panel.controls["mode"].value = "tokens"
+    assert panel.state == FIRST.replace(rate_per_s=3)
+
+
+def test_controls_that_are_not_of_the_mode_are_hidden_and_made_when_it_is_first_turned_to():
+    panel = bs.explore(requests=300)
+    assert "max_num_seqs" not in panel.controls.by_name
+    panel.controls["mode"].value = "tokens"
+    there = panel.controls.by_name
+    seen = {name for name, control in there.items() if not is_hidden(control)}
+    assert {"mode", "max_num_seqs", "kv_blocks", "prompt_mean", "rate_per_s"} <= seen
+    assert not {"max_batch_size", "max_wait_ms", "objective_ms", "service"} & seen
+    on_pages = {*panel.knobs.children, *(each for box in panel.settings.values() for each in box.children)}
+    assert {there[name] for name in seen - {"seed"}} <= on_pages
+    assert "Memory" in panel.tabs.titles
+    assert "Device" not in panel.tabs.titles
+
+
+def test_a_panel_of_tokens_has_about_as_many_widgets_as_one_of_requests():
+    before = len(_instances)
+    bs.explore(requests=300, link="mode=tokens")
+    assert len(_instances) - before < 420
+
+
+def test_a_scenario_with_tokens_opens_in_tokens():
+    scenario = bs.Scenario(
+        bs.Poisson(3), bs.Continuous(32, 512, kv_blocks=2000), bs.published("llama-3.1-8b/rtx-4090"),
+        tokens=bs.Tokens.sample([(100, 5), (20, 12), (900, 40)], again=True),
+    )  # fmt: skip
+    panel = bs.explore(scenario, requests=200, seed=4)
+    assert (panel.result.scenario, panel.result.seed) == (scenario, 4)
+    assert panel.controls["prompts"].value == "given"
+    assert "tokens.prompt" in panel.session.python()
+    assert "Continuous batching" in repr(panel)
+
+
+def test_lengths_that_end_bound_the_run():
+    pairs = [(100, 5)] * 90
+    tokens = bs.Tokens.sample(pairs)
+    panel = bs.explore(FIRST.scenario().replace(tokens=tokens), requests=300)
+    assert panel.result.arrival_s.size == 90
+    assert "requests=90" in panel.session.python()
+
+
+def test_a_step_time_opens_in_tokens_with_its_numbers():
+    panel = bs.explore(bs.published("mistral-7b/h100/trt-llm"), requests=100)
+    assert panel.state.step == "mistral-7b/h100/trt-llm"
+    assert panel.status.value == ""
+
+
+@pytest.mark.parametrize(
+    ("control", "value"),
+    [
+        ("rate_per_s", 6.0),
+        ("prompt_mean", 300),
+        ("prompts", "geometric"),
+        ("prompt_cv", 0.5),
+        ("prompt_most", 2000),
+        ("output_mean", 200),
+        ("outputs", "fixed"),
+        ("output_cv", 1.5),
+        ("output_most", 300),
+        ("max_num_seqs", 8),
+        ("max_num_batched_tokens", 256),
+        ("kv_blocks", 400),
+        ("first", "prefill"),
+        ("token_map", "memory"),
+        ("servers", 2),
+        ("step", "llama-2-7b/h100/vllm"),
+        ("noise_cv", 0.5),
+        ("ttft_objective_ms", 300),
+        ("tpot_objective_ms", None),
+        ("workload", "gamma"),
+        ("workload", "closed"),
+        ("seed", 4),
+    ],
+)
+def test_every_control_moves_the_picture(panel, control, value):
+    frame = panel.screen.frame
+    panel.controls[control].value = value
+    assert panel.status.value == ""
+    assert panel.screen.frame != frame
+
+
+@pytest.mark.parametrize(
+    ("first", "control", "value"),
+    [
+        ({"max_num_batched_tokens": 256}, "long_prefill_token_threshold", 64),
+        ({"max_num_batched_tokens": 900, "prompt_most": 900, "kv_blocks": None}, "chunked", "off"),
+        ({"kv_blocks": 400}, "reserve", "life"),
+        ({"kv_blocks": 400, "reserve": "life"}, "limit", 1500),
+        ({"kv_blocks": 400}, "block_size", 17),
+        ({"kv_blocks": 400}, "watermark_blocks", 40),
+        ({"rate_per_s": 40}, "queue_limit", 3),
+        ({"rate_per_s": 40}, "timeout_ms", 900),
+        ({"step": "own"}, "fixed_ms", 12),
+        ({"step": "own"}, "weights_ms", 20),
+        ({"step": "own"}, "per_token_ms", 0.2),
+        ({"step": "own"}, "per_read_ms", 0.001),
+        ({"step": "own"}, "per_pair_ms", 0.00001),
+    ],
+)
+def test_controls_that_matter_to_some_settings_move_the_words_there(panel, first, control, value):
+    panel.move_to(FIRST.replace(**first))
+    assert not is_hidden(panel.controls[control])
+    words = panel.readout.value
+    panel.controls[control].value = value
+    assert panel.status.value == ""
+    assert panel.readout.value != words
+
+
+def test_every_control_of_tokens_is_among_those_that_are_moved_here():
+    moved = {
+        mark.args[1][i][-2]
+        for test in (test_every_control_moves_the_picture,
+                     test_controls_that_matter_to_some_settings_move_the_words_there)
+        for mark in test.pytestmark
+        for i in range(len(mark.args[1]))
+    }  # fmt: skip
+    of_tokens = {name for name, control in CONTROLS.items() if control.mode == "tokens" and control.page}
+    assert of_tokens <= moved
+
+
+def test_its_own_step_time_begins_as_the_one_that_was_chosen(panel):
+    panel.controls["step"].value = "llama-2-7b/h100/vllm"
+    words = panel.readout.value
+    panel.controls["step"].value = "own"
+    assert panel.readout.value == words
+    assert panel.controls["weights_ms"].value == bs.published("llama-2-7b/h100/vllm").weights_ms
+
+
+@pytest.mark.parametrize(
+    ("control", "value", "words"),
+    [
+        ("kv_blocks", 20, "must fit into the memory, 20 blocks"),
+        ("chunked", "off", "must fit into the budget"),
+    ],
+)
+def test_what_can_never_run_keeps_the_last_good_picture_and_says_why(panel, control, value, words):
+    frame, result = panel.screen.frame, panel.result
+    panel.controls[control].value = value
+    assert words in panel.status.value
+    assert (panel.screen.frame, panel.result) == (frame, result)
+    panel.controls[control].value = getattr(FIRST, control)
+    assert panel.status.value == ""
+
+
+@pytest.mark.parametrize(
+    ("control", "typed", "words"),
+    [
+        ("max_num_seqs", "0", "max_num_seqs must be at least 1, got 0"),
+        ("max_num_batched_tokens", "many", "max_num_batched_tokens must be a whole number"),
+        ("prompt_mean", "0", "Mean prompt (tokens) must be at least 1, got 0"),
+    ],
+)
+def test_a_typed_value_that_makes_no_sense_is_refused_beside_its_field(panel, control, typed, words):
+    knob, frame = panel.controls[control], panel.screen.frame
+    knob.field.value = typed
+    assert words in knob.refusal.value
+    assert panel.screen.frame == frame
+
+
+def test_a_slider_of_whole_numbers_on_a_log_scale_gives_whole_numbers(panel):
+    panel.controls["kv_blocks"].slider.value = 10**3.303
+    assert panel.state.kv_blocks == 2010
+    assert isinstance(panel.state.kv_blocks, int)
+
+
+def test_while_a_slider_is_dragged_runs_are_shorter_and_whole_when_it_is_let_go():
+    panel = bs.explore(requests=5000, link="mode=tokens")
+    panel.session.press()
+    panel.controls["rate_per_s"].slider.value = 5
+    assert panel.result.arrival_s.size == 2000
+    panel.session.release()
+    assert panel.result.arrival_s.size == 5000
+    panel.controls["rate_per_s"].value = 6
+    assert panel.result.arrival_s.size == 5000
+
+
+def test_a_click_on_the_heat_map_moves_to_its_setting(panel):
+    panel.screen.enlarge("map")
+    picture = panel.picture
+    (view,) = (view for view in picture.views if view.KEY == "map")
+    box = view.plot_box if hasattr(view, "plot_box") else view.axes_box()
+    for across in (0.2, 0.3, 0.45, 0.6):
+        place = (
+            (box.left + across * box.width) / picture.width_px,
+            (box.top + 0.3 * box.height) / picture.height_px,
+        )
+        panel.screen._receive(None, {"click": place}, None)
+    surface = panel.data.surface
+    assert panel.status.value == ""
+    assert panel.state.max_num_seqs in surface.x_values
+    assert panel.state.max_num_batched_tokens in surface.y_values
+    assert panel.state != FIRST
+    seats = panel.state.max_num_seqs
+    panel.screen._receive(None, {"key": "right"}, None)
+    assert panel.state.max_num_seqs > seats
+
+
+def test_a_and_b_compare_tokens_pair_by_pair(panel):
+    panel = bs.explore(requests=20_000, link="mode=tokens")
+    panel.compare.pin.click()
+    a = panel.result
+    panel.controls["max_num_batched_tokens"].value = 256
+    row = bs.compare(a, panel.result, ["ttft_p99_ms"])["ttft_p99_ms"]
+    table = text(panel.compare.table)
+    assert f"{row.difference:,.0f}" in table
+    assert "goodput (per s)" in table
+    assert "A: max_num_batched_tokens=2048" in table
+    panel.controls["mode"].value = "requests"
+    assert "Whole requests and tokens" in panel.compare.table.value
+    panel.compare.swap.click()
+    assert panel.state == FIRST
+
+
+def test_predict_asks_of_ttft_tpot_and_tokens(panel):
+    page = panel.predict
+    page.predicting.value = True
+    panel.controls["max_num_seqs"].value = 8
+    assert "TTFT, TPOT" in panel.session.cover
+    for answer, way in zip(page.answers.values(), (RISES, FALLS, STAYS), strict=True):
+        answer.value = way
+    page.reveal.click()
+    said = [text(row) for row in page.rows.values()]
+    assert "TTFT p99: you said it rises: right" in said[0]
+    assert "TPOT p99: you said it falls: right" in said[1]
+    assert "requests share a step" in said[1]
+    assert panel.session.cover == ""
+    panel.controls["max_num_seqs"].value = 4
+    assert panel.session.cover
+    panel.controls["mode"].value = "requests"
+    assert panel.session.cover == ""
+    assert list(page.answers) == ["p50", "p99", "throughput"]
+    page.predicting.value = False
+
+
+def test_the_pseudo_code_marks_where_most_steps_end(panel):
+    panel.controls["max_num_seqs"].value = 8
+    marked = panel.pseudocode.value.partition('aria-current="step"')[2].partition("</div>")[0]
+    assert "8 run: others wait" in marked
+    panel.controls["max_num_seqs"].value = 256
+    panel.controls["rate_per_s"].value = 2
+    marked = panel.pseudocode.value.partition('aria-current="step"')[2].partition("</div>")[0]
+    assert "all that wait join" in marked
+
+
+def test_it_is_shared_as_a_link_and_saved(panel, monkeypatch):
+    panel.controls["max_num_seqs"].value = 8
+    panel.turn_to(panel.share)
+    assert panel.share.link.value == "mode=tokens&max_num_seqs=8"
+    kept = []
+    monkeypatch.setattr(panel.screen, "download", lambda *file: kept.append(file))
+    panel.share.buttons["Save CSV"].click()
+    panel.share.buttons["Save PNG"].click()
+    assert b"ttft_ms" in kept[0][2]
+    assert kept[1][2].startswith(b"\x89PNG")
+    panel.share.link.value = "mode=tokens&servers=2"
+    assert panel.state == FIRST.replace(servers=2)
+    panel.share.student.value = "Ada"
+    assert panel.state.seed != 0
+
+
+def test_reset_goes_back_to_the_beginning(panel):
+    panel.controls["mode"].value = "requests"
+    panel.session.reset()
+    assert panel.state == FIRST
+    assert panel.controls["mode"].value == "tokens"
+
+
+def test_it_plays_step_by_step_in_the_picture_of_the_seats(panel):
+    panel.turn_to(panel.play)
+    player = panel.play.player
+    assert panel.large.value == "seats"
+    assert panel.status.value == ""
+    player.next.click()
+    first_ms, words = player.time_ms, text(panel.play.words)
+    assert re.search(r"a step of [\d,]+ tokens? for \d+ requests?; \d+ run, \d+ wait;", words)
+    assert "blocks are taken" in words
+    assert 'aria-current="step"' in panel.pseudocode.value
+    player.next.click()
+    assert player.time_ms > first_ms
+    steps = panel.result.steps
+    at = int(steps.start_s.searchsorted(player.time_ms / 1000 + 1e-9)) - 1
+    assert f"a step of {steps.tokens[at]:,} token" in player.words
+    player.time_ms = 1000 * player.stretch.until_s
+    player.previous.click()
+    panel.controls["rate_per_s"].value = 3
+    assert panel.status.value == ""
+    assert player.film.result is panel.result
+
+
+def test_it_can_begin_with_the_film():
+    panel = bs.explore(requests=300, link="mode=tokens", play=True)
+    assert panel.large.value == "seats"
+    assert panel.tabs.titles[panel.tabs.selected_index] == "Play"
+    assert panel.status.value == ""
