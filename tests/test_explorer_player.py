@@ -202,7 +202,7 @@ def test_the_slowness_suits_the_traffic_and_the_batches():
 
 
 def test_a_film_refuses():
-    with pytest.raises(TypeError, match="Scenario or a Result, got 3"):
+    with pytest.raises(TypeError, match="a Scenario, a Result or what compare_servers returns, got 3"):
         bs.film(3)
     with pytest.raises(ValueError, match="requests must be at least 1, got 0"):
         bs.film(PLAIN, requests=0)

@@ -210,18 +210,6 @@ def test_an_edited_file_is_refused(name, value, words, tmp_path):
         bs.Result.load(path)
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda: bs.plot(bs.simulate(SMALL)),
-        lambda: bs.film(SMALL, requests=2),
-    ],
-)
-def test_what_does_not_cover_tokens_says_so(use):
-    with pytest.raises(ValueError, match="token generation"):
-        use()
-
-
 def test_goodput_is_of_those_within_all_limits(run, whole):
     for result in (run, whole):
         served = result.status == bs.Status.SERVED

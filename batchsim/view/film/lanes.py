@@ -76,7 +76,8 @@ def comparison_of(
             what, rules, requests=requests or (token_lanes.REQUESTS if of_tokens else REQUESTS), seed=seed
         )
     if not isinstance(what, ServerComparison):
-        raise TypeError(f"{caller} takes what compare_servers returns, or a Scenario, got {what!r}")
+        taken = "a Scenario, a Result" if caller == "film" else "a Scenario"
+        raise TypeError(f"{caller} takes {taken} or what compare_servers returns, got {what!r}")
     if rules is not None:
         raise ValueError("rules must come with a scenario, got a comparison, which has its own")
     return what
