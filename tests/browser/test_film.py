@@ -15,11 +15,16 @@ LANES = """import batchsim as bs
 scenario = bs.Scenario(bs.Poisson(2000), bs.SizeOrWait(32, 10), bs.Affine(1.8874, 0.1438))
 film = bs.film(bs.compare_servers(scenario, requests=5000))
 film"""
-SOURCES = {"explorer": EXPLORER, "alone": ALONE, "lanes": LANES}
+TOKENS = """import batchsim as bs
+tokens = bs.Tokens(prompt=200, output=bs.Geometric(60))
+step = bs.published("llama-3.1-8b/rtx-4090")
+film = bs.film(bs.Scenario(bs.Poisson(6), bs.Continuous(8), step, tokens=tokens))
+film"""
+SOURCES = {"explorer": EXPLORER, "alone": ALONE, "lanes": LANES, "tokens": TOKENS}
 STAGE = ".batchsim-stage img.batchsim-screen"
 SECONDS, AT_LEAST, AIM = 3, 24, 60  # frames in these seconds
 LONGEST_MS = 150  # the aim
-PLAYERS = {"explorer": "panel.play.player", "alone": "film", "lanes": "film"}
+PLAYERS = {"explorer": "panel.play.player", "alone": "film", "lanes": "film", "tokens": "film"}
 # When each new frame of the film is on the screen: seen between two of the page's own, and decoded before.
 SEEN = """(seconds) => new Promise((done) => {
     const times = [], begin = performance.now();
@@ -71,11 +76,12 @@ def until_it_says(panel, text):
 
 
 def time_ms(panel):
-    """Return the time that the page shows, and the kernel's."""
+    """Return the time that the page shows, to as many decimals as it does, and the kernel's."""
     panel.quiet()
     panel.page.wait_for_timeout(300)
     text = panel.page.locator(".batchsim-player-time .batchsim-label").inner_text()
-    return float(re.sub(r"[^\d.]", "", text)), panel.kernel.ask("player.time_ms")
+    exact, decimals = panel.kernel.ask("[player.time_ms, player.film.decimals]")
+    return pytest.approx(float(re.sub(r"[^\d.]", "", text)), abs=0.51 * 10**-decimals), exact
 
 
 def test_it_plays_steadily(panel, capsys):
@@ -96,7 +102,7 @@ def test_it_plays_steadily(panel, capsys):
     assert drawn <= 1.3 * len(times) + 10, "frames are drawn that nobody sees"
     assert panel.kernel.ask("player.time_s > player.stretch.begin_s and not player.playing")
     shown, exact = time_ms(panel)
-    assert shown == pytest.approx(exact, abs=0.01)
+    assert shown == exact
     assert not panel.noise.errors
 
 
@@ -110,7 +116,7 @@ def test_a_step_goes_exactly_to_the_next_event_and_the_cursor_with_it(panel):
         instants = panel.kernel.ask("[time for time in instants if abs(time - player.time_s) < 0.1]")
         beyond = [time for time in instants if (time - before_s) * way > 0]
         assert exact / 1000 == pytest.approx(beyond[0] if way > 0 else beyond[-1], abs=1e-12)
-        assert shown == pytest.approx(exact, abs=0.01)
+        assert shown == exact
         cursor_ms = panel.kernel.ask("float(view.timeline.cursor.get_xdata()[0])")
         begin_s = panel.kernel.ask("view.timeline.window_s[0]")
         assert cursor_ms + 1000 * begin_s == pytest.approx(exact)
@@ -120,13 +126,13 @@ def test_the_slider_is_the_time(panel):
     handle = panel.page.locator(".batchsim-player-time .noUi-handle")
     handle.focus()
     assert "Time" in handle.get_attribute("aria-label")
-    before, _ = time_ms(panel)
+    _, before = time_ms(panel)
     frame = panel.page.locator(".batchsim-patch").get_attribute("src")
     for _ in range(5):
         panel.page.keyboard.press("ArrowRight")
     shown, exact = time_ms(panel)
-    assert shown > before
-    assert shown == pytest.approx(exact, abs=0.01)
+    assert exact > before
+    assert shown == exact
     assert panel.page.locator(".batchsim-patch").get_attribute("src") != frame
     assert panel.page.locator(".batchsim-moment [role]").inner_text().startswith(f"At {exact:,.7g} ms")
 

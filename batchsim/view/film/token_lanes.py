@@ -132,4 +132,4 @@ class TokensSideBySide(TokenFilm):
             ]  # fmt: skip
             seats = listed(doing) if doing else "all seats empty"
             parts.append(f"{', '.join(group.names)}: {now.waiting:,} waiting, {seats}")
-        return f"At {time_s * 1000:,.{self.decimals}f} ms: {'; '.join(parts)}."
+        return f"At {time_s * 1000:,.7g} ms: {'; '.join(parts)}."
