@@ -80,6 +80,15 @@ def test_as_many_are_slow_as_paper_says(capsys):
     assert said(capsys, "05.3", 100 * slow_s / 60).startswith("Right: ")
 
 
+def test_all_who_come_in_the_stall_are_slow(capsys):
+    stalled = SERVICE.compiling(1500)
+    users = bs.simulate(bs.Scenario(bs.Constant(200), bs.SizeOrWait(1, 0), stalled), 12_000)
+    in_stall = users.arrival_s < users.start_s[0] + 1.5 - 1e-9
+    assert (users.latency_ms[in_stall] > 100).all()
+    slow = users.latency_ms > 100
+    assert f"{in_stall.sum()} of them came in the stall" in said(capsys, "05.3", 100 * slow.mean())
+
+
 def test_a_closed_loop_sees_the_same_stall_once():
     asked = EXERCISES["05.3"]
     stalled = SERVICE.compiling(asked.stall_ms)
