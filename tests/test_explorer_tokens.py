@@ -10,8 +10,10 @@ import batchsim as bs
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.knob import is_hidden
 from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS
+from batchsim.view.explorer.pages.reasons_tokens import outcome as tokens_outcome
 from batchsim.view.explorer.state import DEFAULTS
 from batchsim.view.run.live import MODES
+from batchsim.view.run.token_headline import token_figures_of
 
 FIRST = DEFAULTS["tokens"]
 
@@ -349,3 +351,23 @@ def test_it_can_begin_with_the_film():
     assert panel.large.value == "seats"
     assert panel.tabs.titles[panel.tabs.selected_index] == "Play"
     assert panel.status.value == ""
+
+
+def test_answers_of_one_token_have_no_tpot_and_keep_its_objective():
+    panel = bs.explore(FIRST.replace(outputs="fixed", output_mean=1).scenario(), requests=20_000)
+    assert panel.status.value == ""
+    said = text(panel.readout)
+    assert "TPOT: there is none, each answer has one token." in said
+    assert "missed" not in said
+    assert token_figures_of(panel.data)[1].name == "TPOT p99 \N{CHECK MARK} \N{LESS-THAN OR EQUAL TO} 60 ms"
+
+
+def test_a_server_with_one_seat_is_told_of_in_the_singular(panel):
+    panel.controls["max_num_seqs"].value = 1
+    said = text(panel.readout)
+    assert "the server carries" in said
+    assert " of 1 seat and" in said
+    panel.controls["servers"].value = 2
+    assert "2 servers carry" in text(panel.readout)
+    outcome = tokens_outcome("tpot", panel.result, panel.result)
+    assert "On average 1 request is in a step, as before." in outcome.why

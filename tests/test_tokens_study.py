@@ -132,7 +132,7 @@ def test_a_sweep_of_tokens_has_their_numbers_and_intervals():
 def test_a_point_that_can_never_serve_a_request_says_why(tmp_path):
     over = {"kv_blocks": [20, 300]}
     table = sweep(SCENARIO, over, 500, progress=False, out=tmp_path / "sweep")
-    assert "20 blocks of an engine, got" in table.infeasible[0]
+    assert "20 blocks of a server, got" in table.infeasible[0]
     assert table[[*TOKENS]].isna().all(axis=1).tolist() == [True, False]
     again = sweep(SCENARIO, over, 500, progress=False, out=tmp_path / "sweep")
     assert again.equals(table)
@@ -331,3 +331,12 @@ def test_an_attainment_that_says_nothing_is_refused(knobs, words):
         SLO(**knobs)
     with pytest.raises(ValueError, match="needs Scenario"):
         capacity(PLAIN, SLO(ttft_ms=200, attainment=0.9))
+
+
+def test_a_tpot_that_no_answer_has_has_no_interval():
+    scenario = bs.Scenario(
+        bs.Poisson(4), bs.Continuous(), bs.published("llama-3.1-8b/rtx-4090"), tokens=bs.Tokens(100, 1)
+    )
+    run = bs.simulate(scenario, 20_000)
+    for key in ("tpot_p99_ms", "mean_tpot_ms"):
+        assert "got none" in run.intervals([key])[key].reason

@@ -79,7 +79,10 @@ def _impossible(metric: Metric, samples: Sequence[Sample]) -> NoInterval | None:
             f"needs traffic that stays the same, got {got}: see over_time, or take replications"
         )
     reasons = (reason for sample in samples if (reason := sample.too_short(metric)))
-    return next(map(NoInterval, reasons), None)
+    reason = next(reasons, "")
+    if not reason and not all(sample.whole.values_in(metric.column) for sample in samples):
+        reason = "needs requests that have one, got none"  # a TPOT, of answers of one token
+    return NoInterval(reason) if reason else None
 
 
 def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic:

@@ -59,7 +59,7 @@ def check_lengths(scenario: Any, chunks: Callable[[], Chunks]) -> None:
             blocks = -(-needed // rule.block_size)
             for bad in np.flatnonzero(blocks > usable):
                 got = f"{needed[bad]:,} tokens, {blocks[bad]:,} blocks, of request {first + bad:,}"
-                fit = f"a request must fit into the memory, {usable:,} blocks of an engine"
+                fit = f"a request must fit into the memory, {usable:,} blocks of a server"
                 raise NeverServed(f"{fit}, got {got}")
             first, most = first + prompts.size, max(most, int(blocks.max()))
         short = not life and min(rule.max_num_seqs, first) * most > rule.kv_blocks

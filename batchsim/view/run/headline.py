@@ -131,7 +131,7 @@ def latency_figure(
     name, value = f"p{q}", data.percentile_of_all(q, column)
     grows = data.overloaded and column != TPOT  # steps take no longer because more requests wait
     if objective_ms is not None:
-        sign = MET if value <= objective_ms and not grows else MISSED
+        sign = MISSED if value > objective_ms or grows else MET  # NaN, where nothing has any, keeps it
         name = f"{name} {sign} {LIMIT} {typed_duration(objective_ms)}"
     if grows:
         return Figure(name, "\N{EN DASH}", "", "grows with the run")

@@ -188,15 +188,18 @@ class TokenLatencyView(GrowingView):
         s = data.summary
         if data.overloaded:
             arriving, possible = s["offered_per_s"], data.result.scenario.full_batches_per_s
-            rates = (
-                f"{number(arriving, 5)} requests arrive per second, the engines carry {number(possible, 5)}"
-            )
+            servers = data.result.scenario.servers
+            carry = "the server carries" if servers == 1 else f"{servers:,} servers carry"
+            rates = f"{number(arriving, 5)} requests arrive per second, {carry} {number(possible, 5)}"
             grows = f"the queue grows by {number(arriving - possible)} per second"
             return [f"Overloaded: {rates}: {grows}, and TTFT has no steady state.", *_differences(data)]
         if not s["served"]:
             return [f"None of {s['requests']:,} requests is served."]
         sentences = []
         for of, name in NAMED.items():
+            if math.isnan(data.percentile_of_all(50, of)):
+                sentences.append(f"{name}: there is none, each answer has one token.")
+                continue
             values = (f"p{q} {number(data.result.percentile(q, column=of))} ms" for q in SAID)
             sentences.append(f"{name[0].upper()}{name[1:]}: {', '.join(values)}.")
             if (limit_ms := data.limits_ms.get(of)) is not None:

@@ -120,7 +120,7 @@ class StepsView(StackedView):
             style = self._line_styles()[name]
             line = {"color": style["edgecolor"], "linewidth": style["linewidth"]}
             line |= {"linestyle": style.get("linestyle", "-")}
-            of = f"of {limit_of(now, name):,} {noun_of(now, name)}"
+            of = f"of {limit_in_words(now, name)}"
             entries.append(Entry(f"00.0% {of}", line, f"{percent(float(np.mean(share)))} {of}"))
         return entries
 
@@ -167,7 +167,7 @@ class StepsView(StackedView):
         means = (float(each.mean()) for each in (now.prompt_tokens, now.answer_tokens))
         tokens = "{} tokens of prompts and {} of answers each on average".format(*map(number, means))
         taken = listed([
-            f"{percent(float(share.mean()))} of {limit_of(now, name):,} {noun_of(now, name)}"
+            f"{percent(float(share.mean()))} of {limit_in_words(now, name)}"
             for name, share in taken_shares(now).items()
         ])  # fmt: skip
         back = int(now.column("step_preempted").sum())
@@ -190,11 +190,12 @@ def limit_of(now: Moment, name: str) -> int:
     return rule.kv_blocks
 
 
-def noun_of(now: Moment, name: str) -> str:
-    """Return what a limit counts."""
-    if name == "memory":
-        return "blocks"
-    return "seats" if now.result.scenario.rule.largest_batch < ENDLESS else "that ever run"
+def limit_in_words(now: Moment, name: str) -> str:
+    """Return the limit with what it counts."""
+    limit = limit_of(now, name)
+    if name == "seats" and now.result.scenario.rule.largest_batch >= ENDLESS:
+        return f"{limit:,} that ever run"
+    return counted(limit, "seat" if name == "seats" else "block")
 
 
 def taken_shares(now: Moment) -> dict[str, np.ndarray]:

@@ -55,7 +55,8 @@ def _why_tpot(before: Result, after: Result) -> str:
     why = because("the slowest 2%", _parts_of_tpot(before), _parts_of_tpot(after), TPOT)
     old, new = (number(_rows(result)) for result in (before, after))
     then = ", as before" if old == new else f", {old} before"
-    return why and f"{why} On average {new} requests share a step{then}."
+    are = "1 request is in" if new == "1" else f"{new} requests share"
+    return why and f"{why} On average {are} a step{then}."
 
 
 def _parts_of_tpot(result: Result) -> dict[str, float] | None:
