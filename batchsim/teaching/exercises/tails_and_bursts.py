@@ -110,7 +110,7 @@ class SeenByUsers(Number):
         return float(100 * (result.latency_ms > self.slow_ms).mean())
 
     def because(self, right: float) -> str:
-        stalled = self.rate_per_s * (self.stall_ms - self.slow_ms) // 1000
+        stalled = self.rate_per_s * self.stall_ms // 1000
         return (
             f"{right * self.requests / 100:.0f} of {self.requests:,} requests. {stalled} of them came in the "
             "stall itself, and the others while the server worked off the queue. Such a p99 is far "
