@@ -141,3 +141,17 @@ def test_sweep_capacity_and_tune_are_those_of_python():
 )  # fmt: skip
 def test_what_makes_no_sense_is_one_line(arguments, words):
     assert words in refused(*arguments)
+
+
+@pytest.mark.parametrize("server", ["vllm", "sglang", "tgi"])
+def test_one_command_tunes_and_writes_a_servers_own_settings_which_are_read_back_equal(server, tmp_path):
+    (tmp_path / "s.toml").write_text(TEXT)
+    grid = ["--over", "max_num_seqs=8,32", "--over", "max_num_batched_tokens=512,1024", "--requests", 400]
+    options = ["tune", tmp_path / "s.toml", "--ttft-p99-ms", 5000, *grid, "--set", "kv_blocks=none"]
+    best = run_json(*options)["scenario"]["rule"]
+    written = run(*options, "--write", server).stdout
+    config = bs.servers.parse(written)
+    for name in ("max_num_seqs", "max_num_batched_tokens"):
+        assert getattr(config.rule, name) == best[name]
+    again = bs.servers.parse(bs.servers.write(server, config))
+    assert (again.rule, config.unused) == (config.rule, {})
