@@ -84,8 +84,7 @@ class Surface:
         many = _run_all(self.scenario, rules, self.requests, self.seed, (), SECTIONS, limit_ms)
         above, mean_ms = many("above"), many("mean_ms")
         difference = above - above[places == np.ravel_multi_index(lowest, tied.shape)]
-        half = students_t(LEVEL, SECTIONS) * difference.std(axis=1, ddof=1) / math.sqrt(SECTIONS)
-        same = np.flatnonzero(np.abs(difference.mean(axis=1)) <= half)
+        same = np.flatnonzero(indistinct(difference))
         tied.flat[places[same]] = True
 
         def order(number: Any) -> tuple[float, ...]:
@@ -98,6 +97,13 @@ class Surface:
     def __repr__(self) -> str:
         shape = f"{len(self.x_values)} {self.x} x {len(self.y_values)} {self.y}"
         return f"Surface({shape}, {self.requests:,} requests each)"
+
+
+def indistinct(difference: np.ndarray) -> np.ndarray:
+    """Return which settings cannot be told from another by their differences, shape (settings, sections)."""
+    half = students_t(LEVEL, SECTIONS) * difference.std(axis=1, ddof=1) / math.sqrt(SECTIONS)
+    same: np.ndarray = np.abs(difference.mean(axis=1)) <= half
+    return same
 
 
 def surface(

@@ -14,14 +14,12 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.tokens_log import TokenPlan, draw_tokens_cached
-from batchsim.result.proportions import students_t
 from batchsim.result.sections import sums
 from batchsim.scenario import Continuous, Rule, Scenario
 from batchsim.scenario.generation import NeverServed, check_lengths
 from batchsim.simulate import available, check_memory
 from batchsim.study.candidate import preference
-from batchsim.study.judgement import LEVEL
-from batchsim.study.surface import NEAR, SECTIONS, accepted, rising
+from batchsim.study.surface import NEAR, SECTIONS, accepted, indistinct, rising
 from batchsim.study.token_times import TokenTimes
 
 TTFT_P99, GOODPUT = "ttft_p99_ms", "goodput_per_s"  # the metrics of a surface
@@ -208,8 +206,7 @@ def _told_apart(
         return sums(counted if of_goodput else ~(counted <= values[first]), cuts)
 
     difference = np.array([count(place) for place in near.tolist()]) - count(first)
-    half = students_t(LEVEL, SECTIONS) * difference.std(axis=1, ddof=1) / math.sqrt(SECTIONS)
-    same = near[np.abs(difference.mean(axis=1)) <= half]
+    same = near[indistinct(difference)]
 
     def order(place: Any) -> tuple[float, ...]:
         return preference(

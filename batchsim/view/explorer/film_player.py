@@ -145,6 +145,8 @@ def film(
     3.0
     """
     what = scenario_or_result
+    if not isinstance(what, (Scenario, Result, ServerComparison)):
+        raise TypeError(f"film takes a Scenario, a Result or what compare_servers returns, got {what!r}")
     count = REQUESTS if requests is None else _check.whole("requests", requests)
     if isinstance(what, Result) and rules is None:
         if what.scenario.tokens is None:
@@ -156,4 +158,4 @@ def film(
         return FilmPlayer(simulate(what, count, seed=seed), count)
     if isinstance(what, Result):
         raise ValueError("rules must come with a scenario, got a result, which has its own")
-    return LanesPlayer(comparison_of(what, rules, "film", seed=seed), requests)
+    return LanesPlayer(comparison_of(what, rules, seed=seed), requests)

@@ -63,8 +63,8 @@ def stretch_of(
 
 
 def comparison_of(
-    what: ServerComparison | Scenario, rules: Mapping[str, Rule] | None, caller: str,
-    requests: int | None = None, seed: int = 0,
+    what: ServerComparison | Scenario, rules: Mapping[str, Rule] | None, requests: int | None = None,
+    seed: int = 0,
 ) -> ServerComparison:  # fmt: skip
     """Return what lanes are drawn of: an answer of `compare_servers`, or a scenario under rules by name."""
     if isinstance(what, Scenario):
@@ -75,9 +75,6 @@ def comparison_of(
         return compare_servers(
             what, rules, requests=requests or (token_lanes.REQUESTS if of_tokens else REQUESTS), seed=seed
         )
-    if not isinstance(what, ServerComparison):
-        taken = "a Scenario, a Result" if caller == "film" else "a Scenario"
-        raise TypeError(f"{caller} takes {taken} or what compare_servers returns, got {what!r}")
     if rules is not None:
         raise ValueError("rules must come with a scenario, got a comparison, which has its own")
     return what
@@ -103,7 +100,9 @@ def lanes(
     >>> lanes(scenario, {"grows": SizeOrWait(32, 50), "frozen": FrozenBatches(32, 60)}, length_s=1)
     <Lanes size 960x265 with 1 Axes>
     """
-    compared = comparison_of(what, rules, "lanes")
+    if not isinstance(what, (ServerComparison, Scenario)):
+        raise TypeError(f"lanes takes a Scenario or what compare_servers returns, got {what!r}")
+    compared = comparison_of(what, rules)
     _check.whole("width_px", width_px, at_least=320)
     return Lanes(
         compared, stretch_of(compared, begin_s, length_s), width_px, theme=named("theme", theme, THEMES)
