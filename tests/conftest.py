@@ -1,3 +1,4 @@
+import functools
 import gc
 import importlib
 import os
@@ -103,3 +104,16 @@ def compiled_before():
     for scenario in (plain, plain.replace(timeout_ms=50)):
         for keep in ("all", "summary"):
             bs.simulate(scenario, 100, keep=keep).summary()
+
+
+@pytest.fixture(scope="module")
+def right_once():
+    """What is right in an exercise, often a search with simulations, is found once for a file."""
+    from batchsim.teaching import EXERCISES
+    from batchsim.teaching.exercises.exercise import Number
+
+    with pytest.MonkeyPatch.context() as patch:
+        for exercise in EXERCISES.values():
+            if isinstance(exercise, Number):
+                patch.setattr(exercise, "right", functools.cache(exercise.right))
+        yield

@@ -1,7 +1,6 @@
 """The exercises of lesson 10: what is right, and a hint that is apt to each usual wrong answer."""
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
@@ -10,13 +9,7 @@ import batchsim as bs
 from batchsim.teaching import EXERCISES, check
 from batchsim.teaching.exercises import continuous_batching as lesson
 
-
-@pytest.fixture(scope="module", autouse=True)
-def right_once():
-    with pytest.MonkeyPatch.context() as patch:
-        for exercise in lesson.EXERCISES.values():
-            patch.setattr(exercise, "right", cache(exercise.right))
-        yield
+pytestmark = pytest.mark.usefixtures("right_once")
 
 
 def told(number, answer, capsys):

@@ -1,25 +1,13 @@
 """The exercises of lesson 04: typical wrong answers, and simulations that agree with what is right."""
 
-from functools import cache
-
 import numpy as np
 import pytest
+from answers import said
 
 import batchsim as bs
-from batchsim.teaching import EXERCISES, SERVICE, check
+from batchsim.teaching import EXERCISES, SERVICE
 
-
-@pytest.fixture(scope="module", autouse=True)
-def right_once():
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("04.1", "04.2", "04.3"):
-            patch.setattr(EXERCISES[name], "right", cache(EXERCISES[name].right))
-        yield
-
-
-def said(capsys, exercise, answer):
-    check(exercise, answer)
-    return capsys.readouterr().out
+pytestmark = pytest.mark.usefixtures("right_once")
 
 
 def run(rate_per_s, rule, requests=40_000, seed=1):

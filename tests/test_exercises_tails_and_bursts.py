@@ -1,25 +1,13 @@
 """The exercises of lesson 05: typical wrong answers, and other ways to find what is right."""
 
-from functools import cache
-
 import numpy as np
 import pytest
+from answers import said
 
 import batchsim as bs
-from batchsim.teaching import EXERCISES, SERVICE, check
+from batchsim.teaching import EXERCISES, SERVICE
 
-
-@pytest.fixture(scope="module", autouse=True)
-def right_once():
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("05.1", "05.2", "05.3"):
-            patch.setattr(EXERCISES[name], "right", cache(EXERCISES[name].right))
-        yield
-
-
-def said(capsys, exercise, answer):
-    check(exercise, answer)
-    return capsys.readouterr().out
+pytestmark = pytest.mark.usefixtures("right_once")
 
 
 def test_the_share_of_slow_pages_is_that_of_drawn_ones():

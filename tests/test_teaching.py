@@ -1,7 +1,6 @@
 """Predictions and self-grading exercises, without a kernel or a browser."""
 
 import math
-from functools import cache
 from pathlib import Path
 
 import matplotlib
@@ -9,6 +8,7 @@ import nbformat
 import numpy as np
 import pandas
 import pytest
+from answers import said
 from matplotlib import pyplot as plt
 
 import batchsim as bs
@@ -20,17 +20,9 @@ from batchsim.teaching.exercises.exercise import Number
 
 matplotlib.use("agg")
 
+pytestmark = pytest.mark.usefixtures("right_once")
 NUMBERS = [name for name, exercise in EXERCISES.items() if isinstance(exercise, Number)]
 SOONER = "Which answers sooner?", ["One at a time", "In batches", "Both <alike>"], "One at a time", "No wait."
-
-
-@pytest.fixture(scope="module", autouse=True)
-def right_once():
-    """What is right in an exercise, often a search with simulations, is found once for all tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        for exercise in map(EXERCISES.get, NUMBERS):
-            patch.setattr(exercise, "right", cache(exercise.right))
-        yield
 
 
 @pytest.fixture
@@ -156,11 +148,6 @@ def test_an_answer_that_is_no_choice_is_refused_with_the_nearest():
 def test_fewer_than_two_different_choices_are_refused(choices):
     with pytest.raises(ValueError, match="choices must be at least two, all different, got"):
         predict("?", choices, "Yes", "")
-
-
-def said(capsys, exercise, answer):
-    assert check(exercise, answer) is None
-    return capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", EXERCISES)

@@ -12,17 +12,7 @@ from wrong_answers import WRONG, given
 from batchsim.teaching import EXERCISES, SERVICE, check
 from batchsim.teaching.exercises.exercise import Number
 
-
-@pytest.fixture(scope="module", autouse=True)
-def right_once():
-    """What is right, often a search with simulations, is found once for all tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        for exercise in EXERCISES.values():
-            if isinstance(exercise, Number):
-                patch.setattr(exercise, "right", cache(exercise.right))
-        yield
-
-
+pytestmark = pytest.mark.usefixtures("right_once")
 SOLUTIONS = Path(__file__).parent.parent / "notebooks" / "solutions"
 
 
