@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import batchsim as bs
 from batchsim.scenario.lasting import LAGS, autocorrelation, fitted
@@ -31,7 +33,8 @@ def test_what_is_fitted_is_the_noise_that_was_measured():
 
 def test_noise_that_does_not_last_is_found_to_be_such():
     assert fitted(autocorrelation(measured(40, 100, bs.Noise(0.2))))[0] == 0
-    assert fitted(autocorrelation([(np.ones(50), np.full(50, 2.0))]))[0] == 0
+    for time_ms in (2.0, 1.1):
+        assert autocorrelation([(np.ones(50), np.full(50, time_ms))]) == (0,) * len(LAGS)
 
 
 def test_a_run_that_is_slower_as_a_whole_counts_as_lasting():
@@ -47,6 +50,14 @@ def test_a_single_pause_is_no_variance():
 
 def test_runs_shorter_than_a_lag_say_nothing_of_it():
     assert autocorrelation(measured(30, 10))[LAGS.index(16) :] == (0, 0)
+
+
+@given(st.lists(st.lists(st.sampled_from([1e-6, 1.0, 1.1, 3.0, 1e6]), max_size=40), min_size=1, max_size=4))
+def test_a_correlation_is_between_minus_one_and_one_however_short_the_runs(runs):
+    assume(any(runs))
+    found = autocorrelation([(np.ones(len(times)), np.array(times, float)) for times in runs])
+    assert len(found) == len(LAGS)
+    assert np.abs(found).max() <= 1
 
 
 @pytest.mark.parametrize("memory", [1.5, 6, 40])

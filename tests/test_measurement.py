@@ -330,7 +330,7 @@ def test_a_file_that_is_something_else_is_refused(tmp_path, text, rule):
         ({"not_fitting": [[64, None]]}, "a reason in not_fitting must be text, got None"),
         ({"autocorrelation": [0.5]}, "autocorrelation must hold 6 values, got 1"),
         ({"autocorrelation": 0.5}, "autocorrelation must be a list, got 0.5"),
-        ({"autocorrelation": [0.5] * 5 + [3]}, "a number in autocorrelation must be at most 2, got 3"),
+        ({"autocorrelation": [0.5] * 5 + [3]}, "a number in autocorrelation must be at most 1, got 3"),
         ({"batch_sizes": []}, "batch_sizes must not be empty, got []"),
         ({"batch_sizes": 1}, "batch_sizes must be a list of sizes, got 1"),
         ({"batch_sizes": [1, 1]}, "batch_sizes must differ, got [1, 1]"),

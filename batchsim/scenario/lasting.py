@@ -26,17 +26,23 @@ def autocorrelation(runs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[floa
     for size in np.unique(sizes):
         logs[sizes == size] -= logs[sizes == size].mean()
     logs = np.clip(logs, *np.percentile(logs, [CLIPPED, 100 - CLIPPED]))
-    variance = float(logs @ logs) / logs.size
-    each = np.split(logs, np.cumsum([len(run) for run, _ in runs])[:-1])
-    if variance == 0:
+    if np.ptp(logs) < 1e-9:  # times that do not vary, but for rounding
         return (0.0,) * len(LAGS)
-    return tuple(_at(lag, each) / variance for lag in LAGS)
+    each = np.split(logs, np.cumsum([len(run) for run, _ in runs])[:-1])
+    return tuple(_at(lag, [run for run in each if run.size > lag]) for lag in LAGS)
 
 
 def _at(lag: int, runs: Sequence[np.ndarray]) -> float:
-    """Return the covariance at a lag, of the pairs that lie in one run; 0 where there are none."""
-    pairs = sum(max(run.size - lag, 0) for run in runs)
-    return sum(float(run[lag:] @ run[:-lag]) for run in runs if run.size > lag) / max(pairs, 1)
+    """Return the correlation of the pairs that lie in one run; 0 where there are none, or they do not vary.
+
+    The variance is that of the pairs' own times, not of all times: of few pairs, as where runs are short, the
+    quotient would not stay between -1 and 1.
+    """
+    if not runs:
+        return 0.0
+    earlier, later = np.concatenate([run[:-lag] for run in runs]), np.concatenate([run[lag:] for run in runs])
+    scale = float(np.sqrt((earlier @ earlier) * (later @ later)))
+    return min(max(float(earlier @ later) / scale, -1.0), 1.0) if scale else 0.0  # 1 + 2e-16 by rounding
 
 
 def fitted(values: Sequence[float]) -> tuple[float, float]:

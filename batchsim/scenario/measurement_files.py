@@ -88,7 +88,7 @@ def correlations(values: Any, length: int) -> tuple[float, ...]:
     """Return none, or as many correlations, or raise."""
     checked = list_of(length if values else None, "autocorrelation", values)
     return tuple(
-        _check.real("a number in autocorrelation", value, at_least=-2, at_most=2) for value in checked
+        _check.real("a number in autocorrelation", value, at_least=-1, at_most=1) for value in checked
     )
 
 
