@@ -98,14 +98,14 @@ def test_the_engine_is_equal_to_a_plain_loop(plan):
 @pytest.mark.parametrize(
     ("rule", "arrivals_ms", "prompts", "outputs", "first_token_ms"),
     [
-        # At 10 ms the second takes the whole chunk: the third is not asked whether it fits, and at 20 it does.
+        # At 10 ms the second takes the whole chunk: nobody asks whether the third fits, and at 20 it does.
         (NewTokenRatio(9, 8, kv_blocks=20), (0, 5, 5), (4, 8, 2), (4, 2, 2), (10, 20, 30)),
         # At 30 ms the engine is empty, but not idle: the ratio, 0 by now, lets the third in at 40.
         (
             NewTokenRatio(9, 6, kv_blocks=12, init_new_token_ratio=1, min_new_token_ratio=0, decay_steps=1),
             (0, 5, 5), (2, 6, 2), (3, 5, 1), (10, 40, 50),
         ),
-        # From 10 to 20 ms a token goes beside a prompt: the ratio stays 1, and the third waits for memory.
+        # From 10 to 20 ms a token goes beside a prompt: the ratio stays 1, the third waits for memory.
         (
             NewTokenRatio(
                 9, 8, kv_blocks=24, init_new_token_ratio=1, min_new_token_ratio=0, decay_steps=1, mixed=True

@@ -38,8 +38,8 @@ def _blocks(
     """Return the pages beside a model: SGLang keeps free what it takes a step of this chunk to need."""
     card = card_of(gpu)
     if card is None:
-        return None
-    if fraction is None:
+        fraction = 1.0 if fraction is None else fraction
+    elif fraction is None:
         reserved_mib = 512 + 1.5 * max(chunk, 2048) + 1024 * gpus / 8 + 2 * _by_memory(gpu)[1]
         if card.memory_gib > 60:
             reserved_mib = max(reserved_mib, 10 * 1024)
@@ -75,6 +75,8 @@ def sglang(
     chunk = chunk_of(gpu) if chunked_prefill_size is None else chunked_prefill_size
     chunk = _check.whole("SGLang's chunked_prefill_size", chunk, at_least=-1, at_most=MOST)
     whole = chunk <= 0
+    if not whole and chunk % page:
+        raise ValueError(f"SGLang's chunked_prefill_size must be whole pages of {page}, got {chunk}")
     tokens = maybe_whole("SGLang's max_total_tokens", max_total_tokens)
     if tokens is None:
         gpus = _check.whole("SGLang's tp_size", tp_size)
