@@ -43,7 +43,8 @@ def vllm(
     `batchsim.kv_blocks`; where model or gpu are not said, as many as it takes.
 
     Left out: prefix caching, also of a preempted request's own blocks (on the measured run 3.7 points of the
-    answer's time); async scheduling (there 0.5 %); priorities; limits by max_model_len.
+    answer's time; `scenario.replace(prefix_reuse=True)` adds these); async scheduling (there 0.5 %);
+    priorities; limits by max_model_len.
 
     >>> vllm(max_num_seqs=64, num_gpu_blocks_override=2588).kv_blocks
     2587
