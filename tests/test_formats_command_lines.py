@@ -97,6 +97,7 @@ def test_a_flag_that_the_server_does_not_have_is_listed_with_the_nearest(text, u
     [
         ("vllm serve m -O3 -tp 2", {"model": "m", "tensor_parallel_size": 2}),
         ("vllm serve m -O 2 --foo -dp=2", {"model": "m", "data_parallel_size": 2}),
+        ("sglang serve --model-path 007", {"model_path": "007"}),
         ("vllm serve m --max-model-len auto", {"model": "m", "max_model_len": "auto"}),
         ("vllm serve m --max-num-batched-tokens 25.6k", {"model": "m", "max_num_batched_tokens": 25_600}),
         ("sglang serve m --max-total-tokens 1M", {"model_path": "m", "max_total_tokens": 1_000_000}),

@@ -123,7 +123,9 @@ class CommandLine:
             self.put(document, flag, value, word)
 
     def value(self, flag: str, text: str) -> Any:
-        """Return what a text says as a flag's value."""
+        """Return what a text says as a flag's value; a model's name stays as it is."""
+        if flag[2:].replace("-", "_") == self.model:
+            return text
         return value_of(text, self.units if flag in self.sized else None)
 
     def has(self, name: str) -> bool:
