@@ -92,6 +92,49 @@ def test_a_flag_that_the_server_does_not_have_is_listed_with_the_nearest(text, u
     assert all(flag in repr(found) for flag in unknown)
 
 
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("vllm serve m -O3 -tp 2", {"model": "m", "tensor_parallel_size": 2}),
+        ("vllm serve m -O 2 --foo -dp=2", {"model": "m", "data_parallel_size": 2}),
+        ("sglang serve --model-path 007", {"model_path": "007"}),
+        ("vllm serve m --max-model-len auto", {"model": "m", "max_model_len": "auto"}),
+        ("vllm serve m --max-num-batched-tokens 25.6k", {"model": "m", "max_num_batched_tokens": 25_600}),
+        ("sglang serve m --max-total-tokens 1M", {"model_path": "m", "max_total_tokens": 1_000_000}),
+        ("sglang serve m --context-length 8Ki", {"model_path": "m", "context_length": 8192}),
+        (
+            "docker run --env=MAX_WAITING_TOKENS=5 ghcr.io/huggingface/text-generation-inference:3.3.6",
+            {"max_waiting_tokens": 5},
+        ),
+    ],
+)
+def test_a_server_reads_its_own_short_ways(text, settings):
+    assert servers.parse(text).settings == settings
+
+
+def test_what_stands_alone_after_the_model_is_listed_and_files_are_none_of_it():
+    found = servers.parse("vllm serve m --enable-chunked-prefill False $MORE > run.log 2>&1 &")
+    assert found.unknown == {"False": ""}
+    assert not servers.parse("vllm serve m -O3").unknown
+
+
+def test_it_is_noted_that_a_second_file_is_not_read_and_that_memory_is_not_said():
+    notes = servers.parse("vllm serve m --config more.yaml").notes
+    assert [any(word in note for note in notes) for word in ("more.yaml", "memory")] == [True, True]
+    assert not servers.parse("vllm serve m --num-gpu-blocks-override 100").notes
+
+
+def test_a_yaml_may_say_numbers_as_text_as_the_command_line_does():
+    text = 'max-num-seqs: "64"\nmax-num-batched-tokens: 8K\n'
+    assert servers.parse(text).settings == {"max_num_seqs": 64, "max_num_batched_tokens": 8192}
+
+
+def test_a_command_line_of_vllm_is_one_of_its_v0_engine_where_that_is_asked_for():
+    text = "vllm serve m --enable-chunked-prefill False --max-num-seqs 8"
+    assert servers.parse(text, "vllm_v0").rule == servers.vllm_v0(max_num_seqs=8)
+    assert servers.parse("VLLM_USE_V1=0 vllm serve m").server == "vllm_v0"
+
+
 def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
     found = servers.parse("vllm serve m --max-num-seq 8")
     assert found.settings["max_num_seqs"] == 8
@@ -119,7 +162,15 @@ def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
             "must be at least max_num_seqs, 300, got 200",
         ),
         ("vllm serve m --max-num-seqs 'x", "line 1: a quote must end"),
-        ("vllm serve m --max-num-seqs", "must be a whole number, got True"),
+        ("vllm serve m --max-num-seqs", "--max-num-seqs must have a value, got none"),
+        ("vllm serve m --enable-chunked-prefill=false", "must have no value, got 'false'"),
+        # Of the servers' own parsers, each takes other endings, and for some numbers alone.
+        ("vllm serve m --max-num-batched-tokens 2.5K", "must be a whole number, got '2.5K'"),
+        ("vllm serve m --max-num-seqs 1k", "must be a whole number, got '1k'"),
+        ("sglang serve m --max-total-tokens 4K", "must be a whole number, got '4K'"),
+        ("sglang serve m --chunked-prefill-size 4k", "must be a whole number, got '4k'"),
+        ("sglang serve m --page-size 16 --chunked-prefill-size 100", "must be whole pages of 16, got 100"),
+        ("vllm serve m --gpu-memory-utilization 1.1", "memory must be at most 1, got 1.1"),
         ("vllm serve a\nvllm serve b", "which must name one, got line 1, line 2"),
         ("sglang serve --model-path m\nkill 9 # vllm serve\nsglang serve", "line 1, line 3"),
     ],

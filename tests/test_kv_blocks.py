@@ -29,9 +29,15 @@ def test_the_number_is_that_of_the_formula():
     assert (found.token_bytes, found.blocks) == (1536, int((4 * 2**30 - 1e9) // (1536 * 32)))
     assert found.tokens == 32 * found.blocks
     assert bs.Continuous(kv_blocks=found).kv_blocks == found.blocks  # it is a whole number
-    # Two cards: half the weights on each, and two heads of three, as none is cut.
-    two = bs.kv_blocks(model, 10, gpus=2, weight_bytes=1, memory_utilization=0.5, reserved_gib=1)
-    assert two.blocks == int((4 * 2**30 - 0.5e9) // (1024 * 16))
+    # Six cards: a sixth of the weights on each, and one head of three, as none is cut: each is there twice.
+    six = bs.kv_blocks(model, 10, gpus=6, weight_bytes=1, memory_utilization=0.5, reserved_gib=1)
+    assert six.blocks == int((4 * 2**30 - 1e9 / 6) // (512 * 16))
+
+
+@pytest.mark.parametrize(("model", "gpus"), [("llama-3.1-70b", 3), ("qwen2.5-7b", 7), ("opt-66b", 16)])
+def test_cards_that_cannot_share_the_heads_evenly_are_refused_as_servers_do(model, gpus):
+    with pytest.raises(ValueError, match=f"gpus must share the heads of {model} evenly, .* got {gpus}"):
+        bs.kv_blocks(model, "h200", gpus=gpus)
 
 
 @pytest.mark.parametrize(

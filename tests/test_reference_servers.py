@@ -96,6 +96,34 @@ def test_the_engine_is_equal_to_a_plain_loop(plan):
 
 
 @pytest.mark.parametrize(
+    ("rule", "arrivals_ms", "prompts", "outputs", "first_token_ms"),
+    [
+        # At 10 ms the second takes the whole chunk: nobody asks whether the third fits, and at 20 it does.
+        (NewTokenRatio(9, 8, kv_blocks=20), (0, 5, 5), (4, 8, 2), (4, 2, 2), (10, 20, 30)),
+        # At 30 ms the engine is empty, but not idle: the ratio, 0 by now, lets the third in at 40.
+        (
+            NewTokenRatio(9, 6, kv_blocks=12, init_new_token_ratio=1, min_new_token_ratio=0, decay_steps=1),
+            (0, 5, 5), (2, 6, 2), (3, 5, 1), (10, 40, 50),
+        ),
+        # From 10 to 20 ms a token goes beside a prompt: the ratio stays 1, the third waits for memory.
+        (
+            NewTokenRatio(
+                9, 8, kv_blocks=24, init_new_token_ratio=1, min_new_token_ratio=0, decay_steps=1, mixed=True
+            ),
+            (0, 5, 15), (4, 4, 3), (6, 4, 4), (10, 20, 60),
+        ),
+    ],
+    ids=["spent", "not idle", "mixed"],
+)  # fmt: skip
+def test_sglang_lets_the_third_request_in_when_a_hand_made_case_says(
+    rule, arrivals_ms, prompts, outputs, first_token_ms
+):
+    workload = bs.Trace([ms / 1000 for ms in arrivals_ms])
+    scenario = bs.Scenario(workload, rule, bs.StepTime(10, 0, 0), tokens=bs.Tokens(prompts, outputs))
+    assert bs.simulate(scenario).first_token_s * 1000 == pytest.approx(first_token_ms)
+
+
+@pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda: NewTokenRatio(first="decode"), "first must be 'prefill' in a NewTokenRatio, got 'decode'"),

@@ -31,6 +31,25 @@ def near(values):
     return pytest.approx(values, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("preset", "limit", "model"),
+    [(servers.sglang, "max_total_tokens", "model_path"), (servers.tensorrt_llm, "max_tokens", "model")],
+)
+def test_a_limit_of_memory_is_no_more_memory_than_the_card_has(preset, limit, model):
+    card = {model: "llama-3.1-8b", "gpu": "rtx-4090"}
+    room = preset(**card)
+    tokens = room.kv_blocks * room.block_size
+    assert preset(**card, **{limit: 10 * tokens}) == room
+    assert preset(**card, **{limit: 4096}) == preset(**{limit: 4096}, gpu="rtx-4090")
+    assert preset(**{limit: 10 * tokens}).kv_blocks == 10 * room.kv_blocks
+
+
+def test_how_long_a_model_vllm_starts_without_cutting_prompts_is_written():
+    text = servers.write("vllm", bs.Continuous(64, 4096, chunked=False))
+    assert "max_model_len is at most 4,096" in text
+    assert "max_model_len" not in servers.write("vllm", bs.Continuous(64, 4096))
+
+
 # Who goes first, and whether a prompt may be cut.
 
 

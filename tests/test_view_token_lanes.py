@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import batchsim as bs
+from batchsim._format import duration
 from batchsim.servers.comparison import ServerComparison
 from batchsim.view.canvas.theme import LEAST_PX
 from batchsim.view.film.seats import seats
 from batchsim.view.film.token_film import TokenFilm
-from batchsim.view.film.token_lane import DOWN
+from batchsim.view.film.token_lane import DOWN, numbers_of
 from batchsim.view.film.token_lanes import usual_rules
 
 CARD = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)  # an 8B model on an RTX 4090
@@ -241,10 +242,31 @@ def test_the_stretch_is_that_of_the_middle_unless_a_queue_grows(three):
     assert bs.lanes(three, begin_s=5, length_s=2).stage.stretch == (5, 7)
 
 
+def three_at_once():
+    tokens = bs.Tokens([5, 5, 9], [1, 4, 7])
+    return bs.Scenario(bs.Trace([0, 0, 0]), bs.Continuous(2), SCENARIO.service, tokens=tokens)
+
+
+def test_few_requests_are_shown_to_their_last_answer_though_all_came_at_once():
+    picture = bs.lanes(three_at_once())
+    last_s = max(group.result.finish_s.max() for group in picture.comparison.groups)
+    assert picture.stage.stretch.begin_s == 0
+    assert last_s <= picture.stage.stretch[1] < 2 * last_s
+
+
+def test_the_numbers_of_a_whole_trace_are_its_own_and_not_those_of_a_queue_that_grows():
+    whole = bs.simulate(three_at_once())
+    assert not whole.scenario.stable
+    assert numbers_of(whole)["TTFT p99"] == duration(whole.summary()["ttft_p99_ms"])
+    grows = bs.simulate(SCENARIO.replace(rate_per_s=1000), 50)
+    assert numbers_of(grows)["TTFT p99"] == "∞"
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: bs.lanes(SCENARIO, {}), ValueError, "at least one"),
+        (lambda: bs.lanes(SCENARIO, {}), ValueError, "rules must have"),
+        (lambda: bs.lanes(three_at_once(), begin_s=9), ValueError, "before the last answer, at .* got 9"),
         (lambda: bs.lanes(SCENARIO, {"a": 3}), TypeError, "the rule of 'a'"),
         (lambda: bs.lanes(SCENARIO, theme="drak"), ValueError, "theme must be"),
         (lambda: bs.lanes(SCENARIO, width_px=10), ValueError, "width_px must be"),

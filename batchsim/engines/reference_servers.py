@@ -91,8 +91,10 @@ class NewTokenRatioEngine(Engine):
 
     def schedule(self, line: deque[Request]) -> None:
         self.rows, self.preempted, size = [], 0, self.batching.block_size
-        if not self.running:  # idle until now
-            self.ratio, self.full = self.rule.init_new_token_ratio, False
+        if not self.running:
+            self.full = False
+            if not line or math.isnan(self.ratio):  # idle; not between two requests with others in line
+                self.ratio = self.rule.init_new_token_ratio
         decoding = [request for request in self.running if not request.cut]
         if len(decoding) < len(self.running) or (line and not self.full):
             self.serve_prompts(decoding, line, size)
@@ -119,14 +121,13 @@ class NewTokenRatioEngine(Engine):
         while line and len(self.running) < self.batching.seats:
             request, first = line[0], not self.rows
             known = request.known
-            # Alone it may have all: the server lets nobody in who could never fit.
-            if self.running and (total <= 0 or known + self.rest(request) >= total):
+            tokens, spent = min(known, chunk), chunk <= 0 or given <= 0
+            # A step that is spent asks for no memory. Alone a request may have all: the server lets nobody
+            # in who could never fit.
+            if self.running and (total <= 0 or (not spent and known + self.rest(request) >= total)):
                 self.full = True
                 return
-            tokens = min(known, chunk)
-            if tokens <= 0 or given <= 0 or (known > given and not first):
-                return
-            if self.blocks_for(tokens) > self.free:
+            if spent or (known > given and not first) or self.blocks_for(tokens) > self.free:
                 return
             self.running.append(line.popleft())
             self.add(request, tokens)
@@ -136,7 +137,7 @@ class NewTokenRatioEngine(Engine):
     def serve_tokens(self, decoding: list[Request], line: deque[Request]) -> None:
         if decoding and self.needed(decoding) > self.free:
             self.retract(decoding, line)
-        elif decoding:
+        elif decoding and not self.rows:  # beside prompts the share stays as it is
             rule = self.rule
             decay = (rule.init_new_token_ratio - rule.min_new_token_ratio) / rule.decay_steps
             self.ratio = max(self.ratio - decay, rule.min_new_token_ratio)

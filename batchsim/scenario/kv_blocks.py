@@ -63,7 +63,8 @@ def kv_blocks(
     CUDA itself: a tenth of a GiB more or less are 51 blocks of an 8B model. On three of vLLM's public logs
     with one card this gives +0.4, 0 and +3 %; with several it gives too many, as libraries take more there.
 
-    ValueError for a name that is not known, with the nearest ones, and where the model alone is too large.
+    ValueError for a name that is not known, with the nearest ones, for gpus that cannot share the heads
+    evenly, and where the model alone is too large.
 
     >>> kv_blocks("llama-3.1-8b", "rtx-4090")
     2,599 blocks of 16: 41,584 tokens
@@ -78,6 +79,9 @@ def kv_blocks(
     else:
         card = Card("a card", float(_check.real("gpu", gpu, above=0)), math.nan, math.nan)
     gpus = _check.whole("gpus", gpus, at_most=65_536)
+    if shape.heads % gpus or (shape.kv_heads % gpus and gpus % shape.kv_heads):
+        has = f"{shape.heads} heads and {shape.kv_heads} of keys and values"
+        raise ValueError(f"gpus must share the heads of {shape.name} evenly, {has}, got {gpus}")
     block_size = _check.whole("block_size", block_size, at_most=2**31)
     _check.real("weight_bytes", weight_bytes, above=0, at_most=8)
     _check.real("kv_bytes", kv_bytes, above=0, at_most=8)

@@ -25,6 +25,7 @@ def blocks_beside(
     reserved_gib: float = RESERVED_GIB,
 ) -> int | None:  # fmt: skip
     """Return the blocks that a model leaves on its cards; None if either is not known."""
+    _check.real("the share of the card's memory", memory_utilization, above=0, at_most=1)
     if model is None or gpu is None:
         return None
     return kv_blocks(

@@ -76,7 +76,7 @@ def _format_of(text: str, server: str | None, file: Path | None) -> Format:
     own = [form for form in FORMATS if server in (None, form.server)]
     if not own:
         raise ValueError(f"server must be one that has a file, got {server!r}")
-    signed = [form for form in FORMATS if form.has_signs(plain)]
+    signed = [form for form in FORMATS if form.has_signs(plain, form.server == server)]
     fits = [form for form in signed if form in own]
     if server is not None and signed and not fits:
         rule = f"a config of {server} must be {' or '.join(form.title for form in own)}"

@@ -38,8 +38,8 @@ def _blocks(
     """Return the pages beside a model: SGLang keeps free what it takes a step of this chunk to need."""
     card = card_of(gpu)
     if card is None:
-        return None
-    if fraction is None:
+        fraction = 1.0 if fraction is None else fraction
+    elif fraction is None:
         reserved_mib = 512 + 1.5 * max(chunk, 2048) + 1024 * gpus / 8 + 2 * _by_memory(gpu)[1]
         if card.memory_gib > 60:
             reserved_mib = max(reserved_mib, 10 * 1024)
@@ -61,8 +61,8 @@ def sglang(
     Where memory is short, who has said least goes back to the TAIL of the line, and the share is set anew.
 
     `gpu`, a name or GiB, is the card that it runs on; chunked_prefill_size depends on its memory (2,048 to
-    16,384, 4,096 if not said; -1: no prompt is cut). Without max_total_tokens there are as many as
-    `model_path` leaves, by `batchsim.kv_blocks`; where model or gpu are not said, as many as it takes.
+    16,384, 4,096 if not said; -1: no prompt is cut). There are as many tokens as `model_path` leaves,
+    by `batchsim.kv_blocks`, at most max_total_tokens; where none of them is said, as many as it takes.
 
     Left out: the radix cache and its policies (lpm, dfs-weight), the overlap loop, which looks at outputs a
     step later, priorities, and the exact look-ahead with ignore_eos.
@@ -75,15 +75,16 @@ def sglang(
     chunk = chunk_of(gpu) if chunked_prefill_size is None else chunked_prefill_size
     chunk = _check.whole("SGLang's chunked_prefill_size", chunk, at_least=-1, at_most=MOST)
     whole = chunk <= 0
+    if not whole and chunk % page:
+        raise ValueError(f"SGLang's chunked_prefill_size must be whole pages of {page}, got {chunk}")
     tokens = maybe_whole("SGLang's max_total_tokens", max_total_tokens)
-    if tokens is None:
-        gpus = _check.whole("SGLang's tp_size", tp_size)
-        given = max_prefill_tokens if whole else chunk
-        blocks = _blocks(model_path, gpu, gpus, page, given, mem_fraction_static)
-    else:
-        blocks = tokens // page
-        if not blocks:
+    gpus = _check.whole("SGLang's tp_size", tp_size)
+    given = max_prefill_tokens if whole else chunk
+    blocks = _blocks(model_path, gpu, gpus, page, given, mem_fraction_static)
+    if tokens is not None:
+        if tokens < page:
             raise ValueError(f"SGLang's max_total_tokens must be at least page_size, {page}, got {tokens}")
+        blocks = min(tokens // page, blocks or MOST)
     running = maybe_whole("SGLang's max_running_requests", max_running_requests)
     if running is None:
         length = maybe_whole("SGLang's context_length", context_length)

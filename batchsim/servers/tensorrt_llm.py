@@ -30,8 +30,8 @@ def tensorrt_llm(
     STATIC_BATCH, `SizeOrWait` holds a batch's answers until its last. Left out: block reuse, chunks rounded
     to a unit, EQUAL_PROGRESS, one token more that no-evict reserves.
 
-    kv_cache_config's max_tokens is the memory; without, what `model` leaves on `gpu` by `batchsim.kv_blocks`,
-    times free_gpu_memory_fraction; where model or gpu are not said, as much as it takes.
+    The memory is what `model` leaves on `gpu` by `batchsim.kv_blocks`, times free_gpu_memory_fraction, and at
+    most kv_cache_config's max_tokens; where none of them is said, as much as it takes.
 
     >>> tensorrt_llm(max_batch_size=64, max_tokens=41_392).kv_blocks
     1293
@@ -45,12 +45,11 @@ def tensorrt_llm(
     share = _check.real(
         "TensorRT-LLM's free_gpu_memory_fraction", free_gpu_memory_fraction, above=0, at_most=1
     )
-    if tokens is None:
-        gpus = _check.whole("TensorRT-LLM's tensor_parallel_size", tensor_parallel_size)
-        blocks = blocks_beside(model, gpu, gpus, page, 1.0)
-        blocks = None if blocks is None else math.floor(share * blocks)
-    else:
-        blocks = tokens // page
+    gpus = _check.whole("TensorRT-LLM's tensor_parallel_size", tensor_parallel_size)
+    blocks = blocks_beside(model, gpu, gpus, page, 1.0)
+    blocks = None if blocks is None else math.floor(share * blocks)
+    if tokens is not None:
+        blocks = min(tokens // page, MOST if blocks is None else blocks)
     if blocks is not None and blocks < 1:
         raise ValueError(f"TensorRT-LLM's max_tokens must be at least tokens_per_block, {page}, got {tokens}")
     return Continuous(

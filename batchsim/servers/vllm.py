@@ -27,7 +27,7 @@ def defaults(gpu: Any = None, performance_mode: str = "balanced") -> tuple[int, 
 def vllm(
     *, max_num_seqs: int | None = None, max_num_batched_tokens: int | None = None,
     enable_chunked_prefill: bool = True, long_prefill_token_threshold: int = 0,
-    max_model_len: int | None = None, block_size: int = 16, num_gpu_blocks_override: int | None = None,
+    max_model_len: int | str | None = None, block_size: int = 16, num_gpu_blocks_override: int | None = None,
     performance_mode: str = "balanced", model: str | None = None, gpu: str | float | None = None,
     gpu_memory_utilization: float = 0.9, tensor_parallel_size: int = 1,
 ) -> Continuous:  # fmt: skip
@@ -43,7 +43,8 @@ def vllm(
     `batchsim.kv_blocks`; where model or gpu are not said, as many as it takes.
 
     Left out: prefix caching, also of a preempted request's own blocks (on the measured run 3.7 points of the
-    answer's time); async scheduling (there 0.5 %); priorities; limits by max_model_len.
+    answer's time; `scenario.replace(prefix_reuse=True)` adds these); async scheduling (there 0.5 %);
+    priorities; limits by max_model_len.
 
     >>> vllm(max_num_seqs=64, num_gpu_blocks_override=2588).kv_blocks
     2587
@@ -52,7 +53,8 @@ def vllm(
     """
     tokens = maybe_whole("vLLM's max_num_batched_tokens", max_num_batched_tokens)
     seqs = maybe_whole("vLLM's max_num_seqs", max_num_seqs)
-    length = maybe_whole("vLLM's max_model_len", max_model_len)
+    fits = max_model_len in ("auto", -1)  # as long as memory has room for
+    length = None if fits else maybe_whole("vLLM's max_model_len", max_model_len)
     _check.instance("vLLM's enable_chunked_prefill", enable_chunked_prefill, bool, "True or False")
     usual_tokens, usual_seqs = defaults(gpu, performance_mode)
     most = usual_seqs if seqs is None else seqs

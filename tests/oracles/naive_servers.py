@@ -79,7 +79,9 @@ class NaiveSglang(NaiveTokens):
         rule, size, self.now = self.rule, self.rule["block_size"], now
         s.preempted, s.rows, s.left = 0, [], 0
         if not s.running:
-            s.ratio, s.full = rule["ratio"], False
+            s.full = False
+        if not hasattr(s, "ratio") or (not s.running and not self.waiting):
+            s.ratio = rule["ratio"]
         talking = [r for r in s.running if not r.cut]
         cut = [r for r in s.running if r.cut]
         if cut or (self.waiting and not s.full):
@@ -96,6 +98,8 @@ class NaiveSglang(NaiveTokens):
             while self.waiting and len(s.running) < rule["seats"]:
                 r = self.waiting[0]
                 all_ = r.P + r.made
+                if free > 0 and (entry <= 0 or chunk <= 0):
+                    break
                 if s.running and (free <= 0 or all_ + self.rest(r) >= free):
                     s.full = True
                     break
@@ -108,7 +112,7 @@ class NaiveSglang(NaiveTokens):
         if not s.rows or (rule["mixed"] and self.need(talking) <= s.free):
             if talking and self.need(talking) > s.free:
                 talking = self.retract(s, talking)
-            elif talking:
+            elif not s.rows:
                 s.ratio = max(s.ratio - (rule["ratio"] - rule["least"]) / rule["decay"], rule["least"])
             for r in talking:
                 self.grow(s, r, 1)

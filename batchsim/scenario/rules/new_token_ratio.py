@@ -26,7 +26,7 @@ class NewTokenRatio(Continuous):
             stop if known + rest is not below total: then it is `full`; but nobody stops who is alone
             stop if known is above input, unless this is the first of the step
             it runs; add the row, cut to chunk; known (and rest, unless cut) is taken off the total
-        else a step of a token for everyone (mixed: the two are one step)
+        else a step of a token for everyone (mixed: the two are one step, and the ratio stays)
           if memory is short: sort by `made`, the most first, then by prompt, the shortest first; the last of
             them goes back, to the TAIL of those who wait, and so on until the rest fits; one always stays;
             ratio = (made + 20 for each who stays) / (the sum of their limits + 1), at most 1

@@ -30,6 +30,9 @@ class CommandLine:
     variables: Mapping[str, str] = field(default_factory=dict)
     dashes: bool = True  # whether --max_num_seqs is --max-num-seqs, too, and --no- switches off
     prefixes: bool = True  # whether the beginning of a flag will do
+    sized: frozenset[str] = frozenset()  # flags whose numbers may end in one of `units`
+    units: Mapping[str, int] = field(default_factory=dict)
+    glued: str = ""  # a flag that its value may follow at once, as in -O3
 
     def read(self, document: Document, text: str, which: str | None) -> None:
         """Fill a document with the command; `which` names its model or line, where there are several."""
@@ -45,7 +48,8 @@ class CommandLine:
             raise ValueError(f"{must}, got {places}")
         command, at = found[0]
         self._read_variables(document, command)
-        self._read_arguments(document, command.words[at:])
+        alone = self.positional or command.words[at - 1].text == "serve"  # whether a model needs no flag
+        self._read_arguments(document, command.words[at:], alone)
 
     def _arguments(self, command: Command) -> int | None:
         """Return where the arguments begin; None in another command."""
@@ -63,55 +67,66 @@ class CommandLine:
     def _read_variables(self, document: Document, command: Command) -> None:
         given = dict(command.variables)
         for option, word in zip(command.words, command.words[1:], strict=False):
-            if option.text in ("-e", "--env"):  # of docker run
-                name, _, value = word.text.partition("=")
+            said = word.text if option.text in ("-e", "--env") else option.text.removeprefix("--env=")
+            if said != option.text:  # of docker run
+                name, _, value = said.partition("=")
                 given[name] = Word(value, word.place)
         for name, word in given.items():
             flag = "--" + name.lower().replace("_", "-")
             if name in self.variables:
-                said: Any = value_of(word.text)
+                value_ = value_of(word.text)
                 if self.variables[name] == "prefill_chunking":
-                    said = said in (1, True)
-                document.put(self.variables[name], said, word.place)
+                    value_ = value_ in (1, True)
+                document.put(self.variables[name], value_, word.place)
             elif self.server == "tgi" and flag in flags_of(self.server):
                 self.put(document, flag, value_of(word.text), word)
 
-    def _read_arguments(self, document: Document, words: list[Word]) -> None:
+    def _read_arguments(self, document: Document, words: list[Word], alone: bool) -> None:
         flags, place = flags_of(self.server), 0
         while place < len(words):
             word, place = words[place], place + 1
             if not word.text.startswith("-") or word.text == "-":
-                if self.positional and not self._named(document):
+                if re.match(r"\d*[<>]", word.text):  # to a file
+                    place += word.text.endswith((">", "<"))
+                elif alone and self.model not in document.said:
                     self._put_model(document, word)
+                elif not isinstance(word.text, Source):
+                    document.put_unknown(word.text, ())
                 continue
             name, given, text = word.text.partition("=")
+            if self.glued and name.startswith(self.glued) and name != self.glued:
+                name, given, text = self.glued, "=", word.text.removeprefix(self.glued)
             flag, switched = self.flag_of(name)
             if (long := self._long(flag, flags)) != flag:
                 document.notes.append(f"{flag} is short for {long}")
                 flag = long
             following = place
-            while following < len(words) and not words[following].text.startswith("--"):
+            while following < len(words) and not re.match("--|-[A-Za-z]", words[following].text):
                 following += 1
             takes = flags.get(flag.partition(".")[0], "optional")
-            if given:
-                value = value_of(text, sizes=True)
+            if given and takes != "switch":
+                value = self.value(flag, text)
+            elif given:
+                raise refused(f"{flag} must have no value, got {text!r}", word.place)
+            elif takes in ("value", "list") and following == place:
+                raise refused(f"{flag} must have a value, got none", word.place)
             elif takes == "switch" or following == place:
                 value = not switched
             elif takes == "list":
                 value, place = [word.text for word in words[place:following]], following
             elif (
-                takes == "optional"
-                and place + 1 == len(words)
-                and self.positional
-                and not self._named(document)
+                takes == "optional" and place + 1 == len(words) and alone and self.model not in document.said
             ):
                 value = True  # what stands last may be the model
             else:
-                value, place = value_of(words[place].text, sizes=True), place + 1
+                value, place = self.value(flag, words[place].text), place + 1
             self.put(document, flag, value, word)
 
-    def _named(self, document: Document) -> bool:
-        return self.model in document.said
+    def value(self, flag: str, text: str) -> Any:
+        """Return what a text says as a flag's value; a model's name stays as it is."""
+        if flag[2:].replace("-", "_") == self.model:
+            return text
+        return value_of(text, self.units if flag in self.sized else None)
 
     def has(self, name: str) -> bool:
         """Return whether a setting is one of the flags."""
@@ -141,6 +156,8 @@ class CommandLine:
             document.put_unknown(flag, flags_of(self.server))
             return
         name = flag.lstrip("-").replace("-", "_")
+        if name == "config":
+            document.notes.append(f"what {value} says is not read")
         if name == self.model:
             self._put_model(document, Word(str(value), word.place))
         elif isinstance(value, list) and name in document.server.settings:

@@ -4,8 +4,9 @@ import csv
 import functools
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -106,23 +107,26 @@ def _place(text: str, start: int) -> Place:
     return text.count("\n", 0, start) + 1, start - before
 
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
-_POWERS = "kmgt"
+_SIZE = re.compile(r"(\d+)(\.\d+)?([a-zA-Z]+)")
 
 
-def value_of(text: str, sizes: bool = False) -> Any:
-    """Return a word as the number or the truth that it says, else as text; with `sizes`, "2K" as 2048.
+def value_of(text: str, units: Mapping[str, int] | None = None) -> Any:
+    """Return a word as the number or the truth that it says, else as text.
 
-    >>> value_of("64"), value_of("0.3"), value_of("false"), value_of("fp8"), value_of("2K", True)
+    `units` are endings of whole numbers; before those of binary sizes a fraction is none.
+
+    >>> value_of("64"), value_of("0.3"), value_of("false"), value_of("fp8"), value_of("2K", {"K": 1024})
     (64, 0.3, False, 'fp8', 2048)
     """
     if isinstance(text, Source):
         return text
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if sizes and (match := _SIZE.fullmatch(text)):
-        power = _POWERS.index(match[2].lower()) + 1
-        return int(float(match[1]) * (1000 if match[2].islower() else 1024) ** power)
+    if units and (match := _SIZE.fullmatch(text)):
+        whole, fraction, ending = match.groups()
+        unit = units.get(ending, 0)
+        if unit and not (fraction and unit % 1000):
+            return int(Decimal(whole + (fraction or "")) * unit)
     for kind in (int, float):
         try:
             return kind(text) if "_" not in text else text

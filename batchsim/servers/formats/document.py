@@ -64,7 +64,10 @@ class Document:
             place = next((self.places[word] for word in words if word in self.places), None)
             raise refused(str(error), place) from None
         return dataclasses.replace(
-            found, unused={**found.unused, **self.unused}, unknown=self.unknown, notes=tuple(self.notes)
+            found,
+            unused={**found.unused, **self.unused},
+            unknown=self.unknown,
+            notes=(*found.notes, *self.notes),
         )
 
 
@@ -76,6 +79,7 @@ class Format:
     finds words that no other server's file has. `read(document, text, which)` fills a document; `which`
     names one of several models or functions in it. `write(settings, unused)` returns the text, and takes
     out of `settings` what the text says; what it cannot say is left there. `unused` has no setting.
+    `shared` finds words of a file that another server reads, too: this one where it is asked for by name.
     """
 
     server: str
@@ -85,7 +89,9 @@ class Format:
     signs: str
     read: Callable[[Document, str, str | None], None]
     write: Callable[[dict[str, Any], Mapping[str, Any]], str]
+    shared: str = ""
 
-    def has_signs(self, text: str) -> bool:
-        """Return whether words of this format are in the text."""
-        return re.search(self.signs, text, re.MULTILINE) is not None
+    def has_signs(self, text: str, named: bool = False) -> bool:
+        """Return whether words of this format are in the text; `named`: its server was asked for."""
+        signs = f"{self.signs}|{self.shared}" if named and self.shared else self.signs
+        return re.search(signs, text, re.MULTILINE) is not None

@@ -14,7 +14,13 @@ _VLLM = {
     "-q": "--quantization", "-n": "--nnodes", "-r": "--node-rank",
 }  # fmt: skip
 _TOLD_BY = r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.openai\.api_server\b|\bvllm/vllm-openai\S*"
-VLLM = CommandLine("vllm", "vllm serve", _TOLD_BY, "model", positional=True, short=_VLLM)
+_THOUSANDS = {letter: 1000**power for power, letter in enumerate("kmgt", 1)}
+VLLM = CommandLine(
+    "vllm", "vllm serve", _TOLD_BY, "model", positional=True,
+    short={**_VLLM, "-O": "--optimization-level"}, glued="-O",
+    sized=frozenset({"--max-num-batched-tokens", "--max-model-len", "--kv-cache-memory-bytes"}),
+    units=_THOUSANDS | {letter.upper(): 1024**power for power, letter in enumerate("kmgt", 1)},
+)  # fmt: skip
 VLLM_V0 = CommandLine(
     "vllm_v0", "VLLM_USE_V1=0 vllm serve", _TOLD_BY, "model", positional=True, short=_VLLM
 )  # fmt: skip
@@ -23,7 +29,12 @@ SGLANG = CommandLine(
     short={
         "--model": "--model-path", "--tensor-parallel-size": "--tp-size", "--tp": "--tp-size",
         "--data-parallel-size": "--dp-size", "--dp": "--dp-size",
-    }, dashes=False,
+    }, dashes=False, sized=frozenset({"--max-total-tokens", "--max-prefill-tokens", "--context-length"}),
+    units={
+        ending: size**power
+        for power, letter in enumerate("kMGT", 1)
+        for ending, size in ((letter, 1000), (letter.upper() + "i", 1024))
+    },
 )  # fmt: skip
 TGI = CommandLine(
     "tgi", "text-generation-launcher", r"\btext-generation-launcher\b|\btext-generation-inference\S*",
@@ -44,7 +55,9 @@ def read_yaml(document: Document, text: str, which: str | None) -> None:
         if value is False:  # vLLM leaves such a key out
             document.notes.append(f"{key}: false says nothing to vLLM; no-{key}: true would")
         elif value is not None:
-            VLLM.put(document, flag, not off if value is True else value, Word(str(key), place))
+            # The server takes each as a word of its command line.
+            value = not off if value is True else VLLM.value(flag, value) if isinstance(value, str) else value
+            VLLM.put(document, flag, value, Word(str(key), place))
 
 
 def write_yaml(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
@@ -74,7 +87,7 @@ FORMATS = (
     ),
     Format(
         "vllm_v0", "a command line of vLLM with its V0 engine", "vllm-v0-serve.sh", _SHELL, _V0,
-        VLLM_V0.read, VLLM_V0.write,
+        VLLM_V0.read, VLLM_V0.write, _TOLD_BY,
     ),
     Format(
         "sglang", "a command line of SGLang", "sglang-serve.sh", _SHELL,

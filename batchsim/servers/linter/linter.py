@@ -67,8 +67,13 @@ def lint(
     trial = Trial(ALL[config.server], config, scenario, requests, seed)
     checks = tokens.CHECKS if of_tokens else CHECKS
     found = {finding.code: finding for check in checks for finding in check(trial)}
-    if trial.now.overloaded and not found:  # none of them is to blame
-        found = {finding.code: finding for finding in limits.overload(trial)}
+    # Of batches any finding is to blame; of tokens one whose change carries the load.
+    to_blame = [
+        each for each in found.values()
+        if not of_tokens or not (trial.outcome(**each.change) or trial.now).overloaded
+    ]  # fmt: skip
+    if trial.now.overloaded and not to_blame:
+        found |= {finding.code: finding for finding in limits.overload(trial)}
     moot = {code for other in found for code in MOOT.get(other, ())}
     ranked = sorted((each for each in found.values() if each.code not in moot), key=lambda each: -each.effect)
     noted = [*_notes(trial), *(tokens.notes(trial) if of_tokens else ())]

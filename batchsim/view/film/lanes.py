@@ -3,7 +3,10 @@
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 from batchsim import _check
+from batchsim.result import Result
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers.comparison import REQUESTS, ServerComparison, compare_servers
 from batchsim.view.canvas.picture import Picture
@@ -44,22 +47,31 @@ def stretch_of(
 ) -> Stretch:
     """Return the stretch to show: by default some requests from the middle of the trace.
 
-    Of token generation from the beginning, where a queue grows without bound: later others are served.
+    Of token generation from the beginning, where a queue grows without bound: later others are served; and
+    to the last answer, where there are no more requests than are shown.
     """
     arrival_s, of_tokens = comparison.groups[0].result.arrival_s, comparison.scenario.tokens is not None
     requests = requests or (token_lanes.SHOWN if of_tokens else SHOWN)
     first = min(arrival_s.size // 2, max(arrival_s.size - requests, 0))
     grows = not all(group.stable for group in comparison.groups)
-    begin = float(arrival_s[first])
+    begin, end = float(arrival_s[first]), max(_last_s(group.result) for group in comparison.groups)
     if of_tokens:  # answers last for seconds, tenths do
         begin = 0.0 if grows else math.floor(10 * begin) / 10
     if begin_s is not None:
         begin = float(_check.real("begin_s", begin_s, at_least=0))
+        if begin >= end:
+            raise ValueError(f"begin_s must be before the last answer, at {end:.4g} s, got {begin:.6g}")
     if length_s is None:
         last = min(int(arrival_s.searchsorted(begin)) + requests, arrival_s.size - 1)
-        length_s = nice(max(float(arrival_s[last]) - begin, 1e-3))
+        whole = of_tokens and arrival_s.size <= requests
+        length_s = nice(max((end if whole else float(arrival_s[last])) - begin, 1e-3))
     length = float(_check.real("length_s", length_s, above=0))
     return Stretch(begin, begin + length)
+
+
+def _last_s(result: Result) -> float:
+    """Return when the last answer comes; where none does, the last request."""
+    return max(float(result.arrival_s[-1]), float(np.nanmax(result.finish_s, initial=0.0)))
 
 
 def comparison_of(
@@ -72,6 +84,8 @@ def comparison_of(
         if rules is None and not of_tokens:
             raise ValueError("rules must be given with a scenario, as {name: rule}, got none")
         rules = token_lanes.usual_rules(what) if rules is None else rules
+        if not rules:
+            raise ValueError(f"rules must have at least one, got {rules!r}")
         return compare_servers(
             what, rules, requests=requests or (token_lanes.REQUESTS if of_tokens else REQUESTS), seed=seed
         )

@@ -66,8 +66,10 @@ class Drawn(NamedTuple):
 def numbers_of(result: Result) -> dict[str, str]:
     """Return what is said of a run: TTFT, TPOT, tokens per second, and the useful share of its seats."""
     ttft = result.percentile(99, column="ttft_ms")
+    # Where a queue grows, a run's own only say how long it was; but a trace is as long as it is.
+    own = result.scenario.stable or result.arrival_s.size == result.scenario.workload.max_requests
     return {
-        "TTFT p99": duration(ttft) if result.scenario.stable else INFINITE,
+        "TTFT p99": duration(ttft) if own else INFINITE,
         "TPOT p99": duration(result.percentile(99, column="tpot_ms")),
         "tokens/s": rate(result.summary()["output_tokens_per_s"]).removesuffix("/s"),
         "useful": percent(TokenFilm.of(result).seats.useful_share),
