@@ -21,6 +21,7 @@ class Kernel:
         self.context = zmq.Context()
         self.shell = self.context.socket(zmq.DEALER)
         self.shell.connect(f"{said['transport']}://{said['ip']}:{said['shell_port']}")
+        self.last = ""  # the message that was run last
 
     def close(self) -> None:
         self.shell.close(linger=0)
@@ -37,6 +38,7 @@ class Kernel:
             "stop_on_error": True,
         }
         sent = self.session.send(self.shell, "execute_request", asked)
+        self.last = sent["header"]["msg_id"]
         while self.shell.poll(timeout_s * 1000):
             _, parts = self.session.feed_identities(self.shell.recv_multipart())
             reply = self.session.deserialize(parts)

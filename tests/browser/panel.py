@@ -62,7 +62,9 @@ class Panel:
         self.quiet(500)
 
     def quiet(self, ms: float = 150) -> None:
-        """Wait until the picture has been still for so long."""
+        """Wait until the picture has been still for so long, and nothing is on its way to it or from it."""
+        self.kernel.run("")
+        self.page.evaluate("id => watch.heard(id)", self.kernel.last)
         self.page.evaluate("ms => watch.quiet(ms)", ms)
 
     def frames(self) -> list[float]:
