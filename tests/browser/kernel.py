@@ -27,7 +27,7 @@ class Kernel:
         self.shell.close(linger=0)
         self.context.term()
 
-    def run(self, source: str, result: str = "None", timeout_s: float = 60) -> Any:
+    def run(self, source: str, result: str = "None", timeout_s: float = 300) -> Any:
         """Run Python, then return the value of an expression, which JSON can say."""
         asked = {
             "code": source,

@@ -18,7 +18,7 @@ LINES = ".batchsim-readout [role=status]"
 SETTLES_MS = 400  # after a key is let go: then the axes may shrink, which is a redraw of its own
 
 
-def eventually(holds: Callable[[], Any], seconds: float = 30) -> bool:
+def eventually(holds: Callable[[], Any], seconds: float = 120) -> bool:
     """Return whether something comes to hold: a page and its kernel take their time."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
