@@ -94,7 +94,7 @@ def everywhere(tmp_path_factory):
 
 
 def status(url, path, **headers):
-    asked = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+    asked = http.client.HTTPConnection(urlsplit(url).netloc, timeout=120)
     try:
         asked.request("GET", path, headers=headers)
         return asked.getresponse().status

@@ -311,6 +311,7 @@ def test_without_a_compiler_the_loops_are_plain_python_and_all_is_the_same():
     assert out.endswith(" ''\n")
 
 
+@pytest.mark.usefixtures("compiled_before")
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a Unix signal")
 def test_ctrl_c_stops_a_long_run_and_the_process_lives_on():
     code = """
@@ -327,7 +328,7 @@ def test_ctrl_c_stops_a_long_run_and_the_process_lives_on():
                 print(bs.simulate(scenario, 1000).summary()["served"], flush=True)
     """
     process = in_python(code)
-    watchdog = threading.Timer(60, process.kill)  # of a run that goes on
+    watchdog = threading.Timer(300, process.kill)  # of a run that goes on
     watchdog.start()
     for _ in range(4):  # it lives on each time
         assert process.stdout.readline() == "ready\n", process.stderr.read()

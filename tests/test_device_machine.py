@@ -24,10 +24,11 @@ def test_what_this_program_computes_is_not_others():
     own_s = machine._own_s()
     spin(0.3)
     assert machine._own_s() - own_s >= 0.25
-    assert 0 <= others.share() <= 1
-    busy_s = machine._busy_s() - others.busy_s
+    # Whatever the others do, before the share is asked for, meanwhile and after.
     passed_s = (time.perf_counter() - others.begin_s) * len(machine._processors())
-    assert others.share() <= (busy_s - 0.2) / passed_s + 0.05
+    share = others.share()
+    busy_s = machine._busy_s() - others.busy_s
+    assert 0 <= share <= min(max(busy_s - 0.2, 0) / passed_s, 1)
 
 
 def test_what_another_program_computes_is():

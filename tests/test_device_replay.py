@@ -70,7 +70,9 @@ def test_of_10_000_requests_to_a_model_that_raises_and_is_interrupted_none_is_lo
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         return batch * 2
 
-    scenario = SCENARIO.replace(rate_per_s=20_000, servers=servers)
+    # The last thousand would be sent a minute later: Ctrl-C is heard before, however busy the machine is.
+    times_s = np.arange(10_000) / 20_000 + 60 * (np.arange(10_000) >= 9000)
+    scenario = SCENARIO.replace({"workload": bs.Trace(times_s), "servers": servers})
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.warns(UserWarning, match="one in fifty.*stopped after"):
@@ -180,30 +182,26 @@ def test_every_size_compiles_before_the_clock_starts_unless_the_start_is_cold(co
     assert len(compiled) == 3 + len(set(cold.batches.batch_size.tolist()))
 
 
+def sent(result, late_s):
+    """The replay as if each request had been sent so late, whatever else the machine did."""
+    log = result.log
+    rows = {name: getattr(log, name) + late_s for name in ("batch_start_s", "batch_finish_s")}
+    moved = dataclasses.replace(log, **rows, arrival_s=result.due_s + late_s)
+    return dataclasses.replace(result, runs=(dataclasses.replace(result.run, columns=moved),))
+
+
 def test_sends_that_are_late_make_a_replay_no_evidence():
     result = dataclasses.replace(replay(SCENARIO, doubled, 10, inputs=TEN), others=0.0)
-
-    def shifted(seconds):
-        log = result.log
-        columns = {
-            name: getattr(log, name) + seconds for name in ("arrival_s", "batch_start_s", "batch_finish_s")
-        }
-        moved = dataclasses.replace(log, **{**columns, "arrival_s": result.due_s + seconds})
-        return dataclasses.replace(result, runs=(dataclasses.replace(result.run, columns=moved),))
-
-    assert shifted(1e-4).disturbed == ""
-    late = shifted(1.0)
+    assert sent(result, 1e-4).disturbed == ""
+    late = sent(result, 1.0)
     assert "late" in late.disturbed
     assert "DISTURBED" in repr(late)
 
 
 def test_other_programs_beside_a_replay_make_it_no_evidence():
     result = dataclasses.replace(replay(SCENARIO, doubled, inputs=TEN), others=0.2)
-    assert "other programs" not in result.disturbed, "the run is too short to know"
-    log = result.log
-    rows = ("arrival_s", "batch_start_s", "batch_finish_s")
-    later = dataclasses.replace(log, **{name: getattr(log, name) + 1 for name in rows})
-    later = dataclasses.replace(result, runs=(dataclasses.replace(result.run, columns=later),))
+    assert sent(result, 0.0).disturbed == "", "the run is too short to know"
+    later = sent(result, 1.0)
     assert "other programs took 20%" in later.disturbed
     assert "DISTURBED" in repr(later)
 

@@ -1,8 +1,10 @@
 """The exercises of lesson 02: what is right passes, and each usual mistake is told by its smallest case."""
 
 import contextlib
+import gc
 import math
 import sys
+import sysconfig
 import time
 from collections import deque
 
@@ -567,9 +569,51 @@ def test_a_loop_without_end_is_stopped_and_told_with_its_line(capsys, catches):
     assert sys.gettrace() is before
 
 
-def test_code_that_sleeps_is_stopped(capsys, monkeypatch):
+def test_code_is_stopped_although_a_library_is_called_back_at_any_line(capsys, monkeypatch):
+    where, begun = f"{sysconfig.get_path('stdlib')}/finalizers.py", {}
+    exec(compile("def called_back(phase, info):\n    assert phase\n    assert info\n", where, "exec"), begun)
+
+    class Spins(Queue):
+        def should_process(self):
+            for _ in range(500):
+                gc.collect(0)
+
+    gc.callbacks.append(begun["called_back"])
+    monkeypatch.setattr(program, "LINES", 300)
+    try:
+        assert "It did not come to an end" in told(capsys, "02.1", Spins)
+    finally:
+        gc.callbacks.remove(begun["called_back"])
+
+
+def test_a_machine_that_stood_still_for_a_while_is_not_the_codes_fault(capsys, monkeypatch):
+    slept_s, now_s = [], time.monotonic
+    monkeypatch.setattr(program.time, "monotonic", lambda: now_s() + sum(slept_s))
+
+    class Stalls(Queue):
+        def should_process(self):
+            if not slept_s:
+                slept_s.append(2 * program.SECONDS)
+            return super().should_process()
+
+    assert told(capsys, "02.1", Stalls).startswith("Right")
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.01, "Does your code sleep?"), (0.03, "Right")])
+def test_code_that_sleeps_is_stopped_and_told_from_a_busy_machine(capsys, monkeypatch, share, verdict):
     monkeypatch.setattr(program, "ALL_CASES_S", 0.0)
-    assert "Does your code sleep?" in told(capsys, "02.1", Queue)
+    monkeypatch.setattr(program.time, "thread_time", lambda: share * time.monotonic())
+    assert verdict in told(capsys, "02.1", Queue)
+
+
+def test_a_thread_that_sleeps_computes_little(capsys, monkeypatch):
+    class Sleeps(Queue):
+        def should_process(self):
+            time.sleep(0.2)
+            return super().should_process()
+
+    monkeypatch.setattr(program, "ALL_CASES_S", 1.0)
+    assert "Does your code sleep?" in told(capsys, "02.1", Sleeps)
 
 
 def test_what_the_code_prints_is_shown_with_the_case_that_goes_wrong(capsys):

@@ -1,7 +1,10 @@
 """What a student did is noted, kept in one file by several kernels, and lost or mixed up by nothing."""
 
+import errno
 import json
+import os
 import re
+import sys
 
 import pytest
 import runs
@@ -273,6 +276,17 @@ def test_kernels_at_once_lose_nothing_of_each_other(file):
     for kernel in kernels:
         kernel.join()
     assert len(read(file).predictions) == 2 * 12
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows locks files otherwise")
+def test_where_locks_do_not_work_nobody_waits_for_one(file, monkeypatch):
+    def unsupported(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    monkeypatch.setattr(kept.time, "sleep", lambda _: pytest.fail("it waits"))
+    committed("Yes")
+    assert len(read(file).predictions) == 1
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "null", '{"format": "batchsim progress"}'])

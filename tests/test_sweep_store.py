@@ -538,13 +538,15 @@ def test_ctrl_c_keeps_what_is_finished_and_starts_nothing_more(tmp_path, undistu
         calls.append(args)
         if len(calls) == 5:
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.2)
+            sweeping.CANCELLED.get().wait(60)  # until it is heard
         return original(*args)
     sweeping.compute = compute
     try:
         sweep(workers=1)
     except KeyboardInterrupt:
-        time.sleep(0.4)
+        for thread in threading.enumerate():
+            if thread.name.startswith("sweep"):
+                thread.join()
         print("interrupted in call", len(calls), file=sys.stderr)
     """
     with child(tmp_path / "out", code) as process:

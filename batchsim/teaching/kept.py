@@ -1,10 +1,11 @@
 """Where a student's progress is kept, and how several kernels at once keep it in one file."""
 
+import errno
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,7 +13,7 @@ from batchsim.teaching.record import OtherVersionError, Record, read, write
 
 VARIABLE = "BATCHSIM_PROGRESS"  # a file, or "off"
 OF_TESTS = "a test is nobody's progress"
-PATIENCE_S = 5.0  # that a kernel waits for another one, which holds the file for milliseconds
+PATIENCE_S = 30.0  # that a kernel waits for others: each holds the file for milliseconds, on a free machine
 
 
 class _Kernel:
@@ -153,13 +154,14 @@ def _locked(path: Path) -> Iterator[None]:
     """Hold a file alone among kernels; where locks do not work, as on some file servers, go on without."""
     with path.with_name(f".{path.name}.lock").open("ab") as file:
         until = time.monotonic() + PATIENCE_S
-        while not _lock(file) and time.monotonic() < until:
+        while _held(file) and time.monotonic() < until:
             time.sleep(0.01)
         yield  # a file that is closed is let go
 
 
-def _lock(file: BinaryIO) -> bool:
-    with suppress(OSError):
+def _held(file: BinaryIO) -> bool:
+    """Lock a file, or return whether it is because another kernel has that it cannot be."""
+    try:
         if sys.platform == "win32":
             import msvcrt
 
@@ -168,5 +170,6 @@ def _lock(file: BinaryIO) -> bool:
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
+    except OSError as error:
+        return error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # else locks do not work there
     return False

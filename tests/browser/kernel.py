@@ -21,12 +21,13 @@ class Kernel:
         self.context = zmq.Context()
         self.shell = self.context.socket(zmq.DEALER)
         self.shell.connect(f"{said['transport']}://{said['ip']}:{said['shell_port']}")
+        self.last = ""  # the message that was run last
 
     def close(self) -> None:
         self.shell.close(linger=0)
         self.context.term()
 
-    def run(self, source: str, result: str = "None", timeout_s: float = 60) -> Any:
+    def run(self, source: str, result: str = "None", timeout_s: float = 300) -> Any:
         """Run Python, then return the value of an expression, which JSON can say."""
         asked = {
             "code": source,
@@ -37,6 +38,7 @@ class Kernel:
             "stop_on_error": True,
         }
         sent = self.session.send(self.shell, "execute_request", asked)
+        self.last = sent["header"]["msg_id"]
         while self.shell.poll(timeout_s * 1000):
             _, parts = self.session.feed_identities(self.shell.recv_multipart())
             reply = self.session.deserialize(parts)

@@ -18,7 +18,7 @@ LINES = ".batchsim-readout [role=status]"
 SETTLES_MS = 400  # after a key is let go: then the axes may shrink, which is a redraw of its own
 
 
-def eventually(holds: Callable[[], Any], seconds: float = 30) -> bool:
+def eventually(holds: Callable[[], Any], seconds: float = 120) -> bool:
     """Return whether something comes to hold: a page and its kernel take their time."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -62,7 +62,9 @@ class Panel:
         self.quiet(500)
 
     def quiet(self, ms: float = 150) -> None:
-        """Wait until the picture has been still for so long."""
+        """Wait until the picture has been still for so long, and nothing is on its way to it or from it."""
+        self.kernel.run("")
+        self.page.evaluate("id => watch.heard(id)", self.kernel.last)
         self.page.evaluate("ms => watch.quiet(ms)", ms)
 
     def frames(self) -> list[float]:

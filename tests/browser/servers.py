@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -52,9 +53,15 @@ def own_address() -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+    """Return a port that nobody listens on.
+
+    Not one that the system would choose: it gives those to every socket that another test opens meanwhile.
+    """
+    while True:
+        with socket.socket() as free, contextlib.suppress(OSError):
+            port = random.SystemRandom().randrange(11_000, 32_000)
+            free.bind(("0.0.0.0", port))
+            return port
 
 
 @contextlib.contextmanager
@@ -111,7 +118,7 @@ def environment(home: Path) -> dict[str, str]:
     return {**os.environ, **{name: str(path) for name, path in own.items()}}
 
 
-def wait_for(url: str, process: subprocess.Popen, log: Path, seconds: float = 60) -> None:
+def wait_for(url: str, process: subprocess.Popen, log: Path, seconds: float = 180) -> None:
     for _ in range(int(seconds * 10)):
         try:
             urllib.request.urlopen(url, timeout=10).close()

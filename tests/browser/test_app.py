@@ -106,7 +106,7 @@ def test_no_link_and_no_text_of_a_page_runs_a_script(app, opened):
 
 def upgraded(server, path):
     """Return the status of the answer to who asks for a socket, without a browser's cookies."""
-    asked = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    asked = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=120)
     key = {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
     try:
         asked.request("GET", path, headers={"Connection": "Upgrade", "Upgrade": "websocket", **key})

@@ -6,6 +6,8 @@ from statistics import median
 
 import pytest
 
+from browser.share import Share
+
 pytestmark = pytest.mark.alone
 EXPLORER = "import batchsim as bs\npanel = bs.explore(requests=20_000, play=True)\npanel"
 ALONE = """import batchsim as bs
@@ -87,7 +89,9 @@ def time_ms(panel):
 def test_it_plays_steadily(panel, capsys):
     panel.kernel.run("frames.clear(); ticks.clear()")
     button(panel, "Play").click()
+    share = Share()
     times = panel.page.evaluate(SEEN, SECONDS)
+    free = share()
     button(panel, "Pause").click()
     until_it_says(panel, "Play")
     gaps = [after - before for before, after in pairwise(times)]
@@ -96,8 +100,9 @@ def test_it_plays_steadily(panel, capsys):
         print(
             f"\nThe film: {len(times)} frames in {SECONDS} s (aim: {AIM}), every {median(gaps):.0f} ms, the "
             f"longest pause {max(gaps):.0f} ms (aim: {LONGEST_MS}); in the kernel {median(ticks):.1f} ms each"
+            f"; {free:.0%} of the processors were ours"
         )
-    assert len(times) >= AT_LEAST
+    assert len(times) >= free * AT_LEAST
     assert different >= 0.9 * drawn
     assert drawn <= 1.3 * len(times) + 10, "frames are drawn that nobody sees"
     assert panel.kernel.ask("player.time_s > player.stretch.begin_s and not player.playing")

@@ -31,10 +31,10 @@ def left():
 
 def test_1000_moves_leave_memory_and_the_number_of_figures_where_they_were(lab, opened):
     with opened(lab, PANEL) as panel:
-        before = panel.kernel.run(MOVING + "move(200)", "left()", timeout_s=120)
+        before = panel.kernel.run(MOVING + "move(200)", "left()")
         panel.quiet(300)
         page_before = panel.heap()
-        after = panel.kernel.run("move(800)", "left()", timeout_s=240)
+        after = panel.kernel.run("move(800)", "left()", timeout_s=600)
         panel.quiet(300)
         page_after = panel.heap()
         print(before, after, page_before, page_after)

@@ -7,6 +7,7 @@ from statistics import median, quantiles
 import pytest
 
 from browser.servers import ROOT
+from browser.share import Share
 
 pytestmark = pytest.mark.alone
 BAR, AIM = 12, 20  # times faster than the textbook's panel
@@ -58,35 +59,41 @@ def textbook(lab, opened):
 def test_the_picture_follows_a_key_12_times_faster_than_the_textbooks(explorer, textbook, capsys):
     limits = explorer.kernel.ask(LIMITS)
     ours, theirs = cycle(MOVES), cycle(MOVES)
-    ours_ms, theirs_ms = [], []
+    ours_ms, theirs_ms, share = [], [], Share()
     for _ in range(4):  # in turn, so that what else the machine does meets both
         ours_ms += [explorer.move_ms(*move) for move in islice(ours, 14)]
         theirs_ms += [textbook.move_ms(*move) for move in islice(theirs, 3)]
     ours_ms, theirs_ms = ours_ms[8:], theirs_ms[1:]  # the first ones warm up
     ratio = median(theirs_ms) / median(ours_ms)
-    if late(ours_ms) > 2 * median(ours_ms):  # once more: two slow ones of 48 may be the machine's
+    free = share()
+    if free * late(ours_ms) > 2 * median(ours_ms):  # once more: two slow ones of 48 may be the machine's
+        share = Share()
         ours_ms = [explorer.move_ms(*move) for move in islice(ours, 48)]
+        free = share()
     with capsys.disabled():
         print(
             f"\nFrom a key to other pixels: {median(ours_ms):.0f} ms (95th percentile {late(ours_ms):.0f}), "
-            f"in the textbook's panel {median(theirs_ms):.0f} ms: {ratio:.1f} times (aim: {AIM})"
+            f"in the textbook's panel {median(theirs_ms):.0f} ms: {ratio:.1f} times (aim: {AIM}); "
+            f"{free:.0%} of the processors were ours"
         )
     assert explorer.kernel.ask(LIMITS) != limits, "no axis changed its limits"
     assert ratio >= BUSY * BAR
-    assert late(ours_ms) <= 2 * median(ours_ms)
+    assert free * late(ours_ms) <= 2 * median(ours_ms)
 
 
 def test_a_drag_through_50_values_in_a_second_ends_with_the_last_one_drawn(explorer, capsys):
     explorer.page.evaluate("watch.frames.length = 0")
+    share = Share()
     dragged = explorer.drag("rate_per_s", to=0.1, steps=50, seconds=1)
+    free = share()
     explorer.quiet(600)
     with capsys.disabled():
         print(
             f"\n{dragged['values']} values in {dragged['seconds']:.2f} s: {len(explorer.frames())} redraws "
-            f"(aim: {AIM_REDRAWS})"
+            f"(aim: {AIM_REDRAWS}); {free:.0%} of the processors were ours"
         )
     assert dragged["values"] == 50
-    assert len(explorer.frames()) >= BUSY * BAR_REDRAWS
+    assert len(explorer.frames()) >= free * BUSY * BAR_REDRAWS
     assert explorer.redraws_after_release() <= 3  # one that was begun, the last, and the axes that shrink
     rate_per_s = explorer.kernel.ask("panel.state.rate_per_s")
     assert rate_per_s == float(f"{10 ** explorer.slid('rate_per_s'):.3g}")

@@ -2,6 +2,12 @@
 (() => {
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
   const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  const deadline = (what) => {
+    const end = performance.now() + 120_000;
+    return () => {
+      if (performance.now() > end) throw new Error(`in two minutes there was not ${what()}`);
+    };
+  };
   const watch = {};
 
   const shown = () => {
@@ -33,11 +39,45 @@
     }
   };
 
-  // Nothing new for `ms`.
+  // What the page has asked its kernels, and they have not done; and what else they have done, by message.
+  const asked = new Set(), done = new Set();
+  const text = (frame) => (typeof frame === "string" ? frame : new TextDecoder().decode(frame));
+  const ids = (frame) => [...frame.matchAll(/"msg_id": ?"([^"]+)"/g)].map((found) => found[1]);
+  window.WebSocket = class extends WebSocket {
+    constructor(...address) {
+      super(...address);
+      this.addEventListener("message", ({ data }) => {
+        if ((data.byteLength ?? data.length) > 10_000) return; // it holds a picture
+        const said = text(data);
+        if (!/"execution_state": ?"idle"/.test(said)) return;
+        for (const id of ids(said)) {
+          asked.delete(id);
+          done.add(id);
+        }
+      });
+    }
+
+    send(data) {
+      const [id] = ids(text(data));
+      if (id && !done.has(id)) asked.add(id);
+      super.send(data);
+    }
+  };
+
+  // All that a kernel had sent before it ended with this message is here.
+  watch.heard = async (id) => {
+    const over = deadline(() => `the kernel's answer to ${id}`);
+    while (!done.has(id)) await pause(over() || 5);
+  };
+
+  // Nothing new for `ms`, and nothing on its way: the kernel has done what it was asked, and it is on the screen.
   watch.quiet = async (ms) => {
-    for (let count = -1; count !== watch.frames.length; ) {
-      count = watch.frames.length;
-      await pause(ms);
+    const drawn = () => !("arrived" in (shown()?.dataset ?? {})) || shown().dataset.arrived === shown().dataset.frame;
+    const state = () => JSON.stringify([watch.frames.length, done.size, asked.size]);
+    const over = deadline(() => `rest: ${state()}, ${[...asked]}`);
+    for (let before = ""; before !== state() || asked.size || !drawn(); ) {
+      before = state();
+      await pause(over() || ms);
     }
   };
 

@@ -1,0 +1,28 @@
+"""What part of the machine these tests had: a bar for speed is for a machine of one's own."""
+
+import time
+
+import psutil
+
+from batchsim.device import machine
+
+
+class Share:
+    """The part of the processors' time, since this was made, that no other program took."""
+
+    def __init__(self) -> None:
+        self.begin_s, self.others_s = time.perf_counter(), self._others_s()
+
+    def __call__(self) -> float:
+        passed_s = (time.perf_counter() - self.begin_s) * len(machine._processors())
+        return 1 - min(max((self._others_s() - self.others_s) / passed_s, 0), 0.99)
+
+    def _others_s(self) -> float:
+        """Return the processors' seconds that were not of this process and of all that it started."""
+        family, own_s = [psutil.Process(), *psutil.Process().children(recursive=True)], 0.0
+        for process in family:
+            try:
+                own_s += sum(process.cpu_times()[:4])  # its own and, on Linux, those of children that ended
+            except psutil.NoSuchProcess:
+                continue
+        return machine._busy_s() - own_s
