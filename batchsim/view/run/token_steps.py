@@ -24,7 +24,7 @@ PARTS = {"prefill": "tokens of prompts", "decode": "of answers"}
 class StepsView(StackedView):
     """The tokens of each step; below, how many of the seats and of the blocks of memory are taken.
 
-    Of the first server, over a moment of the run. A small view has the tokens alone.
+    Of one server, over a moment of the run. A small view has the tokens alone.
     """
 
     KEY, NAME, SHORT = "steps", "Step by step: tokens, seats, memory", "Tokens of each step"
@@ -69,7 +69,8 @@ class StepsView(StackedView):
         }
 
     def update(self, data: ViewData) -> None:
-        now = of_tokens(data).moment
+        now = of_tokens(data).moment(self.server)
+        self.name_server(data.result.scenario.servers)
         for artist in self.moving:
             artist.set_visible(now is not None)
         if now is None:
@@ -98,7 +99,7 @@ class StepsView(StackedView):
 
     def _show_lines(self, data: ViewData, now: Moment, edges_ms: np.ndarray, right_ms: float) -> None:
         assert self.low is not None
-        other = None if data.other is None else of_tokens(data.other).moment
+        other = None if data.other is None else of_tokens(data.other).moment(self.server)
         style, highest = self.other_style(data), 0.0
         for lines, each in ((self.lines, now), (self.other_lines, other)):
             taken = {} if each is None else taken_shares(each)
@@ -133,7 +134,7 @@ class StepsView(StackedView):
         return labels
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box, now = self.plot_box, of_tokens(data).moment
+        box, now = self.plot_box, of_tokens(data).moment(self.server)
         if now is None or not (box.left <= x_px < box.right and box.top <= y_px <= box.bottom):
             return None
         at_ms = float(self.top.get_xlim()[1]) * (x_px - box.left) / box.width
@@ -159,7 +160,7 @@ class StepsView(StackedView):
         return Spot(self.KEY, text)
 
     def describe(self, data: ViewData) -> list[str]:
-        now = of_tokens(data).moment
+        now = of_tokens(data).moment(self.server)
         if now is None:
             return []
         span = duration(1000 * (now.end_s - now.begin_s))
@@ -177,7 +178,9 @@ class StepsView(StackedView):
 def place_of(now: Moment, box: Box, y: float) -> list[Label]:
     """Return where in the run a moment is, as labels on both sides of the name of the time's axis."""
     labels, servers = [Label(f"from {number(now.begin_s, 4)} s on", box.left, y)], now.result.scenario.servers
-    return labels + [Label(f"server 1 of {servers:,}", box.right, y, "right")] * (servers > 1)
+    return labels + [Label(f"server {now.server + 1:,} of {servers:,}", box.right, y, "right")] * (
+        servers > 1
+    )
 
 
 def limit_of(now: Moment, name: str) -> int:
