@@ -204,6 +204,7 @@ class Explorer(widgets.Box):
                     left, lines = shares(session.data.result), pseudocode(session.data.result.scenario)
                     most = max(range(len(left)), key=lambda i: left[i] or 0)
                     self.pseudocode.value = to_html(lines, left, most, session.style.theme)
+            _set_class(self.pseudocode, "batchsim-acting", selected is self.play)
             for page in self.pages:
                 page.is_open = page is selected
                 if page.is_open:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchsim._format import counted, number
+from batchsim._format import number
 from batchsim.engines.log import Status
 from batchsim.engines.tokens_log import NO_TRIGGER, TokenLog
 from batchsim.result import Result
@@ -60,19 +60,18 @@ class WholeMoment(NamedTuple):
         if self.waiting:
             waited_ms = 1000 * (self.time_s - self.oldest_s)
             parts.append(f"{self.waiting:,} waiting, the oldest for {number(waited_ms)} ms")
-        parts.append("the server is idle" if self.batch < 0 else self._computing())
+        parts.append("the server is idle" if self.batch < 0 else f"the server computes {self._computing()}")
         parts.append(f"{self.arrived:,} arrived, {self.served:,} served")
         return f"{film.at(self.time_s)}{'; '.join(parts)}."
 
     def _computing(self) -> str:
-        """Return what the server does: the prompts of its batch, or how many of its answers are done."""
+        """Return what is computed: the prompts of a batch, or which token, and how many answers are done."""
         outputs = self.film.outputs_of(self.batch)
-        of = f"a batch of {outputs.size:,}"
-        made = self.film.made(self.batch, self.step)
+        batch, made = f"a batch of {outputs.size:,}", self.film.made(self.batch, self.step)
         if not made:
-            return f"it computes the {counted(outputs.size, 'prompt')} of {of}"
+            return f"{batch}, the prompts"
         done = int((outputs <= made).sum())
-        return f"it makes token {made + 1:,} of {int(outputs.max()):,} of {of}, {done:,} of them done"
+        return f"{batch}, token {made + 1:,} of {int(outputs.max()):,}, {done:,} done"
 
 
 class WholeFilm(StepFilm):
@@ -82,7 +81,7 @@ class WholeFilm(StepFilm):
     >>> scenario = Scenario(Constant(100), SizeOrWait(2, 50), StepTime(10, 0, 0), tokens=Tokens(9, [3, 1]))
     >>> film = WholeFilm(simulate(scenario, 2))
     >>> print(film.snapshot(0.035).said())
-    At 35.0 ms: no request waits; it makes token 2 of 3 of a batch of 2, 1 of them done; 2 arrived, 0 served.
+    At 35.0 ms: no request waits; the server computes a batch of 2, token 2 of 3, 1 done; 2 arrived, 0 served.
     """
 
     def __init__(self, result: Result, server: int = 0) -> None:
