@@ -397,7 +397,7 @@ def test_whole_batches_are_seen_played_and_compared_with_the_same_controls(panel
     panel.turn_to(panel.play)
     player, result = panel.play.player, panel.result
     lines, acted = [line.text for line in player.film.lines], set()
-    for _ in range(150):
+    for _ in range(80):
         player.next.click()
         time_s = player.time_s
         acts = lines[player.moment.acting()]

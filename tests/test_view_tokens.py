@@ -392,12 +392,24 @@ def test_while_nothing_runs_no_tokens_are_drawn(cases, shown):
 def test_seats_and_memory_are_shares_of_their_limits(cases, shown):
     view, now = shown("short", StepsView), cases["short"].moment()
     for name, column, most in (("seats", "step_running", 8), ("memory", "step_blocks", 40)):
-        np.testing.assert_allclose(
-            view.lines[name].get_data().values[::2], 100 * now.column(column) / most, err_msg=name
-        )
+        values, edges_ms, _ = view.lines[name].get_data()
+        starts_ms = 1000 * (now.column("batch_start_s") - now.begin_s) + 1e-3
+        places = np.searchsorted(edges_ms, starts_ms, side="right") - 1
+        np.testing.assert_allclose(values[places], 100 * now.column(column) / most, err_msg=name)
         share = percent(float(now.column(column).mean() / most))
         assert any(entry.value and entry.value.startswith(f"{share} of {most}") for entry in view.entries)
     assert not shown("free", StepsView).lines["memory"].get_visible()
+
+
+def test_beside_the_shares_are_those_of_the_other_setting_at_the_same_time(cases, shown):
+    view, now = shown("pinned", StepsView), cases["pinned"].moment()
+    steps = cases["pinned"].pinned.result.steps
+    for name, column, most in (("seats", "running", 8), ("memory", "kv_blocks", BASE.rule.kv_blocks)):
+        values, edges_ms, _ = view.other_lines[name].get_data()
+        for at_s in np.linspace(now.begin_s, now.end_s, 50)[:-1] + 1e-5:
+            here = (steps.start_s <= at_s) & (at_s < steps.finish_s)
+            place = np.searchsorted(edges_ms, 1000 * (at_s - now.begin_s), side="right") - 1
+            assert values[place] == pytest.approx(100 * getattr(steps, column)[here].sum() / most)
 
 
 def test_where_seats_are_endless_their_share_is_of_the_most_that_run():

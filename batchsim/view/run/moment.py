@@ -88,10 +88,13 @@ def moment(result: Result, at_s: float | None = None, server: int = 0) -> Moment
     return Moment(result, server, steps, *composition(result, steps, found), found)
 
 
-def taken(result: Result, server: int, begin_s: float, end_s: float) -> tuple[np.ndarray, np.ndarray]:
+def taken(
+    result: Result, server: int, begin_s: float, end_s: float, column: str = "step_running"
+) -> tuple[np.ndarray, np.ndarray]:
     """Return how many seats of a server are taken, and the edges of these times, from one time to another.
 
-    An edge more than counts; nobody sits between steps that are apart.
+    An edge more than counts; nobody sits between steps that are apart. With "step_blocks" as `column`: how
+    many blocks of memory.
     """
     log = result.replications[0].log
     assert isinstance(log, TokenLog)
@@ -100,11 +103,9 @@ def taken(result: Result, server: int, begin_s: float, end_s: float) -> tuple[np
     steps = numbers[first : int(np.searchsorted(log.batch_start_s[numbers], end_s))]
     times_s = np.stack([log.batch_start_s[steps], log.batch_finish_s[steps]], axis=1).ravel()
     counts = np.zeros(times_s.size + 1, int)
-    counts[1::2] = log.step_running[steps]
-    joined = np.flatnonzero(np.diff(times_s)[1::2] < LEAST_S)
-    counts[2 + 2 * joined] = counts[3 + 2 * joined]
+    counts[1::2] = getattr(log, column)[steps]
     edges_s = np.concatenate([[begin_s], np.clip(times_s, begin_s, end_s), [end_s]])
-    some = np.diff(edges_s) > 0
+    some = np.diff(edges_s) > LEAST_S
     return np.append(edges_s[:-1][some], end_s), counts[some]
 
 

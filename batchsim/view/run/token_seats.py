@@ -48,7 +48,7 @@ class SeatsView(View):
         self.strip = self.add_plot(
             self.strip_box, "", "seats taken" * large, ticks=False, numbers="y" * large
         )
-        self.strip.yaxis.get_major_locator().set_params(nbins=2)  # type: ignore[call-arg]
+        self.strip.yaxis.get_major_locator().set_params(nbins=2, integer=True)  # type: ignore[call-arg]
         self.taken, self.other_taken = (
             self.strip.stairs([0], [0, 1], baseline=None, zorder=zorder) for zorder in (3, 2.5)
         )
