@@ -55,7 +55,7 @@ MAPS: Mapping[str, tuple[str, str]] = {  # the heat map's axes, x and y
 }
 LARGEST_WHOLE, LONGEST_MS = 256, 10_000.0  # the ends of the sliders of whole batches
 BATCHING = {
-    "batching": choice("Rule", "When requests join and leave: at every step, or as whole batches",
+    "batching": choice("Batching", "When requests join and leave: at every step, or as whole batches",
         "continuous", RULE, {name: kind.label for name, kind in KINDS["batching"].items()}, TOKENS),
     "max_num_seqs": Control("max_num_seqs", _continuous["max_num_seqs"].about,
         "whole", 256, MAIN, Slider("whole", 1, 256), {"at_most": MOST}, mode=TOKENS),

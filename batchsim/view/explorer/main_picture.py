@@ -5,6 +5,7 @@ from typing import Any
 
 from batchsim.scenario import Rule
 from batchsim.view.explorer.kinds import values_of
+from batchsim.view.explorer.kinds_tokens import full_only
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.explorer.session import Session
 from batchsim.view.run.live import LEAST_PX, MOST_PX, LivePicture
@@ -123,7 +124,7 @@ class MainPicture(Screen):
         if session.data is None or not session.visible or arrow not in ARROWS:
             return
         surface, values = session.data.surface, dict(vars(session.state))
-        if "max_wait_ms" not in session.state.rule_kind.controls:  # full batches alone
+        if session.state.rule_kind.make is full_only:
             values["max_wait_ms"] = math.inf
         up, right = ARROWS[arrow]
         row = _nearest(surface.y_values, values[surface.y]) + up
