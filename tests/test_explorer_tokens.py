@@ -1,5 +1,6 @@
 """The explorer turned to tokens works without a browser: move a control, read the text."""
 
+import html
 import re
 
 import pytest
@@ -11,7 +12,7 @@ from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.knob import is_hidden
 from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS
 from batchsim.view.explorer.pages.reasons_tokens import outcome as tokens_outcome
-from batchsim.view.explorer.state import DEFAULTS
+from batchsim.view.explorer.state import DEFAULTS, State
 from batchsim.view.run.live import MODES
 from batchsim.view.run.token_headline import token_figures_of
 
@@ -121,6 +122,7 @@ def test_a_step_time_opens_in_tokens_with_its_numbers():
         ("kv_blocks", 400),
         ("first", "prefill"),
         ("token_map", "memory"),
+        ("batching", "size_or_wait"),
         ("servers", 2),
         ("step", "llama-2-7b/h100/vllm"),
         ("noise_cv", 0.5),
@@ -371,3 +373,123 @@ def test_a_server_with_one_seat_is_told_of_in_the_singular(panel):
     assert "2 servers carry" in text(panel.readout)
     outcome = tokens_outcome("tpot", panel.result, panel.result)
     assert "On average 1 request is in a step, as before." in outcome.why
+
+
+WHOLE = {"size_or_wait": bs.SizeOrWait(32, 1000), "whole": bs.SizeOrWait(32, float("inf")),
+         "at_least": bs.AtLeast(8, 32)}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", WHOLE)
+def test_whole_batches_are_seen_played_and_compared_with_the_same_controls(panel, rule):
+    panel.controls["rate_per_s"].value = 1
+    panel.compare.pin.click()
+    panel.controls["batching"].value = rule
+    assert panel.status.value == ""
+    assert panel.result.scenario.rule == WHOLE[rule]
+    hidden = {name for name, control in panel.controls.by_name.items() if is_hidden(control)}
+    assert {"max_num_seqs", "kv_blocks", "token_map", "reserve"} <= hidden
+    assert "max_batch_size" not in hidden
+    surface = panel.data.surface
+    assert (surface.x, surface.y) == WHOLE[rule].map_knobs
+    assert "Whole batches have nothing to set here" in panel.slots.value
+    assert "batching=continuous" in panel.compare.table.value
+    assert 'aria-current="step"' in panel.pseudocode.value
+    panel.turn_to(panel.play)
+    player, result = panel.play.player, panel.result
+    lines, acted = [line.text for line in player.film.lines], set()
+    for _ in range(80):
+        player.next.click()
+        time_s = player.time_s
+        acts = lines[player.moment.acting()]
+        acted.add(acts)
+        marked = panel.pseudocode.value.partition('aria-current="step"')[2].partition("</div>")[0]
+        assert html.escape(acts) in marked
+        waits = (result.arrival_s <= time_s) & (result.start_s > time_s)
+        steps = result.steps
+        busy = bool(((steps.start_s <= time_s) & (time_s < steps.finish_s)).any())
+        if acts.startswith("while"):
+            assert not waits.any()
+        elif acts.startswith("if every"):
+            assert waits.any()
+            assert busy
+        elif acts.startswith("else"):
+            assert waits.any()
+            assert not busy
+        else:
+            assert time_s in result.start_s
+        assert f"{waits.sum()} waiting" in player.words or not waits.any()
+    assert len(acted) >= 3
+    panel.controls["batching"].value = "continuous"
+    assert panel.slots.value == ""
+    assert panel.data.surface.y == "max_num_batched_tokens"
+
+
+def test_a_click_on_the_map_of_whole_batches_moves_to_its_rule(panel):
+    panel.move_to(FIRST.replace(batching="size_or_wait", rate_per_s=1, max_batch_size=16))
+    for arrow in ("up",) * 9:
+        panel.screen._receive(None, {"key": arrow}, None)
+    assert (panel.state.batching, panel.state.max_batch_size) == ("whole", 16)
+    panel.screen._receive(None, {"key": "down"}, None)
+    assert (panel.state.batching, panel.state.max_wait_ms) == ("size_or_wait", 10_000)
+
+
+def test_arrows_on_the_map_of_memory_move_the_memory(panel):
+    panel.controls["token_map"].value = "memory"
+    panel.screen._receive(None, {"key": "up"}, None)
+    assert panel.state.kv_blocks in panel.data.surface.y_values
+    assert (panel.state.kv_blocks > 2599, panel.state.max_num_batched_tokens) == (True, 2048)
+
+
+def test_the_server_that_is_seen_and_played_is_said_and_can_be_chosen(panel):
+    assert is_hidden(panel.server)
+    panel.controls["servers"].value = 2
+    assert not is_hidden(panel.server)
+    assert panel.server.options[panel.server.value][0] == "Server 1 of 2"
+    panel.turn_to(panel.play)
+    assert ", server 1 of 2: " in panel.play.player.words
+    panel.server.value = 1
+    assert ", server 2 of 2: " in panel.play.player.words
+    assert "of server 2 of 2 in these steps" in panel.readout.value
+    assert panel.result.steps.server[panel.play.player.film.snapshot(30.0).step] == 1
+    panel.large.value = "latency"
+    assert any(view.title.get_text().endswith(", server 2") for view in panel.picture.views)
+    panel.controls["servers"].value = 1
+    assert is_hidden(panel.server)
+    assert panel.session.style.server == 0
+    assert "server 2" not in panel.readout.value
+
+
+@pytest.mark.parametrize("refused", [{"kv_blocks": 20}, {"queue_limit": 3, "workload": "closed"}])
+def test_turning_to_tokens_whose_last_state_is_refused_shows_no_foreign_picture(panel, refused):
+    for control, value in refused.items():
+        panel.controls[control].value = value
+    said = text(panel.status)
+    panel.controls["mode"].value = "requests"
+    assert panel.session.data_state.mode == "requests"
+    panel.controls["mode"].value = "tokens"
+    assert panel.session.data_state.mode == panel.state.mode == "tokens"
+    assert "TTFT" in panel.readout.value
+    assert text(panel.status).startswith(said.rstrip("."))
+    assert "The picture shows" in text(panel.status)
+    assert 'role="alert"' in panel.status.value
+    assert {name: getattr(panel.state, name) for name in refused} == refused
+
+
+@pytest.mark.parametrize(
+    ("link", "shown"),
+    [
+        ("mode=tokens&kv_blocks=20&rate_per_s=3", "kv_blocks = 2599"),
+        ("mode=tokens&chunked=off&servers=2", "Chunked prefill = On"),
+    ],
+)
+def test_a_link_whose_first_run_is_refused_shows_the_nearest_setting_and_says_so(link, shown):
+    panel = bs.explore(requests=300, link=link, play=True)
+    assert panel.screen.frame
+    assert "TTFT" in panel.readout.value
+    assert "must fit into the" in panel.status.value
+    assert f"The picture shows {shown}" in text(panel.status)
+    assert panel.state == State.from_link(link)
+    panel.controls["kv_blocks"].value = 2000
+    panel.controls["chunked"].value = "on"
+    assert panel.status.value == ""
+    assert panel.result.scenario == panel.scenario

@@ -26,6 +26,10 @@ states = st.builds(
     output_mean=st.floats(1, 1e3),
     output_cv=st.floats(0, 2),
     output_most=st.none() | st.integers(1, 1024),
+    batching=st.sampled_from([*KINDS["batching"]]),
+    max_batch_size=st.integers(8, 300),
+    max_wait_ms=st.floats(0, 1e5),
+    min_batch_size=st.integers(1, 8),
     max_num_seqs=st.integers(1, 512),
     max_num_batched_tokens=st.integers(1, 9000),
     kv_blocks=st.none() | st.integers(400, 9000),
@@ -126,7 +130,6 @@ def test_measured_lengths_are_given():
     ("changes", "message"),
     [
         ({"rule": bs.Continuous(8, 99, prefix_reuse=True)}, "a Continuous without prefix_reuse"),
-        ({"rule": bs.SizeOrWait(8, 10)}, "the rule must be a Continuous"),
         ({"rule": bs.servers.tgi()}, "the rule must be a Continuous"),
         ({"service": bs.StepTime(6, 9, 0.1, ragged=True)}, "must not be ragged"),
     ],
@@ -170,3 +173,22 @@ def test_a_control_of_tokens_matters_to_the_kinds_that_use_it():
         "fixed_ms", "weights_ms", "per_token_ms", "per_read_ms", "per_pair_ms",
     }  # fmt: skip
     assert seen(reserve="life") - seen() == {"limit"}
+    of_continuous = {
+        "max_num_seqs", "max_num_batched_tokens", "kv_blocks", "first", "chunked", "reserve", "block_size",
+        "watermark_blocks", "long_prefill_token_threshold", "token_map",
+    }  # fmt: skip
+    for rule, own in {
+        "whole": {"max_batch_size"},
+        "size_or_wait": {"max_batch_size", "max_wait_ms"},
+        "at_least": {"max_batch_size", "min_batch_size"},
+    }.items():
+        assert seen(batching=rule, reserve="life") ^ seen() == of_continuous | own
+
+
+def test_each_rule_of_the_issue_is_one_of_the_list_and_comes_back_as_itself():
+    rules = [bs.Continuous(9), bs.SizeOrWait(9, 250), bs.SizeOrWait(9, float("inf")), bs.AtLeast(4, 9)]
+    kinds = [State.of(dataclasses.replace(WITH_ALL, rule=rule)).batching for rule in rules]
+    assert kinds == ["continuous", "size_or_wait", "whole", "at_least"]
+    link = "mode=tokens&batching=size_or_wait&max_batch_size=9&max_wait_ms=250"
+    assert State.from_link(link).scenario().rule == rules[1]
+    assert "rule=bs.SizeOrWait(max_batch_size=9, max_wait_ms=250)," in State.from_link(link).python(10)

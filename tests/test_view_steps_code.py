@@ -65,10 +65,10 @@ def test_a_step_that_preempts_ends_there():
 def test_a_moment_of_the_film_says_the_step_that_is_computed_then():
     result = run(bs.Continuous(4, 99, kv_blocks=40), [0.0, 0.0, 1.0], bs.Tokens(7, 2))
     film = StepFilm.of(result)
-    said = str(film.snapshot(0.005))
+    said = film.snapshot(0.005).said()
     assert "a step of 14 tokens for 2 requests; 2 run, 0 wait; 2 of 40 blocks are taken" in said
     assert "all that wait join; 2 arrived, 0 served" in said
     idle = film.snapshot(0.5)
-    assert (idle.step, idle.ending, idle.served) == (-1, None, 2)
-    assert "nobody is there" in str(idle)
+    assert (idle.step, idle.acting(), idle.served) == (-1, None, 2)
+    assert "nobody is there" in idle.said()
     assert film.instants().round(3).tolist() == [0, 0.01, 0.02, 1, 1.01, 1.02]

@@ -163,6 +163,18 @@ def test_more_seats_than_there_is_room_for_are_not_drawn_and_that_is_said(seats_
     assert f"{seats_} seats" in " ".join(texts_of(view))
 
 
+@pytest.mark.parametrize("width_px", [400, 640, 960])
+def test_every_lane_says_its_percentiles_by_the_same_names(three, width_px):
+    wide = {**three.rules, "continuous": bs.Continuous(256)}
+    compared = bs.compare_servers(SCENARIO.replace(rate_per_s=30), wide, requests=300)
+    _, view = drawn(compared, width_px=width_px)
+    said = texts_of(view)
+    for name in ("TTFT p99 ", "TPOT p99 "):
+        assert sum(text.startswith(name) for text in said) == 3
+    assert sum(text.endswith(" tokens/s") for text in said) == 3
+    assert any(" of 256 seats" in text for text in said)  # for which there is less room
+
+
 def test_the_rules_of_single_servers_have_lanes_too():
     rules = {
         "tgi": bs.servers.tgi(),

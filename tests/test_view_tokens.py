@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import warnings
 from itertools import combinations
 
@@ -363,7 +364,7 @@ def test_a_moment_is_what_the_engine_does_and_who_sits_there_in_the_whole_run(pl
 
 
 def test_a_moment_of_whole_batches_is_two_of_them(cases):
-    now, result = cases["whole"].moment, cases["whole"].result
+    now, result = cases["whole"].moment(), cases["whole"].result
     starts = result.batches.start_s
     first = int(np.searchsorted(starts, now.begin_s))
     assert starts[first] == now.begin_s
@@ -371,7 +372,7 @@ def test_a_moment_of_whole_batches_is_two_of_them(cases):
 
 
 def test_the_steps_view_draws_the_tokens_of_each_step_over_its_time(cases, shown):
-    view, now = shown("short", StepsView), cases["short"].moment
+    view, now = shown("short", StepsView), cases["short"].moment()
     total, edges_ms, base = view.bars["prefill"].get_data()
     np.testing.assert_array_equal(total[::2], now.column("step_tokens"))
     np.testing.assert_array_equal((total - base)[::2], now.prompt_tokens)
@@ -381,7 +382,7 @@ def test_the_steps_view_draws_the_tokens_of_each_step_over_its_time(cases, shown
 
 
 def test_while_nothing_runs_no_tokens_are_drawn(cases, shown):
-    view, now = shown("free", StepsView), cases["free"].moment
+    view, now = shown("free", StepsView), cases["free"].moment()
     gaps = now.column("batch_start_s")[1:] > now.column("batch_finish_s")[:-1]
     assert gaps.any()
     total, _, _ = view.bars["prefill"].get_data()
@@ -389,14 +390,26 @@ def test_while_nothing_runs_no_tokens_are_drawn(cases, shown):
 
 
 def test_seats_and_memory_are_shares_of_their_limits(cases, shown):
-    view, now = shown("short", StepsView), cases["short"].moment
+    view, now = shown("short", StepsView), cases["short"].moment()
     for name, column, most in (("seats", "step_running", 8), ("memory", "step_blocks", 40)):
-        np.testing.assert_allclose(
-            view.lines[name].get_data().values[::2], 100 * now.column(column) / most, err_msg=name
-        )
+        values, edges_ms, _ = view.lines[name].get_data()
+        starts_ms = 1000 * (now.column("batch_start_s") - now.begin_s) + 1e-3
+        places = np.searchsorted(edges_ms, starts_ms, side="right") - 1
+        np.testing.assert_allclose(values[places], 100 * now.column(column) / most, err_msg=name)
         share = percent(float(now.column(column).mean() / most))
         assert any(entry.value and entry.value.startswith(f"{share} of {most}") for entry in view.entries)
     assert not shown("free", StepsView).lines["memory"].get_visible()
+
+
+def test_beside_the_shares_are_those_of_the_other_setting_at_the_same_time(cases, shown):
+    view, now = shown("pinned", StepsView), cases["pinned"].moment()
+    steps = cases["pinned"].pinned.result.steps
+    for name, column, most in (("seats", "running", 8), ("memory", "kv_blocks", BASE.rule.kv_blocks)):
+        values, edges_ms, _ = view.other_lines[name].get_data()
+        for at_s in np.linspace(now.begin_s, now.end_s, 50)[:-1] + 1e-5:
+            here = (steps.start_s <= at_s) & (at_s < steps.finish_s)
+            place = np.searchsorted(edges_ms, 1000 * (at_s - now.begin_s), side="right") - 1
+            assert values[place] == pytest.approx(100 * getattr(steps, column)[here].sum() / most)
 
 
 def test_where_seats_are_endless_their_share_is_of_the_most_that_run():
@@ -409,7 +422,7 @@ def test_where_seats_are_endless_their_share_is_of_the_most_that_run():
 
 def test_the_seats_are_filled_for_as_long_as_they_are_taken(cases, shown):
     for name in ("short", "whole"):
-        view, now = shown(name, SeatsView), cases[name].moment
+        view, now = shown(name, SeatsView), cases[name].moment()
         rows, drawn_ms = now.seats, 0.0
         ends = np.clip([rows.begin_s, rows.end_s], now.begin_s, now.end_s)
         for part in ("prefill", "again", "decode", "padded"):
@@ -422,6 +435,48 @@ def test_the_seats_are_filled_for_as_long_as_they_are_taken(cases, shown):
         assert view.preempted.get_visible() == (name == "short")
 
 
+@pytest.mark.parametrize("name", ["pinned", "moved", "two", "whole"])
+def test_above_the_seats_are_those_taken_and_at_the_same_time_in_the_other_setting(cases, shown, name):
+    data, view = cases[name], shown(name, SeatsView)
+    now = data.moment()
+    for line, each in ((view.taken, data), (view.other_taken, data.other)):
+        assert line.get_visible() == (each is not None)
+        if each is None:
+            continue
+        steps = each.result.steps
+        counts, edges_ms, _ = line.get_data()
+        for at_s in np.linspace(now.begin_s, now.end_s, 60)[:-1] + 1e-5:
+            here = (steps.server == 0) & (steps.start_s <= at_s) & (at_s < steps.finish_s)
+            place = np.searchsorted(edges_ms, 1000 * (at_s - now.begin_s), side="right") - 1
+            assert counts[place] == steps.running[here].sum()
+        assert counts.max() <= view.strip.get_ylim()[1]
+    said = [label.text for label in view.values.labels if "on average" in label.text]
+    beside = {"pinned": "in A", "moved": "before"}.get(name, "on average")
+    assert said[0].endswith(beside)
+    assert ("in A." in view.describe(data)[0]) == (name == "pinned")
+    strip = view.strip_box
+    spot = view.spot(strip.left + 0.5 * strip.width, strip.top + 5, data)
+    assert re.search(r"^\d+ seats? taken", spot.text)
+    assert (beside in spot.text) == (name in ("pinned", "moved"))
+
+
+def test_steps_and_seats_are_those_of_the_server_that_is_chosen(cases):
+    data, result = cases["two"], cases["two"].result
+    for server in (0, 1):
+        now = data.moment(server)
+        assert (result.steps.server[now.steps] == server).all()
+        for kind in (SeatsView, StepsView):
+            picture = LivePicture(830, large=kind.KEY, mode="tokens", server=server)
+            picture.show(data)
+            labels = [label.text for label in picture.view(kind).values.labels]
+            assert f"server {server + 1} of 2" in labels
+        assert f"server {server + 1} of 2" in picture.describe(data)
+    whole = data_of(BASE.replace(rule=bs.SizeOrWait(6, 100), servers=2))
+    found, every = whole.moment(1), seats(whole.result)
+    mine = (every.server == 1) & (every.begin_s < found.end_s) & (every.end_s > found.begin_s)
+    assert found.seats.request.tolist() == every.request[mine].tolist()
+
+
 def test_the_seats_follow_a_cursor_through_the_run(cases, shown):
     view, result = shown("short", SeatsView), cases["short"].result
     later_s = float(result.finish_s.max()) * 0.9
@@ -431,7 +486,8 @@ def test_the_seats_follow_a_cursor_through_the_run(cases, shown):
     view.turn_to(later_s)
     view.show_cursor(later_s)
     assert view.window_s[0] <= later_s <= view.window_s[1]
-    assert view.cursor.get_xdata()[0] == pytest.approx(1000 * (later_s - view.window_s[0]))
+    for cursor in view.cursors:
+        assert cursor.get_xdata()[0] == pytest.approx(1000 * (later_s - view.window_s[0]))
 
 
 # Words, and the pointer.
@@ -440,7 +496,7 @@ def test_the_seats_follow_a_cursor_through_the_run(cases, shown):
 def test_the_words_tell_the_numbers_of_the_picture(cases, pictures):
     picture, data = pictures["latency"], cases["short"]
     picture.show(data)
-    words, result, now = picture.describe(data), data.result, data.moment
+    words, result, now = picture.describe(data), data.result, data.moment()
     for q in (50, 99):
         assert f"p{q} {number(result.percentile(q, column='ttft_ms'))} ms" in words
     assert f"{percent(result.attainment(ttft_ms=300))} of requests are within it" in words
@@ -456,7 +512,7 @@ def test_the_words_tell_the_numbers_of_the_picture(cases, pictures):
 
 def test_the_pointer_reads_values_off_every_large_view(cases, shown):
     data = cases["short"]
-    view, now = shown("short", TokenLatencyView), data.moment
+    view, now = shown("short", TokenLatencyView), data.moment()
     low, high = view.ax.get_xlim()
     share = percent(float(np.interp(math.sqrt(low * high), *data.curves["latency_ms"])))
     assert f"answer {share} of the requests" in over(view, 0.5, 0.5, data).text

@@ -1,7 +1,9 @@
 """The explorer's switch from requests to tokens, under a reader's hands."""
 
+import pytest
+
 from browser.panel import eventually
-from browser.test_sizes import OUTSIDE
+from browser.test_sizes import OUTSIDE, resize
 
 PANEL = "import batchsim as bs\npanel = bs.explore(requests=500)\npanel"
 SWITCH = ".batchsim-knob-mode button"
@@ -25,3 +27,31 @@ def test_the_switch_turns_to_tokens_whose_sliders_move_the_picture_and_back(lab,
         panel.quiet(400)
         assert "TTFT" not in panel.words()
     assert panel.noise.errors == []
+
+
+# How far below what is visible each line of the pseudo-code ends, and whether anything lies over it.
+CUT = """() => {
+    const column = document.querySelector(".batchsim-column").getBoundingClientRect();
+    const lines = [...document.querySelectorAll(".batchsim-code [role=group] > div > div")];
+    return lines.filter((it) => it.checkVisibility()).map((it) => {
+        const box = it.getBoundingClientRect();
+        const top = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+        const below = box.bottom - Math.min(column.bottom, innerHeight);
+        return [Math.max(below, column.top - box.top), it.contains(top)];
+    });
+}"""
+
+
+@pytest.mark.parametrize("kind", ["app", "lab"])
+def test_no_line_of_the_pseudo_code_is_cut_while_play_is_open(kind, request, opened):
+    server, of_tokens = request.getfixturevalue(kind), "mode=tokens&max_num_seqs=64&rate_per_s=3"
+    cell = f"import batchsim as bs\npanel = bs.explore(requests=500, link={of_tokens!r}, play=True)\npanel"
+    cells, query = ((), f"&{of_tokens}") if kind == "app" else ((cell,), "")
+    with opened(server, *cells, query=query, viewport={"width": 1366, "height": 768}) as panel:
+        assert eventually(lambda: len(panel.page.evaluate(CUT)) == 7)
+        for width, height in ((1366, 768), (1280, 800)):
+            resize(panel, width, height)
+            assert all(cut <= 0.5 and seen for cut, seen in panel.page.evaluate(CUT))
+        panel.page.locator(".batchsim-player-row button").last.click()
+        assert eventually(lambda: panel.page.locator(".batchsim-code [aria-current]").count() == 1)
+        assert all(cut <= 0.5 and seen for cut, seen in panel.page.evaluate(CUT))

@@ -11,6 +11,7 @@ import ipywidgets as widgets
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.controls_table import CONTROLS, on_page, relevant
+from batchsim.view.explorer.controls_tokens import LARGEST_WHOLE, LONGEST_MS
 from batchsim.view.explorer.kinds_tokens import OWN
 from batchsim.view.explorer.knob import Knob, dropdown, hide, toggle
 from batchsim.view.explorer.service_chooser import ServiceChooser
@@ -80,7 +81,7 @@ class Controls:
         state = before.replace(**{name: value})
         if name == "step" and value == OWN:  # which begins as what was chosen before
             return state.replace(**before.made("step").cost._asdict())
-        return state.fitted() if name in ("rule", "max_batch_size") else state
+        return state.fitted() if name in ("rule", "batching", "max_batch_size") else state
 
     def _moved(self, name: str, _: Any = None) -> None:
         if self.paused:
@@ -101,7 +102,7 @@ class Controls:
                 self.by_name[other].value = getattr(state, other)
             if name in ("fixed_ms", "per_item_ms") and not state.in_tokens:
                 self._follow_service()  # it may no longer be the one that was given
-            if name in ("rule", "max_batch_size", "step"):
+            if name in ("rule", "batching", "max_batch_size", "step"):
                 self._fit()
             self._show_relevant()
         self.session.move(continuous=name in self.knobs and self.knobs[name].sliding)
@@ -174,7 +175,12 @@ class Controls:
 
     def _ranges_of_tokens(self, state: State) -> dict[str, tuple[float, ...]]:
         carried_per_s = state.replace(workload="poisson").scenario(*self.session.given).saturation_per_s
-        return {"rate_per_s": (_tenth(carried_per_s / 100), _tenth(3 * carried_per_s))}
+        return {
+            "rate_per_s": (_tenth(carried_per_s / 100), _tenth(3 * carried_per_s)),
+            "max_batch_size": (1, LARGEST_WHOLE),
+            "min_batch_size": (1, state.max_batch_size),
+            "max_wait_ms": (0, LONGEST_MS, LONGEST_MS / 200),
+        }
 
     def _ranges(self, state: State) -> dict[str, tuple[float, ...]]:
         service = state.service_time()

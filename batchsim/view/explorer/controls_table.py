@@ -161,6 +161,8 @@ def relevant(control: str, values: Mapping[str, Any]) -> bool:
         return values["timeout_ms"] is not None
     if control == "sharing":
         return bool(values["servers"] > 1 and values["devices"] is None)
+    if control in ("limit", "token_map") and values["batching"] != "continuous":
+        return False
     if control == "limit":
         return bool(values["reserve"] == "life")
     users = [(part, name) for part, kinds in KINDS.items()

@@ -26,6 +26,7 @@ assert isinstance(_step, StepTime)
 # What other controls begin with here.
 AT_FIRST: Mapping[str, Any] = {
     "rate_per_s": 7, "mean_burst_s": 10, "period_s": 600, "clients": 32, "fixed_ms": _step.fixed_ms,
+    "max_wait_ms": 1000,
 }  # fmt: skip
 _continuous = Continuous.parameters()
 
@@ -52,9 +53,10 @@ MAPS: Mapping[str, tuple[str, str]] = {  # the heat map's axes, x and y
     "budget": ("max_num_seqs", "max_num_batched_tokens"),
     "memory": ("max_num_seqs", "kv_blocks"),
 }
+LARGEST_WHOLE, LONGEST_MS = 256, 10_000.0  # the ends of the sliders of whole batches
 BATCHING = {
-    "batching": choice("Batching", "When requests join and leave", "continuous", None,
-        {name: kind.label for name, kind in KINDS["batching"].items()}, TOKENS),
+    "batching": choice("Batching", "When requests join and leave: at every step, or as whole batches",
+        "continuous", RULE, {name: kind.label for name, kind in KINDS["batching"].items()}, TOKENS),
     "max_num_seqs": Control("max_num_seqs", _continuous["max_num_seqs"].about,
         "whole", 256, MAIN, Slider("whole", 1, 256), {"at_most": MOST}, mode=TOKENS),
     "max_num_batched_tokens": Control("max_num_batched_tokens", _continuous["max_num_batched_tokens"].about,

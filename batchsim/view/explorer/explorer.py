@@ -12,7 +12,7 @@ from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.control import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE
 from batchsim.view.explorer.controls import Controls
-from batchsim.view.explorer.knob import line, plain, stack
+from batchsim.view.explorer.knob import hide, line, plain, stack
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.modes import TOKENS
 from batchsim.view.explorer.pages import Page
@@ -29,6 +29,10 @@ from batchsim.view.run.live import MODES, LivePicture
 
 SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
 MEMORY = "Memory"  # what the last of them is called where it is about that
+SLOTS = (
+    "Whole batches have nothing to set here: a slot for the longest request is kept for each of a batch, so "
+    "memory limits the max batch size alone."
+)
 
 
 class Explorer(widgets.Box):
@@ -42,7 +46,9 @@ class Explorer(widgets.Box):
     def __init__(self, session: Session, services: dict[str, offer.Values]) -> None:
         self.session = session
         self.move_to, self.say = session.move_to, session.say
-        self.status, self.readout, self.pseudocode, self.origin = (plain(widgets.HTML) for _ in range(4))
+        self.status, self.readout, self.pseudocode, self.origin, self.slots = (
+            plain(widgets.HTML) for _ in range(5)
+        )
         self.status.add_class("batchsim-status")
         self.readout.add_class("batchsim-readout")
         self.readout.add_class("batchsim-words")
@@ -71,7 +77,12 @@ class Explorer(widgets.Box):
         self.words = plain(
             widgets.ToggleButton, description="In words", tooltip="The same as the picture, in words"
         )
-        foot = plain(widgets.Box, [self.large, self.words, self.status])
+        self.server = plain(
+            widgets.Dropdown, options=[("Server 1 of 1", 0)],
+            tooltip="The server whose seats and steps are shown and played",
+        )  # fmt: skip
+        self.server.add_class("batchsim-server")
+        foot = plain(widgets.Box, [self.large, self.words, self.server, self.status])
         foot.add_class("batchsim-foot")
         right = plain(widgets.VBox, [self.screen, foot, self.readout])
         right.add_class("batchsim-right")
@@ -84,6 +95,7 @@ class Explorer(widgets.Box):
         session.subscribe("status", self._show_status)
         self.tabs.observe(lambda _: self._update(), names="selected_index")
         self.large.observe(lambda change: self._enlarge(change["new"]), names="value")
+        self.server.observe(lambda change: self._turn_to_server(change["new"]), names="value")
         self.words.observe(
             lambda _: _set_class(self.readout, "batchsim-open", self.words.value), names="value"
         )
@@ -133,8 +145,7 @@ class Explorer(widgets.Box):
         """Put the controls on their pages: those of a mode are made when it is first turned to."""
         for page, box in [(MAIN, self.knobs), *self.settings.items()]:
             there = self.controls.on_page(page)
-            if page == COMPUTING:
-                there.append(self.origin)
+            there += {COMPUTING: [self.origin], DEVICE: [self.slots]}.get(page, [])
             if list(box.children) != there:
                 box.children = there
         titles = [MEMORY if page == DEVICE and self.state.in_tokens else page for page in SETTINGS]
@@ -145,6 +156,21 @@ class Explorer(widgets.Box):
     def _enlarge(self, key: str | None) -> None:
         if key in MODES[self.session.style.mode].names:  # not while the list itself changes
             self.screen.enlarge(key)
+
+    def _turn_to_server(self, server: int | None) -> None:
+        if server is not None:  # as it is while the list itself changes
+            self.session.restyle(self.session.style._replace(server=server))
+
+    def _offer_servers(self) -> None:
+        """Offer the servers whose seats and steps can be seen, where there are several."""
+        session = self.session
+        in_tokens = session.style.mode == TOKENS and session.data is not None
+        count = session.data.result.scenario.servers if in_tokens and session.data is not None else 1
+        options = tuple((f"Server {each + 1:,} of {count:,}", each) for each in range(count))
+        if self.server.options != options:
+            self.server.options = options
+        self.server.value = session.style.server if in_tokens else 0
+        hide(self.server, count == 1)
 
     def _show_status(self) -> None:
         text, alert = self.session.status
@@ -167,6 +193,7 @@ class Explorer(widgets.Box):
             if self.large.options != views:
                 self.large.options = views
             self.large.value = session.style.large
+            self._offer_servers()
             index = self.tabs.selected_index
             selected = None if index is None else self.tabs.children[index]
             if session.data is None or not session.visible:
@@ -177,10 +204,13 @@ class Explorer(widgets.Box):
                     left, lines = shares(session.data.result), pseudocode(session.data.result.scenario)
                     most = max(range(len(left)), key=lambda i: left[i] or 0)
                     self.pseudocode.value = to_html(lines, left, most, session.style.theme)
+            _set_class(self.pseudocode, "batchsim-acting", selected is self.play)
             for page in self.pages:
                 page.is_open = page is selected
                 if page.is_open:
                     page.update()
+            whole = self.state.in_tokens and self.state.batching != "continuous"
+            self.slots.value = SLOTS if whole else ""
             self.origin.value = offer.origin(session.data_state)
 
 

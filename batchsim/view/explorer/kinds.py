@@ -1,6 +1,5 @@
 """What the explorer's lists offer: kinds of traffic, rules and service times, with the controls each uses."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -39,9 +38,8 @@ RULE_KINDS: Mapping[str, Kind] = {
     re.sub(r"(?<!^)(?=[A-Z])", "_", rule.__name__).lower(): Kind(rule.title, rule, tuple(rule.parameters()))
     for rule in RULES
 } | {
-    "full_only": Kind("Full batches only", SizeOrWait, ("max_batch_size",),
-        make=lambda size: SizeOrWait(size, math.inf),
-        read=lambda rule: (rule.max_batch_size,) if math.isinf(rule.max_wait_ms) else None),
+    "full_only": Kind("Full batches only", SizeOrWait, ("max_batch_size",), kinds_tokens.full_only,
+        kinds_tokens.size_of_full),
 }  # fmt: skip
 SERVICES: Mapping[str, Kind] = {
     "affine": Kind("Affine: fixed cost + cost per item", scenario.Affine, ("fixed_ms", "per_item_ms")),
@@ -56,7 +54,7 @@ KINDS: Mapping[str, Mapping[str, Kind]] = {
 def values_of(choice: str, part: Any) -> dict[str, Any] | None:
     """Return what the controls say of a part, the list's own value included; None where they cannot.
 
-    >>> values_of("rule", SizeOrWait(8, math.inf))
+    >>> values_of("rule", SizeOrWait(8, float("inf")))
     {'rule': 'full_only', 'max_batch_size': 8}
     """
     kinds = {name: kind.values(part) for name, kind in KINDS[choice].items()}

@@ -4,7 +4,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from batchsim.scenario import Continuous, Geometric, Lognormal, StepTime, Uniform, published, published_names
+from batchsim.scenario import (
+    AtLeast,
+    Continuous,
+    Geometric,
+    Lognormal,
+    SizeOrWait,
+    StepTime,
+    Uniform,
+    published,
+    published_names,
+)
 from batchsim.scenario.step_time import StepCost
 from batchsim.scenario.tokens import Listed
 from batchsim.view.explorer.kind import Kind
@@ -41,6 +51,16 @@ def _lengths(of: str) -> Mapping[str, Kind]:
     }
 
 
+def full_only(size: int) -> SizeOrWait:
+    """Return the rule by which full batches leave alone."""
+    return SizeOrWait(size, math.inf)
+
+
+def size_of_full(rule: SizeOrWait) -> Sequence[Any] | None:
+    """Return the size of a rule by which full batches leave alone, None of another."""
+    return (rule.max_batch_size,) if math.isinf(rule.max_wait_ms) else None
+
+
 def _continuous(*values: Any) -> Continuous:
     named = dict(zip(RULE, values, strict=True))
     return Continuous(**named | {"chunked": named["chunked"] == ON})
@@ -73,6 +93,9 @@ KINDS: Mapping[str, Mapping[str, Kind]] = {
     "outputs": _lengths("output"),
     "batching": {
         "continuous": Kind("Continuous batching", Continuous, RULE, _continuous, _continuous_values),
+        "size_or_wait": Kind("Size or wait", SizeOrWait, tuple(SizeOrWait.parameters())),
+        "at_least": Kind("Minimum batch size", AtLeast, tuple(AtLeast.parameters())),
+        "whole": Kind("Whole batches, full only", SizeOrWait, ("max_batch_size",), full_only, size_of_full),
     },
     "step": {
         **{name: _published(name) for name in published_names(tokens=True)},

@@ -5,6 +5,7 @@ from typing import Any
 
 from batchsim.scenario import Rule
 from batchsim.view.explorer.kinds import values_of
+from batchsim.view.explorer.kinds_tokens import full_only
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.explorer.session import Session
 from batchsim.view.run.live import LEAST_PX, MOST_PX, LivePicture
@@ -123,7 +124,7 @@ class MainPicture(Screen):
         if session.data is None or not session.visible or arrow not in ARROWS:
             return
         surface, values = session.data.surface, dict(vars(session.state))
-        if session.state.rule == "full_only":
+        if session.state.rule_kind.make is full_only:
             values["max_wait_ms"] = math.inf
         up, right = ARROWS[arrow]
         row = _nearest(surface.y_values, values[surface.y]) + up
@@ -132,7 +133,8 @@ class MainPicture(Screen):
             if surface.refused[row, column]:
                 return session.say("This setting makes no sense here: its cell is crossed out.", alert=True)
             # The map's rule, not the state's, which may be another whose run was refused.
-            rule = surface.scenario.rule.at(surface.x_values[column], surface.y_values[row])
+            rule = surface.rules[row * len(surface.x_values) + column]
+            assert rule is not None  # as it is not refused
             self._move_to(self._values_of(rule))
 
     def _values_of(self, rule: Rule) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from batchsim.view.explorer.screen import Screen
 from batchsim.view.film.film_view import Playable, telling_moment
 from batchsim.view.film.snapshot import Film, Snapshot, Stretch
 from batchsim.view.film.step_film import StepMoment
+from batchsim.view.film.whole_film import WholeMoment
 from batchsim.view.film.words import describe
 
 SLOWNESS = tuple(float(f"{digit}e{power}") for power in range(-3, 7) for digit in (1, 2, 5))
@@ -46,7 +47,7 @@ class Player(widgets.VBox):
         self.screen, self._stage, self._show = screen, stage, show
         self._guard, self._prepare = guard, prepare
         self.film: Film | None = None
-        self.moment: Snapshot | StepMoment | None = None
+        self.moment: Snapshot | StepMoment | WholeMoment | None = None
         self.stretch = Stretch(0.0, 0.0)
         self.time_s = self.within_s = self._clock_s = self._slid_s = 0.0
         self.untouched = True  # since the film was loaded: then it is played from its beginning

@@ -91,7 +91,7 @@ class Runner:
 
     def _tokens(self, state: State, scenario: Scenario, requests: int, moving: bool) -> ViewData:
         objectives_ms = state.ttft_objective_ms, state.tpot_objective_ms
-        knobs = MAPS[state.token_map]
+        knobs = MAPS[state.token_map] if state.batching == "continuous" else None  # the rule's own
         return token_data(scenario, requests, state.seed, *objectives_ms, self.stored, moving, knobs)
 
     def _get(self, key: Hashable, make: Callable[[], Any]) -> Any:

@@ -12,6 +12,7 @@ from batchsim.engines import compiled
 from batchsim.scenario import OpenLoop, Tokens
 from batchsim.view.explorer.controls_table import in_labels
 from batchsim.view.explorer.modes import REQUESTS
+from batchsim.view.explorer.nearest import in_place_of, nearest
 from batchsim.view.explorer.runner import Runner, alike
 from batchsim.view.explorer.state import DEFAULTS, State
 from batchsim.view.run.data import ViewData
@@ -31,6 +32,7 @@ class Style(NamedTuple):
     large: str = "latency"
     alone: bool = False
     mode: str = REQUESTS
+    server: int = 0  # of several of token generation, the one whose steps are shown
 
 
 class Session:
@@ -92,6 +94,9 @@ class Session:
     def move_to(self, state: State) -> None:
         """Set the state and every control; ValueError, and nothing moves, where the state makes no sense."""
         state.scenario(*self.given)
+        self._move_to(state)
+
+    def _move_to(self, state: State) -> None:
         if state.mode != self.state.mode:
             self.left[self.state.mode] = self.state
         self.state = state
@@ -99,9 +104,9 @@ class Session:
         self.move()
 
     def turn_to(self, mode: str) -> None:
-        """Move to the last state of the other mode, with the present seed."""
+        """Move to the last state of the other mode, with the present seed, even if it was refused."""
         if mode != self.state.mode:
-            self.move_to(self.left[mode].replace(seed=self.state.seed))
+            self._move_to(self.left[mode].replace(seed=self.state.seed))
 
     def move(self, continuous: bool = False) -> None:
         """Run the state, which has changed: of moves that come while one is drawn, the last one only.
@@ -123,22 +128,39 @@ class Session:
                     self.moving = False
 
     def refresh(self, before: ViewData | None = None) -> None:
-        """Run and show the state beside what was `before`; on failure keep what is shown, and report why."""
+        """Run and show the state beside what was `before`; on failure keep what is shown, and report why.
+
+        Where nothing of its mode is shown yet, the nearest state that can be run is, and what was refused
+        is said.
+        """
         with self.lock, self.reporting(), compiled.announcing(self.say):
             state = self.state
             if before is None and self.data is not None:
                 before = self.data.before
-            data = self.runner.run(state, self.pinned, self.moving)
+            data, said = None, ""
+            try:
+                data = self.runner.run(state, self.pinned, self.moving)
+            except ValueError as refusal:
+                shown = self.data is not None and self.data_state.mode == state.mode
+                found = None if shown else nearest(state, lambda near: self.runner.run(near, self.pinned))
+                if found is None:
+                    raise
+                said = f"{in_labels(str(refusal)).rstrip('.')}. {in_place_of(state, found[0])}"
+                state, data = found
             if before is not None and not alike(before, data):
                 before = None
             self.data, self.data_state = replace(data, before=before), state
             self.data_coarse = self.moving and state.in_tokens
+            if self.style.server >= data.result.scenario.servers:
+                self.style = self.style._replace(server=0)
             if self.style.mode != state.mode:
                 self.larges[self.style.mode] = self.style.large
                 self.style = self.style._replace(mode=state.mode, large=self.larges[state.mode])
             self._notify("run")
             self._notify("change")
-            self.say("")  # last: what draws the data may compile something, too, and says so
+            self.say(
+                said, alert=bool(said)
+            )  # last: what draws the data may compile something, too, and says so
 
     def press(self) -> None:
         """Begin a gesture, such as a drag."""

@@ -49,7 +49,8 @@ def values_from(scenario: Scenario) -> dict[str, Any]:
         values |= found
     rule = values_of("batching", scenario.rule)
     if rule is None:
-        raise ValueError(f"the rule must be a Continuous without prefix_reuse, got {scenario.rule!r}")
+        rules = "a Continuous without prefix_reuse, a SizeOrWait or an AtLeast"
+        raise ValueError(f"the rule must be {rules}, got {scenario.rule!r}")
     return values | rule | step_values(step)
 
 
@@ -63,13 +64,16 @@ def step_values(step: StepTime) -> dict[str, Any]:
 
 def python_of(state: Any, scenario: Scenario) -> dict[str, str]:
     """Return Python for the rule, the service time and the tokens; given lengths are the reader's to add."""
-    service, rule, tokens = f"bs.{scenario.service!r}", scenario.rule, scenario.tokens
-    assert isinstance(rule, Continuous)
+    service, tokens = f"bs.{scenario.service!r}", scenario.tokens
+    rule: Any = scenario.rule  # a dataclass
     if state.step != OWN:  # by its name, not number by number
         plain = dataclasses.replace(state.service_time(), noise=None)
         service = service.replace(f"bs.{plain!r}", f'bs.published("{state.step}")')
     said = [item for item in dataclasses.fields(rule) if getattr(rule, item.name) != item.default]
+    if not isinstance(rule, Continuous):  # which has many settings, most of them as ever
+        said = list(dataclasses.fields(rule))
     settings = ", ".join(f"{item.name}={getattr(rule, item.name)!r}" for item in said)
+    settings = settings.replace("=inf", '=float("inf")')
     lengths = []
     for choice, part in PARTS.items():
         value = getattr(tokens, part)

@@ -1,6 +1,7 @@
 """From a scenario of token generation to all that the picture shows: a run, its heat map, its load curve."""
 
 import functools
+import math
 import os
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,8 @@ from batchsim.view.run.token_data import TokenViewData
 MOVING = 2000  # requests of everything while a slider is dragged
 SEATS = (4, 8, 16, 24, 32, 48, 64, 96, 128, 256)
 BUDGETS = (128, 256, 512, 768, 1024, 1536, 2048, 4096, 8192, 16_384)
+SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)  # of whole batches
+WAITS_MS = (0.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 3000.0, 5000.0, 10_000.0, math.inf)
 MEMORIES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 256)  # requests of the mean length that have room
 
 
@@ -81,8 +84,8 @@ def _surface(
     )
 
 
-def token_axis(scenario: Scenario, name: str) -> tuple[int, ...]:
-    """Return the heat map's values of a knob of `Continuous`, rising.
+def token_axis(scenario: Scenario, name: str) -> tuple[float, ...]:
+    """Return the heat map's values of a knob of a rule, rising.
 
     >>> from batchsim import Poisson, StepTime, Tokens
     >>> scenario = Scenario(Poisson(8), Continuous(), StepTime(7, 10, 0.1), tokens=Tokens(512, 128))
@@ -93,9 +96,13 @@ def token_axis(scenario: Scenario, name: str) -> tuple[int, ...]:
         return SEATS
     if name == "max_num_batched_tokens":
         return BUDGETS
+    if name in ("max_batch_size", "min_batch_size"):
+        return SIZES
+    if name == "max_wait_ms":
+        return WAITS_MS
     if name != MEMORY or not isinstance(scenario.rule, Continuous) or scenario.tokens is None:
         raise ValueError(
-            f"a heat map of tokens has seats, budget and memory, got {name} of {scenario.rule!r}"
+            f"a heat map of tokens has sizes, waits, seats, budget, memory, got {name} of {scenario.rule!r}"
         )
     blocks = a_request(scenario.tokens) / scenario.rule.block_size
     return tuple(sorted({max(int(nice(blocks * count)), 1) for count in MEMORIES}))

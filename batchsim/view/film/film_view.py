@@ -18,6 +18,7 @@ class Timeline(Protocol):
 
     box: Box
     title: Text
+    server: int
 
     @property
     def window_s(self) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from typing import Any
 from batchsim._format import percent
 from batchsim.result import Result
 from batchsim.scenario import Continuous, Scenario
-from batchsim.scenario.rules import Rule
+from batchsim.scenario.rules import Rule, Trigger
 from batchsim.scenario.rules.rule import ANYONE
 from batchsim.view.canvas.theme import THEMES, named
 from batchsim.view.film.code_line import Line
@@ -97,9 +97,14 @@ def acting(snapshot: Snapshot, within_s: float = 0.0) -> int:
     """
     activity = snapshot.activity(within_s)
     leaving = snapshot.last.trigger if snapshot.last and activity is Activity.LEAVING else None
+    return acting_of(pseudocode(snapshot.scenario), activity, leaving)
+
+
+def acting_of(lines: Sequence[Line], activity: Activity, leaving: Trigger | None) -> int:
+    """Return the index of the line that acts: that of an activity, or by which a batch is leaving."""
     return next(
         number
-        for number, line in enumerate(pseudocode(snapshot.scenario))
+        for number, line in enumerate(lines)
         if (line.activity is activity if leaving is None else line.trigger is leaving)
     )
 

@@ -86,7 +86,7 @@ def seats(result: Result) -> Seats:
     # A victim leaves as the step begins that has no room for it.
     end_s = np.where(preempted, log.batch_start_s[until], log.batch_finish_s[until])
     first_token_s = np.where(token < 0, end_s, log.batch_finish_s[token])
-    last_token_s = log.batch_finish_s[_last_tokens(log, request, token)] if whole else end_s
+    last_token_s = log.batch_finish_s[last_tokens(log, request, token)] if whole else end_s
     server = log.batch_server[first]
     again = np.zeros(request.size, bool)
     again[np.unique(request, return_index=True)[1]] = True
@@ -96,7 +96,7 @@ def seats(result: Result) -> Seats:
     )  # fmt: skip
 
 
-def _last_tokens(log: TokenLog, request: np.ndarray, token: np.ndarray) -> np.ndarray:
+def last_tokens(log: TokenLog, request: np.ndarray, token: np.ndarray) -> np.ndarray:
     """Return the steps of a whole batch at whose end each of its requests makes its own last token."""
     order, place = places(log)
     return order[place[token] + log.output_tokens[request] - 1]

@@ -127,6 +127,8 @@ class Film:
     Snapshot(time_s=0.013, waiting=[2], computing=[[0, 1]], arrived=3, served=0, lost=0, waiting for a server)
     """
 
+    shown = 0  # of several servers, the one whose steps are seen: of whole requests all are
+
     def __init__(self, result: Result) -> None:
         if not isinstance(result, Result):
             raise TypeError(f"result must be a Result, got {result!r}")

@@ -13,8 +13,6 @@ from batchsim.view.film.code_line import Line
 from batchsim.view.film.snapshot import Film
 from batchsim.view.film.steps_code import endings_of, step_lines
 
-SERVER = 0  # whose steps are shown
-
 
 class StepMoment(NamedTuple):
     """One instant: the step that is computed then, -1 where there is none, and counts of requests."""
@@ -25,12 +23,11 @@ class StepMoment(NamedTuple):
     arrived: int
     served: int
 
-    @property
-    def ending(self) -> int | None:
-        """The index of the pseudo-code's line at which the choice of the step's rows ended."""
+    def acting(self, within_s: float = 0.0) -> int | None:
+        """Return the index of the pseudo-code's line at which the choice of the step's rows ended."""
         return None if self.step < 0 else int(self.film.endings[self.step])
 
-    def __str__(self) -> str:
+    def said(self, within_s: float = 0.0) -> str:
         """Return the moment in a sentence."""
         film, log = self.film, self.film.result.steps
         parts = ["no step, nobody is there"]
@@ -45,34 +42,40 @@ class StepMoment(NamedTuple):
                 parts.append(f"{preempted:,} preempted")
             parts.append(film.lines[film.endings[at]].because)
         parts.append(f"{self.arrived:,} arrived, {self.served:,} served")
-        return f"At {self.time_s * 1000:,.1f} ms: {'; '.join(parts)}."
+        return f"{film.at(self.time_s)}{'; '.join(parts)}."
 
 
 class StepFilm(Film):
-    """A run of continuous batching, to be played step by step.
+    """A run of continuous batching, to be played step by step: the steps of one server.
 
     >>> from batchsim import Constant, Scenario, StepTime, Tokens, simulate
     >>> scenario = Scenario(Constant(100), Continuous(4), StepTime(10, 0, 0), tokens=Tokens(9, [3, 1]))
     >>> film = StepFilm(simulate(scenario, 2))
-    >>> print(film.snapshot(0.025))
+    >>> print(film.snapshot(0.025).said())
     At 25.0 ms: a step of 10 tokens for 2 requests; 2 run, 0 wait; all that wait join; 2 arrived, 0 served.
     """
 
     rule: Continuous
 
-    def __init__(self, result: Result) -> None:  # not a run of batches that leave whole, which a Film is of
+    def __init__(self, result: Result, server: int = 0) -> None:  # a Film is of batches that leave whole
         assert isinstance(result.scenario.rule, Continuous)
+        self.shown = server
         self.result, self.rule, self.servers = result, result.scenario.rule, result.scenario.servers
         self._arrival_s, steps = result.arrival_s, result.steps
-        self._numbers = np.flatnonzero(steps.server == SERVER)
+        self._numbers = np.flatnonzero(steps.server == server)
         self._start_s, self._end_s = steps.start_s[self._numbers], steps.finish_s[self._numbers]
         self._finish_s = np.sort(result.finish_s[result.status == Status.SERVED])
 
     @classmethod
     @lru_cache(maxsize=2)
-    def of(cls, result: Result) -> "StepFilm":
-        """Return the film of a result, prepared once."""
-        return cls(result)
+    def of(cls, result: Result, server: int = 0) -> "StepFilm":
+        """Return the film of a result and a server, prepared once."""
+        return cls(result, server)
+
+    def at(self, time_s: float) -> str:
+        """Return how a sentence of a moment begins: when, and on which of several servers."""
+        where = f", server {self.shown + 1:,} of {self.servers:,}" if self.servers > 1 else ""
+        return f"At {time_s * 1000:,.1f} ms{where}: "
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:

@@ -109,20 +109,17 @@ class TokenLane:
             name = name[:-2] + "\N{HORIZONTAL ELLIPSIS}"
         y = names.top + 1.1 * em
         self.tile.add_text(names.left, y, name, weight="bold", fontsize=em)
-        # Short of all, or of none: columns are compared.
-        lines = [*self._said()]
-        is_narrow = any(em * width_em(texts[0]) > names.width for texts in lines)
-        for texts in lines:
+        for texts in self._said():
             y += 1.3 * em
-            text = texts[-1] if is_narrow else texts[0]
+            text = next((text for text in texts if em * width_em(text) <= names.width), texts[-1])
             self.tile.add_text(names.left, y, text, color=self.tile.theme.soft, fontsize=em)
 
     def _said(self) -> Iterator[tuple[str, ...]]:
         """Yield the lines beside the lane, each the longest first."""
         numbers = numbers_of(self.group.result)
         for name in ("TTFT p99", "TPOT p99"):
-            yield f"{name} {numbers[name]}", f"{name[:4]} {numbers[name]}"
-        yield f"{numbers['tokens/s']} tokens/s", f"{numbers['tokens/s']} tok/s"
+            yield (f"{name} {numbers[name]}",)
+        yield (f"{numbers['tokens/s']} tokens/s",)
         yield (f"{numbers['useful']} useful",)
         (servers, seats), of = self.drawn, seats_of(self.group.result)
         if of >= MOST:  # no limit

@@ -8,11 +8,12 @@ from batchsim.scenario.rules import Rule
 from batchsim.view.film.pseudocode import acting, pseudocode
 from batchsim.view.film.snapshot import Activity, Snapshot
 from batchsim.view.film.step_film import StepMoment
+from batchsim.view.film.whole_film import WholeMoment
 
 FLAGGED = "\N{BLACK LOWER LEFT TRIANGLE}"
 
 
-def describe(snapshot: Snapshot | StepMoment, within_s: float = 0.0) -> str:
+def describe(snapshot: Snapshot | StepMoment | WholeMoment, within_s: float = 0.0) -> str:
     """Return a snapshot in one sentence, for those who do not see the picture.
 
     >>> from batchsim import Affine, Scenario, SizeOrWait, Trace, simulate
@@ -21,8 +22,8 @@ def describe(snapshot: Snapshot | StepMoment, within_s: float = 0.0) -> str:
     >>> print(describe(film.snapshot(0.002)))
     At 2 ms: waiting for company; 1 waiting, the oldest for 2 ms; server idle; 1 arrived, 0 served, 0 lost.
     """
-    if isinstance(snapshot, StepMoment):
-        return str(snapshot)
+    if isinstance(snapshot, StepMoment | WholeMoment):
+        return snapshot.said(within_s)
     parts = [activities(snapshot, within_s)[0]]
     if snapshot.waited_ms is not None:
         levels = [f"{count:,} of level {level}" for level, count in snapshot.levels.items() if count]

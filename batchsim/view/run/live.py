@@ -57,12 +57,14 @@ class LivePicture(RunPicture):
     The sizes are in CSS pixels, each `ratio` pixels of the screen; `theme` is "light" or "dark", `size`
     "page" or "projector". `large` is the key of the large view; `alone`: there is no room for the others.
     `show` draws a `ViewData`, `describe` says the same in words, `at` says what is under the pointer. In
-    `mode` "tokens" the views are those of token generation, and what they show is a `TokenViewData`.
+    `mode` "tokens" the views are those of token generation, and what they show is a `TokenViewData`; of
+    several servers, `server` is the one whose steps and seats are seen.
     """
 
     def __init__(
         self, width_px: int = 1000, height_px: int = 640, ratio: float = 1.0, theme: str = "light",
         size: str = "page", large: str = "latency", alone: bool = False, mode: str = "requests",
+        server: int = 0,
     ) -> None:  # fmt: skip
         _check.whole("width_px", width_px, LEAST_PX, MOST_PX)
         _check.whole("height_px", height_px, LEAST_PX, MOST_PX)
@@ -91,6 +93,8 @@ class LivePicture(RunPicture):
             film_box, below = FilmView.split(places[0][1])
             places[0] = (first, below, True)
         self.add_views(places, self.size.line_px)
+        for view in self.views:
+            view.server = server
         self.stage: FilmView | StepView | None = None
         if film_box is not None:
             self.stage = FilmView(self, film_box, self.view(TimelineView))

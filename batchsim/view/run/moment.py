@@ -15,8 +15,8 @@ from batchsim.view.film.seats import Seats, seats
 SETTLED = 100, 2  # requests before the moment: at least so many, and so many for each that runs
 STEPS = 120, 600  # at least and at most, in a moment of continuous batching
 OUTPUTS = 1.5  # mean answers that a moment is long, between these
+LEAST_S = 1e-9  # a gap between two steps, beyond rounding
 BATCHES = 2  # in a moment of whole batches
-SERVER = 0  # whose steps are shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +24,7 @@ class Moment:
     """Some steps of one server in a row: their numbers, what each computes, and the sittings within them."""
 
     result: Result
+    server: int
     steps: np.ndarray
     prompt_tokens: np.ndarray  # of each step
     answer_tokens: np.ndarray
@@ -54,16 +55,16 @@ class Moment:
         return np.asarray(getattr(self.log, name))[self.steps]
 
 
-def moment(result: Result, at_s: float | None = None) -> Moment | None:
-    """Return some steps in a row, from a time on; else from when the run has settled on.
+def moment(result: Result, at_s: float | None = None, server: int = 0) -> Moment | None:
+    """Return some steps in a row of a server, from a time on; else from when the run has settled on.
 
-    None of a run without a step. Of several replications, the first. What comes after the moment is not
+    None of a server without a step. Of several replications, the first. What comes after the moment is not
     looked at: in a long run with preemptions that would take a second.
     """
     result = result.replications[0]
     log, rule = result.log, result.scenario.rule
     assert isinstance(log, TokenLog)
-    numbers = np.flatnonzero(log.batch_server == SERVER)
+    numbers = np.flatnonzero(log.batch_server == server)
     if not numbers.size:
         return None
     if at_s is None:
@@ -81,14 +82,38 @@ def moment(result: Result, at_s: float | None = None) -> Moment | None:
         first = int(np.searchsorted(starts_s[left[:-1]], at_s, side="right")) - 1
         first = max(min(first, left.size - 1 - BATCHES), 0)
         steps = numbers[left[first] : left[min(first + BATCHES, left.size - 1)]]
-    found = seats(beginning(result, int(steps[-1]) + 1))
+    found = seats(beginning(result, int(steps[-1]) + 1, server))
     begin_s, end_s = float(log.batch_start_s[steps[0]]), float(log.batch_finish_s[steps[-1]])
-    found = found.of((found.server == SERVER) & (found.begin_s < end_s) & (found.end_s > begin_s))
-    return Moment(result, steps, *composition(result, steps, found), found)
+    found = found.of((found.server == server) & (found.begin_s < end_s) & (found.end_s > begin_s))
+    return Moment(result, server, steps, *composition(result, steps, found), found)
 
 
-def beginning(result: Result, steps: int) -> Result:
-    """Return the first steps of a run, at whose end whoever still sits leaves."""
+def taken(
+    result: Result, server: int, begin_s: float, end_s: float, column: str = "step_running"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many seats of a server are taken, and the edges of these times, from one time to another.
+
+    An edge more than counts; nobody sits between steps that are apart. With "step_blocks" as `column`: how
+    many blocks of memory.
+    """
+    log = result.replications[0].log
+    assert isinstance(log, TokenLog)
+    numbers = np.flatnonzero(log.batch_server == server)
+    first = int(np.searchsorted(log.batch_finish_s[numbers], begin_s, side="right"))
+    steps = numbers[first : int(np.searchsorted(log.batch_start_s[numbers], end_s))]
+    times_s = np.stack([log.batch_start_s[steps], log.batch_finish_s[steps]], axis=1).ravel()
+    counts = np.zeros(times_s.size + 1, int)
+    counts[1::2] = getattr(log, column)[steps]
+    edges_s = np.concatenate([[begin_s], np.clip(times_s, begin_s, end_s), [end_s]])
+    some = np.diff(edges_s) > LEAST_S
+    return np.append(edges_s[:-1][some], end_s), counts[some]
+
+
+def beginning(result: Result, steps: int, server: int) -> Result:
+    """Return the first steps of a run, at whose end whoever still sits leaves.
+
+    Of whole batches those of one server alone: others' may still be under way.
+    """
     log = result.log
     assert isinstance(log, TokenLog)
     requests = int(np.searchsorted(log.arrival_s, log.batch_finish_s[steps - 1], side="right"))
@@ -97,15 +122,15 @@ def beginning(result: Result, steps: int) -> Result:
         for name, column in vars(log).items()
         if isinstance(column, np.ndarray)
     }
-    server, first = columns["batch_server"], columns["batch_index"]
+    servers, first = columns["batch_server"], columns["batch_index"]
     served = (first >= 0) & (first < steps)
     if not isinstance(result.scenario.rule, Continuous):  # whose servers have nothing to do with each other
-        served &= server[np.where(served, first, 0)] == SERVER
+        served &= servers[np.where(served, first, 0)] == server
     ends = np.full(requests, -1)  # of those who never move to another server
     if not columns["step_preempted"].any():
-        last = np.zeros(int(server.max()) + 1, int)
-        np.maximum.at(last, server, np.arange(steps))
-        ends = last[server[np.where(served, first, 0)]]
+        last = np.zeros(int(servers.max()) + 1, int)
+        np.maximum.at(last, servers, np.arange(steps))
+        ends = last[servers[np.where(served, first, 0)]]
     token, until = columns["token_step"], columns["last_step"]
     columns["batch_index"] = np.where(served, first, -1)
     columns["token_step"] = np.where(served & (token < steps), token, -1)

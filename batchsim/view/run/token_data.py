@@ -80,9 +80,14 @@ class TokenViewData(ViewData):
         return dict(self.result.intervals(["ttft_p99_ms", "tpot_p99_ms", "output_tokens_per_s"]))
 
     @cached_property
-    def moment(self) -> Moment | None:
-        """The steps in a row that are shown; None of a run without a step."""
-        return moment(self.result)
+    def _moments(self) -> dict[int, Moment | None]:
+        return {}
+
+    def moment(self, server: int = 0) -> Moment | None:
+        """Return the steps in a row that are shown of a server; None where it has none."""
+        if server not in self._moments:
+            self._moments[server] = moment(self.result, server=server)
+        return self._moments[server]
 
     def part_ms(self, part: str) -> np.ndarray:
         if part == "waiting":  # for company or for a server: of tokens it is one part

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from batchsim._format import duration, percent, rate, tick
+from batchsim.scenario import Continuous
 from batchsim.study.token_surface import GOODPUT, TTFT_P99
 from batchsim.view.canvas.colours import colours, shades
 from batchsim.view.canvas.scales import nice
@@ -38,7 +39,9 @@ class TokenHeatMapView(GridView):
         super().update(data)
 
     def label(self, surface: Any, name: str) -> str:
-        return name  # as the servers call it
+        if isinstance(surface.scenario.rule, Continuous):
+            return name  # as the servers call it
+        return super().label(surface, name)
 
     def cell_values(self, data: ViewData) -> np.ndarray:
         return of_tokens(data).surface.values

@@ -7,19 +7,21 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator
 
-from batchsim._format import counted, duration, listed, percent
+from batchsim._format import counted, duration, listed, number, percent
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
+from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import PHASES
 from batchsim.view.film.token_lane import TELLING, styles
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.moment import Moment, moment
+from batchsim.view.run.moment import Moment, moment, taken
 from batchsim.view.run.token_data import of_tokens
 from batchsim.view.run.token_steps import place_of
-from batchsim.view.run.view import Entry, Spot, Style, View
+from batchsim.view.run.view import Entry, Spot, Style, View, outline
 
 FEW = 40  # seats, all of which are shown; of more, those that are taken
 LANE = 0.88  # of the distance between two, its height
+STRIP, SMALL_STRIP, APART = 2.2, 1.0, (1.9, 0.4)  # ems: how many are taken, above the seats, and the gap
 # As in `bs.lanes`; in the order of the legend.
 NAMES = {
     "prefill": "prompt", "decode": "a token a step", "padded": "done, seat kept", "empty": "empty seat",
@@ -28,7 +30,10 @@ NAMES = {
 
 
 class SeatsView(View):
-    """Each seat's prompts and tokens; hatched where it is empty, or kept for the others of a batch."""
+    """Each seat's prompts and tokens; hatched where it is empty, or kept for the others of a batch.
+
+    Above, how many seats are taken, and how many at the same time in the setting before, or in A.
+    """
 
     KEY, NAME, SHORT = "seats", "The seats", "The seats"
     ROWS = 2
@@ -36,8 +41,19 @@ class SeatsView(View):
 
     def add_artists(self) -> None:
         theme = self.theme
-        self.plot_box = self.axes_box()
-        numbers = "xy" if self.large else "x"
+        whole, large = self.axes_box(), self.large
+        self.strip_box = whole._replace(height=(STRIP if large else SMALL_STRIP) * self.em)
+        top = self.strip_box.bottom + APART[not large] * self.em
+        self.plot_box = whole._replace(top=top, height=whole.bottom - top)
+        self.strip = self.add_plot(
+            self.strip_box, "", "seats taken" * large, ticks=False, numbers="y" * large
+        )
+        self.strip.yaxis.get_major_locator().set_params(nbins=2, integer=True)  # type: ignore[call-arg]
+        self.taken, self.other_taken = (
+            self.strip.stairs([0], [0, 1], baseline=None, zorder=zorder) for zorder in (3, 2.5)
+        )
+        self.taken.set(**outline(self.line_style("blue", "-", 1.4)))  # as in the steps
+        numbers = "xy" if large else "x"
         ax = self.ax = self.add_plot(self.plot_box, "", "seat" * self.large, grid="", numbers=numbers)
         self.styles: dict[str, Style] = {
             name: style | {"linewidth": 0} for name, style in styles(theme).items() if name in NAMES
@@ -53,14 +69,18 @@ class SeatsView(View):
         mark: Style = {"linestyle": "none", "marker": "v", "color": colour}
         self.mark = mark | {"markeredgecolor": theme.ink, "markeredgewidth": 0.4 * self.line_px}
         self.preempted = ax.plot([], [], zorder=4, markersize=4 * self.line_px, **self.mark)[0]
-        self.cursor = ax.axvline(0, visible=False, zorder=5, **self.line_style("ink", "-", 0.9))
+        self.cursors = [
+            each.axvline(0, visible=False, zorder=5, **self.line_style("ink", "-", 0.9))
+            for each in (ax, self.strip)
+        ]
         self.numbers = Lettering(self.picture, self.em, theme.background, zorder=6)
-        self.set_moving(self.paper, *self.bars.values(), self.preempted, self.cursor, self.numbers)
+        self.set_moving(self.paper, *self.bars.values(), self.preempted, *self.cursors, self.numbers)
+        self.set_moving(self.taken, self.other_taken)
         self.moment: Moment | None = None
 
     def update(self, data: ViewData) -> None:
         self.data = data
-        self.show_moment(of_tokens(data).moment)
+        self.show_moment(of_tokens(data).moment(self.server))
 
     # A film has a cursor here, which the moment follows.
 
@@ -73,16 +93,19 @@ class SeatsView(View):
         """Show the moment round a time, unless it is within the present one."""
         begin_s, end_s = self.window_s
         if self.data is not None and not begin_s <= time_s <= end_s:
-            self.show_moment(moment(self.data.result, time_s))
+            self.show_moment(moment(self.data.result, time_s, self.server))
 
     def show_cursor(self, time_s: float) -> None:
-        self.cursor.set_visible(True)
-        self.cursor.set_xdata([1000 * (time_s - self.window_s[0])] * 2)
+        for cursor in self.cursors:
+            cursor.set_visible(True)
+            cursor.set_xdata([1000 * (time_s - self.window_s[0])] * 2)
 
     def show_moment(self, now: Moment | None) -> None:
         """Show some steps of the run."""
         self.moment = now
-        for artist in (self.paper, *self.bars.values(), self.preempted):
+        if self.data is not None:
+            self.name_server(self.data.result.scenario.servers)
+        for artist in (self.paper, *self.bars.values(), self.preempted, self.taken, self.other_taken):
             artist.set_visible(now is not None)
         if now is None:
             self.numbers.show([])
@@ -123,7 +146,27 @@ class SeatsView(View):
             seen.discard("empty")
         entries = [Entry(text, self.styles[name]) for name, text in NAMES.items() if name in seen]
         entries += [Entry("preempted", self.mark | {"markersize": 0.6 * self.em})] * bool(back.any())
-        self.show_legend(entries, place_of(now, self.plot_box, self.box.bottom - 0.7 * self.em))
+        labels = place_of(now, self.plot_box, self.box.bottom - 0.7 * self.em)
+        self.show_legend(entries, [*labels, self._show_taken(now, last_ms)])
+
+    def _show_taken(self, now: Moment, last_ms: float) -> Label:
+        """Draw how many seats are taken, here and in the other setting, and return their means in words."""
+        assert self.data is not None
+        said, highest = [], 1
+        kinds = [(self.taken, now.result, "on average")]
+        other = self.data.other
+        self.other_taken.set_visible(other is not None)
+        if other is not None:
+            kinds.append((self.other_taken, other.result, _name_of_other(self.data)))
+            self.other_taken.set(**outline(self.other_style(self.data)))
+        for line, result, name in kinds:
+            edges_s, counts = taken(result, now.server, now.begin_s, now.end_s)
+            line.set_data(counts, 1000 * (edges_s - now.begin_s))
+            highest = max(highest, int(counts.max()))
+            said.append(f"{number(_mean(edges_s, counts))} {name}")
+        self.set_limits(self.strip, "taken", x=(0, last_ms), y=(0, nice(1.1 * highest)))
+        box = self.strip_box
+        return Label(", ".join(said), box.right, box.top - 0.6 * self.em, "right")
 
     def _put(
         self, name: str, from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray, high: float,
@@ -151,6 +194,8 @@ class SeatsView(View):
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
         box, now = self.plot_box, self.moment
+        if now is not None and box.left <= x_px < box.right and self._in_strip(y_px):
+            return self._spot_of_taken(now, (x_px - box.left) / box.width, data)
         if now is None or not (box.left <= x_px < box.right and box.top <= y_px < box.bottom):
             return None
         low, high = self.ax.get_ylim()
@@ -172,8 +217,23 @@ class SeatsView(View):
         end = ", then preempted" * bool(found.preempted[row])
         return Spot(self.KEY, f"Seat {seat:,}: request {request:,}, {sizes}: {listed(told)}{end}")
 
+    def _in_strip(self, y_px: float) -> bool:
+        return self.strip_box.top <= y_px < self.strip_box.bottom
+
+    def _spot_of_taken(self, now: Moment, across: float, data: ViewData) -> Spot | None:
+        at_s = now.begin_s + across * float(self.ax.get_xlim()[1]) / 1000
+        if at_s >= now.end_s:
+            return None
+        counts = []
+        for each in (data, data.other):
+            if each is not None:
+                edges_s, taken_then = taken(each.result, now.server, now.begin_s, now.end_s)
+                counts.append(int(taken_then[np.searchsorted(edges_s, at_s, side="right") - 1]))
+        here = f"{counted(counts[0], 'seat')} taken"
+        return Spot(self.KEY, here + "".join(f", {each:,} {_name_of_other(data)}" for each in counts[1:]))
+
     def describe(self, data: ViewData) -> list[str]:
-        now = of_tokens(data).moment
+        now = of_tokens(data).moment(self.server)
         if now is None:
             return []
         found, lanes = now.seats, lanes_of(now)
@@ -192,7 +252,28 @@ class SeatsView(View):
         told = listed([f"{percent(each)} {name}" for name, each in parts.items() if each > 1e-9])
         back = int((found.preempted & (found.end_s <= now.end_s)).sum())
         preempted = f"; {counted(back, 'preemption')}" if back else ""
-        return [f"The time of {counted(lanes, 'seat')} in these steps: {told}{preempted}."]
+        seats = f"The time of {counted(lanes, 'seat')}{_of_server(now)} in these steps: {told}{preempted}"
+        if data.pinned is None:  # what was before is not said: the same setting has the same words
+            return [f"{seats}."]
+        means = (
+            number(_mean(*taken(each.result, now.server, now.begin_s, now.end_s)))
+            for each in (data, data.pinned)
+        )
+        return [f"{seats}; {{}} are taken on average, {{}} in A.".format(*means)]
+
+
+def _name_of_other(data: ViewData) -> str:
+    return "before" if data.pinned is None else "in A"
+
+
+def _of_server(now: Moment) -> str:
+    servers = now.result.scenario.servers
+    return f" of server {now.server + 1:,} of {servers:,}" if servers > 1 else ""
+
+
+def _mean(edges_s: np.ndarray, counts: np.ndarray) -> float:
+    """Return the mean of counts over the times between edges."""
+    return float(np.average(counts, weights=np.diff(edges_s)))
 
 
 def _bars(from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray, high: float) -> Path:

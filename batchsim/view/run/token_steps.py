@@ -5,26 +5,28 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import StepPatch
 
 from batchsim._format import counted, duration, listed, number, percent
+from batchsim.result import Result
 from batchsim.scenario import Continuous
 from batchsim.view.canvas.lettering import Label
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import PHASES
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.moment import Moment
+from batchsim.view.run.moment import Moment, taken
 from batchsim.view.run.token_data import of_tokens
 from batchsim.view.run.view import Entry, Spot, StackedView, Style
 
 LEAST_MS = 1e-6  # a gap between two steps, beyond rounding
 ENDLESS = 2**20  # seats: no server has as many, some have no limit
 UPPER = 0.6  # of the height: the tokens
+COLUMNS = {"seats": "step_running", "memory": "step_blocks"}  # of the log: what is taken
 PARTS = {"prefill": "tokens of prompts", "decode": "of answers"}
 
 
 class StepsView(StackedView):
     """The tokens of each step; below, how many of the seats and of the blocks of memory are taken.
 
-    Of the first server, over a moment of the run. A small view has the tokens alone.
+    Of one server, over a moment of the run. A small view has the tokens alone.
     """
 
     KEY, NAME, SHORT = "steps", "Step by step: tokens, seats, memory", "Tokens of each step"
@@ -69,7 +71,8 @@ class StepsView(StackedView):
         }
 
     def update(self, data: ViewData) -> None:
-        now = of_tokens(data).moment
+        now = of_tokens(data).moment(self.server)
+        self.name_server(data.result.scenario.servers)
         for artist in self.moving:
             artist.set_visible(now is not None)
         if now is None:
@@ -98,17 +101,18 @@ class StepsView(StackedView):
 
     def _show_lines(self, data: ViewData, now: Moment, edges_ms: np.ndarray, right_ms: float) -> None:
         assert self.low is not None
-        other = None if data.other is None else of_tokens(data.other).moment
         style, highest = self.other_style(data), 0.0
-        for lines, each in ((self.lines, now), (self.other_lines, other)):
-            taken = {} if each is None else taken_shares(each)
+        for lines, each in ((self.lines, data), (self.other_lines, data.other)):
+            limits = {} if each is None else limits_of(each.result)
             for name, line in lines.items():
-                line.set_visible(name in taken)
-                if each is not None and name in taken:
-                    own_ms = _edges_ms(each)
-                    line.set_data(100 * _with_gaps(taken[name], own_ms), own_ms)
-                    highest = max(highest, 100 * float(taken[name].max()))
-                if each is other:
+                line.set_visible(name in limits)
+                if each is not None and name in limits:
+                    # Of the other setting, too, at this time: the same requests come.
+                    stretch = self.server, now.begin_s, now.end_s
+                    edges_s, counts = taken(each.result, *stretch, COLUMNS[name])
+                    line.set_data(100 * counts / limits[name], 1000 * (edges_s - now.begin_s))
+                    highest = max(highest, 100 * float(counts.max()) / limits[name])
+                if each is not data:
                     line.set(edgecolor=style["color"], linewidth=style["linewidth"])
                     line.set_linestyle(self._line_styles()[name].get("linestyle", "-"))
         self.set_limits(self.low, x=(0, edges_ms[-1]), y=(0, min(nice(1.02 * highest), 102)))
@@ -133,7 +137,7 @@ class StepsView(StackedView):
         return labels
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box, now = self.plot_box, of_tokens(data).moment
+        box, now = self.plot_box, of_tokens(data).moment(self.server)
         if now is None or not (box.left <= x_px < box.right and box.top <= y_px <= box.bottom):
             return None
         at_ms = float(self.top.get_xlim()[1]) * (x_px - box.left) / box.width
@@ -152,14 +156,14 @@ class StepsView(StackedView):
         text = f"Step {now.steps[step]:,}, {duration(edges_ms[place + 1] - edges_ms[place])}: {listed(parts)}"
         running, waiting = (int(now.column(f"step_{name}")[step]) for name in ("running", "waiting"))
         text += f"; {running:,} run, {waiting:,} wait"
-        if "memory" in taken_shares(now):
-            text += f"; {now.column('step_blocks')[step]:,} of {limit_of(now, 'memory'):,} blocks"
+        if limit := limits_of(now.result).get("memory"):
+            text += f"; {now.column('step_blocks')[step]:,} of {limit:,} blocks"
         if back := int(now.column("step_preempted")[step]):
             text += f"; {back:,} preempted"
         return Spot(self.KEY, text)
 
     def describe(self, data: ViewData) -> list[str]:
-        now = of_tokens(data).moment
+        now = of_tokens(data).moment(self.server)
         if now is None:
             return []
         span = duration(1000 * (now.end_s - now.begin_s))
@@ -177,22 +181,28 @@ class StepsView(StackedView):
 def place_of(now: Moment, box: Box, y: float) -> list[Label]:
     """Return where in the run a moment is, as labels on both sides of the name of the time's axis."""
     labels, servers = [Label(f"from {number(now.begin_s, 4)} s on", box.left, y)], now.result.scenario.servers
-    return labels + [Label(f"server 1 of {servers:,}", box.right, y, "right")] * (servers > 1)
+    return labels + [Label(f"server {now.server + 1:,} of {servers:,}", box.right, y, "right")] * (
+        servers > 1
+    )
 
 
-def limit_of(now: Moment, name: str) -> int:
-    """Return how many seats or blocks of memory a server has; of endless seats, how many are ever taken."""
-    rule = now.result.scenario.rule
-    if name == "seats":
-        return rule.largest_batch if rule.largest_batch < ENDLESS else max(int(now.log.step_running.max()), 1)
-    assert isinstance(rule, Continuous)
-    assert rule.kv_blocks is not None
-    return rule.kv_blocks
+def limits_of(result: Result) -> dict[str, int]:
+    """Return how many seats a server has, and blocks of memory, if these are limited.
+
+    Of endless seats, how many are ever taken.
+    """
+    rule = result.scenario.rule
+    limits = {"seats": rule.largest_batch}
+    if rule.largest_batch >= ENDLESS:
+        limits["seats"] = max(int(result.replications[0].steps.running.max()), 1)
+    if isinstance(rule, Continuous) and rule.kv_blocks is not None:
+        limits["memory"] = rule.kv_blocks
+    return limits
 
 
 def limit_in_words(now: Moment, name: str) -> str:
     """Return the limit with what it counts."""
-    limit = limit_of(now, name)
+    limit = limits_of(now.result)[name]
     if name == "seats" and now.result.scenario.rule.largest_batch >= ENDLESS:
         return f"{limit:,} that ever run"
     return counted(limit, "seat" if name == "seats" else "block")
@@ -200,11 +210,7 @@ def limit_in_words(now: Moment, name: str) -> str:
 
 def taken_shares(now: Moment) -> dict[str, np.ndarray]:
     """Return which fraction of the seats and of the blocks is taken in each step, if they are limited."""
-    rule = now.result.scenario.rule
-    shares = {"seats": now.column("step_running") / limit_of(now, "seats")}
-    if isinstance(rule, Continuous) and rule.kv_blocks is not None:
-        shares["memory"] = now.column("step_blocks") / rule.kv_blocks
-    return shares
+    return {name: now.column(COLUMNS[name]) / limit for name, limit in limits_of(now.result).items()}
 
 
 def _edges_ms(now: Moment) -> np.ndarray:

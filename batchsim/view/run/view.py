@@ -73,6 +73,7 @@ class View(Tile):
     SHORT: ClassVar[str]  # and of the small one
     ROOM, SMALL_ROOM = LARGE, SMALL  # round the axes of a large view, and of a small one
     ROWS = 1  # of a large view's legend
+    server = 0  # of several, the one whose steps are shown
 
     def __init__(self, picture: Picture, box: Box, line_px: float, large: bool = True) -> None:
         super().__init__(picture, box)
@@ -180,8 +181,15 @@ class View(Tile):
         if self.hold(f"label of {axis.axis_name}{self.axes.index(axis.axes)}", (label, unit)):
             axis.set_major_formatter(tick_in(ms))
             axis.set_label_text((f"{label} ({unit})" if unit else label) if self.large else "")
-            if unit and not self.large:
+            if "(ms)" in self.SHORT and unit and not self.large:
                 self.title.set_text(self.SHORT.replace("(ms)", f"({unit})"))
+
+    def name_server(self, servers: int) -> None:
+        """Say in the title of a small view, where it has room, whose steps are shown of several."""
+        if not self.large and self.hold("server", servers > 1):
+            text = f"{self.SHORT}, server {self.server + 1:,}"
+            fits = (1 + width_em(text, "bold")) * self.em <= self.box.width
+            self.title.set_text(text if servers > 1 and fits else self.SHORT)
 
     # Names and values: names are written once, values have a fixed place.
 

@@ -13,7 +13,7 @@ from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
 from batchsim.view.film.film_view import FilmView
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
-from batchsim.view.film.step_film import StepMoment
+from batchsim.view.film.snapshot import Snapshot
 from batchsim.view.film.step_view import StepView
 from batchsim.view.run.timeline import TimelineView
 from batchsim.view.run.token_seats import SeatsView
@@ -70,7 +70,7 @@ class PlayPage(Page):
         if stage is None or stage.film is None:
             player.play.value = False
             self.words.value = line("Predict first, then play." if session.cover else "", "note")
-        elif film is not None and film.result is stage.film.result:
+        elif film is not None and (film.result, film.shown) == (stage.film.result, stage.film.shown):
             player.redraw()
         else:
             player.load(stage.film, stage)
@@ -82,6 +82,7 @@ class PlayPage(Page):
             return
         self.words.value = "" if player.playing else line(player.words, "note")
         if self.is_open:
-            moment, lines = player.moment, pseudocode(data.result.scenario)
-            acts = moment.ending if isinstance(moment, StepMoment) else acting(moment, player.within_s)
+            moment, within_s = player.moment, player.within_s
+            lines = pseudocode(data.result.scenario)
+            acts = acting(moment, within_s) if isinstance(moment, Snapshot) else moment.acting(within_s)
             self.code.value = to_html(lines, acting=acts, theme=self.session.style.theme)
