@@ -66,8 +66,6 @@ class Eleventh(Number):
             return "its wait counts from its arrival, and is over when the server is free."
         if self.near(answer, right + 1000 * (SERVICE(2) - SERVICE(1))):
             return "it is alone in its batch: nobody arrives after it."
-        if self.near(answer, right / 1000):
-            return "that is in seconds. How many milliseconds is it?"
         return "when is its wait over, when is the server free, and how long does a batch of 1 compute?"
 
 
@@ -177,8 +175,6 @@ class ShortQueue(Number):
             return "that is how many are turned away. How long do the others take on average?"
         if self.near(answer, run(max_batch_size=self.queue_limit).mean_latency_ms):
             return "it is the queue that is shorter, and not the batch: who finds two waiting goes away."
-        if self.near(answer, right / 1000):
-            return "that is in seconds. How many milliseconds is it?"
         if self.near(answer, run(queue_limit=1).mean_latency_ms):
             return "who finds 2 waiting is turned away: with 0 or 1 before it, a request stays."
         return f"in the source, put a request into the queue if fewer than {self.queue_limit} are waiting."

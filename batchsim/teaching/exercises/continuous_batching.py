@@ -38,8 +38,6 @@ class UsefulShare(Number):
 
     def hint(self, answer: float, right: float) -> str:
         size, longest = len(self.answers), max(self.answers)
-        if self.near(answer, 100 * right):
-            return "that is in per cent: 100 % is 1."
         if self.near(answer, 1 - right):
             return "that part is wasted. Which part is useful?"
         if self.near(answer, 1 / right):
@@ -48,8 +46,8 @@ class UsefulShare(Number):
             return "that is the middle answer's part. Add up all of them: the long ones count for more."
         if self.near(answer, sum(self.answers) / longest):
             return f"that is how many seats would do the same work. The batch holds {size}."
-        if answer > 1 or answer < 0:
-            return "a part of the whole is a number from 0 to 1."
+        if answer > 1:
+            return f"a part of the whole is a number from 0 to 1, got {answer:g}."
         rows = f"{size} seats compute in {longest} steps"
         return f"how many tokens are wanted in all, and how many rows do {rows}?"
 
@@ -80,8 +78,6 @@ class StepsOfPrompt(Number):
             return "that is how long it takes alone. Whose tokens are in the budget, too?"
         if answer == 1:
             return f"a step computes no more than {self.budget} tokens: this prompt is cut."
-        if math.isclose(answer, self.prompt / left, rel_tol=0.01):
-            return "steps are whole: the last one computes what is left."
         if answer == math.floor(self.prompt / left):
             return "after that many steps some of the prompt is still left."
         if answer == right + 1:

@@ -1,11 +1,13 @@
 """The bases of all exercises, and the server that most of them are about."""
 
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 from batchsim import _check
 from batchsim.scenario import Affine
+from batchsim.teaching.exercises.units import unit_of
 
 # Close to ResNet-50 on an NVIDIA V100 (see notebooks/01-why-batch.ipynb).
 SERVICE = Affine(fixed_ms=1.85, per_item_ms=0.15)
@@ -67,15 +69,17 @@ class Exercise:
 class Number(Exercise):
     """A question about a number: the answer, which is computed and never written down, why, and hints.
 
-    Within 1 %, or the tolerance of the exercise, a number is right, so that rounding does no harm.
+    Within 1 %, or the tolerance of the exercise, a number is right, so that rounding does no harm. The hints
+    that its unit suffices for, such as "that is in seconds", need not be written for each exercise.
     """
 
     unit: str
     within = 0.01  # the relative tolerance; 0 for whole numbers
+    signed = False  # a difference, which may be below 0
 
     @property
     def asks(self) -> str:
-        return f"a number ({self.unit})"
+        return f"a {'number' if self.within else 'whole number'} ({self.unit})"
 
     @property
     def few(self) -> int:
@@ -90,7 +94,17 @@ class Number(Exercise):
             raise type(error)(textwrap.shorten(str(error), 100, placeholder=" ...")) from None
         right = self.right()
         correct = self.near(number, right)
-        return Verdict(correct, self.because(right) if correct else self.hint(number, right))
+        if correct:
+            return Verdict(True, self.because(right))
+        return Verdict(False, self.slip(number, right) or self.hint(number, right))
+
+    def slip(self, answer: float, right: float) -> str:
+        """Return what is wrong with an answer that its unit alone tells, "" if nothing is."""
+        unit = unit_of(self.unit)
+        broken = not self.within and answer != math.floor(answer)
+        if broken or (unit.impossible(answer) and not self.signed):
+            return f"the answer must be {unit.must_be}, got {answer:g}."
+        return next((said for times, said in unit.others.items() if self.near(answer, times * right)), "")
 
     def near(self, answer: float, other: float) -> bool:
         """Return whether an answer is a certain number, within the tolerance."""
