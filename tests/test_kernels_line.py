@@ -1,4 +1,4 @@
-"""In a notebook the compiling is a line of its cell that settles, and not on stderr, which is shown as an error."""
+"""In a notebook compiling is a line of its cell that settles, and nothing on stderr, shown as an error."""
 
 import pytest
 

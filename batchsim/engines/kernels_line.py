@@ -1,4 +1,4 @@
-"""In a notebook, the line below a cell that says that the engine is being compiled, and then how long it took."""
+"""In a notebook, a line below the cell says that the engine is being compiled, then how long it took."""
 
 import html
 import sys
