@@ -11,7 +11,7 @@ from batchsim.result import Result
 from batchsim.scenario import Affine, Scenario, SizeOrWait, Trace
 from batchsim.simulate import simulate
 from batchsim.teaching.exercises.exercise import Exercise, Number
-from batchsim.teaching.exercises.program import Case, Function, attempt, fault, plain
+from batchsim.teaching.exercises.program import Case, Function, attempt, fault, plain, shown
 
 ARRIVALS_MS = (0, 1, 2, 3, 5, 12, 13, 14, 24, 27)
 MAX_BATCH_SIZE = 3
@@ -86,7 +86,7 @@ class Waited(NamedTuple):
         got, expected = plain(made.value), list(self.parts_ms)
         numbers = isinstance(got, list) and all(isinstance(part, (int, float)) for part in got)
         if not numbers or len(got) != len(expected):
-            return f"{told}It gave {got!r} and should give three numbers: forming, queueing, computing."
+            return f"{told}It gave {shown(got)} and should give three numbers: forming, queueing, computing."
         if np.allclose(got, expected, rtol=0, atol=10**-DIGITS):
             return ""
         return f"{told}It gave {tuple(got)} and should give {self.parts_ms}. {self.why(got)}"

@@ -5,12 +5,11 @@ from functools import cache
 from statistics import median
 from typing import Any, ClassVar
 
-from batchsim import _check
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.published import published
 from batchsim.scenario.tokens import Geometric, Lognormal, Tokens
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, Exercise, Number, Verdict
+from batchsim.teaching.exercises.exercise import SEED, Exercise, Number, Verdict, as_number
 
 STEP = "llama-3.1-8b/rtx-4090"
 TOKENS = Tokens(prompt=Lognormal(400, 1, at_most=4000), output=Geometric(150))
@@ -117,7 +116,7 @@ class MostSeats(Exercise):
         return low
 
     def judge(self, answer: Any) -> Verdict:
-        number = _check.real("max_num_seqs", answer, at_least=1)
+        number = as_number("max_num_seqs", answer, at_least=1)
         seats = int(number)
         if seats != number:
             return Verdict(False, "seats are whole: round down, or try the next one.")

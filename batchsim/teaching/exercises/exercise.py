@@ -1,8 +1,10 @@
 """The bases of all exercises, and the server that most of them are about."""
 
 import math
+import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
+from types import FunctionType, MethodType
 from typing import Any, ClassVar, NamedTuple, Self
 
 from batchsim import _check
@@ -14,6 +16,29 @@ SERVICE = Affine(fixed_ms=1.85, per_item_ms=0.15)
 SEED = 1
 
 NARROW = 0.03  # a tolerance that leaves some forty numbers of one order of magnitude
+
+
+def as_number(name: str, answer: Any, **limits: float) -> float:
+    """Return an answer as a number, or say in one line what it is instead, even if it is a whole table.
+
+    >>> as_number("the answer", "500")
+    Traceback (most recent call last):
+        ...
+    TypeError: the answer must be a number, got the text '500': leave out the quotes
+    """
+    advice = ""
+    if isinstance(answer, str) and re.fullmatch(r"\s*[-+]?[\d.,_]+(e[-+]?\d+)?\s*", answer):
+        raise TypeError(f"{name} must be a number, got the text {answer!r:.40}: leave out the quotes")
+    if isinstance(answer, Sized) and not isinstance(answer, str) and hasattr(answer, "__getitem__"):
+        advice = f": take one out of these {len(answer)}" if getattr(answer, "shape", True) else ""
+    elif isinstance(answer, (FunctionType, MethodType)):
+        advice = ": call it, with brackets"
+    try:
+        return _check.real(name, answer, **limits)
+    except (TypeError, ValueError) as error:
+        raise type(error)(textwrap.shorten(str(error), 100, placeholder=" ...") + advice) from None
+    except Exception:  # a student's own class may have any __repr__
+        raise TypeError(f"{name} must be a number, got an object of type {type(answer).__name__}") from None
 
 
 class Verdict(NamedTuple):
@@ -87,12 +112,7 @@ class Number(Exercise):
         return 2 if 0 < self.within <= NARROW else 1
 
     def judge(self, answer: Any) -> Verdict:
-        try:
-            number = _check.real("the answer", answer)
-        except (TypeError, ValueError) as error:
-            # One line, even if the answer is a whole table.
-            raise type(error)(textwrap.shorten(str(error), 100, placeholder=" ...")) from None
-        right = self.right()
+        number, right = as_number("the answer", answer), self.right()
         correct = self.near(number, right)
         if correct:
             return Verdict(True, self.because(right))
