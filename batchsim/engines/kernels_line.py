@@ -1,6 +1,7 @@
 """In a notebook, a line below the cell says that the engine is being compiled, then how long it took."""
 
 import html
+import importlib
 import sys
 import time
 from typing import Any
@@ -21,8 +22,8 @@ class CompilingLine:
 
     def begin(self, seconds: float) -> bool:
         """Say that something is compiled, and how long it takes; return whether there is a notebook."""
-        ipython = sys.modules.get("IPython")
-        shell = ipython and ipython.get_ipython()
+        ipython: Any = sys.modules.get("IPython")
+        shell: Any = ipython and ipython.get_ipython()
         if not hasattr(shell, "kernel"):  # a terminal's has none
             return False
         if self.cell != shell.execution_count:
@@ -38,8 +39,7 @@ class CompilingLine:
         self._show(f"Compiled {WHAT}: {self.took_s:.1f} s.")
 
     def _show(self, text: str) -> None:
-        from IPython.display import display
-
+        display: Any = importlib.import_module("IPython.display").display
         soft = f'<span style="opacity: 0.7; font-size: smaller">{html.escape(text)}</span>'
         content = {"text/plain": text, "text/html": soft}
         if self.handle is None:
