@@ -18,7 +18,7 @@ SEED = 1
 NARROW = 0.03  # a tolerance that leaves some forty numbers of one order of magnitude
 
 
-def as_number(name: str, answer: Any, **limits: float) -> float:
+def as_number(name: str, answer: Any, at_least: float | None = None) -> float:
     """Return an answer as a number, or say in one line what it is instead, even if it is a whole table.
 
     >>> as_number("the answer", "500")
@@ -34,7 +34,7 @@ def as_number(name: str, answer: Any, **limits: float) -> float:
     elif isinstance(answer, (FunctionType, MethodType)):
         advice = ": call it, with brackets"
     try:
-        return _check.real(name, answer, **limits)
+        return _check.real(name, answer, at_least=at_least)
     except (TypeError, ValueError) as error:
         raise type(error)(textwrap.shorten(str(error), 100, placeholder=" ...") + advice) from None
     except Exception:  # a student's own class may have any __repr__
