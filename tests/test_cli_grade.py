@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import asdict
 
 import pytest
 from typer.testing import CliRunner
@@ -148,6 +149,7 @@ def edited(path, **changes):
         ({"predictions": []}, "predictions must be of type dict, got []"),
         ({"exercises": {"01.1": {"tries": 1}}}, "exercises '01.1' must have tries, first_at, "),
         ({"exercises": {"01.1": None}}, "exercises '01.1' must be of type dict, got None"),
+        ({"exercises": {"01.1": asdict(records.Tried(tries=-5))}}, "must be from 0 to 1,000,000, got -5"),
     ],
 )
 def test_what_does_not_fit_is_refused_even_with_a_checksum(handed_in, changes, said):
@@ -205,6 +207,11 @@ def test_two_students_of_one_name_are_told_apart_first(handed_in):
     assert line.startswith(
         f"{handed_in / 'zoe.json'} is of a student named ANN, as {handed_in / 'ann.json'} is"
     )
+
+
+def test_a_folder_is_told_to_name_its_files(handed_in):
+    (line,), _ = refused(handed_in)
+    assert line == f"{handed_in} is a folder: name the files in it, as {handed_in / '*.json'}"
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):

@@ -63,63 +63,9 @@ def test_the_most_seats_are_found_by_halving_as_by_trying_all(capsys):
 # Hints, each apt to its answer.
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (31.25, "in per cent"),
-        (1 - 0.3125, "wasted"),
-        (1 / 0.3125, "Turn it round"),
-        (105 / 480, "middle answer"),
-        (2.5, "how many seats"),
-        (7, "from 0 to 1"),
-        (0.5, "how many tokens"),
-    ],
-)
-def test_a_wrong_share_gets_an_apt_hint(answer, words, capsys):
-    said = told("10.1", answer, capsys)
-    assert said.startswith("Not yet: ")
-    assert words in said
-    assert "0.31" not in said
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (1, "is cut"), (3000 / 432, "whole"), (8, "no other is needed"), (3000, "token by token"),
-        (12, "how many of the 512"),
-    ],
-)  # fmt: skip
-def test_a_wrong_number_of_steps_gets_an_apt_hint(answer, words, capsys):
-    said = told("10.2", answer, capsys)
-    assert said.startswith("Not yet: ")
-    assert words in said
-
-
-def test_six_steps_are_those_of_a_prompt_alone(capsys):
-    assert "alone" in told("10.2", math.ceil(3000 / 512), capsys)
-
-
 def test_other_numbers_tell_a_prompt_alone_from_one_beside_others():
     task = lesson.StepsOfPrompt()
     for prompt in task.vary["prompt"]:
         for others in task.vary["others"]:
             task.prompt, task.others = prompt, others
             assert task.right() > math.ceil(prompt / task.budget)
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (256, "stay empty"), (128, "fewer share"), (16, "room for more"), (0, "at least 1"),
-        (41.5, "whole"), ("many", "must be a number"),
-    ],
-)  # fmt: skip
-def test_a_wrong_number_of_seats_gets_an_apt_hint(answer, words, capsys):
-    said = told("10.3", answer, capsys)
-    assert said.startswith("Not yet: ")
-    assert words in said
-
-
-def test_an_answer_not_given_yet_is_asked_for(capsys):
-    assert "a number (steps)" in told("10.2", ..., capsys)
-    assert "max_num_seqs" in told("10.3", ..., capsys)

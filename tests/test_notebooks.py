@@ -14,6 +14,7 @@ from student_copies import NOT_CHECKED, PROGRESS, student_copy
 from tidy_notebooks import VIEW, tidy
 
 from batchsim import teaching as lessons
+from batchsim.engines.kernels_line import WHAT
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = ROOT / "notebooks"
@@ -283,6 +284,14 @@ def test_the_exercises_ask_about_the_server_of_the_lesson():
     say(code(read(LESSONS[0]))[0].source, namespace)
     assert namespace["SERVICE"] == lessons.SERVICE
     assert namespace["SEED"] == lessons.SEED
+
+
+def test_tidying_drops_what_a_first_run_says_of_compiling():
+    cell = nbformat.v4.new_code_cell("bs.simulate(scenario)")
+    for text in (f"Compiled {WHAT}: 2.5 s.", "Result"):
+        cell.outputs.append(nbformat.v4.new_output("display_data", data={"text/plain": text}))
+    tidied = tidy(nbformat.v4.new_notebook(cells=[cell]))
+    assert [output.data["text/plain"] for output in tidied.cells[0].outputs] == ["Result"]
 
 
 def test_tidying_drops_the_view_but_keeps_the_text_and_the_count():

@@ -17,11 +17,21 @@ from batchsim.teaching.exercises import does_it_tell_the_truth as truth
 from batchsim.teaching.exercises import same_knobs_different_servers as same
 from batchsim.teaching.exercises import tune_to_an_objective as tuned
 from batchsim.teaching.exercises.exercise import Number
+from batchsim.teaching.shown import PRE
 
 matplotlib.use("agg")
 
 pytestmark = pytest.mark.usefixtures("right_once")
 NUMBERS = [name for name, exercise in EXERCISES.items() if isinstance(exercise, Number)]
+
+
+class Unsaid:
+    """An answer of a student's own class."""
+
+    def __repr__(self):
+        raise RuntimeError("no text")
+
+
 SOONER = "Which answers sooner?", ["One at a time", "In batches", "Both <alike>"], "One at a time", "No wait."
 
 
@@ -109,7 +119,7 @@ def outcome_of(then, choice="Yes"):
 
 @pytest.mark.parametrize("choice", ["Yes", "No"])
 def test_the_outcome_is_shown_when_the_learner_commits_and_not_before(choice):
-    assert outcome_of(lambda: print("p99 < 30 ms"), choice) == ["<pre>p99 &lt; 30 ms\n</pre>"]
+    assert outcome_of(lambda: print("p99 < 30 ms"), choice) == [f"{PRE}p99 &lt; 30 ms\n</pre>"]
 
 
 def test_an_outcome_may_be_a_picture_and_a_table():
@@ -120,7 +130,7 @@ def test_an_outcome_may_be_a_picture_and_a_table():
         return figure, pandas.DataFrame({"p99": [3.5]})
 
     words, picture, table = outcome_of(then)
-    assert words == "<pre>it rises\n</pre>"
+    assert words == f"{PRE}it rises\n</pre>"
     assert picture.startswith('<img src="data:image/png;base64,')
     assert picture.endswith('alt="it rises" style="width: 200px; max-width: 100%">')
     assert "<table" in table
@@ -130,7 +140,7 @@ def test_an_outcome_may_be_a_picture_and_a_table():
 
 def test_an_outcome_that_fails_says_so():
     assert outcome_of(lambda: 1 / 0) == [
-        "<pre>ZeroDivisionError: division by zero. Run the cells above, then this one again.</pre>"
+        f"{PRE}ZeroDivisionError: division by zero. Run the cells above, then this one again.</pre>"
     ]
 
 
@@ -174,7 +184,19 @@ def test_a_hint_never_tells(capsys, name, answer):
 
 @pytest.mark.parametrize(
     "answer",
-    ["500", None, True, [500], math.nan, math.inf, check, pandas.DataFrame({"a": range(50)})],
+    [
+        "500",
+        "five",
+        None,
+        True,
+        [500],
+        math.nan,
+        math.inf,
+        10**400,
+        check,
+        pandas.DataFrame({"a": range(50)}),
+        Unsaid(),
+    ],
     ids=lambda answer: type(answer).__name__,
 )
 def test_what_is_no_number_is_explained_in_one_line(capsys, answer):
@@ -182,6 +204,21 @@ def test_what_is_no_number_is_explained_in_one_line(capsys, answer):
     assert told.startswith("Not yet: the answer must be ")
     assert told.endswith(" (requests per second).\n")
     assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "advice"),
+    [
+        ("3,288", "leave out the quotes"),
+        ([3287, 3288], "take one out of these 2"),
+        (np.array([3287.67]), "take one out of these 1"),
+        (check, "call it"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_what_is_nearly_a_number_is_told_how_to_make_it_one(capsys, answer, advice):
+    assert advice in said(capsys, "01.1", answer)
+    assert advice in said(capsys, "10.3", answer)
 
 
 def test_an_unknown_exercise_is_refused_with_the_nearest():

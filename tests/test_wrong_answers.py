@@ -1,5 +1,6 @@
 """Each exercise tells typical wrong answers what is wrong with them."""
 
+import math
 import re
 from functools import cache
 from itertools import product
@@ -11,6 +12,7 @@ from wrong_answers import WRONG, given
 
 from batchsim.teaching import EXERCISES, SERVICE, check
 from batchsim.teaching.exercises.exercise import Number
+from batchsim.teaching.exercises.units import unit_of
 
 pytestmark = pytest.mark.usefixtures("right_once")
 SOLUTIONS = Path(__file__).parent.parent / "notebooks" / "solutions"
@@ -39,6 +41,31 @@ def test_a_typical_wrong_answer_is_told_what_is_wrong_with_it(name, answer, word
     right, text = EXERCISES[name].judge(given(EXERCISES[name], answer))
     assert not right
     assert word in text
+
+
+NUMBERS = {name: asked for name, asked in EXERCISES.items() if isinstance(asked, Number)}
+SLIPS = [(name, times) for name, asked in NUMBERS.items() for times in unit_of(asked.unit).others]
+
+
+@pytest.mark.parametrize(("name", "times"), SLIPS)
+def test_the_right_number_in_another_unit_is_told_its_unit_and_not_that_it_is_right(name, times):
+    asked = NUMBERS[name]
+    right, text = asked.judge(times * asked.right())
+    assert not right
+    assert text == unit_of(asked.unit).others[times]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_no_answer_can_be_is_told_what_the_answer_must_be(name):
+    asked, unit = NUMBERS[name], unit_of(NUMBERS[name].unit)
+    impossible = [-7] if not asked.signed else []
+    impossible += [2.5] if not asked.within else []
+    impossible += [unit.most + 1] if math.isfinite(unit.most) else []
+    for answer in impossible:
+        right, text = asked.judge(answer)
+        assert not right
+        assert text == f"the answer must be {unit.must_be}, got {answer}."
+    assert asked.signed == (not asked.judge(-asked.right()).text.startswith("the answer must be "))
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -9,7 +9,14 @@ import sys
 
 import nbformat
 
+from batchsim.engines.kernels_line import WHAT
+
 VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def of_compiling(output):
+    """Return whether an output is the line of a first run, which the next one has not."""
+    return output.get("data", {}).get("text/plain", "").startswith(f"Compiled {WHAT}")
 
 
 def tidy(notebook):
@@ -19,6 +26,8 @@ def tidy(notebook):
     }
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # when it ran
+        if "outputs" in cell:
+            cell.outputs = [output for output in cell.outputs if not of_compiling(output)]
         for output in cell.get("outputs", []):
             if "text/plain" in output.get("data", {}):
                 output.data.pop(VIEW, None)

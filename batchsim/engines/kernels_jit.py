@@ -17,6 +17,8 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.event import Event, Listener, register
 from numba.core.options import DefaultOptions
 
+from batchsim.engines.kernels_line import CompilingLine
+
 # No loop makes an array, so none needs Numba's reference counting (its NRT), which took up to ten times as
 # long as the loop's own work wherever one compiled function calls another.
 UNCOUNTED: Any = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
@@ -138,6 +140,7 @@ class _Announcer(Listener):
         self.listeners: list[Callable[[str], Any]] = []
         self.said: set[str] = set()
         self.depth = 0  # Numba compiles one loop at a time, and its parts within it
+        self.line, self.shows = CompilingLine(), False
 
     def on_start(self, event: Event) -> None:
         self.depth += 1
@@ -146,12 +149,14 @@ class _Announcer(Listener):
             return
         with self.lock:
             listeners = self.listeners[-1:]
+        seconds = SECONDS.get(function.__name__, 1)
         for listener in listeners:
             listener(
                 f"batchsim is compiling its engine ({function.__name__}), once on this machine: "
-                f"about {SECONDS.get(function.__name__, 1)} s."
+                f"about {seconds} s."
             )
-        if not listeners:
+        self.shows = not listeners and self.line.begin(seconds)
+        if not listeners and not self.shows:
             self.print_once(
                 "compiling", "batchsim is compiling its engine, once on this machine: some seconds."
             )
@@ -166,6 +171,9 @@ class _Announcer(Listener):
 
     def on_end(self, event: Event) -> None:
         self.depth -= 1
+        if self.shows and not self.depth:
+            self.line.end()
+            self.shows = False
 
 
 _announcer = _Announcer()

@@ -96,6 +96,8 @@ class Classroom:
 
 def _checked(path: Path, any_version: bool) -> Record:
     """Read a progress file that can be graded, or say why it cannot."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name the files in it, as {path / '*.json'}")
     record = read(path)
     if not record.student:
         raise ValueError(

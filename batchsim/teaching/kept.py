@@ -45,21 +45,21 @@ def place() -> tuple[Path | None, str]:
     """Return the file that progress is kept in, or None and why it is in none.
 
     It is `~/.batchsim/progress.json`, unless `progress(file=...)` or the variable BATCHSIM_PROGRESS say
-    another, or that there is none ("off"). What tests run, and what is run in a folder of solutions, is
-    nobody's progress.
+    another, or that there is none ("off"). What tests run is nobody's progress unless they name a file, and
+    what is run in a folder of solutions is nobody's whatever the variable says.
     """
     said = os.environ.get(VARIABLE, "")
     try:
         if _kernel.file is not None:
             path = _kernel.file
+        elif Path.cwd().name == "solutions":  # before the variable: their outputs are the same for all
+            return None, "what is run among the solutions is nobody's progress"
         elif said == "off":
             return None, f"{VARIABLE} says so"
         elif said:
             path = Path(said).expanduser()
         elif "PYTEST_VERSION" in os.environ:
             return None, OF_TESTS
-        elif Path.cwd().name == "solutions":
-            return None, "what is run among the solutions is nobody's progress"
         else:
             path = Path.home() / ".batchsim" / "progress.json"
         path = path.absolute()

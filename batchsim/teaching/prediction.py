@@ -36,8 +36,8 @@ class Prediction(widgets.VBox):
     >>> question.commit.click()
     >>> question.verdict.value
     '✗ Not this time. One has a single digit, 32 has two.<br>It is: “Yes”. It is 31 more.'
-    >>> question.outcome.children[0].value
-    '<pre>32 - 1 = 31\n</pre>'
+    >>> question.outcome.children[0].value.partition(">")[2]
+    '32 - 1 = 31\n</pre>'
     """
 
     def __init__(

@@ -16,6 +16,7 @@ from batchsim._version import __version__
 
 FORMAT, VERSION = "batchsim progress", 1
 LARGEST = 2**22  # bytes; a whole course is some 20 kB
+MOST = 10**6  # of whatever is counted
 KEPT = 30  # wrong answers of an exercise that are kept in words
 LONGEST_NAME = 60  # letters
 
@@ -170,4 +171,6 @@ def _made(where: str, kind: type, content: Any) -> Any:
 def _fit(where: str, value: Any, kind: Any) -> Any:
     if type(value) is not kind:
         raise ValueError(f"{where} must be of type {kind.__name__}, got {value!r:.40}")
+    if kind is int and not 0 <= value <= MOST:
+        raise ValueError(f"{where} must be from 0 to {MOST:,}, got {value!r:.40}")
     return value

@@ -14,6 +14,9 @@ from typing import Any
 import ipywidgets as widgets
 
 SHARP = 2  # pixels of a picture to one of the page
+PRE = (
+    '<pre style="word-break: normal; overflow-wrap: anywhere">'  # JupyterLab would break a line within words
+)
 
 
 def shown(function: Callable[[], Any]) -> list[widgets.HTML]:
@@ -23,7 +26,7 @@ def shown(function: Callable[[], Any]) -> list[widgets.HTML]:
     nobody sees one that a button raises.
 
     >>> [widget.value for widget in shown(lambda: print("p99 < 30 ms"))]
-    ['<pre>p99 &lt; 30 ms\n</pre>']
+    ['<pre style="word-break: normal; overflow-wrap: anywhere">p99 &lt; 30 ms\n</pre>']
     """
     printed, problem = StringIO(), ""
     values: tuple[Any, ...] = ()
@@ -33,7 +36,7 @@ def shown(function: Callable[[], Any]) -> list[widgets.HTML]:
         values = returned if isinstance(returned, tuple) else () if returned is None else (returned,)
     except Exception as error:
         problem = f"{type(error).__name__}: {error}. Run the cells above, then this one again."
-    parts = [f"<pre>{html.escape(text, quote=False)}</pre>" for text in (printed.getvalue(), problem) if text]
+    parts = [f"{PRE}{html.escape(text, quote=False)}</pre>" for text in (printed.getvalue(), problem) if text]
     parts += [_html(value, printed.getvalue()) for value in values]
     return [widgets.HTML(part) for part in parts]
 
@@ -51,4 +54,4 @@ def _html(value: Any, printed: str) -> str:
         return f'<img src="{source}" alt="{alt}" style="width: {width}px; max-width: 100%">'
     if hasattr(value, "_repr_html_"):
         return f'<div class="jp-RenderedHTMLCommon">{value._repr_html_()}</div>'
-    return f"<pre>{html.escape(repr(value), quote=False)}</pre>"
+    return f"{PRE}{html.escape(repr(value), quote=False)}</pre>"

@@ -20,16 +20,20 @@ WRONG = {
     "03.1": [
         (41, "that is when it is answered"),
         (6, "how long it computes"),
-        (10, "its wait is over at 33 ms"),
+        (10, "its wait is over at 33 ms. What does the server do then?"),
         (16, "counts from its arrival"),
         (13, "alone in its batch"),
+        (3, "when is its wait over"),
     ],
     "03.2": [(lambda asked, answer=answer: answer, word) for answer, word in SPLITS.items()],
     "03.3": [
         (lambda asked: run().mean_latency_ms, "turns nobody away"),
         (7.5, "divide by the number of those who are served"),
+        (75, "all latencies together"),
         (7, "how many are served"),
         (3, "how many are turned away"),
-        (100, "in the source"),
+        (11.9, "not the batch"),
+        (lambda asked: run(queue_limit=1).mean_latency_ms, "with 0 or 1 before it"),
+        (1, "fewer than 2 are waiting"),
     ],
 }

@@ -3,7 +3,6 @@ WRONG = {
         (2 / 3, "How many requests per second is it?"),
         (250, "there the mean latency is 3.00 ms, and it should be twice 2.00 ms"),
         (500, "there is no mean"),
-        (-3, "more than 0 requests per second, got -3"),
     ],
     "06.2": [
         (40_000, "40,000 requests are too few"),
@@ -13,7 +12,6 @@ WRONG = {
     ],
     "06.3": [
         (lambda asked: -asked.right(), "compare(a, b) gives b - a"),
-        (lambda asked: 1000 * asked.right(), "microseconds"),
         (lambda asked: 5 * asked.right(), "the same seed"),
         (0, "simulate it"),
         (1, "simulate it"),

@@ -11,7 +11,7 @@ from batchsim.result import Result
 from batchsim.scenario import Affine, Scenario, SizeOrWait, Trace
 from batchsim.simulate import simulate
 from batchsim.teaching.exercises.exercise import Exercise, Number
-from batchsim.teaching.exercises.program import Case, Function, attempt, fault, plain
+from batchsim.teaching.exercises.program import Case, Function, attempt, fault, plain, shown
 
 ARRIVALS_MS = (0, 1, 2, 3, 5, 12, 13, 14, 24, 27)
 MAX_BATCH_SIZE = 3
@@ -66,8 +66,6 @@ class Eleventh(Number):
             return "its wait counts from its arrival, and is over when the server is free."
         if self.near(answer, right + 1000 * (SERVICE(2) - SERVICE(1))):
             return "it is alone in its batch: nobody arrives after it."
-        if self.near(answer, right / 1000):
-            return "that is in seconds. How many milliseconds is it?"
         return "when is its wait over, when is the server free, and how long does a batch of 1 compute?"
 
 
@@ -88,7 +86,7 @@ class Waited(NamedTuple):
         got, expected = plain(made.value), list(self.parts_ms)
         numbers = isinstance(got, list) and all(isinstance(part, (int, float)) for part in got)
         if not numbers or len(got) != len(expected):
-            return f"{told}It gave {got!r} and should give three numbers: forming, queueing, computing."
+            return f"{told}It gave {shown(got)} and should give three numbers: forming, queueing, computing."
         if np.allclose(got, expected, rtol=0, atol=10**-DIGITS):
             return ""
         return f"{told}It gave {tuple(got)} and should give {self.parts_ms}. {self.why(got)}"
@@ -177,8 +175,6 @@ class ShortQueue(Number):
             return "that is how many are turned away. How long do the others take on average?"
         if self.near(answer, run(max_batch_size=self.queue_limit).mean_latency_ms):
             return "it is the queue that is shorter, and not the batch: who finds two waiting goes away."
-        if self.near(answer, right / 1000):
-            return "that is in seconds. How many milliseconds is it?"
         if self.near(answer, run(queue_limit=1).mean_latency_ms):
             return "who finds 2 waiting is turned away: with 0 or 1 before it, a request stays."
         return f"in the source, put a request into the queue if fewer than {self.queue_limit} are waiting."

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim.batcher import InferenceBatcher, batch_inference
-from batchsim.teaching.exercises.program import Attempt, attempt, fault, plain
+from batchsim.teaching.exercises.program import Attempt, attempt, fault, plain, shown
 
 NAMES = ["Ann", "Bob", "Cem", "Dee", "Eve", "Fay", "Gil"]
 MOVES = ("half", "deadline")  # of the clock
@@ -123,7 +123,7 @@ class Play:
             return problem
         if plain(made.value) == expected:
             return self.queue()
-        return f"It gave {plain(made.value)!r} and should give {expected}. {self.why(expected)}"
+        return f"It gave {shown(made.value)} and should give {expected}. {self.why(expected)}"
 
     def why(self, expected: bool) -> str:
         waiting, size = len(self.expected.queue), self.script.max_batch_size
@@ -167,11 +167,11 @@ class Play:
         if calls != expected:
             return f"The model was called {_with(calls)}\n and should be called {_with(expected)}."
         if theirs.error is not None and mine.error is not model.broken:
-            came = f"raised {mine.error!r}" if mine.error is not None else f"gave {plain(mine.value)!r}"
+            came = fault(mine.error, self.answer) if mine.error is not None else f"gave {shown(mine.value)}"
             return f"It {came}. Whoever called it must see the model's own error, RuntimeError."
         if theirs.error is None and plain(mine.value) != plain(theirs.value):
             rule = "Each output goes back to its own id, the oldest first."
-            return f"It gave {plain(mine.value)!r}\n and should give {plain(theirs.value)!r}.\n{rule}"
+            return f"It gave {shown(mine.value)}\n and should give {plain(theirs.value)!r}.\n{rule}"
         return self.queue()
 
     # What is seen after each step.
@@ -181,13 +181,16 @@ class Play:
 
     def queue(self) -> str:
         """Return what is wrong with the learner's queue, or ""."""
-        queue, expected = plain(getattr(self.own, "queue", None)), plain(self.expected.queue)
+        made, expected = attempt(getattr, self.own, "queue", None), plain(self.expected.queue)
+        if problem := self.raised(made):
+            return problem
+        queue = plain(made.value)
         if queue == expected:
             return ""
-        told = f"Then the queue is {queue!r}\n       and should be {expected!r}."
+        told = f"Then the queue is {shown(queue)}\n       and should be {expected!r}."
         if not isinstance(queue, list):
             return f"{told}\nIt is a deque, self.queue, made in __init__."
-        if sorted(map(repr, queue)) == sorted(map(repr, expected)):
+        if sorted(map(shown, queue)) == sorted(map(shown, expected)):
             return f"{told}\nThe oldest request stands first."
         if len(queue) != len(expected):
             return f"{told}\n{len(expected)} should wait, not {len(queue)}."
@@ -201,7 +204,7 @@ def _with(calls: list[Any]) -> str:
     if not calls:
         return "not at all"
     times = "once" if len(calls) == 1 else f"{len(calls)} times"
-    return f"{times}, with {', then '.join(map(repr, calls))}"
+    return f"{times}, with {', then '.join(map(shown, calls))}"
 
 
 def scripts(alphabet: Iterable[str], length: int, settings: Sequence[dict[str, Any]]) -> Iterator[Script]:
@@ -229,10 +232,10 @@ class Call(NamedTuple):
         if made.error is not None:
             return f"{told}It {fault(made.error, answer)}"
         if plain(inputs) != given:
-            return f"{told}Afterwards the caller's own list is {plain(inputs)}: it must stay as it was."
+            return f"{told}Afterwards the caller's own list is {shown(inputs)}: it must stay as it was."
         if mine.calls != theirs.calls:
             should = f" and should be called {_with(theirs.calls)}."
             return f"{told}The model was called {_with(mine.calls)}\n{should}"
         if plain(made.value) != expected:
-            return f"{told}It gave {plain(made.value)!r} and should give {expected!r}: one output an input."
+            return f"{told}It gave {shown(made.value)} and should give {expected!r}: one output an input."
         return ""

@@ -5,12 +5,11 @@ from functools import cache
 from statistics import median
 from typing import Any, ClassVar
 
-from batchsim import _check
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.published import published
 from batchsim.scenario.tokens import Geometric, Lognormal, Tokens
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, Exercise, Number, Verdict
+from batchsim.teaching.exercises.exercise import SEED, Exercise, Number, Verdict, as_number
 
 STEP = "llama-3.1-8b/rtx-4090"
 TOKENS = Tokens(prompt=Lognormal(400, 1, at_most=4000), output=Geometric(150))
@@ -38,8 +37,6 @@ class UsefulShare(Number):
 
     def hint(self, answer: float, right: float) -> str:
         size, longest = len(self.answers), max(self.answers)
-        if self.near(answer, 100 * right):
-            return "that is in per cent: 100 % is 1."
         if self.near(answer, 1 - right):
             return "that part is wasted. Which part is useful?"
         if self.near(answer, 1 / right):
@@ -48,8 +45,8 @@ class UsefulShare(Number):
             return "that is the middle answer's part. Add up all of them: the long ones count for more."
         if self.near(answer, sum(self.answers) / longest):
             return f"that is how many seats would do the same work. The batch holds {size}."
-        if answer > 1 or answer < 0:
-            return "a part of the whole is a number from 0 to 1."
+        if answer > 1:
+            return f"a part of the whole is a number from 0 to 1, got {answer:g}."
         rows = f"{size} seats compute in {longest} steps"
         return f"how many tokens are wanted in all, and how many rows do {rows}?"
 
@@ -80,8 +77,6 @@ class StepsOfPrompt(Number):
             return "that is how long it takes alone. Whose tokens are in the budget, too?"
         if answer == 1:
             return f"a step computes no more than {self.budget} tokens: this prompt is cut."
-        if math.isclose(answer, self.prompt / left, rel_tol=0.01):
-            return "steps are whole: the last one computes what is left."
         if answer == math.floor(self.prompt / left):
             return "after that many steps some of the prompt is still left."
         if answer == right + 1:
@@ -121,7 +116,7 @@ class MostSeats(Exercise):
         return low
 
     def judge(self, answer: Any) -> Verdict:
-        number = _check.real("max_num_seqs", answer, at_least=1)
+        number = as_number("max_num_seqs", answer, at_least=1)
         seats = int(number)
         if seats != number:
             return Verdict(False, "seats are whole: round down, or try the next one.")

@@ -48,8 +48,6 @@ class RealSaturation(Number):
         return f"{took}, so {right:,.0f} requests per second instead of {self.per_s(1, 0):,.0f}."
 
     def hint(self, answer: float, right: float) -> str:
-        if answer <= 0:
-            return f"a rate must be more than 0 requests per second, got {answer:g}."
         if self.near(answer, self.per_s(1, 0)):
             return "that is what the measurement alone promises."
         if self.near(answer, self.per_s(self.slower, 0)):
@@ -61,8 +59,6 @@ class RealSaturation(Number):
             return f"the batcher's own time is there, but the model also takes {self.slower} times as long."
         if self.near(answer, right / RULE.max_batch_size):
             return f"those are batches per second, and a batch holds {RULE.max_batch_size} requests."
-        if self.near(answer, right / 1000):
-            return "that is per millisecond. How many requests per second is it?"
         return "how long does a full batch take from start to finish, and how many requests does it hold?"
 
 
@@ -95,8 +91,6 @@ class Explained(Number):
             return "it is not only each batch that takes longer: requests wait longer, too. Simulate it."
         if self.near(answer, measured_ms * self.slower + self.own_ms):
             return "not all of a latency is computing, and longer batches make others wait. Simulate it."
-        if self.near(answer, right / 1000):
-            return "that is in seconds. How many milliseconds is it?"
         times_ms = f"SERVICE(size) * 1000 * {self.slower} + {self.own_ms}"
         return f"simulate with a Table of {times_ms} for sizes 1 to 16."
 
@@ -131,8 +125,6 @@ class ColdShapes(Number):
             return "that is what compiles without padding. How much of it is saved?"
         if self.near(answer, self.largest - len(self.padded)):
             return "that is how many shapes fewer compile. How many milliseconds is that?"
-        if self.near(answer, right / 1000):
-            return "that is in seconds. How many milliseconds is it?"
         return "how many shapes compile without padding, and how many with it?"
 
 

@@ -1,17 +1,44 @@
 """The bases of all exercises, and the server that most of them are about."""
 
+import math
+import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
+from types import FunctionType, MethodType
 from typing import Any, ClassVar, NamedTuple, Self
 
 from batchsim import _check
 from batchsim.scenario import Affine
+from batchsim.teaching.exercises.units import unit_of
 
 # Close to ResNet-50 on an NVIDIA V100 (see notebooks/01-why-batch.ipynb).
 SERVICE = Affine(fixed_ms=1.85, per_item_ms=0.15)
 SEED = 1
 
 NARROW = 0.03  # a tolerance that leaves some forty numbers of one order of magnitude
+
+
+def as_number(name: str, answer: Any, at_least: float | None = None) -> float:
+    """Return an answer as a number, or say in one line what it is instead, even if it is a whole table.
+
+    >>> as_number("the answer", "500")
+    Traceback (most recent call last):
+        ...
+    TypeError: the answer must be a number, got the text '500': leave out the quotes
+    """
+    advice = ""
+    if isinstance(answer, str) and re.fullmatch(r"\s*[-+]?[\d.,_]+(e[-+]?\d+)?\s*", answer):
+        raise TypeError(f"{name} must be a number, got the text {answer!r:.40}: leave out the quotes")
+    if isinstance(answer, Sized) and not isinstance(answer, str) and hasattr(answer, "__getitem__"):
+        advice = f": take one out of these {len(answer)}" if getattr(answer, "shape", True) else ""
+    elif isinstance(answer, (FunctionType, MethodType)):
+        advice = ": call it, with brackets"
+    try:
+        return _check.real(name, answer, at_least=at_least)
+    except (TypeError, ValueError) as error:
+        raise type(error)(textwrap.shorten(str(error), 100, placeholder=" ...") + advice) from None
+    except Exception:  # a student's own class may have any __repr__
+        raise TypeError(f"{name} must be a number, got an object of type {type(answer).__name__}") from None
 
 
 class Verdict(NamedTuple):
@@ -67,15 +94,17 @@ class Exercise:
 class Number(Exercise):
     """A question about a number: the answer, which is computed and never written down, why, and hints.
 
-    Within 1 %, or the tolerance of the exercise, a number is right, so that rounding does no harm.
+    Within 1 %, or the tolerance of the exercise, a number is right, so that rounding does no harm. The hints
+    that its unit suffices for, such as "that is in seconds", need not be written for each exercise.
     """
 
     unit: str
     within = 0.01  # the relative tolerance; 0 for whole numbers
+    signed = False  # a difference, which may be below 0
 
     @property
     def asks(self) -> str:
-        return f"a number ({self.unit})"
+        return f"a {'number' if self.within else 'whole number'} ({self.unit})"
 
     @property
     def few(self) -> int:
@@ -83,14 +112,19 @@ class Number(Exercise):
         return 2 if 0 < self.within <= NARROW else 1
 
     def judge(self, answer: Any) -> Verdict:
-        try:
-            number = _check.real("the answer", answer)
-        except (TypeError, ValueError) as error:
-            # One line, even if the answer is a whole table.
-            raise type(error)(textwrap.shorten(str(error), 100, placeholder=" ...")) from None
-        right = self.right()
+        number, right = as_number("the answer", answer), self.right()
         correct = self.near(number, right)
-        return Verdict(correct, self.because(right) if correct else self.hint(number, right))
+        if correct:
+            return Verdict(True, self.because(right))
+        return Verdict(False, self.slip(number, right) or self.hint(number, right))
+
+    def slip(self, answer: float, right: float) -> str:
+        """Return what is wrong with an answer that its unit alone tells, "" if nothing is."""
+        unit = unit_of(self.unit)
+        broken = not self.within and answer != math.floor(answer)
+        if broken or (unit.impossible(answer) and not self.signed):
+            return f"the answer must be {unit.must_be}, got {answer:g}."
+        return next((said for times, said in unit.others.items() if self.near(answer, times * right)), "")
 
     def near(self, answer: float, other: float) -> bool:
         """Return whether an answer is a certain number, within the tolerance."""

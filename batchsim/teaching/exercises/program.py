@@ -1,16 +1,21 @@
 """Exercises whose answer is code that the learner wrote: it is run on hidden cases, the smallest first."""
 
 import dis
+import reprlib
+import signal
 import sys
 import sysconfig
+import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from types import FrameType, FunctionType
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from batchsim.teaching.exercises.exercise import Exercise, Verdict
 
@@ -18,10 +23,13 @@ from batchsim.teaching.exercises.exercise import Exercise, Verdict
 LINES = 20_000
 SECONDS = 3.0
 GAP_S = 0.5  # more than this between two lines is not counted: a laptop may have slept
+AGAIN_S = 1e-4  # so often that it also comes between a `try` and the next one
 ALL_CASES_S = 10.0
 ASLEEP = 0.02  # code that computes for a smaller part of so long a time sleeps: no machine is that busy
 PRINTED_LINES = 5
 LIBRARIES = *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<frozen"
+LONGEST, DEEPEST = 10_000, 5  # lists
+LONGEST_ERROR = 300  # letters
 NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
 
 
@@ -41,7 +49,8 @@ def attempt(function: Callable[..., Any], *args: Any) -> Attempt:
 
     It is watched line by line, in this thread: another one that never ends could not be stopped. Libraries
     are not watched: they may be called back at any line, as when garbage is collected, and what is raised
-    there is lost, and the watch with it.
+    there is lost, and the watch with it. What goes on within one line, as `time.sleep` does, and what catches
+    each exception, an alarm ends (on Windows, where there is none, only a loop is).
     """
     lines, spent_s, last_s = 0, 0.0, time.monotonic()
 
@@ -49,6 +58,7 @@ def attempt(function: Callable[..., Any], *args: Any) -> Attempt:
         nonlocal lines, spent_s, last_s
         if frame.f_code.co_filename.startswith(LIBRARIES):
             return None
+        frame.f_trace_opcodes = not alarmed  # a loop in one line is one line for ever
         lines += event == "line"
         now_s = time.monotonic()
         spent_s, last_s = spent_s + min(now_s - last_s, GAP_S), now_s
@@ -56,19 +66,52 @@ def attempt(function: Callable[..., Any], *args: Any) -> Attempt:
             raise Endless
         return watch
 
+    def call() -> Any:
+        return function(*args)
+
     before = sys.gettrace()
-    sys.settrace(watch)
+    with _alarm(call) as alarmed:
+        sys.settrace(watch)
+        try:
+            return Attempt(call())
+        except (Exception, SystemExit, Endless) as error:
+            return Attempt(None, error)
+        finally:
+            sys.settrace(before)
+
+
+@contextmanager
+def _alarm(call: Callable[[], Any]) -> Iterator[bool]:
+    """Raise `Endless` again and again in what `call` calls, from a while after it should have ended.
+
+    It yields whether it can: not on Windows, and not in another thread than the main one.
+    """
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield False
+        return
+
+    def ring(_: int, frame: FrameType | None) -> None:
+        while frame is not None and (frame := frame.f_back) is not None:
+            if frame.f_code is call.__code__:
+                raise Endless
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS + 1, AGAIN_S)
     try:
-        return Attempt(function(*args))
-    except (Exception, Endless) as error:
-        return Attempt(None, error)
+        yield True
     finally:
-        sys.settrace(before)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def fault(error: BaseException, answer: Any) -> str:
     """Say what an attempt raised, and in which line of the learner's code."""
-    what = f"raised {type(error).__name__}: {error}"
+    try:
+        what = f"raised {type(error).__name__}: {error!s:.{LONGEST_ERROR}}"
+    except Exception:  # a student's own exception may have any __str__
+        what = f"raised {type(error).__name__}"
+    if isinstance(error, SystemExit):
+        what = "wanted to end the program, and should return"
     if isinstance(error, Endless):
         what = "did not come to an end"
     own = {function.__code__.co_filename for function in functions_of(answer)}
@@ -96,15 +139,35 @@ def blank(function: Any) -> bool:
     return {step.opname for step in does} <= NOTHING and kept == [None]
 
 
-def plain(value: Any) -> Any:
-    """Return a value as Python's own lists and numbers, to compare it and to show it."""
-    if hasattr(value, "tolist"):
+def plain(value: Any, depth: int = 0) -> Any:
+    """Return a value as Python's own lists and numbers, to compare it and to show it.
+
+    What is longer or deeper than the value of any case is a text about it.
+    """
+    if isinstance(value, (dict, list, tuple, deque, np.ndarray)):
+        if np.size(value) > LONGEST if isinstance(value, np.ndarray) else len(value) > LONGEST:
+            return f"a {type(value).__name__} of {len(value):,}"
+        if depth > DEEPEST:
+            return "..."
+    if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
+        return {key: plain(part, depth + 1) for key, part in value.items()}
     if isinstance(value, (list, tuple, deque)):
-        return [plain(part) for part in value]
-    return value
+        return [plain(part, depth + 1) for part in value]
+    # A class of the learner's may be equal to everything, and have no text.
+    known = value is None or type(value) in (bool, int, float, complex, str, bytes)
+    return value if known else f"an object of type {type(value).__name__}"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlist = _SHORT.maxdict = 30
+_SHORT.maxstring = _SHORT.maxother = 200
+
+
+def shown(value: Any) -> str:
+    """Return a value as text: whole if it is no longer than those of the cases."""
+    return _SHORT.repr(plain(value))
 
 
 class Case(Protocol):

@@ -18,6 +18,7 @@ class ExtraP99(Number):
     """How much higher the p99 is where the clock starts with the server's take."""
 
     unit = "ms"
+    signed = True
     within = 0.05
     rate_per_s = 1000
     max_wait_ms = 5
@@ -48,8 +49,6 @@ class ExtraP99(Number):
             return "that is the p99 of one of them. How much higher is the other?"
         if self.near(answer, torchserve / triton):
             return "that is how many times as high it is. How many milliseconds more?"
-        if self.near(answer, right / 1000):
-            return "that is in seconds."
         if self.near(answer, self.max_wait_ms):
             return "that is the whole wait. Not each of the slowest requests waits for all of it: simulate."
         setting = f"{self.rate_per_s:,} per second and {self.max_wait_ms} ms"
@@ -82,10 +81,6 @@ class LeastWait(Number):
         return f"{joined}, and batches of {size:.2f} on average carry just {self.rate_per_s:,} per second."
 
     def hint(self, answer: float, right: float) -> str:
-        if answer < 0:
-            return f"a wait must be at least 0 ms, got {answer:g}."
-        if self.near(answer, right / 1000):
-            return "that is in seconds. How many milliseconds is it?"
         if self.near(answer, frozen_wait_min_ms(2000, SERVICE.fixed_ms, SERVICE.per_item_ms, MAX_BATCH_SIZE)):
             return f"that is for 2,000 requests per second, and only {self.rate_per_s:,} arrive."
         if answer > 1000:
@@ -125,8 +120,8 @@ class TooFewOngoing(Number):
             return f"batches of {self.ongoing} carry that if none waits. But none is full: each waits."
         if self.near(answer, self.ongoing / self.wait_ms * 1000):
             return "after the wait, the batch is computed, too, before others are let in."
-        if self.near(answer, right / 1000) or self.near(answer, right / self.ongoing):
-            return "requests per second, not per millisecond, and not batches."
+        if self.near(answer, right / self.ongoing):
+            return "those are batches per second. How many requests per second is it?"
         return f"how long do {self.ongoing} requests stay inside, from the first until the answer?"
 
 

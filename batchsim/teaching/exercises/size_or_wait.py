@@ -48,10 +48,6 @@ class ServerCameFree(Number):
         return f"{right:.0f} % left when the server came free; {others}."
 
     def hint(self, answer: float, right: float) -> str:
-        if not 0 <= answer <= 100:
-            return f"a share is from 0 to 100 percent, got {answer:g}."
-        if self.near(100 * answer, right):
-            return "that is the share as a fraction. How many percent is it?"
         if self.near(answer, self.percent(Trigger.BACKLOG, requests=True)):
             return "that is the share of the requests. Small batches count as much as large ones here."
         for trigger, why in ((Trigger.FULL, "were full"), (Trigger.WAIT, "had waited long enough")):
@@ -95,10 +91,6 @@ class TwoPhotos(Number):
 
     def hint(self, answer: float, right: float) -> str:
         one_ms, two_ms = self.service(1) * 1000, self.service(2) * 1000
-        if answer < 0:
-            return f"the second photo comes later than the first, got {answer:g} ms."
-        if self.near(answer, right / 1000):
-            return "that is in seconds. How many milliseconds is it?"
         if self.near(answer, 2 * one_ms - two_ms):
             return "so far the second photo gains. But the first one pays for it: take the mean of both."
         if answer >= one_ms:
@@ -139,10 +131,6 @@ class HalfTheGpu(Number):
         )
 
     def hint(self, answer: float, right: float) -> str:
-        if answer < 0:
-            return f"a wait must be at least 0 ms, got {answer:g}."
-        if self.near(answer, right / 1000):
-            return "that is in seconds. How many milliseconds is it?"
         if answer > self.longest_ms:
             return f"that is more than enough: it computes less than {self.share:.0%} of the time."
         busy = f"with a wait of {answer:g} ms it computes {self.utilisation(answer):.1%} of the time"

@@ -30,10 +30,6 @@ class SlowPages(Number):
         return f"{fast}: so many pages have only fast answers. The other {right:.0f} % have a slow one."
 
     def hint(self, answer: float, right: float) -> str:
-        if not 0 <= answer <= 100:
-            return f"a share is from 0 to 100 percent, got {answer:g}."
-        if self.near(100 * answer, right):
-            return "that is the share as a fraction. How many percent is it?"
         if self.near(answer, 100 - right) or self.near(100 * answer, 100 - right):
             return "that is the share of the pages on which all answers are fast."
         if self.near(answer, self.photos):
@@ -73,8 +69,6 @@ class LastOfABurst(Number):
         )
 
     def hint(self, answer: float, right: float) -> str:
-        if self.near(answer, right / 1000):
-            return "that is in seconds. How many milliseconds is it?"
         if self.near(answer, self.waiting):
             return "so many requests wait when the burst ends. How long does the server need for them?"
         if self.near(answer, 1000 * self.waiting / self.rate_per_s):
@@ -118,10 +112,6 @@ class SeenByUsers(Number):
         )
 
     def hint(self, answer: float, right: float) -> str:
-        if not 0 <= answer <= 100:
-            return f"a share is from 0 to 100 percent, got {answer:g}."
-        if self.near(100 * answer, right):
-            return "that is the share as a fraction. How many percent is it?"
         if self.near(answer, 100 / self.requests):
             return "that is one request, as a closed loop would see it. Users go on sending."
         stall_s, seconds = self.stall_ms / 1000, self.seconds

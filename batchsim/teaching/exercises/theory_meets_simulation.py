@@ -40,8 +40,6 @@ class TwiceTheTime(Number):
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, right * SERVICE(1)):
             return "that is the utilisation of the server. How many requests per second is it?"
-        if answer <= 0:
-            return f"a rate must be more than 0 requests per second, got {answer:g}."
         if answer * SERVICE(1) >= 1:
             return "the server cannot keep up: the queue grows without end, and there is no mean."
         mean_ms, alone_ms = self.latency_ms(answer), SERVICE(1) * 1000
@@ -98,6 +96,7 @@ class CostOfAWait(Number):
     """The increase of the mean latency through a wait of 1 ms, which theory knows exactly."""
 
     unit = "ms"
+    signed = True
     within = 0.1
     rate_per_s = 1000
     max_batch_size = 32
@@ -125,8 +124,6 @@ class CostOfAWait(Number):
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, -right):
             return "the size is right, but which of the two is slower? compare(a, b) gives b - a."
-        if self.near(answer, 1000 * right):
-            return "that is in microseconds."
         if answer in (0, self.max_wait_ms):
             some, others = "some requests wait for company", "others would have waited for the server anyway"
             return f"simulate it: {some}, {others}."

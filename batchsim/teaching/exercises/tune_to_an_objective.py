@@ -47,7 +47,7 @@ class Goodput(Number):
             return "that is how many are late. How many are in time?"
         if self.near(answer, share) or self.near(answer, 100 * share):
             return "that is the attainment, a fraction. How many requests per second is it?"
-        if not 0 <= answer <= RATE_PER_S:
+        if answer > RATE_PER_S:
             return f"it is a part of the {RATE_PER_S:,} requests per second that arrive, got {answer:g}."
         return f"simulate the setting, then call goodput_per_s({PROMISED_MS}) on the result."
 
@@ -80,8 +80,6 @@ class StricterPromise(Number):
         return f"theory says that {there}. At {RATE_PER_S:,} it is {self.p99_ms(RATE_PER_S):.1f} ms."
 
     def hint(self, answer: float, right: float) -> str:
-        if answer <= 0:
-            return f"a rate must be more than 0 requests per second, got {answer:g}."
         if self.near(answer, self.saturation_per_s):
             return "that is the saturation rate: there the queue grows without end."
         if answer >= self.saturation_per_s:
@@ -92,7 +90,7 @@ class StricterPromise(Number):
 class EnoughServers(Number):
     """The fewest servers with which some setting keeps the promise under more traffic."""
 
-    unit = "servers, a whole number"
+    unit = "servers"
     within = 0.0
     rate_per_s = 3550
     most = 4
@@ -117,8 +115,6 @@ class EnoughServers(Number):
         return f"with {right:g} servers, {setting}, p99 is {p99_ms:.0f} ms. {fewer}."
 
     def hint(self, answer: float, right: float) -> str:
-        if answer != int(answer) or answer < 1:
-            return f"servers come in whole numbers, at least 1, got {answer:g}."
         if answer > right:
             return "they keep the promise. Would fewer do?"
         largest, load = SIZES[-1], self.load(answer)

@@ -26,8 +26,6 @@ class SaturationRate(Number):
         return f"{self.size} requests every {batch_ms:.2f} ms are {right:,.0f} requests per second."
 
     def hint(self, answer: float, right: float) -> str:
-        if self.near(answer, right / 1000):
-            return "that is requests per millisecond. How many milliseconds are there in a second?"
         if self.near(answer, right / self.size):
             return "that is the number of batches per second. How many requests does each carry?"
         if self.near(answer, 1 / SERVICE(1)):
@@ -40,7 +38,7 @@ class SaturationRate(Number):
 class SmallestBatch(Number):
     """The smallest `max_batch_size` whose saturation rate exceeds 3,000 requests per second."""
 
-    unit = "requests in a batch, a whole number"
+    unit = "requests in a batch"
     within = 0.0
     rate_per_s = 3000
     parts = "the saturation rate of a batch size, and the first size with which it is higher than the traffic"
@@ -60,8 +58,6 @@ class SmallestBatch(Number):
         return f"batches of {size} finish up to {enough}, {too_few}."
 
     def hint(self, answer: float, right: float) -> str:
-        if answer != int(answer) or answer < 1:
-            return f"a batch holds a whole number of requests, at least 1, got {answer:g}."
         if answer > right:
             return f"that is enough for {self.rate_per_s:,} requests per second. Is it the smallest?"
         finished = f"{self.saturation_per_s(int(answer)):,.0f} requests per second"
@@ -98,10 +94,6 @@ class BreakEven(Number):
         return f"with a wait of {right:.2f} ms theory expects {means}; it expects {none}."
 
     def hint(self, answer: float, right: float) -> str:
-        if answer < 0:
-            return f"a wait must be at least 0 ms, got {answer:g}."
-        if self.near(answer, right / 1000):
-            return "that is in seconds. How many milliseconds is it?"
         if answer > 5:
             return "that is too long: batches take longer than one at a time."
         slower = "longer" if answer > right else "shorter"

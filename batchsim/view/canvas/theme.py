@@ -46,6 +46,7 @@ class Theme:
     ink: str  # text, and lines that are black on paper
     soft: str  # axes and their numbers
     faint: str  # grid lines, and areas without a number
+    ghost: str  # wide lines of the setting before, lighter (in the dark: darker) than any line of the present
     orange: str = ORANGE
     sky: str = SKY
     green: str = GREEN
@@ -78,10 +79,10 @@ class Theme:
         }  # fmt: skip
 
 
-LIGHT = Theme(background="#FFFFFF", ink="#000000", soft="#595959", faint="#E3E3E3")
+LIGHT = Theme(background="#FFFFFF", ink="#000000", soft="#595959", faint="#E3E3E3", ghost="#C6C6C6")
 # On black, blue and green are lightened until lines of them can be seen; their hues stay.
 DARK = Theme(
-    background="#111111", ink="#F2F2F2", soft="#B0B0B0", faint="#333333",
+    background="#111111", ink="#F2F2F2", soft="#B0B0B0", faint="#333333", ghost="#505050",
     blue="#2E97DB", green="#14B88A", vermilion="#EC6F14",
 )  # fmt: skip
 THEMES = {"light": LIGHT, "dark": DARK}

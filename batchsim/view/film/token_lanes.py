@@ -14,7 +14,7 @@ from batchsim.view.canvas.theme import Theme
 from batchsim.view.film.lanes_view import Entry, LanesView
 from batchsim.view.film.snapshot import Stretch
 from batchsim.view.film.token_film import TokenFilm
-from batchsim.view.film.token_lane import DOWN, WAIT, Drawn, TokenLane, numbers_of, seats_of, styles
+from batchsim.view.film.token_lane import DOWN, TELLING, WAIT, Drawn, TokenLane, numbers_of, seats_of, styles
 
 REQUESTS = 2000  # of a run that is compared: a rule that the SimPy engine alone has takes seconds
 SHOWN = 30  # requests in a window: their answers take longer than those of whole batches
@@ -22,6 +22,7 @@ SEATS, WAIT_MS = 8, 1000.0  # of the three rules that are compared where none ar
 NAMES, NARROW = 11.5, 10.1  # ems: the column of names and numbers, "TPOT p99 00.0 ms" at least
 TALL, HIGH, LEAST = 14.0, 1.3, 0.35  # ems: the rows of a lane, the highest row and the lowest
 TEXTS = 9.2  # ems: a name and five lines
+BAR = np.array([[-0.72, -0.44], [0.72, -0.44], [0.72, 0.44], [-0.72, 0.44], [-0.72, -0.44]])  # of the legend
 
 
 def usual_rules(scenario: Scenario) -> dict[str, Rule]:
@@ -80,7 +81,10 @@ class TokenLanesView(LanesView):
         names["empty"] = "empty seat"
         if any(rows.again.any() for rows in seen):
             names["again"] = "computed again"
-        entries = [Entry(text, {"linewidth": 0, **fills[name]}) for name, text in names.items()]
+        low = {"decode": BAR * [1, TELLING]}  # as high as its bars are beside the prompts'
+        entries = [
+            Entry(text, {"linewidth": 0, **fills[name]}, low.get(name)) for name, text in names.items()
+        ]
         if any(rows.preempted.any() for rows in seen):
             style = {"facecolor": theme.vermilion, "edgecolor": theme.ink, "linewidth": 0.8}
             entries.append(Entry("preempted", style, DOWN))

@@ -24,6 +24,7 @@ from batchsim.view.run.data import ViewData
 from batchsim.view.run.view import LARGE, Entry, Spot, Style, View
 
 OVERLOADED, REFUSED, LOSING, TIED = "overloaded", "not possible", "too many lost", "tied with the best"
+BEYOND = "beyond the objective"
 BAR, BESIDE = 0.8, 4.2  # the colour bar: its width, and the room right of the axes, in ems
 INSET = 0.12  # of a cell: how far inside it the frame of a tied one is
 
@@ -51,6 +52,10 @@ class GridView(View):
 
     def within(self, values: np.ndarray, data: Any) -> np.ndarray:
         """Return which cells are within the objective."""
+        raise NotImplementedError
+
+    def has_objective(self, data: Any) -> bool:
+        """Return whether there is an objective to be within."""
         raise NotImplementedError
 
     def show_scale(self, bar: Axes, values: np.ndarray, data: Any) -> None:
@@ -87,6 +92,8 @@ class GridView(View):
         hatches = {OVERLOADED: "////", REFUSED: "xx", LOSING: ".."}
         self.styles: dict[str, Style] = {name: hatched | {"hatch": each} for name, each in hatches.items()}
         self.styles[OVERLOADED]["facecolor"] = theme.faint
+        # Green and brown, far from the objective, are equally dark: dots say on which side of the line it is.
+        self.styles[BEYOND] = hatched | {"hatch": ".", "edgecolor": "#4D4D4D"}
         self.cells = {name: PathPatch(NOWHERE, zorder=2, **style) for name, style in self.styles.items()}
         # All marks are white and a colour, to be seen on dark cells and on bright ones.
         self.border = [
@@ -141,7 +148,10 @@ class GridView(View):
         kinds = {OVERLOADED: overloaded, REFUSED: refused, LOSING: losing}
         for name, cells in kinds.items():
             self.cells[name].set_path(squares(cells))
-        edges = border(self.within(values, data))
+        within = self.within(values, data)
+        kinds[BEYOND] = np.isfinite(values) & ~within & (values > 0) & self.has_objective(data)
+        self.cells[BEYOND].set_path(squares(kinds[BEYOND]))
+        edges = border(within)
         for lines in self.border:
             lines.set_segments(edges)
         best, ties = surface.best(), surface.ties()

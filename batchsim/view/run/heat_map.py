@@ -28,6 +28,9 @@ class HeatMapView(GridView):
         limit_ms = math.nan if data.objective_ms is None else data.objective_ms
         return np.asarray(values <= limit_ms)
 
+    def has_objective(self, data: ViewData) -> bool:
+        return data.objective_ms is not None
+
     def show_scale(self, bar: Axes, values: np.ndarray, data: ViewData) -> None:
         self.show_durations(bar, values, data.objective_ms)
 

@@ -132,7 +132,8 @@ class TimelineView(View):
 
     def _component(self, name: str) -> Style:
         style = COMPONENTS[name]
-        return {"facecolor": getattr(self.theme, style.colour), "lw": 0}
+        share = style.width / COMPONENTS["computing"].width  # as its bars are: not by its colour alone
+        return {"facecolor": getattr(self.theme, style.colour), "lw": 0, "share": share}
 
     def describe(self, data: ViewData) -> list[str]:
         stretch = data.window

@@ -58,6 +58,11 @@ class TokenHeatMapView(GridView):
             return np.asarray(data.surface.attainment >= MOST)
         return np.asarray(values <= (math.nan if data.ttft_ms is None else data.ttft_ms))
 
+    def has_objective(self, data: ViewData) -> bool:
+        # Goodput has one colour, and its shade is the number.
+        data = of_tokens(data)
+        return data.surface.metric == TTFT_P99 and data.ttft_ms is not None
+
     def show_scale(self, bar: Axes, values: np.ndarray, data: ViewData) -> None:
         data = of_tokens(data)
         if data.surface.metric == TTFT_P99:

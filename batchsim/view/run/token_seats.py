@@ -144,7 +144,10 @@ class SeatsView(View):
         seen = {name for name, bars in self.bars.items() if bars.get_visible()}
         if (end - begin).sum() >= (1 - 1e-9) * lanes * (to_ms - from_ms).sum():
             seen.discard("empty")
-        entries = [Entry(text, self.styles[name]) for name, text in NAMES.items() if name in seen]
+        low = {"decode": {"share": TELLING}}
+        entries = [
+            Entry(text, self.styles[name] | low.get(name, {})) for name, text in NAMES.items() if name in seen
+        ]
         entries += [Entry("preempted", self.mark | {"markersize": 0.6 * self.em})] * bool(back.any())
         labels = place_of(now, self.plot_box, self.box.bottom - 0.7 * self.em)
         self.show_legend(entries, [*labels, self._show_taken(now, last_ms)])

@@ -45,7 +45,7 @@ class StepsView(StackedView):
         self.upper_box = upper
         # From the bottom up: the answers', which every step has.
         # Without a hatch, which would cut narrow bars into pieces.
-        self.add_bars(self.top, {name: (PHASES[name].colour, "") for name in ("decode", "prefill")})
+        self.add_bars(self.top, {name: PHASES[name][:2] for name in ("decode", "prefill")})
         self.budget = self.top.axhline(1, zorder=2.5, **self.line_style("soft", (0, (4, 2)), 0.8))
         colour = getattr(self.theme, PHASES["preempted"].colour)
         mark: Style = {"linestyle": "none", "marker": "v", "color": colour}

@@ -52,7 +52,8 @@ class Spot(NamedTuple):
 class Entry:
     """A name beside a swatch in the style of what it names.
 
-    `style` holds the options of a line (`linestyle`, `marker` ...) or of a patch (`facecolor`, `hatch` ...).
+    `style` holds the options of a line (`linestyle`, `marker` ...) or of a patch (`facecolor`, `hatch` ...),
+    and as `share` of how high the others are, a patch is that high.
     An entry with a `value` shows that; its `text` is the widest value, for which room is kept.
     """
 
@@ -97,7 +98,7 @@ class View(Tile):
         self.objective_style = self.line_style("objective", "-", 1.2)
         self.other_styles: dict[bool, Style] = {  # whether it is A, which is pinned
             True: {"color": theme.ink, "linestyle": "--", "linewidth": 0.8 * line_px},
-            False: {"color": theme.before, "linestyle": "-", "linewidth": 1.1 * line_px},
+            False: {"color": theme.ghost, "linestyle": "-", "linewidth": 2.0 * line_px},
         }
         self.add_artists()
 
@@ -269,6 +270,8 @@ def outline(style: Style) -> Style:
 def _swatch(style: Style, x: float, y: float, em: float) -> Artist:
     middle, wide = y - 0.33 * em, SWATCH * em
     if "facecolor" in style:
-        return Rectangle((x, middle - 0.38 * em), wide, 0.76 * em, **style)
+        half = 0.38 * em * style.get("share", 1)
+        rest = {name: value for name, value in style.items() if name != "share"}
+        return Rectangle((x, middle - half), wide, 2 * half, **rest)
     xs = [x, x + wide / 2, x + wide]
     return Line2D(xs, [middle] * 3, solid_capstyle="butt", markevery=[1], **style)
