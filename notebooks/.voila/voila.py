@@ -29,7 +29,7 @@ c.VoilaConfiguration.allow_theme_override = "NOTEBOOK"
 c.VoilaConfiguration.prelaunch_hook = page.prepare
 c.VoilaConfiguration.file_allowlist = []  # no pictures of the folder: they would need no token
 c.VoilaConfiguration.show_tracebacks = True
-c.VoilaConfiguration.extension_denylist = ["@jupyter-notebook/lab-extension"]
+c.VoilaConfiguration.extension_allowlist = ["@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget"]
 c.VoilaConfiguration.http_keep_alive_timeout = (
     3600  # else an inline script every 10 s, which the page refuses
 )
@@ -39,6 +39,7 @@ c.VoilaConfiguration.http_keep_alive_timeout = (
 # slowly would find its kernel gone. An open page keeps its own, however idle.
 c.VoilaConfiguration.multi_kernel_manager_class = "batchsim.app.sessions.Sessions"
 c.Sessions.max_sessions = pages
+c.Sessions.spare_settings = {"kernel_name": "python3", "path": ""}
 c.MappingKernelManager.cull_idle_timeout = 600
 c.MappingKernelManager.cull_interval = 60
 
