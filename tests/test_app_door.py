@@ -87,10 +87,16 @@ def test_a_host_is_asked_for_on_the_line_alone_since_shells_have_one_of_their_ow
 
 
 @pytest.fixture(scope="module")
-def everywhere(tmp_path_factory):
-    """The app as `make app HOST=0.0.0.0` runs it, and an address by which other machines know this one."""
+def server(tmp_path_factory):
+    """The app as `make app HOST=0.0.0.0` runs it."""
     with running("app", tmp_path_factory.mktemp("app"), host="0.0.0.0") as server:
-        yield server.url.replace("127.0.0.1", own_address() or "127.0.0.1")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def everywhere(server):
+    """An address by which other machines know this one."""
+    return server.url.replace("127.0.0.1", own_address() or "127.0.0.1")
 
 
 def status(url, path, **headers):
@@ -119,6 +125,13 @@ def test_the_token_opens_the_door_for_requests_and_sockets(everywhere):
 def test_no_file_of_the_folder_is_served(everywhere):
     for path in ("docs/explorer.webp", "README.md", "notebooks/app.ipynb", "x.png"):
         assert status(everywhere, f"/voila/files/{path}?token={TOKEN}") == 403
+
+
+def test_the_log_holds_no_token_of_an_address(everywhere, server):
+    assert status(everywhere, f"/voila/files/x.png?token={TOKEN}") == 403  # which is logged, as a full app is
+    log = (server.folder.parent / "log").read_text()
+    assert log.count("/voila/files/x.png?token=...") == 2
+    assert TOKEN not in log.partition("Serving static files")[2]  # before that, a teacher reads the address
 
 
 def test_who_is_refused_reads_why(everywhere):

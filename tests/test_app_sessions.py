@@ -1,16 +1,24 @@
 """The app has room for so many sessions, and no more."""
 
 import asyncio
+import os
+import signal
+from datetime import timedelta
 
 import pytest
+from ipywidgets.widgets import widget
+from jupyter_client.session import Session
+from jupyter_server._tz import utcnow
 from tornado.web import HTTPError
 
+from batchsim.app import rehearsal, spare
 from batchsim.app.sessions import Sessions
 
 
-async def started(sessions, count):
-    """Start kernels at once; return how many did and the status of each refusal."""
-    done = await asyncio.gather(*(sessions.start_kernel() for _ in range(count)), return_exceptions=True)
+async def started(sessions, count, **settings):
+    """Start kernels at once; return those that did and the status of each refusal."""
+    starts = (sessions.start_kernel(**settings) for _ in range(count))
+    done = await asyncio.gather(*starts, return_exceptions=True)
     refusals = [it.status_code for it in done if isinstance(it, HTTPError)]
     return [it for it in done if isinstance(it, str)], refusals
 
@@ -50,3 +58,125 @@ def test_pages_come_up_in_turn(tmp_path):
             await sessions.shutdown_all(now=True)
 
     asyncio.run(use())
+
+
+async def asked(sessions, kernel_id, expression):
+    """Return what an expression is worth in a kernel, as Python writes it."""
+    kernel = sessions.get_kernel(kernel_id)
+    client = kernel.client(session=Session(key=kernel.session.key))
+    client.start_channels(iopub=False, stdin=False, hb=False, control=False)
+    try:
+        reply = await client.execute("", user_expressions={"it": expression}, reply=True, timeout=60)
+        return reply["content"]["user_expressions"]["it"]["data"]["text/plain"]
+    finally:
+        client.stop_channels()
+
+
+def with_a_spare(use, folder, **settings):
+    """Use sessions with a kernel that waits for a page."""
+
+    async def run():
+        sessions = Sessions(connection_dir=str(folder), spare_settings={"kernel_name": "python3"}, **settings)
+        try:
+            while sessions.spare is None:
+                await asyncio.sleep(0)
+            await use(sessions, sessions.spare)
+        finally:
+            await sessions.shutdown_all(now=True)
+
+    asyncio.run(run())
+
+
+def page(**environment):
+    return {"kernel_name": "python3", "env": {**os.environ, **environment}}
+
+
+def test_the_next_page_gets_the_kernel_that_waits_and_its_environment(tmp_path, monkeypatch):
+    monkeypatch.setattr(spare, "REHEARSAL", ("rehearsed = 1",))
+    link = "rate_per_s=900&x='\"\\é"
+
+    async def use(sessions, waiting):
+        await waiting.rehearsed
+        assert sessions.pages() == set()
+        assert not waiting.suits({"kernel_name": "python3", "path": "elsewhere"})
+        kernel = await sessions.start_kernel(**page(QUERY_STRING=link))
+        assert kernel == waiting.kernel_id
+        assert sessions.pages() == {kernel}
+        assert sessions.spare is None
+        said = "(rehearsed, __import__('os').environ['QUERY_STRING'])"
+        assert await asked(sessions, kernel, said) == repr((1, link))
+
+    with_a_spare(use, tmp_path)
+
+
+def test_a_page_that_comes_early_does_not_wait_for_the_rehearsal(tmp_path, monkeypatch):
+    monkeypatch.setattr(spare, "REHEARSAL", ("rehearsed = 1",))
+
+    async def use(sessions, waiting):
+        kernel = await sessions.start_kernel(**page())
+        await waiting.rehearsed
+        assert await asked(sessions, kernel, "'rehearsed' in globals()") == "False"
+
+    with_a_spare(use, tmp_path)
+
+
+def test_a_kernel_that_waits_takes_no_place_and_is_not_there_when_all_are_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(spare, "REHEARSAL", ())
+
+    async def use(sessions, waiting):
+        (kernel,), refusals = await started(sessions, 2, **page())
+        assert kernel == waiting.kernel_id
+        assert refusals == [503]
+        sessions.notify_connect(kernel)
+        sessions.start_spare()
+        assert sessions.spare is None
+        await sessions.shutdown_kernel(kernel, now=True)
+        sessions.start_spare()
+        assert sessions.spare is not None
+        assert sessions.pages() == set()
+        await sessions.spare.rehearsed
+
+    with_a_spare(use, tmp_path, max_sessions=1)
+
+
+def test_a_kernel_that_waits_is_not_idle_until_it_has_been_a_page_s(tmp_path, monkeypatch):
+    monkeypatch.setattr(spare, "REHEARSAL", ())
+
+    async def use(sessions, waiting):
+        await waiting.rehearsed
+        kernel = sessions.get_kernel(waiting.kernel_id)
+        long_ago = kernel.last_activity = utcnow() - timedelta(hours=9)
+        await sessions.cull_kernel_if_idle(waiting.kernel_id)
+        await sessions.start_kernel(**page())
+        while kernel.last_activity == long_ago or kernel.execution_state != "idle":  # else it times out
+            await asyncio.sleep(0.01)
+        await sessions.cull_kernel_if_idle(waiting.kernel_id)
+        assert waiting.kernel_id in sessions
+        kernel.last_activity = long_ago
+        await sessions.cull_kernel_if_idle(waiting.kernel_id)
+        assert waiting.kernel_id not in sessions
+
+    with_a_spare(use, tmp_path, cull_idle_timeout=600)
+
+
+def test_a_page_gets_a_kernel_though_the_one_that_waits_has_died(tmp_path, monkeypatch):
+    monkeypatch.setattr(spare, "REHEARSAL", ())
+
+    async def use(sessions, waiting):
+        await waiting.rehearsed
+        dead = sessions.get_kernel(waiting.kernel_id)
+        dead.stop_restarter()
+        await dead.signal_kernel(signal.SIGKILL)
+        while await dead.is_alive():
+            await asyncio.sleep(0.01)
+        kernel = await sessions.start_kernel(**page())
+        assert await sessions.get_kernel(kernel).is_alive()
+        assert await asked(sessions, kernel, "1 + 1") == "2"
+        assert sessions.pages() == {kernel}
+
+    with_a_spare(use, tmp_path)
+
+
+def test_the_rehearsal_draws_a_picture_and_leaves_no_widget():
+    rehearsal.draw()
+    assert not widget._instances

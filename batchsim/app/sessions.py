@@ -22,7 +22,7 @@ class Sessions(AsyncMappingKernelManager):
     A class opens its pages all at once. Each takes a core for some seconds, in its kernel and in its browser,
     whose front ends give up on what takes too long: so they come up in turn, one for each core.
 
-    Where there is a place left, one kernel more has been started, and has drawn a picture, before its page comes.
+    Where a place is left, one kernel more has been started, and has drawn a picture, before its page comes.
     """
 
     max_sessions = Integer(40, config=True, help="Pages that may be open at once.")
@@ -50,8 +50,7 @@ class Sessions(AsyncMappingKernelManager):
         await self.turns.acquire()
         self.opening[kernel_id] = asyncio.get_running_loop().call_later(TURN_S, self.has_opened, kernel_id)
         try:
-            if spare:
-                await spare.become(settings.get("env", {}), dict(os.environ))
+            if spare and await spare.become(settings.get("env", {}), dict(os.environ)):
                 return kernel_id
             return await self.start_process(kernel_id=kernel_id, **settings)
         except BaseException:
@@ -78,7 +77,7 @@ class Sessions(AsyncMappingKernelManager):
             self.spare = Spare(self, self.new_kernel_id(), **self.spare_settings)
 
     def start_spare_later(self) -> None:
-        """Start it when no page has come or gone for a while: they need the cores, and memory may be short."""
+        """Start it when no page has come or gone for a while: until then they need the cores."""
         if self.spare_settings:
             if self.rest is not None:
                 self.rest.cancel()

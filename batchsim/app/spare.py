@@ -29,17 +29,29 @@ class Spare:
         """Return whether a kernel started with these settings, but for the environment, would be another."""
         return {name: value for name, value in settings.items() if name != "env"} == self.settings
 
-    async def become(self, environment: dict[str, str], own: dict[str, str]) -> None:
-        """Be a page's kernel: have in the environment what a kernel started for it would have besides `own`."""
+    async def become(self, environment: dict[str, str], own: dict[str, str]) -> bool:
+        """Be a page's kernel, with what its environment has besides our `own`; False if it has ended."""
         self.taken = True
-        await self.started
+        if not await self._lives():
+            return False
         page = {name: value for name, value in environment.items() if own.get(name) != value}
         said = ascii(json.dumps(page))  # names may be members of enumerations
         await self._run(f"__import__('os').environ.update(__import__('json').loads({said}))")
+        return True
 
     def let_go(self) -> None:
         """Wait no more for what the kernel is doing."""
         self.rehearsed.cancel()
+
+    async def _lives(self) -> bool:
+        try:
+            await self.started
+            if await self.sessions.get_kernel(self.kernel_id).is_alive():
+                return True
+            await self.sessions.shutdown_kernel(self.kernel_id, now=True)
+        except Exception as error:  # whatever it was, a kernel that is started for the page has it again
+            app_log.warning("The kernel that waited for a page has ended: %s", error)
+        return False
 
     async def _rehearse(self) -> None:
         try:

@@ -1,5 +1,6 @@
 """Voila's settings for notebooks/app.ipynb: `make app`."""
 
+import logging
 import os
 import sys
 
@@ -21,6 +22,8 @@ if token is not None:
 if host not in (door.LOOPBACK, "localhost"):
     print(door.said(host, int(os.environ.get("PORT") or 8888), token, pages), flush=True)
 c.Voila.tornado_settings = {"headers": page.HEADERS}
+for name in door.Discreet.LOGGERS:
+    logging.getLogger(name).addFilter(door.Discreet())
 
 # The page: a link may set the explorer's controls, and the theme as `page.prepare` reads it.
 c.VoilaConfiguration.template = "offline"
