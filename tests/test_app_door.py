@@ -130,7 +130,7 @@ def test_no_file_of_the_folder_is_served(everywhere):
 def test_the_log_holds_no_token_of_an_address(everywhere, server):
     assert status(everywhere, f"/voila/files/x.png?token={TOKEN}") == 403  # which is logged, as a full app is
     log = (server.folder.parent / "log").read_text()
-    assert log.count("/voila/files/x.png?token=...") == 2
+    assert "/voila/files/x.png?token=..." in log
     assert TOKEN not in log.partition("Serving static files")[2]  # before that, a teacher reads the address
 
 

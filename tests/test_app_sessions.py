@@ -3,15 +3,16 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
-from ipywidgets.widgets import widget
 from jupyter_client.session import Session
 from jupyter_server._tz import utcnow
 from tornado.web import HTTPError
 
-from batchsim.app import rehearsal, spare
+from batchsim.app import spare
 from batchsim.app.sessions import Sessions
 
 
@@ -177,6 +178,18 @@ def test_a_page_gets_a_kernel_though_the_one_that_waits_has_died(tmp_path, monke
     with_a_spare(use, tmp_path)
 
 
-def test_the_rehearsal_draws_a_picture_and_leaves_no_widget():
-    rehearsal.draw()
-    assert not widget._instances
+def test_the_rehearsal_loads_what_a_page_begins_with_and_makes_no_widget():
+    """In a process of its own, as a kernel is."""
+    source = """
+import sys
+for source in REHEARSAL: exec(source)
+from ipywidgets.widgets import widget
+assert not widget._instances
+known = set(sys.modules)
+import batchsim
+batchsim.explore(requests=1000, play=True)
+print(sorted(set(sys.modules) - known))
+"""
+    command = [sys.executable, "-c", f"REHEARSAL = {spare.REHEARSAL}{source}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

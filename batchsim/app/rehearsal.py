@@ -2,13 +2,20 @@
 
 import gc
 
-import ipywidgets as widgets
+from batchsim.view.explorer.session import Session
+from batchsim.view.explorer.state import State
+from batchsim.view.run.live import LivePicture
 
-from batchsim.view.explorer import explore
+REQUESTS, SIDE_PX = 1000, 320
 
 
 def draw() -> None:
-    """Draw the first picture of an explorer that nobody sees, and leave no widget behind."""
-    explore(play=True)
-    widgets.Widget.close_all()
+    """Draw the explorer's first picture, small: a page's own then takes no more memory."""
+    session = Session(State(), REQUESTS, None)
+    session.refresh()
+    if session.data is not None:
+        picture = LivePicture(*session.style._replace(width_px=SIDE_PX, height_px=SIDE_PX))
+        picture.show(session.data)
+        picture.png()
+    del session
     gc.collect()

@@ -32,7 +32,11 @@ c.VoilaConfiguration.allow_theme_override = "NOTEBOOK"
 c.VoilaConfiguration.prelaunch_hook = page.prepare
 c.VoilaConfiguration.file_allowlist = []  # no pictures of the folder: they would need no token
 c.VoilaConfiguration.show_tracebacks = True
-c.VoilaConfiguration.extension_allowlist = ["@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget"]
+c.VoilaConfiguration.extension_allowlist = [
+    "@jupyter-widgets/jupyterlab-manager",
+    "@voila-dashboards/widgets-manager8",
+    "anywidget",
+]
 c.VoilaConfiguration.http_keep_alive_timeout = (
     3600  # else an inline script every 10 s, which the page refuses
 )
