@@ -3,6 +3,7 @@
 import http.client
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -11,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from browser.panel import eventually
 from browser.servers import ROOT, TOKEN, own_address, running
 
 from batchsim.app import door
@@ -132,6 +134,15 @@ def test_the_log_holds_no_token_of_an_address(everywhere, server):
     log = (server.folder.parent / "log").read_text()
     assert "/voila/files/x.png?token=..." in log
     assert TOKEN not in log.partition("Serving static files")[2]  # before that, a teacher reads the address
+
+
+def test_a_page_that_is_left_before_it_has_come_leaves_no_kernel(everywhere, server):
+    place = urlsplit(everywhere)
+    with socket.create_connection((place.hostname, place.port)) as asked:
+        asked.sendall(f"GET /?token={TOKEN} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+        asked.recv(1)  # the page has begun: it has a kernel
+    log = server.folder.parent / "log"
+    assert eventually(lambda: "[Voila] Kernel shutdown" in log.read_text())
 
 
 def test_who_is_refused_reads_why(everywhere):

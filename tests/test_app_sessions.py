@@ -13,6 +13,7 @@ from jupyter_server._tz import utcnow
 from tornado.web import HTTPError
 
 from batchsim.app import spare
+from batchsim.app.page import ASKING
 from batchsim.app.sessions import Sessions
 
 
@@ -193,3 +194,38 @@ print(sorted(set(sys.modules) - known))
     command = [sys.executable, "-c", f"REHEARSAL = {spare.REHEARSAL}{source}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+class Connection:
+    """What a page comes by, as far as sessions use it."""
+
+    def __init__(self):
+        self.request, self.connection = self, self
+
+    def set_close_callback(self, callback):
+        self.close = callback
+
+    def on_connection_close(self):
+        pass
+
+
+def test_a_page_that_is_left_while_it_waits_for_its_turn_gets_no_kernel(tmp_path):
+    async def use():
+        sessions = Sessions(connection_dir=str(tmp_path), turns=asyncio.Semaphore(1))
+        try:
+            first = await sessions.start_kernel()
+            connection = Connection()
+            page_of = ASKING.set(connection)
+            second = asyncio.create_task(started(sessions, 1))
+            while not sessions.starting:
+                await asyncio.sleep(0)
+            ASKING.reset(page_of)
+            connection.close()
+            sessions.notify_connect(first)
+            assert await second == ([], [410])
+            assert sessions.pages() == {first}
+            assert not sessions.turns.locked()
+        finally:
+            await sessions.shutdown_all(now=True)
+
+    asyncio.run(use())

@@ -10,6 +10,7 @@ from tornado.ioloop import IOLoop
 from tornado.web import HTTPError
 from traitlets import Dict, Instance, Integer, Set
 
+from batchsim.app.page import ASKING
 from batchsim.app.spare import Spare
 
 TURN_S = 30  # the longest that others wait for a page which does not come up
@@ -29,6 +30,7 @@ class Sessions(AsyncMappingKernelManager):
     spare_settings = Dict(config=True, help="As what a spare kernel is started; none is where this is empty.")
     spare = Instance(Spare, allow_none=True)
     starting = Set()  # kernels that `list_kernel_ids` does not have yet
+    left = Set()  # those of them whose page is left before they have started
     opening = Dict()  # the timers of kernels whose page has no socket yet
     turns = Instance(asyncio.Semaphore, (os.cpu_count() or 1,))
     rest = Instance(asyncio.TimerHandle, allow_none=True)
@@ -47,12 +49,17 @@ class Sessions(AsyncMappingKernelManager):
         if spare:
             self.spare = None
         self.starting.add(kernel_id)
+        self.end_with(ASKING.get(), kernel_id)
         await self.turns.acquire()
         self.opening[kernel_id] = asyncio.get_running_loop().call_later(TURN_S, self.has_opened, kernel_id)
         try:
-            if spare and await spare.become(settings.get("env", {}), dict(os.environ)):
-                return kernel_id
-            return await self.start_process(kernel_id=kernel_id, **settings)
+            if kernel_id in self.left:
+                raise HTTPError(410)
+            if not (spare and await spare.become(settings.get("env", {}), dict(os.environ))):
+                await self.start_process(kernel_id=kernel_id, **settings)
+            if kernel_id in self.left:
+                raise HTTPError(410)
+            return kernel_id
         except BaseException:
             self.has_opened(kernel_id)
             if kernel_id in self:
@@ -60,6 +67,21 @@ class Sessions(AsyncMappingKernelManager):
             raise
         finally:
             self.starting.remove(kernel_id)
+            self.left.discard(kernel_id)
+
+    def end_with(self, handler: Any, kernel_id: str) -> None:
+        """End a kernel whose page is left before all of it was sent: it could not say so itself."""
+        if handler is None:
+            return
+
+        def leave() -> None:
+            handler.on_connection_close()
+            if kernel_id in self.starting:
+                self.left.add(kernel_id)
+            elif kernel_id in self:
+                IOLoop.current().add_callback(self.shutdown_kernel, kernel_id, now=True)
+
+        handler.request.connection.set_close_callback(leave)
 
     async def start_process(self, **settings: Any) -> str:
         """Start a kernel, whether there is a place or not."""
@@ -94,6 +116,7 @@ class Sessions(AsyncMappingKernelManager):
             self.spare.let_go()
             self.spare = None
         await super().shutdown_kernel(kernel_id, *args, **settings)  # type: ignore[no-untyped-call]
+        self.has_opened(kernel_id)
         # Two megabytes in cycles of few objects, so few that Python would let hundreds of pages pass.
         gc.collect()
         self.start_spare_later()
