@@ -13,7 +13,7 @@ LOOPBACK = "127.0.0.1"
 SHORTEST = 16  # letters of a token for others than this machine
 LEAST_DIFFERENT = 8
 MOST_PAGES = 1000
-MB_A_PAGE = 175  # see docs/class.md
+MB_A_PAGE = 205  # see docs/class.md
 
 
 def listening(host: str, token: str) -> tuple[str, str | None]:

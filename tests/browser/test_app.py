@@ -134,6 +134,15 @@ def test_another_machine_needs_the_token_and_with_it_moves_the_picture(opened, b
             assert upgraded(elsewhere, f"{socket}?token={TOKEN}") == 101
 
 
+def test_a_page_without_its_server_says_so(opened, tmp_path):
+    with running("app", tmp_path / "app") as server, opened(server) as panel:
+        said = panel.page.locator("#connection")
+        assert said.is_hidden()
+        psutil.Process(server.pid).terminate()
+        assert eventually(said.is_visible)
+        assert "No connection" in said.inner_text()
+
+
 def test_a_link_chooses_the_theme(app, opened):
     with opened(app, query="&theme=dark") as panel:
         assert panel.page.get_attribute("body", "data-jp-theme-name") == "JupyterLab Dark"
