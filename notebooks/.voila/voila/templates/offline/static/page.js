@@ -16,9 +16,9 @@ document.addEventListener("DOMContentLoaded", window.voila_finish);
 const signalAfter = AbortSignal.timeout.bind(AbortSignal);
 AbortSignal.timeout = (ms) => signalAfter(Math.max(ms, 60_000));
 
-// A page that has lost its socket says so, until it has one again. JupyterLab's code tries for two minutes; a
+// A page that has lost its socket says so, until it has one again. JupyterLab's code tries a few times; a
 // session that ended meanwhile (the app was stopped, or the page was away for ten minutes) is answered 404.
-const AWAY = "No connection to the app. It is tried again for two minutes; then reload the page.";
+const AWAY = "No connection to the app. It is tried again a few times; if nothing moves then, reload the page.";
 const ENDED = "This page's session has ended. Reload the page to begin again.";
 
 const say = (text) => {
