@@ -2,10 +2,13 @@
 
     make class-of-30            (STUDENTS=30, LESSONS=3)
 
-Prints how many pages showed a picture, how long the last one took, and what memory a session and the server
-took, before and after. In the last lesson some pages are lost without a word, as in a crash: only the
-server's own timeout ends their kernels, shortened from ten minutes to two. The exit code is 1 where a page
-had no picture, a kernel was left, or the memory did not come back to within 10 % of what one page had left.
+The app listens on all networks of this machine, with a token. Prints how many pages showed a picture, how
+long the last one took, what one page more than there are places was answered, and what memory a session and
+the server took: memory that several processes share is divided by their number (the proportional set size,
+PSS; where there is none, what a process has for itself alone). In the last lesson some pages are lost without
+a word, as in a crash: only the server's own timeout ends their kernels, shortened from ten minutes to two.
+The exit code is 1 where a page had no picture, one page more was let in, a kernel was left besides the one
+that waits for the next page, or the server's memory did not come back to within 10 % of what one page left.
 """
 
 import argparse
@@ -22,44 +25,47 @@ from playwright.async_api import async_playwright
 sys.path.insert(0, str(Path(__file__).parent))
 
 from browser.panel import EXPLORER, KNOB
-from browser.servers import running
+from browser.servers import own_address, running
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PATIENCE_S = 600
 LOST = 3  # pages of the last lesson that crash
 OPTIONS = ("--MappingKernelManager.cull_idle_timeout=120", "--MappingKernelManager.cull_interval=5")
+RESTED_S = 10  # after which a kernel waits for the next page
 HEAD = (
     "lesson",
     "opened",
     "last s",
+    "one more",
     "moved",
     "reloaded",
     "last s",
+    "sessions",
     "MB a session",
     "server MB",
     "left",
-    "MB after",
+    "server MB after",
 )
 
 
 class Class:
     """Pages of one browser with one server."""
 
-    def __init__(self, browser, server):
-        self.browser, self.server = browser, psutil.Process(server.pid)
-        self.address = server.address()
+    def __init__(self, browser, server, places):
+        self.browser, self.server, self.places = browser, psutil.Process(server.pid), places
+        self.address = server.address().replace("127.0.0.1", own_address() or "127.0.0.1")
 
     def kernels(self):
         return self.server.children(recursive=True)
 
-    def megabytes(self, processes=None):
-        """Return what processes have for themselves, by default the server and its kernels."""
+    def megabytes(self, processes):
         total = 0
-        for process in [self.server, *self.kernels()] if processes is None else processes:
+        for process in processes:
             try:
-                total += process.memory_full_info().uss
+                memory = process.memory_full_info()
             except psutil.NoSuchProcess:
                 continue
+            total += getattr(memory, "pss", memory.uss)
         return total / 1e6
 
     async def pictures(self, doings):
@@ -84,6 +90,14 @@ class Class:
         await page.reload(wait_until="commit")
         await page.wait_for_selector(EXPLORER)
 
+    async def one_more(self):
+        """Return the status of the answer to a page for which there is no place."""
+        page = await self.browser.new_page()
+        page.set_default_timeout(PATIENCE_S * 1000)
+        answer = await page.goto(self.address, wait_until="commit")
+        await page.close(run_before_unload=True)
+        return answer.status
+
     async def lesson(self, count, lost):
         """Hold a lesson of so many pages, and return a line of the table."""
         # A browser for each: the tabs of one have six connections to a server among them.
@@ -92,6 +106,7 @@ class Class:
         for page in pages:
             page.set_default_timeout(PATIENCE_S * 1000)
         opened, opened_s = await self.pictures(map(self.open, pages))
+        status = await self.one_more() if count == self.places else 0
         moved, _ = await self.pictures(map(self.move, pages))
         reloaded, reloaded_s = await self.pictures(map(self.reload, pages))
         kernels = self.kernels()
@@ -102,13 +117,15 @@ class Class:
         for context in contexts:
             await context.close()
         until = time.monotonic() + (240 if lost else 60)
-        while self.kernels() and time.monotonic() < until:
+        while len(self.kernels()) > 1 and time.monotonic() < until:
             await asyncio.sleep(1)
-        left = len(self.kernels())
-        return opened, opened_s, moved, reloaded, reloaded_s, session, server, left, self.megabytes()
+        await asyncio.sleep(RESTED_S)
+        left, after = len(self.kernels()) - 1, self.megabytes([self.server])
+        sessions = len(kernels)
+        return opened, opened_s, status, moved, reloaded, reloaded_s, sessions, session, server, left, after
 
 
-async def hold(address, count, lessons):
+async def hold(server, count, lessons):
     """Hold lessons, the first with a single page, and return whether nothing is left of the others."""
     executable = next(filter(None, map(shutil.which, CHROMIUM)), None)
     if executable is None:
@@ -116,8 +133,8 @@ async def hold(address, count, lessons):
     async with async_playwright() as playwright:
         quietly = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         browser = await playwright.chromium.launch(executable_path=executable, args=quietly)
-        it = Class(browser, address)
-        print(f"{it.megabytes():.0f} MB before the first page")
+        it = Class(browser, server, count)
+        print(f"{it.megabytes([it.server]):.0f} MB before the first page")
         print(" | ".join(HEAD))
         lines = []
         for lesson, pages in enumerate([1, *[count] * lessons]):
@@ -128,7 +145,7 @@ async def hold(address, count, lessons):
             )
             print(" | ".join(shown), flush=True)
         await browser.close()
-    all_shown = all(line[0] == line[2] == line[3] == count for line in lines[1:])
+    all_shown = all(line[0] == line[3] == line[4] == count and line[2] == 503 for line in lines[1:])
     return all_shown and not any(line[-2] for line in lines) and lines[-1][-1] <= 1.1 * lines[0][-1]
 
 
@@ -137,7 +154,11 @@ def main():
     parser.add_argument("--pages", type=int, default=30)
     parser.add_argument("--lessons", type=int, default=3)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as home, running("app", Path(home), *OPTIONS) as server:
+    options = (*OPTIONS, f"--Sessions.max_sessions={given.pages}")
+    with (
+        tempfile.TemporaryDirectory() as home,
+        running("app", Path(home), *options, host="0.0.0.0") as server,
+    ):
         return 0 if asyncio.run(hold(server, given.pages, given.lessons)) else 1
 
 

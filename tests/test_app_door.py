@@ -3,6 +3,7 @@
 import http.client
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -11,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from browser.panel import eventually
 from browser.servers import ROOT, TOKEN, own_address, running
 
 from batchsim.app import door
@@ -87,10 +89,16 @@ def test_a_host_is_asked_for_on_the_line_alone_since_shells_have_one_of_their_ow
 
 
 @pytest.fixture(scope="module")
-def everywhere(tmp_path_factory):
-    """The app as `make app HOST=0.0.0.0` runs it, and an address by which other machines know this one."""
+def server(tmp_path_factory):
+    """The app as `make app HOST=0.0.0.0` runs it."""
     with running("app", tmp_path_factory.mktemp("app"), host="0.0.0.0") as server:
-        yield server.url.replace("127.0.0.1", own_address() or "127.0.0.1")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def everywhere(server):
+    """An address by which other machines know this one."""
+    return server.url.replace("127.0.0.1", own_address() or "127.0.0.1")
 
 
 def status(url, path, **headers):
@@ -119,6 +127,22 @@ def test_the_token_opens_the_door_for_requests_and_sockets(everywhere):
 def test_no_file_of_the_folder_is_served(everywhere):
     for path in ("docs/explorer.webp", "README.md", "notebooks/app.ipynb", "x.png"):
         assert status(everywhere, f"/voila/files/{path}?token={TOKEN}") == 403
+
+
+def test_the_log_holds_no_token_of_an_address(everywhere, server):
+    assert status(everywhere, f"/voila/files/x.png?token={TOKEN}") == 403  # which is logged, as a full app is
+    log = (server.folder.parent / "log").read_text()
+    assert "/voila/files/x.png?token=..." in log
+    assert TOKEN not in log.partition("Serving static files")[2]  # before that, a teacher reads the address
+
+
+def test_a_page_that_is_left_before_it_has_come_leaves_no_kernel(everywhere, server):
+    place = urlsplit(everywhere)
+    with socket.create_connection((place.hostname, place.port)) as asked:
+        asked.sendall(f"GET /?token={TOKEN} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+        asked.recv(1)  # the page has begun: it has a kernel
+    log = server.folder.parent / "log"
+    assert eventually(lambda: "[Voila] Kernel shutdown" in log.read_text())
 
 
 def test_who_is_refused_reads_why(everywhere):

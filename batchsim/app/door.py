@@ -1,5 +1,6 @@
 """The app's door: where it listens, and whom it lets in."""
 
+import logging
 import re
 import socket
 from ipaddress import ip_address
@@ -12,7 +13,7 @@ LOOPBACK = "127.0.0.1"
 SHORTEST = 16  # letters of a token for others than this machine
 LEAST_DIFFERENT = 8
 MOST_PAGES = 1000
-MB_A_PAGE = 175  # see docs/class.md
+MB_A_PAGE = 205  # see docs/class.md
 
 
 def listening(host: str, token: str) -> tuple[str, str | None]:
@@ -64,6 +65,22 @@ class Door(IdentityProvider):
             handler.current_user = handler._jupyter_current_user = None
             raise HTTPError(403)
         return user
+
+
+class Discreet(logging.Filter):
+    """Writes no token of an address into the log: Tornado writes the address of each request it refuses.
+
+    >>> record = logging.makeLogRecord({"msg": "503 GET %s", "args": ("/?token=tulips&theme=dark",)})
+    >>> Discreet().filter(record), record.getMessage()
+    (True, '503 GET /?token=...&theme=dark')
+    """
+
+    LOGGERS = "tornado.access", "tornado.general", "tornado.application"
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Take tokens out of a record, which is always written."""
+        record.msg, record.args = re.sub(r"(token=)[\w.~%-]+", r"\1...", record.getMessage()), ()
+        return True
 
 
 def said(host: str, port: int, token: str, pages: int) -> str:

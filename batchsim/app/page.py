@@ -1,6 +1,10 @@
 """What each page of the app is sent with: what it may load, the theme, and the right to end its session."""
 
+from contextvars import ContextVar
 from typing import Any
+
+# Who asks for the page that the present task prepares.
+ASKING: ContextVar[Any] = ContextVar("ASKING", default=None)
 
 THEMES = ("light", "dark")
 
@@ -41,3 +45,4 @@ def prepare(handler: Any, notebook: Any, cwd: str) -> None:
     # A page that is closed or reloaded asks Voila to end its kernel, which Voila does for those who send the
     # value of a cookie along: a cookie that nothing sets before somebody asks for its value.
     _ = handler.xsrf_token
+    ASKING.set(handler)

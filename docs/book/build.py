@@ -22,6 +22,7 @@ PAGES = {
     "docs/book/index.md": "index.md",
     "README.md": "package.md",
     "notebooks/README.md": "teachers.md",
+    "docs/class.md": "class.md",
     "docs/glossary.md": "glossary.md",
     "docs/architecture.md": "architecture.md",
     "docs/reliability.md": "reliability.md",

@@ -1,5 +1,6 @@
 """Voila's settings for notebooks/app.ipynb: `make app`."""
 
+import logging
 import os
 import sys
 
@@ -21,6 +22,8 @@ if token is not None:
 if host not in (door.LOOPBACK, "localhost"):
     print(door.said(host, int(os.environ.get("PORT") or 8888), token, pages), flush=True)
 c.Voila.tornado_settings = {"headers": page.HEADERS}
+for name in door.Discreet.LOGGERS:
+    logging.getLogger(name).addFilter(door.Discreet())
 
 # The page: a link may set the explorer's controls, and the theme as `page.prepare` reads it.
 c.VoilaConfiguration.template = "offline"
@@ -29,7 +32,11 @@ c.VoilaConfiguration.allow_theme_override = "NOTEBOOK"
 c.VoilaConfiguration.prelaunch_hook = page.prepare
 c.VoilaConfiguration.file_allowlist = []  # no pictures of the folder: they would need no token
 c.VoilaConfiguration.show_tracebacks = True
-c.VoilaConfiguration.extension_denylist = ["@jupyter-notebook/lab-extension"]
+c.VoilaConfiguration.extension_allowlist = [
+    "@jupyter-widgets/jupyterlab-manager",
+    "@voila-dashboards/widgets-manager8",
+    "anywidget",
+]
 c.VoilaConfiguration.http_keep_alive_timeout = (
     3600  # else an inline script every 10 s, which the page refuses
 )
@@ -39,6 +46,7 @@ c.VoilaConfiguration.http_keep_alive_timeout = (
 # slowly would find its kernel gone. An open page keeps its own, however idle.
 c.VoilaConfiguration.multi_kernel_manager_class = "batchsim.app.sessions.Sessions"
 c.Sessions.max_sessions = pages
+c.Sessions.spare_settings = {"kernel_name": "python3", "path": ""}
 c.MappingKernelManager.cull_idle_timeout = 600
 c.MappingKernelManager.cull_interval = 60
 

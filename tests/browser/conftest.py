@@ -1,4 +1,5 @@
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -90,7 +91,7 @@ def opened(browser):
                 began = run_all_cells(view)
             view.wait_for_selector(TEXTBOOK if textbook else f"{picture}[data-frame]")
             seconds = time.perf_counter() - began
-            kernel = Kernel(*(server.kernels() - known))
+            kernel = Kernel(*(server.kernels() - known if cells else server.kernels(session_of(view))))
             selectors = (TEXTBOOK, TEXTBOOK_SLIDER) if textbook else (picture, KNOB)
             panel = Panel(view, kernel, noise, *selectors, seconds)
             panel.watch()
@@ -105,6 +106,11 @@ def opened(browser):
             context.close()
 
     return opened
+
+
+def session_of(page):
+    """Return the name of the kernel that a page of the app has."""
+    return json.loads(page.text_content("#jupyter-config-data"))["kernelId"]
 
 
 def notebook_of(cells):

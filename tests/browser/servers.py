@@ -40,9 +40,9 @@ class Server:
         ]
         return f"{self.url}{place}{file_name}?token={TOKEN}{query}"
 
-    def kernels(self) -> set[Path]:
-        """Return the files that say how to talk to each kernel."""
-        return set((self.folder.parent / "runtime").rglob("kernel-*.json"))
+    def kernels(self, name: str = "*") -> set[Path]:
+        """Return the files that say how to talk to each kernel, or to the one of a name."""
+        return set((self.folder.parent / "runtime").rglob(f"kernel-{name}.json"))
 
 
 def own_address() -> str:

@@ -1,13 +1,13 @@
 """The app's pages: a kernel each that ends with its page, in bounded number, and no script from a link."""
 
 import http.client
-import json
 from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
 import psutil
 import pytest
 
+from browser.conftest import session_of
 from browser.panel import eventually
 from browser.servers import TOKEN, own_address, running
 
@@ -128,11 +128,19 @@ def test_another_machine_needs_the_token_and_with_it_moves_the_picture(opened, b
         with opened(elsewhere) as panel:
             panel.move_ms("max_wait_ms", "ArrowRight")
             assert panel.noise.errors == []
-            config = json.loads(panel.page.text_content("#jupyter-config-data"))
-            socket = f"/api/kernels/{config['kernelId']}/channels"
+            socket = f"/api/kernels/{session_of(panel.page)}/channels"
             assert upgraded(elsewhere, socket) == 403, "who knows a session's name is not in it"
             assert upgraded(elsewhere, f"{socket}?token=not-{TOKEN}") == 403
             assert upgraded(elsewhere, f"{socket}?token={TOKEN}") == 101
+
+
+def test_a_page_without_its_server_says_so(opened, tmp_path):
+    with running("app", tmp_path / "app") as server, opened(server) as panel:
+        said = panel.page.locator("#connection")
+        assert said.is_hidden()
+        psutil.Process(server.pid).terminate()
+        assert eventually(said.is_visible)
+        assert "No connection" in said.inner_text()
 
 
 def test_a_link_chooses_the_theme(app, opened):

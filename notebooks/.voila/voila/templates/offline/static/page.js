@@ -15,3 +15,30 @@ document.addEventListener("DOMContentLoaded", window.voila_finish);
 // that opens thirty pages it takes longer.
 const signalAfter = AbortSignal.timeout.bind(AbortSignal);
 AbortSignal.timeout = (ms) => signalAfter(Math.max(ms, 60_000));
+
+// A page that has lost its socket says so, until it has one again. JupyterLab's code tries a few times; a
+// session that ended meanwhile (the app was stopped, or the page was away for ten minutes) is answered 404.
+const AWAY = "No connection to the app. It is tried again a few times; if nothing moves then, reload the page.";
+const ENDED = "This page's session has ended. Reload the page to begin again.";
+
+const say = (text) => {
+  const line = document.getElementById("connection");
+  line.textContent = text;
+  line.hidden = !text;
+};
+
+const tell = async (socket) => {
+  const kernel = new URL(socket.url.replace(/^ws/, "http").replace(/\/channels.*/, ""));
+  const answer = await fetch(kernel).catch(() => null);
+  if (socket === latest) say(answer?.status === 404 ? ENDED : AWAY);
+};
+
+let latest = null;
+window.WebSocket = class extends WebSocket {
+  constructor(...asked) {
+    super(...asked);
+    latest = this;
+    this.addEventListener("open", () => say(""));
+    this.addEventListener("close", () => void tell(this));
+  }
+};

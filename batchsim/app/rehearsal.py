@@ -1,0 +1,21 @@
+"""What a kernel does before there is a page for it: import, compile and draw what a page begins with."""
+
+import gc
+
+from batchsim.view.explorer.session import Session
+from batchsim.view.explorer.state import State
+from batchsim.view.run.live import LivePicture
+
+REQUESTS, SIDE_PX = 1000, 320
+
+
+def draw() -> None:
+    """Draw the explorer's first picture, small: a page's own then takes no more memory."""
+    session = Session(State(), REQUESTS, None)
+    session.refresh()
+    if session.data is not None:
+        picture = LivePicture(*session.style._replace(width_px=SIDE_PX, height_px=SIDE_PX))
+        picture.show(session.data)
+        picture.png()
+    del session
+    gc.collect()
