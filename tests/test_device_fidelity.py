@@ -7,7 +7,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.device import compare_with_simulation, load_model, measure
-from batchsim.device.fidelity import KEYS, measure_for, service_of
+from batchsim.device.fidelity import KEYS, busy_in, measure_for, service_of
 
 SCENARIO = bs.Scenario(bs.Poisson(1000), bs.SizeOrWait(4, 1), bs.Affine(100, 0))
 
@@ -174,6 +174,22 @@ def test_the_measurement_covers_what_the_rule_names_although_no_batch_is_so_larg
     scenario = SCENARIO.replace(rule=bs.PreferredSizes([2], 4, 1))
     compared = compare_with_simulation(scenario, model, 20, limit_s=0.1, progress=False)
     assert compared.measurement.batch_sizes == (1, 2, 3, 4)
+
+
+def test_a_server_is_measured_as_busy_as_it_is_in_the_scenario(model, monkeypatch):
+    service = bs.Table({1: 1, 4: 2})
+    for rate_per_s in (200, 1200):
+        scenario = SCENARIO.replace(rate_per_s=rate_per_s)
+        expected = bs.simulate(scenario.replace(service=service), 100_000).utilisation
+        assert busy_in(scenario)(service) == pytest.approx(expected, abs=0.03)
+    half = bs.simulate(SCENARIO.replace(service=service, rate_per_s=1000), 100_000).utilisation
+    assert busy_in(SCENARIO, 0.5)(service) == pytest.approx(half, abs=0.03)
+    asked, real = [], compare_with_simulation.__globals__["measure_for"]
+    monkeypatch.setitem(
+        compare_with_simulation.__globals__, "measure_for", lambda *a: asked.append(a[-1]) or real(*a)
+    )
+    compare_with_simulation(SCENARIO, model, 20, limit_s=0.2, progress=False)
+    assert [round(each(service), 9) for each in asked] == [round(busy_in(SCENARIO)(service), 9)] * 2
 
 
 def test_a_plain_callable_is_measured_by_its_first_input():

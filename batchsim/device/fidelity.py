@@ -17,7 +17,7 @@ from batchsim.result.metrics import metric
 from batchsim.scenario import Scenario
 from batchsim.scenario.measurement import Measurement
 from batchsim.scenario.resampled import services
-from batchsim.scenario.service import Service
+from batchsim.scenario.service import Service, Table
 from batchsim.simulate import simulate
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ KEYS = ("mean_latency_ms", "p50_ms", "p99_ms", "mean_batch_size", "throughput_pe
 EACH = 32  # up to this batch size every one is measured
 IDLE_MS = 0.5  # the least time between two batches that is a rest of the server
 FEWEST = 30  # batches after a rest, and of the others, before they are compared
+FOR_BUSY = 2000  # requests, of which it is known how busy a server is to about 0.02
 REPEATS = 200  # simulations of the same arrivals
 TARGET, LIMIT_S = 0.01, 8.0  # of a measurement: at load 0.8, 1 % of a batch's time is up to 5 % of a latency
 
@@ -185,12 +186,12 @@ def compare_with_simulation(
     """Measure a server, simulate a scenario with that service time, replay it, and put both side by side.
 
     The arguments are those of `replay`; simulation and replay have the same arrivals. The model is measured
-    as a server gives it, `measure(model, served=True)`, for about `limit_s` seconds at every batch size that
-    the rule allows (at its padded sizes, if it pads; at powers of two beyond 32): half of them before the
-    replay and half after it, since a machine that others share is faster in one minute than in the next.
-    A `measurement` that is given takes its place: one of this machine and of now. The simulation takes the
-    mean times, their noise and how long that lasts. It is repeated 200 times, so that chance is told from a
-    difference: see `Fidelity`. The scenario's own service time plays no part; its
+    as a server gives it, `measure(model, served=True)`, as busy as it is in the scenario, for about `limit_s`
+    seconds at every batch size that the rule allows (at its padded sizes, if it pads; at powers of two beyond
+    32): half of them before the replay and half after it, since a machine that others share is faster in one
+    minute than in the next. A `measurement` that is given takes its place: one of this machine and of now.
+    The simulation takes the mean times, their noise and how long that lasts. It is repeated 200 times, so
+    that chance is told from a difference: see `Fidelity`. The scenario's own service time plays no part; its
     `host_ms`, `contention` and `slowdown` are the simulation's: for several servers on one device, see
     `measure_sharing`. `bs.plot` draws both.
 
@@ -209,7 +210,9 @@ def compare_with_simulation(
     example = None if inputs is None else inputs[0]
 
     def measured() -> Measurement:
-        return measure_for(model, scenario.rule.max_batch_size, example, limit_s / 2, progress)
+        return measure_for(
+            model, scenario.rule.max_batch_size, example, limit_s / 2, progress, busy_in(scenario)
+        )
 
     before = measured()
     real = replay(scenario, model, requests, seed, inputs=inputs, warmup=warmup)
@@ -225,11 +228,11 @@ def beside_simulation(measurement: Measurement, real: Replay, model: Any) -> Fid
 
 def measure_for(
     model: Callable[[Any], Any], largest: int, example: Any = None, limit_s: float = LIMIT_S,
-    progress: bool = False,
+    progress: bool = False, busy: float | Callable[[Table], float] = 0.7,
 ) -> Measurement:  # fmt: skip
     """Measure a model as a server gives it, at every batch size up to `largest`; at its padded sizes, if any.
 
-    Of more than `EACH` sizes, at the powers of two.
+    Of more than `EACH` sizes, at the powers of two. `busy` as in `measure`.
     """
     from batchsim.device.measure import measure  # of the package, that name may be the module's
 
@@ -241,9 +244,25 @@ def measure_for(
         end = next((place for place, size in enumerate(pad_to) if size >= largest), len(pad_to))
         sizes = pad_to[: end + 1]
     return measure(
-        model, sizes, served=True, target=TARGET, limit_s=limit_s, example=example, roofline=False,
+        model, sizes, served=True, busy=busy, target=TARGET, limit_s=limit_s, example=example, roofline=False,
         progress=progress,
     )  # fmt: skip
+
+
+def busy_in(scenario: Scenario, load: float | None = None) -> Callable[[Table], float]:
+    """Return what tells from a service time how busy the servers of a scenario are.
+
+    With `load`, at that part of the saturation rate, whatever that is with this service time.
+    """
+
+    def busy(service: Table) -> float:
+        known = scenario.replace(service=service)
+        if load is not None:
+            known = known.replace(rate_per_s=load * known.saturation_per_s)
+        count = min(FOR_BUSY, known.workload.max_requests or FOR_BUSY)
+        return simulate(known, count).utilisation
+
+    return busy
 
 
 def service_of(measurement: Measurement, pad_to: Sequence[int] | None = None) -> Service:
