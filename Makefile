@@ -11,7 +11,7 @@
 # make book      the course, the glossary and the reference as a site that reads offline: build/book/html/index.html
 # make bench     what is claimed about speed, as ratios
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
-# make fidelity  real runs on this machine beside their simulation, a table of VALIDATION.md: on a quiet machine, ten minutes (SECONDS=15)
+# make fidelity  real runs on this machine beside their simulation, a table of VALIDATION.md: on a quiet machine, twelve minutes (SECONDS=15)
 # make coverage  how often intervals hold the truth, a table of VALIDATION.md: half an hour (SEEDS=300)
 # make fidelity-servers  servers' own code beside their presets, a table of VALIDATION.md: ten minutes (SECONDS=100)
 # All make .venv first; PYTHON=python3.12 picks another Python.
@@ -91,7 +91,7 @@ bench: $(VENV)/.installed-benchmark
 validate: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python tests/validate.py
 
-# On the device that JAX finds: JAX_PLATFORMS=cpu for the processor.
+# On the device that JAX finds: JAX_PLATFORMS=cpu for the processor. Ctrl-C leaves what there is in tests/oracles/fidelity.partial.md.
 fidelity: SECONDS = 15
 fidelity: $(VENV)/.installed-test
 	$(BIN)/python tests/fidelity.py --seconds $(SECONDS)

@@ -3,11 +3,18 @@
 import argparse
 import os
 
-from oracles import coverage
+from oracles import coverage, predicted
 
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--seeds", type=int, default=300)
-    text = coverage.tables(arguments.parse_args().seeds, os.cpu_count() or 1)
+    arguments.add_argument("--experiments", type=int, default=200, help="of predictions of real runs")
+    arguments.add_argument("--predictions", action="store_true", help="these alone")
+    given = arguments.parse_args()
+    predicted.TABLES.write_text(text := predicted.table(given.experiments))
+    print(text)
+    if given.predictions:
+        raise SystemExit
+    text = coverage.tables(given.seeds, os.cpu_count() or 1)
     coverage.TABLES.write_text(text)
     print(text)

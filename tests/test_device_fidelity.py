@@ -7,7 +7,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.device import compare_with_simulation, load_model, measure
-from batchsim.device.fidelity import KEYS, measure_for, service_of
+from batchsim.device.fidelity import KEYS, busy_in, measure_for, service_of
 
 SCENARIO = bs.Scenario(bs.Poisson(1000), bs.SizeOrWait(4, 1), bs.Affine(100, 0))
 
@@ -36,6 +36,51 @@ def test_the_difference_is_how_far_the_simulated_value_is_above_the_replayed(com
     expected = 100 * (frame.simulated / frame.replayed - 1)
     assert frame["difference_%"].to_numpy() == pytest.approx(expected.to_numpy())
     assert compared.difference("p99") == pytest.approx(expected["p99_ms"] / 100)
+
+
+def test_what_is_predicted_is_the_median_of_repeats_and_95_of_100_are_in_the_interval(compared):
+    frame = compared.to_frame()
+    for key in KEYS:
+        numbers = compared.repeats.numbers[key]
+        assert numbers.size == 200
+        assert frame.simulated[key] == compared.predicted(key) == np.median(numbers)
+        low, high = compared.interval(key)
+        assert (frame.low[key], frame.high[key]) == (low, high)
+        assert np.mean((low <= numbers) & (numbers <= high)) >= 0.94
+        assert np.mean((low < numbers) & (numbers < high)) <= 0.96
+        assert frame.inside[key] == (low <= frame.replayed[key] <= high) == compared.inside(key)
+    assert compared.interval("p99") == compared.interval("p99_ms")
+
+
+def test_repeats_differ_by_more_than_their_noise_if_the_measurement_is_uncertain(compared):
+    service = compared.explained.scenario.service
+    assert compared.explained_repeats.numbers.keys() == compared.repeats.numbers.keys()
+    known = bs.device.repeats.Repeats.of(
+        compared.explained.scenario, [service] * 200, KEYS, 200, compared.replayed.seed
+    )
+    assert np.array_equal(known.latency_ms, compared.explained_repeats.latency_ms)
+    own, noise = (each.numbers["mean_latency_ms"] for each in (compared.repeats, known))
+    assert own.std() / own.mean() > noise.std() / noise.mean()
+
+
+def test_a_padded_model_has_repeats_of_its_padded_service():
+    padded = load_model("mlp", width=8, pad_to=[1, 4])
+    compared = compare_with_simulation(SCENARIO, padded, 50, limit_s=0.2, progress=False)
+    low, high = compared.interval("mean_latency_ms")
+    assert 0 < low < compared.predicted("mean_latency_ms") < high
+
+
+def test_batches_after_a_rest_are_compared_with_those_right_after_another(compared):
+    simulated = bs.simulate(SCENARIO.replace(service=bs.Affine(1, 0.1), rate_per_s=1500), 2000)
+    known = dataclasses.replace(compared, simulated=simulated)
+    log = simulated.log
+    assert known.rested(simulated) == pytest.approx(1)
+    rested = np.r_[True, 1000 * (log.batch_start_s[1:] - log.batch_finish_s[:-1]) > 0.5]
+    took_s = (log.batch_finish_s - log.batch_start_s) * np.where(rested, 1.0, 0.8)
+    columns = dataclasses.replace(log, batch_finish_s=log.batch_start_s + took_s)
+    slower = dataclasses.replace(simulated, runs=(dataclasses.replace(simulated.run, columns=columns),))
+    assert 1.1 < known.rested(slower) < 1.25  # some seem to rest, as the batches before them are shorter
+    assert np.isnan(known.rested(bs.simulate(simulated.scenario, 50)))
 
 
 def test_what_is_measured_is_a_server_as_in_the_replay_before_it_and_after_it(model, compared, monkeypatch):
@@ -92,6 +137,8 @@ def test_it_reads_as_a_table_with_what_is_known_of_the_difference(compared):
         "replayed",
         "simulated",
         "times as long as the server",
+        "A run like this one has a mean latency between",
+        "in 95 of 100 repeats",
         "correlates",
     ):
         assert word in text
@@ -129,6 +176,22 @@ def test_the_measurement_covers_what_the_rule_names_although_no_batch_is_so_larg
     assert compared.measurement.batch_sizes == (1, 2, 3, 4)
 
 
+def test_a_server_is_measured_as_busy_as_it_is_in_the_scenario(model, monkeypatch):
+    service = bs.Table({1: 1, 4: 2})
+    for rate_per_s in (200, 1200):
+        scenario = SCENARIO.replace(rate_per_s=rate_per_s)
+        expected = bs.simulate(scenario.replace(service=service), 100_000).utilisation
+        assert busy_in(scenario)(service) == pytest.approx(expected, abs=0.03)
+    half = bs.simulate(SCENARIO.replace(service=service, rate_per_s=1000), 100_000).utilisation
+    assert busy_in(SCENARIO, 0.5)(service) == pytest.approx(half, abs=0.03)
+    asked, real = [], compare_with_simulation.__globals__["measure_for"]
+    monkeypatch.setitem(
+        compare_with_simulation.__globals__, "measure_for", lambda *a: asked.append(a[-1]) or real(*a)
+    )
+    compare_with_simulation(SCENARIO, model, 20, limit_s=0.2, progress=False)
+    assert [round(each(service), 9) for each in asked] == [round(busy_in(SCENARIO)(service), 9)] * 2
+
+
 def test_a_plain_callable_is_measured_by_its_first_input():
     compared = compare_with_simulation(
         SCENARIO, lambda b: b * 2, 20, inputs=np.arange(20.0), limit_s=0.1, progress=False
@@ -139,10 +202,12 @@ def test_a_plain_callable_is_measured_by_its_first_input():
 def test_its_picture_has_both_latencies_and_both_batch_sizes(compared):
     latency, batches = bs.plot(compared).axes
     drawn = {line.get_label(): line.get_xdata() for line in latency.lines if len(line.get_xdata()) > 1}
-    for result, (label, values) in zip((compared.replayed, compared.simulated), drawn.items(), strict=True):
-        assert label.startswith("replayed" if result is compared.replayed else "simulated")
-        assert values[0] == pytest.approx(result.latency_ms.min())
-        assert values[-1] == pytest.approx(result.latency_ms.max())
+    replayed, simulated = drawn.values()
+    assert [label.partition(" ")[0] for label in drawn] == ["replayed", "simulated"]
+    assert [replayed[0], replayed[-1]] == pytest.approx(
+        [compared.replayed.latency_ms.min(), compared.replayed.latency_ms.max()]
+    )
+    assert simulated == pytest.approx(np.median(compared.repeats.latency_ms, axis=0))
     heights = sum(bar.get_height() for bar in batches.patches)
     assert heights == pytest.approx(200)
 

@@ -56,3 +56,11 @@ def test_a_thread_that_is_woken_up_at_once_changes_no_other():
     one.join()
     assert found[0] in (before, os.SCHED_RR)
     assert os.sched_getscheduler(0) == before
+
+
+def test_what_other_guests_take_is_a_part_of_what_others_do():
+    others = machine.Others()
+    spin(0.05)
+    others.stolen_s -= 0.03
+    others.busy_s -= 0.03 + 0.5 * len(machine._processors())
+    assert 0 < others.stolen() <= others.share() <= 1

@@ -9,7 +9,7 @@ import pytest
 import batchsim as bs
 from batchsim.device import Measurement, load_model
 from batchsim.device import measure as measure_anything
-from batchsim.device.served import InTurn
+from batchsim.device.served import InTurn, ServedRounds
 from batchsim.device.wall_clock import WallClock
 from batchsim.engines.draws import draw
 
@@ -77,6 +77,30 @@ def test_the_sum_of_times_is_that_of_a_server_that_never_rests(monkeypatch):
     assert sum(map(sum, measured.samples_ms)) / 1000 == pytest.approx(
         sum(log.batch_finish_s[-1] - log.arrival_s[log.batch_size[0] - 1] for log in logs[1:])
     )
+
+
+@pytest.mark.parametrize("busy", [0.3, 0.8])
+def test_requests_come_so_fast_that_a_server_is_as_busy_as_it_is_asked_to_be(busy, monkeypatch):
+    rates_per_s = []
+
+    def noted(self, order, rate_per_s, generator):
+        rates_per_s.append(rate_per_s)
+        return np.full(order.size, 0.004 * order / 5)  # 4 and 0.8 ms
+
+    monkeypatch.setattr(ServedRounds, "served", noted)
+    asked = []
+    measure(Recorder(), [1, 5], repeats=3, busy=busy)
+    measure(Recorder(), [1, 5], repeats=3, busy=lambda service: asked.append(service) or busy)
+    # Of a round of 6 requests and 4.8 ms.
+    assert rates_per_s[1] == rates_per_s[-1] == pytest.approx(busy * 6 / 0.0048)
+    assert asked[0] == asked[-1] == bs.Table({1: 0.8, 5: 4.0})
+
+
+def test_no_server_is_measured_busier_than_a_slow_minute_allows():
+    rounds = ServedRounds(np.negative, {}, True, lambda service: 1.4)
+    assert rounds.load({1: [2.0, 3.0]}) == 0.9
+    with pytest.raises(ValueError, match="busy must be"):
+        measure(Recorder(), [1], busy=1)
 
 
 def test_it_says_that_it_is_a_servers_and_is_saved_so(tmp_path):

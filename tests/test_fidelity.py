@@ -1,8 +1,13 @@
 """What `make fidelity` says of its runs, and where it writes it."""
 
+import dataclasses
+
 import pytest
 from oracles import fidelity
 from oracles.fidelity import Cold, Row, of_cold_starts
+
+import batchsim as bs
+from batchsim.result.metrics import heading
 
 PAGE = "# Is it true?\n\n## A group\n\nrows\n\n## The intervals themselves\n\ntables\n"
 
@@ -20,7 +25,9 @@ def test_the_median_of_the_repeats_decides():
     assert (row.error, row.verdict) == (0.05, "within")
     assert Row("mean", 10, 12, (0.2, 0.05, -0.3), within=0.1).verdict == "**misses**"
     assert Row("mean", 10, 12, (0.2,), within=0.1, disturbed=1).verdict == "disturbed"
-    assert str(row) == "| mean | 10 | 10.5 | +5.0% (-30.0%, +5.0%, +2.0%) | within |"
+    assert str(row) == "| mean | 10 | 10.5 |  |  | +5.0% (-30.0%, +5.0%, +2.0%) | within |"
+    known = Row("mean", 10, 10.5, (0.05, 0.2), 0.1, interval=(9, 12), inside=(True, False))
+    assert str(known) == "| mean | 10 | 10.5 | 9 to 12 | 1 of 2 | +20.0% (+5.0%, +20.0%) | **misses** |"
 
 
 def test_a_cold_start_that_compiles_more_sizes_is_told_from_one_that_compiles_longer():
@@ -32,3 +39,61 @@ def test_a_cold_start_that_compiles_more_sizes_is_told_from_one_that_compiles_lo
     assert row.errors == (pytest.approx(0.25), pytest.approx(0.1))
     assert row.disturbed == 0
     assert explained == "| mlp | 8, 10 | 10, 10 | +0.0%, +10.0% |"
+
+
+@pytest.fixture(scope="module")
+def short():
+    """One repeat of the shortest comparison that there is."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(fidelity, "MODELS", ("mlp",))
+    patch.setattr(fidelity, "LOADS", (0.5,))
+    patch.setattr(fidelity, "LIMIT_S", 0.2)
+    patch.setattr(fidelity, "load_model", lambda name: bs.device.load_model(name, width=8))
+    said, kept = [], []
+    runs = fidelity.Runs(0.05, say=lambda *what, **how: said.append(what), keep=kept.append)
+    known = runs.compare("mlp", 0.5, 0)
+    yield runs, said, kept, known
+    patch.undo()
+
+
+def test_what_is_known_is_kept_after_each_run(short):
+    runs, said, kept, _ = short
+    assert len(said) == len(kept) == 1
+    assert kept[0] == runs.text()
+    (compared,) = runs.compared["mlp", 0.5]
+    low, high = compared.interval("p99_ms")
+    assert f"| {low:.4g} to {high:.4g} | {int(compared.inside('p99_ms'))} of 1 |" in kept[0]
+    assert [row.what for row in runs.rows] == [
+        f"mlp, load 0.5: {heading(key)}" for key in ("mean_latency_ms", "mean_batch_size", "p99_ms")
+    ]
+
+
+def test_an_interrupted_replay_ends_all_runs_and_what_there_was_stays(short, monkeypatch):
+    runs, _, kept, _ = short
+
+    def stopped(scenario, model, requests, seed, **given):
+        real = bs.device.replay(scenario, model, requests, seed, **given)
+        return dataclasses.replace(real, requested=real.requested + 1, error="it was stopped")
+
+    monkeypatch.setattr(fidelity, "replay", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        runs.run()
+    assert len(runs.around) == len(kept) == 1
+    assert "Interrupted: 1 of 3 comparisons" in runs.text()
+
+
+def test_it_says_how_disturbed_the_machine_was(short):
+    runs, *_ = short
+    around, row = runs.around[0]
+    assert 0 <= around.stolen <= around.others <= 1
+    assert f"{around.drift:+.1%}" in row
+    assert f"other programs took {around.others:.0%} of the processors" in runs.machine()
+
+
+def test_the_drift_is_how_much_longer_batches_took_afterwards(short):
+    _, _, _, (_, before) = short
+    slower = dataclasses.replace(
+        before, samples_ms=tuple(tuple(1.1 * ms for ms in row) for row in before.samples_ms)
+    )
+    found = fidelity.Surroundings.of(fidelity.Others(), before, slower)
+    assert found.drift == pytest.approx(0.1)

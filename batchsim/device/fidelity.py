@@ -1,5 +1,6 @@
 """Does the simulator predict this machine? A real run beside the simulation of the same arrivals."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim import _check
-from batchsim._format import duration, fixed
+from batchsim.device import fidelity_text as text
+from batchsim.device.repeats import Repeats
 from batchsim.device.replay import Replay, replay
 from batchsim.result import Result
-from batchsim.result.metrics import heading, metric
+from batchsim.result.metrics import metric
 from batchsim.scenario import Scenario
 from batchsim.scenario.measurement import Measurement
-from batchsim.scenario.service import Service
+from batchsim.scenario.resampled import services
+from batchsim.scenario.service import Service, Table
 from batchsim.simulate import simulate
 
 if TYPE_CHECKING:
@@ -22,8 +25,10 @@ if TYPE_CHECKING:
 
 KEYS = ("mean_latency_ms", "p50_ms", "p99_ms", "mean_batch_size", "throughput_per_s", "utilisation")
 EACH = 32  # up to this batch size every one is measured
-OTHERWISE = 0.2  # how far batches may be from their measurement before a reader is asked about it
-TOGETHER = 0.3  # the correlation of one batch with the next from which a reader is told of it
+IDLE_MS = 0.5  # the least time between two batches that is a rest of the server
+FEWEST = 30  # batches after a rest, and of the others, before they are compared
+FOR_BUSY = 2000  # requests, of which it is known how busy a server is to about 0.02
+REPEATS = 200  # simulations of the same arrivals
 TARGET, LIMIT_S = 0.01, 8.0  # of a measurement: at load 0.8, 1 % of a batch's time is up to 5 % of a latency
 
 
@@ -31,14 +36,47 @@ TARGET, LIMIT_S = 0.01, 8.0  # of a measurement: at load 0.8, 1 % of a batch's t
 class Fidelity:
     """A replay and the simulation of the same arrivals, with the service time measured on the same machine.
 
-    `simulated` knows the measurement alone, which was made before. `explained` is a second simulation, which
-    knows from the replay by what factor batches were `slower` than measured. What that does not explain is
-    in their order (`together`), or the fault of the simulator.
+    `simulated` knows the measurement alone, which was made before: it is one run. `repeats` are many of the
+    same arrivals, each with noise of its own, and with another of the service times that the measurement
+    leaves possible (see `batchsim.scenario.resampled`): what is predicted is their `median`, and 95 of 100
+    lie in the `interval`. `explained` is a simulation, which knows from the replay by what factor batches
+    were `slower` than measured. What that does not explain is in their order (`together`), or the fault of
+    the simulator.
     """
 
     measurement: Measurement
     simulated: Result
     replayed: Replay
+    count: int = REPEATS
+
+    @cached_property
+    def repeats(self) -> Repeats:
+        """The same arrivals simulated `count` times."""
+        padding = self.simulated.scenario.service.padding
+        drawn = services(self.measurement, self.count, self.replayed.seed)
+        return self._repeated(each if padding is None else each.padded_to(padding) for each in drawn)
+
+    @cached_property
+    def explained_repeats(self) -> Repeats:
+        """The same, with batches as slow as they were in the replay: the noise alone differs."""
+        return self._repeated([self.explained.scenario.service] * self.count)
+
+    def _repeated(self, drawn: Iterable[Service]) -> Repeats:
+        of = self.simulated
+        return Repeats.of(of.scenario, drawn, KEYS, self.replayed.requested, self.replayed.seed, of.warmup)
+
+    def predicted(self, key: str) -> float:
+        """Return what is predicted of a metric: the median of the repeats."""
+        return self.repeats.median(metric(key).key)
+
+    def interval(self, key: str) -> tuple[float, float]:
+        """Return the limits within which a metric of a run like this one lies in 95 of 100 repeats."""
+        return self.repeats.interval(metric(key).key)
+
+    def inside(self, key: str) -> bool:
+        """Return whether the replayed value lies in the interval."""
+        low, high = self.interval(key)
+        return low <= self.replayed.metrics.number(metric(key).key) <= high
 
     @property
     def disturbed(self) -> str:
@@ -48,8 +86,11 @@ class Fidelity:
     @cached_property
     def _measured_s(self) -> np.ndarray:
         """How long each batch of the replay should have taken, shape (batches,)."""
-        sizes = self.replayed.batches.batch_size
-        return self.simulated.scenario.service.table(int(sizes.max(initial=1)))[sizes]
+        return self._table(self.replayed)[self.replayed.batches.batch_size]
+
+    def _table(self, result: Result) -> np.ndarray:
+        """Return the measured seconds by size, up to the largest that occurs."""
+        return self.simulated.scenario.service.table(int(result.batches.batch_size.max(initial=1)))
 
     @cached_property
     def _ratios(self) -> np.ndarray:
@@ -88,54 +129,53 @@ class Fidelity:
         count, seed = self.replayed.requested, self.replayed.seed
         return simulate(scenario.replace(service=service), count, seed, warmup=self.simulated.warmup)
 
+    def rested(self, result: Result) -> float:
+        """How many times as long batches take after a rest of the server as right after another, by size.
+
+        Longer times where the server does not rest are due to noise that lasts, too: in a simulation, to that
+        alone. NaN where there are few of one kind.
+        """
+        batches = result.batches
+        order = np.lexsort((batches.start_s, batches.server))
+        start_s, finish_s, server = (
+            getattr(batches, name)[order] for name in ("start_s", "finish_s", "server")
+        )
+        took = (finish_s - start_s) / self._table(result)[batches.batch_size[order]]
+        rest_s = (start_s[1:] - finish_s[:-1])[same := server[1:] == server[:-1]]
+        rested, took = 1000 * rest_s > IDLE_MS, np.log(took[1:][same])
+        if min(np.count_nonzero(rested), np.count_nonzero(~rested)) < FEWEST:
+            return math.nan
+        return math.exp(took[rested].mean() - took[~rested].mean())
+
     def difference(self, key: str) -> float:
-        """Return how far the simulated value is above the replayed one, relative to that."""
+        """Return how far the predicted value is above the replayed one, relative to that."""
         replayed = self.replayed.metrics.number(metric(key).key)
-        return (self.simulated.metrics.number(metric(key).key) - replayed) / replayed
+        return (self.predicted(key) - replayed) / replayed
 
     def to_frame(self) -> "pandas.DataFrame":
-        """Return a DataFrame with a row a metric; `difference_%` is that of the simulated value."""
+        """Return a DataFrame with a row a metric.
+
+        `simulated` and `explained` are medians of the repeats; 95 of 100 are from `low` to `high`, and
+        `inside` is whether the replay is. `difference_%` is that of the simulated value.
+        """
         import pandas
 
-        results = {"replayed": self.replayed, "simulated": self.simulated, "explained": self.explained}
-        columns = {name: [result.metrics.number(key) for key in KEYS] for name, result in results.items()}
-        differences = [100 * self.difference(key) for key in KEYS]
-        return pandas.DataFrame({**columns, "difference_%": differences}, index=list(KEYS))
+        low, high = zip(*map(self.interval, KEYS), strict=True)
+        columns = {
+            "replayed": [self.replayed.metrics.number(key) for key in KEYS],
+            "simulated": list(map(self.predicted, KEYS)),
+            "low": low, "high": high, "inside": list(map(self.inside, KEYS)),
+            "explained": list(map(self.explained_repeats.median, KEYS)),
+            "difference_%": [100 * self.difference(key) for key in KEYS],
+        }  # fmt: skip
+        return pandas.DataFrame(columns, index=list(KEYS))
 
     def notes(self) -> list[str]:
         """Return what is known of the difference, a sentence each."""
-        replayed = self.replayed
-        late_ms = float(np.percentile(replayed.late_ms, 99))
-        elsewhere = abs(self.slower - 1) > OTHERWISE
-        noise = self.simulated.scenario.service.noise
-        measured = noise.correlation if noise is not None else 0.0
-        apart = self.together > measured + TOGETHER
-        what = "the server" if self.measurement.served else "the model alone"
-        notes = [
-            f"Batches took {self.slower:.2f} times as long as {what} was measured, in the same sizes"
-            + (": does something else compute on this machine?" if elsewhere else "."),
-            f"Of that, {duration(replayed.own_ms)} a batch were the batcher's own, and "
-            f"{duration(replayed.reaction_ms)} until it started.",
-            f"A batch's time correlates with the next one's by {self.together:.2f}, in the "
-            f"measurement by {measured:.2f}"
-            + (": slow ones come together more than the simulation knows." if apart else "."),
-            f"99 % of the requests were sent at most {duration(late_ms)} late, and other programs took "
-            f"{replayed.others:.0%} of the processors.",
-        ]
-        return notes + ([f"DISTURBED, no verdict: {self.disturbed}."] if self.disturbed else [])
-
-    def _title(self) -> str:
-        where = f"{self.measurement.model}, {self.replayed.engine}"
-        return f"Fidelity: {where}, {self.replayed.arrival_s.size:,} requests"
+        return text.notes(self)
 
     def __repr__(self) -> str:
-        head = f"  {'':<20}{'replayed':>10}{'simulated':>11}{'difference':>12}{'explained':>11}"
-        rows = [
-            f"  {heading(key):<20}{fixed(row['replayed']):>10}{fixed(row['simulated']):>11}"
-            f"{row['difference_%']:>+10.1f} %{fixed(row['explained']):>11}"
-            for key, row in self.to_frame().iterrows()
-        ]
-        return "\n".join([self._title(), head, *rows, *(f"  {note}" for note in self.notes())])
+        return text.plain(self)
 
 
 def compare_with_simulation(
@@ -146,11 +186,12 @@ def compare_with_simulation(
     """Measure a server, simulate a scenario with that service time, replay it, and put both side by side.
 
     The arguments are those of `replay`; simulation and replay have the same arrivals. The model is measured
-    as a server gives it, `measure(model, served=True)`, for about `limit_s` seconds at every batch size that
-    the rule allows (at its padded sizes, if it pads; at powers of two beyond 32): half of them before the
-    replay and half after it, since a machine that others share is faster in one minute than in the next.
-    A `measurement` that is given takes its place: one of this machine and of now. The simulation takes the
-    mean times, their noise and how long that lasts. The scenario's own service time plays no part; its
+    as a server gives it, `measure(model, served=True)`, as busy as it is in the scenario, for about `limit_s`
+    seconds at every batch size that the rule allows (at its padded sizes, if it pads; at powers of two beyond
+    32): half of them before the replay and half after it, since a machine that others share is faster in one
+    minute than in the next. A `measurement` that is given takes its place: one of this machine and of now.
+    The simulation takes the mean times, their noise and how long that lasts. It is repeated 200 times, so
+    that chance is told from a difference: see `Fidelity`. The scenario's own service time plays no part; its
     `host_ms`, `contention` and `slowdown` are the simulation's: for several servers on one device, see
     `measure_sharing`. `bs.plot` draws both.
 
@@ -160,7 +201,7 @@ def compare_with_simulation(
     >>> model = load_model("mlp", width=8)
     >>> compared = compare_with_simulation(scenario, model, 50, limit_s=0.2, progress=False)
     >>> list(compared.to_frame().columns)
-    ['replayed', 'simulated', 'explained', 'difference_%']
+    ['replayed', 'simulated', 'low', 'high', 'inside', 'explained', 'difference_%']
     """
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     if measurement is not None:
@@ -169,7 +210,9 @@ def compare_with_simulation(
     example = None if inputs is None else inputs[0]
 
     def measured() -> Measurement:
-        return measure_for(model, scenario.rule.max_batch_size, example, limit_s / 2, progress)
+        return measure_for(
+            model, scenario.rule.max_batch_size, example, limit_s / 2, progress, busy_in(scenario)
+        )
 
     before = measured()
     real = replay(scenario, model, requests, seed, inputs=inputs, warmup=warmup)
@@ -185,13 +228,13 @@ def beside_simulation(measurement: Measurement, real: Replay, model: Any) -> Fid
 
 def measure_for(
     model: Callable[[Any], Any], largest: int, example: Any = None, limit_s: float = LIMIT_S,
-    progress: bool = False,
+    progress: bool = False, busy: float | Callable[[Table], float] = 0.7,
 ) -> Measurement:  # fmt: skip
     """Measure a model as a server gives it, at every batch size up to `largest`; at its padded sizes, if any.
 
-    Of more than `EACH` sizes, at the powers of two.
+    Of more than `EACH` sizes, at the powers of two. `busy` as in `measure`.
     """
-    from batchsim.device import measure
+    from batchsim.device.measure import measure  # of the package, that name may be the module's
 
     sizes: Iterable[int] = range(1, largest + 1)
     if largest > EACH:
@@ -201,9 +244,25 @@ def measure_for(
         end = next((place for place, size in enumerate(pad_to) if size >= largest), len(pad_to))
         sizes = pad_to[: end + 1]
     return measure(
-        model, sizes, served=True, target=TARGET, limit_s=limit_s, example=example, roofline=False,
+        model, sizes, served=True, busy=busy, target=TARGET, limit_s=limit_s, example=example, roofline=False,
         progress=progress,
     )  # fmt: skip
+
+
+def busy_in(scenario: Scenario, load: float | None = None) -> Callable[[Table], float]:
+    """Return what tells from a service time how busy the servers of a scenario are.
+
+    With `load`, at that part of the saturation rate, whatever that is with this service time.
+    """
+
+    def busy(service: Table) -> float:
+        known = scenario.replace(service=service)
+        if load is not None:
+            known = known.replace(rate_per_s=load * known.saturation_per_s)
+        count = min(FOR_BUSY, known.workload.max_requests or FOR_BUSY)
+        return simulate(known, count).utilisation
+
+    return busy
 
 
 def service_of(measurement: Measurement, pad_to: Sequence[int] | None = None) -> Service:

@@ -12,12 +12,19 @@ class Others:
 
     def __init__(self) -> None:
         self.begin_s, self.busy_s, self.own_s = time.perf_counter(), _busy_s(), _own_s()
+        self.stolen_s = _busy_s("steal")
 
     def share(self) -> float:
         """Return the part of their time that went to other programs, or to other guests of the host."""
+        return self._of_all(_busy_s() - self.busy_s - (_own_s() - self.own_s))
+
+    def stolen(self) -> float:
+        """Return the part that went to other guests of the host alone, where the system tells (Linux)."""
+        return self._of_all(_busy_s("steal") - self.stolen_s)
+
+    def _of_all(self, seconds: float) -> float:
         passed_s = (time.perf_counter() - self.begin_s) * len(_processors())
-        others_s = _busy_s() - self.busy_s - (_own_s() - self.own_s)
-        return min(max(others_s / passed_s, 0.0), 1.0)
+        return min(max(seconds / passed_s, 0.0), 1.0)
 
 
 def _processors() -> list[int]:
@@ -25,9 +32,10 @@ def _processors() -> list[int]:
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(every)
 
 
-def _busy_s() -> float:
+def _busy_s(*kinds: str) -> float:
+    """Return the seconds of these kinds, by default of all that keep a processor busy."""
     each = psutil.cpu_times(percpu=True)
-    kinds = "user", "nice", "system", "irq", "softirq", "steal"  # a system may lack some
+    kinds = kinds or ("user", "nice", "system", "irq", "softirq", "steal")  # a system may lack some
     return sum(getattr(each[cpu], kind, 0.0) for cpu in _processors() if cpu < len(each) for kind in kinds)
 
 

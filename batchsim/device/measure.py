@@ -12,16 +12,17 @@ from batchsim import _check
 from batchsim.device.models import Model, describe
 from batchsim.device.roofline import roofline as roofline_of
 from batchsim.device.rounds import Rounds
-from batchsim.device.served import ServedRounds
+from batchsim.device.served import BUSY, ServedRounds
 from batchsim.scenario.lasting import autocorrelation
 from batchsim.scenario.measurement import Measurement
+from batchsim.scenario.service import Table
 
 
 def measure(
     model: Model | Callable[[Any], Any], batch_sizes: Iterable[int] = (1, 2, 4, 8, 16, 32), *,
     target: float = 0.02, limit_s: float = 5.0, repeats: int | None = None, warmup: int = 3,
-    copy: bool = True, served: bool = False, roofline: bool = True, example: Any = None, seed: int = 0,
-    progress: bool = True,
+    copy: bool = True, served: bool = False, busy: float | Callable[[Table], float] = BUSY,
+    roofline: bool = True, example: Any = None, seed: int = 0, progress: bool = True,
 ) -> Measurement:  # fmt: skip
     """Time `model` on batches of each size, until each median is known well enough or the time is over.
 
@@ -37,7 +38,9 @@ def measure(
     it includes the copy to the device, but not the copy back. With `copy=False` the batch is on the device
     before. With `served` it is the time of a whole server: one thread sends requests, as in `replay`, and
     another serves them through an `InferenceBatcher`, busy for 70 % of the time; a batch counts from when it
-    may start until its answers are handed back, and no size is left out before the end.
+    may start until its answers are handed back, and no size is left out before the end. Sends take time from
+    the model, so a server is measured best as `busy` as it will be: a fraction, or a function that tells it
+    from the service time measured so far.
 
     A `Model` drops what it had compiled, so that the first call includes compiling; padded sizes of one shape
     compile once. JAX keeps some of the work on a shape for the rest of the process: a cold start in the same
@@ -60,6 +63,8 @@ def measure(
     warmup = _check.whole("warmup", warmup, at_least=0)
     if served and not copy:
         raise ValueError("copy must be True if served: a server gets its inputs in the host's memory")
+    if not callable(busy):
+        busy = _check.real("busy", busy, above=0, below=1)
     generator = np.random.default_rng(_check.whole("seed", seed, at_least=0))
     batches = _batches(model, sizes, example, seed)
     if isinstance(model, Model):
@@ -67,7 +72,7 @@ def measure(
     call: Callable[[Any], Any] = model
     if isinstance(model, Model) and not copy:
         batches, call = {size: model.padded(batch) for size, batch in batches.items()}, model.compute
-    rounds = (ServedRounds if served else Rounds)(call, batches, copy)
+    rounds = ServedRounds(call, batches, copy, busy) if served else Rounds(call, batches, copy)
     with _bar(progress, len(sizes)) as bar:
         output = rounds.warm_up(warmup, bar)
         rounds.run(generator, target, limit_s, repeats, bar)

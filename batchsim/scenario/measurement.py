@@ -179,16 +179,17 @@ class Measurement:
         the "clipped" are: a server has disturbed batches, too, but the slowest in a hundred count as no
         slower than the next. Where the `autocorrelation` is known the noise lasts as long as was measured.
         """
-        times = self._times(samples)
+        times = self.times(samples)
         means = {size: float(row.mean()) for size, row in times.items()}
         lasts = lasting.fitted(self.autocorrelation) if self.autocorrelation else ()
         return Table(means).with_noise(text.pooled(self.noise_cv(samples)), "lognormal", *lasts)
 
     def noise_cv(self, samples: str | None = None) -> dict[int, float]:
         """Return the coefficient of variation of each batch size: see `service_with_noise`."""
-        return {size: cv_of(row) for size, row in self._times(samples).items()}
+        return {size: cv_of(row) for size, row in self.times(samples).items()}
 
-    def _times(self, samples: str | None) -> dict[int, np.ndarray]:
+    def times(self, samples: str | None = None) -> dict[int, np.ndarray]:
+        """Return the times in ms of each batch size: those that `service_with_noise` takes."""
         if samples is None:
             samples = "clipped" if self.served else "quiet"
         _check.one_of("samples", samples, SAMPLES)

@@ -3,25 +3,31 @@
 The section stays in `fidelity.md` beside this file, from which `make validate` takes it.
 """
 
+import gc
+import math
 import os
 import platform
 import re
 import statistics
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import jax
 import numpy as np
+from oracles import predicted
 
 import batchsim as bs
-from batchsim.device import Fidelity, load_model, replay
-from batchsim.device.fidelity import LIMIT_S, beside_simulation, measure_for, service_of
+from batchsim.device import Fidelity, Measurement, Replay, load_model, replay
+from batchsim.device.fidelity import LIMIT_S, beside_simulation, busy_in, measure_for, service_of
+from batchsim.device.machine import Others
 from batchsim.device.replay import OTHERS
 from batchsim.result.metrics import heading
 
 TABLES = Path(__file__).with_suffix(".md")
+PARTIAL = TABLES.with_suffix(".partial.md")  # of a run that goes on, or was interrupted
 TITLE = "A real run on this machine"
 MODELS = ("mlp", "convnet", "transformer")
 LOADS = (0.5, 0.8)
@@ -32,28 +38,43 @@ COLD_WITHIN = 0.20
 COLD_S = 10.0
 
 TEXT = f"""`make fidelity` measures a model as a server gives it (`bs.device.measure(model, served=True)`:
-through the batcher, beside the thread that sends), half before and half after a replay of arrivals on the
-wall clock with the real model, and simulates the same arrivals with that service time, its noise and how
-long the noise lasts (`bs.device.compare_with_simulation`): Poisson arrivals, batches of at most
-{RULE.max_batch_size}, a wait of {RULE.max_wait_ms} ms. Load 1 is what the server carries as it was measured
-before. The error is that of the simulated value,
-relative to the replayed one: the median of {REPEATS} repeats, each with a measurement and a seed of its own,
-and in brackets each of them. A row is **within** if it is at most {WITHIN["mean_latency_ms"]:.0%} (mean
-latency, batch size), {WITHIN["p99_ms"]:.0%} (p99) or {COLD_WITHIN:.0%} (compiling). Repeats whose requests
-were sent too late, or beside which other programs took more than a tenth of the processors, have no verdict.
-Nothing is subtracted, and nothing of a replay goes into its simulation.
+through the batcher, beside the thread that sends, as busy as in the replay), half before and half after a
+replay of arrivals on the wall clock with the real model, and simulates the same arrivals with that service
+time, its noise and how long the noise lasts (`bs.device.compare_with_simulation`): Poisson arrivals, batches
+of at most {RULE.max_batch_size}, a wait of {RULE.max_wait_ms} ms. Load 1 is what the server carries as it was
+measured before. What is simulated is the median of 200 simulations of the same arrivals. The error is that of
+the simulated value, relative to the replayed one: the median of {REPEATS} repeats, each with a measurement
+and a seed of its own, and in brackets each of them. A row is **within** if it is at most
+{WITHIN["mean_latency_ms"]:.0%} (mean latency, batch size), {WITHIN["p99_ms"]:.0%} (p99) or {COLD_WITHIN:.0%}
+(compiling). Repeats whose requests were sent too late, or beside which other programs took more than a tenth
+of the processors, have no verdict. Nothing is subtracted, and nothing of a replay goes into its simulation.
 
+A run is one draw of chance: the simulations differ in their noise, and in the service times that the
+measurement leaves possible (its blocks are drawn with replacement, and the machine is as fast as in one of
+its stretches). 95 of 100 of them are in the interval, which is that of the repeat whose error is the median;
+"inside" counts the repeats that were in theirs. An error beyond its bar within a wide interval says that such
+a run cannot be predicted better on this machine; one outside of the interval is the simulator's.
+
+{predicted.written()}
 Where a difference comes from stands below, medians of the replays: how many times as long as measured batches
 of the same sizes took, from when they could start until their answers were handed back; of that, the
 batcher's own time (stacking, fetching, Python) and the time until it started; how a batch's time correlates
-with the next one's, in the replay and as it was measured; and the error of a simulation whose batches are
-slower by the first number.
+with the next one's, in the replay and as it was measured; the error of a simulation whose batches are
+slower by the first number; and how many times as long batches took after a rest of the server of at least
+0.5 ms as right after another one, replayed and simulated (noise lasts, so a server rests while it is fast).
+Below that stands each repeat, so that a reader can judge it: what other programs and other guests of the
+host ("stolen", `/proc/stat`) took of the processors while it was measured and replayed, and by how much the
+measurement after the replay differs from that before it.
 """
 
 
 @dataclass(frozen=True)
 class Row:
-    """A metric of several repeats: replayed and simulated values, and the errors."""
+    """A metric of several repeats: of the one whose error is the median the values, and all errors.
+
+    `interval` is what was predicted for it, and `inside` has for each repeat whether it is in its own; there
+    is none of a cold start.
+    """
 
     what: str
     replayed: float
@@ -61,10 +82,12 @@ class Row:
     errors: tuple[float, ...]
     within: float
     disturbed: int = 0
+    interval: tuple[float, float] | None = None
+    inside: tuple[bool, ...] = ()
 
     @property
     def error(self) -> float:
-        return sorted(self.errors, key=abs)[len(self.errors) // 2]
+        return self.errors[middle_of(self.errors)]
 
     @property
     def verdict(self) -> str:
@@ -74,21 +97,28 @@ class Row:
 
     def __str__(self) -> str:
         each = ", ".join(f"{error:+.1%}" for error in self.errors)
-        cells = (self.what, f"{self.replayed:.4g}", f"{self.simulated:.4g}", f"{self.error:+.1%} ({each})")
-        return f"| {' | '.join(cells)} | {self.verdict} |"
+        limits = "" if self.interval is None else f"{self.interval[0]:.4g} to {self.interval[1]:.4g}"
+        inside = f"{sum(self.inside)} of {len(self.inside)}" if self.inside else ""
+        values = f"{self.replayed:.4g}", f"{self.simulated:.4g}", limits, inside
+        return f"| {' | '.join((self.what, *values, f'{self.error:+.1%} ({each})'))} | {self.verdict} |"
+
+
+def middle_of(errors: Sequence[float]) -> int:
+    """Return the place of the median by size; of an even number, of the larger one in the middle."""
+    return sorted(range(len(errors)), key=lambda place: abs(errors[place]))[len(errors) // 2]
 
 
 def of_repeats(name: str, load: float, repeats: list[Fidelity]) -> Iterator[Row]:
     """Yield the rows of one model at one load; disturbed repeats count only if there are no others."""
     quiet = [each for each in repeats if not each.disturbed] or repeats
     for key, within in WITHIN.items():
-        replayed, simulated = (
-            statistics.median(getattr(each, part).metrics.number(key) for each in quiet)
-            for part in ("replayed", "simulated")
-        )
         errors = tuple(each.difference(key) for each in quiet)
-        disturbed = len(quiet) if quiet[0].disturbed else 0
-        yield Row(f"{name}, load {load}: {heading(key)}", replayed, simulated, errors, within, disturbed)
+        shown = quiet[middle_of(errors)]
+        yield Row(
+            f"{name}, load {load}: {heading(key)}", shown.replayed.metrics.number(key), shown.predicted(key),
+            errors, within, len(quiet) if quiet[0].disturbed else 0, shown.interval(key),
+            tuple(each.inside(key) for each in quiet),
+        )  # fmt: skip
 
 
 def explanation(name: str, load: float, repeats: list[Fidelity]) -> str:
@@ -98,7 +128,7 @@ def explanation(name: str, load: float, repeats: list[Fidelity]) -> str:
         return statistics.median(map(read, repeats))
 
     def unexplained(each: Fidelity) -> float:
-        return each.explained.mean_latency_ms / each.replayed.mean_latency_ms - 1
+        return each.explained_repeats.median("mean_latency_ms") / each.replayed.mean_latency_ms - 1
 
     cells = (
         f"{name}, load {load}",
@@ -111,6 +141,8 @@ def explanation(name: str, load: float, repeats: list[Fidelity]) -> str:
         f"{1000 * middle(lambda each: np.percentile(each.replayed.late_ms, 99)):.0f}",
         f"{middle(lambda each: each.replayed.others):.0%}",
         f"{middle(unexplained):+.1%}",
+        f"{middle(lambda each: each.rested(each.replayed)):.3f}, "
+        f"{middle(lambda each: each.rested(each.simulated)):.3f}",
     )
     return f"| {' | '.join(cells)} |"
 
@@ -137,7 +169,7 @@ class Cold:
     def run(cls, model, scenario: bs.Scenario, measurement, requests: int, seed: int) -> "Cold":
         service = scenario.service.compiling(measurement.compiling())
         simulated = bs.simulate(scenario.replace(service=service), requests, seed)
-        real = replay(scenario, model, requests, seed, warm=False)
+        real = whole(replay(scenario, model, requests, seed, warm=False))
         return cls(compiled(real), compiled(simulated), real.others)
 
     @property
@@ -163,51 +195,145 @@ def of_cold_starts(name: str, starts: list[Cold]) -> tuple[Row, str]:
     return row, f"| {' | '.join([name, *sizes, each])} |"
 
 
-def section(seconds: float, say=print) -> tuple[str, list[Row]]:
-    """Return the section's text and its rows, from runs of so many seconds each."""
-    rows: list[Row] = []
-    explanations: list[str] = []
-    sizes: list[str] = []
-    for name in MODELS:
-        model = load_model(name)
-        by_load: dict[float, list[Fidelity]] = {load: [] for load in LOADS}
-        starts: list[Cold] = []
+@dataclass(frozen=True)
+class Surroundings:
+    """What the machine did besides, from before a measurement until after the one behind the replay."""
+
+    others: float
+    stolen: float
+    drift: float  # how much longer batches took in the measurement after than in that before
+    at: str
+
+    @classmethod
+    def of(cls, others: Others, before: Measurement, after: Measurement) -> "Surroundings":
+        drift = math.exp(
+            np.mean([np.log(after.median_ms[size] / ms) for size, ms in before.median_ms.items()])
+        )
+        return cls(others.share(), others.stolen(), drift - 1, f"{datetime.now(UTC):%H:%M}")
+
+    def row(self, name: str, load: float, seed: int, compared: Fidelity) -> str:
+        errors = [f"{compared.difference(key):+.1%}" for key in WITHIN]
+        inside = "".join("yes " if compared.inside(key) else "no " for key in WITHIN).split()
+        cells = (
+            f"{name}, load {load}, {seed + 1}", self.at, f"{self.others:.0%}", f"{self.stolen:.1%}",
+            f"{self.drift:+.1%}", f"{compared.slower:.3f}", ", ".join(errors), ", ".join(inside),
+            compared.disturbed or "",
+        )  # fmt: skip
+        return f"| {' | '.join(cells)} |"
+
+
+class Runs:
+    """The runs so far, of all models at all loads: what is known of them is written after each."""
+
+    def __init__(self, seconds: float, say=print, keep=lambda text: None) -> None:
+        self.seconds, self.say, self.keep = seconds, say, keep
+        self.models = {name: load_model(name) for name in MODELS}
+        places = [(name, load) for name in MODELS for load in LOADS]
+        self.compared: dict[tuple[str, float], list[Fidelity]] = {place: [] for place in places}
+        self.around: list[tuple[Surroundings, str]] = []
+        self.starts: dict[str, list[Cold]] = {name: [] for name in MODELS}
+        self.begin_s, self.took_s = time.perf_counter(), 0.0
+
+    def run(self) -> None:
+        """Make all runs, a repeat of each before the next: an interrupt leaves some of every row."""
         for seed in range(REPEATS):
-            for load, repeats in by_load.items():
-                # Anew for each run: a processor is faster in one minute than in another.
-                measurement = measure_for(model, RULE.max_batch_size, limit_s=LIMIT_S / 2)
-                known = bs.Scenario(bs.Poisson(1), RULE, service_of(measurement))
-                scenario = known.replace(rate_per_s=load * known.saturation_per_s)
-                count = max(100, round(seconds * scenario.workload.offered_per_s))
-                real = replay(scenario, model, count, seed)
-                after = measure_for(model, RULE.max_batch_size, limit_s=LIMIT_S / 2)
-                repeats.append(beside_simulation(measurement.joined(after), real, model))
-                say(repeats[-1], end="\n\n")
-            # So long that most sizes occur: how many did in both is less a matter of chance.
-            scenario = known.replace(rate_per_s=LOADS[0] * known.saturation_per_s)
-            count = max(100, round(COLD_S * scenario.workload.offered_per_s))
-            starts.append(Cold.run(model, scenario, measurement, count, seed))
-            say(starts[-1], end="\n\n")
-        for load, repeats in by_load.items():
-            rows += of_repeats(name, load, repeats)
-            explanations.append(explanation(name, load, repeats))
-        row, of_sizes = of_cold_starts(name, starts)
-        rows.append(row)
-        sizes.append(of_sizes)
-        for each in rows[-len(WITHIN) * len(LOADS) - 1 :]:
-            say(each)
-    where = f"{model.device}, {processor()}, jax {jax.__version__}, {datetime.now(UTC):%Y-%m-%d}"
-    parts = [
-        f"\n## {TITLE}\n\n{TEXT}\nOn {where}, {seconds:g} s a run, {COLD_S:g} s a cold start.\n",
-        "| what | replayed | simulated | error | |\n|---|---|---|---|---|",
-        *map(str, rows),
-        "\n| run | requests/s | slower by | own (µs) | until it started (µs) | correlation | "
-        "p99 of sends (µs late) | other programs | error of the mean with this |\n" + "|---" * 9 + "|",
-        *explanations,
-        "\n| cold start | sizes compiled | simulated | error of the time of one |\n|---|---|---|---|",
-        *sizes,
-    ]
-    return "\n".join(parts) + "\n", rows
+            for name in MODELS:
+                for load in LOADS:
+                    known = self.compare(name, load, seed)
+                self.start_cold(name, known, seed)
+
+    def compare(self, name: str, load: float, seed: int) -> tuple[bs.Scenario, Measurement]:
+        """Measure, replay, measure, and simulate; return the scenario as it was measured before."""
+        # Anew for each run: a processor is faster in one minute than in another.
+        model, others = self.models[name], Others()
+        gc.collect()  # now, and not in the run
+        busy = busy_in(bs.Scenario(bs.Poisson(1), RULE, bs.Affine(1, 0)), load)
+        before = measure_for(model, RULE.max_batch_size, limit_s=LIMIT_S / 2, busy=busy)
+        known = bs.Scenario(bs.Poisson(1), RULE, service_of(before))
+        scenario = known.replace(rate_per_s=load * known.saturation_per_s)
+        count = max(100, round(self.seconds * scenario.workload.offered_per_s))
+        real = whole(replay(scenario, model, count, seed))
+        after = measure_for(model, RULE.max_batch_size, limit_s=LIMIT_S / 2, busy=busy)
+        around = Surroundings.of(others, before, after)
+        compared = beside_simulation(before.joined(after), real, model)
+        self.compared[name, load].append(compared)
+        self.around.append((around, around.row(name, load, seed, compared)))
+        self.told(compared)
+        return known, before
+
+    def start_cold(self, name: str, known: tuple[bs.Scenario, Measurement], seed: int) -> None:
+        # So long that most sizes occur: how many did in both is less a matter of chance.
+        scenario, measurement = known
+        scenario = scenario.replace(rate_per_s=LOADS[0] * scenario.saturation_per_s)
+        count = max(100, round(COLD_S * scenario.workload.offered_per_s))
+        self.starts[name].append(Cold.run(self.models[name], scenario, measurement, count, seed))
+        self.told(self.starts[name][-1])
+
+    def told(self, what: object) -> None:
+        self.took_s = time.perf_counter() - self.begin_s
+        done = len(self.around) + sum(map(len, self.starts.values()))
+        of = REPEATS * len(MODELS) * (len(LOADS) + 1)
+        self.say(what, f"[{done} of {of} runs, {self.took_s / 60:.0f} min]", sep="\n", end="\n\n", flush=True)
+        self.keep(self.text())
+
+    @property
+    def rows(self) -> list[Row]:
+        rows = []
+        for name in MODELS:
+            for load in LOADS:
+                rows += of_repeats(name, load, self.compared[name, load]) if self.compared[name, load] else []
+            rows += [of_cold_starts(name, self.starts[name])[0]] if self.starts[name] else []
+        return rows
+
+    def machine(self) -> str:
+        """Return in words how disturbed the machine was, and how much of the whole was run."""
+        arounds = [around for around, _ in self.around]
+        others, stolen, drifts = (
+            sorted(getattr(each, name) for each in arounds) for name in ("others", "stolen", "drift")
+        )
+        middle = len(arounds) // 2
+        of = REPEATS * len(self.compared)
+        whole = "" if len(arounds) == of else f" **Interrupted: {len(arounds)} of {of} comparisons.**"
+        return (
+            f"The machine: other programs took {others[middle]:.0%} of the processors in the median run and "
+            f"{others[-1]:.0%} at most, other guests of its host {stolen[middle]:.1%} and {stolen[-1]:.1%}; "
+            f"from before a replay to after it batches changed by {drifts[0]:+.1%} to {drifts[-1]:+.1%}. "
+            f"All runs took {self.took_s / 60:.0f} minutes.{whole}"
+        )
+
+    def text(self) -> str:
+        """Return the section, of what there is so far."""
+        model = next(iter(self.models.values()))
+        where = (
+            f"{model.device}, {processor()}, jax {jax.__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+        )
+        compared = {place: repeats for place, repeats in self.compared.items() if repeats}
+        inside = [one for row in self.rows if row.verdict != "disturbed" for one in row.inside]
+        parts = [
+            f"\n## {TITLE}\n\n{TEXT}\nOn {where}, {self.seconds:g} s a run, {COLD_S:g} s a cold start.\n"
+            f"{self.machine() if self.around else ''}\n\nIn their intervals are {sum(inside)} of "
+            f"{len(inside)} values of undisturbed runs.\n",
+            "| what | replayed | simulated | 95 of 100 | inside | error | |\n" + "|---" * 7 + "|",
+            *map(str, self.rows),
+            "\n| run | requests/s | slower by | own (µs) | until it started (µs) | correlation | "
+            "p99 of sends (µs late) | other programs | error of the mean with this | after a rest |\n"
+            + "|---" * 10
+            + "|",
+            *(explanation(*place, repeats) for place, repeats in compared.items()),
+            "\n| run | until (UTC) | other programs | stolen | after / before | slower by | "
+            "errors (mean latency, batch size, p99) | inside | disturbed |\n" + "|---" * 9 + "|",
+            *(row for _, row in self.around),
+            "\n| cold start | sizes compiled | simulated | error of the time of one |\n|---|---|---|---|",
+            *(of_cold_starts(name, starts)[1] for name, starts in self.starts.items() if starts),
+        ]
+        return "\n".join(parts) + "\n"
+
+
+def whole(real: Replay) -> Replay:
+    """Return a replay that was not interrupted: one that was is the end of all."""
+    if real.unsent:
+        raise KeyboardInterrupt
+    return real
 
 
 def processor() -> str:
