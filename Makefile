@@ -31,12 +31,13 @@ RANDOM_ORDER := $(if $(filter random,$(ORDER)),-p randomly)
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout 120
 # Those that measure time run one after the other, with nothing beside them.
 BROWSER := JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rs tests/browser
-BROWSER_TESTS := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist=loadfile && $(BROWSER) -m alone
+BROWSER_BESIDE := $(BROWSER) -m "not alone" -n $(WORKERS) --maxprocesses=2 --dist=loadfile
+BROWSER_ALONE := $(BROWSER) -m alone
 ENGINES := $(addprefix tests/test_,$(addsuffix .py,compiled_engine priorities rules servers_rules shared_device surface tokens_engines))
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
 
-.PHONY: help lab app test test-browser fuzz attack bounds class-of-30 bench validate fidelity coverage fidelity-servers notebooks lessons book slides clean
+.PHONY: help lab app test types units pages test-browser fuzz attack bounds class-of-30 bench validate fidelity coverage fidelity-servers notebooks lessons book slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -60,13 +61,23 @@ test test-browser: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser
-	$(BROWSER_TESTS)
+	$(MAKE) --no-print-directory --jobs=3 types units pages
+	$(BROWSER_ALONE)
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile $(NBVAL) $(EXECUTED)
 
+# Three of `make test` that run side by side, as mypy uses one core and a browser's tests wait for much of their time.
+types:
+	@$(BIN)/mypy
+
+units:
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser
+
+# What they say comes when they are over, not among what `units` says.
+pages:
+	@$(BROWSER_BESIDE) > $(VENV)/pages.log 2>&1; over=$$?; cat $(VENV)/pages.log; exit $$over
+
 test-browser: $(VENV)/.installed-test
-	export BATCHSIM_BROWSER=required; $(BROWSER_TESTS)
+	export BATCHSIM_BROWSER=required; $(BROWSER_BESIDE) && $(BROWSER_ALONE)
 
 # Not in CI, which must say the same each time.
 fuzz: MINUTES = 30
@@ -137,10 +148,12 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# The package is installed in place, with an extra; again only when pyproject.toml changes.
+# The package is installed in place, with an extra; again only when pyproject.toml changes. Bytecode is made on all cores,
+# where pip uses one; a file that is no Python (a package's template) stops nothing.
 $(VENV)/.installed-%: $(VENV)/.python pyproject.toml
 	@echo "Installing batchsim with its $* extra into $(VENV): some minutes the first time."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]' || { echo "Installing failed: is the package registry (PyPI or your mirror) reachable? The first line above says what was missing."; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$*]' || { echo "Installing failed: is the package registry (PyPI or your mirror) reachable? The first line above says what was missing."; exit 1; }
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@mkdir -p $(JUPYTER_DATA)/lab/settings && cp notebooks/.lab-settings.json $(JUPYTER_DATA)/lab/settings/overrides.json
 	@touch $@
 

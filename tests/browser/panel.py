@@ -61,6 +61,13 @@ class Panel:
         self.page.evaluate("selector => void watch.start(selector)", self.picture)
         self.quiet(500)
 
+    def look_at(self, picture: str) -> None:
+        """Watch another picture of the page."""
+        self.picture = picture
+        self.page.wait_for_selector(f"{picture}[data-frame]")
+        self.page.evaluate("selector => { watch.selector = selector; }", picture)
+        self.quiet(500)
+
     def quiet(self, ms: float = 150) -> None:
         """Wait until the picture has been still for so long, and nothing is on its way to it or from it."""
         self.kernel.run("")

@@ -6,6 +6,7 @@ from statistics import median, quantiles
 
 import pytest
 
+from browser.panel import SETTLES_MS
 from browser.servers import ROOT
 from browser.share import Share
 
@@ -33,7 +34,6 @@ TOKEN_MOVES = (
     ("max_num_batched_tokens", "ArrowLeft"),
     ("prompt_mean", "ArrowLeft"),
 )
-RESTS_MS = 1500  # after a key is let go: then all is computed once more, of ten times as many requests
 LIMITS = "[[*axes.get_xlim(), *axes.get_ylim()] for axes in panel.picture.axes]"
 # The picture as a new drawing would have it.
 DRAWN_AFRESH = "(panel.screen.draw(), hashlib.sha256(panel.screen.frame).hexdigest())[1]"
@@ -108,8 +108,9 @@ def test_tokens_follow_a_key_in_at_most_twice_the_time_that_requests_take(explor
     times_ms = {mode: [] for mode in moves}
     for mode in ("requests", "tokens") * 3:  # in turn, so that what else the machine does meets both
         explorer.kernel.run(f"panel.session.turn_to('{mode}')")
-        explorer.quiet(RESTS_MS)
-        measured_ms = [explorer.move_ms(*move, RESTS_MS) for move in islice(moves[mode], 8)]
+        explorer.quiet(SETTLES_MS)
+        # Each waits until the last is computed once more, of ten times as many requests.
+        measured_ms = [explorer.move_ms(*move) for move in islice(moves[mode], 8)]
         times_ms[mode] += measured_ms[2:]  # the first ones warm up
     requests_ms, tokens_ms = (median(times_ms[mode]) for mode in moves)
     with capsys.disabled():
