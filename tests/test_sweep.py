@@ -369,7 +369,8 @@ def test_points_have_different_keys_and_their_own_knobs(sizes):
 # Who computes.
 
 
-def test_processes_give_the_same_table():
+def test_processes_give_the_same_table(monkeypatch):
+    monkeypatch.setattr(sweeping, "SILENT_S", math.inf)  # they may take long to load everything
     spawn = multiprocessing.get_context("spawn")
     scenario = BASE.replace(workload=bs.Trace(np.sort(np.random.default_rng(1).uniform(0, 3, 2000))))
     over = {**OVER, "service": {"a": bs.Affine(5, 0.25), "b": bs.Table({1: 2, 16: 4})}}

@@ -1,3 +1,4 @@
+import math
 import os
 import signal
 
@@ -11,6 +12,12 @@ distributed = pytest.importorskip("distributed", reason="the distributed extra i
 
 BASE = bs.Scenario(bs.Gamma(800, cv=2), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25).with_noise(0.3))
 OVER = {"max_batch_size": [4, 8, 16, 32], "max_wait_ms": range(10)}
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Workers may take long to load everything, and are not to be warned of."""
+    monkeypatch.setattr(sweeping, "SILENT_S", math.inf)
 
 
 @pytest.fixture(scope="module")

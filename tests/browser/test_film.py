@@ -28,13 +28,13 @@ SECONDS, AT_LEAST, AIM = 3, 24, 60  # frames in these seconds
 LONGEST_MS = 150  # the aim
 # When each new frame of the film is on the screen: seen between two of the page's own, and decoded before.
 SEEN = """(seconds) => new Promise((done) => {
-    const times = [], begin = performance.now();
+    const times = [], begin = performance.now(), since = performance.timeOrigin + begin;
     let last = null;
     const look = () => {
         const now = performance.now(), source = document.querySelector(".batchsim-patch")?.src;
         if (source && source !== last) times.push(now - begin);
         last = source;
-        now - begin < 1000 * seconds ? requestAnimationFrame(look) : done(times);
+        now - begin < 1000 * seconds ? requestAnimationFrame(look) : done([times, since / 1000]);
     };
     look();
 })"""
@@ -45,7 +45,7 @@ frames, ticks = [], []
 send, tick = player.screen.send, player._tick
 def noted(content, buffers=None):
     if "patch" in content:
-        frames.append(hashlib.sha256(buffers[0]).hexdigest())
+        frames.append((time.time(), hashlib.sha256(buffers[0]).hexdigest()))
     send(content, buffers=buffers)
 def timed():
     began_s = time.perf_counter()
@@ -95,12 +95,15 @@ def test_it_plays_steadily(panel, capsys):
     panel.kernel.run("frames.clear(); ticks.clear()")
     button(panel, "Play").click()
     share = Share()
-    times = panel.page.evaluate(SEEN, SECONDS)
+    times, since_s = panel.page.evaluate(SEEN, SECONDS)
     free = share()
     button(panel, "Pause").click()
     until_it_says(panel, "Play")
     gaps = [after - before for before, after in pairwise(times)]
-    drawn, different, ticks = panel.kernel.ask("[len(frames), len(set(frames)), sorted(ticks)]")
+    meanwhile = f"[name for at_s, name in frames if 0 <= at_s - {since_s} <= {SECONDS}]"
+    drawn, different, ticks = panel.kernel.run(
+        f"seen = {meanwhile}", "[len(seen), len(set(seen)), sorted(ticks)]"
+    )
     with capsys.disabled():
         print(
             f"\nThe film: {len(times)} frames in {SECONDS} s (aim: {AIM}), every {median(gaps):.0f} ms, the "
