@@ -17,6 +17,7 @@ from batchsim.engines.tokens_log import TokenPlan, draw_tokens_cached
 from batchsim.result.sections import sums
 from batchsim.scenario import Continuous, Rule, Scenario
 from batchsim.scenario.generation import NeverServed, check_lengths
+from batchsim.scenario.saturation import estimate_per_s, keeps_up
 from batchsim.simulate import available, check_memory
 from batchsim.study.candidate import preference
 from batchsim.study.surface import NEAR, SECTIONS, accepted, indistinct, rising
@@ -119,7 +120,7 @@ def token_surface(
     fits = functools.cache(functools.partial(_fits, plan))
     cells = [None if rule is None else _cell(scenario, rule, fits) for rule in rules]
     refused = np.array([cell is None for cell in cells])
-    stable = np.array([cell is not None and cell.stable for cell in cells])
+    stable = _keep_up(cells)
     overloaded = ~(refused | stable)
     steady = [cell for cell, keeps_up in zip(cells, stable, strict=True) if cell is not None and keeps_up]
     columns, tied, chosen = np.full((3, len(cells)), math.nan), np.zeros(len(cells), bool), None
@@ -137,6 +138,21 @@ def token_surface(
         ttft_p99_ms, goodput_per_s, attainment, overloaded.reshape(shape), refused.reshape(shape),
         tied.reshape(shape), chosen, kept,
     )  # fmt: skip
+
+
+def _keep_up(cells: Sequence[Scenario | None]) -> np.ndarray:
+    """Return which cells' queues stay finite, as `Scenario.stable` says; False for those that are refused."""
+    from batchsim.engines.many import in_threads  # Numba loads on first use
+
+    given = [cell for cell in cells if cell is not None]
+    jobs = min(os.cpu_count() or 1, len(given))
+    parts = (
+        in_threads(given[0], lambda first: [*map(keeps_up, given[first::jobs])], range(jobs)) if given else []
+    )
+    found, place = np.zeros(len(cells), bool), np.flatnonzero([cell is not None for cell in cells])
+    for first, part in enumerate(parts):
+        found[place[first::jobs]] = part
+    return found
 
 
 class _Numbers(NamedTuple):
@@ -209,9 +225,8 @@ def _told_apart(
     same = near[indistinct(difference)]
 
     def order(place: Any) -> tuple[float, ...]:
-        return preference(
-            cells[place].saturation_per_s, numbers[place].mean_ms, cells[place].rule.max_wait_ms
-        )
+        # Of so many an estimate does: no noise of a measurement moves the choice.
+        return preference(estimate_per_s(cells[place]), numbers[place].mean_ms, cells[place].rule.max_wait_ms)
 
     return same, int(min(same, key=order))
 
