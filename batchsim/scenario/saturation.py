@@ -6,6 +6,7 @@ budgets cut prompts, and memory sends requests back: then it is measured on engi
 
 import functools
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from batchsim.scenario.workload import ClosedLoop
 
 MOST = 4096  # requests at once: with more, what a step takes beside its tokens is next to nothing
 TOGETHER = 8  # engines that are run where memory sends from one to another: with more it is the same
-# `keeps_up` asks a short run first, and believes it this far from the arrival rate.
+# `load_to_tell` asks a short run first, and believes it this far from the arrival rate.
 SURE = 0.06
 CLEAR = 0.5, 1.3  # loads by the estimate, which is 5 % too low at worst and 45 % too high
 
@@ -43,9 +44,9 @@ def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly
     # The one import up the corridor, see docs/architecture.md; Numba loads with it.
     from batchsim.engines.saturated import saturated
 
-    together = min(servers, TOGETHER) if _sends_back(rule) else 1
-    if not isinstance(rule, Continuous) or at_once(rule, tokens) * together <= MOST:
-        found = saturated(rule, tokens, _alike(rule, step, together), together, roughly)
+    if not isinstance(rule, Continuous) or at_once(rule, tokens) <= MOST:
+        together = _together(rule, tokens, servers, roughly)
+        found = saturated(_narrowed(rule, tokens), tokens, _alike(rule, step, together), together, roughly)
         if found is not None:
             per_ms, error = found.per_ms(step.cost)
             return Saturation(1000 * servers * per_ms, error)
@@ -57,9 +58,20 @@ def of(scenario: Any) -> Saturation:
     return saturation(scenario.rule, scenario.service, scenario.tokens, scenario.servers)
 
 
-def _sends_back(rule: Rule) -> bool:
-    """Return whether memory may send a request back, to run on another engine."""
-    return isinstance(rule, Continuous) and rule.kv_blocks is not None and rule.reserve == "step"
+def _together(rule: Rule, tokens: Tokens, servers: int, roughly: bool) -> int:
+    """Return how many engines are run: several only where memory sends requests from one to another."""
+    if not isinstance(rule, Continuous) or rule.kv_blocks is None or rule.reserve == "life":
+        return 1
+    if roughly:  # where decodes go first, it makes less than half a percent
+        return min(servers, 3) if rule.first == "prefill" else 1
+    return min(servers, TOGETHER, max(MOST // at_once(rule, tokens), 1))
+
+
+def _narrowed(rule: Rule, tokens: Tokens) -> Rule:
+    """Return the rule without seats for which there is no memory by far: settings alike are measured once."""
+    if not isinstance(rule, Continuous) or rule.kv_blocks is None:
+        return rule
+    return replace(rule, max_num_seqs=min(rule.max_num_seqs, 2 * _by_memory(rule, tokens) + 16))
 
 
 def _alike(rule: Rule, step: StepTime, servers: int) -> StepTime:
@@ -68,20 +80,17 @@ def _alike(rule: Rule, step: StepTime, servers: int) -> StepTime:
     return StepTime(*cost, ragged=step.ragged and not isinstance(rule, Continuous))
 
 
-def keeps_up(scenario: Any) -> bool:
-    """Return `Scenario.stable` of one with tokens, measuring no more exactly than it takes to tell."""
+def load_to_tell(scenario: Any, roughly: bool) -> float:
+    """Return a load that tells whether the queue stays finite: as exact as it takes, unless `roughly`."""
     if isinstance(scenario.workload, ClosedLoop) or scenario.limits[0].longest(1.0) < math.inf:
-        return True
+        return 0.0
     per_s = scenario.workload.offered_per_s
-    if scenario.rule.compiled:
-        load = per_s / estimate_per_s(scenario)
-        if not CLEAR[0] < load < CLEAR[1]:
-            return load < 1
-        about = saturation(scenario.rule, scenario.service, scenario.tokens, scenario.servers, roughly=True)
-        load = per_s / about.per_s
-        if abs(load - 1) > SURE:
-            return load < 1
-    return per_s < of(scenario).per_s
+    load = per_s / estimate_per_s(scenario)
+    if not CLEAR[0] < load < CLEAR[1]:
+        return float(load)
+    about = saturation(scenario.rule, scenario.service, scenario.tokens, scenario.servers, roughly=True)
+    load = per_s / about.per_s
+    return float(load if roughly or abs(load - 1) > SURE else per_s / of(scenario).per_s)
 
 
 def estimate_per_s(scenario: Any) -> float:
@@ -102,13 +111,18 @@ def _seats(rule: Any, tokens: Tokens) -> float:
     """Return how many requests have seats and memory."""
     if rule.kv_blocks is None:
         return float(rule.max_num_seqs)
+    return float(min(rule.max_num_seqs, _by_memory(rule, tokens)))
+
+
+def _by_memory(rule: Any, tokens: Tokens) -> int:
+    """Return how many requests of mean size the memory has room for, at least one."""
     prompt, outputs = float(points(tokens.prompt).mean()), points(tokens.output)
     output = float(outputs.mean())
     if rule.reserve == "step":  # the mean of what a request holds, over its steps
         held = prompt + float((outputs**2).mean()) / output / 2
     else:
         held = prompt + (tokens.limit or output) - 1
-    return float(min(rule.max_num_seqs, max(rule.kv_blocks // -(-held // rule.block_size), 1)))
+    return max(int(rule.kv_blocks // -(-held // rule.block_size)), 1)
 
 
 def _in_closed_form(rule: Rule, step: StepTime, tokens: Tokens) -> float | None:

@@ -17,9 +17,10 @@ from batchsim.engines.tokens_log import TokenPlan, draw_tokens_cached
 from batchsim.result.sections import sums
 from batchsim.scenario import Continuous, Rule, Scenario
 from batchsim.scenario.generation import NeverServed, check_lengths
-from batchsim.scenario.saturation import estimate_per_s, keeps_up
+from batchsim.scenario.saturation import estimate_per_s
 from batchsim.simulate import available, check_memory
 from batchsim.study.candidate import preference
+from batchsim.study.keeping_up import keeping_up
 from batchsim.study.surface import NEAR, SECTIONS, accepted, indistinct, rising
 from batchsim.study.token_times import TokenTimes
 
@@ -120,7 +121,7 @@ def token_surface(
     fits = functools.cache(functools.partial(_fits, plan))
     cells = [None if rule is None else _cell(scenario, rule, fits) for rule in rules]
     refused = np.array([cell is None for cell in cells])
-    stable = _keep_up(cells)
+    stable = keeping_up(cells, len(xs), requests)
     overloaded = ~(refused | stable)
     steady = [cell for cell, keeps_up in zip(cells, stable, strict=True) if cell is not None and keeps_up]
     columns, tied, chosen = np.full((3, len(cells)), math.nan), np.zeros(len(cells), bool), None
@@ -138,21 +139,6 @@ def token_surface(
         ttft_p99_ms, goodput_per_s, attainment, overloaded.reshape(shape), refused.reshape(shape),
         tied.reshape(shape), chosen, kept,
     )  # fmt: skip
-
-
-def _keep_up(cells: Sequence[Scenario | None]) -> np.ndarray:
-    """Return which cells' queues stay finite, as `Scenario.stable` says; False for those that are refused."""
-    from batchsim.engines.many import in_threads  # Numba loads on first use
-
-    given = [cell for cell in cells if cell is not None]
-    jobs = min(os.cpu_count() or 1, len(given))
-    parts = (
-        in_threads(given[0], lambda first: [*map(keeps_up, given[first::jobs])], range(jobs)) if given else []
-    )
-    found, place = np.zeros(len(cells), bool), np.flatnonzero([cell is not None for cell in cells])
-    for first, part in enumerate(parts):
-        found[place[first::jobs]] = part
-    return found
 
 
 class _Numbers(NamedTuple):

@@ -1,0 +1,58 @@
+"""Which settings of a grid carry their traffic, of token generation: few of them are measured for it."""
+
+import math
+import os
+from collections.abc import Sequence
+from itertools import pairwise, product
+
+import numpy as np
+
+from batchsim.scenario import Scenario
+from batchsim.scenario.saturation import load_to_tell
+
+APART = 0.15  # by which no setting within a block exceeds all its corners, nor falls below them
+FEW = 5000  # requests of a run, which knows its own load no better than a rough measurement does
+
+
+def keeping_up(cells: Sequence[Scenario | None], columns: int, requests: int) -> np.ndarray:
+    """Return which cells' queues stay finite, as `Scenario.stable` says, row by row; not those of None.
+
+    A block of cells is taken as a whole where its corners agree by far, else in quarters.
+    """
+    from batchsim.engines.many import in_threads  # Numba loads on first use
+
+    rows, loads = len(cells) // columns, {}
+    found = np.zeros((rows, columns), bool)
+    blocks = [(0, rows - 1, 0, columns - 1)]
+    while blocks:
+        corners = {(row, column) for *ends, left, right in blocks for row in ends for column in (left, right)}
+        new = sorted(corners - loads.keys())
+        for row, column in [each for each in new if cells[each[0] * columns + each[1]] is None]:
+            loads[row, column] = math.nan
+        new = [each for each in new if each not in loads]
+        if new:
+            given = [cells[row * columns + column] for row, column in new]
+            jobs = min(os.cpu_count() or 1, len(given))
+
+            def measure(first: int, given: Sequence[Scenario] = given, jobs: int = jobs) -> list[float]:
+                return [load_to_tell(cell, requests <= FEW) for cell in given[first::jobs]]
+
+            for first, part in enumerate(in_threads(given[0], measure, range(jobs))):
+                loads |= dict(zip(new[first::jobs], part, strict=True))
+        todo, blocks = blocks, []
+        for top, bottom, left, right in todo:
+            around = np.array([loads[corner] for corner in product((top, bottom), (left, right))])
+            if bottom - top <= 1 and right - left <= 1:
+                for corner in product((top, bottom), (left, right)):
+                    found[corner] = loads[corner] < 1
+            elif (around < 1 - APART).all() or (around > 1 + APART).all():
+                found[top : bottom + 1, left : right + 1] = around[0] < 1
+            else:
+                halves = (pairwise(sorted({a, (a + b) // 2, b})) for a, b in ((top, bottom), (left, right)))
+                quarters = ([*each] for each in halves)
+                down, across = (
+                    [*each] or [(end, end)] for each, end in zip(quarters, (top, left), strict=True)
+                )
+                blocks += [(*each, *other) for each, other in product(down, across)]
+    given_at = np.array([cell is not None for cell in cells]).reshape(found.shape)
+    return (found & given_at).ravel()
