@@ -1,5 +1,6 @@
 """Which settings of a grid carry their traffic, of token generation: few of them are measured for it."""
 
+import functools
 import math
 import os
 from collections.abc import Sequence
@@ -21,24 +22,20 @@ def keeping_up(cells: Sequence[Scenario | None], columns: int, requests: int) ->
     """
     from batchsim.engines.many import in_threads  # Numba loads on first use
 
-    rows, loads = len(cells) // columns, {}
+    rows = len(cells) // columns
     found = np.zeros((rows, columns), bool)
+    loads: dict[tuple[int, int], float] = {}
     blocks = [(0, rows - 1, 0, columns - 1)]
     while blocks:
         corners = {(row, column) for *ends, left, right in blocks for row in ends for column in (left, right)}
-        new = sorted(corners - loads.keys())
-        for row, column in [each for each in new if cells[each[0] * columns + each[1]] is None]:
-            loads[row, column] = math.nan
-        new = [each for each in new if each not in loads]
-        if new:
-            given = [cells[row * columns + column] for row, column in new]
-            jobs = min(os.cpu_count() or 1, len(given))
-
-            def measure(first: int, given: Sequence[Scenario] = given, jobs: int = jobs) -> list[float]:
-                return [load_to_tell(cell, requests <= FEW) for cell in given[first::jobs]]
-
-            for first, part in enumerate(in_threads(given[0], measure, range(jobs))):
-                loads |= dict(zip(new[first::jobs], part, strict=True))
+        new = [(corner, cells[corner[0] * columns + corner[1]]) for corner in sorted(corners - loads.keys())]
+        loads |= {corner: math.nan for corner, cell in new if cell is None}
+        asked = [(corner, cell) for corner, cell in new if cell is not None]
+        jobs = min(os.cpu_count() or 1, len(asked))
+        parts = [asked[first::jobs] for first in range(jobs)]
+        if asked:
+            measured = in_threads(asked[0][1], functools.partial(_loads, requests <= FEW), parts)
+            loads |= {corner: load for part in measured for corner, load in part}
         todo, blocks = blocks, []
         for top, bottom, left, right in todo:
             around = np.array([loads[corner] for corner in product((top, bottom), (left, right))])
@@ -56,3 +53,9 @@ def keeping_up(cells: Sequence[Scenario | None], columns: int, requests: int) ->
                 blocks += [(*each, *other) for each, other in product(down, across)]
     given_at = np.array([cell is not None for cell in cells]).reshape(found.shape)
     return (found & given_at).ravel()
+
+
+def _loads(
+    roughly: bool, part: Sequence[tuple[tuple[int, int], Scenario]]
+) -> list[tuple[tuple[int, int], float]]:
+    return [(corner, load_to_tell(cell, roughly)) for corner, cell in part]
