@@ -12,13 +12,13 @@ from batchsim.scenario import Scenario
 from batchsim.scenario.saturation import load_to_tell
 
 APART = 0.15  # by which no setting within a block exceeds all its corners, nor falls below them
-FEW = 5000  # requests of a run, which knows its own load no better than a rough measurement does
 
 
-def keeping_up(cells: Sequence[Scenario | None], columns: int, requests: int) -> np.ndarray:
+def keeping_up(cells: Sequence[Scenario | None], columns: int, roughly: bool = False) -> np.ndarray:
     """Return which cells' queues stay finite, as `Scenario.stable` says, row by row; not those of None.
 
-    A block of cells is taken as a whole where its corners agree by far, else in quarters.
+    A block of cells is taken as a whole where its corners agree by far, else in quarters. `roughly`: those
+    within some 3 % of saturation may be wrong.
     """
     from batchsim.engines.many import in_threads  # Numba loads on first use
 
@@ -34,7 +34,7 @@ def keeping_up(cells: Sequence[Scenario | None], columns: int, requests: int) ->
         jobs = min(os.cpu_count() or 1, len(asked))
         parts = [asked[first::jobs] for first in range(jobs)]
         if asked:
-            measured = in_threads(asked[0][1], functools.partial(_loads, requests <= FEW), parts)
+            measured = in_threads(asked[0][1], functools.partial(_loads, roughly), parts)
             loads |= {corner: load for part in measured for corner, load in part}
         todo, blocks = blocks, []
         for top, bottom, left, right in todo:
