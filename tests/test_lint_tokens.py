@@ -87,7 +87,7 @@ def test_a_default_that_the_cards_memory_changes_is_found_where_it_makes_a_diffe
 
 
 def test_servers_of_the_simpy_engine_are_judged_too():
-    found = lint("sglang", 1.2, requests=80, max_total_tokens=9600, schedule_conservativeness=0, gpu="4090")
+    found = lint("sglang", 1.0, requests=80, max_total_tokens=9600, schedule_conservativeness=0, gpu="4090")
     assert found.scenario.rule == servers.sglang(
         max_total_tokens=9600, schedule_conservativeness=0, gpu="rtx-4090"
     )

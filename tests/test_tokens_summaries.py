@@ -71,8 +71,8 @@ def test_it_keeps_no_columns_and_replications_give_intervals():
     for name in ("ttft_ms", "steps", "preemptions", "prefill_ms"):
         with pytest.raises(ValueError, match="columns must be kept"):
             getattr(result, name)
-    several = bs.simulate(SCENARIO, 2000, keep="summary", replications=4)
-    kept = bs.simulate(SCENARIO, 2000, replications=4)
+    several = bs.simulate(SCENARIO, 2500, keep="summary", replications=4)
+    kept = bs.simulate(SCENARIO, 2500, replications=4)
     for key in ("mean_ttft_ms", "mean_tpot_ms", "output_tokens_per_s"):
         assert several.interval(key) == pytest.approx(kept.interval(key), rel=1e-6)
 

@@ -1,4 +1,4 @@
-"""What a scenario of token generation must have, and what its engines can carry at most."""
+"""What a scenario of token generation must have, which requests it can serve, and how these vary."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ import numpy as np
 from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.step_time import StepTime
-from batchsim.scenario.tokens import Lengths, Listed, Tokens
+from batchsim.scenario.tokens import Lengths, Tokens
 
 POINTS = 4096  # of a distribution of lengths: its moments are then exact to some 0.1 %
 
@@ -74,8 +74,23 @@ def check_lengths(scenario: Any, chunks: Callable[[], Chunks]) -> None:
         first += prompts.size
 
 
+def servable(rule: Rule, prompts: np.ndarray, outputs: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Return which requests can be served, as `check_lengths` says, among no others that cannot."""
+    if not isinstance(rule, Continuous):
+        return np.ones(prompts.size, bool)
+    life, short, kept = rule.reserve == "life", False, np.ones(prompts.size, bool)
+    if rule.kv_blocks is not None:
+        blocks = -(-(prompts + (limits if life else outputs) - 1) // rule.block_size)
+        kept = blocks <= rule.kv_blocks - (0 if life else rule.watermark_blocks)
+        short = not life and rule.max_num_seqs * int(blocks[kept].max(initial=0)) > rule.kv_blocks
+    if not rule.chunked:
+        uncut = prompts + outputs - 1 if short else prompts
+        kept &= np.minimum(uncut, rule.long_prefill_token_threshold or uncut) <= rule.max_num_batched_tokens
+    return kept
+
+
 @functools.lru_cache(maxsize=64)  # every setting of a map asks for the same
-def _points(length: int | Lengths, largest_of: int = 1) -> np.ndarray:
+def points(length: int | Lengths, largest_of: int = 1) -> np.ndarray:
     """Return points of a distribution of lengths, or of the largest of so many."""
     if not isinstance(length, Lengths):
         return np.array([float(length)])
@@ -84,7 +99,7 @@ def _points(length: int | Lengths, largest_of: int = 1) -> np.ndarray:
 
 def a_request(tokens: Tokens) -> float:
     """Return how many tokens the engines compute for a request, on average."""
-    return float(_points(tokens.prompt).mean() + _points(tokens.output).mean()) - 1
+    return float(points(tokens.prompt).mean() + points(tokens.output).mean()) - 1
 
 
 def variety(rule: Rule, tokens: Tokens) -> tuple[float, float]:
@@ -94,8 +109,8 @@ def variety(rule: Rule, tokens: Tokens) -> tuple[float, float]:
     and all its tokens: the larger counts.
     """
     whole = not isinstance(rule, Continuous)
-    outputs = _points(tokens.output, rule.largest_batch if whole else 1)
-    prompts = np.zeros(1) if whole else _points(tokens.prompt)
+    outputs = points(tokens.output, rule.largest_batch if whole else 1)
+    prompts = np.zeros(1) if whole else points(tokens.prompt)
     of_steps = outputs.var() / outputs.mean() ** 2
     of_tokens = (outputs.var() + prompts.var()) / (outputs.mean() + prompts.mean()) ** 2
     longer = (each for each in (outputs, prompts) if each.any())
@@ -109,7 +124,7 @@ def running(scenario: Any) -> float:
     Each runs for as many steps as it makes tokens, and a step takes the longer the more run.
     """
     rule, cost, tokens = scenario.rule, scenario.service.cost, scenario.tokens
-    prompts, outputs = _points(tokens.prompt), _points(tokens.output)
+    prompts, outputs = points(tokens.prompt), points(tokens.output)
     prompt, output = float(prompts.mean()), float(outputs.mean())
     per_ms, count, before = scenario.workload.offered_per_s / scenario.servers / 1000, 1.0, 0.0
     keys = cost.per_read_ms * (prompt + float((outputs**2).mean()) / output / 2)
@@ -119,63 +134,3 @@ def running(scenario: Any) -> float:
         step_ms = cost.fixed_ms + products_ms + keys * count
         before, count = count, max(per_ms * output * step_ms, count)
     return scenario.servers * min(count, float(rule.max_num_seqs))
-
-
-@functools.lru_cache(maxsize=256)
-def saturation_per_s(rule: Rule, step: StepTime, tokens: Tokens, servers: int) -> float:
-    """Return the requests per second that the engines carry at most.
-
-    Exact for fixed lengths where memory and budget do not bind and one prompt comes a step; else close.
-    """
-    per_ms = _continuous if isinstance(rule, Continuous) else _whole
-    return 1000 * servers * per_ms(rule, step, tokens)
-
-
-def _continuous(rule: Any, step: StepTime, tokens: Tokens) -> float:
-    """Return requests per ms with all seats filled, each of which then turns over every `output` steps."""
-    prompts, outputs = _points(tokens.prompt), _points(tokens.output)
-    prompt, output = float(prompts.mean()), float(outputs.mean())
-    held = prompt * (output - 1)  # the sum of the prompt's keys over the decodes
-    if isinstance(tokens.prompt, Listed) and isinstance(tokens.output, Listed):
-        size = min(tokens.prompt.values.size, tokens.output.values.size)
-        held = float((tokens.prompt.values[:size] * (tokens.output.values[:size] - 1.0)).mean())
-    seats = float(rule.max_num_seqs)
-    if rule.kv_blocks is not None:
-        life = prompt + (tokens.limit or output) - 1
-        # Blocks taken as needed: the mean of what a request holds, over its steps.
-        mean = prompt + float((outputs**2).mean()) / output / 2 if rule.reserve == "step" else life
-        seats = min(seats, max(rule.kv_blocks // -(-mean // rule.block_size), 1))
-    cost, budget = step.cost, float(rule.max_num_batched_tokens)
-
-    def products(count: float) -> float:
-        return max(cost.weights_ms, cost.per_token_ms * count)
-
-    if rule.first == "prefill":  # prompts alone, one a step; then everyone's next token
-        steps, work = seats + output - 1, seats * products(prompt) + (output - 1) * products(seats)
-    elif output >= seats and prompt + seats - 1 <= budget:
-        steps = output
-        work = seats * products(prompt + seats - 1) + (output - seats) * products(seats)
-    else:  # several prompts a step, or prompts cut by the budget
-        in_all = seats * (prompt + output - 1)
-        steps = max(output, in_all / budget)
-        work = steps * products(in_all / steps)
-    keys = cost.per_read_ms * (held + float((outputs * (outputs - 1)).mean()) / 2)
-    keys += cost.per_pair_ms * float((prompts * (prompts + 1)).mean()) / 2
-    return seats / (steps * cost.fixed_ms + work + seats * keys)
-
-
-def _whole(rule: Rule, step: StepTime, tokens: Tokens) -> float:
-    """Return requests per ms in full batches, each as long as its longest output."""
-    size, ragged = rule.largest_batch, step.ragged
-    most = 1 if ragged else size
-    prompts, outputs = _points(tokens.prompt, most), _points(tokens.output, most)
-    prompt, output = float(prompts.mean()), float(outputs.mean())
-    longest = float(_points(tokens.output, size).mean())
-    rows = size * (output - 1) / (longest - 1) if longest > 1 else 0
-    pairs = size * float((prompts * (prompts + 1)).mean()) / 2
-    reads = size * (prompt * (output - 1) + float((outputs * (outputs - 1)).mean()) / 2)
-    cost = step.cost
-    products = max(cost.weights_ms, cost.per_token_ms * size * prompt)
-    products += (longest - 1) * max(cost.weights_ms, cost.per_token_ms * rows)
-    in_all = longest * cost.fixed_ms + products + cost.per_read_ms * reads + cost.per_pair_ms * pairs
-    return size / in_all

@@ -10,7 +10,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._files import replacing
-from batchsim.scenario import generation
+from batchsim.scenario import generation, saturation
 from batchsim.scenario.knobs import find_knob, rebuilt
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
 from batchsim.scenario.rules import Rule
@@ -172,15 +172,21 @@ class Scenario:
         """The saturation rate: the highest rate that the servers can sustain at any batch size.
 
         servers * k / service(k), at the best k up to the rule's largest batch. `load` is relative to it.
+        Of token generation what engines carry of a queue that never empties, see `scenario/saturation.py`.
         """
         if self.tokens is not None:
-            return generation.saturation_per_s(self.rule, self.service, self.tokens, self.servers)
+            return saturation.of(self).per_s
         seconds = self._seconds()
         sizes = np.arange(1, seconds.size + 1)
         if (np.diff(seconds) >= 0).all() or self.rule.forms_while_busy:
             return self.full_batches_per_s
         # Where a larger batch is faster than a smaller one, the best size may not be the largest.
         return float(self.servers * (sizes / seconds).max())
+
+    @property
+    def saturation_error(self) -> float:
+        """The relative standard error of `saturation_per_s`: 0 but of tokens where it is measured, or NaN."""
+        return 0.0 if self.tokens is None else saturation.of(self).error
 
     @property
     def full_batches_per_s(self) -> float:

@@ -53,7 +53,7 @@ def token_curve(scenario: Scenario, requests: int, seed: int = 0) -> TokenCurve:
     >>> round(curve.saturation, 1), curve.x_values[[0, -1]].round(1).tolist()
     (19.0, [0.4, 22.8])
     >>> curve.ttft_p99_ms[[0, 5]].round(1).tolist(), curve.tpot_p99_ms[[0, 5]].round(1).tolist()
-    ([67.8, 193.4], [18.6, 61.7])
+    ([67.5, 191.0], [18.6, 72.3])
     """
     from batchsim.engines.many import in_threads  # Numba loads on first use
     from batchsim.engines.tokens_many import run_times

@@ -17,8 +17,10 @@ from batchsim.engines.tokens_log import TokenPlan, draw_tokens_cached
 from batchsim.result.sections import sums
 from batchsim.scenario import Continuous, Rule, Scenario
 from batchsim.scenario.generation import NeverServed, check_lengths
+from batchsim.scenario.saturation import estimate_per_s
 from batchsim.simulate import available, check_memory
 from batchsim.study.candidate import preference
+from batchsim.study.keeping_up import keeping_up
 from batchsim.study.surface import NEAR, SECTIONS, accepted, indistinct, rising
 from batchsim.study.token_times import TokenTimes
 
@@ -90,13 +92,14 @@ class TokenSurface:
 def token_surface(
     scenario: Scenario, x_values: Sequence[Any], y_values: Sequence[Any], requests: int = 20_000,
     seed: int = 0, *, knobs: tuple[str, str] | None = None, ttft_objective_ms: float | None = None,
-    tpot_objective_ms: float | None = None,
+    tpot_objective_ms: float | None = None, roughly: bool = False,
 ) -> TokenSurface:  # fmt: skip
     """Return the p99 of TTFT, and with two objectives the goodput, over two parameters of a rule.
 
     `knobs`, x and y, are its `map_knobs`, if not others of its parameters; of `Continuous` also "kv_blocks".
     The values of both must rise. The objectives, both or neither, are what goodput counts. Of a trace, or of
-    listed lengths, shorter than `requests`, all is taken. Raises ValueError for a scenario without tokens,
+    listed lengths, shorter than `requests`, all is taken. `roughly`: which cells are overloaded may be wrong
+    within some 3 % of saturation. Raises ValueError for a scenario without tokens,
     and for a rule that the compiled engine does not cover.
 
     >>> from batchsim import Geometric, Poisson, StepTime, Tokens
@@ -119,7 +122,7 @@ def token_surface(
     fits = functools.cache(functools.partial(_fits, plan))
     cells = [None if rule is None else _cell(scenario, rule, fits) for rule in rules]
     refused = np.array([cell is None for cell in cells])
-    stable = np.array([cell is not None and cell.stable for cell in cells])
+    stable = keeping_up(cells, len(xs), roughly)
     overloaded = ~(refused | stable)
     steady = [cell for cell, keeps_up in zip(cells, stable, strict=True) if cell is not None and keeps_up]
     columns, tied, chosen = np.full((3, len(cells)), math.nan), np.zeros(len(cells), bool), None
@@ -209,9 +212,8 @@ def _told_apart(
     same = near[indistinct(difference)]
 
     def order(place: Any) -> tuple[float, ...]:
-        return preference(
-            cells[place].saturation_per_s, numbers[place].mean_ms, cells[place].rule.max_wait_ms
-        )
+        # Of so many an estimate does: no noise of a measurement moves the choice.
+        return preference(estimate_per_s(cells[place]), numbers[place].mean_ms, cells[place].rule.max_wait_ms)
 
     return same, int(min(same, key=order))
 

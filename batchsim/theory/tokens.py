@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchsim import _check
-from batchsim.scenario import Continuous, StepTime, Tokens
-from batchsim.scenario.generation import saturation_per_s
+from batchsim.scenario import StepTime, Tokens
 from batchsim.scenario.rules.continuous import RESERVE
+from batchsim.scenario.saturation import one_a_step
 from batchsim.scenario.tokens import LONGEST, Lengths, Listed
 from batchsim.theory.answer import Answer
 
@@ -125,8 +125,7 @@ def seats_filled(
         raise ValueError(f"{rule}, got {output} and {seats} seats")
     if clients is not None and _check.whole("clients", clients) <= seats:
         raise ValueError(f"clients must be more than the seats, {seats}, got {clients}")
-    uncut = Continuous(seats, prompt + seats - 1, chunked=False)
-    per_s = saturation_per_s(uncut, service, Tokens(prompt, output), 1)
+    per_s = 1000 * one_a_step(service.cost, seats, prompt, output)
     period_ms = 1000 * seats / per_s
     # A step with a prompt finds the others, on average, halfway through their outputs.
     reads, pairs = (seats - 1) * (prompt + output / 2), prompt * (prompt + 1) / 2

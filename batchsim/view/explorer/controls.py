@@ -8,6 +8,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from batchsim.scenario.saturation import estimate_per_s
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.controls_table import CONTROLS, on_page, relevant
@@ -174,7 +175,8 @@ class Controls:
                 knob.fit(*ranges.get(name, (slider.low, slider.high)))
 
     def _ranges_of_tokens(self, state: State) -> dict[str, tuple[float, ...]]:
-        carried_per_s = state.replace(workload="poisson").scenario(*self.session.given).saturation_per_s
+        # For a slider's range the estimate will do, which needs no engine.
+        carried_per_s = estimate_per_s(state.replace(workload="poisson").scenario(*self.session.given))
         return {
             "rate_per_s": (_tenth(carried_per_s / 100), _tenth(3 * carried_per_s)),
             "max_batch_size": (1, LARGEST_WHOLE),

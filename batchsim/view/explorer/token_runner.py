@@ -47,7 +47,7 @@ def token_data(
     result = simulate(scenario, count, seed)
     curve = recall(stored, key, curve_of)
     objectives_ms = ttft_objective_ms, tpot_objective_ms
-    grid = _surface(scenario, count, seed, objectives_ms, stored, knobs)
+    grid = _surface(scenario, count, seed, objectives_ms, stored, knobs, moving)
     return TokenViewData(result, grid, curve, ttft_ms=ttft_objective_ms, tpot_ms=tpot_objective_ms)
 
 
@@ -68,7 +68,7 @@ def at_any_load(scenario: Scenario) -> Scenario:
 
 def _surface(
     scenario: Scenario, requests: int, seed: int, objectives_ms: tuple[float | None, float | None],
-    stored: dict[Hashable, Any], knobs: tuple[str, str] | None,
+    stored: dict[Hashable, Any], knobs: tuple[str, str] | None, moving: bool,
 ) -> TokenSurface:  # fmt: skip
     """Return the map of a scenario: it is the same wherever in it the present setting is."""
     rule = scenario.rule
@@ -77,10 +77,12 @@ def _surface(
     if None in objectives_ms:
         objectives_ms = None, None
     corner = accepted(lambda: replace(scenario, rule=replace(rule, **{x: xs[-1], y: ys[-1]})))  # type: ignore[type-var]
-    key = "tokens' map", corner or scenario, x, xs, y, ys, requests, seed, objectives_ms
+    key = "tokens' map", corner or scenario, x, xs, y, ys, requests, seed, objectives_ms, moving
     limits = dict(zip(("ttft_objective_ms", "tpot_objective_ms"), objectives_ms, strict=True))
     return recall(
-        stored, key, lambda: token_surface(scenario, xs, ys, requests, seed, knobs=(x, y), **limits)
+        stored,
+        key,
+        lambda: token_surface(scenario, xs, ys, requests, seed, knobs=(x, y), roughly=moving, **limits),
     )
 
 
