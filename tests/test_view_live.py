@@ -270,10 +270,10 @@ def test_axes_grow_when_they_must(cases):
 
 def test_the_state_before_the_last_move_is_a_ghost_in_every_view(cases):
     picture, before = shown(cases["moved"]), cases["plain"].result
-    latency, grey = picture.view(LatencyView), picture.theme.before
+    latency = picture.view(LatencyView)
     values, edges, _ = latency.other_bars.get_data()
     np.testing.assert_allclose(values, Ranked(before.latency_ms).shares(edges), atol=1e-12)
-    assert to_hex(latency.other_bars.get_edgecolor()) == grey.lower()
+    assert to_hex(latency.other_bars.get_edgecolor()) == picture.theme.ghost.lower()
     assert latency.other_fill.get_visible()
     assert picture.view(BreakdownView).other_total.get_visible()
     assert picture.view(LoadView).other_points[0].get_ydata()[0] == before.percentile(99)

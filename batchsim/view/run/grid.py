@@ -24,7 +24,7 @@ from batchsim.view.run.data import ViewData
 from batchsim.view.run.view import LARGE, Entry, Spot, Style, View
 
 OVERLOADED, REFUSED, LOSING, TIED = "overloaded", "not possible", "too many lost", "tied with the best"
-BEYOND = "beyond the objective"
+BEYOND = "too slow"
 BAR, BESIDE = 0.8, 4.2  # the colour bar: its width, and the room right of the axes, in ems
 INSET = 0.12  # of a cell: how far inside it the frame of a tied one is
 
