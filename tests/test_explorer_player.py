@@ -88,6 +88,17 @@ def test_the_events_end_at_the_films_ends(player):
     assert player.time_ms == begin_ms
 
 
+def test_a_film_that_is_first_seen_at_its_end_goes_from_event_to_event_from_its_beginning():
+    scenario = bs.Scenario(bs.Poisson(2000), bs.SizeOrWait(32, 10), bs.Affine(1.9, 0.14))
+    film = bs.film(bs.compare_servers(scenario, requests=500))
+    assert film.time_s == film.stretch.until_s
+    film.next.click()
+    assert film.time_s == film.stretch.begin_s
+    film.next.click()
+    instants = film.film.instants()
+    assert film.time_s == instants[instants > film.stretch.begin_s][0]
+
+
 def test_a_time_outside_the_film_is_refused_and_nothing_moves(player):
     before = player.time_ms
     for value in (-1, 1e6, float("nan")):

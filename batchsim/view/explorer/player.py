@@ -181,6 +181,8 @@ class Player(widgets.VBox):
         if self.film is None:
             return
         self.play.value = False
+        if way > 0 and self.untouched and self.time_s >= self.stretch.until_s:  # as Play does
+            return self.go_to(self.stretch.begin_s)
         instants = self.film.instants()
         index = int(np.searchsorted(instants, self.time_s, "right" if way > 0 else "left")) - (way < 0)
         self.go_to(float(instants[min(index, instants.size - 1)]) if index >= 0 else self.stretch.begin_s)
