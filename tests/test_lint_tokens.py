@@ -51,10 +51,10 @@ def test_somewhat_more_seats_than_memory_holds_in_the_mean_may_be_the_best():
     tokens = bs.Tokens(bs.Lognormal(300, 0.5, at_most=2000), bs.Lognormal(600, 0.8, at_most=3000))
     limits = {"max_num_seqs": 256, "max_num_batched_tokens": 2048}
     found = lint("vllm", 1.3, tokens, 3000, num_gpu_blocks_override=800, **limits)
-    assert found.codes == ("seats-beyond-memory",)
-    (seats,) = found[0].change.values()
+    first = found[found.codes.index("seats-beyond-memory")]
+    (seats,) = first.change.values()
     assert 16 < seats <= 24
-    assert found[0].changed_value < 0.9 * found[0].value
+    assert first.changed_value < 0.9 * first.value
 
 
 def test_an_overload_is_told_beside_what_does_not_cure_it():

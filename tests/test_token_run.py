@@ -122,11 +122,11 @@ def test_the_summary_is_of_the_columns(run):
 
 
 def test_metrics_of_tokens_have_intervals():
-    run = bs.simulate(SCENARIO, 6000, seed=1)
+    run = bs.simulate(SCENARIO, 12_000, seed=1)
     for key in ("mean_ttft_ms", "tpot_p50", "mean_tpot_ms", "output_tokens_per_s", "preempted_share"):
         low, high = run.interval(key)
         assert low < run.metrics.number(bs.result.metrics.metric(key).key) < high
-    again = bs.simulate(SCENARIO, 2000, replications=3)
+    again = bs.simulate(SCENARIO, 4000, replications=3)
     assert again.interval("mean_ttft_ms")[0] < again.summary()["mean_ttft_ms"]
     assert again.steps.rows.size == sum(each.steps.rows.size for each in again.replications)
     parts = [each.ttft_ms for each in again.replications]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from batchsim import _check
-from batchsim.scenario.data_sheets import Card, card_named
+from batchsim.scenario.data_sheets import Card, card_named, model_named
 from batchsim.scenario.kv_blocks import RESERVED_GIB, kv_blocks
 from batchsim.scenario.rules.continuous import MOST
 
@@ -18,6 +18,16 @@ def card_of(gpu: Any) -> Card | None:
     if isinstance(gpu, str):
         return card_named(gpu)
     return Card("a card", float(_check.real("gpu", gpu, above=0)), 0.0, 0.0)
+
+
+def known_unless(limit: int | None, model: Any) -> Any:
+    """Return the model; None if it is not known and need not be, as a limit says how much memory there is."""
+    if limit is not None and isinstance(model, str):
+        try:
+            model_named(model)
+        except ValueError:
+            return None
+    return model
 
 
 def blocks_beside(

@@ -5,7 +5,7 @@ from typing import Any
 from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST
 from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
-from batchsim.servers.language import NO_MEMORY, UNCUT, blocks_beside, card_of, maybe_whole
+from batchsim.servers.language import NO_MEMORY, UNCUT, blocks_beside, card_of, known_unless, maybe_whole
 from batchsim.servers.server import Server, ServerConfig, Words
 
 # Below so many GiB of memory: chunked_prefill_size, and the largest batch that its graphs are made for.
@@ -80,7 +80,7 @@ def sglang(
     tokens = maybe_whole("SGLang's max_total_tokens", max_total_tokens)
     gpus = _check.whole("SGLang's tp_size", tp_size)
     given = max_prefill_tokens if whole else chunk
-    blocks = _blocks(model_path, gpu, gpus, page, given, mem_fraction_static)
+    blocks = _blocks(known_unless(tokens, model_path), gpu, gpus, page, given, mem_fraction_static)
     if tokens is not None:
         if tokens < page:
             raise ValueError(f"SGLang's max_total_tokens must be at least page_size, {page}, got {tokens}")

@@ -6,7 +6,7 @@ from typing import Any
 from batchsim import _check
 from batchsim.scenario.rules import Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import MOST, Continuous
-from batchsim.servers.language import NO_MEMORY, blocks_beside, maybe_whole
+from batchsim.servers.language import NO_MEMORY, blocks_beside, known_unless, maybe_whole
 from batchsim.servers.server import Server, ServerConfig, Words
 
 POLICIES = ("GUARANTEED_NO_EVICT", "MAX_UTILIZATION", "STATIC_BATCH")
@@ -46,7 +46,7 @@ def tensorrt_llm(
         "TensorRT-LLM's free_gpu_memory_fraction", free_gpu_memory_fraction, above=0, at_most=1
     )
     gpus = _check.whole("TensorRT-LLM's tensor_parallel_size", tensor_parallel_size)
-    blocks = blocks_beside(model, gpu, gpus, page, 1.0)
+    blocks = blocks_beside(known_unless(tokens, model), gpu, gpus, page, 1.0)
     blocks = None if blocks is None else math.floor(share * blocks)
     if tokens is not None:
         blocks = min(tokens // page, MOST if blocks is None else blocks)
