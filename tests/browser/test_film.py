@@ -121,9 +121,8 @@ def test_it_plays_steadily(panel, capsys):
 
 def test_a_step_goes_exactly_to_the_next_event_and_the_cursor_with_it(panel):
     ways = [("Next event", 1)] * 5 + [("Previous", -1)] * 3
-    panel.kernel.run(
-        "player.go_to(player.stretch.begin_s); instants, view = player.film.instants().tolist(), player._stage()"
-    )
+    panel.kernel.run("player.go_to(player.stretch.begin_s)")
+    panel.kernel.run("instants, view = player.film.instants().tolist(), player._stage()")
     for name, way in ways:
         before_s = panel.kernel.ask("player.time_s")
         button(panel, name).click()
