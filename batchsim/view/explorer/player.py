@@ -240,7 +240,7 @@ def comfortable(film: Film, stretch: Stretch) -> float:
 def _slowness(times: float) -> str:
     if times == 1:
         return "In real time"
-    return f"{times:,.0f} times slower" if times > 1 else f"{1 / times:,.0f} times faster"
+    return f"{times:,.0f}x slower" if times > 1 else f"{1 / times:,.0f}x faster"
 
 
 def _step_ms(span_ms: float) -> float:
