@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -204,3 +206,21 @@ def test_a_rule_is_named_in_no_other_file_than_contributing_says(rule):
     assert named >= {"scenario/rules/__init__.py", "scenario/__init__.py", "__init__.py"}
     rooms = ("engines", "result", "study", "cli", "view/explorer", "view/run")
     assert not [name for name in named if name.startswith(rooms)]
+
+
+ALL_IMPORTED = """
+import importlib, pkgutil, sys, types
+import batchsim
+for found in pkgutil.walk_packages(batchsim.__path__, "batchsim."):
+    if not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+packages = [sys.modules[name] for name in list(sys.modules) if name.partition(".")[0] == "batchsim"]
+public = [(each, name, getattr(each, name)) for each in packages for name in getattr(each, "__all__", ())]
+modules = [each for each in public if isinstance(each[2], types.ModuleType)]
+print([f"{each.__name__}.{name}" for each, name, module in modules if not hasattr(module, "__path__")])
+"""
+
+
+def test_no_public_name_becomes_a_module_once_all_are_imported():
+    told = subprocess.run([sys.executable, "-c", ALL_IMPORTED], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"

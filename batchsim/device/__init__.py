@@ -10,7 +10,7 @@ from batchsim.scenario.measurement import Measurement
 from batchsim.scenario.shared_device import Sharing, sharing
 
 if TYPE_CHECKING:
-    from batchsim.device.measure import measure
+    from batchsim.device.measuring import measure
     from batchsim.device.models import Model, load_model
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 # These load JAX, so they load on first use: the others need none.
-_ON_FIRST_USE = {"Model": "models", "load_model": "models", "measure": "measure"}
+_ON_FIRST_USE = {"Model": "models", "load_model": "models", "measure": "measuring"}
 
 
 def __getattr__(name: str) -> Any:

@@ -234,7 +234,7 @@ def measure_for(
 
     Of more than `EACH` sizes, at the powers of two. `busy` as in `measure`.
     """
-    from batchsim.device.measure import measure  # of the package, that name may be the module's
+    from batchsim.device.measuring import measure
 
     sizes: Iterable[int] = range(1, largest + 1)
     if largest > EACH:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Stopwatch:
-    """A model that keeps how long its last batch took, as `batchsim.device.measure` times it.
+    """A model that keeps how long its last batch took, as `bs.device.measure` times it.
 
     From the stacked batch in the host's memory until the output is ready on the device. With `warm`, a batch
     of a size that was not seen before runs twice, and the second run alone counts: as on a server that has

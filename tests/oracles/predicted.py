@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import batchsim as bs
+from batchsim._format import number
 from batchsim.device.fidelity import KEYS
 from batchsim.device.repeats import Repeats
 from batchsim.result.metrics import heading
@@ -84,14 +85,14 @@ def table(experiments: int) -> str:
         f"Whether the intervals hold was tried on {experiments} simulated servers whose noise is known (cv "
         f"{NOISE.cv:g}, correlation {NOISE.correlation:g}, {NOISE.memory_batches:g} batches), each measured "
         f"for 40 rounds before and after 4,000 requests; in the rows that drift its speed differs by "
-        f"{DRIFT:.0%} (one standard deviation) before, in and after the run. Of 100 runs were inside, and so "
-        "wide were intervals, in per cent of the predicted value:\n",
+        f"{DRIFT:.0%} (one standard deviation) before, in and after the run. A cell has how many of 100 runs "
+        "were inside, and the median width of the interval in per cent of the predicted value:\n",
         f"| load | {' | '.join(map(heading, KEYS))} |\n{'|---' * (1 + len(KEYS))}|",
     ]
     for name, drift in (("", 0.0), (", drifting", DRIFT)):
         for load in LOADS:
             shares = coverage(load, experiments, requests=4000, repeats=100, drift=drift).values()
-            cells = [f"{100 * share:.0f} ({100 * width:.2g} wide)" for share, width in shares]
+            cells = [f"{100 * share:.0f} ({number(100 * width, 2)} wide)" for share, width in shares]
             rows.append(f"| {load}{name} | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
