@@ -119,10 +119,12 @@ def simulate(
         if engine == "simpy":
             from batchsim.engines import reference
 
-            return Run(scenario, reference.run(plan, stopwatch or model_fn, inputs), warmup=fraction)
-        from batchsim.engines import compiled
+            log = reference.run(plan, stopwatch or model_fn, inputs)
+        else:
+            from batchsim.engines import compiled
 
-        return Run(scenario, compiled.run(plan, cancelled), warmup=fraction)
+            log = compiled.run(plan, cancelled)
+        return Run(scenario, log.checked(), warmup=fraction)
 
     if replications == 1 or engine == "simpy":  # one after the other, here, where Ctrl-C is heard
         runs = tuple(map(one, range(replications)))
@@ -150,10 +152,10 @@ def _token_run(
     if engine == "simpy":
         from batchsim.engines import reference_tokens
 
-        return TokenRun(scenario, reference_tokens.run(tokens), warmup=warmup)
+        return TokenRun(scenario, reference_tokens.run(tokens).checked(), warmup=warmup)
     from batchsim.engines import compiled_tokens
 
-    return TokenRun(scenario, compiled_tokens.run(tokens, cancelled), warmup=warmup)
+    return TokenRun(scenario, compiled_tokens.run(tokens, cancelled).checked(), warmup=warmup)
 
 
 def check_requests(scenario: Scenario, requests: int | None) -> int:

@@ -19,7 +19,7 @@ LONGEST = 300  # lines of a module
 
 # Down the corridor: a room imports from its own step and those above it.
 CORRIDOR = [
-    ["_check", "_files", "_format", "_version", "batcher"],
+    ["_check", "_clock", "_files", "_format", "_version", "batcher"],
     ["scenario"],
     ["engines"],
     ["result"],

@@ -8,10 +8,13 @@ and from when the servers are free (`next_batch`). No loop here holds Python's l
 
 import math
 
-import numpy as np
-
+from batchsim._clock import TICK_S
+from batchsim._clock import later as _later
+from batchsim._clock import not_before as _not_before
 from batchsim.engines.kernels_jit import compiled, inlined
 from batchsim.scenario.rules.rule import BACKLOG, DRAIN, ENOUGH, FULL, WAIT
+
+later, not_before = inlined(_later), inlined(_not_before)
 
 
 @inlined
@@ -33,7 +36,7 @@ def begin_of(now_s, costs, size):
         return now_s
     shape = costs.cold.shape[size]
     if costs.cold.ready_s[shape] == math.inf:
-        costs.cold.ready_s[shape] = now_s + costs.cold.compile_s[size]
+        costs.cold.ready_s[shape] = later(now_s, costs.cold.compile_s[size])
     return max(now_s, costs.cold.ready_s[shape])
 
 
@@ -45,13 +48,13 @@ def finish_on_device(now_s, costs, size, batch, server):
     is known at the start, and nothing that starts later changes it. Those behind one that compiles wait, too.
     """
     host_s, device = costs.devices.host_s, server % costs.devices.free_s.size
-    begin_s, free_s = begin_of(now_s, costs, size) + host_s, costs.devices.free_s[device]
+    begin_s, free_s = later(begin_of(now_s, costs, size), host_s), costs.devices.free_s[device]
     seconds = costs.service_s[size] - host_s
     if costs.noise.size:
         seconds = seconds * costs.noise[batch]
     if free_s > begin_s:
         begin_s, seconds = free_s, seconds * costs.devices.contention
-    done_s = max(begin_s + seconds, np.nextafter(now_s, math.inf))
+    done_s = max(later(begin_s, seconds), later(now_s, TICK_S))
     costs.devices.free_s[device] = done_s
     return done_s
 
@@ -66,9 +69,9 @@ def finish_of(now_s, costs, size, batch, server, busy):
         seconds = seconds * costs.noise[batch]
     if costs.slowdown.size:
         seconds = seconds * costs.slowdown[busy]
-    done_s = begin_of(now_s, costs, size) + seconds
+    done_s = later(begin_of(now_s, costs, size), seconds)
     # However short, it takes a tick of the clock: a batch never ends at the instant at which it starts.
-    return done_s if done_s > now_s else np.nextafter(now_s, math.inf)
+    return done_s if done_s > now_s else later(now_s, TICK_S)
 
 
 @inlined
@@ -79,7 +82,7 @@ def next_batch(arrival_s, head, threshold, costs, free_s, batch):
     """
     requests, servers = arrival_s.size, free_s.size
     # The batch is ready when enough wait, when the oldest has waited, or when no more will come.
-    ready_s = arrival_s[head] + threshold.wait_s
+    ready_s = later(arrival_s[head], threshold.wait_s)
     if head + threshold.enough <= requests:
         ready_s = min(ready_s, arrival_s[head + threshold.enough - 1])
     elif threshold.wait_s == math.inf:
@@ -112,7 +115,7 @@ def trigger_of(arrival_s, head, size, now_s, threshold):
     timed = threshold.wait_s < math.inf
     if not timed and size < threshold.enough:
         return DRAIN
-    due_s = arrival_s[head] + threshold.wait_s if timed else arrival_s[head + threshold.enough - 1]
+    due_s = later(arrival_s[head], threshold.wait_s) if timed else arrival_s[head + threshold.enough - 1]
     if now_s > due_s:
         return BACKLOG
     if now_s < due_s:

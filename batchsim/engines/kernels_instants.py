@@ -9,7 +9,7 @@ rule itself (`kernels_rules`), by the same two functions that the reference engi
 import math
 
 from batchsim.engines.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID, SENT, TAIL, THINKING
-from batchsim.engines.kernels import finish_of, soonest
+from batchsim.engines.kernels import finish_of, later, not_before, soonest
 from batchsim.engines.kernels_jit import compiled, compiled_anew, inlined
 from batchsim.engines.kernels_levels import enter, expiry_s, line_of, overdue, take
 from batchsim.engines.kernels_rules import computed_as, decide, finished, wake_s
@@ -100,7 +100,7 @@ def _start(
         if levels is not None:
             levels.waiting[requests.level[request]] -= 1
         if requests.client.size:  # when the answered client sends again is known already
-            _push(clients, at, done_s + requests.think_s[request], requests.client[request])
+            _push(clients, at, later(done_s, requests.think_s[request]), requests.client[request])
     batches.start_s[batch], batches.finish_s[batch] = now_s, done_s
     batches.size[batch], batches.server[batch], batches.trigger[batch] = size, server, trigger
     at[HEAD] += size
@@ -119,7 +119,7 @@ def _let_go(now_s, status, requests, queue, levels, clients, at):
     at[HEAD] += 1
     at[MID] += 1
     if requests.client.size:
-        _push(clients, at, now_s + requests.think_s[request], requests.client[request])
+        _push(clients, at, later(now_s, requests.think_s[request]), requests.client[request])
 
 
 @inlined
@@ -198,7 +198,7 @@ def _expiry_s(limits, requests, queue, levels, at):
     """Return when the next request has waited too long."""
     if levels is not None:
         return expiry_s(requests, levels)
-    return requests.arrival_s[queue.requests[at[MID]]] + limits.timeout_s
+    return later(requests.arrival_s[queue.requests[at[MID]]], limits.timeout_s)
 
 
 @inlined
@@ -208,7 +208,7 @@ def _overdue(now_s, limits, requests, queue, levels, at):
         return False
     if levels is not None:
         return overdue(now_s, requests, queue, at, levels)
-    return now_s >= requests.arrival_s[queue.requests[at[MID]]] + limits.timeout_s
+    return now_s >= later(requests.arrival_s[queue.requests[at[MID]]], limits.timeout_s)
 
 
 def _pass_instants(
@@ -241,7 +241,7 @@ def _pass_instants(
             idle, _ = _idle(servers)
             if idle > 0 or while_busy:
                 waiting = _waiting(requests, queue, levels, at, at[SENT] == horizon.total)
-                due_s = wake_s(last_s, waiting, idle, state, params)
+                due_s = not_before(wake_s(last_s, waiting, idle, state, params))
                 if due_s > last_s:  # what was due has been asked already: it must not hold the clock
                     now_s = min(now_s, due_s)
         if now_s == math.inf:
@@ -282,7 +282,7 @@ def _pass_instants(
                 break
             arrival_s[request], requests.client[request] = now_s, client
             if not _enter(request, limits, requests, queue, levels, at):
-                _push(clients, at, now_s + requests.think_s[request], client)
+                _push(clients, at, later(now_s, requests.think_s[request]), client)
             if not _dispatch(
                 now_s, at[SENT] == horizon.total, params, state, while_busy,
                 requests, costs, queue, levels, clients, servers, batches, at,

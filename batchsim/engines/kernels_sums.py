@@ -3,7 +3,7 @@
 import math
 
 from batchsim.engines.histogram import BINS, BINS_AN_OCTAVE, LOWEST
-from batchsim.engines.kernels import soonest
+from batchsim.engines.kernels import later, soonest
 from batchsim.engines.kernels_jit import compiled
 from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import Trigger
@@ -81,7 +81,7 @@ def account(  # type: ignore[no-untyped-def]
                     counts[FINISHED] += 1
                 if request >= skip:
                     counts[STATUSES + SERVED] += 1
-                    if delay_s.size and now_s > at_s + delay_s[requests.level[request]]:
+                    if delay_s.size and now_s > later(at_s, delay_s[requests.level[request]]):
                         counts[DELAYED] += 1
                     while span + 1 < span_count and spans[span + 1, 0] <= at_s:
                         span += 1

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from batchsim._clock import check_time
 from batchsim.engines import kernels_many
 from batchsim.engines.columns import BATCH, Batches, Cold, Costs, Devices, Horizon
 from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, places_of, slice_of
@@ -93,6 +94,7 @@ def run_many(
                 done = int(instants.at[BATCH])
             kernels_many.note_run(of_each, batches, done, wanted, scratch, row, numbers)
             edges_s[row] = arrival_s[edges]
+    check_time("finishes", float(numbers.last_s.max()), "take fewer requests")
     count = numbers.served if unserved == "ignore" else np.full(rows, requests)
     none = np.full(rows, math.nan)
     means = _means(numbers, edges_s) if sections else (none, none)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsim._clock import TICK_S, later
 from batchsim.engines.log import Status
 from batchsim.engines.reference_instants import Instants
 from batchsim.engines.reference_reuse import ReusingEngine
@@ -101,7 +102,7 @@ class Dispatcher(Instants):
         sums = [sum(getattr(row, name) for row in rows) for name in ("tokens", "reads", "pairs")]
         seconds = step_ms(self.cost, *sums) / 1000 * next(self.noise)
         # However short, it takes a tick of the clock: a step never ends at the instant at which it starts.
-        finish_s = max(self.env.now + seconds, math.nextafter(self.env.now, math.inf))
+        finish_s = later(self.env.now, max(seconds, TICK_S))
         for row in rows:
             if self.first_step[row.request.number] < 0:
                 row.request.started = True
@@ -122,7 +123,7 @@ class Dispatcher(Instants):
         """Let the requests that have waited too long leave, unless they had started; return them."""
         if self.timeout_s == math.inf:
             return []
-        late = [r for r in self.line if not r.started and self.env.now >= r.arrival_s + self.timeout_s]
+        late = [r for r in self.line if not r.started and self.env.now >= later(r.arrival_s, self.timeout_s)]
         for request in late:
             self.line.remove(request)
             self.status[request.number] = Status.TIMED_OUT
@@ -132,9 +133,9 @@ class Dispatcher(Instants):
         oldest = next((request for request in self.line if not request.started), None)
         if oldest is None:
             return math.inf
-        due_s = oldest.arrival_s + self.timeout_s
+        due_s = later(oldest.arrival_s, self.timeout_s)
         if self.batching.whole and not all(engine.rows for engine in self.engines):
-            wake_s = oldest.arrival_s + self.batching.wait_s
+            wake_s = later(oldest.arrival_s, self.batching.wait_s)
             if wake_s > self.env.now:  # else they have looked already
                 due_s = min(due_s, wake_s)
         return due_s

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from batchsim._clock import check_time
 from batchsim.engines import columns, kernels_levels, kernels_sums
 from batchsim.engines.columns import NONE, Batches, Cold, Costs, Devices, Requests
 from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, places_of, slice_of
-from batchsim.engines.draws import Streams
+from batchsim.engines.draws import Streams, check_durations
 from batchsim.engines.histogram import BINS, Histogram
 from batchsim.engines.log import Totals
 from batchsim.scenario import Scenario
@@ -153,6 +154,7 @@ def summarise(
 
     The first `skip` requests are the warm-up. The answer does not depend on `chunk`.
     """
+    check_durations(scenario)
     windows = _fast_windows if is_fast(scenario) else _instant_windows
     chunk = min(chunk, max(slice_of(scenario.servers), LEAST))  # adding up a window looks at the servers, too
     begin_s = 0.0
@@ -176,6 +178,7 @@ def summarise(
             rows, order, delay_s, window.settled, int(np.searchsorted(numbers, skip)), begin_s,
             window.batches, window.count, until_s, spans, known, sums, counts, histogram,
         )  # fmt: skip
+        check_time("finishes", max(sums[kernels_sums.LAST_FINISH], window.oldest_s), "take fewer requests")
         # Forget the spans that ended before any request came that still waits; the last may go on.
         first = min(int(np.searchsorted(spans[:count, 1], window.oldest_s)), max(count - 1, 0))
         spans = spans[first:count].copy()

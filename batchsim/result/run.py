@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsim._clock import later
 from batchsim.engines.log import Log, Totals, warmup_requests
 from batchsim.result.breakdown import ServerTime, Stretches
 from batchsim.result.metrics import LATENCY, Metrics
@@ -87,7 +88,7 @@ class Run:
             return start_s
         seconds, shapes = cold
         _, first, shape = np.unique(shapes[log.batch_size], return_index=True, return_inverse=True)
-        compiled_s = (start_s + seconds[log.batch_size])[first][shape]
+        compiled_s = later(start_s, seconds[log.batch_size])[first][shape]
         return np.minimum(np.maximum(start_s, compiled_s), log.batch_finish_s)
 
     @cached_property
@@ -120,7 +121,7 @@ class Run:
     def delayed(self) -> np.ndarray:
         """Whether each request began to be computed after a timeout that delays it."""
         delays = self._by_level([limit.delays for limit in self.scenario.limits])
-        return delays & (self.start_s > self.log.arrival_s + self.timeout_s)
+        return delays & (self.start_s > later(self.log.arrival_s, self.timeout_s))
 
     def _by_level(self, values: list[Any]) -> np.ndarray:
         if self.log.priority is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchsim import _check
+from batchsim._clock import later
 from batchsim.engines.log import Status
 from batchsim.result.run import Run
 from batchsim.result.standard_error import dependent
@@ -71,7 +72,7 @@ def _queue(run: Run, edges_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the integral of the queue's length up to each edge, and its maximum in each window."""
     log, left_s = run.log, run.start_s.copy()
     gone, waited = log.status == Status.TIMED_OUT, log.status != Status.REJECTED
-    left_s[gone] = log.arrival_s[gone] + run.timeout_s[gone]
+    left_s[gone] = later(log.arrival_s[gone], run.timeout_s[gone])
     times_s = np.concatenate([log.arrival_s[waited], left_s[waited]])
     order = np.argsort(times_s, kind="stable")  # at one instant arrivals are first, as in the engines
     times_s, entered = times_s[order], np.count_nonzero(waited)

@@ -11,6 +11,16 @@ SERVED, REJECTED, TIMED_OUT = 0, 1, 2
 FULL, WAIT, BACKLOG, DRAIN, ENOUGH = 0, 1, 2, 3, 4
 
 
+def after(time_s, seconds):
+    """A time so much later, on a clock that counts whole nanoseconds.
+
+    Python's whole numbers have no limit and no rounding: only the duration is rounded, once, half to even.
+    """
+    if math.inf in (time_s, seconds):
+        return math.inf
+    return (round(time_s * 1e9) + round(seconds * 1e9)) / 10**9
+
+
 @dataclass
 class Naive:
     requests: int
@@ -85,13 +95,13 @@ class Naive:
         return bool(self.coming) if self.arrivals_s is not None else len(self.arrival) < self.requests
 
     def deadline(self, request: int) -> float:
-        return self.arrival[request] + self.max_wait_ms / 1000
+        return after(self.arrival[request], self.max_wait_ms / 1000)
 
     def expiry(self, request: int) -> float:
         timeout_ms = self.of_level(self.timeout_ms, request)
         if timeout_ms is None or request in self.delayed:
             return math.inf
-        return self.arrival[request] + timeout_ms / 1000
+        return after(self.arrival[request], timeout_ms / 1000)
 
     def level(self, request: int) -> int:
         return 1 if self.priority is None else self.priority[request]
@@ -139,7 +149,7 @@ class Naive:
         if self.arrivals_s is not None:
             return
         for request in answered:
-            self.thinking.append((now + self.think_s[request], self.sender[request]))
+            self.thinking.append((after(now, self.think_s[request]), self.sender[request]))
         due_now = [pair for pair in self.thinking if pair[0] <= now]
         self.thinking = [pair for pair in self.thinking if pair[0] > now]
         for _, client in sorted(due_now, key=lambda pair: pair[1]):
@@ -147,10 +157,10 @@ class Naive:
                 return
             request = self.enter(now, sender=client)
             if self.status[request] == REJECTED:
-                self.thinking.append((now + self.think_s[request], client))
+                self.thinking.append((after(now, self.think_s[request]), client))
             self.refused = []
             self.look(now)
-            self.thinking += [(now + self.think_s[who], self.sender[who]) for who in self.refused]
+            self.thinking += [(after(now, self.think_s[who]), self.sender[who]) for who in self.refused]
 
     def enter(self, now: float, sender: int | None) -> int:
         request = len(self.arrival)
@@ -215,9 +225,10 @@ class Naive:
         if self.slowdown is not None:
             seconds = seconds * self.slowdown[sum(job is not None for job in self.computing)]
         begin = self.program_is_there(now, size)
-        finish = begin + seconds
+        finish = after(begin, seconds)
         if self.devices is not None or self.host_ms > 0:
             finish = self.on_device(now, server, number, size, begin)
+        finish = max(finish, after(now, 1e-9))  # nothing takes no time
         self.batch_start.append(now)
         self.batch_finish.append(finish)
         self.size.append(len(taken))
@@ -237,7 +248,7 @@ class Naive:
             return now
         shape = size if self.padding is None else min(s for s in self.padding if s >= size)
         if shape not in self.compiled:
-            self.compiled[shape] = now + self.compile_s[shape]
+            self.compiled[shape] = after(now, self.compile_s[shape])
         return now if self.compiled[shape] < now else self.compiled[shape]
 
     def on_device(self, now: float, server: int, number: int, size: int, begin: float) -> float:
@@ -248,10 +259,10 @@ class Naive:
             for other, by in enumerate(self.server)
             if by % devices == server % devices
         ]
-        reaches = begin + self.host_ms / 1000
+        reaches = after(begin, self.host_ms / 1000)
         seconds = self.service_s[size] - self.host_ms / 1000
         if self.noise is not None:
             seconds = seconds * self.noise[number]
         if any(finish > reaches for finish in before):
-            return max(before) + seconds * self.contention
-        return reaches + seconds
+            return after(max(before), seconds * self.contention)
+        return after(reaches, seconds)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from oracles.naive import BACKLOG, DRAIN, ENOUGH, FULL, REJECTED, WAIT, Naive
+from oracles.naive import BACKLOG, DRAIN, ENOUGH, FULL, REJECTED, WAIT, Naive, after
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Pull(Naive):
     def look(self, now):
         while self.waiting and None in self.computing:
             if self.until is None:
-                self.until = now + self.max_wait_ms / 1000
+                self.until = after(now, self.max_wait_ms / 1000)
             why = self.why_now(now)
             if why is None:
                 return
@@ -49,7 +49,7 @@ class Freeze(Pull):
     def look(self, now):
         while inside := self.inside():
             if self.until is None:
-                self.until = now + self.max_wait_ms / 1000
+                self.until = after(now, self.max_wait_ms / 1000)
             batch = inside[: self.max_batch_size]
             why = self.why_closed(now, batch)
             if why is None:
@@ -92,7 +92,7 @@ class Stall(Freeze):
                 return
             while self.waiting and None in self.computing:
                 if self.until is None or self.arrival[self.waiting[0]] > self.seen:
-                    self.until = now + self.max_wait_ms / 1000
+                    self.until = after(now, self.max_wait_ms / 1000)
                 why = self.why_closed(now, self.waiting[: self.max_batch_size])
                 if why != FULL:
                     self.seen = self.arrival[self.waiting[-1]]
@@ -152,11 +152,11 @@ class Windows(Since):
     def deadline(self, request):
         wait = self.max_wait_ms / 1000
         if wait in (0, math.inf):
-            return self.since + wait
+            return after(self.since, wait)
         number = 1
-        while self.since + number * wait < self.arrival[request]:
+        while after(self.since, number * wait) < self.arrival[request]:
             number += 1
-        return self.since + number * wait
+        return after(self.since, number * wait)
 
     def why_due(self, now, due):
         return WAIT
@@ -181,16 +181,16 @@ class Compete(Naive):
 
     def window_end(self, since, when):
         number = 1
-        while since + number * (self.max_wait_ms / 1000) < when:
+        while after(since, number * (self.max_wait_ms / 1000)) < when:
             number += 1
-        return since + number * (self.max_wait_ms / 1000)
+        return after(since, number * (self.max_wait_ms / 1000))
 
     def waits_since(self, hand, now):
         since, waits_since, holds, _ = hand
         wait = self.max_wait_ms / 1000
-        if holds or self.window_end(since, now) == since + wait:
+        if holds or self.window_end(since, now) == after(since, wait):
             return waits_since
-        return max(waits_since, self.window_end(since, now) - wait)
+        return max(waits_since, after(self.window_end(since, now), -wait))
 
     def look(self, now):
         if self.max_wait_ms == 0:
@@ -234,7 +234,7 @@ class Last(Since):
     """It collects for a while after the last batch, and then sends whoever comes."""
 
     def deadline(self, request):
-        return self.since + self.max_wait_ms / 1000
+        return after(self.since, self.max_wait_ms / 1000)
 
     def alarms(self):
         # What is due has been sent; a look at a past time would stand still.
@@ -304,16 +304,16 @@ class Cork(Naive):
         first, ticks = self.first_look(), 0
         if now - first > 0.01:
             ticks = int((now - first) * 1000) - 2
-        while first + ticks * 0.001 < now:
+        while after(first, ticks * 0.001) < now:
             ticks += 1
         return ticks
 
     def alarms(self):
         if self.waiting and (None in self.computing or self.max_latency_ms < math.inf):
             first, ticks = self.first_look(), self.looks_before(self.now)
-            if first + ticks * 0.001 == self.now:
+            if after(first, ticks * 0.001) == self.now:
                 ticks += 1
-            yield first + ticks * 0.001
+            yield after(first, ticks * 0.001)
 
     def wanted(self):
         """For how many the tenth and the eleventh batch wait."""
@@ -332,17 +332,17 @@ class Cork(Naive):
                 return
 
     def is_look(self, now):
-        return self.first_look() + self.looks_before(now) * 0.001 == now
+        return after(self.first_look(), self.looks_before(now) * 0.001) == now
 
     def too_late(self, now):
         limit, done = self.max_latency_ms / 1000, len(self.batch_start)
         oldest, count = self.arrival[self.waiting[0]], len(self.waiting)
         if done < 11:
             to_train = [2, 1, 0, -1, -2, -3, -4, -5, 6, 5, 3][done]
-            return count > to_train and now >= oldest + limit
+            return count > to_train and now >= after(oldest, limit)
         if count == 1:
-            return None not in self.computing and now >= oldest + limit
-        return now >= oldest + (limit - (self.a * count + self.b))
+            return None not in self.computing and now >= after(oldest, limit)
+        return now >= after(oldest, limit - (self.a * count + self.b))
 
     def held(self, now):
         oldest, newest = self.arrival[self.waiting[0]], self.arrival[self.waiting[-1]]
@@ -356,13 +356,13 @@ class Cork(Naive):
 
     def why_now(self, now):
         first, ticks = self.first_look(), self.looks_before(now)
-        if first + ticks * 0.001 != now or self.held(now):
+        if after(first, ticks * 0.001) != now or self.held(now):
             return None
         if len(self.waiting) >= self.max_batch_size:
             return FULL
         if self.arrival[self.waiting[-1]] == now:
             return ENOUGH
-        was_busy = ticks == 0 or self.freed > first + (ticks - 1) * 0.001
+        was_busy = ticks == 0 or self.freed > after(first, (ticks - 1) * 0.001)
         return BACKLOG if was_busy else WAIT
 
     def take(self, now, taken, why):
@@ -381,7 +381,7 @@ class Cork(Naive):
         self.ended.append((self.size[job], seconds, self.last_wait))
         if len(self.ended) < 3:
             return
-        if self.learned_at is None or now >= self.learned_at + 5:
+        if self.learned_at is None or now >= after(self.learned_at, 5):
             self.learned_at = now
             self.learn()
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from batchsim._clock import later
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
@@ -49,8 +50,8 @@ def next_one(now_s: float, window_s: float, state: Any) -> int:
     chosen, soonest_s = 0, math.inf
     for place in range(int(state[COUNT])):
         turn_s, end_s = state[TURN_S + place], window_end_s(now_s, state[SINCE_S + place], window_s)
-        if state[HELD + place] == 0 and end_s > state[SINCE_S + place] + window_s:  # a later one
-            turn_s = max(turn_s, end_s - window_s)
+        if state[HELD + place] == 0 and end_s > later(state[SINCE_S + place], window_s):  # a later one
+            turn_s = max(turn_s, later(end_s, -window_s))
         if turn_s < soonest_s:
             chosen, soonest_s = place, turn_s
     return chosen

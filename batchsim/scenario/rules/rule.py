@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 import numpy as np
 
 from batchsim import _check
+from batchsim._clock import later
 from batchsim._format import typed
 
 LARGEST_BATCH = 65_536
@@ -51,7 +52,7 @@ class Waiting(NamedTuple):
 
 
 # Functions that rules call in `decide`, `wake_s` and `finished`: Numba learns to compile them, too.
-HELPERS: list[Callable[..., Any]] = []
+HELPERS: list[Callable[..., Any]] = [later]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -69,7 +70,7 @@ def oldest_s(waiting: Waiting, k: int = 0) -> float:
 
 def deadline_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
     """Return when the oldest request has waited `max_wait_s`: the `wake_s` of rules with a timer."""
-    return oldest_s(waiting) + params.max_wait_s
+    return later(oldest_s(waiting), params.max_wait_s)
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class Rule:
       there is one, to the lowest-numbered idle server. FREEZE makes a batch of the `size` oldest, which waits
       for a server as it is. REFUSE turns the `size` oldest away.
     - `wake_s(now_s, waiting, idle, state, params) -> seconds` is the next instant at which time alone changes
-      the answer, inf for none. An instant that is no longer needed does no harm.
+      the answer, inf for none; too early does no harm. `later(time_s, seconds)` adds so that ties stay ties.
 
     Both are plain functions of numbers: Python runs them as they are, and Numba compiles them. `state` is an
     array of `state_size` floats, 0 at first, for what the rule remembers; `decide` may write to it, and
@@ -180,7 +181,6 @@ class Rule:
     title: ClassVar[str] = ""  # what the rule is called in a list
     clock: ClassVar[str] = ""  # from when on its batches wait, as a clause
     map_knobs: ClassVar[tuple[str, str]] = ("max_batch_size", "max_wait_ms")  # x and y of its heat map
-
     by_params: ClassVar[dict[type, type["Rule"]]] = {}
 
     max_batch_size: int

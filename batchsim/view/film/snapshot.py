@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchsim import _check
+from batchsim._clock import later
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario import Scenario
@@ -144,7 +145,7 @@ class Film:
         at_once = np.isin(status, [Status.REJECTED, Status.FAILED])
         self._left_s = np.where(at_once, arrival_s, result.start_s)
         timed_out = status == Status.TIMED_OUT
-        self._left_s[timed_out] = arrival_s[timed_out] + result.timeout_s[timed_out]
+        self._left_s[timed_out] = later(arrival_s[timed_out], result.timeout_s[timed_out])
         self._done_s = np.where(status == Status.SERVED, result.finish_s, self._left_s)
         self._done_by_status = [np.sort(self._done_s[status == each]) for each in Status]
         self._ready_s = result.ready_s
