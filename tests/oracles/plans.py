@@ -96,7 +96,7 @@ def limits(draw_, queue_limits, timeouts_ms, levels=()):
 @st.composite
 def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes), priorities=False):
     """Scenarios whose times are all multiples of one unit, so that everything collides."""
-    unit_s = draw_(st.sampled_from([0.125, 0.1, 0.001]))  # exact; nearly exact; nearly exact and small
+    unit_s = draw_(st.sampled_from([0.125, 0.1, 0.001, 0.0005]))  # exact as a float; the others nearly
 
     def times_ms(low, high):
         return draw_(st.integers(low, high)) * unit_s * 1000
@@ -148,6 +148,8 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes),
     if open_loop:
         gaps = draw_(list_of(range(4), requests))
         workload = bs.Trace(np.cumsum(gaps) * unit_s)
+        if draw_(st.booleans()):
+            workload = bs.Constant(1 / (draw_(st.integers(1, 3)) * unit_s))
     else:
         fewest = the_rule.fewest_clients
         workload = bs.ClosedLoop(draw_(st.integers(fewest, fewest + 5)), think_s=1.0)
@@ -155,6 +157,8 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes),
     if levels:
         workload = workload.with_priorities(levels)
     timeouts = [None, None, *(timeout * unit_s * 1000 for timeout in (0, 1, 2, 3, 5))]
+    if math.isfinite(wait_ms):
+        timeouts.append(wait_ms)  # due at one instant
     limited = limits(draw_, [None, None, 1, 2, 4], timeouts, levels or ())
     if not priorities:
         limited["timeout_action"] = "reject"
