@@ -139,7 +139,7 @@ def capacity(
     if not isinstance(scenario.workload, OpenLoop):
         raise ValueError(f"capacity needs an open workload, whose rate can change, got {scenario.workload!r}")
     count = check_requests(scenario, requests)
-    check_memory(count)
+    check_memory(scenario, count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     tolerance = _check.real("tolerance", tolerance, at_least=1e-4, at_most=0.5)
     return _Search(scenario, slo, seed, count, tolerance).capacity()

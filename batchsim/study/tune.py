@@ -70,7 +70,7 @@ def tune(
     check(scenario, slo)
     _check.one_of("prefer", prefer, PREFER)
     count = check_requests(scenario, requests)
-    check_memory(count)
+    check_memory(scenario, count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     grid = Grid.of(scenario, over)
     entries = _entries(scenario, slo, grid, Streams(scenario, seed), count)
