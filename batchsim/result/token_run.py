@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NO_TOKENS = "tokens are needed (Scenario(..., tokens=...)), got a run without"
 AT_ONCE = "limits at once need columns, got a run with keep='summary': ask one by one"
-NO_STEPS = "steps must be kept to be read, got {:,}, folded: fewer requests, or another keep, keeps them"
+NO_STEPS = "steps must be kept to be read, got {:,} that were not: simulate fewer requests"
 OBJECTIVE = "objective_ms"  # a limit on the latency, as `Result.attainment` has it
 
 

@@ -65,7 +65,7 @@ class Traffic:
         warmup = 0.0 if recorded(self.scenario) else WARMUP
         return simulate(scenario, requests, self.seed, warmup=warmup, keep="requests")
 
-    def longer(self, requests: int) -> "Traffic | None":
+    def resized(self, requests: int) -> "Traffic | None":
         """Return so many requests of the same traffic; None if it or the memory ends before."""
         try:
             check_requests(self.scenario, requests)
