@@ -58,9 +58,16 @@ class ServerTime:
         # Once a batch: there are fewer of them than requests. Index -1, not served, finds the NaN at the end.
         columns = self.idle_until_start_s(log), log.batch_start_s
         idle_s, waited_s = (np.append(column, math.nan)[log.batch_index] for column in columns)
-        idle_s -= np.interp(log.arrival_s, self.times_s, self.idle_s)
-        waited_s -= log.arrival_s
-        return np.minimum(np.maximum(idle_s, 0), waited_s)  # sums of floats, off by 1e-12 s
+        return self._forming_s(log.arrival_s, idle_s, waited_s)
+
+    def forming_between_s(self, arrival_s: np.ndarray, start_s: np.ndarray) -> np.ndarray:
+        """Return how much of the waits between these times was forming; NaN where one is NaN."""
+        return self._forming_s(arrival_s, np.interp(start_s, self.times_s, self.idle_s), start_s.copy())
+
+    def _forming_s(self, arrival_s: np.ndarray, idle_s: np.ndarray, start_s: np.ndarray) -> np.ndarray:
+        idle_s -= np.interp(arrival_s, self.times_s, self.idle_s)
+        start_s -= arrival_s
+        return np.minimum(np.maximum(idle_s, 0), start_s)  # sums of floats, off by 1e-12 s
 
     def idle_until_start_s(self, log: Log) -> np.ndarray:
         """Return I(t) at the start of each batch."""

@@ -23,11 +23,12 @@ from batchsim._files import replacing
 from batchsim._version import __version__
 from batchsim.engines.histogram import BINS, Histogram
 from batchsim.engines.log import Log, Status, Totals
+from batchsim.engines.tokens_folded import FoldedLog
 from batchsim.engines.tokens_log import TokenHistograms, TokenLog, TokenTotals
 from batchsim.result.run import Run
 from batchsim.result.token_run import TokenRun
 from batchsim.result.token_storage import (
-    TOKEN_LOG,
+    TOKEN_LOGS,
     TOKEN_TOTALS,
     wrong_in_token_log,
     wrong_in_token_sums,
@@ -163,8 +164,9 @@ def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
             }
         else:
             table, columns = "Log", LOG | (PRIORITY if f"{number}/Log/priority" in names else {})
-            if f"{number}/TokenLog/arrival_s" in names:
-                table, columns = "TokenLog", TOKEN_LOG
+            for kind, own in TOKEN_LOGS.items():
+                if f"{number}/{kind}/arrival_s" in names:
+                    table, columns = kind, own
             for name, dtype in columns.items():
                 kinds[f"{number}/{table}/{name}"] = _Kind(dtype, (None,), 1 << 20)
     return kinds
@@ -206,10 +208,11 @@ def _run(number: int, arrays: Mapping[str, np.ndarray], scenario: Scenario, warm
             fields[table][field] = array if array.ndim else array.item()
     wrong: str | None
     run: Run
-    if ({"TokenLog", "TokenTotals"} & fields.keys() != set()) != (scenario.tokens is not None):
+    if ({*TOKEN_LOGS, "TokenTotals"} & fields.keys() != set()) != (scenario.tokens is not None):
         wrong, run = "its columns must be of tokens where its scenario is", Run(scenario)
-    elif "TokenLog" in fields:
-        tokens = TokenLog(**fields["TokenLog"])
+    elif {*TOKEN_LOGS} & fields.keys():
+        kind = FoldedLog if "FoldedLog" in fields else TokenLog
+        tokens = kind(**fields[kind.__name__])
         wrong = wrong_in_token_log(tokens, scenario.servers)
         run = TokenRun(scenario, tokens, warmup=warmup)
     elif "Log" in fields:

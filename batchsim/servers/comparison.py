@@ -195,7 +195,7 @@ def compare_servers(
     for name, rule in rules.items():
         by_rule.setdefault(rule, []).append(name)
     groups = tuple(
-        Group(tuple(names), rule, simulate(replace(scenario, rule=rule), count, seed=seed))
+        Group(tuple(names), rule, simulate(replace(scenario, rule=rule), count, seed, keep="requests"))
         for rule, names in by_rule.items()
     )
     return ServerComparison(scenario, rules, groups)

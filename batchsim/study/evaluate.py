@@ -73,9 +73,9 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
 
 def _numbers(point: Scenario, settings: Mapping[str, Any], columns: Mapping[str, str]) -> list[float]:
     if settings["warmup"] == "auto":  # without the warning that it is too long: there may be thousands
-        result, _ = drop_warmup(simulate(point, **{**settings, "warmup": 0.0}))
+        result, _ = drop_warmup(simulate(point, keep="requests", **{**settings, "warmup": 0.0}))
     else:
-        result = simulate(point, **settings)
+        result = simulate(point, keep="requests", **settings)
     numbers = dict.fromkeys([*SHARES.values(), "delayed"], 0.0) | result.summary()
     # Latencies are of the served requests: a queue that rejects many looks fast by them. These two see it.
     numbers["loss"] = 1 - numbers["served"] / numbers["requests"] if numbers["requests"] else math.nan

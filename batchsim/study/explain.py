@@ -75,6 +75,10 @@ def _setting(found: Recommendation) -> Iterator[str]:
             yield f"Its {described(found.slo.latency.key)[0]} is {same}, but it has {advantage}."
         return
     clearly = "clearly " if found.judgement.too_short else ""
+    if found.out_of_reach:
+        yield f"No setting can meet the objective: {found.out_of_reach}."
+        yield f"The nearest is {setting}{where}: {numbers}."
+        return
     yield f"No setting {clearly}meets the objective. The nearest is {setting}{where}: {numbers}."
     if found.judgement.too_short:
         requests = _format.counted(found.result.arrival_s.size, "request")

@@ -159,7 +159,7 @@ class Trial:
         return self.outcome(**{words.wait: words.wait_of(wait_ms)})
 
     def _run(self, scenario: Scenario) -> Result:
-        return simulate(scenario, available(scenario, self.requests), seed=self.seed)
+        return simulate(scenario, available(scenario, self.requests), self.seed, keep="requests")
 
 
 def checked(config: Any, scenario: Any) -> None:
