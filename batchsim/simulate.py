@@ -119,7 +119,8 @@ def simulate(
         if engine == "simpy":
             from batchsim.engines import reference
 
-            return Run(scenario, reference.run(plan, stopwatch or model_fn, inputs), warmup=fraction)
+            log = reference.run(plan, stopwatch or model_fn, inputs)
+            return Run(scenario, log, warmup=fraction, clock="measured" if stopwatch else "simulated")
         from batchsim.engines import compiled
 
         return Run(scenario, compiled.run(plan, cancelled), warmup=fraction)

@@ -12,6 +12,7 @@ from batchsim import _check
 from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, GridFlags, JsonFlag, RunFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
+from batchsim.result.metrics import OF_DEVICES
 from batchsim.scenario import Scenario
 from batchsim.scenario.knobs import RATE, find_knob
 
@@ -22,7 +23,16 @@ if TYPE_CHECKING:
 
 # Shown only where requests are lost: the other columns are of served requests alone.
 LOSS = ("p99_all_ms", "loss")
-SHOWN = ("mean_latency_ms", "p99_ms", *LOSS, "throughput_per_s", "utilisation", "mean_batch_size", "load")
+SHOWN = (
+    "mean_latency_ms",
+    "p99_ms",
+    *LOSS,
+    "throughput_per_s",
+    "utilisation",
+    OF_DEVICES[0],
+    "mean_batch_size",
+    "load",
+)
 OF_TOKENS = ("mean_ttft_ms", "ttft_p99_ms", "tpot_p99_ms", "output_tokens_per_s", "preempted_share")
 
 
@@ -67,6 +77,7 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
         else:
             lossless = not (frame["loss"] > 0).any()
             names = SHOWN if "ttft_p99_ms" not in frame else OF_TOKENS + SHOWN
+            names = [name for name in names if name in frame]
             shown = (name for name in names if name not in axes and not (lossless and name in LOSS))
             # An overloaded point has numbers, and its load: the reason in a word will do.
             reason = frame["infeasible"].where(frame["requests"].isna() | frame["stable"], "overloaded")

@@ -49,6 +49,7 @@ class Naive:
     size: list = field(default_factory=list)
     server: list = field(default_factory=list)
     trigger: list = field(default_factory=list)
+    device_wait: list = field(default_factory=list)
 
     def run(self) -> "Naive":
         self.coming = list(self.arrivals_s or [])
@@ -215,14 +216,15 @@ class Naive:
         if self.slowdown is not None:
             seconds = seconds * self.slowdown[sum(job is not None for job in self.computing)]
         begin = self.program_is_there(now, size)
-        finish = begin + seconds
+        finish, waited = begin + seconds, 0.0
         if self.devices is not None or self.host_ms > 0:
-            finish = self.on_device(now, server, number, size, begin)
+            finish, waited = self.on_device(now, server, number, size, begin)
         self.batch_start.append(now)
         self.batch_finish.append(finish)
         self.size.append(len(taken))
         self.server.append(server)
         self.trigger.append(why)
+        self.device_wait.append(waited)
         for request in taken:
             self.start[request], self.finish[request] = now, finish
             self.batch[request] = number
@@ -240,8 +242,8 @@ class Naive:
             self.compiled[shape] = now + self.compile_s[shape]
         return now if self.compiled[shape] < now else self.compiled[shape]
 
-    def on_device(self, now: float, server: int, number: int, size: int, begin: float) -> float:
-        """When a batch is done that is first on the host, then waits for the device, then is alone there."""
+    def on_device(self, now: float, server: int, number: int, size: int, begin: float):
+        """When a batch is done, first on the host, then on the device, and how long it waits between."""
         devices = self.devices or self.servers
         before = [
             self.batch_finish[other]
@@ -253,5 +255,5 @@ class Naive:
         if self.noise is not None:
             seconds = seconds * self.noise[number]
         if any(finish > reaches for finish in before):
-            return max(before) + seconds * self.contention
-        return reaches + seconds
+            return max(before) + seconds * self.contention, max(before) - reaches
+        return reaches + seconds, 0.0

@@ -60,6 +60,7 @@ class Crowds(NamedTuple):
     coming: Crowd
     waiting: Crowd
     computing: Crowd
+    held: Crowd  # by a device that is busy
     finished: Crowd
     lost: Crowd
     groups: list[Box]
@@ -99,7 +100,9 @@ class Choreography:
         crowds = [self._computing(batch, now) for batch in batches]
         moving = [crowd for batch, crowd in zip(batches, crowds, strict=True) if self._share(batch, now) < 1]
         return Crowds(
-            self._coming(now.time_s), self._waiting(now, batches), Crowd.join(crowds),
+            self._coming(now.time_s), self._waiting(now, batches),
+            *(Crowd.join([crowd for batch, crowd in zip(batches, crowds, strict=True)
+                          if batch.held(now.time_s) is held]) for held in (False, True)),
             Crowd.join([self._finished(batch, now.time_s) for batch in self._just_finished(now.time_s)]),
             self._lost(now), [_around(crowd) for crowd in moving],
         )  # fmt: skip
