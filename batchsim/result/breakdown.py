@@ -19,6 +19,11 @@ class Stretches(NamedTuple):
     from_s: np.ndarray
     to_s: np.ndarray
 
+    def there(self) -> "Stretches":
+        """Return those that last."""
+        lasts = self.to_s > self.from_s
+        return Stretches(self.row[lasts], self.from_s[lasts], self.to_s[lasts])
+
 
 def stretches(runs: Sequence[Any], requests: np.ndarray) -> dict[str, Stretches]:
     """Return what requests of several runs, numbered in a row, went through: see `Result.stretches`."""
@@ -78,7 +83,7 @@ class ServerTime:
         corners_s = np.append(self.times_s, math.nan)  # which is asked for and not taken
         from_s = np.where(nth == 0, arrival_s[row], corners_s[first[row] + nth - 1])
         to_s = np.where(nth == count[row] - 1, start_s[row], corners_s[first[row] + nth])
-        row, from_s, to_s = (each[to_s > from_s] for each in (row, from_s, to_s))
+        row, from_s, to_s = Stretches(row, from_s, to_s).there()
         # I(t) grows by all of a stretch or by nothing; half of it is far from both.
         idle_from_s, idle_to_s = (np.interp(each, self.times_s, self.idle_s) for each in (from_s, to_s))
         forming = idle_to_s - idle_from_s > (to_s - from_s) / 2

@@ -149,20 +149,17 @@ class Run:
         served = np.flatnonzero(~np.isnan(start_s))
         waits = self.server_time.waits(arrival_s[served], start_s[served])
         found = {name: each._replace(row=served[each.row]) for name, each in waits.items()}
-        computing = Stretches(served, start_s[served], finish_s[served])
+        begin_s, end_s = start_s[served], finish_s[served]
         if self.scenario.device_count == self.scenario.servers:
-            return found | {"computing": computing}
-        asked_s, begin_s = (
-            each[self.log.batch_index[requests[served]]]
-            for each in (self.device_time.asked_s, self.device_time.begin_s)
-        )
-        held = begin_s > asked_s
-        whole = computing._replace(to_s=np.where(held, asked_s, computing.to_s))
-        parts = [whole, Stretches(*(each[held] for each in (served, begin_s, computing.to_s)))]
-        computing = Stretches(*map(np.concatenate, zip(*parts, strict=True)))
-        computing = Stretches(*(each[computing.to_s > computing.from_s] for each in computing))
-        waits = Stretches(*(each[held] for each in (served, asked_s, begin_s)))
-        return found | {DEVICE_WAIT: waits, "computing": computing}
+            return found | {"computing": Stretches(served, begin_s, end_s)}
+        index = self.log.batch_index[requests[served]]
+        asked_s, device_s = self.device_time.asked_s[index], self.device_time.begin_s[index]
+        wait = Stretches(served, asked_s, device_s).there()
+        # A batch that waits is computed before, on the host, and after it.
+        host = Stretches(served, begin_s, np.where(device_s > asked_s, asked_s, end_s)).there()
+        rest = Stretches(served, np.where(device_s > asked_s, device_s, end_s), end_s).there()
+        computing = Stretches(*map(np.concatenate, zip(host, rest, strict=True)))
+        return found | {DEVICE_WAIT: wait, "computing": computing}
 
     @property
     def measured(self) -> dict[str, np.ndarray]:
