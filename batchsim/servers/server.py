@@ -58,6 +58,7 @@ class ServerConfig:
     unused: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    kept: Mapping[str, Any] = field(default_factory=dict)  # of a file, written again while it says the same
 
     def __repr__(self) -> str:
         levels = f"1 to {self.priority_levels}, {self.default_priority_level} unless a request says another"
@@ -121,7 +122,7 @@ class ServerConfig:
         """Return that it was not measured how servers share devices, and the range of a number."""
         devices = _format.counted(self.devices or 1, "device")
         ends = f"{low} if they take turns (simulated), {high} if each computes as if alone"
-        how = "scenario.replace(bs.device.measure_sharing(model)) sets it"
+        how = "measure it with scenario.replace(bs.device.measure_sharing(model))"
         return f"how {self.servers} servers share {devices} was not measured: {ends}; {how}"
 
     def _rule(self, service: Service) -> Rule:

@@ -76,6 +76,7 @@ def write(server: str, what: Any, file: str | None = None) -> str:
         found, remarks = _said(ALL[server], _asked(what))
     settings = dict(found.settings)
     extras = {key: value for key, value in found.unused.items() if key not in ALL[server].settings}
+    extras |= found.kept
     text = form.write(settings, extras)
     head = [f"Written by batchsim for {server} ({ALL[server].version}).", f"Its rule: {found.rule!r}."]
     besides = [f"batchsim: {name}={value!r}" for name, value in settings.items()]

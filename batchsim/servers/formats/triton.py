@@ -59,13 +59,14 @@ def _read_groups(document: Document, groups: list[dict[str, Any]], places: Any) 
     if max(spread, default=0) > min(spread, default=0) + 1:
         document.notes.append(f"instances are taken to be spread evenly over {len(spread)} devices")
     if len(groups) > 1 or GPUS in groups[0]:
-        document.unused[GROUP] = groups
+        document.kept[GROUP] = groups
+    if len(groups) > 1:
         kinds = {group.get("kind", "KIND_AUTO") for group in groups}
         if len(kinds) > 1:
             document.notes.append(f"instances of {len(kinds)} kinds are taken to be equally fast")
         return
     for name, value in groups[0].items():
-        if name != COUNT:
+        if name not in (COUNT, GPUS):
             document.unused[f"{GROUP}.{name}"] = value
 
 
