@@ -127,11 +127,13 @@ def simulate(
             from batchsim.engines import reference
 
             log = reference.run(plan, stopwatch or model_fn, inputs)
+            clock = "measured" if stopwatch else "simulated"
         else:
             from batchsim.engines import compiled
 
-            log = compiled.run(plan, cancelled)
-        return Run(scenario, log.checked(), warmup=fraction)
+
+            log, clock = compiled.run(plan, cancelled), "simulated"
+        return Run(scenario, log.checked(), warmup=fraction, clock=clock)
 
     if replications == 1 or engine == "simpy":  # one after the other, here, where Ctrl-C is heard
         runs = tuple(map(one, range(replications)))

@@ -563,6 +563,7 @@ def assert_same(result: Result, naive: Naive) -> None:
         ("trigger", naive.trigger),
     ]:
         assert np.array_equal(getattr(result.batches, name), column), name
+    assert np.array_equal(result.run.device_time.wait_s, naive.device_wait)
 
 
 @settings(max_examples=400)

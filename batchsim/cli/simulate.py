@@ -14,7 +14,8 @@ from batchsim.result.metrics import TOKENS, heading
 
 PRINTED = (
     "p50_ms", "p90_ms", "p95_ms", "p99_ms", "mean_latency_ms", "mean_forming_ms", "mean_queueing_ms",
-    "mean_computing_ms", "throughput_per_s", "utilisation", "mean_batch_size",
+    "mean_device_wait_ms", "mean_computing_ms", "throughput_per_s", "utilisation", "device_utilisation",
+    "mean_batch_size",
 )  # fmt: skip
 NOTES = (
     "requests",
@@ -79,7 +80,8 @@ def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str
 
 
 def _printed(result: Result) -> tuple[str, ...]:
-    return PRINTED if result.scenario.tokens is None else (*PRINTED, *TOKENS)
+    keys = PRINTED if result.scenario.tokens is None else (*PRINTED, *TOKENS)
+    return tuple(key for key in keys if key not in result.metrics.absent)
 
 
 def _has_levels(result: Result) -> bool:

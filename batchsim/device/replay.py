@@ -186,7 +186,7 @@ def play(
         raise KeyboardInterrupt  # before the first request: there is nothing to return
     device = next((each.device for each in clock.stopwatches if each.device is not None), "host")
     model_ms, reaction_ms = (1000 * float(np.mean(each or [0])) for each in (clock.model_s, clock.late_s))
-    run = Run(scenario, log, warmup=warmup)
+    run = Run(scenario, log, warmup=warmup, clock="wall")
     means = count, model_ms, reaction_ms, clock.others
     return Replay((run,), seed, f"replay on {device}", *means, "; ".join(_told(clock)))
 

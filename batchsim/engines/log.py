@@ -77,6 +77,8 @@ class Totals:
     items: Sum  # requests in these
     triggers: np.ndarray  # how many of these batches for each Trigger
     delayed: Sum = 0  # of the served: those that began after a timeout that delays
+    device_wait_s: Sum = 0.0  # of the served: what they waited for a device that servers share
+    off_device_s: Sum = 0.0  # of busy_s: before a batch had its device
 
     def __add__(self, other: Self) -> Self:
         return type(self)(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})

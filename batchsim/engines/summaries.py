@@ -167,6 +167,7 @@ def summarise(
     sums, counts = np.zeros(kernels_sums.SUMS), np.zeros(kernels_sums.COUNTS, np.int64)
     delays = [limit.timeout_s if limit.delays else math.inf for limit in scenario.limits]
     delay_s = NONE if scenario.in_order else np.array(delays)
+    seen = Costs.of(streams.service_s, None, None, Devices.of(scenario), Cold.of(streams.cold_start))
     histogram, until_s, spans = np.zeros(BINS, np.int64), np.zeros(scenario.servers), np.zeros((0, 3))
     for window in windows(scenario, requests, streams, chunk, cancelled):
         known, spans = len(spans), np.concatenate([spans, np.zeros((window.count, 3))])
@@ -176,7 +177,7 @@ def summarise(
             order = np.argsort(rows.batch_index, kind="stable")[np.count_nonzero(rows.batch_index < 0) :]
         count = kernels_sums.account(
             rows, order, delay_s, window.settled, int(np.searchsorted(numbers, skip)), begin_s,
-            window.batches, window.count, until_s, spans, known, sums, counts, histogram,
+            window.batches, window.count, seen, until_s, spans, known, sums, counts, histogram,
         )  # fmt: skip
         check_time("finishes", max(sums[kernels_sums.LAST_FINISH], window.oldest_s), "take fewer requests")
         # Forget the spans that ended before any request came that still waits; the last may go on.
@@ -185,7 +186,7 @@ def summarise(
     totals = Totals(
         requests=requests - skip,
         statuses=counts[kernels_sums.STATUSES : kernels_sums.TRIGGERS],
-        parts_s=sums[: kernels_sums.BUSY],
+        parts_s=sums[: kernels_sums.DEVICE_WAIT],
         finished=int(counts[kernels_sums.FINISHED]),
         busy_s=float(sums[kernels_sums.BUSY]),
         window_s=float(max(sums[kernels_sums.LAST_FINISH] - begin_s, 0.0)),
@@ -193,5 +194,7 @@ def summarise(
         items=int(counts[kernels_sums.ITEMS]),
         triggers=counts[kernels_sums.TRIGGERS :],
         delayed=int(counts[kernels_sums.DELAYED]),
+        device_wait_s=float(sums[kernels_sums.DEVICE_WAIT]),
+        off_device_s=float(sums[kernels_sums.OFF_DEVICE]),
     )
     return totals, Histogram(histogram)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim.result.intervals import metric_intervals
-from batchsim.result.metrics import COMPONENTS, LATENCY, METRICS, Metrics
+from batchsim.result.metrics import COMPONENTS, DEVICE_WAIT, LATENCY, METRICS, Metrics
 from batchsim.result.order_statistics import OrderStatistics
 from batchsim.result.run import Run
 from batchsim.result.run_length import RunLength
@@ -23,7 +23,7 @@ SHOWN = [
     METRICS[key]
     for key in METRICS
     if key in (*COUNTS, "throughput_per_s", "mean_latency_ms") or METRICS[key].q is not None
-    or key in [f"mean_{part}_ms" for part in COMPONENTS]
+    or key in [f"mean_{part}_ms" for part in (*COMPONENTS, DEVICE_WAIT)]
 ]  # fmt: skip
 
 
@@ -58,7 +58,9 @@ def _of_level(run: Run, level: int) -> tuple[Metrics, Sections] | None:
     )  # fmt: skip
     latency_ms = run.latency_ms[mine]
     servers, columns = run.scenario.servers, {LATENCY: latency_ms}
-    sections = Sections.of_log(own, run.server_time, servers, skip, columns, run.delayed[mine])
+    sections = Sections.of_log(
+        own, run.server_time, run.device_time, servers, skip, columns, run.delayed[mine]
+    )
     kept_ms = latency_ms[skip:]
     served = OrderStatistics(kept_ms[~np.isnan(kept_ms)])
     return Metrics(run.scenario, sections.whole(), {LATENCY: served}), sections
@@ -78,8 +80,7 @@ def _row(
         sample, whole=whole, sections=sections, length=sample.length and _of_share(sample.length, share),
         dropped=round(sample.dropped * share),
     )  # fmt: skip
-    delays = any(limit.delays for limit in whole.scenario.limits)
-    shown = [each for each in SHOWN if each.key != "delayed" or delays]
+    shown = [each for each in SHOWN if each.key not in whole.absent]
     intervals = metric_intervals([own], [each for each in shown if each.interval], level)
     row = {}
     for each in shown:

@@ -16,7 +16,7 @@ from batchsim.result.metrics import Metric
 from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, Scenario, generation
 from batchsim.scenario.noise import Noise
 
-FLOWS = {"requests", "served", "throughput_per_s", "utilisation"}
+FLOWS = {"requests", "served", "throughput_per_s", "utilisation", "device_utilisation"}
 # Relaxation times that an interval needs: of the numbers of a flow, of another mean, of a percentile; and
 # how many of these are to lie beyond a percentile, as each is worth about one independent request there.
 FLOW, MEAN, PERCENTILE, BEYOND = 25, 150, 150, 5

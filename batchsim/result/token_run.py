@@ -213,6 +213,7 @@ class TokenRun(Run):
             finished=np.diff(finished), busy_s=np.diff(np.interp(edges_s, time.times_s, time.busy_s)),
             window_s=np.diff(edges_s), batches=np.diff(begun), items=items,
             triggers=triggers, delayed=np.zeros(cuts.size - 1, np.intp),
+            device_wait_s=np.zeros(cuts.size - 1), off_device_s=np.zeros(cuts.size - 1),
             computing_s=np.column_stack([
                 sums(np.nan_to_num(getattr(self, f"{part}_ms")) / 1000, cuts) for part in COMPUTING
             ]),
@@ -226,7 +227,7 @@ class TokenRun(Run):
         def within(limit_ms: float, column: str) -> np.ndarray:
             return sums(columns[column] <= limit_ms, cuts)
 
-        return Sections(servers, totals, within)
+        return Sections(servers, servers, totals, within)
 
 
 def _not_kept(name: str) -> Any:

@@ -49,6 +49,7 @@ class _Asked:
     pad_to: tuple[int, ...] = ()
     timeout_action: str | Mapping[int, str] = "reject"
     levels: tuple[int, ...] = ()
+    devices: int | None = None
 
 
 def write(server: str, what: Any, file: str | None = None) -> str:
@@ -75,6 +76,7 @@ def write(server: str, what: Any, file: str | None = None) -> str:
         found, remarks = _said(ALL[server], _asked(what))
     settings = dict(found.settings)
     extras = {key: value for key, value in found.unused.items() if key not in ALL[server].settings}
+    extras |= found.kept
     text = form.write(settings, extras)
     head = [f"Written by batchsim for {server} ({ALL[server].version}).", f"Its rule: {found.rule!r}."]
     besides = [f"batchsim: {name}={value!r}" for name, value in settings.items()]
@@ -128,7 +130,7 @@ def _asked(what: Any) -> _Asked:
         levels = tuple(range(1, what.priority_levels + 1))
         return _Asked(
             what.rule, what.servers, what.queue_limit, what.timeout_ms, what.pad_to, what.timeout_action,
-            levels,
+            levels, what.devices,
         )  # fmt: skip
     if isinstance(what, Rule):
         return _Asked(what)
@@ -137,7 +139,7 @@ def _asked(what: Any) -> _Asked:
     padding = tuple(scenario.service.padding or ())
     return _Asked(
         scenario.rule, scenario.servers, scenario.queue_limit, scenario.timeout_ms, padding,
-        scenario.timeout_action, scenario.levels,
+        scenario.timeout_action, scenario.levels, scenario.devices,
     )  # fmt: skip
 
 
@@ -190,6 +192,8 @@ def _settings(server: Server, asked: _Asked) -> tuple[dict[str, Any], list[str]]
     if words.servers:
         if asked.servers > 1 or not isinstance(rule, Continuous):
             settings[words.servers] = asked.servers
+        if words.devices and asked.servers > 1:
+            settings[words.devices] = asked.devices or asked.servers
     elif asked.servers > 1:
         rule_ = f"servers must be 1 for {server.name}, which has no setting for more"
         raise ValueError(f"{rule_}, got {asked.servers}")

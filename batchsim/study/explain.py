@@ -111,7 +111,8 @@ def _load(found: Recommendation) -> Iterator[str]:
     else:
         who = "The server is" if scenario.servers == 1 else "The servers are"
         busy, load = (_format.percent(share) for share in (expected["utilisation"].value, scenario.load))
-        yield f"{who} busy {busy} of the time with {size} on average."
+        waiting = ", waiting for a device included," if scenario.device_count < scenario.servers else ""
+        yield f"{who} busy {busy} of the time{waiting} with {size} on average."
         which = "The batches that form" if scenario.rule.forms_while_busy else "Full batches"
         which = "All seats taken" if isinstance(found.rule, Continuous) else which
         yield f"{which} would carry {saturation}, so the load is {load}."

@@ -59,6 +59,7 @@ class Naive:
     size: list = field(default_factory=list)
     server: list = field(default_factory=list)
     trigger: list = field(default_factory=list)
+    device_wait: list = field(default_factory=list)
 
     def run(self) -> "Naive":
         self.coming = list(self.arrivals_s or [])
@@ -225,15 +226,16 @@ class Naive:
         if self.slowdown is not None:
             seconds = seconds * self.slowdown[sum(job is not None for job in self.computing)]
         begin = self.program_is_there(now, size)
-        finish = after(begin, seconds)
+        finish, waited = after(begin, seconds), 0.0
         if self.devices is not None or self.host_ms > 0:
-            finish = self.on_device(now, server, number, size, begin)
+            finish, waited = self.on_device(now, server, number, size, begin)
         finish = max(finish, after(now, 1e-9))  # nothing takes no time
         self.batch_start.append(now)
         self.batch_finish.append(finish)
         self.size.append(len(taken))
         self.server.append(server)
         self.trigger.append(why)
+        self.device_wait.append(waited)
         for request in taken:
             self.start[request], self.finish[request] = now, finish
             self.batch[request] = number
@@ -251,8 +253,8 @@ class Naive:
             self.compiled[shape] = after(now, self.compile_s[shape])
         return now if self.compiled[shape] < now else self.compiled[shape]
 
-    def on_device(self, now: float, server: int, number: int, size: int, begin: float) -> float:
-        """When a batch is done that is first on the host, then waits for the device, then is alone there."""
+    def on_device(self, now: float, server: int, number: int, size: int, begin: float):
+        """When a batch is done, first on the host, then on the device, and how long it waits between."""
         devices = self.devices or self.servers
         before = [
             self.batch_finish[other]
@@ -264,5 +266,5 @@ class Naive:
         if self.noise is not None:
             seconds = seconds * self.noise[number]
         if any(finish > reaches for finish in before):
-            return after(max(before), seconds * self.contention)
-        return after(reaches, seconds)
+            return after(max(before), seconds * self.contention), max(before) - reaches
+        return after(reaches, seconds), 0.0
