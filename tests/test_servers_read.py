@@ -1,6 +1,7 @@
 """Servers' own files: what they mean, what of them makes no difference, and what is refused where."""
 
 import ast
+import math
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -28,8 +29,8 @@ MEANT = {
     "bentoml/service.py": (servers.bentoml(32, 1000), 1, None, None, ()),
     "clipper/deploy.py": (bs.SizeOrWait(16, 0), 1, None, 50, ()),
     "kserve/inference-service.yaml": (bs.PullThenWait(16, 200), 1, None, None, ()),
-    "litserve/server.py": (bs.CompetingWindows(16, 10), 2, None, 10_000, ()),
-    "mosec/server.py": (bs.PullThenWait(32, 5), 1, 1024, 3000, ()),
+    "litserve/server.py": (bs.CompetingWindows(16, 10, 1), 2, None, 10_000, ()),
+    "mosec/server.py": (bs.CompetingWindows(32, 5, math.inf), 1, 1024, 3000, ()),
     "ray_serve/model.py": (bs.FrozenBatches(16, 20, 64), 1, None, None, ()),
     "sglang/sglang-serve.sh": (
         servers.sglang(

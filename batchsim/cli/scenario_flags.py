@@ -144,7 +144,9 @@ class ScenarioFlags(Command):
     contention: float | None = OTHER.number(
         "FACTOR", "How much longer a batch computes that finds its device busy (default: 1)."
     )
-    queue_limit: int | None = OTHER.whole("Reject arrivals when this many are waiting.")
+    queue_limit: int | None = OTHER.whole(
+        "Reject arrivals when this many are waiting; arrivals at one instant all count."
+    )
     timeout_ms: float | None = OTHER.number("MS", "Drop a request that has not started after this long.")
     timeout_action: str | None = OTHER.option(
         "What a timeout does: reject, or delay (serve it after the others).", metavar="ACTION"

@@ -143,7 +143,7 @@ def replay(
     count = check_requests(scenario, requests)
     if inputs is not None and len(inputs) != count:
         raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
-    if not getattr(scenario, "in_order", True):
+    if getattr(scenario, "by_level", False):
         raise ValueError(f"replay must serve requests in order of arrival, got {scenario!r}")
     if inputs is None and not hasattr(model, "inputs"):
         raise TypeError("inputs must be one item a request if model is a plain callable, got None")

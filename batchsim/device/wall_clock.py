@@ -135,6 +135,7 @@ class WallClock:
                         break
                     action, size, trigger = line.decide(self.idle())
                     if action == START:
+                        line.bring(size)
                         batch = [line.queue.popleft() for _ in range(size)]
                         self.idle_since_s[server] = math.inf
                         if line.queue:

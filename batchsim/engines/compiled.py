@@ -32,7 +32,9 @@ def slice_of(servers: int) -> int:
 def is_fast(scenario: Scenario) -> bool:
     """Return whether the fast loop runs it: a threshold rule, an open loop, and every request served."""
     closed = isinstance(scenario.workload, ClosedLoop)
-    return scenario.rule.threshold is not None and not closed and scenario.in_order and not scenario.can_lose
+    return (
+        scenario.rule.threshold is not None and not closed and not scenario.by_level and not scenario.can_lose
+    )
 
 
 class Instants:
@@ -129,8 +131,8 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
 
 
 def places_of(scenario: Scenario, priority: np.ndarray | None, requests: int) -> np.ndarray:
-    """Return the place of each request's level, 0 for the first; none where requests are served in order."""
-    if scenario.in_order:
+    """Return the place of each request's level, 0 for the first; none where the queue has no levels."""
+    if not scenario.by_level:
         return columns.NONE_OF_LEVELS
     if priority is None:  # one level, whose late requests are delayed
         return np.zeros(requests, np.uint8)

@@ -12,7 +12,7 @@ from batchsim.engines.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID,
 from batchsim.engines.kernels import finish_of, later, not_before, soonest
 from batchsim.engines.kernels_jit import compiled, compiled_anew, inlined
 from batchsim.engines.kernels_levels import enter, expiry_s, line_of, overdue, take
-from batchsim.engines.kernels_rules import computed_as, decide, finished, wake_s
+from batchsim.engines.kernels_rules import bring, computed_as, decide, finished, wake_s
 from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import FREEZE, REFUSE, START, Waiting
 
@@ -147,6 +147,8 @@ def _dispatch(
                     return False
                 if levels is not None:
                     take(size, queue, at, levels)
+                else:
+                    bring(size, queue.requests, at[MID], state, params)
                 at[MID] += size
             busy = servers.busy_until_s.size - idle + 1
             _start(
@@ -218,7 +220,7 @@ def _pass_instants(
 
     `at` holds the places of `columns` (SENT, HEAD, ...); `state` is the rule's own memory; `while_busy`:
     whether it is asked while every server computes. The queue is `queue.requests[head:tail]`, of which those
-    before `mid` are in frozen batches. `levels` is None where requests are served in order: then Numba leaves
+    before `mid` are in frozen batches. `levels` is None without levels and delays: then Numba leaves
     out all that is about them; else those from `mid` on are in their lists, and there once they are taken.
     """
     closed, arrival_s = horizon.closed, requests.arrival_s

@@ -67,6 +67,7 @@ class Collector(Instants):
                 if self.line.frozen:
                     requests, trigger = self.line.frozen.popleft()
                 else:
+                    self.line.bring(size)
                     requests = self.line.take(size)
                 self.start(self.idle.pop(0), requests, trigger)
             elif action == FREEZE and self.rule.freezes:

@@ -118,4 +118,4 @@ class Levels:
 
 def queue_of(plan: Plan, arrival_s: Sequence[float], queue: Entries) -> Oldest | Levels:
     """Return what says who goes first from the batcher's queue."""
-    return (Oldest if plan.scenario.in_order else Levels)(plan, arrival_s, queue)
+    return (Levels if plan.scenario.by_level else Oldest)(plan, arrival_s, queue)

@@ -166,7 +166,7 @@ def summarise(
     # What `account` adds up, window after window.
     sums, counts = np.zeros(kernels_sums.SUMS), np.zeros(kernels_sums.COUNTS, np.int64)
     delays = [limit.timeout_s if limit.delays else math.inf for limit in scenario.limits]
-    delay_s = NONE if scenario.in_order else np.array(delays)
+    delay_s = np.array(delays) if scenario.by_level else NONE
     seen = Costs.of(streams.service_s, None, None, Devices.of(scenario), Cold.of(streams.cold_start))
     histogram, until_s, spans = np.zeros(BINS, np.int64), np.zeros(scenario.servers), np.zeros((0, 3))
     for window in windows(scenario, requests, streams, chunk, cancelled):

@@ -193,6 +193,8 @@ def compare_servers(
     if not rules:
         raise ValueError("servers must have at least one, got none")
     count = available(scenario, _check.whole("requests", requests))
+    if scenario.servers == 1:
+        rules = {name: rule.alone for name, rule in rules.items()}
     by_rule: dict[Rule, list[str]] = {}
     for name, rule in rules.items():
         by_rule.setdefault(rule, []).append(name)

@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 from batchsim import _check, _format
 from batchsim.scenario import Rule, Scenario
 from batchsim.scenario.rules import (
-    CompetingWindows,
     FrozenBatches,
     LearnedCork,
     LearnedSizes,
-    RunningWindow,
     SizeOrWait,
 )
 from batchsim.scenario.rules.continuous import Continuous
@@ -22,8 +20,6 @@ from batchsim.servers.server import Server, ServerConfig, limits_in_words, timeo
 from batchsim.servers.write_tokens import token_settings
 
 UNLIMITED = 1_000_000  # of ongoing requests, where Ray Serve must have a limit
-# LitServe's, of one worker and of several.
-WINDOWS = (RunningWindow, CompetingWindows)
 
 # Of a server that has several rules, what tells one from the other.
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -150,8 +146,11 @@ def _said(server: Server, asked: _Asked) -> tuple[ServerConfig, list[str]]:
         raise ValueError(f"a rule for {server.name} must be a Continuous; got {asked.rule!r}")
     each = [server.configure(settings | variant) for variant in VARIANTS.get(server.name, ({},))]
     found = next((one for one in each if type(one.rule) is type(asked.rule)), each[0])
-    if found.rule != asked.rule:
-        alike = isinstance(asked.rule, WINDOWS) and isinstance(found.rule, WINDOWS)
+    ours, theirs = found.rule, asked.rule
+    if asked.servers == 1:
+        ours, theirs = ours.alone, theirs.alone
+    if ours != theirs:
+        alike = type(found.rule.alone) is type(asked.rule.alone)
         if not alike and not isinstance(asked.rule, (SizeOrWait, Continuous, type(found.rule))):
             own = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it takes its own way"
             raise ValueError(f"a rule for {server.name} must be {own}; got {asked.rule!r}")

@@ -210,7 +210,7 @@ def _optimum(scenario: Scenario, candidates: Sequence[Candidate]) -> "tuple[Opti
         return None, f"the best policy is known for one server, got {scenario.servers}"
     if can_lose(scenario):
         return None, "the best policy is known where all requests are served, got a queue_limit or a timeout"
-    if not scenario.in_order:
+    if scenario.by_level:
         return None, "the best policy is known for one priority level, got priorities or a delay"
     if not scenario.stable:
         return None, f"an overloaded setting has no mean latency: {phrases.overload(scenario)}"

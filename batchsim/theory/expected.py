@@ -35,7 +35,7 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
         return NoAnswer(f"arrivals must be Poisson, Gamma or Constant, got {workload!r}")
     if scenario.queue_limit is not None:
         return NoAnswer(f"a queue_limit of {scenario.queue_limit} rejects requests")
-    if not scenario.in_order:
+    if scenario.by_level:
         return NoAnswer("requests must be served in the order of their arrival, got priorities or a delay")
     if scenario.timeout_ms is not None:
         return NoAnswer(f"a timeout of {scenario.timeout_ms} ms makes requests leave")

@@ -35,6 +35,7 @@ class Naive:
     think_s: list | None = None
     servers: int = 1
     priority: list | None = None  # the level of each request
+    by_level: bool = False  # whether levels, or delays, say who goes first
     queue_limit: int | dict | None = None  # of all, or of each level
     timeout_ms: float | dict | None = None
     timeout_action: str | dict = "reject"

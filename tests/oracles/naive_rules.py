@@ -162,35 +162,49 @@ class Windows(Since):
         return WAIT
 
 
+class Hand:
+    """A server that collects, and who is in its batch so far."""
+
+    def __init__(self, now):
+        self.since, self.asks, self.holds, self.until = now, now, [], None
+
+
 @dataclass
 class Compete(Naive):
-    """Each idle server has a hand, which it fills in windows of its own; those who wait are dealt in turn."""
+    """Each idle server has a hand, which it fills in a window of its own, and requests are dealt."""
 
+    poll_ms: float = 1.0
     seen: float = -1.0
 
     def run(self):
-        self.hands = [[0.0, 0.0, 0, None] for _ in range(self.servers)]  # since, waits since, holds, until
+        self.hands = [Hand(0.0) for _ in range(min(self.servers, 64))]  # who has asked longest comes first
+        self.dealt: list[int] = []
         return super().run()
 
     def released(self, now, job):
-        self.hands.append([now, now, 0, None])
+        if len(self.hands) < 64:
+            self.hands.append(Hand(now))
 
     def alarms(self):
         if self.waiting and None in self.computing:
-            yield from (until for _, _, holds, until in self.hands if holds)
+            yield from (hand.until for hand in self.hands if hand.holds)
 
-    def window_end(self, since, when):
-        number = 1
-        while after(since, number * (self.max_wait_ms / 1000)) < when:
+    def end_of(self, since, length, when):
+        """When that of the stretches of this length ends in which a time is."""
+        number = max(1, int((when - since) / length) - 2)
+        while after(since, number * length) < when:
             number += 1
-        return after(since, number * (self.max_wait_ms / 1000))
+        return after(since, number * length)
 
-    def waits_since(self, hand, now):
-        since, waits_since, holds, _ = hand
-        wait = self.max_wait_ms / 1000
-        if holds or self.window_end(since, now) == after(since, wait):
-            return waits_since
-        return max(waits_since, after(self.window_end(since, now), -wait))
+    def asked(self, hand, now):
+        """What tells who has asked longest."""
+        if self.poll_ms == math.inf:
+            return hand.asks
+        wait, asks = self.max_wait_ms / 1000, hand.asks
+        end = self.end_of(hand.since, wait, now)
+        if not hand.holds and end > after(hand.since, wait):
+            asks = max(asks, after(end, -wait))
+        return self.end_of(asks, self.poll_ms / 1000, now)
 
     def look(self, now):
         if self.max_wait_ms == 0:
@@ -199,34 +213,53 @@ class Compete(Naive):
         while self.waiting and None in self.computing:
             self.forget()
             self.deal(now)
-            full = [hand for hand in self.hands if hand[2] == self.max_batch_size]
-            over = [hand for hand in self.hands if hand[2] and now >= hand[3]]
+            full = [hand for hand in self.hands if len(hand.holds) == self.max_batch_size]
+            over = [hand for hand in self.hands if hand.holds and now >= hand.until]
             if not full and not over:
                 return
-            hand = full[0] if full else min(over, key=lambda hand: hand[3])
+            hand = full[0] if full else min(over, key=lambda hand: hand.until)
             self.hands.remove(hand)
-            self.take(now, self.pull(hand[2]), FULL if full else WAIT)
+            if len(self.hands) + 1 < self.computing.count(None):
+                self.hands.append(Hand(now))
+            self.dealt = [who for who in self.dealt if who not in hand.holds]
+            self.take(now, self.pull_those(hand.holds), FULL if full else WAIT)
+
+    def pull_those(self, whom):
+        if self.by_level:
+            return self.pull(len(whom))
+        self.waiting = [who for who in self.waiting if who not in whom]
+        return whom
 
     def forget(self):
-        """Whoever has timed out is in no hand: in that which leaves first, as they are the oldest."""
-        held = sum(hand[2] for hand in self.hands)
-        here = min(held, len(self.waiting))
-        while here and self.arrival[self.waiting[here - 1]] > self.seen:
-            here -= 1
-        for _ in range(held - here):
-            min((hand for hand in self.hands if hand[2]), key=lambda hand: hand[3])[2] -= 1
+        """Whoever has timed out is in no hand: with levels, the first that were dealt are taken for them."""
+        here = [who for who in self.waiting if self.arrival[who] <= self.seen][: len(self.dealt)]
+        for who in self.dealt[: len(self.dealt) - len(here)]:
+            for hand in self.hands:
+                hand.holds = [other for other in hand.holds if other != who]
+        self.dealt = self.dealt[len(self.dealt) - len(here) :]
 
     def deal(self, now):
         """Deal until a hand is full."""
-        for who in self.waiting[sum(hand[2] for hand in self.hands) :]:
-            hand = min(self.hands, key=lambda hand: self.waits_since(hand, now))
+        for who in self.waiting[len(self.dealt) :]:
+            hand = min(self.hands, key=lambda hand: self.asked(hand, now))
             self.seen = self.arrival[who]
-            if not hand[2]:
-                hand[3] = self.window_end(hand[0], self.seen)
-            hand[1:3] = now, hand[2] + 1
-            self.hands = [other for other in self.hands if other is not hand] + [hand]
-            if hand[2] == self.max_batch_size:
+            if not hand.holds:
+                wait = self.max_wait_ms / 1000
+                runs = self.poll_ms < math.inf
+                hand.until = self.end_of(hand.since, wait, self.seen) if runs else after(now, wait)
+            hand.holds = [*hand.holds, who]
+            self.dealt.append(who)
+            if self.seen == now:
+                self.go_behind(hand, now)
+                others = [other for other in self.hands if other is not hand]
+                if self.poll_ms == math.inf and others:
+                    self.go_behind(others[0], now)
+            if len(hand.holds) == self.max_batch_size:
                 return
+
+    def go_behind(self, hand, now):
+        hand.asks = now
+        self.hands = [other for other in self.hands if other is not hand] + [hand]
 
 
 @dataclass

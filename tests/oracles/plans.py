@@ -55,6 +55,8 @@ SERVERS_RULES = [
     bs.LearnedCork(6, 4.0),
     bs.LearnedCork(6, 4.0, max_latency_ms=9),
     bs.CompetingWindows(4, 3.3),
+    bs.CompetingWindows(4, 3.3, poll_ms=0.4),
+    bs.CompetingWindows(4, 3.3, poll_ms=math.inf),
     bs.LearnedSizes(8, 20),
     bs.LearnedSizes(8, 6),
 ]
@@ -114,6 +116,9 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes),
     elif kind is bs.LearnedCork:
         limit_ms = draw_(st.sampled_from([math.inf, math.inf, 0, 3, 9])) * unit_s * 1000
         the_rule = bs.LearnedCork(size, draw_(st.sampled_from([0, 0.95, 4])), limit_ms)
+    elif kind is bs.CompetingWindows:
+        poll_ms = draw_(st.sampled_from([math.inf, 1.0, 1000 * unit_s, 2000 * unit_s]))
+        the_rule = kind(size, min(wait_ms, 9000.0), poll_ms)
     elif kind is bs.LearnedSizes:
         the_rule = bs.LearnedSizes(size, draw_(st.sampled_from([0, 2, 7, 20])) * unit_s * 1000)
     else:
@@ -234,6 +239,7 @@ def in_naive_words(plan):
         "think_s": plan.think_s.tolist() if closed else None,
         "servers": scenario.servers,
         "priority": None if plan.priority is None else plan.priority.tolist(),
+        "by_level": scenario.by_level,
         "queue_limit": scenario.queue_limit,
         "timeout_ms": scenario.timeout_ms,
         "timeout_action": scenario.timeout_action,

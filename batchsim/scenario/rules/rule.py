@@ -162,10 +162,11 @@ class Rule:
       the answer, inf for none; too early does no harm. `later(time_s, seconds)` adds so that ties stay ties.
 
     Both are plain functions of numbers: Python runs them as they are, and Numba compiles them. `state` is an
-    array of `state_size` floats, 0 at first, for what the rule remembers; `decide` may write to it, and
-    `finished(now_s, size, seconds, state, params)`, if there is one, is told of each batch that ends.
-    `computed_as(size, state, params)`, if there is one, says up to how many a batch that starts is filled: it
-    takes as long as one of this size, which `finished` is told.
+    array of `state_size` floats, 0 at first, for what the rule remembers; `decide` may write to it. Three
+    functions are optional. `finished(now_s, size, seconds, state, params)` is told of each batch that ends.
+    `computed_as(size, state, params)` says up to how many a batch that starts is filled: it takes as long as
+    one of this size, which `finished` is told. `picked(k, state, params)` is the place in the queue of its
+    k-th request, rising with k; it is not asked where levels or delays say who goes first.
     """
 
     Params: ClassVar[type]  # a NamedTuple of numbers and arrays; its type tells Numba which rule it is
@@ -173,6 +174,7 @@ class Rule:
     wake_s: ClassVar[Callable[..., float]]
     finished: ClassVar[Callable[..., None] | None] = None
     computed_as: ClassVar[Callable[..., int] | None] = None
+    picked: ClassVar[Callable[..., int] | None] = None
     state_size: ClassVar[int] = 0
     freezes: ClassVar[bool] = False
     longest_wait_s: ClassVar[float] = math.inf  # after which a request is refused, if not before; inf: never
@@ -235,6 +237,7 @@ class Rule:
         """
         return float(servers * seconds.size / seconds[-1])
 
+    alone: Any = property(lambda self: self)  # the simplest rule with the same batches if there is one server
     refuses = property(lambda self: self.longest_wait_s < math.inf)  # such a rule freezes none
     asked_while_busy = property(lambda self: self.freezes or self.refuses)
 
@@ -271,10 +274,8 @@ def send_full_or(size: int, wait_ms: float, *over: Step) -> tuple[Step, ...]:
 
     Nobody waits for company where a batch holds one. Without a wait, or an end to it, all timers are alike.
     """
-    full = send_full(size)
-    if size == 1:
-        return (full,)
-    return (full, *(send_after(wait_ms) if wait_ms in (0, math.inf) else over))
+    over = send_after(wait_ms) if wait_ms in (0, math.inf) else over
+    return (send_full(size), *over) if size > 1 else (send_full(size),)
 
 
 def send_at_once(trigger: Trigger) -> tuple[Step, Step]:
