@@ -1,4 +1,4 @@
-"""Intervals of shares and of counts: binomial and Poisson bounds, of independent requests that know as much."""
+"""Intervals of shares and of counts: binomial and Poisson bounds, from effective numbers of requests."""
 
 import math
 from functools import cache

@@ -18,9 +18,9 @@ from batchsim.scenario.noise import Noise
 
 FLOWS = {"requests", "served", "throughput_per_s", "utilisation", "mean_forming_ms"}
 EVENTS = {"rejected", "timed_out", "delayed"}
-# Relaxation times that an interval needs. Each metric forgets the queue's length at a pace of its own: departures
-# and forming hardly depend on it, the batch size and the median do but are bounded, a mean or a tail lives
-# on rare long queues.
+# Relaxation times that an interval needs. Each metric forgets the queue's length at a pace of its own:
+# departures and forming hardly depend on it, the batch size and the median do but are bounded, and a mean or
+# a tail lives on rare long queues.
 FLOW, BULK, MIDDLE, MEAN, PERCENTILE = 4, 20, 30, 80, 100
 BEYOND = 5  # relaxation times beyond a percentile: each is worth about one independent request there
 CENTRAL = 60  # the largest percentile that the bulk of the requests decides
