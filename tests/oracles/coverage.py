@@ -195,9 +195,9 @@ FAMILIES: dict[str, Mapping[str, Case]] = {
 def tables(seeds: int, processes: int) -> str:
     """Return the tables in Markdown; a percentage stands for the least of a case's warm-ups."""
     lines = [
-        f"{seeds} runs a row. A cell gives the percentage of the intervals that hold the truth and, in brackets,"
-        " the percentage of the runs that have an interval; a dash where hardly any has one. The first table"
-        " shows the worst of three warm-ups (none, a tenth, automatic).",
+        f"{seeds} runs a row. A cell gives the percentage of the intervals that hold the truth and, in"
+        " brackets, the percentage of the runs that have an interval; a dash where hardly any has one. The"
+        " first table shows the worst of three warm-ups (none, a tenth, automatic).",
         "",
     ]
     shares: list[float] = []
