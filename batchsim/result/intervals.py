@@ -142,8 +142,11 @@ def _of_mean(metric: Metric, samples: Sequence[Sample], error: StandardError, le
         else:
             independent = effective(value, error, math.inf, level)
         low, high = proportion(value, independent, level)
-        # So few events may all be accidents, such as the idle time before the first request.
+        # Rare events may all be accidents, such as the idle time before the first request. Each server has
+        # a batch at either end of the run that the window cuts.
+        whole = samples[0].whole
         few = 0.0 if math.isinf(independent) else ACCIDENTS / independent
+        few = max(few, 2 * whole.scenario.servers / max(float(whole.totals.batches), 1.0))
         return Interval(low if value >= few else 0.0, high if value <= 1 - few else 1.0)
     skewed = metric.unit == "ms" and value > 0
     return Interval(max(value - half, 0.0), value * math.exp(half / value) if skewed else value + half)
