@@ -131,7 +131,6 @@ def simulate(
         else:
             from batchsim.engines import compiled
 
-
             log, clock = compiled.run(plan, cancelled), "simulated"
         return Run(scenario, log.checked(), warmup=fraction, clock=clock)
 

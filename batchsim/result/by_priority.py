@@ -10,9 +10,10 @@ from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import COMPONENTS, DEVICE_WAIT, LATENCY, METRICS, Metrics
 from batchsim.result.order_statistics import OrderStatistics
 from batchsim.result.run import Run
-from batchsim.result.run_length import RunLength
+from batchsim.result.run_length import RunLength, run_length
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import Sample
+from batchsim.scenario import Scenario
 
 if TYPE_CHECKING:
     import pandas
@@ -76,10 +77,9 @@ def _row(
     replicated = sample.replicated
     sections = Sections.of_runs([metrics for metrics, _ in runs]) if replicated else runs[0][1]
     share = dict(whole.scenario.workload.priorities or ())[priority]
-    own = replace(
-        sample, whole=whole, sections=sections, length=sample.length and _of_share(sample.length, share),
-        dropped=round(sample.dropped * share),
-    )  # fmt: skip
+    length = sample.length and _length(whole.scenario, priority)
+    dropped = round(sample.dropped * share)
+    own = replace(sample, whole=whole, sections=sections, length=length, dropped=dropped)
     shown = [each for each in SHOWN if each.key not in whole.absent]
     intervals = metric_intervals([own], [each for each in shown if each.interval], level)
     row = {}
@@ -90,11 +90,15 @@ def _row(
     return row
 
 
-def _of_share(length: RunLength, share: float) -> RunLength:
-    """Return the lengths counted in requests of a level, which the queue of all makes wait.
+def _length(scenario: Scenario, priority: int) -> RunLength | None:
+    """Return the lengths that runs need for the metrics of a level, counted in its own requests.
 
-    A level's own flow is no steadier than that of as many requests by themselves.
+    Its queue forgets as fast as one that holds no later level. Its flow is no steadier than that of as many
+    requests by themselves.
     """
-    return replace(
-        length, relaxation=length.relaxation * share, cycle=length.cycle * share, noise=length.noise * share
+    shares = dict(scenario.workload.priorities or ())
+    first = sum(share for level, share in shares.items() if level <= priority)
+    length, own = run_length(scenario, first), shares[priority] / first
+    return length and replace(
+        length, relaxation=length.relaxation * own, cycle=length.cycle * own, noise=length.noise * own
     )

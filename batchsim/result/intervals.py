@@ -17,7 +17,15 @@ import numpy as np
 
 from batchsim.result.metrics import Kind, Metric
 from batchsim.result.percentiles import Fractions, between_percentiles
-from batchsim.result.proportions import effective, proportion, students_t
+from batchsim.result.proportions import (
+    MANY_CLUMPS,
+    clump_size,
+    effective,
+    expected_count,
+    proportion,
+    students_t,
+)
+from batchsim.result.run_length import EVENTS
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
     ROUNDING,
@@ -47,6 +55,8 @@ def metric_intervals(
         impossible = _impossible(each, samples)
         if impossible is not None:
             intervals[each.key] = impossible
+        elif (rare := _of_events(each, samples, level)) is not None:
+            intervals[each.key] = rare
         elif each.q is None:
             means[each.key] = _statistic(each, samples)
         else:
@@ -85,6 +95,28 @@ def _impossible(metric: Metric, samples: Sequence[Sample]) -> NoInterval | None:
     return NoInterval(reason) if reason else None
 
 
+def _of_events(metric: Metric, samples: Sequence[Sample], level: float) -> Interval | None:
+    """Return the interval of a count of rare events; None for other metrics, and for a count of many.
+
+    The difference of two has the ends of both intervals: rare events have little luck in common.
+    """
+    if metric.key not in EVENTS:
+        return None
+    found, many = [], True
+    for sample in samples:
+        assert sample.sections is not None
+        counts, clump = sample.sections.numbers[metric.key], sample.clump(metric)
+        if not clump:
+            found.append((0.0, 0.0))
+            continue
+        many &= bool(counts.sum() > MANY_CLUMPS * clump_size(counts, clump, level))
+        found.append(expected_count(counts, clump, level))
+    if many and any(high for _, high in found):
+        return None
+    (low, high), *second = found
+    return Interval(second[0][0] - high, second[0][1] - low) if second else Interval(low, high)
+
+
 def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic:
     """Return what to compute of each section for a metric, or for the difference of two samples in it."""
 
@@ -110,8 +142,11 @@ def _of_mean(metric: Metric, samples: Sequence[Sample], error: StandardError, le
         else:
             independent = effective(value, error, math.inf, level)
         low, high = proportion(value, independent, level)
-        # So few events may all be accidents, such as the idle time before the first request.
+        # Rare events may all be accidents, such as the idle time before the first request. Each server has
+        # a batch at either end of the run that the window cuts.
+        whole = samples[0].whole
         few = 0.0 if math.isinf(independent) else ACCIDENTS / independent
+        few = max(few, 2 * whole.scenario.servers / max(float(whole.totals.batches), 1.0))
         return Interval(low if value >= few else 0.0, high if value <= 1 - few else 1.0)
     skewed = metric.unit == "ms" and value > 0
     return Interval(max(value - half, 0.0), value * math.exp(half / value) if skewed else value + half)

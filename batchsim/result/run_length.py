@@ -16,16 +16,21 @@ from batchsim.result.metrics import Metric
 from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, Scenario, generation
 from batchsim.scenario.noise import Noise
 
-FLOWS = {"requests", "served", "throughput_per_s", "utilisation", "device_utilisation"}
-# Relaxation times that an interval needs: of the numbers of a flow, of another mean, of a percentile; and
-# how many of these are to lie beyond a percentile, as each is worth about one independent request there.
-FLOW, MEAN, PERCENTILE, BEYOND = 25, 150, 150, 5
-ARRIVALS = 500  # requests that the numbers of a flow need, times the dispersion of arrivals and services
-BATCHES = 300  # that they need, at least, counted as full ones at a load of 1
+FLOWS = {"requests", "served", "throughput_per_s", "utilisation", "device_utilisation", "mean_forming_ms"}
+EVENTS = {"rejected", "timed_out", "delayed"}
+# Relaxation times that an interval needs. Each metric forgets the queue's length at a pace of its own:
+# departures and forming hardly depend on it, the batch size and the median do but are bounded, and a mean or
+# a tail lives on rare long queues.
+FLOW, BULK, MIDDLE, MEAN, PERCENTILE = 4, 20, 30, 80, 100
+BEYOND = 5  # relaxation times beyond a percentile: each is worth about one independent request there
+CENTRAL = 60  # the largest percentile that the bulk of the requests decides
+ARRIVALS = 200  # requests that the numbers of a flow need, times the dispersion of arrivals and services
+BATCHES = 120  # that they need, at least, counted as full ones at a load of 1
 CYCLES = 60  # of bursts
 ROUNDS = 50  # requests of each client of a closed loop
+MEMORIES = 40  # of noise that lasts, in a closed loop
 FEW, REQUESTS = 8, 40  # the fewest sections of a run, and the served requests that each needs
-NOISES = 250  # batches, times how much rare long ones say about the mean wait; see `_surprise`
+NOISES = 125  # batches, times how much rare long ones say about the mean wait; see `_surprise`
 FORGOTTEN = 5  # relaxation times after which a start from an empty queue is forgotten
 
 
@@ -35,13 +40,15 @@ class RunLength:
 
     `relaxation` is the relaxation time of the queue, inf if it grows without end. The others are lengths that
     a run needs besides: `cycle` for bursts, or the rounds of clients; `flow` for the throughput and other
-    numbers of a flow; `noise` for what rare long services do to the mean and the tail of latencies.
+    numbers of a flow; `noise` for the effect of rare long services on the mean and the tail of latencies.
+    `clump` is the mean number of requests that are lost together, once the first one is.
     """
 
     relaxation: float
     cycle: float
     flow: float
     noise: float
+    clump: float = 1.0
 
     def needed(self, metric: Metric, replications: int = 1, dropped: int = 0) -> float:
         """Return how many requests each run needs for an interval, not counting the `dropped` ones.
@@ -62,13 +69,16 @@ class RunLength:
 
     def _times(self, metric: Metric) -> float:
         if metric.q is not None:
-            return max(PERCENTILE, BEYOND / (1 - metric.q / 100)) if metric.q < 100 else math.inf
-        return FLOW if metric.key in FLOWS else MEAN
+            tail = max(PERCENTILE, BEYOND / (1 - metric.q / 100)) if metric.q < 100 else math.inf
+            return MIDDLE if metric.q <= CENTRAL else tail
+        if metric.key in FLOWS:
+            return FLOW
+        return MEAN if metric.key.endswith("_ms") and metric.key != "mean_computing_ms" else BULK
 
     def _at_least(self, metric: Metric) -> float:
-        if metric.key in FLOWS:
-            return self.flow
-        return self.noise if metric.q is None or metric.q > 75 else self.noise / 10
+        if metric.q is not None:  # rare long services are most of a tail, and nothing of a median
+            return self.noise * (0 if metric.q <= CENTRAL else 1 if metric.q <= 97 else 2)
+        return self.noise if self._times(metric) == MEAN else self.flow
 
     def independent(self, requests: float) -> float:
         """Return how many independent requests know as much of a tail, and of any rare event, at most."""
@@ -80,14 +90,17 @@ class RunLength:
         return FORGOTTEN * self.relaxation
 
 
-def run_length(scenario: Scenario) -> RunLength | None:
+def run_length(scenario: Scenario, share: float = 1.0) -> RunLength | None:
     """Return the lengths that a scenario's runs need; None if its traffic drifts, as over a day.
+
+    `share` is the fraction of the requests in the priority levels that are asked about, the first ones. No
+    other level delays these for longer than a batch. The lengths count their requests alone.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> from batchsim.result.metrics import metric
     >>> md1 = Scenario(Poisson(900), SizeOrWait(1, 0), Affine(1, 0))
     >>> round(run_length(md1).needed(metric("mean_latency_ms")))
-    30000
+    16000
     """
     workload, noise = scenario.workload, scenario.service.noise
     if isinstance(workload, Diurnal):
@@ -99,25 +112,29 @@ def run_length(scenario: Scenario) -> RunLength | None:
         squared_cv, surprise = generation.variety(scenario.rule, scenario.tokens)
         largest = 1 if continuous else largest  # requests come and go one by one
     if isinstance(workload, ClosedLoop):
-        rounds = ROUNDS * workload.clients
-        return RunLength(0.0, rounds, rounds, NOISES * largest * surprise)
-    load = scenario.load
+        rounds, batch = ROUNDS * workload.clients, min(largest, workload.clients)
+        # The queue is bounded by the clients, so that only noise that lasts outlives a round.
+        lasting = batch * noise.memory_batches if noise is not None and noise.lasts else 0.0
+        flow = max(rounds, ARRIVALS * batch * (0.0 if noise is None else noise.cv**2), MEMORIES * lasting)
+        return RunLength(lasting, rounds, flow, flow)
+    load, dispersion = scenario.load * share, 1 + (workload.dispersion - 1) * share
     batch = max(1.0, largest * min(load, 1.0))  # under a light load batches are smaller
     of_batches = batch * squared_cv
     noises = NOISES * largest * min(load, 1.0) * surprise
-    relaxation = _relaxation(scenario, load, workload.dispersion + of_batches)
+    relaxation = _relaxation(scenario, load, dispersion + of_batches)
     if continuous:  # nothing is forgotten before those that run are others
         relaxation = max(relaxation, generation.running(scenario))
     if not isinstance(workload, OnOff) or workload.on_rate_per_s == workload.off_rate_per_s:
-        flow = max(ARRIVALS * (workload.dispersion + of_batches), BATCHES * largest * min(load, 1.0))
+        flow = max(ARRIVALS * (dispersion + of_batches), BATCHES * largest * min(load, 1.0))
         if continuous:  # rare long answers keep an engine busy that has nothing else to do
             flow = max(flow, noises)
-        return RunLength(relaxation, 0.0, flow, noises)
-    cycle = workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
-    busiest = max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s
+        return RunLength(relaxation, 0.0, flow, noises, _clump(relaxation, dispersion + of_batches))
+    cycle = share * workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
+    busiest = share * max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s
     if busiest < 1:  # each state has a queue of its own, which it soon forgets in the other
         relaxation = min(relaxation, max(_relaxation(scenario, busiest, 1.0 + of_batches), cycle / 4))
-    return RunLength(relaxation, CYCLES * cycle, ARRIVALS * (1.0 + of_batches), noises)
+    clump = max(_clump(relaxation, dispersion + of_batches), cycle)
+    return RunLength(relaxation, CYCLES * cycle, ARRIVALS * (1.0 + of_batches), noises, clump)
 
 
 def _relaxation(scenario: Scenario, load: float, variance: float) -> float:
@@ -126,13 +143,22 @@ def _relaxation(scenario: Scenario, load: float, variance: float) -> float:
     A Brownian motion of this drift and variance a request, kept between 0 and the longest queue, if there
     is one: Linetsky, On the transition densities for reflected diffusions, 2005.
     """
-    if not scenario.stable:
+    if not scenario.stable and load >= scenario.load:  # the first levels may be stable where all are not
         return math.inf
     if variance == 0:
         return 0.0
     longest = max(scenario.longest_queue, 1.0)
     rate = (1 - load) ** 2 / (2 * variance) + variance * (math.pi / longest) ** 2 / 2
     return 1 / rate if rate else math.inf
+
+
+def _clump(relaxation: float, variance: float) -> float:
+    """Return how many requests are lost together, on average, once one is.
+
+    A queue at its limit returns there a geometric number of times, as a Brownian motion does: half its
+    variance over its drift, here from both in the relaxation time.
+    """
+    return max(1.0, math.sqrt(relaxation * variance / 8))
 
 
 def _squared_cv(noise: Noise | None) -> float:

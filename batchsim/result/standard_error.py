@@ -112,6 +112,19 @@ class Sample:
                 return f"needs at least {per_section * sections:,} {what}, got {got:,}"
         return ""
 
+    def clump(self, metric: Metric) -> float:
+        """Return how many events of a metric occur together, on average; 0 where none is possible."""
+        scenario = self.whole.scenario
+        limits, refuses = scenario.limits, scenario.rule.longest_wait_s < math.inf
+        possible = {
+            "rejected": refuses or any(each.queue is not None for each in limits),
+            "timed_out": any(each.timeout_s < math.inf and not each.delays for each in limits),
+            "delayed": any(each.delays for each in limits),
+        }
+        if not possible[metric.key]:
+            return 0.0
+        return 1.0 if self.length is None else self.length.clump
+
     @property
     def independent(self) -> float:
         """How many independent requests these know as much as of rare events, at most."""
