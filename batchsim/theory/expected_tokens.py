@@ -194,7 +194,8 @@ def _light(scenario: Any, alone: TokenAnswer, rate: float, computing_ms: float) 
     if all(name in answer.loose for name in times):
         each = [f"{name} {low:.4g} to {high:.4g}" for name in times for low, high in [found[name]]]
         return NoAnswer(f"{SOLVED}: its bounds must be within {percent(LOOSE)}, got {listed(each)}")
-    return replace(answer, **{name: math.nan for name in answer.loose if hasattr(answer, name)})
+    unknown: dict[str, Any] = {name: math.nan for name in answer.loose if hasattr(answer, name)}
+    return replace(answer, **unknown)
 
 
 def _room(scenario: Any, rule: Continuous, running: float) -> bool:

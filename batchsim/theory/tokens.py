@@ -221,7 +221,7 @@ def pairs(tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
     lengths = tokens.prompt, tokens.output
     if all(isinstance(length, Listed) for length in lengths):
         size = min(length.values.size for length in lengths)  # type: ignore[union-attr]
-        return tuple(length.values[:size].astype(float) for length in lengths)  # type: ignore[union-attr,return-value]
+        return tuple(length.values[:size].astype(float) for length in lengths)  # type: ignore[union-attr]
     # A lattice: evenly spaced in each length, and in both together.
     even, golden = (np.arange(QUANTILES) + 0.5) / QUANTILES, (math.sqrt(5) - 1) / 2
     spaced = even, even[np.argsort(np.argsort(np.arange(QUANTILES) * golden % 1))]
