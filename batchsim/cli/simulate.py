@@ -67,7 +67,9 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
 
 
 def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str, Any]:
-    answer = {name: getattr(theory, name) for name in ("model", "exact", "source")} if theory else None
+    answer = (
+        {name: getattr(theory, name) for name in ("model", "exact", "source", "bounds")} if theory else None
+    )
     return {
         "scenario": output.scenario_tables(result.scenario),
         **{name: getattr(result, name) for name in ("seed", "engine", "warmup")},
@@ -116,7 +118,7 @@ def _print(result: Result, intervals: dict[str, Any], theory: Any) -> None:
     elif result.scenario.levels:
         notes.append("levels: all together in a summary; --keep all has each by itself")
     if theory:
-        notes.append(f"theory: {theory.model}, {'exact' if theory.exact else 'approximate'}")
+        notes.append(f"theory: {theory.model}, {theory.accuracy}")
     elif theory is not None:
         notes.append(repr(theory))
     output.print_table(output.in_words(result.scenario), columns, rows, notes)

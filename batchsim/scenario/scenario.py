@@ -166,10 +166,12 @@ class Scenario:
 
     @property
     def saturation_per_s(self) -> float:
-        """The saturation rate: the highest rate that the servers can sustain at any batch size.
+        """The saturation rate: what the servers carry in full batches. `load` is relative to it.
 
-        servers * k / service(k), at the best k up to the rule's largest batch. `load` is relative to it.
-        Of token generation what engines carry of a queue that never empties, see `scenario/saturation.py`.
+        servers * B / service(B), B the rule's largest batch: a growing queue makes every batch full. So it is
+        with padded sizes, even if a smaller B would carry more: of 9 requests that compute as 16, say. Only
+        where a larger batch takes less time than a smaller one, it is the largest servers * k / service(k) of
+        all k up to B. With tokens, see `scenario/saturation.py`.
         """
         if self.tokens is not None:
             return saturation.of(self).per_s
