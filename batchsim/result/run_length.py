@@ -12,17 +12,24 @@ the scenarios that `make coverage` tries (see VALIDATION.md).
 import math
 from dataclasses import dataclass
 
-from batchsim.result.metrics import Metric
+from batchsim.result.metrics import LATENCY, TPOT, Metric
 from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, Scenario, generation
 from batchsim.scenario.noise import Noise
 
-FLOWS = {"requests", "served", "throughput_per_s", "utilisation"}
+FLOWS = {"requests", "served", "throughput_per_s", "utilisation", "output_tokens_per_s"}
+# Metrics of tokens that depend on how many requests run at once, which is bounded and soon forgotten.
+OF_RUNNING = {"mean_batch_size", "mean_decode_ms", "mean_tpot_ms"}
+WAITS = {"mean_latency_ms", "mean_queueing_ms", "mean_ttft_ms"}
 # Relaxation times that an interval needs: of the numbers of a flow, of another mean, of a percentile; and
 # how many of these are to lie beyond a percentile, as each is worth about one independent request there.
 FLOW, MEAN, PERCENTILE, BEYOND = 25, 150, 150, 5
+TAIL = 0.06  # of the requests: rarer ones come in clumps, of which a run sees one in a relaxation time
 ARRIVALS = 500  # requests that the numbers of a flow need, times the dispersion of arrivals and services
 BATCHES = 300  # that they need, at least, counted as full ones at a load of 1
 CYCLES = 60  # of bursts
+# Of continuous batching: relaxation times that a mean wait needs before its jams are counted, or a median;
+# those of the number that run at once; and how often this number must pass before a flow has no end.
+STEADY, TURNOVERS, PASSING = 30, 100, 130
 ROUNDS = 50  # requests of each client of a closed loop
 FEW, REQUESTS = 8, 40  # the fewest sections of a run, and the served requests that each needs
 NOISES = 250  # batches, times how much rare long ones say about the mean wait; see `_surprise`
@@ -36,12 +43,17 @@ class RunLength:
     `relaxation` is the relaxation time of the queue, inf if it grows without end. The others are lengths that
     a run needs besides: `cycle` for bursts, or the rounds of clients; `flow` for the throughput and other
     numbers of a flow; `noise` for what rare long services do to the mean and the tail of latencies.
+
+    Under `Continuous`, `turnover` is the relaxation time of how many run at once, and `jam_s` how long the
+    requests of one jam wait, all together (None: not known). A mean wait needs a run that saw enough jams.
     """
 
     relaxation: float
     cycle: float
     flow: float
     noise: float
+    turnover: float | None = None
+    jam_s: float | None = None
 
     def needed(self, metric: Metric, replications: int = 1, dropped: int = 0) -> float:
         """Return how many requests each run needs for an interval, not counting the `dropped` ones.
@@ -50,7 +62,10 @@ class RunLength:
         """
         if self.relaxation == math.inf:
             return self.flow if metric.key in FLOWS else math.inf
-        in_all = max(self.cycle, self._times(metric) * self.relaxation, self._at_least(metric))
+        if self.turnover is None:
+            in_all = max(self.cycle, self._times(metric) * self.relaxation, self._at_least(metric))
+        else:
+            in_all = max(self.cycle, self._of_tokens(metric, self.turnover))
         if replications == 1:
             return in_all
         forgotten = dropped / self.relaxation if self.relaxation else math.inf
@@ -70,8 +85,28 @@ class RunLength:
             return self.flow
         return self.noise if metric.q is None or metric.q > 75 else self.noise / 10
 
-    def independent(self, requests: float) -> float:
+    def _of_tokens(self, metric: Metric, turnover: float) -> float:
+        """Return how many requests a metric of continuous batching needs, by what it depends on."""
+        key, q, passed = metric.key, metric.q, TURNOVERS * turnover
+        if key in FLOWS:
+            return max(self.flow, self.noise / 50) if key == "output_tokens_per_s" else self.flow
+        if key in OF_RUNNING:
+            return max(passed, self.noise / 4)
+        if q is None:
+            steady = max(STEADY * self.relaxation, passed) if key in WAITS else MEAN * self.relaxation
+            return max(steady, self.noise)
+        if not (rarer := 1 - q / 100):
+            return math.inf
+        if metric.column == TPOT:
+            return max(passed * max(1.0, TAIL / rarer), self.noise / 4)
+        if q <= 75:
+            return max(passed, STEADY * self.relaxation, self.noise / 4)
+        return max(passed, PERCENTILE * self.relaxation, BEYOND / rarer * self.relaxation, self.noise)
+
+    def independent(self, requests: float, column: str = LATENCY) -> float:
         """Return how many independent requests know as much of a tail, and of any rare event, at most."""
+        if column == TPOT and self.turnover is not None:
+            return math.inf  # its tail is of short answers beside a long prompt, and in no clumps
         return requests / self.relaxation if 0 < self.relaxation < math.inf else math.inf
 
     @property
@@ -109,15 +144,34 @@ def run_length(scenario: Scenario) -> RunLength | None:
     if continuous:  # nothing is forgotten before those that run are others
         relaxation = max(relaxation, generation.running(scenario))
     if not isinstance(workload, OnOff) or workload.on_rate_per_s == workload.off_rate_per_s:
+        if continuous:
+            return _of_seats(scenario, relaxation, squared_cv, noises)
         flow = max(ARRIVALS * (workload.dispersion + of_batches), BATCHES * largest * min(load, 1.0))
-        if continuous:  # rare long answers keep an engine busy that has nothing else to do
-            flow = max(flow, noises)
         return RunLength(relaxation, 0.0, flow, noises)
     cycle = workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
     busiest = max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s
     if busiest < 1:  # each state has a queue of its own, which it soon forgets in the other
         relaxation = min(relaxation, max(_relaxation(scenario, busiest, 1.0 + of_batches), cycle / 4))
     return RunLength(relaxation, CYCLES * cycle, ARRIVALS * (1.0 + of_batches), noises)
+
+
+def _of_seats(scenario: Scenario, relaxation: float, squared_cv: float, noise: float) -> RunLength:
+    """Return the lengths of continuous batching."""
+    running, variance = generation.running(scenario), scenario.workload.dispersion + squared_cv
+    # A request that runs has a longer answer than others, in proportion to its length.
+    longer = max((1 + squared_cv) / 2, 1.0)
+    flow = max(ARRIVALS * variance, PASSING * running * longer)
+    # Where every seat is taken for long, so is the number that run at once.
+    turnover = min(generation.turnover(scenario), max(relaxation, running)) * longer
+    turnover = max(turnover, math.sqrt(running * relaxation) / 2)
+    # Those who find every seat taken wait for a queue that is exponential above 0 (Kingman 1961); a jam lasts
+    # about a relaxation time.
+    if not scenario.stable:
+        return RunLength(relaxation, 0.0, flow, noise, turnover)
+    least = variance / 2 / max(scenario.longest_queue, 1.0)
+    queue = variance / 2 / max(1 / scenario.load - 1, least) if variance else 0.0
+    jam_s = queue * relaxation / scenario.workload.offered_per_s
+    return RunLength(relaxation, 0.0, flow, noise, turnover, jam_s)
 
 
 def _relaxation(scenario: Scenario, load: float, variance: float) -> float:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchsim.result.metrics import Metric, Metrics
+from batchsim.result.metrics import LATENCY, Metric, Metrics
 from batchsim.result.run_length import BEYOND, FEW, REQUESTS, RunLength, rounded_up
 from batchsim.result.sections import Sections
 
@@ -112,11 +112,10 @@ class Sample:
                 return f"needs at least {per_section * sections:,} {what}, got {got:,}"
         return ""
 
-    @property
-    def independent(self) -> float:
-        """How many independent requests these know as much as of rare events, at most."""
+    def independent(self, column: str = LATENCY) -> float:
+        """Return how many independent requests these know as much as of rare events, at most."""
         requests = float(self.whole.totals.requests)
-        return requests if self.length is None else min(requests, self.length.independent(requests))
+        return requests if self.length is None else min(requests, self.length.independent(requests, column))
 
 
 @dataclass(frozen=True)
