@@ -10,7 +10,7 @@ the scenarios that `make coverage` tries (see VALIDATION.md).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from batchsim.result.metrics import LATENCY, TPOT, Metric
 from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, Scenario, generation
@@ -27,9 +27,13 @@ TAIL = 0.06  # of the requests: rarer ones come in clumps, of which a run sees o
 ARRIVALS = 500  # requests that the numbers of a flow need, times the dispersion of arrivals and services
 BATCHES = 300  # that they need, at least, counted as full ones at a load of 1
 CYCLES = 60  # of bursts
-# Of continuous batching: relaxation times that a mean wait needs before its jams are counted, or a median;
-# those of the number that run at once; and how often this number must pass before a flow has no end.
-STEADY, TURNOVERS, PASSING = 30, 100, 130
+# Continuous batching has lengths of its own.
+STEADY = 30  # relaxation times for a median, and for a mean wait, whose jams are counted besides
+RARE = 150  # for tails and other means
+TURNOVERS = 100  # relaxation times of the number that runs at once
+PASSING = 130  # times that this number of requests passes, until the ends of a run do not matter
+ANSWERS = 500  # requests, times the dispersion of arrivals and answers, for a flow
+LONG = 250  # requests, times how much rare long answers say about the mean wait
 ROUNDS = 50  # requests of each client of a closed loop
 FEW, REQUESTS = 8, 40  # the fewest sections of a run, and the served requests that each needs
 NOISES = 250  # batches, times how much rare long ones say about the mean wait; see `_surprise`
@@ -93,7 +97,7 @@ class RunLength:
         if key in OF_RUNNING:
             return max(passed, self.noise / 4)
         if q is None:
-            steady = max(STEADY * self.relaxation, passed) if key in WAITS else MEAN * self.relaxation
+            steady = max(STEADY * self.relaxation, passed) if key in WAITS else RARE * self.relaxation
             return max(steady, self.noise)
         if not (rarer := 1 - q / 100):
             return math.inf
@@ -101,7 +105,7 @@ class RunLength:
             return max(passed * max(1.0, TAIL / rarer), self.noise / 4)
         if q <= 75:
             return max(passed, STEADY * self.relaxation, self.noise / 4)
-        return max(passed, PERCENTILE * self.relaxation, BEYOND / rarer * self.relaxation, self.noise)
+        return max(passed, max(RARE, BEYOND / rarer) * self.relaxation, self.noise)
 
     def independent(self, requests: float, column: str = LATENCY) -> float:
         """Return how many independent requests know as much of a tail, and of any rare event, at most."""
@@ -144,10 +148,9 @@ def run_length(scenario: Scenario) -> RunLength | None:
     if continuous:  # nothing is forgotten before those that run are others
         relaxation = max(relaxation, generation.running(scenario))
     if not isinstance(workload, OnOff) or workload.on_rate_per_s == workload.off_rate_per_s:
-        if continuous:
-            return _of_seats(scenario, relaxation, squared_cv, noises)
         flow = max(ARRIVALS * (workload.dispersion + of_batches), BATCHES * largest * min(load, 1.0))
-        return RunLength(relaxation, 0.0, flow, noises)
+        length = RunLength(relaxation, 0.0, flow, noises)
+        return _of_seats(scenario, length, squared_cv, surprise) if continuous else length
     cycle = workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
     busiest = max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s
     if busiest < 1:  # each state has a queue of its own, which it soon forgets in the other
@@ -155,23 +158,24 @@ def run_length(scenario: Scenario) -> RunLength | None:
     return RunLength(relaxation, CYCLES * cycle, ARRIVALS * (1.0 + of_batches), noises)
 
 
-def _of_seats(scenario: Scenario, relaxation: float, squared_cv: float, noise: float) -> RunLength:
+def _of_seats(scenario: Scenario, length: RunLength, squared_cv: float, surprise: float) -> RunLength:
     """Return the lengths of continuous batching."""
-    running, variance = generation.running(scenario), scenario.workload.dispersion + squared_cv
+    load, relaxation, running = scenario.load, length.relaxation, generation.running(scenario)
+    variance = scenario.workload.dispersion + squared_cv
     # A request that runs has a longer answer than others, in proportion to its length.
     longer = max((1 + squared_cv) / 2, 1.0)
-    flow = max(ARRIVALS * variance, PASSING * running * longer)
-    # Where every seat is taken for long, so is the number that run at once.
     turnover = min(generation.turnover(scenario), max(relaxation, running)) * longer
+    # Where every seat is taken for long, so is the number that runs at once.
     turnover = max(turnover, math.sqrt(running * relaxation) / 2)
+    flow = max(ANSWERS * variance, PASSING * running * longer)
+    length = replace(length, flow=flow, noise=LONG * min(load, 1.0) * surprise, turnover=turnover)
+    if not scenario.stable:
+        return length
     # Those who find every seat taken wait for a queue that is exponential above 0 (Kingman 1961); a jam lasts
     # about a relaxation time.
-    if not scenario.stable:
-        return RunLength(relaxation, 0.0, flow, noise, turnover)
     least = variance / 2 / max(scenario.longest_queue, 1.0)
-    queue = variance / 2 / max(1 / scenario.load - 1, least) if variance else 0.0
-    jam_s = queue * relaxation / scenario.workload.offered_per_s
-    return RunLength(relaxation, 0.0, flow, noise, turnover, jam_s)
+    queue = variance / 2 / max(1 / load - 1, least) if variance else 0.0
+    return replace(length, jam_s=queue * relaxation / scenario.workload.offered_per_s)
 
 
 def _relaxation(scenario: Scenario, load: float, variance: float) -> float:
