@@ -100,5 +100,6 @@ def _length(scenario: Scenario, priority: int) -> RunLength | None:
     first = sum(share for level, share in shares.items() if level <= priority)
     length, own = run_length(scenario, first), shares[priority] / first
     return length and replace(
-        length, relaxation=length.relaxation * own, cycle=length.cycle * own, noise=length.noise * own
-    )
+        length, relaxation=length.relaxation * own, cycle=length.cycle * own, noise=length.noise * own,
+        jam_s=None,
+    )  # fmt: skip

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from batchsim.result.metrics import Kind, Metric
+from batchsim.result import jams
+from batchsim.result.metrics import METRICS, Kind, Metric
 from batchsim.result.percentiles import Fractions, between_percentiles
 from batchsim.result.proportions import (
     MANY_CLUMPS,
@@ -62,12 +63,14 @@ def metric_intervals(
         else:
             percentiles.setdefault(each.column, {})[each.key] = each.q
     errors = dict(zip(means, standard_errors(samples, [*means.values()]), strict=True))
+    waiting = [each for each in metrics if each.key in means and jams.matter(each, samples)]
+    queueing = _queueing(samples) if waiting else []
     for each in (each for each in metrics if each.key in means):
-        error = errors[each.key]
+        error, of_jams = errors[each.key], queueing if each in waiting else []
         if isinstance(error, NoInterval):
             intervals[each.key] = error
         else:
-            intervals[each.key] = _of_mean(each, samples, error, level)
+            intervals[each.key] = _of_mean(each, samples, error, level, of_jams)
     for column, qs in percentiles.items():
         fractions = [Fractions(sample, qs.values(), column) for sample in samples]
         for key, q in qs.items():
@@ -129,16 +132,33 @@ def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic:
     return Statistic(of_sections, last - (first if len(samples) > 1 else 0.0))
 
 
-def _of_mean(metric: Metric, samples: Sequence[Sample], error: StandardError, level: float) -> Interval:
-    half = students_t(level, error.sections) * error.value
+def _queueing(samples: Sequence[Sample]) -> list[StandardError | NoInterval]:
+    """Return the error of each sample's mean queueing time, which tells how skewed its jams make it."""
+    each = METRICS["mean_queueing_ms"]
+    return [standard_errors([sample], [_statistic(each, [sample])])[0] for sample in samples]
+
+
+def _of_mean(
+    metric: Metric, samples: Sequence[Sample], error: StandardError, level: float,
+    queueing: Sequence[StandardError | NoInterval],
+) -> Interval:  # fmt: skip
+    t, moved_ms = students_t(level, error.sections), 0.0
+    for sample, of_jams in zip(samples, queueing, strict=False):
+        if isinstance(of_jams, NoInterval):
+            return of_jams
+        if (none := jams.too_few(metric, sample, error)) is not None:
+            return none
+        moved_ms = max(moved_ms, jams.moved_ms(sample, error, of_jams, t))
+    half = t * error.value
     values = [sample.whole.number(metric.key) for sample in samples]
     if len(values) == 2:
+        half += moved_ms  # whichever of the two saw too few
         return Interval(values[1] - values[0] - half, values[1] - values[0] + half)
     (value,) = values
     if metric.kind is Kind.SHARE:
         # Where every section says the same, as of a server that is never idle, rare batches may differ.
         if error.value < ROUNDING:
-            independent = min(float(samples[0].whole.totals.batches), samples[0].independent)
+            independent = min(float(samples[0].whole.totals.batches), samples[0].independent())
         else:
             independent = effective(value, error, math.inf, level)
         low, high = proportion(value, independent, level)
@@ -148,8 +168,8 @@ def _of_mean(metric: Metric, samples: Sequence[Sample], error: StandardError, le
         few = 0.0 if math.isinf(independent) else ACCIDENTS / independent
         few = max(few, 2 * whole.scenario.servers / max(float(whole.totals.batches), 1.0))
         return Interval(low if value >= few else 0.0, high if value <= 1 - few else 1.0)
-    skewed = metric.unit == "ms" and value > 0
-    return Interval(max(value - half, 0.0), value * math.exp(half / value) if skewed else value + half)
+    high = value * math.exp(half / value) if metric.unit == "ms" and value > 0 else value + half
+    return Interval(max(value - half, 0.0), max(high, value + half + moved_ms))
 
 
 def _not_the_same(metric: Metric, samples: Sequence[Sample], interval: Interval) -> Interval:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchsim.result.metrics import Metric, Metrics
+from batchsim.result.metrics import LATENCY, Metric, Metrics
 from batchsim.result.run_length import BEYOND, FEW, REQUESTS, RunLength, rounded_up
 from batchsim.result.sections import Sections
 
@@ -125,11 +125,10 @@ class Sample:
             return 0.0
         return 1.0 if self.length is None else self.length.clump
 
-    @property
-    def independent(self) -> float:
-        """How many independent requests these know as much as of rare events, at most."""
+    def independent(self, column: str = LATENCY) -> float:
+        """Return how many independent requests these know as much as of rare events, at most."""
         requests = float(self.whole.totals.requests)
-        return requests if self.length is None else min(requests, self.length.independent(requests))
+        return requests if self.length is None else min(requests, self.length.independent(requests, column))
 
 
 @dataclass(frozen=True)
