@@ -82,7 +82,8 @@ class Run:
         """When each batch begins to be computed: at its start, or once the scenario has compiled its shape.
 
         The first batch of a shape compiles it, and those that start meanwhile wait for it. Measured times do
-        not say what compiled.
+        not say what compiled, nor does the log of a rule that fills batches up (`computed_as`): there the
+        sizes as taken are assumed.
         """
         log, start_s = self.log, self.log.batch_start_s
         cold = self.scenario.service.cold_start(self.scenario.rule.max_batch_size)

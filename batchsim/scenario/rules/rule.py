@@ -35,7 +35,6 @@ class Trigger(IntEnum):
 FULL, WAIT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
 # What a rule can do; after NOTHING it is not asked again at this look.
 NOTHING, START, FREEZE, REFUSE = 0, 1, 2, 3
-
 ANYONE = "a request waits"  # the condition of a step
 Decision = tuple[int, int, int]  # an action, how many requests, and the trigger
 
@@ -184,7 +183,6 @@ class Rule:
     clock: ClassVar[str] = ""  # from when on its batches wait, as a clause
     map_knobs: ClassVar[tuple[str, str]] = ("max_batch_size", "max_wait_ms")  # x and y of its heat map
     by_params: ClassVar[dict[type, type["Rule"]]] = {}
-
     max_batch_size: int
     max_wait_ms: ClassVar[float] = math.inf  # how long the oldest request waits for company; inf: for ever
 

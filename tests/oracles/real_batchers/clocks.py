@@ -129,10 +129,16 @@ class Crew(Jumping):
     def __init__(self, arrival_s, count):
         super().__init__(arrival_s)
         self.missing, self.due, self.order = count, [], itertools.count()
+        self.lock = threading.Lock()
 
     def begin(self):
-        self.missing -= 1
-        self.wait_until(-math.inf)  # before a request that comes at 0
+        gate = threading.Semaphore(0)
+        with self.lock:  # until all have begun they run side by side
+            heapq.heappush(self.due, [-math.inf, next(self.order), gate])  # before a request that comes at 0
+            self.missing -= 1
+            if not self.missing:
+                self._hand_on()
+        gate.acquire()
 
     def leave(self):
         self._hand_on()
@@ -146,8 +152,7 @@ class Crew(Jumping):
         heapq.heappush(self.due, [until_s, next(self.order), gate])
         if line is not None:
             line.append(gate)
-        if not self.missing:
-            self._hand_on()
+        self._hand_on()
         gate.acquire()
         if line is not None and gate in line:
             line.remove(gate)
