@@ -1,8 +1,8 @@
 """Mean waits: how many jams a run saw, and how skewed the mean of a few is.
 
 Requests wait in jams, while every server or seat is taken, and the load alone does not tell how rare these
-are: with more servers at the same load they are rarer. So they are counted in the run itself: all the waiting of its
-requests over that of one jam (`RunLength.jam_s`). A run that by luck saw too little waiting is the one that
+are: with more servers at the same load they are rarer. So they are counted in the run itself: all the waiting
+of its requests over that of one jam (`RunLength.jam_s`). A run that by luck saw too little waiting is the one that
 is refused, while a test of how skewed or clumped its waits are would let it pass.
 
 The mean of a few jams is skewed: it lies too low in most runs, and with it its error. The skewness of a sum
@@ -50,13 +50,17 @@ def too_few(metric: Metric, sample: Sample, error: StandardError) -> NoInterval 
 def moved_ms(sample: Sample, error: StandardError, queueing: StandardError, t: float) -> float:
     """Return how much further up the upper end is, as the mean of a few jams is skewed.
 
-    Only under continuous batching: elsewhere runs are long enough for that (`run_length.MEAN`). `queueing` is
-    the error of the mean queueing time, of which alone the jams are a part.
+    `queueing` is the error of the mean queueing time, of which alone the jams are a part. Single queues are
+    judged by longer runs (`run_length.MEAN`), so that the skewness of a lognormal mean is enough there.
     """
-    if not JAMS <= _seen(sample) < math.inf or not _continuous(sample.whole):
+    seen, waiting_ms = _seen(sample), _waiting_ms(sample.whole)
+    if not 0 < seen < math.inf or not queueing.value:
         return 0.0
-    skewness = SKEWNESS * queueing.value / _waiting_ms(sample.whole)
-    return error.value * skewness * (2 * t**2 + 1) / 6
+    if _continuous(sample.whole):
+        skewness = SKEWNESS * queueing.value / waiting_ms
+        return error.value * skewness * (2 * t**2 + 1) / 6 if seen >= JAMS else 0.0
+    half = t * queueing.value / waiting_ms
+    return error.value * (math.expm1(half) / half - 1) * t
 
 
 def _seen(sample: Sample) -> float:
