@@ -15,7 +15,7 @@ import batchsim
 from batchsim.scenario.rules import RULES
 
 ROOT = Path(batchsim.__file__).parent
-LONGEST = 300  # lines of a module
+LONGEST = 500  # lines of a module
 
 # Down the corridor: a room imports from its own step and those above it.
 CORRIDOR = [

@@ -2,8 +2,8 @@
 
 Requests wait in jams, while every server or seat is taken, and the load alone does not tell how rare these
 are: with more servers at the same load they are rarer. So they are counted in the run itself: all the waiting
-of its requests over that of one jam (`RunLength.jam_s`). A run that by luck saw too little waiting is the one that
-is refused, while a test of how skewed or clumped its waits are would let it pass.
+of its requests over that of one jam (`RunLength.jam_s`). A run that by luck saw too little waiting is the one
+that is refused, while a test of how skewed or clumped its waits are would let it pass.
 
 The mean of a few jams is skewed: it lies too low in most runs, and with it its error. The skewness of a sum
 of clumps is proportional to its relative error, with a factor that depends on their shape alone (measured on

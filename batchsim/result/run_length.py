@@ -198,10 +198,10 @@ def _jam_s(scenario: Scenario, load: float, relaxation: float, variance: float) 
     Those who find every server taken wait for a queue that is exponential above 0 (Kingman 1961), and a jam
     lasts about a relaxation time.
     """
-    if relaxation == math.inf:
+    if relaxation in (0, math.inf):
         return None
-    least = variance / 2 / max(scenario.longest_queue, 1.0)
-    queue = variance / 2 / max(1 / load - 1, least) if variance else 0.0
+    queue = variance / 2 / (1 / load - 1) if load < 1 else math.inf
+    queue = min(queue, max(scenario.longest_queue, 1.0))
     return queue * relaxation / scenario.workload.offered_per_s
 
 
