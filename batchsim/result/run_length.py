@@ -7,13 +7,15 @@ queueing simulations, 1989), from whose load and burstiness follows how many req
 forgotten where it was: its relaxation time, here counted in requests. The lengths that a metric needs are
 multiples of that. They were chosen so that 95 % intervals hold the truth in at least 90 % of the runs of
 the scenarios that `make coverage` tries (see VALIDATION.md).
+
+Under continuous batching the load does not tell how rare waits are; they are counted in the run (`jams`).
 """
 
 import math
 from dataclasses import dataclass, replace
 
 from batchsim.result.metrics import LATENCY, TPOT, Metric
-from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, Scenario, generation
+from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, OpenLoop, Scenario, generation
 from batchsim.scenario.noise import Noise
 
 FLOWS = {"requests", "served", "throughput_per_s", "utilisation", "output_tokens_per_s"}
@@ -28,7 +30,8 @@ ARRIVALS = 500  # requests that the numbers of a flow need, times the dispersion
 BATCHES = 300  # that they need, at least, counted as full ones at a load of 1
 CYCLES = 60  # of bursts
 # Continuous batching has lengths of its own.
-STEADY = 30  # relaxation times for a median, and for a mean wait, whose jams are counted besides
+STEADY = 25  # relaxation times for a mean wait, whose jams are counted besides
+MEDIAN = 40  # for a median
 RARE = 150  # for tails and other means
 TURNOVERS = 100  # relaxation times of the number that runs at once
 PASSING = 130  # times that this number of requests passes, until the ends of a run do not matter
@@ -103,15 +106,19 @@ class RunLength:
             return math.inf
         if metric.column == TPOT:
             return max(passed * max(1.0, TAIL / rarer), self.noise / 4)
-        if q <= 75:
-            return max(passed, STEADY * self.relaxation, self.noise / 4)
-        return max(passed, max(RARE, BEYOND / rarer) * self.relaxation, self.noise)
+        times = MEDIAN if q <= 75 else max(RARE, BEYOND / rarer)
+        return max(passed, times * self.relaxation, self.noise)
 
     def independent(self, requests: float, column: str = LATENCY) -> float:
         """Return how many independent requests know as much of a tail, and of any rare event, at most."""
         if column == TPOT and self.turnover is not None:
             return math.inf  # its tail is of short answers beside a long prompt, and in no clumps
         return requests / self.relaxation if 0 < self.relaxation < math.inf else math.inf
+
+    @property
+    def rare(self) -> float:
+        """The requests that a share within a limit needs, because of rare long services."""
+        return self.noise if self.turnover is None else self.noise / 4
 
     @property
     def warmup(self) -> float:
@@ -150,7 +157,7 @@ def run_length(scenario: Scenario) -> RunLength | None:
     if not isinstance(workload, OnOff) or workload.on_rate_per_s == workload.off_rate_per_s:
         flow = max(ARRIVALS * (workload.dispersion + of_batches), BATCHES * largest * min(load, 1.0))
         length = RunLength(relaxation, 0.0, flow, noises)
-        return _of_seats(scenario, length, squared_cv, surprise) if continuous else length
+        return _of_seats(scenario, workload, length, squared_cv, surprise) if continuous else length
     cycle = workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
     busiest = max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s
     if busiest < 1:  # each state has a queue of its own, which it soon forgets in the other
@@ -158,10 +165,12 @@ def run_length(scenario: Scenario) -> RunLength | None:
     return RunLength(relaxation, CYCLES * cycle, ARRIVALS * (1.0 + of_batches), noises)
 
 
-def _of_seats(scenario: Scenario, length: RunLength, squared_cv: float, surprise: float) -> RunLength:
+def _of_seats(
+    scenario: Scenario, workload: OpenLoop, length: RunLength, squared_cv: float, surprise: float
+) -> RunLength:
     """Return the lengths of continuous batching."""
     load, relaxation, running = scenario.load, length.relaxation, generation.running(scenario)
-    variance = scenario.workload.dispersion + squared_cv
+    variance = workload.dispersion + squared_cv
     # A request that runs has a longer answer than others, in proportion to its length.
     longer = max((1 + squared_cv) / 2, 1.0)
     turnover = min(generation.turnover(scenario), max(relaxation, running)) * longer
@@ -175,7 +184,7 @@ def _of_seats(scenario: Scenario, length: RunLength, squared_cv: float, surprise
     # about a relaxation time.
     least = variance / 2 / max(scenario.longest_queue, 1.0)
     queue = variance / 2 / max(1 / load - 1, least) if variance else 0.0
-    return replace(length, jam_s=queue * relaxation / scenario.workload.offered_per_s)
+    return replace(length, jam_s=queue * relaxation / workload.offered_per_s)
 
 
 def _relaxation(scenario: Scenario, load: float, variance: float) -> float:
