@@ -37,7 +37,7 @@ def test_three_engines_with_rare_long_answers_have_no_mean_wait_of_100_000_reque
 def test_means_of_waits_hold_the_truth_where_a_run_saw_enough_jams():
     fixed, held, count = CASES["3 engines, fixed, load 0.9"].truth, 0, 0
     for seed in range(60):
-        interval = intervals(fixed, 10_000, ["mean_ttft_ms"], seed)["mean_ttft_ms"]
+        interval = intervals(fixed, 5_500, ["mean_ttft_ms"], seed)["mean_ttft_ms"]
         count += given(interval)
         held += interval.low <= FIXED_TTFT_MS <= interval.high
     assert 20 <= count < 60
@@ -57,14 +57,14 @@ def test_a_light_load_needs_no_jam():
 
 
 def test_the_length_that_is_named_sees_enough_jams():
-    reason = intervals(THREE, 15_000, WAITS)["mean_ttft_ms"].reason
-    assert "to see 25 jams" in reason
+    reason = intervals(THREE, 10_000, WAITS)["mean_ttft_ms"].reason
+    assert "to see 15 jams" in reason
     enough = int(reason.split("about ")[1].split()[0].replace(",", ""))
     assert given(intervals(THREE, math.ceil(1.2 * enough), WAITS)["mean_ttft_ms"])
 
 
 def test_replications_see_jams_together():
-    together = bs.simulate(THREE, 20_000, replications=4, warmup=0.1)
+    together = bs.simulate(THREE, 8_000, replications=4, warmup=0.1)
     assert given(together.intervals(WAITS)["mean_ttft_ms"])
     assert not given(together.replications[0].intervals(WAITS)["mean_ttft_ms"])
 
@@ -76,8 +76,8 @@ def test_the_mean_of_few_jams_is_skewed_and_the_interval_with_it():
 
 
 def test_a_comparison_refuses_too_few_jams_too():
-    runs = [bs.simulate(THREE.replace(servers=servers), 15_000) for servers in (3, 4)]
-    with pytest.warns(UserWarning, match="to see 25 jams"):
+    runs = [bs.simulate(THREE.replace(servers=servers), 10_000) for servers in (3, 4)]
+    with pytest.warns(UserWarning, match="to see 15 jams"):
         assert math.isnan(bs.compare(*runs, keys=["mean_ttft_ms"])["mean_ttft_ms"].low)
 
 

@@ -6,8 +6,9 @@ first token, needs its line in `METRICS` and its column in `Run.measured`, and n
 for its scenario gets none, whatever its sections say (`run_length`).
 
 A mean or a rate is the whole's value plus and minus Student's t times its standard error; above a mean
-latency, whose distribution has a long upper tail, the same in proportion rather than in ms. A share is a
-binomial proportion (`proportions`), and percentiles are read where shares are (`percentiles`).
+latency, whose distribution has a long upper tail, the same in proportion rather than in ms. A mean wait of
+continuous batching needs a run that saw enough jams (`jams`). A share is a binomial proportion
+(`proportions`), and percentiles are read where shares are (`percentiles`).
 """
 
 import math

@@ -19,7 +19,7 @@ from batchsim.result.run_length import WAITS, rounded_up
 from batchsim.result.standard_error import NoInterval, Sample, StandardError
 from batchsim.scenario import Continuous
 
-JAMS = 25  # that a run must see
+JAMS = 15  # that a run must see
 UNSEEN = 3  # to be expected at most, where none is seen: the rule of three, for 95 %
 SKEWNESS = 4  # of a sum of jams, over its relative error
 
@@ -38,7 +38,7 @@ def too_few(metric: Metric, sample: Sample, error: StandardError) -> NoInterval 
     # the run may have missed can be too little to matter.
     whole, seen, jam_ms = sample.whole, max(seen, 0.0), _jam_ms(sample)
     most = seen + 3 * math.sqrt(seen) + UNSEEN
-    if most * jam_ms <= _step_ms(whole) / 4 and math.sqrt(UNSEEN) * jam_ms <= error.value:
+    if most * jam_ms <= _step_ms(whole) / 8 and math.sqrt(UNSEEN) * jam_ms <= error.value:
         return None
     requests = int(whole.totals.requests) // sample.replications
     enough, load = rounded_up(requests * JAMS / max(seen, 1)), whole.scenario.load

@@ -136,7 +136,7 @@ def share_of_all(sample: Sample, limit_ms: float, level: float, column: str = LA
     requests, length = int(sample.whole.totals.requests), sample.length
     least = REQUESTS * FEW
     if length is not None:
-        least = max(least, math.ceil(length.cycle), math.ceil(length.noise))
+        least = max(least, math.ceil(length.cycle), math.ceil(length.rare))
     if requests < least:
         return NoInterval(f"needs at least {least:,} requests, got {requests:,}")
     statistic = _within(sample, column, limit_ms, of_all=True)

@@ -7,13 +7,15 @@ queueing simulations, 1989), from whose load and burstiness follows how many req
 forgotten where it was: its relaxation time, here counted in requests. The lengths that a metric needs are
 multiples of that. They were chosen so that 95 % intervals hold the truth in at least 90 % of the runs of
 the scenarios that `make coverage` tries (see VALIDATION.md).
+
+With many servers or seats the load does not tell how rare waits are; they are counted in the run (`jams`).
 """
 
 import math
 from dataclasses import dataclass, replace
 
 from batchsim.result.metrics import LATENCY, TPOT, Metric
-from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, Scenario, generation
+from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, OpenLoop, Scenario, generation
 from batchsim.scenario.noise import Noise
 
 FLOWS = {
@@ -35,7 +37,8 @@ ARRIVALS = 200  # requests that the numbers of a flow need, times the dispersion
 BATCHES = 120  # that they need, at least, counted as full ones at a load of 1
 CYCLES = 60  # of bursts
 # Continuous batching has lengths of its own.
-STEADY = 30  # relaxation times for a median, and for a mean wait, whose jams are counted besides
+STEADY = 25  # relaxation times for a mean wait, whose jams are counted besides
+MEDIAN = 40  # for a median
 RARE = 150  # for tails and other means
 TURNOVERS = 100  # relaxation times of the number that runs at once
 PASSING = 130  # times that this number of requests passes, until the ends of a run do not matter
@@ -115,15 +118,19 @@ class RunLength:
             return math.inf
         if metric.column == TPOT:
             return max(passed * max(1.0, TAIL / rarer), self.noise / 4)
-        if q <= 75:
-            return max(passed, STEADY * self.relaxation, self.noise / 4)
-        return max(passed, max(RARE, BEYOND / rarer) * self.relaxation, self.noise)
+        times = MEDIAN if q <= 75 else max(RARE, BEYOND / rarer)
+        return max(passed, times * self.relaxation, self.noise)
 
     def independent(self, requests: float, column: str = LATENCY) -> float:
         """Return how many independent requests know as much of a tail, and of any rare event, at most."""
         if column == TPOT and self.turnover is not None:
             return math.inf  # its tail is of short answers beside a long prompt, and in no clumps
         return requests / self.relaxation if 0 < self.relaxation < math.inf else math.inf
+
+    @property
+    def rare(self) -> float:
+        """The requests that a share within a limit needs, because of rare long services."""
+        return self.noise * (2 if self.turnover is None else 0.25)
 
     @property
     def warmup(self) -> float:
@@ -168,9 +175,9 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength | None:
     if not isinstance(workload, OnOff) or workload.on_rate_per_s == workload.off_rate_per_s:
         flow = max(ARRIVALS * (dispersion + of_batches), BATCHES * largest * min(load, 1.0))
         clump = _clump(relaxation, dispersion + of_batches)
-        jam_s = _jam_s(scenario, load, relaxation, dispersion + of_batches)
+        jam_s = _jam_s(scenario, workload, load, relaxation, dispersion + of_batches)
         length = RunLength(relaxation, 0.0, flow, noises, clump, jam_s)
-        return _of_seats(scenario, length, squared_cv, surprise) if continuous else length
+        return _of_seats(scenario, workload, length, squared_cv, surprise) if continuous else length
     cycle = share * workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
     busiest = share * max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s
     if busiest < 1:  # each state has a queue of its own, which it soon forgets in the other
@@ -179,10 +186,12 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength | None:
     return RunLength(relaxation, CYCLES * cycle, ARRIVALS * (1.0 + of_batches), noises, clump)
 
 
-def _of_seats(scenario: Scenario, length: RunLength, squared_cv: float, surprise: float) -> RunLength:
+def _of_seats(
+    scenario: Scenario, workload: OpenLoop, length: RunLength, squared_cv: float, surprise: float
+) -> RunLength:
     """Return the lengths of continuous batching."""
     load, relaxation, running = scenario.load, length.relaxation, generation.running(scenario)
-    variance = scenario.workload.dispersion + squared_cv
+    variance = workload.dispersion + squared_cv
     # A request that runs has a longer answer than others, in proportion to its length.
     longer = max((1 + squared_cv) / 2, 1.0)
     turnover = min(generation.turnover(scenario), max(relaxation, running)) * longer
@@ -192,7 +201,9 @@ def _of_seats(scenario: Scenario, length: RunLength, squared_cv: float, surprise
     return replace(length, flow=flow, noise=LONG * min(load, 1.0) * surprise, turnover=turnover)
 
 
-def _jam_s(scenario: Scenario, load: float, relaxation: float, variance: float) -> float | None:
+def _jam_s(
+    scenario: Scenario, workload: OpenLoop, load: float, relaxation: float, variance: float
+) -> float | None:
     """Return how long the requests of one jam wait, all together; None where the queue grows without end.
 
     Those who find every server taken wait for a queue that is exponential above 0 (Kingman 1961), and a jam
@@ -202,7 +213,7 @@ def _jam_s(scenario: Scenario, load: float, relaxation: float, variance: float) 
         return None
     queue = variance / 2 / (1 / load - 1) if load < 1 else math.inf
     queue = min(queue, max(scenario.longest_queue, 1.0))
-    return queue * relaxation / scenario.workload.offered_per_s
+    return queue * relaxation / workload.offered_per_s
 
 
 def _relaxation(scenario: Scenario, load: float, variance: float) -> float:
