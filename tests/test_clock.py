@@ -254,7 +254,7 @@ TOKENS = bs.Scenario(bs.Constant(10), bs.Continuous(), bs.StepTime(1e9, 0, 0), t
     "scenario", [SLOW, SLOW.replace(queue_limit=9), TOKENS], ids=["fast", "general", "tokens"]
 )
 def test_runs_that_end_beyond_the_grid_are_refused(scenario, how):
-    with pytest.raises(ValueError, match="^finishes must be before 4,194,304 s .* take fewer requests"):
+    with pytest.raises(ValueError, match=r"^finishes must be before 4,194,304 s .* take fewer requests"):
         bs.simulate(scenario, 10, **how)
 
 

@@ -42,8 +42,8 @@ REPLICATIONS = 1_000_000  # no stream of the plain run has so high a number
 class Plan:
     """A scenario with its randomness drawn.
 
-    `arrival_s`, on the clock's grid, is None for a closed loop, whose `think_s[i]` follows send i. `service_s[k]` is
-    the mean time of a batch of k; `noise[j]`, if any, the factor of batch number j, and
+    `arrival_s`, on the clock's grid, is None for a closed loop, whose `think_s[i]` follows send i.
+    `service_s[k]` is the mean time of a batch of k; `noise[j]`, if any, the factor of batch number j, and
     `slowdown[n]`, if any, the factor while n servers are busy. `priority[i]`, if any, is request i's level.
     `cold_start`, if any, has the seconds that the first batch of each new shape takes longer, and the shape,
     both by batch size.
