@@ -52,7 +52,7 @@ def _fast_windows(
 ) -> Iterator[_Window]:
     """Run an open loop in which every request is served, under a threshold rule."""
     threshold, noise = scenario.rule.threshold, _Draws(streams.noise())
-    free_s, devices, cold = np.zeros(scenario.servers), Devices.of(scenario), Cold.of(streams.cold_start)
+    free, devices, cold = np.zeros(scenario.servers), Devices.of(scenario), Cold.of(streams.cold_start)
     waiting_s, passed = NONE, 0
     for new_s in streams.arrivals_s(requests, chunk):
         base, passed = passed - waiting_s.size, passed + new_s.size
@@ -61,7 +61,7 @@ def _fast_windows(
         batch_index, batches = np.full(size, -1, np.int64), Batches.room_for(size)
         costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown, devices, cold)
         more = passed < requests
-        head, count = form_batches(arrival_s, more, threshold, costs, free_s, batch_index, batches, cancelled)
+        head, count = form_batches(arrival_s, more, threshold, costs, free, batch_index, batches, cancelled)
         noise.use(count)
         rows = of_requests(arrival_s, None, batch_index, np.zeros(size, np.uint8))
         oldest_s = float(arrival_s[min(head, size - 1)])
