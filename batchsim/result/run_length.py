@@ -160,7 +160,7 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength | None:
         squared_cv, surprise = generation.variety(scenario.rule, scenario.tokens)
         largest = 1 if continuous else largest  # requests come and go one by one
     if isinstance(workload, ClosedLoop):
-        rounds, batch = ROUNDS * workload.clients, min(largest, workload.clients)
+        rounds, batch = ROUNDS * workload.clients, float(min(largest, workload.clients))
         # The queue is bounded by the clients, so that only noise that lasts outlives a round.
         lasting = batch * noise.memory_batches if noise is not None and noise.lasts else 0.0
         flow = max(rounds, ARRIVALS * batch * (0.0 if noise is None else noise.cv**2), MEMORIES * lasting)
