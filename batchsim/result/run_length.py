@@ -124,7 +124,7 @@ class RunLength:
     def independent(self, requests: float, column: str = LATENCY) -> float:
         """Return how many independent requests know as much of a tail, and of any rare event, at most."""
         if column == TPOT and self.turnover is not None:
-            return math.inf  # its tail is of short answers beside a long prompt, and in no clumps
+            return math.inf  # its tail comes from short answers beside a long prompt, not in clumps
         return requests / self.relaxation if 0 < self.relaxation < math.inf else math.inf
 
     @property
