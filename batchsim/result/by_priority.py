@@ -58,7 +58,7 @@ def _of_level(run: Run, level: int) -> tuple[Metrics, Sections] | None:
     )  # fmt: skip
     latency_ms = run.latency_ms[mine]
     servers, columns = run.scenario.servers, {LATENCY: latency_ms}
-    sections = Sections.of_log(own, run.server_time, servers, skip, columns, run.delayed[mine])
+    sections = Sections.of_log(own, run.server_time, servers, skip, columns, run.delayed[mine], run.ends)
     kept_ms = latency_ms[skip:]
     served = OrderStatistics(kept_ms[~np.isnan(kept_ms)])
     return Metrics(run.scenario, sections.whole(), {LATENCY: served}), sections

@@ -12,6 +12,7 @@ from batchsim.engines.log import Log, Totals, warmup_requests
 from batchsim.result.breakdown import ServerTime, Stretches
 from batchsim.result.metrics import LATENCY, Metrics
 from batchsim.result.order_statistics import OrderStatistics
+from batchsim.result.periods import Periods
 from batchsim.result.sections import Sections, serves_all
 from batchsim.scenario import Scenario
 
@@ -160,9 +161,25 @@ class Run:
     @cached_property
     def sections(self) -> Sections:
         """The same of 64 stretches of the run; needs its columns."""
+        return self.sections_at(None)
+
+    @property
+    def alike(self) -> Sections:
+        """The sections that intervals are made from: of a day, whole periods."""
+        return self.sections if self.ends is None else self.sections_at(self.ends)
+
+    def sections_at(self, ends: np.ndarray | None) -> Sections:
+        """Return sections that end at some fractions of the run's requests, or 64 stretches."""
         servers, skip = self.scenario.servers, self.warmup_requests
         delayed = self.delayed if any(limit.delays for limit in self.scenario.limits) else None
-        return Sections.of_log(self.log, self.server_time, servers, skip, self.measured, delayed)
+        return Sections.of_log(self.log, self.server_time, servers, skip, self.measured, delayed, ends)
+
+    @property
+    def ends(self) -> np.ndarray | None:
+        """Where its sections end, if it covers many periods of a day: see `Periods.ends`."""
+        kept = self.log.arrival_s.size - self.warmup_requests
+        periods = Periods.of(self.scenario.workload, kept, self.warmup_requests)
+        return None if periods is None else periods.ends
 
 
 def ready_s(runs: Sequence[Run], engine: str) -> np.ndarray:

@@ -24,8 +24,10 @@ ARRIVALS = 500  # requests that the numbers of a flow need, times the dispersion
 BATCHES = 300  # that they need, at least, counted as full ones at a load of 1
 CYCLES = 60  # of bursts
 ROUNDS = 50  # requests of each client of a closed loop
+TAIL = 0.06  # of the requests: rarer ones come in clumps, of which a run sees one in a relaxation time
 FEW, REQUESTS = 8, 40  # the fewest sections of a run, and the served requests that each needs
 NOISES = 250  # batches, times how much rare long ones say about the mean wait; see `_surprise`
+DAY = 0.08  # of the requests of a day: the relaxation time of its peak, at most
 FORGOTTEN = 5  # relaxation times after which a start from an empty queue is forgotten
 
 
@@ -35,13 +37,15 @@ class RunLength:
 
     `relaxation` is the relaxation time of the queue, inf if it grows without end. The others are lengths that
     a run needs besides: `cycle` for bursts, or the rounds of clients; `flow` for the throughput and other
-    numbers of a flow; `noise` for what rare long services do to the mean and the tail of latencies.
+    numbers of a flow; `noise` for what rare long services do to the mean and the tail of latencies. `peak` is
+    the relaxation time at the peak of a day, whose luck makes the tail of all its latencies.
     """
 
     relaxation: float
     cycle: float
     flow: float
     noise: float
+    peak: float = 0.0
 
     def needed(self, metric: Metric, replications: int = 1, dropped: int = 0) -> float:
         """Return how many requests each run needs for an interval, not counting the `dropped` ones.
@@ -50,7 +54,8 @@ class RunLength:
         """
         if self.relaxation == math.inf:
             return self.flow if metric.key in FLOWS else math.inf
-        in_all = max(self.cycle, self._times(metric) * self.relaxation, self._at_least(metric))
+        relaxation = max(self.relaxation, self.peak if (metric.q or 0) > 100 * (1 - TAIL) else 0.0)
+        in_all = max(self.cycle, self._times(metric) * relaxation, self._at_least(metric))
         if replications == 1:
             return in_all
         forgotten = dropped / self.relaxation if self.relaxation else math.inf
@@ -72,7 +77,8 @@ class RunLength:
 
     def independent(self, requests: float) -> float:
         """Return how many independent requests know as much of a tail, and of any rare event, at most."""
-        return requests / self.relaxation if 0 < self.relaxation < math.inf else math.inf
+        relaxation = max(self.relaxation, self.peak)
+        return requests / relaxation if 0 < relaxation < math.inf else math.inf
 
     @property
     def warmup(self) -> float:
@@ -80,8 +86,8 @@ class RunLength:
         return FORGOTTEN * self.relaxation
 
 
-def run_length(scenario: Scenario) -> RunLength | None:
-    """Return the lengths that a scenario's runs need; None if its traffic drifts, as over a day.
+def run_length(scenario: Scenario) -> RunLength:
+    """Return the lengths that a scenario's runs need; a day's whole periods come besides.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> from batchsim.result.metrics import metric
@@ -90,8 +96,6 @@ def run_length(scenario: Scenario) -> RunLength | None:
     30000
     """
     workload, noise = scenario.workload, scenario.service.noise
-    if isinstance(workload, Diurnal):
-        return None
     largest, squared_cv, surprise = scenario.rule.largest_batch, _squared_cv(noise), _surprise(noise)
     continuous = isinstance(scenario.rule, Continuous)
     if scenario.tokens is not None:
@@ -112,7 +116,12 @@ def run_length(scenario: Scenario) -> RunLength | None:
         flow = max(ARRIVALS * (workload.dispersion + of_batches), BATCHES * largest * min(load, 1.0))
         if continuous:  # rare long answers keep an engine busy that has nothing else to do
             flow = max(flow, noises)
-        return RunLength(relaxation, 0.0, flow, noises)
+        peak = 0.0
+        if isinstance(workload, Diurnal) and workload.peak_to_mean > 1:
+            busiest = load * workload.peak_to_mean
+            peak = _relaxation(scenario, busiest, 1.0 + of_batches) if busiest < 1 else math.inf
+            peak = min(peak, DAY * workload.requests_a_period)
+        return RunLength(relaxation, 0.0, flow, noises, peak)
     cycle = workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
     busiest = max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s
     if busiest < 1:  # each state has a queue of its own, which it soon forgets in the other
