@@ -40,7 +40,7 @@ CYCLES = 60  # of bursts
 STEADY = 25  # relaxation times for a mean wait, whose jams are counted besides
 MEDIAN = 40  # for a median
 RARE = 150  # for tails and other means
-TURNOVERS = 100  # relaxation times of the number that runs at once
+TURNOVERS = 130  # relaxation times of the number that runs at once
 PASSING = 130  # times that this number of requests passes, until the ends of a run do not matter
 ANSWERS = 500  # requests, times the dispersion of arrivals and answers, for a flow
 LONG = 250  # requests, times how much rare long answers say about the mean wait
@@ -112,7 +112,7 @@ class RunLength:
         """Return how many requests a metric of continuous batching needs, by what it depends on."""
         key, q, passed = metric.key, metric.q, TURNOVERS * turnover
         if key in FLOWS:
-            return max(self.flow, self.noise / 50) if key == "output_tokens_per_s" else self.flow
+            return max(self.flow, self.noise / 12) if key == "output_tokens_per_s" else self.flow
         if key in OF_RUNNING:
             return max(passed, self.noise / 4)
         if q is None:
