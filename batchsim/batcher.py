@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
+from batchsim._clock import LATEST_S, later
 
 
 class InferenceBatcher:
@@ -67,20 +68,30 @@ class InferenceBatcher:
             self._item_shape = item.shape
 
     def next_deadline(self) -> float | None:
-        """Return the clock time at which waiting alone makes a batch ready; None for never."""
-        try:
-            oldest = self.queue[0]
-        except IndexError:
-            return None
-        return None if math.isinf(self.max_wait_ms) else oldest["timestamp"] + self.max_wait_ms / 1000
+        """Return the clock time at which waiting alone makes a batch ready, in whole ns; None for never."""
+        due = self._due()
+        return None if due is None else due[0]
 
     def should_process(self) -> bool:
         """Return whether a batch is full, or the oldest request has waited `max_wait_ms`."""
         if len(self.queue) >= self.max_batch_size:
             return True
-        deadline = self.next_deadline()
+        due = self._due()
         # Compared as times: (now - then) * 1000 >= wait can be false at the very deadline.
-        return deadline is not None and self.clock() >= deadline
+        return due is not None and self.clock() >= min(due)
+
+    def _due(self) -> tuple[float, float] | None:
+        """Return the deadline of the oldest request, as simulations round it, and as the plain sum."""
+        try:
+            came_s: float = self.queue[0]["timestamp"]
+        except IndexError:
+            return None
+        if math.isinf(self.max_wait_ms):
+            return None
+        wait_s = self.max_wait_ms / 1000
+        plain_s = came_s + wait_s
+        # A clock that tells the date is not rounded: its seconds have no room for nanoseconds.
+        return (later(came_s, wait_s) if came_s >= 0 and plain_s < LATEST_S else plain_s), plain_s
 
     def take_batch(self) -> list[dict[str, Any]]:
         """Remove and return the oldest requests, at most `max_batch_size`, oldest first."""

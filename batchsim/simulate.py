@@ -1,10 +1,12 @@
 """The front desk: checks the arguments, draws the randomness, picks the engine, wraps the result."""
 
+import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from batchsim import _check
 from batchsim.engines.draws import Streams, draw
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.engines.stopwatch import Stopwatch
-from batchsim.engines.tokens_log import draw_tokens
+from batchsim.engines.tokens_folded import PIECE, FoldedLog, folded
+from batchsim.engines.tokens_log import TokenLog, draw_tokens
 from batchsim.result import Result, Run
 from batchsim.result.token_run import TokenRun
 from batchsim.result.warmup import drop_warmup
@@ -20,6 +23,7 @@ from batchsim.scenario import Scenario
 
 DEFAULT_REQUESTS = 100_000
 ENGINES = ("auto", "compiled", "simpy")
+KEEP = ("all", "requests", "summary")
 TIMINGS = ("service", "measured", "measured cold")
 
 
@@ -38,8 +42,10 @@ def simulate(
     leave out; "auto" finds it by MSER-5, best from several replications. `replications`:
     that many independent runs, on all cores; number 0 is the plain run. `keep="summary"` keeps no
     columns, in the same memory for any number of requests: means and counts are exact, percentiles
-    are to 0.1 %. With `model_fn` and `inputs` (one item a request) the model computes every batch,
-    and `result.outputs[i]` is request i's (None if unserved).
+    are to 0.1 %. `keep="requests"` keeps a row a request, and none for the steps of tokens, of which
+    `keep="all"` keeps 1 GiB, or half of the free memory if `requests` is given; a run with more has no
+    rows for them, and warns. With `model_fn` and `inputs` (one item a request) the model computes every
+    batch, and `result.outputs[i]` is request i's (None if unserved).
 
     `timing="measured"` puts that model in the loop: how long each batch really takes, until its output is
     ready, stands for the scenario's service time, its noise and its cold start. A size that comes for the
@@ -57,7 +63,7 @@ def simulate(
     """
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     _check.one_of("engine", engine, ENGINES)
-    _check.one_of("keep", keep, ("all", "summary"))
+    _check.one_of("keep", keep, KEEP)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     replications = _check.whole("replications", replications)
     find_warmup = isinstance(warmup, str) and warmup == "auto"
@@ -75,6 +81,7 @@ def simulate(
     if model_fn is None and timing != "service":
         raise ValueError(f"timing={timing!r} needs a model_fn to measure, and its inputs, got none")
     count = check_requests(scenario, requests)
+    room = math.inf if scenario.tokens is None else _room(keep, requests) / replications
     if inputs is not None and len(inputs) != count:
         raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
     if scenario.tokens is not None and model_fn is not None:
@@ -92,8 +99,8 @@ def simulate(
     if model_fn is not None and replications > 1:
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
-    if keep == "all":
-        check_memory(count * replications, engine, "; keep='summary' runs any number")
+    if keep != "summary":
+        check_memory(scenario, count * replications, engine, "; keep='summary' runs any number")
 
     cancelled = CANCELLED.get() or threading.Event()
     stopwatch = None
@@ -114,15 +121,18 @@ def simulate(
             sums = summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
             return Run(scenario, sums=sums, warmup=fraction)
         if scenario.tokens is not None:
-            return _token_run(scenario, count, seed, replication, cancelled, engine, fraction)
+            return _token_run(scenario, count, seed, replication, cancelled, engine, fraction, room)
         plan = draw(scenario, count, seed, replication, cancelled)
         if engine == "simpy":
             from batchsim.engines import reference
 
-            return Run(scenario, reference.run(plan, stopwatch or model_fn, inputs), warmup=fraction)
-        from batchsim.engines import compiled
+            log = reference.run(plan, stopwatch or model_fn, inputs)
+            clock = "measured" if stopwatch else "simulated"
+        else:
+            from batchsim.engines import compiled
 
-        return Run(scenario, compiled.run(plan, cancelled), warmup=fraction)
+            log, clock = compiled.run(plan, cancelled), "simulated"
+        return Run(scenario, log.checked(), warmup=fraction, clock=clock)
 
     if replications == 1 or engine == "simpy":  # one after the other, here, where Ctrl-C is heard
         runs = tuple(map(one, range(replications)))
@@ -134,6 +144,13 @@ def simulate(
                 cancelled.set()  # the threads stop at their next slice
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
+    runs = _alike(runs)
+    if keep == "all" and isinstance(log := runs[0].columns, FoldedLog):
+        fewer = int(float(f"{0.95 * count * room / log.steps:.1e}"))
+        _check.warn(
+            f"result.steps has no rows, as {log.steps:,} of them need too much memory: "
+            f"requests={fewer} keeps them, keep='requests' does without"
+        )
     result = Result(runs, seed, engine if stopwatch is None else f"{engine}, {timing} on {stopwatch.device}")
     if find_warmup:
         result, warning = drop_warmup(result)
@@ -142,18 +159,27 @@ def simulate(
     return result
 
 
+def _alike(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+    """Return replications that all have rows of steps, or none."""
+    if not any(isinstance(run.columns, FoldedLog) for run in runs):
+        return runs
+    return tuple(
+        replace(run, columns=folded(run.log)) if isinstance(run.log, TokenLog) else run for run in runs
+    )
+
+
 def _token_run(
     scenario: Scenario, count: int, seed: int, replication: int, cancelled: threading.Event, engine: str,
-    warmup: float,
+    warmup: float, room: float,
 ) -> TokenRun:  # fmt: skip
     tokens = draw_tokens(scenario, count, seed, replication, cancelled)
     if engine == "simpy":
         from batchsim.engines import reference_tokens
 
-        return TokenRun(scenario, reference_tokens.run(tokens), warmup=warmup)
+        return TokenRun(scenario, reference_tokens.run(tokens, room).checked(), warmup=warmup)
     from batchsim.engines import compiled_tokens
 
-    return TokenRun(scenario, compiled_tokens.run(tokens, cancelled), warmup=warmup)
+    return TokenRun(scenario, compiled_tokens.run(tokens, cancelled, room).checked(), warmup=warmup)
 
 
 def check_requests(scenario: Scenario, requests: int | None) -> int:
@@ -172,23 +198,37 @@ def available(scenario: Scenario, requests: int) -> int:
     return min(requests, scenario.workload.max_requests or requests)
 
 
-# Peak memory measured with batches of one, which cost most, and the summary taken.
-BYTES_A_REQUEST = {"compiled": 230, "simpy": 510}
+# Peak memory measured with the summary taken: of batches of one, which cost most; of tokens without steps.
+BYTES_A_REQUEST = {"compiled": 230, "simpy": 510, "tokens": 400}
+BYTES_A_STEP = 210
+DEFAULT_BYTES = 2**30  # of steps, where the number of requests is the default
 
 
-def check_memory(requests: int, engine: str = "compiled", advice: str = "") -> None:
+def check_memory(scenario: Scenario, requests: int, engine: str = "compiled", advice: str = "") -> None:
     """Refuse with MemoryError, before anything is drawn, a run that this machine's memory cannot hold."""
-    needed = requests * BYTES_A_REQUEST[engine]
+    needed = requests * BYTES_A_REQUEST[engine if scenario.tokens is None else "tokens"]
     if needed < 2**28:  # asking takes longer than such a small run
         return
+    if needed > (free := _free_bytes()):
+        raise MemoryError(
+            f"columns must fit in memory: {requests:,} requests need {needed / 2**30:,.1f} GiB, "
+            f"got {free / 2**30:,.1f} GiB free{advice}"
+        )
+
+
+def _room(keep: str, requests: int | None) -> float:
+    """Return how many steps of token generation a run may have before they are folded."""
+    if keep == "requests":
+        return PIECE
+    most = _free_bytes() / 2
+    return (most if requests is not None else min(most, DEFAULT_BYTES)) // BYTES_A_STEP
+
+
+def _free_bytes() -> int:
     import psutil
 
     free, group = psutil.virtual_memory().available, Path("/sys/fs/cgroup")
     with suppress(OSError, ValueError):  # no control groups, or "max"; psutil ignores a container's limit
         left = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
         free = min(free, left)
-    if needed > free:
-        raise MemoryError(
-            f"columns must fit in memory: {requests:,} requests need {needed / 2**30:,.1f} GiB, "
-            f"got {free / 2**30:,.1f} GiB free{advice}"
-        )
+    return free

@@ -155,3 +155,12 @@ def test_one_command_tunes_and_writes_a_servers_own_settings_which_are_read_back
         assert getattr(config.rule, name) == best[name]
     again = bs.servers.parse(bs.servers.write(server, config))
     assert (again.rule, config.unused) == (config.rule, {})
+
+
+def test_simulate_says_how_far_off_theory_can_be():
+    light = ["simulate", "--rate-per-s", 0.1, *BASE[2:], "--kv-blocks", 600, "--requests", 500]
+    theory = run_json(*light)["theory"]
+    for metric, (low, high) in theory["bounds"].items():
+        assert low <= theory["summary"].get(metric, low) * (1 + 1e-9) <= high * (1 + 1e-9)
+    assert {"mean_ttft_ms", "mean_tpot_ms"} <= theory["summary"].keys()
+    assert "theory: light load, an approximation, at most" in run(*light).stdout

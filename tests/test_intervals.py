@@ -149,11 +149,11 @@ def no_interval(run, key, why):
 @pytest.mark.parametrize(
     ("requests", "key", "why"),
     [
-        (319, "mean_latency_ms", "mean_latency_ms .* about 660 requests at load 0.325, got 319"),
+        (319, "mean_latency_ms", "mean_latency_ms .* about 360 requests at load 0.325, got 319"),
         (3999, "p99", "p99_ms .* 4,000 requests at load 0.325, got 3,999"),
         (30_000, "p99.9", "40,000 requests at load 0.325, got 30,000"),
         (30_000, "p100", "extremes"),
-        (1, "p50", "about 660 requests at load 0.325, got 1"),
+        (1, "p50", "about 320 requests at load 0.325, got 1"),
     ],
 )
 def test_too_few_requests_have_no_interval(requests, key, why):
@@ -280,3 +280,43 @@ def test_fewer_sections_make_a_binomial_interval_wider():
 def test_an_independent_share_is_worth_its_requests():
     assert effective(0.5, StandardError(math.sqrt(0.25 / 70), 10**9), 1000, 0.95) == pytest.approx(70)
     assert effective(0.5, StandardError(0.0, 16), 1000, 0.95) == 1000
+
+
+def limited(load, queue_limit):
+    """Return M/M/1 with a queue limit, and the exact fraction of the arrivals that it rejects."""
+    noisy = bs.Affine(1, 0).with_noise(1, "exponential")
+    places = queue_limit + 1  # the server's own, too
+    rejected = (1 - load) * load**places / (1 - load ** (places + 1))
+    return bs.Scenario(bs.Poisson(1000 * load), bs.SizeOrWait(1, 0), noisy, queue_limit=queue_limit), rejected
+
+
+@pytest.mark.parametrize(("load", "queue_limit"), [(0.5, 13), (0.7, 20), (0.9, 60)])
+@pytest.mark.parametrize("requests", [10_000, 30_000])
+def test_bounds_on_rare_rejections_hold_the_exact_expectation_even_where_none_occurs(
+    load, queue_limit, requests
+):
+    scenario, share = limited(load, queue_limit)
+    held, none = 0, 0
+    for seed in range(60):
+        run = bs.simulate(scenario, requests, seed=seed)
+        low, high = run.interval("rejected")
+        held += low <= share * requests <= high
+        if run.summary()["rejected"] == 0:
+            none += 1
+            assert low == 0 < high
+    assert held >= 57
+    assert none or share * requests > 1
+
+
+def test_what_cannot_happen_is_surely_zero():
+    run = bs.simulate(BATCHES, 10_000)
+    assert run.interval("rejected") == run.interval("timed_out") == (0, 0)
+
+
+def test_many_rejections_are_known_as_well_as_any_mean():
+    scenario, share = limited(1.2, 20)
+    run = bs.simulate(scenario, 100_000)
+    low, high = run.interval("rejected")
+    assert low < run.summary()["rejected"] < high
+    # Arrivals and services vary by the root of their number each.
+    assert low < share * 100_000 < high < low + 5 * math.sqrt(2 * 100_000)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 import batchsim as bs
 from batchsim import servers
 from batchsim.cli import app
+from batchsim.servers.linter.finding import measured
 from batchsim.study.tune import tune
 
 V100 = bs.Affine(1.8874, 0.1438)
@@ -250,7 +251,8 @@ def test_what_tune_recommends_is_clean(rate, service, cv):
     grid = {"max_batch_size": [8, 32, 64], "max_wait_ms": [0, 1, 2, 5, 10], "servers": [1, 2]}
     best = tune(asked, bs.SLO(p99_ms=100), grid, requests=10_000)
     rule = best.rule
-    settings = {"max_batch_size": rule.max_batch_size, "count": best.scenario.servers}
+    each = best.scenario.servers
+    settings = {"max_batch_size": rule.max_batch_size, "count": each, "gpus": each}
     config = servers.config("triton", **settings, max_queue_delay_microseconds=round(1000 * rule.max_wait_ms))
     found = servers.lint(config, asked)
     assert best.met
@@ -340,6 +342,27 @@ def shell(tmp_path):
     return run
 
 
+def test_how_servers_share_a_device_is_a_note_with_the_range_until_it_is_measured():
+    config = servers.config("triton", max_batch_size=32, count=2)
+    for rate, at_none in ((3500, False), (6000, False), (20_000, True)):  # carried at both ends, one, none
+        found = servers.lint(config, scenario(rate), REQUESTS)
+        assert ("overload" in found.codes) == at_none
+        assert [note.code for note in found.notes] == ["sharing-not-measured"]
+        own = bs.Scenario(bs.Poisson(rate), config.rule, scenario(rate).service, servers=2)
+        for each in (own, own.replace(devices=1)):
+            p99_ms = bs.simulate(each, REQUESTS).percentile(99) if each.stable else math.inf
+            assert measured("p99_ms", p99_ms) in found.notes[0].sentence
+    assert not servers.lint(config, scenario(3500).replace(host_ms=0.5), REQUESTS).notes
+    assert not servers.lint(
+        servers.config("triton", max_batch_size=32, count=2, gpus=2), scenario(3500), REQUESTS
+    ).notes
+
+
+def test_more_triton_instances_are_proposed_on_a_gpu_each():
+    (finding,) = servers.lint(servers.config("triton", max_batch_size=32), scenario(10_000), REQUESTS)
+    assert finding.change == {"count": 3, "gpus": 3}
+
+
 LOAD = ["--rate-per-s", "500", "--fixed-ms", "1.8874", "--per-item-ms", "0.1438"]
 
 
@@ -372,6 +395,10 @@ def test_the_command_takes_shared_devices_for_the_files_servers(shell):
     sharing = [*LOAD[2:], "--rate-per-s", "1500", "--devices", "1"]
     done = shell("tf_serving", *sharing, max_batch_size=32, num_batch_threads=8)
     assert (done.exit_code, "servers-share-a-device" in done.output) == (1, True)
+    sharing = ["--rate-per-s", "1500", *LOAD[2:]]
+    for more, noted in (([], True), (["--devices", "1"], False), (["--host-ms", "0.5"], False)):
+        done = shell("triton", *sharing, *more, max_batch_size=32, count=2)
+        assert ("was not measured" in done.output) == noted, done.output
 
 
 @pytest.mark.parametrize(

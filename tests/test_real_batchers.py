@@ -1,6 +1,9 @@
 """Presets beside the batchers of real servers: those packages that are installed, on a clock that jumps."""
 
+import contextlib
 import importlib.util
+import queue
+import threading
 
 import numpy as np
 import pytest
@@ -95,6 +98,29 @@ def test_requests_come_while_somebody_sleeps_on_the_jumping_clock():
     assert [(request, round(at_s, 6)) for request, at_s in came] == [(0, 0), (1, 1), (2, 1)]
     assert clock.now() == pytest.approx(2)
     assert np.isclose(clock.next_s(), 3)
+
+
+def test_of_several_threads_on_the_jumping_clock_who_has_waited_longest_gets_the_next_request():
+    clock = Jumping([1.0, 2.0, 2.5]).of_threads(2)
+    requests, got = clock.queue(), []
+    clock.open_door(requests.put)
+
+    def work(name, timeout_s):
+        clock.begin()
+        while clock.now() < 4:
+            with contextlib.suppress(queue.Empty):
+                got.append((name, requests.get(timeout_s), round(clock.now(), 6)))
+        clock.leave()
+
+    threads = [threading.Thread(target=work, args=each) for each in (("a", 9), ("b", 1.5))]
+    for already, each in enumerate(threads):
+        while clock.missing > 2 - already:
+            pass
+        each.start()
+    for each in threads:
+        each.join()
+    # a waits again from 1 on, b from 1.5: a gets the second request, and b the third.
+    assert got == [("a", 0, 1.0), ("a", 1, 2.0), ("b", 2, 2.5)]
 
 
 def test_the_tables_of_the_servers_own_code_have_a_row_for_each_case():

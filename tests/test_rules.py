@@ -20,7 +20,7 @@ from batchsim.engines import compiled, kernels_instants, reference, summaries
 from batchsim.engines.draws import Streams, draw
 from batchsim.result import Result, Run
 from batchsim.scenario.rules import RULES as REGISTRY
-from batchsim.scenario.rules.rule import BACKLOG, FREEZE, FULL, NOTHING, START, WAIT, Rule, oldest_s
+from batchsim.scenario.rules.rule import BACKLOG, FREEZE, FULL, NOTHING, START, WAIT, Rule, later, oldest_s
 from batchsim.study.surface import surface
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +63,7 @@ def decide_frozen(now_s, waiting, idle, state, params):
     if waiting.length >= params.max_batch_size:
         return FREEZE, params.max_batch_size, FULL
     if waiting.length > 0:
-        due_s = oldest_s(waiting) + params.max_wait_s
+        due_s = later(oldest_s(waiting), params.max_wait_s)
         if now_s >= due_s:
             return FREEZE, waiting.length, WAIT if now_s == due_s else BACKLOG
     if idle > 0 and waiting.frozen > 0:
@@ -72,7 +72,7 @@ def decide_frozen(now_s, waiting, idle, state, params):
 
 
 def wake_frozen(now_s, waiting, idle, state, params):
-    return oldest_s(waiting) + params.max_wait_s if waiting.length > 0 else math.inf
+    return later(oldest_s(waiting), params.max_wait_s) if waiting.length > 0 else math.inf
 
 
 class Frozen(bs.SizeOrWait):

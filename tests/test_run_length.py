@@ -64,11 +64,10 @@ def test_the_shortest_runs_that_have_an_interval_hold_the_truth_in_nine_of_ten(l
     if (q := metric(key).q) is not None:
         truth_ms *= -math.log(1 - q / 100)
     requests = math.ceil(needed(scenario, key)) + 1
-    held = 0
-    for seed in range(150):
-        low, high = bs.simulate(scenario, requests, seed=seed).interval(key)
-        held += low <= truth_ms <= high
-    assert held / 150 >= 0.9
+    runs = [bs.simulate(scenario, requests, seed=seed).intervals([key])[key] for seed in range(150)]
+    given = [(low, high) for low, high in runs if not math.isnan(low)]
+    assert len(given) >= 140  # the sections of a few resemble their neighbours
+    assert sum(low <= truth_ms <= high for low, high in given) >= 0.9 * len(given)
 
 
 def test_bursts_need_many_cycles_and_short_ones_fewer_requests():

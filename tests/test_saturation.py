@@ -132,6 +132,43 @@ def test_there_is_none_where_requests_do_not_turn_over_one_by_one(change):
     assert saturated.cache_info().misses == before + 1
 
 
+def carried(one, requests=4000, seed=1):
+    """Requests per second of an overloaded run, relative to saturation."""
+    finish_s = np.sort(bs.simulate(one, requests, seed=seed).finish_s)
+    low, high = int(0.3 * requests), int(0.85 * requests)
+    return (high - low) / (finish_s[high] - finish_s[low]) / one.saturation_per_s
+
+
+IN_PHASE = [  # what seats carry that a burst fills at once
+    (bs.Continuous(32), bs.Tokens(100, 50), 0.87),
+    (bs.Continuous(8), bs.Tokens(50, 10), 0.86),
+    (bs.Continuous(32, first="prefill"), bs.Tokens(512, 128), 1.03),
+]
+
+
+@pytest.mark.parametrize(("rule", "tokens", "in_step"), IN_PHASE)
+def test_fixed_lengths_carry_their_rate_in_random_phases_and_another_one_in_step(rule, tokens, in_step):
+    one = scenario(rule, tokens).replace(workload=bs.Poisson(1))
+    over = one.replace(rate_per_s=1.03 * one.saturation_per_s)
+    assert np.mean([carried(over, seed=seed) for seed in range(4)]) == pytest.approx(1, abs=0.025)
+    at_once = one.replace(workload=bs.Trace([0.0] * 4000))
+    assert carried(at_once) == pytest.approx(in_step, abs=0.015)
+
+
+def test_the_error_of_fixed_lengths_knows_how_phases_differ():
+    one = scenario(bs.Continuous(32), bs.Tokens(100, 50))
+    assert 0.002 < one.saturation_error < 0.01
+
+
+@pytest.mark.parametrize(("largest", "per_s"), [(8, 8 / 0.007), (9, 9 / 0.009), (16, 16 / 0.009)])
+def test_padded_sizes_carry_what_full_batches_do_which_a_smaller_one_may_exceed(largest, per_s):
+    padded = bs.Affine(5, 0.25).padded_to([1, 4, 8, 16])
+    one = bs.Scenario(bs.Poisson(1), bs.SizeOrWait(largest, 5), padded)
+    assert one.saturation_per_s == pytest.approx(per_s)
+    left = [left_waiting(one, load, 30_000) for load in (0.97, 1.03)]
+    assert left[0] < 300 < 450 < left[1]
+
+
 def test_more_memory_never_carries_less():
     rates = [scenario(bs.Continuous(256, 2048, kv_blocks=blocks)).saturation_per_s for blocks in
              (320, 400, 500, 700, 1000, 1400, 2000, 2800, 4000, 8000)]  # fmt: skip

@@ -51,7 +51,7 @@ COLUMNS = [
 def test_the_same_two_numbers_mean_as_many_things_as_the_table_says(wait_ms, rate, cells):
     # A handler that blocks makes Ray Serve like those that pull, unless batches are often full.
     for presets, cell in zip(COLUMNS, (*cells, cells[1]), strict=True):
-        (rule,) = {preset(32, wait_ms) for preset in presets}  # of all servers of a column
+        (rule,) = {preset(32, wait_ms).alone for preset in presets}  # of all servers of a column
         scenario = bs.Scenario(bs.Poisson(rate), rule, V100)
         assert scenario.stable == (cell is not None)
         if cell is not None:
@@ -140,14 +140,14 @@ def test_the_heat_map_tells_which_waits_are_too_short():
         (servers.tf_serving(), bs.SizeOrWait(1000, 0)),
         (servers.torchserve(), bs.PullThenWait(1, 100)),
         (servers.kserve(), bs.PullThenWait(32, 5000)),
-        (servers.mosec(8), bs.PullThenWait(8, 10)),
-        (servers.mosec(8, 1), bs.PullThenWait(8, 1)),
+        (servers.mosec(8), bs.CompetingWindows(8, 10, math.inf)),
+        (servers.mosec(8, 1), bs.CompetingWindows(8, 1, math.inf)),
         (servers.ray_serve(), bs.FrozenBatches(10, 10)),
         (servers.ray_serve(handler="blocking"), bs.StalledBatches(10, 10)),
         (servers.ray_serve(before_mid_2023=True), bs.WaitSinceLast(10, 10)),
         (servers.bentoml(), bs.LearnedCork(100, max_latency_ms=60_000)),
         (servers.bentoml(8, 50), bs.LearnedCork(8, max_latency_ms=50)),
-        (servers.litserve(), bs.RunningWindow(1, 0)),
+        (servers.litserve(), bs.CompetingWindows(1, 0, 1)),
         (servers.batched(), bs.SleepingPoll(32, 5)),
         (servers.clipper(16), bs.SizeOrWait(16, 0)),
         (servers.clipper(slo_micros=2500), bs.LearnedSizes(128, 2.5)),

@@ -55,8 +55,8 @@ def test_every_server_has_the_same_arrivals_and_those_of_one_rule_one_run(compar
     ("server", "settings"),
     [
         ("textbook", bs.SizeOrWait(8, 2.5)), ("triton", bs.SizeOrWait(8, 2.5)),
-        ("torchserve", bs.PullThenWait(8, 3)), ("mosec", bs.PullThenWait(8, 3)),  # whole ms
-        ("ray_serve", bs.FrozenBatches(8, 2.5)), ("litserve", bs.RunningWindow(8, 2.5)),
+        ("torchserve", bs.PullThenWait(8, 3)), ("mosec", bs.CompetingWindows(8, 3, math.inf)),  # whole ms
+        ("ray_serve", bs.FrozenBatches(8, 2.5)), ("litserve", bs.CompetingWindows(8, 2.5, 1)),
         ("bentoml", bs.LearnedCork(8, max_latency_ms=60_000)),
         ("clipper", bs.SizeOrWait(8, 0)),
     ],

@@ -1,6 +1,8 @@
 """Servers' own files: what they mean, what of them makes no difference, and what is refused where."""
 
 import ast
+import math
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -27,8 +29,8 @@ MEANT = {
     "bentoml/service.py": (servers.bentoml(32, 1000), 1, None, None, ()),
     "clipper/deploy.py": (bs.SizeOrWait(16, 0), 1, None, 50, ()),
     "kserve/inference-service.yaml": (bs.PullThenWait(16, 200), 1, None, None, ()),
-    "litserve/server.py": (bs.CompetingWindows(16, 10), 2, None, 10_000, ()),
-    "mosec/server.py": (bs.PullThenWait(32, 5), 1, 1024, 3000, ()),
+    "litserve/server.py": (bs.CompetingWindows(16, 10, 1), 2, None, 10_000, ()),
+    "mosec/server.py": (bs.CompetingWindows(32, 5, math.inf), 1, 1024, 3000, ()),
     "ray_serve/model.py": (bs.FrozenBatches(16, 20, 64), 1, None, None, ()),
     "sglang/sglang-serve.sh": (
         servers.sglang(
@@ -76,7 +78,9 @@ def test_the_name_and_content_of_a_file_tell_the_server_and_what_it_means(path):
     parts = [bs.Affine(2, 0.1)]
     if found.server in servers.TOKEN_SERVERS:
         parts = [bs.StepTime(2, 8, 0.1), bs.Tokens(50, 9)]
-    assert found.scenario(bs.Poisson(100), *parts).rule == rule
+    shares = pytest.warns(UserWarning, match="share 1 device") if found.devices else nullcontext()
+    with shares:
+        assert found.scenario(bs.Poisson(100), *parts).rule == rule
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)
@@ -274,8 +278,55 @@ def test_without_dynamic_batching_triton_computes_each_request_by_itself():
 def test_the_instances_of_a_group_are_counted_on_each_of_its_gpus_unless_it_is_passive():
     groups = "instance_group [ { count: 2 gpus: [0, 1] }, < kind: KIND_CPU >, { count: 4 passive: true } ]"
     found = servers.parse(f"max_batch_size: 8 dynamic_batching {{}} {groups}")
-    assert found.servers == 5
+    assert (found.servers, found.devices) == (5, 3)
     assert servers.parse(servers.write("triton", found)) == found
+
+
+@pytest.mark.parametrize(
+    ("groups", "instances", "devices"),
+    [
+        ("{ count: 2 kind: KIND_GPU gpus: [0] }", 2, 1),
+        ("{ count: 2 kind: KIND_GPU }", 2, 1),  # on each GPU of a machine that has one
+        ("{ count: 2 }", 2, 1),
+        ("{ count: 2 gpus: [0, 1] }", 4, 2),
+        ("{ count: 1 gpus: [0] }, { count: 1 gpus: [0] }", 2, 1),
+        ("{ count: 1 gpus: [0] }, { count: 1 gpus: [1] }", 2, None),
+        ("{ gpus: [0, 1] }", 2, None),
+        ("{ count: 3 kind: KIND_CPU }", 3, None),
+        ("{ count: 1 }", 1, None),
+        ("{ count: 3 gpus: [0] }, { count: 1 gpus: [1] }", 4, 2),  # a note says that they are spread evenly
+    ],
+)
+def test_instances_on_one_gpu_share_it(groups, instances, devices):
+    found = servers.parse(f"max_batch_size: 8 dynamic_batching {{}} instance_group [ {groups} ]")
+    assert (found.servers, found.devices) == (instances, devices)
+    assert servers.parse(servers.write("triton", found)) == found
+    assert any("evenly" in note for note in found.notes) == groups.startswith("{ count: 3 gpus")
+
+
+TWO = "max_batch_size: 4 dynamic_batching {} instance_group [ { count: 2 kind: KIND_GPU gpus: [0] } ]"
+
+
+def test_how_instances_share_a_gpu_is_a_range_until_it_is_measured():
+    config, service = servers.parse(TWO), bs.Table({1: 2.05, 4: 2.51})
+    with pytest.warns(UserWarning, match=r"1,594/s if they take turns .* 3,187/s if .*measure_sharing"):
+        scenario = config.scenario(bs.Poisson(1000), service)
+    assert (scenario.servers, scenario.devices) == (2, 1)
+    # What a scenario says of it is measured, and nothing is to be warned of.
+    plain = scenario.replace(servers=1, devices=None)
+    sharing = bs.device.sharing(1594, 2067, service, batch_size=4)
+    measured = config.apply(plain.replace(sharing))
+    assert (measured.devices, measured.host_ms) == (1, sharing.host_ms)
+    assert measured.saturation_per_s == pytest.approx(2067, rel=1e-3)
+    assert config.apply(plain.replace(servers=2, slowdown={1: 1, 2: 1.5})).devices is None
+    assert config.apply(plain.replace(servers=2, devices=2)).devices == 2
+
+
+def test_what_a_scenario_says_of_devices_is_written_as_gpus():
+    scenario = bs.Scenario(bs.Poisson(9), bs.SizeOrWait(8, 0), bs.Affine(1, 0), servers=4)
+    for devices in (1, 2, 3, 4, None):
+        found = servers.parse(servers.write("triton", scenario.replace(devices=devices)))
+        assert (found.servers, found.devices or 4) == (4, devices or 4)
 
 
 def test_an_api_that_is_not_batchable_batches_nothing():

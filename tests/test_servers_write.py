@@ -151,7 +151,7 @@ RULES = [
     ("triton", servers.triton(8, 5000, [4, 8])),
     ("tf_serving", bs.SizeOrWait(32, 0)),
     ("torchserve", bs.PullThenWait(8, 50)),
-    ("mosec", bs.PullThenWait(8, 50)),
+    ("mosec", servers.mosec(8, 50)),
     ("kserve", bs.PullThenWait(8, 50)),
     ("ray_serve", bs.FrozenBatches(8, 2.5, 20)),
     ("ray_serve", servers.ray_serve(8, 0.05, handler="blocking")),

@@ -12,6 +12,7 @@ from batchsim import theory
 from batchsim.device import sharing
 from batchsim.engines import compiled, reference
 from batchsim.engines.draws import draw
+from batchsim.result.metrics import OF_DEVICES
 from batchsim.study.surface import surface
 
 SECOND = 1000.0
@@ -75,21 +76,23 @@ def test_noise_is_on_the_devices_part_alone():
     scenario = bs.Scenario(bs.Trace([0, 9]), bs.SizeOrWait(1, 0), service, host_ms=SECOND)
     noise = draw(scenario, 2, 0).noise
     result = run_all(scenario)
-    assert result.finish_s.tolist() == [1 + 2 * noise[0], 9 + 1 + 2 * noise[1]]
+    assert result.finish_s.tolist() == [round(1 + 2 * noise[0], 9), round(9 + 1 + 2 * noise[1], 9)]
 
 
 def test_a_server_is_busy_from_start_to_finish():
     scenario = bs.Scenario(bs.Trace([0, 0]), bs.SizeOrWait(1, 0), THREE, servers=2, devices=1)
     result = bs.simulate(scenario)
     assert result.utilisation == (3 + 6) / (2 * 6)
-    assert result.computing_ms.tolist() == [3000, 6000]
+    assert result.device_wait_ms.tolist() == [0, 3000]
+    assert result.computing_ms.tolist() == [3000, 3000]
+    assert result.device_utilisation == 1
 
 
 def test_a_batch_never_ends_at_the_instant_at_which_it_starts():
     tiny = bs.Affine(1e-9, 0)
     for host_ms in (0, 1e-9, 5e-10):
-        (_, start, finish), *_ = one_by_one([0, 1e9, 1e9], tiny, servers=2, devices=1, host_ms=host_ms)[1:]
-        assert finish == math.nextafter(start, math.inf)
+        (_, start, finish), *_ = one_by_one([0, 4e6, 4e6], tiny, servers=2, devices=1, host_ms=host_ms)[1:]
+        assert (start, finish) == (4e6, 4e6 + 1e-9)
 
 
 RANDOM = bs.Scenario(
@@ -116,7 +119,8 @@ def test_many_settings_at_once_and_summaries_say_what_single_runs_do(rule, knobs
         one = scenario.replace(rule=found.rules[2 * row + column])
         assert found.p99_ms[row, column] == run_all(one, requests).percentile(99, unserved="inf")
     whole, sums = (bs.simulate(scenario, requests, keep=keep).summary() for keep in ("all", "summary"))
-    for name in ("mean_latency_ms", "utilisation", "throughput_per_s", "mean_batch_size"):
+    assert sums.keys() == whole.keys() > {*OF_DEVICES}
+    for name in ("mean_latency_ms", "utilisation", "throughput_per_s", "mean_batch_size", *OF_DEVICES):
         assert sums[name] == pytest.approx(whole[name], rel=1e-9)
 
 
@@ -350,3 +354,113 @@ def test_a_sweep_over_devices_and_their_numbers_has_a_row_for_each():
     one, two, free, free_too = frame.p99_ms
     assert one < two
     assert one > free == free_too
+    assert (frame.mean_device_wait_ms > 0).tolist() == [True, True, False, False]
+    assert (frame.device_utilisation > frame.utilisation).tolist() == [True, True, False, False]
+    assert "device_utilisation_low" in frame
+
+
+# Waiting for a device is a component of its own.
+
+
+def test_four_servers_on_one_device_at_half_its_rate():
+    scenario = bs.Scenario(bs.Poisson(500), bs.SizeOrWait(1, 0), bs.Affine(1, 0), servers=4, devices=1)
+    result = bs.simulate(scenario, 50_000)
+    low, high = result.interval("device_utilisation")
+    assert low < 0.5 < high
+    np.testing.assert_allclose(result.computing_ms, 1, atol=1e-6)
+    assert result.summary()["mean_computing_ms"] == pytest.approx(1, abs=1e-9)
+    # One after the other on one device: all waits together are those of an M/D/1 queue.
+    waits_ms = result.forming_ms + result.queueing_ms + result.device_wait_ms
+    assert waits_ms.mean() == pytest.approx(
+        theory.expected(scenario.replace(servers=1, devices=None)).mean_wait_ms, rel=0.03
+    )
+
+
+@pytest.mark.parametrize(
+    "knobs", [{}, {"timeout_ms": 3}, {"service": RANDOM.service.compiling(20), "host_ms": 1}], ids=repr
+)
+def test_the_four_parts_sum_to_the_latency_and_a_story_tells_them(knobs):
+    result = bs.simulate(RANDOM.replace(knobs), 2000)
+    parts = ("forming", "queueing", "device_wait", "computing")
+    columns = {part: getattr(result, f"{part}_ms") for part in parts}
+    np.testing.assert_allclose(sum(columns.values()), result.latency_ms, atol=1e-6)
+    assert (columns["device_wait"] > 0).any()
+    served = np.flatnonzero(result.status == bs.Status.SERVED)
+    for request in served[::37]:
+        story = result.story(request)
+        assert [end for *_, end in story[:-1]] == pytest.approx([begin for _, begin, _ in story[1:]])
+        for part in parts:
+            told_ms = sum(1000 * (end - begin) for name, begin, end in story if name == part)
+            assert told_ms == pytest.approx(columns[part][request], abs=1e-6)
+    summary = result.summary()
+    for part in parts:
+        assert summary[f"mean_{part}_ms"] == pytest.approx(columns[part][served].mean())
+        assert f"{part}_ms" in result.to_frame()
+
+
+@pytest.mark.parametrize("warmup", [0, 0.3])
+@pytest.mark.parametrize(
+    "knobs", [{}, {"host_ms": 1.5, "contention": 1.3}, {"devices": 3, "host_ms": 2}], ids=repr
+)
+def test_the_devices_utilisation_is_their_busy_time_in_the_window(knobs, warmup):
+    scenario = RANDOM.replace(knobs)
+    result = bs.simulate(scenario, 3000, warmup=warmup)
+    begin_s = result.arrival_s[result.warmup_requests] if warmup else 0.0
+    end_s, busy_s, free_s = result.finish_s.max(), 0.0, [0.0] * scenario.devices
+    for start_s, finish_s, server in zip(
+        result.batches.start_s, result.batches.finish_s, result.batches.server, strict=True
+    ):
+        device_s = max(start_s + scenario.host_ms / 1000, free_s[server % scenario.devices])
+        free_s[server % scenario.devices] = finish_s
+        busy_s += max(finish_s - max(device_s, begin_s), 0.0)
+    expected = busy_s / (end_s - begin_s) / scenario.devices
+    assert result.device_utilisation == pytest.approx(expected, rel=1e-9)
+    sums = bs.simulate(scenario, 3000, warmup=warmup, keep="summary")
+    assert sums.device_utilisation == pytest.approx(expected, rel=1e-9)
+    if not warmup:
+        windows = result.over_time(0.1)
+        lengths_s = windows.end_s - windows.begin_s
+        assert (windows.device_utilisation * lengths_s).sum() / end_s == pytest.approx(expected)
+
+
+def test_without_devices_nothing_is_said_of_them():
+    result = bs.simulate(RANDOM.replace(devices=None), 5000)
+    assert not {*OF_DEVICES} & result.summary().keys()
+    assert "device" not in repr(result)
+    assert "device_wait_ms" not in result.to_frame()
+    assert not any(
+        "device" in name for name in bs.sweep(result.scenario, {"servers": [1]}, requests=50, progress=False)
+    )
+    assert result.device_utilisation == result.utilisation
+    assert (result.device_wait_ms == 0).all()
+    assert not any("device" in key for key in bs.compare(result, result).rows)
+
+
+def test_a_result_prints_and_compares_what_its_devices_do():
+    one, two = (bs.simulate(RANDOM.replace(devices=devices, rate_per_s=700), 20_000) for devices in (1, 2))
+    assert "device wait" in repr(one)
+    assert f"devices {one.device_utilisation:.3f}" in repr(one)
+    wait, busy = (bs.compare(one, two)[key] for key in ("mean_device_wait_ms", "device_utilisation"))
+    assert wait.high < 0
+    assert busy.high < 0
+
+
+def test_a_summary_is_kept_with_its_devices_and_refused_without(tmp_path, monkeypatch):
+    path = tmp_path / "run.npz"
+    result = bs.simulate(RANDOM, 500, keep="summary")
+    result.save(path)
+    assert bs.Result.load(path).summary() == result.summary()
+    with np.load(path) as arrays:
+        before = {name: column for name, column in arrays.items() if "device" not in name}
+    np.savez_compressed(path, **before)
+    with pytest.raises(ValueError, match="device_wait_s must be there with devices"):
+        bs.Result.load(path)
+
+
+def test_a_real_run_does_not_know_who_had_the_device():
+    result = bs.simulate(RANDOM, 500)
+    real = dataclasses.replace(result, runs=(dataclasses.replace(result.run, clock="wall"),))
+    assert not {*OF_DEVICES} & real.summary().keys()
+    np.testing.assert_allclose(real.computing_ms, (real.finish_s - real.start_s) * 1000)
+    assert "device" not in repr(real)
+    assert {name for name, *_ in real.story(100)} <= {"forming", "queueing", "computing"}

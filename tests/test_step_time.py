@@ -6,7 +6,8 @@ import pytest
 
 import batchsim as bs
 from batchsim.engines import kernels_jit
-from batchsim.scenario.data_sheets import Card, LanguageModel
+from batchsim.scenario import published_steps
+from batchsim.scenario.data_sheets import CARDS, Card, LanguageModel
 from batchsim.scenario.step_time import StepCost, step_ms
 
 REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
@@ -134,6 +135,40 @@ def test_arithmetic_takes_over_where_flops_over_bandwidth_says(gpu, tokens):
     assert guess.weights_ms / guess.per_token_ms == pytest.approx(tokens, rel=0.01)
 
 
+def prompt_ms(step, prompt):
+    return step.ms(prompt, pairs=prompt * (prompt + 1) // 2)
+
+
+ON_ONE_CARD = [name for name in published_steps.tables() if name.split("/")[1] in CARDS | {"a100": None}]
+
+
+@pytest.mark.parametrize("name", ON_ONE_CARD)
+def test_the_rooflines_prompts_take_about_as_long_as_published_ones(name):
+    step, (model, gpu, *_) = bs.published(name), name.split("/")
+    guess = bs.StepTime.roofline(model, gpu, step.fixed_ms)
+    ratios = [prompt_ms(guess, prompt) / prompt_ms(step, prompt) for prompt in (512, 1024, 2048)]
+    bound = 1.1 if gpu == "rtx-4090" else 2.1
+    assert 1 / bound < min(ratios) <= max(ratios) < bound
+
+
+def test_every_card_with_published_steps_is_compared():
+    assert {name.split("/")[1] for name in ON_ONE_CARD} == {"a100", "h100", "rtx-4090"}
+
+
+def test_no_rate_of_a_card_is_that_of_sparse_products():
+    dense = {"rtx-4090": 165, "l40s": 362, "a100-40gb": 312, "a100-80gb": 312, "h100": 989.5, "h200": 989.5}
+    assert {card.name: card.tera_flops for card in CARDS.values()} == dense
+
+
+def test_a_roofline_of_several_gpus_says_that_communication_is_missing():
+    step = bs.published("llama-3-70b/4xh100/vllm")
+    with pytest.warns(UserWarning, match="communication of 4 gpus is not included.*: add it to fixed_ms"):
+        guess = bs.StepTime.roofline("llama-3-70b", "h100", 2, gpus=4)
+    assert 1.25 < step.ms(1) / guess.ms(1) < 1.4
+    assert 2.0 < prompt_ms(step, 2048) / prompt_ms(guess, 2048) < 2.3
+
+
+@pytest.mark.filterwarnings("ignore:the communication")
 def test_several_gpus_share_a_model():
     one, four = (bs.StepTime.roofline("llama-3.1-70b", "h100", 2, gpus=gpus) for gpus in (1, 4))
     assert four.fixed_ms == one.fixed_ms == 2

@@ -9,6 +9,8 @@ from oracles.golden_tokens import EASY, REAL, SMALL
 
 import batchsim as bs
 from batchsim import theory
+from batchsim.theory import light
+from batchsim.theory.tokens import decodes_ms, longest_cut, prompt_ms
 
 EASY, REAL = bs.StepTime(*EASY), bs.StepTime(*REAL)
 SATURATED = bs.Scenario(
@@ -157,7 +159,7 @@ def test_full_whole_batches_are_as_simulated(rule, clients):
         ({"chunked": True}, "one uncut prompt must come a step", None),
         ({"output": 20}, "one uncut prompt must come a step", None),
         ({"max_num_batched_tokens": 600}, "one uncut prompt must come a step", None),
-        ({"kv_blocks": 799}, "800 blocks, got 799", None),
+        ({"kv_blocks": 799, "reserve": "life"}, "800 blocks, got 799", None),
         ({"servers": 2, "clients": 70}, "one server only, got 2", None),
         ({"think_s": 1}, "clients must not think", None),
         ({"rule": bs.SizeOrWait(32, 0)}, "fill every batch of 32, got 40 clients", None),
@@ -185,11 +187,147 @@ def test_one_at_a_time_is_m_d_1_with_its_percentiles():
     assert result.percentile(90) == pytest.approx(found.percentile(90), rel=0.05)
 
 
-def test_light_load_is_as_simulated():
-    scenario = SATURATED.replace(workload=bs.Poisson(0.005))
-    found, result = theory.expected(scenario), bs.simulate(scenario, 2_000)
-    for ours, theirs in ((found.mean_ttft_ms, result.ttft_ms), (found.mean_tpot_ms, result.tpot_ms)):
-        assert theirs.mean() == pytest.approx(ours, rel=0.01)
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"max_num_batched_tokens": 256}, "must fit into the budget, 256, got 300 tokens"),
+        ({"max_num_batched_tokens": 256, "max_num_seqs": 1}, "must fit into the budget, 256, got 300 tokens"),
+        ({"kv_blocks": 24}, "must fit into the memory, 24 blocks of a server, got 399 tokens, 25 blocks"),
+        ({"kv_blocks": 100}, "must fit into the budget, 331, got 399 tokens"),  # if it is computed again
+        ({"kv_blocks": 24, "chunked": True, "max_num_seqs": 1}, "must fit into the memory, 24 blocks"),
+        ({"tokens": bs.Tokens(300, 100, limit=99)}, "limit must be at least every output, got limit 99"),
+        ({"tokens": bs.Tokens(bs.Uniform(1, 400), 100)}, "must fit into the budget, 331, got"),
+    ],
+)
+@pytest.mark.parametrize("workload", [bs.Poisson(0.005), bs.ClosedLoop(1), bs.ClosedLoop(40)], ids=str)
+def test_theory_refuses_what_simulate_refuses(changes, words, workload):
+    scenario = SATURATED.replace(changes).replace(workload=workload)
+    with pytest.raises(ValueError, match=words.partition(", got")[0]):
+        bs.simulate(scenario, 200)
+    answer = theory.expected(scenario)
+    assert not answer
+    assert words in answer.why
+
+
+def test_no_seat_is_counted_in_memory_that_holds_no_whole_request():
+    assert theory.seats_by_memory(24, 300, 100) == theory.seats_by_memory(24, 300, 100, reserve="step") == 0
+    assert theory.seats_by_memory(25, 300, 100, reserve="step") == 1
+
+
+# Light load.
+
+VARIED = bs.Tokens(bs.Lognormal(400, 1.0, 4000), bs.Geometric(80))
+LISTED = bs.Tokens.sample([(7, 30), (900, 1), (40, 200), (300, 60)], again=True)
+LIGHT = {  # rule, lengths, servers, how many are in the system by their own times
+    "seats": (bs.Continuous(), bs.Tokens(300, 100), 1, 0.1),
+    "varied": (bs.Continuous(), VARIED, 1, 0.05),
+    "listed": (bs.Continuous(64, 512), LISTED, 1, 0.2),
+    "prompts first": (bs.Continuous(64, 8192, first="prefill"), VARIED, 1, 0.1),
+    "two servers": (bs.Continuous(64, 512), VARIED, 2, 0.3),
+    "uncut": (bs.Continuous(64, 4500, chunked=False), VARIED, 1, 0.1),
+    "a long prompt in pieces": (bs.Continuous(64, 256), bs.Tokens(3000, 40), 1, 0.03),
+    "the whole budget": (bs.Continuous(64, 512), bs.Tokens(512, 40), 1, 0.03),
+    "memory": (bs.Continuous(64, kv_blocks=1500), VARIED, 1, 0.03),
+    "one seat": (bs.Continuous(1), VARIED, 1, 0.02),
+    "a full budget": (bs.Continuous(8, 300, chunked=False), bs.Tokens(300, 20), 1, 0.02),
+    "life": (bs.Continuous(8, reserve="life", kv_blocks=320), VARIED, 1, 0.01),
+    "whole batches": (bs.SizeOrWait(8, 5), bs.Tokens(300, 100), 1, 0.03),
+    "padded": (bs.SizeOrWait(8, 0), bs.Tokens(bs.Uniform(1, 300), bs.Uniform(20, 60)), 1, 0.02),
+}
+TIMES = {"mean_ttft_ms": "ttft_ms", "mean_tpot_ms": "tpot_ms", "mean_latency_ms": "latency_ms"}
+
+
+def at_light_load(name, noise=0.0):
+    rule, tokens, servers, present = LIGHT[name]
+    scenario = bs.Scenario(bs.ClosedLoop(1), rule, REAL.with_noise(noise), servers, tokens=tokens)
+    return scenario.replace(workload=bs.Poisson(present * 1000 / theory.expected(scenario).mean_latency_ms))
+
+
+def excess(scenario, requests, seed=1):
+    """How much longer than alone requests take in a run, on average, with the standard error; by metric."""
+    result = bs.simulate(scenario, requests, seed)
+    prompts, outputs = (each.astype(float) for each in (result.prompt_tokens, result.output_tokens))
+    first_ms = prompt_ms(REAL, prompts, longest_cut(scenario.rule))
+    later_ms = decodes_ms(REAL, prompts, outputs)
+    wait_ms = 0 if isinstance(scenario.rule, bs.Continuous) else scenario.rule.max_wait_ms
+    alone = {"mean_ttft_ms": first_ms + wait_ms, "mean_latency_ms": first_ms + later_ms + wait_ms}
+    alone["mean_tpot_ms"] = later_ms / np.maximum(outputs - 1, 1)
+    for name, column in TIMES.items():
+        over = getattr(result, column) - alone[name]
+        parts = np.nanmean(over[: over.size // 40 * 40].reshape(40, -1), axis=1)
+        yield name, parts.mean(), parts.std(ddof=1) / math.sqrt(40)
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_at_light_load_means_are_within_their_bounds(name):
+    scenario = at_light_load(name)
+    wait_ms = 5.0 if name == "whole batches" else 0.0
+    alone, found = (light.bounds(one, wait_ms) for one in (scenario.replace(rate_per_s=1e-9), scenario))
+    for metric, over, error in excess(scenario, 16_000):
+        low, high = (bound - alone[metric][0] for bound in found[metric])
+        assert low - 4 * error - 1e-6 <= over <= high + 4 * error + 1e-6
+    summary = bs.simulate(scenario, 16_000, seed=2).summary()
+    for metric in ("utilisation", "mean_batch_size", "mean_computing_ms"):
+        low, high = found[metric]
+        assert 0.97 * low < summary[metric] < 1.03 * high
+
+
+def test_bounds_hold_for_noisy_steps():
+    scenario = at_light_load("seats", noise=1.0)
+    found, result = light.bounds(scenario, 0.0), bs.simulate(scenario, 30_000)
+    for metric in TIMES:
+        low, high = found[metric]
+        assert 0.98 * low < result.summary()[metric] < 1.02 * high
+    lasting = REAL.with_noise(0.5, correlation=0.5)
+    assert "independent from step to step" in theory.expected(scenario.replace(service=lasting)).why
+
+
+@pytest.mark.parametrize("name", ["seats", "varied", "memory", "uncut"])
+def test_where_seats_and_memory_are_ample_ttft_and_tpot_are_known(name):
+    scenario = at_light_load(name)
+    answer = theory.expected(scenario.replace(rate_per_s=scenario.workload.rate_per_s / 5))
+    assert answer.model == "light load"
+    assert not answer.exact
+    assert answer.loose == []
+    for metric, (low, high) in answer.bounds.items():
+        assert 0 < low <= answer.summary()[metric] * (1 + 1e-9) <= high * (1 + 1e-9) <= 1.1 * low * (1 + 1e-9)
+
+
+def test_a_mean_that_could_be_far_off_is_left_out_and_its_bounds_say_why():
+    tokens, rule = bs.Tokens(10, 300), bs.SizeOrWait(8, 0)
+    scenario = bs.Scenario(bs.Poisson(0.002), rule, REAL, tokens=tokens)
+    answer, result = theory.expected(scenario), bs.simulate(scenario, 8000)
+    assert result.ttft_ms.mean() > 2 * answer.bounds["mean_ttft_ms"][0]
+    assert result.ttft_ms.mean() < answer.bounds["mean_ttft_ms"][1]
+    assert math.isnan(answer.mean_ttft_ms)
+    assert "mean_ttft_ms" in answer.loose
+    assert "mean_ttft_ms" not in answer.summary()
+    assert answer.mean_latency_ms == pytest.approx(result.mean_latency_ms, rel=0.02)
+    assert "left out" in repr(answer)
+    assert "nan" not in repr(answer)
+    busier = theory.expected(scenario.replace(rate_per_s=0.02))
+    assert "must be within 10%, got mean_ttft_ms" in busier.why
+
+
+def test_memory_that_may_preempt_has_no_bounds():
+    scenario = at_light_load("memory").replace(kv_blocks=320)
+    assert "some may be preempted" in theory.expected(scenario).why
+
+
+def test_slots_that_are_idle_now_and_then_say_how_far_off_they_are():
+    rate = 5 / 0.01 / 40
+    answer = theory.expected(SLOTTED.replace(rate_per_s=rate))
+    summary = bs.simulate(SLOTTED.replace(rate_per_s=rate), 100_000, seed=1).summary()
+    assert not answer.exact
+    for metric, (low, high) in answer.bounds.items():
+        assert 0.995 * low < summary[metric] < 1.005 * high
+        assert high / low < 1.03
+
+
+def test_batches_that_begin_at_some_of_the_listed_lengths_only_have_no_answer():
+    tokens = bs.Tokens.sample([(10, 5), (10, 5), (10, 90), (10, 90)], again=True)
+    scenario = bs.Scenario(bs.ClosedLoop(40), bs.SizeOrWait(2, 0), REAL, tokens=tokens)
+    assert "got 4 and 2, which share 2" in theory.expected(scenario).why
 
 
 def test_overload_has_no_steady_state():

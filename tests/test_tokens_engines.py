@@ -88,7 +88,8 @@ def test_golden_values_of_large_cases(case, engine):
     *given_, ttft_ms, tpot_ms, answer_ms, end_s, steps, preemptions, recomputed = LARGE[case]
     result = golden_run(*given_, engine)
     means = result.ttft_ms.mean(), np.nanmean(result.tpot_ms), result.latency_ms.mean(), result.finish_s.max()
-    assert means == pytest.approx((ttft_ms, tpot_ms, answer_ms, end_s), rel=1e-9)
+    # Step by step rounded to whole nanoseconds, which the golden values are not.
+    assert means == pytest.approx((ttft_ms, tpot_ms, answer_ms, end_s), rel=1e-7)
     again = result.steps.tokens.sum() - (result.prompt_tokens + result.output_tokens - 1).sum()
     assert (len(result.steps), result.preemptions.sum(), again) == (steps, preemptions, recomputed)
 

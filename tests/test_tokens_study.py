@@ -155,14 +155,14 @@ def test_two_runs_of_tokens_are_compared_by_ttft_and_tpot_too():
 # How long a run must be.
 
 
-def test_one_token_on_one_seat_needs_runs_as_long_as_a_batch_of_one():
+def test_one_token_on_one_seat_forgets_as_slowly_as_a_batch_of_one():
     for load in (0.3, 0.8, 0.99):
         one, other = (run_length(each.replace(rate_per_s=1000 * load)) for each in (ONE_BY_ONE, MD1))
-        assert one == other
+        assert one.relaxation == other.relaxation
 
 
 def test_runs_are_the_longer_the_more_lengths_vary_and_the_more_run_at_once():
-    needed = [
+    fixed, plain, heavy, busy = (
         run_length(SCENARIO.replace(changes)).needed(metric("mean_ttft_ms"))
         for changes in (
             {"tokens": bs.Tokens(200, 20)},
@@ -170,8 +170,8 @@ def test_runs_are_the_longer_the_more_lengths_vary_and_the_more_run_at_once():
             {"tokens": bs.Tokens(bs.Lognormal(200, 3), bs.Geometric(20))},
             {"rate_per_s": 30},
         )
-    ]
-    assert needed == sorted(needed)
+    )
+    assert fixed < plain < min(heavy, busy)
     # Thousands run at once, and nobody waits: a run has to see them come and go.
     crowd = bs.Scenario(
         bs.Poisson(5000), bs.Continuous(10**6, 10**6), bs.StepTime(10, 0, 0), tokens=bs.Tokens(1, 100)

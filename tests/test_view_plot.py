@@ -12,7 +12,6 @@ from PIL import Image
 
 import batchsim as bs
 from batchsim._format import fixed
-from batchsim.view.canvas.theme import COMPONENTS
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import GROUPS, BreakdownView
 from batchsim.view.run.latency import LatencyView
@@ -62,7 +61,7 @@ def test_the_parts_view_names_the_mean_of_each_part(result, picture):
     view = picture.view(BreakdownView)
     assert values_of(view) == [f"mean {result.mean_latency_ms:.2f} ms"]
     texts = [label.text for label in view.values.labels[1:]]
-    means = {part: f"{fixed(getattr(result, f'{part}_ms').mean())}" for part in COMPONENTS}
+    means = {part: f"{fixed(getattr(result, f'{part}_ms').mean())}" for part in result.metrics.components}
     assert dict(zip(texts[::2], texts[1::2], strict=True)) == means
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.naive import after
 from oracles.plans import plans_with_ties, scenarios_at_random
 
 import batchsim as bs
@@ -30,7 +31,7 @@ def replay(result, time_s):
         found["arrived"] += 1
         if state == bs.Status.REJECTED:
             found["rejected"] += 1
-        elif state == bs.Status.TIMED_OUT and arrival_s + timeout_s <= time_s:
+        elif state == bs.Status.TIMED_OUT and after(arrival_s, timeout_s) <= time_s:
             found["timed_out"] += 1
         elif state == bs.Status.TIMED_OUT or time_s < result.start_s[request]:
             found["waiting"].append(request)
@@ -63,7 +64,7 @@ def assert_is_the_replay(result, film, time_s):
 
 
 def deadline_s(snapshot):
-    return snapshot.oldest_s + snapshot.rule.max_wait_ms / 1000
+    return after(snapshot.oldest_s, snapshot.rule.max_wait_ms / 1000)
 
 
 def times_around(result, film):
@@ -97,28 +98,37 @@ def test_a_snapshot_is_the_naive_replay_on_random_traffic(scenario, seed, times_
 def test_a_snapshot_is_the_naive_replay_when_requests_overtake(seed, servers):
     """Each batch takes any of those that wait, as under a rule with priorities; some time out."""
     rng = np.random.default_rng(seed)
-    arrival_s = np.cumsum(rng.integers(0, 3, 30) / 1024)
+    arrival_ms = np.cumsum(rng.integers(0, 3, 30))
     batch_index, status = np.full(30, -1), np.full(30, bs.Status.TIMED_OUT, np.uint8)
-    free_s, start_s, finish_s, size, server, timeout_s = np.zeros(servers), [], [], [], [], 8 / 1024
-    while free_s.min() < arrival_s[-1] + timeout_s:
-        now, idle = free_s.min(), int(free_s.argmin())
-        waiting = np.flatnonzero((batch_index < 0) & (arrival_s <= now) & (now <= arrival_s + timeout_s))
-        free_s[idle] += rng.integers(1, 5) / 1024
+    free_ms, start_ms, finish_ms, size, server = np.zeros(servers, int), [], [], [], []
+    while free_ms.min() < arrival_ms[-1] + 8:
+        now, idle = free_ms.min(), int(free_ms.argmin())
+        waiting = np.flatnonzero((batch_index < 0) & (arrival_ms <= now) & (now <= arrival_ms + 8))
+        free_ms[idle] += rng.integers(1, 5)
         if not waiting.size:
             continue
         taken = rng.choice(waiting, rng.integers(1, waiting.size + 1), replace=False)
-        batch_index[taken], status[taken] = len(start_s), bs.Status.SERVED
-        for column, value in ((start_s, now), (finish_s, free_s[idle]), (size, taken.size), (server, idle)):
+        batch_index[taken], status[taken] = len(start_ms), bs.Status.SERVED
+        for column, value in (
+            (start_ms, now),
+            (finish_ms, free_ms[idle]),
+            (size, taken.size),
+            (server, idle),
+        ):
             column.append(value)
-    times_s, counts = (np.array(start_s), np.array(finish_s)), (np.array(size), np.array(server))
-    trigger = np.full(len(start_s), bs.Trigger.ENOUGH, np.uint8)
+    times_s, counts = (
+        (np.array(start_ms) / 1000, np.array(finish_ms) / 1000),
+        (np.array(size), np.array(server)),
+    )
+    trigger = np.full(len(start_ms), bs.Trigger.ENOUGH, np.uint8)
+    arrival_s = arrival_ms / 1000
     log = Log(arrival_s, batch_index, status, *times_s, *counts, trigger)
     scenario = bs.Scenario(
         bs.Trace(arrival_s),
         bs.SizeOrWait(30, 0),
         bs.Affine(1, 0),
         servers=servers,
-        timeout_ms=1000 * timeout_s,
+        timeout_ms=8,
     )
     result = Result((Run(scenario, log),), 0, "")
     film = Film(result)
@@ -225,7 +235,7 @@ def test_the_first_requests_instants_reach_until_the_last_of_them_is_done_with(p
         {
             bs.Status.SERVED: result.finish_s[request],
             bs.Status.REJECTED: result.arrival_s[request],
-            bs.Status.TIMED_OUT: result.arrival_s[request] + timeout_s,
+            bs.Status.TIMED_OUT: after(result.arrival_s[request], timeout_s),
         }[bs.Status(result.status[request])]
         for request in range(min(requests, result.arrival_s.size))
     ]

@@ -32,6 +32,7 @@ SCENARIOS = {
     "delays without levels": SLOW.replace(priorities=None, timeout_ms=6, timeout_action="delay"),
     "losing": THREE.replace(queue_limit={4: 5}, timeout_ms={9: 6}),
     "frozen": SHARED.replace(rule=bs.FrozenBatches(8, 3)),
+    "dealt": SHARED.replace(priorities=None, rule=bs.servers.litserve(8, 0.005), servers=2),
 }
 # Of each way to take requests: from the queue, or in batches that wait as they are.
 RULES = [bs.SizeOrWait(4, 3.3), bs.PreferredUntilLate([2, 4], 8, 3.3), bs.FrozenBatches(8, 0)]
@@ -100,6 +101,13 @@ def test_the_delayed_stand_at_the_end_of_their_level():
     late = [film.result.arrival_s[now.queue] + 0.006 <= now.time_s for now in moments]
     assert all((np.diff(each.astype(int)) >= 0).all() for each in late)
     assert sum(each.any() and not each.all() for each in late) > 20
+
+
+@pytest.mark.parametrize("rule", [bs.servers.litserve(8, 0.005), bs.servers.mosec(8, 5)], ids=str)
+def test_a_batch_that_was_dealt_is_what_stood_at_the_head(rule):
+    scenario = SHARED.replace(priorities=None, rule=rule, servers=3)
+    assert not scenario.in_order
+    assert_taken_in_turn(bs.simulate(scenario, 500))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -44,7 +44,7 @@ def test_a_run_without_a_steady_state_is_said_to_have_none():
 
 
 def test_a_run_too_short_for_mser_keeps_all():
-    with pytest.warns(UserWarning, match="about 1,200 requests at load 0.5, or replications, got 49"):
+    with pytest.warns(UserWarning, match="about 640 requests at load 0.5, or replications, got 49"):
         assert bs.simulate(md1(0.5), 49, warmup="auto").warmup == 0
 
 

@@ -1,14 +1,17 @@
 """`batchsim lint`: what a server's configuration file costs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from batchsim.cli import output
 from batchsim.cli.flags import RUN, JsonFlag, TrafficFlags, argument
 from batchsim.cli.scenario_flags import OTHER, ScenarioFlags
+
+if TYPE_CHECKING:
+    from batchsim.servers import ServerConfig
 
 
 @dataclass
@@ -35,6 +38,10 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
     queue_limit: int | None = None
     timeout_ms: float | None = None
     server_config: Path | None = None
+
+    def read_config(self) -> "ServerConfig | None":
+        config = super().read_config()  # how its servers share devices is for `lint` to say
+        return config and replace(config, devices=None)
 
     def run(self) -> None:
         from batchsim import servers

@@ -1,6 +1,6 @@
 """The scenario of a command: from options, from a TOML file, or from a file with options over it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +144,9 @@ class ScenarioFlags(Command):
     contention: float | None = OTHER.number(
         "FACTOR", "How much longer a batch computes that finds its device busy (default: 1)."
     )
-    queue_limit: int | None = OTHER.whole("Reject arrivals when this many are waiting.")
+    queue_limit: int | None = OTHER.whole(
+        "Reject arrivals when this many are waiting; arrivals at one instant all count."
+    )
     timeout_ms: float | None = OTHER.number("MS", "Drop a request that has not started after this long.")
     timeout_action: str | None = OTHER.option(
         "What a timeout does: reject, or delay (serve it after the others).", metavar="ACTION"
@@ -170,7 +172,10 @@ class ScenarioFlags(Command):
         if base is None:
             base, changes = self._new(changes, knobs), {}
         if config is not None:
-            base, changes = config.apply(base.replace(changes)), {}
+            if {"devices", "slowdown"} & knobs.keys():  # they say how devices are shared
+                config = replace(config, devices=None)
+            silent = bool({"host_ms", "contention"} & knobs.keys())
+            base, changes = config.apply(base.replace(changes), silent=silent), {}
         return base.replace(changes | knobs), tables
 
     def read_config(self) -> "ServerConfig | None":

@@ -14,7 +14,8 @@ from batchsim.result.metrics import TOKENS, heading
 
 PRINTED = (
     "p50_ms", "p90_ms", "p95_ms", "p99_ms", "mean_latency_ms", "mean_forming_ms", "mean_queueing_ms",
-    "mean_computing_ms", "throughput_per_s", "utilisation", "mean_batch_size",
+    "mean_device_wait_ms", "mean_computing_ms", "throughput_per_s", "utilisation", "device_utilisation",
+    "mean_batch_size",
 )  # fmt: skip
 NOTES = (
     "requests",
@@ -66,7 +67,9 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
 
 
 def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str, Any]:
-    answer = {name: getattr(theory, name) for name in ("model", "exact", "source")} if theory else None
+    answer = (
+        {name: getattr(theory, name) for name in ("model", "exact", "source", "bounds")} if theory else None
+    )
     return {
         "scenario": output.scenario_tables(result.scenario),
         **{name: getattr(result, name) for name in ("seed", "engine", "warmup")},
@@ -79,7 +82,8 @@ def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str
 
 
 def _printed(result: Result) -> tuple[str, ...]:
-    return PRINTED if result.scenario.tokens is None else (*PRINTED, *TOKENS)
+    keys = PRINTED if result.scenario.tokens is None else (*PRINTED, *TOKENS)
+    return tuple(key for key in keys if key not in result.metrics.absent)
 
 
 def _has_levels(result: Result) -> bool:
@@ -114,7 +118,7 @@ def _print(result: Result, intervals: dict[str, Any], theory: Any) -> None:
     elif result.scenario.levels:
         notes.append("levels: all together in a summary; --keep all has each by itself")
     if theory:
-        notes.append(f"theory: {theory.model}, {'exact' if theory.exact else 'approximate'}")
+        notes.append(f"theory: {theory.model}, {theory.accuracy}")
     elif theory is not None:
         notes.append(repr(theory))
     output.print_table(output.in_words(result.scenario), columns, rows, notes)

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 # Shown only where requests are lost: the other columns are of served requests alone.
 LOSS = ("p99_all_ms", "loss")
-SHOWN = ("mean_latency_ms", "p99_ms", *LOSS, "throughput_per_s", "utilisation", "mean_batch_size", "load")
+SHOWN = (
+    "mean_latency_ms", "p99_ms", *LOSS, "throughput_per_s", "utilisation", "device_utilisation",
+    "mean_batch_size", "load",
+)  # fmt: skip
 OF_TOKENS = ("mean_ttft_ms", "ttft_p99_ms", "tpot_p99_ms", "output_tokens_per_s", "preempted_share")
 
 
@@ -67,7 +70,8 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
         else:
             lossless = not (frame["loss"] > 0).any()
             names = SHOWN if "ttft_p99_ms" not in frame else OF_TOKENS + SHOWN
-            shown = (name for name in names if name not in axes and not (lossless and name in LOSS))
+            left_out = {*axes, *(LOSS if lossless else ())}
+            shown = (name for name in names if name in frame and name not in left_out)
             # An overloaded point has numbers, and its load: the reason in a word will do.
             reason = frame["infeasible"].where(frame["requests"].isna() | frame["stable"], "overloaded")
             columns = [*axes, *shown, "infeasible"]

@@ -46,7 +46,7 @@ class Repeats:
                 from batchsim.engines import reference
 
                 log = reference.run(plan)
-            metrics = Run(plan.scenario, log, warmup=warmup).metrics
+            metrics = Run(plan.scenario, log, warmup=warmup, clock="wall").metrics
             return [metrics.number(key) for key in keys], metrics.percentiles(SHARES)
 
         every = list(services)

@@ -143,7 +143,7 @@ def replay(
     count = check_requests(scenario, requests)
     if inputs is not None and len(inputs) != count:
         raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
-    if not getattr(scenario, "in_order", True):
+    if getattr(scenario, "by_level", False):
         raise ValueError(f"replay must serve requests in order of arrival, got {scenario!r}")
     if inputs is None and not hasattr(model, "inputs"):
         raise TypeError("inputs must be one item a request if model is a plain callable, got None")
@@ -186,7 +186,7 @@ def play(
         raise KeyboardInterrupt  # before the first request: there is nothing to return
     device = next((each.device for each in clock.stopwatches if each.device is not None), "host")
     model_ms, reaction_ms = (1000 * float(np.mean(each or [0])) for each in (clock.model_s, clock.late_s))
-    run = Run(scenario, log, warmup=warmup)
+    run = Run(scenario, log, warmup=warmup, clock="wall")
     means = count, model_ms, reaction_ms, clock.others
     return Replay((run,), seed, f"replay on {device}", *means, "; ".join(_told(clock)))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsim._clock import later, on_grid
 from batchsim.batcher import InferenceBatcher
 from batchsim.device.machine import Others, wake_at_once
 from batchsim.engines.draws import Plan
@@ -53,8 +54,8 @@ class WallClock:
         self.others = 0.0  # what other programs took of the processors meanwhile, as a share
 
     def clock(self) -> float:
-        """Return the seconds since time 0 of the run."""
-        return time.perf_counter() - self.origin_s
+        """Return the seconds since time 0 of the run, in whole nanoseconds, as rules add to them."""
+        return float(on_grid(time.perf_counter() - self.origin_s))
 
     # Sending.
 
@@ -134,6 +135,7 @@ class WallClock:
                         break
                     action, size, trigger = line.decide(self.idle())
                     if action == START:
+                        line.bring(size)
                         batch = [line.queue.popleft() for _ in range(size)]
                         self.idle_since_s[server] = math.inf
                         if line.queue:
@@ -172,7 +174,7 @@ class WallClock:
     def timeout_s(self) -> float:
         """Return when the oldest request gives up."""
         queue, timeout_s = self.line.queue, self.plan.scenario.timeout_s
-        return queue[0]["timestamp"] + timeout_s if queue else math.inf
+        return later(queue[0]["timestamp"], timeout_s) if queue else math.inf
 
     def expire(self) -> None:
         """Let the requests that gave up before this instant leave."""

@@ -71,7 +71,7 @@ class Requests(NamedTuple):
     client: Any  # which client sent it; empty in an open loop
     batch_index: Any  # the batch that took it, -1 for none
     status: Any  # uint8 of `Status`
-    level: Any = NONE_OF_LEVELS  # uint8, the place of its priority level; empty: all are served in order
+    level: Any = NONE_OF_LEVELS  # uint8, the place of its priority level; empty: no levels
 
 
 class Batches(NamedTuple):
@@ -104,7 +104,7 @@ class Queue(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """Who goes first, where requests are not served in order: see `kernels_levels`."""
+    """Who goes first, where levels or delays say so: see `kernels_levels`."""
 
     first: Any  # the first request of each list, -1 for none: levels in time and delayed by turns
     last: Any
@@ -118,8 +118,8 @@ class Levels(NamedTuple):
 
     @classmethod
     def of(cls, scenario: Scenario, room: int) -> "Levels | None":
-        """Return the queues of a scenario for so many requests; None where they are served in order."""
-        if scenario.in_order:
+        """Return the queues of a scenario for so many requests; None without levels and delays."""
+        if not scenario.by_level:
             return None
         limits = scenario.limits
         first, last, here = (np.full(2 * len(limits), -1) for _ in range(3))
@@ -180,7 +180,7 @@ class Horizon(NamedTuple):
 class Limits(NamedTuple):
     """When requests are turned away, or give up, and when a call pauses.
 
-    Where requests are not served in order, `Levels` has the first two.
+    Where there are levels or delays, `Levels` has the first two.
     """
 
     queue: int  # an arrival that finds this many waiting is rejected

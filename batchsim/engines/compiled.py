@@ -32,7 +32,9 @@ def slice_of(servers: int) -> int:
 def is_fast(scenario: Scenario) -> bool:
     """Return whether the fast loop runs it: a threshold rule, an open loop, and every request served."""
     closed = isinstance(scenario.workload, ClosedLoop)
-    return scenario.rule.threshold is not None and not closed and scenario.in_order and not scenario.can_lose
+    return (
+        scenario.rule.threshold is not None and not closed and not scenario.by_level and not scenario.can_lose
+    )
 
 
 class Instants:
@@ -83,17 +85,17 @@ class Instants:
 
 
 def form_batches(
-    arrival_s: np.ndarray, more: bool, threshold: Threshold | None, costs: Costs, free_s: np.ndarray,
+    arrival_s: np.ndarray, more: bool, threshold: Threshold | None, costs: Costs, free: np.ndarray,
     batch_index: np.ndarray, batches: Batches, cancelled: threading.Event | None = None,
 ) -> tuple[int, int]:  # fmt: skip
     """Run the fast loop on a window; return how many requests are in batches, and in how many."""
-    state, size = np.zeros(2, np.int64), slice_of(free_s.size)
+    state, size = np.zeros(2, np.int64), slice_of(free.size)
     before = -1
     while before < state[0] < arrival_s.size:  # until it has no more to do
         check_cancelled(cancelled)
         before = int(state[0])
         kernels.form_batches(
-            arrival_s, more, threshold, costs, free_s, state, before + size, batch_index, batches
+            arrival_s, more, threshold, costs, free, state, before + size, batch_index, batches
         )
     return int(state[0]), int(state[1])
 
@@ -113,8 +115,8 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     )
     threshold = scenario.rule.threshold
     if threshold is not None and is_fast(scenario):
-        free_s = np.zeros(scenario.servers)
-        _, count = form_batches(arrival_s, False, threshold, costs, free_s, batch_index, batches, cancelled)
+        free = np.zeros(scenario.servers)
+        _, count = form_batches(arrival_s, False, threshold, costs, free, batch_index, batches, cancelled)
     else:
         instants = Instants(scenario, requests)
         places = places_of(scenario, plan.priority, requests)
@@ -129,8 +131,8 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
 
 
 def places_of(scenario: Scenario, priority: np.ndarray | None, requests: int) -> np.ndarray:
-    """Return the place of each request's level, 0 for the first; none where requests are served in order."""
-    if scenario.in_order:
+    """Return the place of each request's level, 0 for the first; none where the queue has no levels."""
+    if not scenario.by_level:
         return columns.NONE_OF_LEVELS
     if priority is None:  # one level, whose late requests are delayed
         return np.zeros(requests, np.uint8)

@@ -7,11 +7,11 @@ of the loop Ctrl-C is heard.
 import math
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from batchsim.engines import columns, kernels_tokens_instants
+from batchsim.engines.columns import SENT
 from batchsim.engines.kernels_instants import ENDED
 from batchsim.engines.log import check_cancelled
 from batchsim.engines.tokens_columns import (
@@ -23,7 +23,8 @@ from batchsim.engines.tokens_columns import (
     TokenRequests,
     TokenServers,
 )
-from batchsim.engines.tokens_log import STEPS, Batching, TokenLog, TokenPlan
+from batchsim.engines.tokens_folded import Progress, StepRows
+from batchsim.engines.tokens_log import Batching, TokenLog, TokenPlan
 from batchsim.scenario import ClosedLoop, Scenario, StepTime
 
 SLICE = 4_000_000  # rows and steps a call: some tens of milliseconds
@@ -73,24 +74,30 @@ class Loop:
         return state, steps, used
 
 
-def run(plan: TokenPlan, cancelled: threading.Event | None = None) -> TokenLog:
+def run(plan: TokenPlan, cancelled: threading.Event | None = None, room: float = math.inf) -> TokenLog:
     """Run a plan and return what happened: the very arrays that the reference engine returns.
 
-    Once `cancelled` is set, the run is given up at its next slice.
+    Beyond `room` steps, a `FoldedLog`. Once `cancelled` is set, the run is given up at its next slice.
     """
     count, requests = plan.base.requests, TokenRequests.of(plan)
     loop, line = Loop(plan.scenario, count, plan.noise()), Line(*np.empty((2, count), np.int64))
-    chunks: list[tuple[np.ndarray, ...]] = []
+    rows, at, servers = StepRows(room, count), loop.at, loop.servers
+
+    def known() -> Progress:
+        columns = requests.arrival_s, requests.first_step, requests.token_step, requests.last_step
+        return Progress(*(column[: at[SENT]] for column in columns))
+
     over = False
     while not over:
         check_cancelled(cancelled)
         state, steps, used = loop.go_on(requests, line, count)
         over = state == ENDED
-        chunks.append(tuple(column[:used].copy() for column in steps[2:]))
-    joined: dict[str, Any] = dict(zip(STEPS, map(np.concatenate, zip(*chunks, strict=True)), strict=True))
-    return TokenLog(
-        arrival_s=requests.arrival_s, batch_index=requests.first_step, status=requests.status,
-        prompt_tokens=plan.prompts, output_tokens=plan.outputs, token_step=requests.token_step,
-        last_step=requests.last_step, preemptions=requests.preemptions,
-        preempted_before_s=requests.before_s, preempted_after_s=requests.after_s, **joined,
+        rows.add([column[:used] for column in steps[2:]])
+        if rows.due:
+            under_way = servers.step[np.isfinite(servers.busy_until_s)]
+            rows.fold(known(), int(under_way.min(initial=at[STEP])))
+    return rows.log(
+        known(), status=requests.status, prompt_tokens=plan.prompts, output_tokens=plan.outputs,
+        preemptions=requests.preemptions, preempted_before_s=requests.before_s,
+        preempted_after_s=requests.after_s,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from batchsim._clock import LATEST_S, check_time, on_grid
 from batchsim.engines.log import check_cancelled
 from batchsim.scenario import (
     ClosedLoop,
@@ -41,8 +42,8 @@ REPLICATIONS = 1_000_000  # no stream of the plain run has so high a number
 class Plan:
     """A scenario with its randomness drawn.
 
-    `arrival_s` is None for a closed loop, whose `think_s[i]` follows send i. `service_s[k]` is
-    the mean time of a batch of k; `noise[j]`, if any, the factor of batch number j, and
+    `arrival_s`, on the clock's grid, is None for a closed loop, whose `think_s[i]` follows send i.
+    `service_s[k]` is the mean time of a batch of k; `noise[j]`, if any, the factor of batch number j, and
     `slowdown[n]`, if any, the factor while n servers are busy. `priority[i]`, if any, is request i's level.
     `cold_start`, if any, has the seconds that the first batch of each new shape takes longer, and the shape,
     both by batch size.
@@ -57,6 +58,35 @@ class Plan:
     slowdown: np.ndarray | None
     priority: np.ndarray | None = None
     cold_start: tuple[np.ndarray, np.ndarray] | None = None
+
+    def __post_init__(self) -> None:
+        check_durations(self.scenario)
+        if self.arrival_s is not None:
+            check_arrivals(self.arrival_s)
+        if self.service_s.size > 1:
+            longest_s = float(np.nanmax(self.service_s))
+            check_time("a batch's finish", longest_s, "check the unit of the service time, ms")
+
+
+def check_durations(scenario: Scenario) -> None:
+    """Raise ValueError for a wait or a timeout that ends after all times that a clock counts."""
+    rule = scenario.rule
+    named_ms = {name: getattr(rule, name) for name in rule.parameters() if name.endswith("_ms")}
+    named_ms["timeout_ms"] = scenario.timeout_s * 1000
+    for name, ms in named_ms.items():
+        if ms < math.inf:
+            never = "None" if name == "timeout_ms" else "math.inf"
+            check_time(f"the end of {name}", ms / 1000, f"{never} means never")
+    if isinstance(scenario.workload, ClosedLoop):
+        check_time("the end of think_s", scenario.workload.think_s, "check the unit, s")
+
+
+def check_arrivals(arrival_s: np.ndarray, before: int = 0) -> None:
+    """Raise ValueError where some requests arrive too late; `before` came before these."""
+    if arrival_s.size and arrival_s[-1] >= LATEST_S:
+        fit = before + int(np.searchsorted(arrival_s, LATEST_S))
+        remedy = f"take the first {fit:,} requests, or a higher rate (of a trace: a speedup)"
+        check_time("arrivals", float(arrival_s[-1]), remedy)
 
 
 def _seed(purpose: int, seed: int, replication: int = 0) -> np.random.SeedSequence:
@@ -85,8 +115,14 @@ class Streams:
         return np.random.default_rng(_seed(purpose, self.seed, self.replication))
 
     def arrivals_s(self, requests: int, chunk: int = CHUNK) -> Iterator[np.ndarray]:
+        """Yield the arrival times, on the clock's grid."""
         assert isinstance(self.scenario.workload, OpenLoop)
-        return self.scenario.workload.chunks_s(_seed(0, self.seed, self.replication), requests, chunk)
+        seed, passed = _seed(0, self.seed, self.replication), 0
+        for times_s in self.scenario.workload.chunks_s(seed, requests, chunk):
+            arrival_s = on_grid(times_s)
+            check_arrivals(arrival_s, passed)
+            passed += arrival_s.size
+            yield arrival_s
 
     def noise(self) -> Callable[[int], np.ndarray] | None:
         """Return what draws the next batches' factors, if there are any."""
@@ -124,7 +160,7 @@ class Streams:
 
 
 def _arrivals_s(workload: OpenLoop, requests: int, seed: int, replication: int = 0) -> np.ndarray:
-    return filled(workload.chunks_s(_seed(0, seed, replication), requests, CHUNK), requests)
+    return filled(map(on_grid, workload.chunks_s(_seed(0, seed, replication), requests, CHUNK)), requests)
 
 
 _latest_arrivals_s = functools.lru_cache(maxsize=4)(_arrivals_s)
@@ -202,9 +238,9 @@ def _cached(draw, key, requests: int, seed: int) -> np.ndarray:  # type: ignore[
 
 def _stretched_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
     if isinstance(workload, Trace):  # its hash costs more than its copy, and that can be written to
-        return workload.times_s[:requests].copy()
+        return on_grid(workload.times_s[:requests])
     if type(workload) in (Poisson, Constant, Gamma):  # the gaps of a rate are those of rate 1, divided by it
-        return _cached(_open_s, workload.with_rate(1), requests, seed) / workload.offered_per_s
+        return on_grid(_cached(_unrounded_s, workload.with_rate(1), requests, seed) / workload.offered_per_s)
     if isinstance(workload, Hashable):
         return _cached(_open_s, workload, requests, seed)
     return _arrivals_s(workload, requests, seed)
@@ -213,8 +249,14 @@ def _stretched_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
 @functools.lru_cache(maxsize=32)  # the rates of two load curves, for workloads drawn anew at each rate
 def _open_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
     if type(workload) is Diurnal:  # at any rate it stretches the same points
-        return filled(workload.stretched_s([_cached(_open_s, Poisson(1), requests, seed)]), requests)
+        points = _cached(_unrounded_s, Poisson(1), requests, seed)
+        return on_grid(filled(workload.stretched_s([points]), requests))
     return _arrivals_s(workload, requests, seed)
+
+
+@functools.lru_cache(maxsize=4)
+def _unrounded_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
+    return filled(workload.chunks_s(_seed(0, seed), requests, CHUNK), requests)
 
 
 @functools.lru_cache(maxsize=4)

@@ -9,10 +9,10 @@ rule itself (`kernels_rules`), by the same two functions that the reference engi
 import math
 
 from batchsim.engines.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID, SENT, TAIL, THINKING
-from batchsim.engines.kernels import finish_of, soonest
+from batchsim.engines.kernels import finish_of, later, not_before, soonest
 from batchsim.engines.kernels_jit import compiled, compiled_anew, inlined
 from batchsim.engines.kernels_levels import enter, expiry_s, line_of, overdue, take
-from batchsim.engines.kernels_rules import computed_as, decide, finished, wake_s
+from batchsim.engines.kernels_rules import bring, computed_as, decide, finished, wake_s
 from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import FREEZE, REFUSE, START, Waiting
 
@@ -100,7 +100,7 @@ def _start(
         if levels is not None:
             levels.waiting[requests.level[request]] -= 1
         if requests.client.size:  # when the answered client sends again is known already
-            _push(clients, at, done_s + requests.think_s[request], requests.client[request])
+            _push(clients, at, later(done_s, requests.think_s[request]), requests.client[request])
     batches.start_s[batch], batches.finish_s[batch] = now_s, done_s
     batches.size[batch], batches.server[batch], batches.trigger[batch] = size, server, trigger
     at[HEAD] += size
@@ -119,7 +119,7 @@ def _let_go(now_s, status, requests, queue, levels, clients, at):
     at[HEAD] += 1
     at[MID] += 1
     if requests.client.size:
-        _push(clients, at, now_s + requests.think_s[request], requests.client[request])
+        _push(clients, at, later(now_s, requests.think_s[request]), requests.client[request])
 
 
 @inlined
@@ -147,6 +147,8 @@ def _dispatch(
                     return False
                 if levels is not None:
                     take(size, queue, at, levels)
+                else:
+                    bring(size, queue.requests, at[MID], state, params)
                 at[MID] += size
             busy = servers.busy_until_s.size - idle + 1
             _start(
@@ -198,7 +200,7 @@ def _expiry_s(limits, requests, queue, levels, at):
     """Return when the next request has waited too long."""
     if levels is not None:
         return expiry_s(requests, levels)
-    return requests.arrival_s[queue.requests[at[MID]]] + limits.timeout_s
+    return later(requests.arrival_s[queue.requests[at[MID]]], limits.timeout_s)
 
 
 @inlined
@@ -208,7 +210,7 @@ def _overdue(now_s, limits, requests, queue, levels, at):
         return False
     if levels is not None:
         return overdue(now_s, requests, queue, at, levels)
-    return now_s >= requests.arrival_s[queue.requests[at[MID]]] + limits.timeout_s
+    return now_s >= later(requests.arrival_s[queue.requests[at[MID]]], limits.timeout_s)
 
 
 def _pass_instants(
@@ -218,7 +220,7 @@ def _pass_instants(
 
     `at` holds the places of `columns` (SENT, HEAD, ...); `state` is the rule's own memory; `while_busy`:
     whether it is asked while every server computes. The queue is `queue.requests[head:tail]`, of which those
-    before `mid` are in frozen batches. `levels` is None where requests are served in order: then Numba leaves
+    before `mid` are in frozen batches. `levels` is None without levels and delays: then Numba leaves
     out all that is about them; else those from `mid` on are in their lists, and there once they are taken.
     """
     closed, arrival_s = horizon.closed, requests.arrival_s
@@ -241,7 +243,7 @@ def _pass_instants(
             idle, _ = _idle(servers)
             if idle > 0 or while_busy:
                 waiting = _waiting(requests, queue, levels, at, at[SENT] == horizon.total)
-                due_s = wake_s(last_s, waiting, idle, state, params)
+                due_s = not_before(wake_s(last_s, waiting, idle, state, params))
                 if due_s > last_s:  # what was due has been asked already: it must not hold the clock
                     now_s = min(now_s, due_s)
         if now_s == math.inf:
@@ -282,7 +284,7 @@ def _pass_instants(
                 break
             arrival_s[request], requests.client[request] = now_s, client
             if not _enter(request, limits, requests, queue, levels, at):
-                _push(clients, at, now_s + requests.think_s[request], client)
+                _push(clients, at, later(now_s, requests.think_s[request]), client)
             if not _dispatch(
                 now_s, at[SENT] == horizon.total, params, state, while_busy,
                 requests, costs, queue, levels, clients, servers, batches, at,

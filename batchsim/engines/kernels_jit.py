@@ -29,7 +29,7 @@ SECONDS = {"_pass_instants": 2, "pass_steps": 11, "run_thresholds": 2}
 def sources(folder: Path = Path(__file__).parent) -> list[Path]:
     """Return the files whose code and constants end up in the compiled loops."""
     others = [folder / "columns.py", folder / "histogram.py", folder / "log.py", *folder.glob("tokens_*.py")]
-    others += (folder.parent / "scenario").glob("step_time.py")
+    others += [*folder.parent.glob("_clock.py"), *(folder.parent / "scenario").glob("step_time.py")]
     rules = (folder.parent / "scenario" / "rules").glob("*.py")
     return sorted([*folder.glob("kernels*.py"), *others, *rules])
 

@@ -15,6 +15,7 @@ from numba import types
 from numba.extending import overload
 
 from batchsim.engines.columns import MID, TAIL
+from batchsim.engines.kernels import later
 from batchsim.engines.kernels_jit import UNCOUNTED, compiled, inlined
 
 # What is `compiled` here is no part of a rule's loop, so that it is compiled once for all rules.
@@ -141,7 +142,7 @@ def overdue(now_s, requests, queue, at, levels):
         line = 2 * level
         while levels.first[line] != NOBODY:
             request = levels.first[line]
-            if now_s < requests.arrival_s[request] + levels.timeout_s[level]:
+            if now_s < later(requests.arrival_s[request], levels.timeout_s[level]):
                 break
             _pop(line, levels)
             if levels.delays[level]:
@@ -159,7 +160,7 @@ def expiry_s(requests, levels):
     soonest_s = math.inf
     for level in range(levels.timeout_s.size):
         if levels.first[2 * level] != NOBODY:
-            due_s = requests.arrival_s[levels.first[2 * level]] + levels.timeout_s[level]
+            due_s = later(requests.arrival_s[levels.first[2 * level]], levels.timeout_s[level])
             soonest_s = min(soonest_s, due_s)
     return soonest_s
 

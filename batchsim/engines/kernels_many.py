@@ -107,17 +107,17 @@ def _note(count, requests, wanted, scratch, row, numbers):
 
 
 @compiled
-def run_thresholds(arrival_s, wait_s, enough, largest, costs, free_s, wanted, scratch, numbers):
+def run_thresholds(arrival_s, wait_s, enough, largest, costs, free, wanted, scratch, numbers):
     """Run each setting of a threshold rule in an open loop in which every request is served."""
     requests, cuts, latency_s = arrival_s.size, wanted.cuts, scratch.latency_s
     for row in range(wait_s.size):
-        free_s[:] = 0.0
+        free[:] = 0.0
         costs.devices.free_s[:] = 0.0
         costs.cold.ready_s[:] = math.inf
         threshold = Threshold(wait_s[row], enough[row], largest[row])
         head, batch, latest_s = 0, 0, 0.0
         while head < requests:
-            end, _, _, done_s = next_batch(arrival_s, head, threshold, costs, free_s, batch)
+            end, _, _, done_s = next_batch(arrival_s, head, threshold, costs, free, batch)
             for request in range(head, end):
                 latency_s[request] = done_s - arrival_s[request]
             latest_s = max(latest_s, done_s)

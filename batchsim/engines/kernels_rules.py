@@ -38,6 +38,24 @@ def computed_as(size: Any, state: Any, params: Any) -> Any:
     return asked(size, state, params) if asked else size
 
 
+def bring(size: Any, line: Any, head: Any, state: Any, params: Any) -> Any:
+    """Move those whom the rule of `params` picks for a batch of `size` to the front of `line[head:]`."""
+    if picked := Rule.by_params[type(params)].picked:
+        _bringer(picked)(size, line, head, state, params)
+
+
+def _bringer(picked: Any) -> Any:
+    def bring_picked(size, line, head, state, params):  # type: ignore[no-untyped-def]
+        for k in range(size):
+            place = head + picked(k, state, params)
+            request = line[place]
+            for behind in range(place, head + k, -1):
+                line[behind] = line[behind - 1]
+            line[head + k] = request
+
+    return bring_picked
+
+
 def _rule_of(params: types.NamedTuple) -> Any:
     while HELPERS:  # those of all rules so far, of which this one may call any
         register_jitable(HELPERS.pop())
@@ -62,3 +80,9 @@ def _finished(now_s, size, seconds, state, params):  # type: ignore[no-untyped-d
 @overload(computed_as, jit_options=UNCOUNTED, strict=False)
 def _computed_as(size, state, params):  # type: ignore[no-untyped-def]
     return _rule_of(params).computed_as or (lambda size, state, params: size)
+
+
+@overload(bring, jit_options=UNCOUNTED, strict=False)
+def _bring(size, line, head, state, params):  # type: ignore[no-untyped-def]
+    picked = _rule_of(params).picked
+    return _bringer(register_jitable(picked)) if picked else lambda size, line, head, state, params: None

@@ -3,15 +3,15 @@
 import math
 
 from batchsim.engines.histogram import BINS, BINS_AN_OCTAVE, LOWEST
-from batchsim.engines.kernels import soonest
-from batchsim.engines.kernels_jit import compiled
+from batchsim.engines.kernels import begin_of, later, soonest
+from batchsim.engines.kernels_jit import compiled, inlined
 from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import Trigger
 
 SERVED, REJECTED, TIMED_OUT = int(Status.SERVED), int(Status.REJECTED), int(Status.TIMED_OUT)
 # What `account` adds up, by place in its array of floats.
-SUMS = 7
-LATENCY, FORMING, QUEUEING, COMPUTING, BUSY, LAST_FINISH, ALL_BUSY = range(SUMS)
+SUMS = 9
+LATENCY, FORMING, QUEUEING, COMPUTING, DEVICE_WAIT, BUSY, OFF_DEVICE, LAST_FINISH, ALL_BUSY = range(SUMS)
 # ... and in its array of counts, the statuses and the triggers a place each.
 FINISHED, BATCHES, ITEMS, DELAYED, STATUSES = 0, 1, 2, 3, 4
 TRIGGERS = STATUSES + len(Status)
@@ -38,6 +38,21 @@ def _span_at(time_s, spans, count):  # type: ignore[no-untyped-def]
     return begin
 
 
+@inlined
+def on_device(now_s, done_s, costs, size, server):  # type: ignore[no-untyped-def]
+    """Return when a batch that takes from now_s to done_s got its device, and how long it waited for it.
+
+    As `kernels.finish_on_device` decides it, for batches in order of start.
+    """
+    asked_s = min(begin_of(now_s, costs, size), done_s)
+    if not costs.devices.free_s.size:
+        return asked_s, 0.0
+    device, asked_s = server % costs.devices.free_s.size, later(asked_s, costs.devices.host_s)
+    device_s = min(max(asked_s, costs.devices.free_s[device]), done_s)
+    costs.devices.free_s[device] = done_s
+    return device_s, max(device_s - asked_s, 0.0)
+
+
 @compiled
 def account(  # type: ignore[no-untyped-def]
     requests,
@@ -48,6 +63,7 @@ def account(  # type: ignore[no-untyped-def]
     begin_s,
     batches,
     count,
+    costs,
     until_s,
     spans,
     span_count,
@@ -61,12 +77,13 @@ def account(  # type: ignore[no-untyped-def]
     belong to the warm-up, and the summary's window begins at `begin_s`. `spans` are the times at which every
     server computes, as rows [from, to, total before]: waiting meanwhile is queueing, not forming. `order`:
     the requests batch by batch, empty where that is their order anyway. `delay_s`: after how long a request
-    of each level is delayed; empty: never.
+    of each level is delayed; empty: never. `costs`: devices and cold start as they were before the window.
     """
     arrival_s, batch_index, status = requests.arrival_s, requests.batch_index, requests.status
     request, span, place = 0, 0, 0
     for batch in range(count):
         now_s, done_s, size = batches.start_s[batch], batches.finish_s[batch], batches.size[batch]
+        device_s, wait_s = on_device(now_s, done_s, costs, size, batches.server[batch])
         all_busy_s = sums[ALL_BUSY]  # every span that is known ended by now
         taken = 0
         while taken < size:
@@ -81,7 +98,7 @@ def account(  # type: ignore[no-untyped-def]
                     counts[FINISHED] += 1
                 if request >= skip:
                     counts[STATUSES + SERVED] += 1
-                    if delay_s.size and now_s > at_s + delay_s[requests.level[request]]:
+                    if delay_s.size and now_s > later(at_s, delay_s[requests.level[request]]):
                         counts[DELAYED] += 1
                     while span + 1 < span_count and spans[span + 1, 0] <= at_s:
                         span += 1
@@ -94,7 +111,8 @@ def account(  # type: ignore[no-untyped-def]
                     sums[LATENCY] += done_s - at_s
                     sums[QUEUEING] += queueing_s
                     sums[FORMING] += now_s - at_s - queueing_s
-                    sums[COMPUTING] += done_s - now_s
+                    sums[COMPUTING] += done_s - now_s - wait_s
+                    sums[DEVICE_WAIT] += wait_s
                     histogram[_bin(done_s - at_s)] += 1
             request += 1
         if now_s >= begin_s:
@@ -102,6 +120,7 @@ def account(  # type: ignore[no-untyped-def]
             counts[ITEMS] += size
             counts[TRIGGERS + batches.trigger[batch]] += 1
         sums[BUSY] += max(done_s - max(now_s, begin_s), 0.0)
+        sums[OFF_DEVICE] += max(device_s - max(now_s, begin_s), 0.0)
         sums[LAST_FINISH] = max(sums[LAST_FINISH], done_s)
         # Is every server computing now? Until the first of them is released, or on from before.
         until_s[batches.server[batch]] = done_s
@@ -121,16 +140,16 @@ def account(  # type: ignore[no-untyped-def]
 
 @compiled
 def sum_parts(  # type: ignore[no-untyped-def]
-    arrival_s, batch_index, start_s, finish_s, idle_until_start_s, times_s, idle_s, slope, cuts, sums
+    arrival_s, batch_index, start_s, finish_s, wait_s, idle_until_start_s, times_s, idle_s, slope, cuts, sums
 ):
     """Put into `sums[p]` the components of the latency of the requests from cuts[p] to cuts[p + 1].
 
     `idle_s` is, at each of `times_s`, how long a server had been idle by then, and rises from there
-    with `slope`.
+    with `slope`. `wait_s`: how long each batch waited for its device.
     """
     corner = 0
     for part in range(cuts.size - 1):
-        latency_s = forming_s = queueing_s = computing_s = 0.0
+        latency_s = forming_s = queueing_s = computing_s = device_wait_s = 0.0
         for request in range(cuts[part], cuts[part + 1]):
             batch = batch_index[request]
             if batch < 0:
@@ -143,6 +162,8 @@ def sum_parts(  # type: ignore[no-untyped-def]
             latency_s += done_s - at_s
             forming_s += formed_s
             queueing_s += now_s - at_s - formed_s
-            computing_s += done_s - now_s
+            computing_s += done_s - now_s - wait_s[batch]
+            device_wait_s += wait_s[batch]
         sums[part, LATENCY], sums[part, FORMING] = latency_s, forming_s
         sums[part, QUEUEING], sums[part, COMPUTING] = queueing_s, computing_s
+        sums[part, DEVICE_WAIT] = device_wait_s

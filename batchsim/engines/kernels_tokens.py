@@ -9,7 +9,9 @@ a request has the number of tokens that its blocks have room for, so that most r
 
 import math
 
+from batchsim._clock import TICK_S
 from batchsim.engines.columns import HEAD, TAIL
+from batchsim.engines.kernels import later
 from batchsim.engines.kernels_jit import inlined
 from batchsim.engines.kernels_tokens_ready import (
     EVERYTHING,
@@ -192,9 +194,7 @@ def start(now_s, ended, server, batching, cost, requests, queue, servers, steps,
     row = at[STEP] - steps.first
     if steps.noise.size:
         seconds = seconds * steps.noise[row]
-    done_s = now_s + seconds
-    if done_s <= now_s:  # however short, it takes a tick of the clock
-        done_s = math.nextafter(now_s, math.inf)
+    done_s = later(now_s, max(seconds, TICK_S))  # however short, it takes a tick of the clock
     servers.busy_until_s[server], servers.step[server] = done_s, at[STEP]
     steps.start_s[row], steps.finish_s[row] = now_s, done_s
     steps.rows[row], steps.server[row], steps.trigger[row] = sums[ROWS], server, trigger

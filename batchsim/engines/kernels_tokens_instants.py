@@ -5,7 +5,7 @@
 import math
 
 from batchsim.engines.columns import HEAD, SENT, TAIL, THINKING
-from batchsim.engines.kernels import soonest
+from batchsim.engines.kernels import later, soonest
 from batchsim.engines.kernels_instants import ENDED, MORE, PAUSED, REJECTED, TIMED_OUT, _pop, _push
 from batchsim.engines.kernels_jit import compiled, inlined
 from batchsim.engines.kernels_tokens import finish, start
@@ -63,12 +63,13 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
             now_s = min(now_s, clients.due_s[0])
         if at[HEAD] < at[TAIL]:
             oldest_s = arrival_s[queue.requests[at[HEAD]]]
-            now_s = min(now_s, oldest_s + limits.timeout_s)
+            now_s = min(now_s, later(oldest_s, limits.timeout_s))
             # Engines without a step have looked at what was due before: it must not hold the clock.
-            if batching.whole and oldest_s + batching.wait_s > last_s:
+            due_s = later(oldest_s, batching.wait_s)
+            if batching.whole and due_s > last_s:
                 for server in range(count):
                     if servers.busy_until_s[server] == math.inf:
-                        now_s = min(now_s, oldest_s + batching.wait_s)
+                        now_s = min(now_s, due_s)
                         break
         if not batching.whole:
             until_s = min(now_s, limits.until_s)
@@ -90,7 +91,7 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
                 leaving = finish(server, batching, requests, servers, done)
                 for place in range(leaving if closed else 0):
                     request = done[place]
-                    _push(clients, at, now_s + requests.think_s[request], requests.client[request])
+                    _push(clients, at, later(now_s, requests.think_s[request]), requests.client[request])
         # A loop, so that one place alone calls `_look`, which is most of the code: `turn` 0 is this look, the
         # others follow the sends of step 4.
         turn, sending = 0, 0
@@ -101,18 +102,18 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
                     break
                 arrival_s[request], requests.client[request] = now_s, client
                 if not _enter(request, limits.queue, requests, queue, at):
-                    _push(clients, at, now_s + requests.think_s[request], client)
+                    _push(clients, at, later(now_s, requests.think_s[request]), client)
             _look(now_s, total, batching, cost, requests, queue, servers, steps, sums, at)
             if turn == 0:
                 # 3. Requests that have waited too long leave, unless they had started.
                 while at[HEAD] < at[TAIL]:
                     request = queue.requests[at[HEAD]]
-                    if now_s < arrival_s[request] + limits.timeout_s:
+                    if now_s < later(arrival_s[request], limits.timeout_s):
                         break
                     requests.status[request] = TIMED_OUT
                     at[HEAD] += 1
                     if closed:
-                        _push(clients, at, now_s + requests.think_s[request], requests.client[request])
+                        _push(clients, at, later(now_s, requests.think_s[request]), requests.client[request])
                 # 4. Clients whose thinking is over send, in their order, each followed by a look.
                 while at[THINKING] > 0 and clients.due_s[0] <= now_s:
                     clients.sending[sending] = clients.client[0]

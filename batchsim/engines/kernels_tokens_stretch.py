@@ -6,9 +6,9 @@ Most steps are so, and then all that has to be done of them is to add up when th
 
 # mypy: disable-error-code="no-untyped-def"
 
-import math
-
+from batchsim._clock import TICK_S
 from batchsim.engines.columns import HEAD, TAIL
+from batchsim.engines.kernels import later
 from batchsim.engines.kernels_jit import inlined
 from batchsim.engines.kernels_tokens import _step_ms, next_in_line, to_join
 from batchsim.engines.tokens_columns import LEFT, STACK, STEP, WORK
@@ -67,9 +67,7 @@ def go_on_alike(until_s, limits, batching, cost, requests, queue, servers, steps
         seconds = _step_ms(cost, ready, reads, 0) / 1000
         if steps.noise.size:
             seconds = seconds * steps.noise[row]
-        done_s = now_s + seconds
-        if done_s <= now_s:
-            done_s = math.nextafter(now_s, math.inf)
+        done_s = later(now_s, max(seconds, TICK_S))
         steps.finish_s[row], steps.blocks[row] = done_s, batching.kv_blocks - free
         row += 1
         servers.clock_s[0], now_s = now_s, done_s

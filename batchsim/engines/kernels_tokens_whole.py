@@ -5,6 +5,7 @@
 import math
 
 from batchsim.engines.columns import HEAD, TAIL
+from batchsim.engines.kernels import later
 from batchsim.engines.kernels_jit import inlined
 from batchsim.engines.tokens_columns import PAIRS, READS, ROWS, STEP, TOKENS
 from batchsim.engines.tokens_log import NO_TRIGGER
@@ -20,7 +21,7 @@ def _leaving(now_s, ended, batching, requests, queue, at):
     if length >= batching.largest:
         return batching.largest, FULL
     if batching.wait_s < math.inf:
-        due_s = requests.arrival_s[queue.requests[at[HEAD]]] + batching.wait_s
+        due_s = later(requests.arrival_s[queue.requests[at[HEAD]]], batching.wait_s)
         if now_s < due_s:
             return 0, FULL
         return length, WAIT if now_s == due_s else BACKLOG

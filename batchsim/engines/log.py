@@ -10,6 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from batchsim._clock import check_time
+
 
 class Status(IntEnum):
     """What became of a request."""
@@ -34,6 +36,12 @@ class Log:
     batch_trigger: np.ndarray  # uint8 of `Trigger`
     priority: np.ndarray | None = None  # uint8, the level of each request; None without priorities
     outputs: list[Any] | None = None
+
+    def checked(self) -> Self:
+        """Return the log, or raise ValueError if the run went on for longer than its clock counts."""
+        last_s = max(self.arrival_s[-1], self.batch_finish_s.max(initial=0.0))
+        check_time("finishes", float(last_s), "take fewer requests")
+        return self
 
     @classmethod
     def join(cls, logs: Sequence["Log"]) -> "Log":
@@ -69,6 +77,8 @@ class Totals:
     items: Sum  # requests in these
     triggers: np.ndarray  # how many of these batches for each Trigger
     delayed: Sum = 0  # of the served: those that began after a timeout that delays
+    device_wait_s: Sum = 0.0  # of the served: what they waited for a device that servers share
+    off_device_s: Sum = 0.0  # of busy_s: before a batch had its device
 
     def __add__(self, other: Self) -> Self:
         return type(self)(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from batchsim._clock import check_time
 from batchsim.engines import kernels_many
 from batchsim.engines.columns import BATCH, Batches, Cold, Costs, Devices, Horizon
 from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, places_of, slice_of
@@ -68,11 +69,11 @@ def run_many(
     size, fast, cancelled = slice_of(scenario.servers), is_fast(scenario), CANCELLED.get()
     if fast and requests <= size:  # as many settings a call as are some tens of milliseconds
         columns = [*map(np.array, zip(*(rule.threshold for rule in rules), strict=True))]
-        free_s, step = np.empty(scenario.servers), size // requests
+        free, step = np.empty(scenario.servers), size // requests
         for begin in range(0, rows, step):
             check_cancelled(cancelled)
             part = slice(begin, begin + step)
-            args = arrival_s, *(column[part] for column in columns), costs, free_s, wanted, scratch
+            args = arrival_s, *(column[part] for column in columns), costs, free, wanted, scratch
             kernels_many.run_thresholds(*args, Numbers(*(column[part] for column in numbers)))
         edges_s[:] = arrival_s[edges]
     else:
@@ -82,9 +83,9 @@ def run_many(
         for row, rule in enumerate(rules):
             costs.devices.free_s[:], costs.cold.ready_s[:] = 0.0, math.inf
             if instants is None:
-                free_s, taken = np.zeros(scenario.servers), of_each.batch_index
+                free, taken = np.zeros(scenario.servers), of_each.batch_index
                 _, done = form_batches(
-                    arrival_s, False, rule.threshold, costs, free_s, taken, batches, cancelled
+                    arrival_s, False, rule.threshold, costs, free, taken, batches, cancelled
                 )
             else:
                 instants.begin(rule)
@@ -93,6 +94,7 @@ def run_many(
                 done = int(instants.at[BATCH])
             kernels_many.note_run(of_each, batches, done, wanted, scratch, row, numbers)
             edges_s[row] = arrival_s[edges]
+    check_time("finishes", float(numbers.last_s.max()), "take fewer requests")
     count = numbers.served if unserved == "ignore" else np.full(rows, requests)
     none = np.full(rows, math.nan)
     means = _means(numbers, edges_s) if sections else (none, none)

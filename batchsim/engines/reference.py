@@ -4,13 +4,13 @@ A source (or clients) sends requests, a collector puts them into batches, server
 and the four steps of an instant are in `reference_instants`; here is what each step does.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from batchsim._clock import TICK_S, later, not_before
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, Status
 from batchsim.engines.reference_instants import Instants
@@ -67,6 +67,7 @@ class Collector(Instants):
                 if self.line.frozen:
                     requests, trigger = self.line.frozen.popleft()
                 else:
+                    self.line.bring(size)
                     requests = self.line.take(size)
                 self.start(self.idle.pop(0), requests, trigger)
             elif action == FREEZE and self.rule.freezes:
@@ -90,7 +91,7 @@ class Collector(Instants):
             self.batch_index[request] = batch
         # First compiling and its part on the host, then the rest on the server's device, when that is free.
         device = server % len(self.device_free_s)
-        begin_s, free_s = self.compiled_s(size) + self.host_s, self.device_free_s[device]
+        begin_s, free_s = later(self.compiled_s(size), self.host_s), self.device_free_s[device]
         service_s = self.line.measured_s.pop(requests[0], float(self.plan.service_s[size]))
         seconds = service_s - self.host_s
         if self.plan.noise is not None:
@@ -100,7 +101,7 @@ class Collector(Instants):
         if free_s > begin_s:
             begin_s, seconds = free_s, seconds * self.contention
         # However short, it takes a tick of the clock: a batch never ends at the instant at which it starts.
-        finish_s = max(begin_s + seconds, math.nextafter(self.env.now, math.inf))
+        finish_s = max(later(begin_s, seconds), later(self.env.now, TICK_S))
         # A device computes in order of start: no batch that starts later changes this one's finish.
         self.device_free_s[device] = finish_s
         self.batches.append((self.env.now, finish_s, len(requests), server, int(trigger)))
@@ -113,7 +114,7 @@ class Collector(Instants):
             return self.env.now
         seconds, shapes = self.plan.cold_start
         # The first batch of a shape lets it be compiled; others that start meanwhile wait for it, too.
-        ready_s = self.ready_s.setdefault(int(shapes[size]), self.env.now + float(seconds[size]))
+        ready_s = self.ready_s.setdefault(int(shapes[size]), later(self.env.now, float(seconds[size])))
         return max(self.env.now, ready_s)
 
     def expire(self) -> list[int]:
@@ -126,7 +127,7 @@ class Collector(Instants):
     def due_s(self) -> float:
         due_s = self.line.levels.expiry_s()
         if (self.idle or self.asked_while_busy) and self.line:
-            wake_s = self.line.wake_s(len(self.idle))
+            wake_s = not_before(self.line.wake_s(len(self.idle)))
             if wake_s > self.env.now:  # else the rule has been asked already
                 due_s = min(due_s, wake_s)
         return due_s

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import simpy
 
+from batchsim._clock import later
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Status
 
@@ -75,7 +76,7 @@ class Instants:
             self.call()
             request = yield self.answered[client]
             self.answered[client] = self.env.event()
-            due_s = self.env.now + self.traffic.think_s[request]
+            due_s = later(self.env.now, float(self.traffic.think_s[request]))
             if due_s > self.env.now:
                 yield self.env.timeout(At(due_s))
 

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from batchsim._clock import later
 from batchsim.engines.draws import Plan
 
 Entries = deque[dict[str, Any]]  # the batcher's queue, in order of arrival
@@ -45,7 +46,7 @@ class Oldest:
         """Return when the next request has waited too long."""
         if self.timeout_s == math.inf or not self.queue:
             return math.inf
-        return self.arrival_s[self.queue[0]["id"]] + self.timeout_s
+        return later(self.arrival_s[self.queue[0]["id"]], self.timeout_s)
 
 
 class Levels:
@@ -91,7 +92,7 @@ class Levels:
         gone: list[int] = []
         for level, limit in self.limits.items():
             queue = self.in_time[level]
-            while queue and now_s >= self.arrival_s[queue[0]] + limit.timeout_s:
+            while queue and now_s >= later(self.arrival_s[queue[0]], limit.timeout_s):
                 (self.delayed[level] if limit.delays else gone).append(queue.popleft())
         self.left(gone)
         self._remove(gone)
@@ -99,7 +100,9 @@ class Levels:
 
     def expiry_s(self) -> float:
         fronts = ((queue[0], self.limits[level]) for level, queue in self.in_time.items() if queue)
-        return min((self.arrival_s[first] + limit.timeout_s for first, limit in fronts), default=math.inf)
+        return min(
+            (later(self.arrival_s[first], limit.timeout_s) for first, limit in fronts), default=math.inf
+        )
 
     def _remove(self, requests: Sequence[int]) -> list[dict[str, Any]]:
         """Remove requests from the batcher's queue, and return them."""
@@ -115,4 +118,4 @@ class Levels:
 
 def queue_of(plan: Plan, arrival_s: Sequence[float], queue: Entries) -> Oldest | Levels:
     """Return what says who goes first from the batcher's queue."""
-    return (Oldest if plan.scenario.in_order else Levels)(plan, arrival_s, queue)
+    return (Levels if plan.scenario.by_level else Oldest)(plan, arrival_s, queue)

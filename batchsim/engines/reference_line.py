@@ -50,7 +50,8 @@ class Line:
         self.largest = plan.service_s.size - 1
         self.levels = queue_of(plan, arrival_s, self.queue)
         # Whether the batcher takes a batch by itself: the oldest.
-        self.itself = self.textbook and plan.scenario.in_order
+        self.by_level = plan.scenario.by_level
+        self.itself = self.textbook and not self.by_level
 
     def __bool__(self) -> bool:
         """Whether anything waits for a server."""
@@ -96,6 +97,16 @@ class Line:
         refused = [entry["id"] for entry in self.levels.take(size)]
         self.levels.left(refused)
         return refused
+
+    def bring(self, size: int) -> None:
+        """Move those whom the rule picks for a batch to the front, unless levels say who goes first."""
+        if (picked := self.rule.picked) is None or self.by_level:
+            return
+        places = [picked(k, self.memory, self.params) for k in range(size)]
+        entries = [self.queue[place] for place in places]
+        for place in reversed(places):
+            del self.queue[place]
+        self.queue.extendleft(reversed(entries))
 
     def take(self, size: int) -> list[int]:
         """Remove those that go first from the queue, computed if there is a model; return their numbers."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from batchsim._clock import later
 from batchsim.engines.tokens_log import NO_TRIGGER, Batching
 from batchsim.scenario.rules import Trigger
 
@@ -205,7 +206,7 @@ def leaving(line: deque[Request], now_s: float, batching: Batching, ended: bool)
     if len(line) >= batching.largest:
         return batching.largest, Trigger.FULL
     if batching.wait_s < math.inf:
-        due_s = line[0].arrival_s + batching.wait_s
+        due_s = later(line[0].arrival_s, batching.wait_s)
         return (len(line), Trigger.WAIT if now_s == due_s else Trigger.BACKLOG) if now_s >= due_s else (0, 0)
     if len(line) >= batching.enough:
         came_s = line[batching.enough - 1].arrival_s

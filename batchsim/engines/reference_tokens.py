@@ -9,26 +9,27 @@ without one; requests that have waited too long leave; clients send. What a step
 import math
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+from batchsim._clock import TICK_S, later
 from batchsim.engines.log import Status
 from batchsim.engines.reference_instants import Instants
 from batchsim.engines.reference_reuse import ReusingEngine
 from batchsim.engines.reference_schedule import Engine, Request, WholeEngine, leaving
 from batchsim.engines.reference_servers import OF_SERVERS
+from batchsim.engines.tokens_folded import Progress, StepRows
 from batchsim.engines.tokens_log import STEPS, Batching, TokenLog, TokenPlan
 from batchsim.scenario import Continuous
 from batchsim.scenario.step_time import step_ms
 
-CHUNK = 1024  # factors of noise drawn at a time
+CHUNK = 1024  # factors of noise drawn at a time, and steps made columns
 
 
 class Dispatcher(Instants):
     """The line, the engines and the log of one run."""
 
-    def __init__(self, plan: TokenPlan) -> None:
+    def __init__(self, plan: TokenPlan, room: float = math.inf) -> None:
         super().__init__(plan.base)
         self.plan, scenario = plan, plan.scenario
         self.batching, self.cost = Batching.of(scenario), plan.cost
@@ -49,7 +50,8 @@ class Dispatcher(Instants):
         self.preemptions = [0] * count
         self.preempted_s = [[0.0] * count for _ in range(2)]  # before the first token, and after it
         self.back_s: dict[int, float] = {}  # when those who are preempted were
-        self.steps: list[tuple[float | int, ...]] = []
+        self.steps: list[tuple[float | int, ...]] = []  # those that are not in `rows` yet
+        self.rows, self.started = StepRows(room, count), 0
 
     def factors(self) -> Iterator[float]:
         """Yield the noise of one step after the other; 1 without noise, which changes nothing."""
@@ -101,28 +103,31 @@ class Dispatcher(Instants):
         sums = [sum(getattr(row, name) for row in rows) for name in ("tokens", "reads", "pairs")]
         seconds = step_ms(self.cost, *sums) / 1000 * next(self.noise)
         # However short, it takes a tick of the clock: a step never ends at the instant at which it starts.
-        finish_s = max(self.env.now + seconds, math.nextafter(self.env.now, math.inf))
+        finish_s = later(self.env.now, max(seconds, TICK_S))
         for row in rows:
             if self.first_step[row.request.number] < 0:
                 row.request.started = True
-                self.first_step[row.request.number] = len(self.steps)
+                self.first_step[row.request.number] = self.started
             elif row.request.number in self.back_s:
                 away_s = self.preempted_s[row.request.made > 0]
                 away_s[row.request.number] += self.env.now - self.back_s.pop(row.request.number)
         used = self.batching.kv_blocks - engine.free
-        self.step_of[number] = len(self.steps)
+        self.step_of[number] = self.started
         self.steps.append((
             self.env.now, finish_s, len(rows), number, engine.trigger, *sums,
             len(engine.running), len(self.line), used, engine.preempted,
         ))  # fmt: skip
+        self.started += 1
         self.handed[number].succeed(finish_s)
+        if len(self.steps) >= CHUNK:
+            self.keep()
         return True
 
     def expire(self) -> list[int]:
         """Let the requests that have waited too long leave, unless they had started; return them."""
         if self.timeout_s == math.inf:
             return []
-        late = [r for r in self.line if not r.started and self.env.now >= r.arrival_s + self.timeout_s]
+        late = [r for r in self.line if not r.started and self.env.now >= later(r.arrival_s, self.timeout_s)]
         for request in late:
             self.line.remove(request)
             self.status[request.number] = Status.TIMED_OUT
@@ -132,31 +137,37 @@ class Dispatcher(Instants):
         oldest = next((request for request in self.line if not request.started), None)
         if oldest is None:
             return math.inf
-        due_s = oldest.arrival_s + self.timeout_s
+        due_s = later(oldest.arrival_s, self.timeout_s)
         if self.batching.whole and not all(engine.rows for engine in self.engines):
-            wake_s = oldest.arrival_s + self.batching.wait_s
+            wake_s = later(oldest.arrival_s, self.batching.wait_s)
             if wake_s > self.env.now:  # else they have looked already
                 due_s = min(due_s, wake_s)
         return due_s
 
+    def keep(self) -> None:
+        """Keep the steps as columns, folded where they are too many."""
+        self.rows.add(list(zip(*self.steps, strict=True)) or [()] * len(STEPS))
+        self.steps.clear()
+        if self.rows.due:
+            under_way = (step for step, engine in zip(self.step_of, self.engines, strict=True) if engine.rows)
+            self.rows.fold(self.known(), min(under_way, default=self.started))
+
+    def known(self) -> Progress:
+        steps = (np.array(each) for each in (self.first_step, self.token_step, self.last_step))
+        came = len(self.arrival_s)
+        return Progress(np.array(self.arrival_s, float), *(each[:came] for each in steps))
+
     def run(self) -> TokenLog:
         self.go()
-        steps: Any = zip(*self.steps, strict=True) if self.steps else ((),) * len(STEPS)
-        kinds = {"batch_start_s": float, "batch_finish_s": float, "batch_trigger": np.uint8}
-        logged: dict[str, Any] = {
-            name: np.array(column, kinds.get(name, np.int64))
-            for name, column in zip(STEPS, steps, strict=True)
-        }
-        return TokenLog(
-            arrival_s=np.array(self.arrival_s, float), status=np.array(self.status, np.uint8),
-            batch_index=np.array(self.first_step), token_step=np.array(self.token_step),
-            last_step=np.array(self.last_step), preemptions=np.array(self.preemptions),
-            preempted_before_s=np.array(self.preempted_s[0], float),
-            preempted_after_s=np.array(self.preempted_s[1], float),
-            prompt_tokens=self.plan.prompts, output_tokens=self.plan.outputs, **logged,
+        self.keep()
+        before_s, after_s = (np.array(each, float) for each in self.preempted_s)
+        return self.rows.log(
+            self.known(), status=np.array(self.status, np.uint8), preemptions=np.array(self.preemptions),
+            preempted_before_s=before_s, preempted_after_s=after_s, prompt_tokens=self.plan.prompts,
+            output_tokens=self.plan.outputs,
         )  # fmt: skip
 
 
-def run(plan: TokenPlan) -> TokenLog:
-    """Run a plan and return what happened."""
-    return Dispatcher(plan).run()
+def run(plan: TokenPlan, room: float = math.inf) -> TokenLog:
+    """Run a plan and return what happened; beyond `room` steps, a `FoldedLog`."""
+    return Dispatcher(plan, room).run()

@@ -7,7 +7,7 @@ unless memory is short: whoever is sent back may go on at another one.
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,13 +29,14 @@ SLOW_ROWS = 250_000  # that the SimPy engine computes in about a second
 FEWEST = 200
 WARM = 0.1  # of the requests: until those that began together are mixed
 SECTIONS = 32
+PHASES, PHASE_TURNS = 8, 12  # runs of fixed lengths, and how often each turns every seat over, at least
 ANY = StepTime(0, 1, 0)
 RIDGE = 3e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Saturated:
-    """The steps of an engine for which somebody always waits, in `SECTIONS` of as many steps each.
+    """The steps of an engine for which somebody always waits, in sections of as many steps each.
 
     `tokens` are a step's; `reads` and `pairs` sums of a section; `served` how many requests a section serves,
     shape (sections, measures): counted by all their tokens, by their outputs, and by what they hold of the
@@ -74,22 +75,42 @@ def saturated(
     """Run engines with a queue that never empties; None if they could serve no request.
 
     Lengths are evenly spaced quantiles in a random order, always the same; of listed ones, these in theirs.
-    Those that run at first are in the midst of their outputs, as they are at any later time. `step` matters
-    to more than one engine; `roughly` is an eighth of the requests.
+    Those that run at first are in the midst of their outputs, as they are at any later time. Where all
+    lengths are the same, seats keep for ever the phases in which they began: several runs, each a section,
+    begin in random ones. `step` matters to more than one engine; `roughly` is an eighth of the requests.
     """
     running = servers * (at_once(rule, tokens) if isinstance(rule, Continuous) else rule.largest_batch)
     count = _count(rule, tokens, running, servers)
     count = min(count, count // ROUGHLY + 4 * running) if roughly else count
-    prompts, outputs = _lengths(tokens, count)
-    limits = outputs if tokens.limit is None else np.maximum(tokens.limit, outputs)
-    kept = servable(rule, prompts, outputs, limits)
-    prompts, outputs, limits = prompts[kept], outputs[kept], limits[kept]
-    if prompts.size < FEWEST // 2:
+    lengths = _lengths(tokens, count)
+    limits = lengths[1] if tokens.limit is None else np.maximum(tokens.limit, lengths[1])
+    kept = servable(rule, *lengths, limits)
+    if kept.sum() < FEWEST // 2:
         return None
+    waiting = np.array([*lengths, limits])[:, kept]
+    fixed = isinstance(rule, Continuous) and not any(
+        isinstance(each, Lengths) for each in (tokens.prompt, tokens.output)
+    )
+    phases = min(PHASES, count // (PHASE_TURNS * running)) if fixed else 1
+    if phases <= 1:
+        return _sections(*_filled(rule, tokens, step, servers, running, waiting, 1), SECTIONS)
+    waiting = waiting[:, : count // phases]
+    runs = [_filled(rule, tokens, step, servers, running, waiting, seed) for seed in range(1, phases + 1)]
+    return _joined([_sections(*run, 1) for run in runs])
+
+
+def _filled(
+    rule: Rule, tokens: Tokens, step: StepTime, servers: int, running: int, waiting: np.ndarray, seed: int
+) -> tuple[TokenLog, int, int, np.ndarray]:
+    """Run engines whose seats are taken at first, before `waiting`, the rows prompts, outputs and limits.
+
+    Return the log, how many run at first, how many at once, and the mean of each measure.
+    """
+    prompts, outputs, limits = waiting
     means, first = _measures(prompts, outputs).mean(axis=1), 0
     if isinstance(rule, Continuous):
         first = min(running, prompts.size)
-        generator = np.random.default_rng(1)
+        generator = np.random.default_rng(seed)
         # Longer outputs are met with more often; any part of them may be made already.
         who = generator.choice(prompts.size, first, p=outputs / outputs.sum())
         made = (outputs[who] * generator.random(first)).astype(np.int64)
@@ -99,8 +120,7 @@ def saturated(
         outputs, limits = np.append(outputs[who] - made, outputs), np.append(limits[who] - made, limits)
     scenario = Scenario(Poisson(1), rule, step, servers, tokens=tokens)  # of which nobody asks for arrivals
     base = Plan(scenario, prompts.size, np.zeros(prompts.size), None, np.empty(0), None, None)
-    log = _run(TokenPlan(base, prompts, outputs, limits, _no_noise))
-    return _sections(log, first, running, means)
+    return _run(TokenPlan(base, prompts, outputs, limits, _no_noise)), first, running, means
 
 
 def _count(rule: Rule, tokens: Tokens, running: int, servers: int) -> int:
@@ -152,12 +172,20 @@ def _run(plan: TokenPlan) -> TokenLog:
     return reference_tokens.run(plan)
 
 
-def _sections(log: TokenLog, first: int, running: int, means: np.ndarray) -> Saturated:
+def _joined(runs: list[Saturated]) -> Saturated:
+    """Return the sections of several runs, as if these had followed each other."""
+    names = ("tokens", "first", "reads", "pairs", "served")
+    before = np.cumsum([0, *(run.tokens.size for run in runs[:-1])])
+    moved = [replace(run, first=run.first + at) for run, at in zip(runs, before, strict=True)]
+    return Saturated(*(np.concatenate([getattr(run, name) for run in moved]) for name in names))
+
+
+def _sections(log: TokenLog, first: int, running: int, means: np.ndarray, sections: int) -> Saturated:
     """Return a run's sections, from when its start is forgotten until too few wait to be chosen from."""
     begin, end = log.batch_index, log.last_step + 1
     joined = np.sort(begin)
     warm = first + int(WARM * (begin.size - first))
-    edges = np.linspace(joined[warm], joined[max(begin.size - 1 - running, warm + 1)], SECTIONS + 1)
+    edges = np.linspace(joined[warm], joined[max(begin.size - 1 - running, warm + 1)], sections + 1)
     edges = np.unique(edges.astype(np.int64))
     met = end > edges[0]
     begin, end = begin[met], end[met]

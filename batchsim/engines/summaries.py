@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from batchsim._clock import check_time
 from batchsim.engines import columns, kernels_levels, kernels_sums
 from batchsim.engines.columns import NONE, Batches, Cold, Costs, Devices, Requests
 from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, places_of, slice_of
-from batchsim.engines.draws import Streams
+from batchsim.engines.draws import Streams, check_durations
 from batchsim.engines.histogram import BINS, Histogram
 from batchsim.engines.log import Totals
 from batchsim.scenario import Scenario
@@ -51,7 +52,7 @@ def _fast_windows(
 ) -> Iterator[_Window]:
     """Run an open loop in which every request is served, under a threshold rule."""
     threshold, noise = scenario.rule.threshold, _Draws(streams.noise())
-    free_s, devices, cold = np.zeros(scenario.servers), Devices.of(scenario), Cold.of(streams.cold_start)
+    free, devices, cold = np.zeros(scenario.servers), Devices.of(scenario), Cold.of(streams.cold_start)
     waiting_s, passed = NONE, 0
     for new_s in streams.arrivals_s(requests, chunk):
         base, passed = passed - waiting_s.size, passed + new_s.size
@@ -60,7 +61,7 @@ def _fast_windows(
         batch_index, batches = np.full(size, -1, np.int64), Batches.room_for(size)
         costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown, devices, cold)
         more = passed < requests
-        head, count = form_batches(arrival_s, more, threshold, costs, free_s, batch_index, batches, cancelled)
+        head, count = form_batches(arrival_s, more, threshold, costs, free, batch_index, batches, cancelled)
         noise.use(count)
         rows = of_requests(arrival_s, None, batch_index, np.zeros(size, np.uint8))
         oldest_s = float(arrival_s[min(head, size - 1)])
@@ -153,6 +154,7 @@ def summarise(
 
     The first `skip` requests are the warm-up. The answer does not depend on `chunk`.
     """
+    check_durations(scenario)
     windows = _fast_windows if is_fast(scenario) else _instant_windows
     chunk = min(chunk, max(slice_of(scenario.servers), LEAST))  # adding up a window looks at the servers, too
     begin_s = 0.0
@@ -164,7 +166,8 @@ def summarise(
     # What `account` adds up, window after window.
     sums, counts = np.zeros(kernels_sums.SUMS), np.zeros(kernels_sums.COUNTS, np.int64)
     delays = [limit.timeout_s if limit.delays else math.inf for limit in scenario.limits]
-    delay_s = NONE if scenario.in_order else np.array(delays)
+    delay_s = np.array(delays) if scenario.by_level else NONE
+    seen = Costs.of(streams.service_s, None, None, Devices.of(scenario), Cold.of(streams.cold_start))
     histogram, until_s, spans = np.zeros(BINS, np.int64), np.zeros(scenario.servers), np.zeros((0, 3))
     for window in windows(scenario, requests, streams, chunk, cancelled):
         known, spans = len(spans), np.concatenate([spans, np.zeros((window.count, 3))])
@@ -174,15 +177,16 @@ def summarise(
             order = np.argsort(rows.batch_index, kind="stable")[np.count_nonzero(rows.batch_index < 0) :]
         count = kernels_sums.account(
             rows, order, delay_s, window.settled, int(np.searchsorted(numbers, skip)), begin_s,
-            window.batches, window.count, until_s, spans, known, sums, counts, histogram,
+            window.batches, window.count, seen, until_s, spans, known, sums, counts, histogram,
         )  # fmt: skip
+        check_time("finishes", max(sums[kernels_sums.LAST_FINISH], window.oldest_s), "take fewer requests")
         # Forget the spans that ended before any request came that still waits; the last may go on.
         first = min(int(np.searchsorted(spans[:count, 1], window.oldest_s)), max(count - 1, 0))
         spans = spans[first:count].copy()
     totals = Totals(
         requests=requests - skip,
         statuses=counts[kernels_sums.STATUSES : kernels_sums.TRIGGERS],
-        parts_s=sums[: kernels_sums.BUSY],
+        parts_s=sums[: kernels_sums.DEVICE_WAIT],
         finished=int(counts[kernels_sums.FINISHED]),
         busy_s=float(sums[kernels_sums.BUSY]),
         window_s=float(max(sums[kernels_sums.LAST_FINISH] - begin_s, 0.0)),
@@ -190,5 +194,7 @@ def summarise(
         items=int(counts[kernels_sums.ITEMS]),
         triggers=counts[kernels_sums.TRIGGERS :],
         delayed=int(counts[kernels_sums.DELAYED]),
+        device_wait_s=float(sums[kernels_sums.DEVICE_WAIT]),
+        off_device_s=float(sums[kernels_sums.OFF_DEVICE]),
     )
     return totals, Histogram(histogram)

@@ -132,6 +132,16 @@ class TokenLog(Log):
     step_blocks: np.ndarray  # in use
     step_preempted: np.ndarray
 
+    @property
+    def steps(self) -> int:
+        """How many there were."""
+        return self.batch_start_s.size
+
+    @property
+    def most_running(self) -> int:
+        """The most requests that an engine ran at once."""
+        return int(self.step_running.max(initial=0))
+
     @classmethod
     def join(cls, logs: Sequence[Log]) -> Self:
         """Return the logs of several runs as one, with their steps numbered through."""
@@ -140,8 +150,8 @@ class TokenLog(Log):
         joined: dict[str, Any] = {
             name: np.concatenate([getattr(log, name) for log in logs]) for name in names
         }
-        before = np.cumsum([0, *(log.batch_start_s.size for log in logs[:-1])])
-        first = np.repeat(before, [log.arrival_s.size for log in logs])
+        counts = [log.steps for log in logs if isinstance(log, TokenLog)]
+        first = np.repeat(np.cumsum([0, *counts[:-1]]), [log.arrival_s.size for log in logs])
         for name in ("batch_index", "token_step", "last_step"):
             joined[name] = np.where(joined[name] < 0, -1, joined[name] + first)
         return cls(**joined)

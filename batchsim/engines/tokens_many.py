@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchsim._clock import check_time
 from batchsim.engines import kernels_tokens_times
 from batchsim.engines.columns import NONE
 from batchsim.engines.compiled_tokens import Loop
@@ -53,6 +54,7 @@ def run_times(plan: TokenPlan) -> Times:
         last_s = kernels_tokens_times.note_times(
             requests, steps, used, before, until_s, token_s, finish_s, last_s
         )
+    check_time("finishes", last_s, "take fewer requests")
     most = Most(*loop.at[[MOST_RUNNING, MOST_TOKENS]].tolist())
     return Times(requests.arrival_s, token_s, finish_s, plan.outputs, last_s, most)
 

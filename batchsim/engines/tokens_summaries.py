@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from batchsim._clock import check_time
 from batchsim.engines import compiled_tokens, kernels_tokens_sums
 from batchsim.engines.columns import HEAD, NONE, SENT, TAIL
-from batchsim.engines.draws import Streams
+from batchsim.engines.draws import Streams, check_durations
 from batchsim.engines.histogram import BINS, binned
 from batchsim.engines.kernels_instants import ENDED, MORE
 from batchsim.engines.log import Status, check_cancelled
@@ -219,6 +220,7 @@ def summarise(
             check_cancelled(cancelled)
             yield draw(min(chunk, requests - begin))
 
+    check_durations(scenario)
     check_lengths(scenario, lengths)
     begin_s = 0.0
     if skip:  # the summary begins when request number `skip` comes: find out when that is
@@ -229,6 +231,7 @@ def summarise(
     account = _Account(scenario, skip, begin_s)
     for window in _windows(scenario, requests, streams, chunk, cancelled):
         account.add(window)
+        check_time("finishes", account.end_s, "take fewer requests")
     assert account.totals is not None
     window_s = max(account.end_s - begin_s, 0.0)
     return replace(account.totals, requests=requests - skip, window_s=window_s), account.histograms

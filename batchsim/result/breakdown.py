@@ -2,11 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchsim._clock import later
 from batchsim.engines.log import Log
+from batchsim.scenario import Scenario
 
 
 class Stretches(NamedTuple):
@@ -15,6 +19,11 @@ class Stretches(NamedTuple):
     row: np.ndarray
     from_s: np.ndarray
     to_s: np.ndarray
+
+    def there(self) -> "Stretches":
+        """Return those that last."""
+        lasts = self.to_s > self.from_s
+        return Stretches(self.row[lasts], self.from_s[lasts], self.to_s[lasts])
 
 
 def stretches(runs: Sequence[Any], requests: np.ndarray) -> dict[str, Stretches]:
@@ -58,9 +67,16 @@ class ServerTime:
         # Once a batch: there are fewer of them than requests. Index -1, not served, finds the NaN at the end.
         columns = self.idle_until_start_s(log), log.batch_start_s
         idle_s, waited_s = (np.append(column, math.nan)[log.batch_index] for column in columns)
-        idle_s -= np.interp(log.arrival_s, self.times_s, self.idle_s)
-        waited_s -= log.arrival_s
-        return np.minimum(np.maximum(idle_s, 0), waited_s)  # sums of floats, off by 1e-12 s
+        return self._forming_s(log.arrival_s, idle_s, waited_s)
+
+    def forming_between_s(self, arrival_s: np.ndarray, start_s: np.ndarray) -> np.ndarray:
+        """Return how much of the waits between these times was forming; NaN where one is NaN."""
+        return self._forming_s(arrival_s, np.interp(start_s, self.times_s, self.idle_s), start_s.copy())
+
+    def _forming_s(self, arrival_s: np.ndarray, idle_s: np.ndarray, start_s: np.ndarray) -> np.ndarray:
+        idle_s -= np.interp(arrival_s, self.times_s, self.idle_s)
+        start_s -= arrival_s
+        return np.minimum(np.maximum(idle_s, 0), start_s)  # sums of floats, off by 1e-12 s
 
     def idle_until_start_s(self, log: Log) -> np.ndarray:
         """Return I(t) at the start of each batch."""
@@ -75,7 +91,7 @@ class ServerTime:
         corners_s = np.append(self.times_s, math.nan)  # which is asked for and not taken
         from_s = np.where(nth == 0, arrival_s[row], corners_s[first[row] + nth - 1])
         to_s = np.where(nth == count[row] - 1, start_s[row], corners_s[first[row] + nth])
-        row, from_s, to_s = (each[to_s > from_s] for each in (row, from_s, to_s))
+        row, from_s, to_s = Stretches(row, from_s, to_s).there()
         # I(t) grows by all of a stretch or by nothing; half of it is far from both.
         idle_from_s, idle_to_s = (np.interp(each, self.times_s, self.idle_s) for each in (from_s, to_s))
         forming = idle_to_s - idle_from_s > (to_s - from_s) / 2
@@ -86,3 +102,39 @@ class ServerTime:
         for name, is_it in (("forming", forming), ("queueing", ~forming)):
             waits[name] = Stretches(row[begin & is_it], from_s[begin & is_it], to_s[end & is_it])
         return waits
+
+
+class DeviceTime:
+    """When each batch asks for its device, and when it gets it.
+
+    Batches come to a device in order of start, so one waits until the batch before it there has finished.
+    `ready_s` is when each has been compiled. Not `known`, as in a real run: no batch is seen to wait.
+    """
+
+    def __init__(self, log: Log, scenario: Scenario, ready_s: np.ndarray, known: bool = True) -> None:
+        self.servers, self.devices = scenario.servers, scenario.device_count
+        self.log, self.known = log, known
+        self.asked_s = self.begin_s = log.batch_start_s
+        if known:
+            finish_s = log.batch_finish_s
+            self.asked_s = self.begin_s = np.minimum(later(ready_s, scenario.host_ms / 1000), finish_s)
+            if self.devices < self.servers:
+                device = log.batch_server % self.devices
+                order = np.argsort(device, kind="stable")
+                free_s = np.empty_like(finish_s)
+                free_s[order[1:]] = np.where(np.diff(device[order]) == 0, finish_s[order[:-1]], 0.0)
+                free_s[order[:1]] = 0.0
+                self.begin_s = np.minimum(np.maximum(self.asked_s, free_s), finish_s)
+        self.wait_s = self.begin_s - self.asked_s
+
+    @cached_property
+    def _off(self) -> ServerTime:
+        return ServerTime(replace(self.log, batch_finish_s=self.begin_s), self.servers)
+
+    def off_s(self, edges_s: np.ndarray) -> np.ndarray:
+        """Return how long servers had a batch that was not on its device yet, between each two edges."""
+        if not self.known:
+            return np.full(edges_s.size - 1, math.nan)
+        if not (self.begin_s > self.log.batch_start_s).any():
+            return np.zeros(edges_s.size - 1)
+        return np.diff(np.interp(edges_s, self._off.times_s, self._off.busy_s))

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim.result.intervals import metric_intervals
-from batchsim.result.metrics import COMPONENTS, LATENCY, METRICS, Metrics
+from batchsim.result.metrics import COMPONENTS, DEVICE_WAIT, LATENCY, METRICS, Metrics
 from batchsim.result.order_statistics import OrderStatistics
 from batchsim.result.run import Run
-from batchsim.result.run_length import RunLength
+from batchsim.result.run_length import RunLength, run_length
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import Sample
+from batchsim.scenario import Scenario
 
 if TYPE_CHECKING:
     import pandas
@@ -23,7 +24,7 @@ SHOWN = [
     METRICS[key]
     for key in METRICS
     if key in (*COUNTS, "throughput_per_s", "mean_latency_ms") or METRICS[key].q is not None
-    or key in [f"mean_{part}_ms" for part in COMPONENTS]
+    or key in [f"mean_{part}_ms" for part in (*COMPONENTS, DEVICE_WAIT)]
 ]  # fmt: skip
 
 
@@ -58,7 +59,9 @@ def _of_level(run: Run, level: int) -> tuple[Metrics, Sections] | None:
     )  # fmt: skip
     latency_ms = run.latency_ms[mine]
     servers, columns = run.scenario.servers, {LATENCY: latency_ms}
-    sections = Sections.of_log(own, run.server_time, servers, skip, columns, run.delayed[mine])
+    sections = Sections.of_log(
+        own, run.server_time, run.device_time, servers, skip, columns, run.delayed[mine]
+    )
     kept_ms = latency_ms[skip:]
     served = OrderStatistics(kept_ms[~np.isnan(kept_ms)])
     return Metrics(run.scenario, sections.whole(), {LATENCY: served}), sections
@@ -74,12 +77,10 @@ def _row(
     replicated = sample.replicated
     sections = Sections.of_runs([metrics for metrics, _ in runs]) if replicated else runs[0][1]
     share = dict(whole.scenario.workload.priorities or ())[priority]
-    own = replace(
-        sample, whole=whole, sections=sections, length=sample.length and _of_share(sample.length, share),
-        dropped=round(sample.dropped * share),
-    )  # fmt: skip
-    delays = any(limit.delays for limit in whole.scenario.limits)
-    shown = [each for each in SHOWN if each.key != "delayed" or delays]
+    length = sample.length and _length(whole.scenario, priority)
+    dropped = round(sample.dropped * share)
+    own = replace(sample, whole=whole, sections=sections, length=length, dropped=dropped)
+    shown = [each for each in SHOWN if each.key not in whole.absent]
     intervals = metric_intervals([own], [each for each in shown if each.interval], level)
     row = {}
     for each in shown:
@@ -89,11 +90,16 @@ def _row(
     return row
 
 
-def _of_share(length: RunLength, share: float) -> RunLength:
-    """Return the lengths counted in requests of a level, which the queue of all makes wait.
+def _length(scenario: Scenario, priority: int) -> RunLength | None:
+    """Return the lengths that runs need for the metrics of a level, counted in its own requests.
 
-    A level's own flow is no steadier than that of as many requests by themselves.
+    Its queue forgets as fast as one that holds no later level. Its flow is no steadier than that of as many
+    requests by themselves.
     """
-    return replace(
-        length, relaxation=length.relaxation * share, cycle=length.cycle * share, noise=length.noise * share
-    )
+    shares = dict(scenario.workload.priorities or ())
+    first = sum(share for level, share in shares.items() if level <= priority)
+    length, own = run_length(scenario, first), shares[priority] / first
+    return length and replace(
+        length, relaxation=length.relaxation * own, cycle=length.cycle * own, noise=length.noise * own,
+        jam_s=None,
+    )  # fmt: skip

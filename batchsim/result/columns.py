@@ -8,7 +8,6 @@ import numpy as np
 
 from batchsim.engines.log import Log, Status
 from batchsim.engines.tokens_log import TokenLog
-from batchsim.result.metrics import COMPONENTS
 from batchsim.result.run import Run
 from batchsim.result.token_run import NO_TOKENS, Steps, TokenRun
 from batchsim.scenario.rules import Trigger
@@ -49,7 +48,13 @@ def frame(result: Any) -> "pandas.DataFrame":
     log = result.log
     # Index -1, not served, finds what is appended at the end.
     triggers = np.array([Trigger(t).name.lower() for t in log.batch_trigger] + [""], dtype=object)
-    times = ("arrival_s", "start_s", "finish_s", "latency_ms", *(f"{part}_ms" for part in COMPONENTS))
+    times = (
+        "arrival_s",
+        "start_s",
+        "finish_s",
+        "latency_ms",
+        *(f"{part}_ms" for part in result.metrics.components),
+    )
     return pandas.DataFrame({
         **{name: getattr(result, name) for name in times},
         "batch_index": log.batch_index,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchsim import _check
 from batchsim.result.intervals import metric_intervals
-from batchsim.result.metrics import METRICS, SUMMARY, TOKENS, Kind, metric
+from batchsim.result.metrics import METRICS, OF_DEVICES, SUMMARY, TOKENS, Kind, metric
 from batchsim.result.result import Result
 from batchsim.result.standard_error import ROUNDING, NoInterval
 
@@ -86,7 +86,8 @@ def compare(
         raise TypeError(f"keys must be a list of metrics, got {keys!r}")
     known = [key for key in result_a.metrics.keys if key in result_b.metrics.keys]
     if keys is COMPARED:
-        keys = [key for key in (*COMPARED, *OF_TOKENS) if key in known]
+        untold = set() if any(each.metrics.tells_devices for each in (result_a, result_b)) else {*OF_DEVICES}
+        keys = [key for key in (*COMPARED, *OF_TOKENS) if key in known and key not in untold]
     metrics = [metric(key, known) for key in keys]
     warmup = max(result_a.warmup, result_b.warmup)
     a, b = result_a.with_warmup(warmup), result_b.with_warmup(warmup)

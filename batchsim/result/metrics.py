@@ -6,7 +6,6 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +16,8 @@ from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Status, Totals
 from batchsim.engines.tokens_log import TokenTotals
 from batchsim.result.joint import pooled
+from batchsim.result.metric import Kind as Kind
+from batchsim.result.metric import Metric as Metric
 from batchsim.result.order_statistics import OrderStatistics, percentiles
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules import Trigger
@@ -24,49 +25,12 @@ from batchsim.scenario.rules import Trigger
 LATENCY = "latency_ms"
 TTFT, TPOT = "ttft_ms", "tpot_ms"  # to the first token; for each token after it
 COMPONENTS = ("forming", "queueing", "computing")  # of a latency, which they sum to
+DEVICE_WAIT = "device_wait"  # a component, too, where servers share devices: before `computing`
+OF_DEVICES = ("device_utilisation", f"mean_{DEVICE_WAIT}_ms")  # told of scenarios with `devices` alone
 COMPUTING = ("prefill", "decode", "preempted")  # of the computing of tokens, likewise
 SHARES = {trigger: f"{trigger.name.lower()}_share" for trigger in Trigger}
 _PERCENTILE = re.compile(r"(?:(ttft|tpot)_)?p(\d{1,3}(?:\.\d+)?)(?:_ms)?")
 UNITS = {"_per_s": "per s", "_ms": "ms", "_s": "s"}  # by the end of a name
-
-
-class Kind(StrEnum):
-    """How a metric comes about, and so how its interval does."""
-
-    GIVEN = "given"  # by the scenario: nothing random is in it
-    FLAG = "flag"  # likewise, True or False
-    COUNT = "count"  # twice as large in a run twice as long
-    MEAN = "mean"
-    SHARE = "share"  # from 0 to 1
-    PERCENTILE = "percentile"
-    OF_ALL = "of all"  # counts requests that are not served: in sweeps, not in a summary
-
-
-@dataclass(frozen=True)
-class Metric:
-    """What a metric is called, its unit ("ms", "per s" or ""), and which values of it are better.
-
-    `better` is "lower", "higher" or None. `interval`: a sweep gives its 95 % interval too. Percentiles
-    have their `q`, and the `column` of the requests that they are taken from.
-    """
-
-    key: str
-    label: str
-    unit: str = ""
-    better: str | None = None
-    kind: Kind = Kind.MEAN
-    interval: bool = False
-    q: float | None = None
-    column: str = LATENCY
-
-    @property
-    def random(self) -> bool:
-        """Whether it is measured, rather than given by the scenario."""
-        return self.kind not in (Kind.GIVEN, Kind.FLAG)
-
-    def plain(self, value: float) -> float | int | bool:
-        """Return a value as the summary has it."""
-        return {Kind.COUNT: int, Kind.FLAG: bool}.get(self.kind, float)(value)
 
 
 def _percentile(q: float, key: str, interval: bool = False) -> Metric:
@@ -92,6 +56,7 @@ _TABLE = (
     Metric("drifting", "drifting", kind=Kind.FLAG),
     Metric("throughput_per_s", "throughput", "per s", "higher", interval=True),
     Metric("utilisation", "utilisation", kind=Kind.SHARE, interval=True),
+    Metric("device_utilisation", "device utilisation", kind=Kind.SHARE, interval=True),
     Metric("mean_latency_ms", "mean latency", "ms", "lower", interval=True),
     _percentile(50, "p50_ms", interval=True),
     _percentile(90, "p90_ms"),
@@ -99,6 +64,7 @@ _TABLE = (
     _percentile(99, "p99_ms", interval=True),
     Metric("p99_all_ms", "p99 of all requests", "ms", "lower", Kind.OF_ALL),
     *(Metric(f"mean_{part}_ms", f"mean {part} time", "ms", "lower") for part in COMPONENTS),
+    Metric(f"mean_{DEVICE_WAIT}_ms", "mean wait for a device", "ms", "lower"),
     Metric("batches", "batches", kind=Kind.COUNT),
     Metric("mean_batch_size", "mean batch size", interval=True),
     *(Metric(share, share.replace("_", " "), kind=Kind.SHARE) for share in SHARES.values()),
@@ -175,9 +141,10 @@ def described(name: str) -> Metric:
     return Metric(name, name.removesuffix(suffix).replace("_", " "), UNITS.get(suffix, ""), lower)
 
 
-def values(totals: Totals, servers: int) -> dict[str, Any]:
+def values(totals: Totals, servers: int, devices: int) -> dict[str, Any]:
     """Return the metrics that are sums or ratios of them: a number each, or an array by section."""
     served, window_s = totals.statuses[..., Status.SERVED], totals.window_s
+    on_device_s = totals.busy_s - totals.off_device_s
     with np.errstate(divide="ignore", invalid="ignore"):  # NaN where there is nothing to average
         means_ms = (totals.parts_s / served[..., None] * 1000).T
         return {
@@ -186,7 +153,11 @@ def values(totals: Totals, servers: int) -> dict[str, Any]:
             "delayed": totals.delayed,
             "throughput_per_s": np.where(np.equal(window_s, 0), 0.0, np.divide(totals.finished, window_s)),
             "utilisation": np.where(np.equal(window_s, 0), 0.0, np.divide(totals.busy_s, window_s) / servers),
+            "device_utilisation": np.where(
+                np.equal(window_s, 0), 0.0, np.divide(on_device_s, window_s) / devices
+            ),
             **{f"mean_{part}_ms": ms for part, ms in zip(("latency", *COMPONENTS), means_ms, strict=True)},
+            f"mean_{DEVICE_WAIT}_ms": np.divide(totals.device_wait_s, served) * 1000,
             "batches": totals.batches,
             "mean_batch_size": np.divide(totals.items, totals.batches),
             **{share: np.divide(totals.triggers[..., t], totals.batches) for t, share in SHARES.items()},
@@ -223,11 +194,31 @@ class Metrics:
 
     @cached_property
     def numbers(self) -> dict[str, float]:
-        return {key: float(value) for key, value in values(self.totals, self.scenario.servers).items()}
+        found = values(self.totals, self.scenario.servers, self.scenario.device_count)
+        return {key: float(value) for key, value in found.items()}
 
     @property
     def served(self) -> int:
         return int(self.totals.statuses[Status.SERVED])
+
+    @property
+    def tells_devices(self) -> bool:
+        """Whether the summary has metrics of devices: where they are given; a real run does not know them."""
+        return self.scenario.devices is not None and not math.isnan(self.numbers["device_utilisation"])
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """The components of a latency, which they sum to."""
+        if self.scenario.device_count == self.scenario.servers or not self.tells_devices:
+            return COMPONENTS
+        return (*COMPONENTS[:-1], DEVICE_WAIT, COMPONENTS[-1])
+
+    @property
+    def absent(self) -> set[str]:
+        """The keys that a summary of such a run leaves out."""
+        delays = any(limit.delays for limit in self.scenario.limits)
+        others = (() if delays else ("delayed",), () if self.tells_devices else OF_DEVICES)
+        return (set(SHARES.values()) - self.shares().keys()).union(*others)
 
     @property
     def keys(self) -> list[str]:
@@ -286,8 +277,5 @@ class Metrics:
             "load": offered / scenario.saturation_per_s, "stable": scenario.stable, "drifting": drifting,
             **dict(zip(of_latencies, at_ms, strict=True)),
         }  # fmt: skip
-        absent = set(SHARES.values()) - self.shares().keys()
-        if not any(limit.delays for limit in scenario.limits):
-            absent.add("delayed")
-        plain = {key: METRICS[key].plain(numbers[key]) for key in SUMMARY if key not in absent}
+        plain = {key: METRICS[key].plain(numbers[key]) for key in SUMMARY if key not in self.absent}
         return plain | {key: float(self.number(key)) for key in self.keys if key in TOKENS}

@@ -13,7 +13,7 @@ import numpy as np
 
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.proportions import effective, proportion, students_t
-from batchsim.result.run_length import BEYOND, FEW, REQUESTS
+from batchsim.result.run_length import BEYOND, FEW, REQUESTS, TAIL
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
     MANY,
@@ -25,7 +25,6 @@ from batchsim.result.standard_error import (
     standard_errors,
 )
 
-TAIL = 0.06  # of the requests: rarer ones come in clumps, of which a run sees one in a relaxation time
 DIRECTIONS = 64
 MEDIAN = 50
 
@@ -64,7 +63,7 @@ class Fractions:
         fraction, sample = q / 100, self.sample
         most = float(sample.whole.totals.requests) if self.of_all else sample.whole.values_in(self.column)
         if min(fraction, 1 - fraction) < TAIL:
-            most = min(most, sample.independent)
+            most = min(most, sample.independent(self.column))
         # Of all requests, fractions differ from q where the percentile is infinite.
         share, half = (self._of[each].whole if self.of_all else each / 100 for each in (q, MEDIAN))
         independent = effective(share, error, most, level)
@@ -137,7 +136,7 @@ def share_of_all(sample: Sample, limit_ms: float, level: float, column: str = LA
     requests, length = int(sample.whole.totals.requests), sample.length
     least = REQUESTS * FEW
     if length is not None:
-        least = max(least, math.ceil(length.cycle), math.ceil(length.noise))
+        least = max(least, math.ceil(length.cycle), math.ceil(length.rare))
     if requests < least:
         return NoInterval(f"needs at least {least:,} requests, got {requests:,}")
     statistic = _within(sample, column, limit_ms, of_all=True)
@@ -145,7 +144,7 @@ def share_of_all(sample: Sample, limit_ms: float, level: float, column: str = LA
     if isinstance(error, NoInterval):
         return error
     share = statistic.whole
-    independent = effective(share, error, min(requests, sample.independent), level)
+    independent = effective(share, error, min(requests, sample.independent(column)), level)
     return Interval(*proportion(share, independent, level))
 
 

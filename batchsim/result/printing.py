@@ -2,7 +2,7 @@
 
 import math
 
-from batchsim.result.metrics import COMPONENTS, COMPUTING, Metrics
+from batchsim.result.metrics import COMPUTING, Metrics
 from batchsim.scenario import Continuous
 from batchsim.scenario.generation import a_request
 
@@ -24,11 +24,15 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
     lines = {
         "requests": f"{s['requests']:,}, {s['served']:,} served{lost}",
         "latency": f"mean {s['mean_latency_ms']:.2f} ms, {percentiles}",
-        "breakdown": ", ".join(f"{part} {s[f'mean_{part}_ms']:.2f} ms" for part in COMPONENTS),
+        "breakdown": ", ".join(
+            f"{part.replace('_', ' ')} {s[f'mean_{part}_ms']:.2f} ms" for part in metrics.components
+        ),
         "throughput": f"{s['throughput_per_s']:.1f}/s of {most}, {rate}{unstable}",
         "utilisation": f"{s['utilisation']:.3f}",
         "batches": f"{s['batches']:,} of {s['mean_batch_size']:.2f} on average; {shares}".removesuffix("; "),
     }
+    if "device_utilisation" in s:
+        lines["utilisation"] += f", waiting for a device included; devices {s['device_utilisation']:.3f}"
     if "mean_ttft_ms" in s:
         of_computing = ", ".join(f"{part} {s[f'mean_{part}_ms']:.2f}" for part in COMPUTING)
         lines["breakdown"] += f" ({of_computing})"

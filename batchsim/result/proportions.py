@@ -1,11 +1,17 @@
-"""The interval of a share: as of a binomial proportion, of as many independent requests as know as much."""
+"""Intervals of shares and of counts: binomial and Poisson bounds, from effective numbers of requests."""
 
 import math
 from functools import cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from batchsim.result.standard_error import StandardError
+
+FEW = 8  # sections, as long as they can be
+FEW_CLUMPS = 20  # fewer do not show how large they are
+MANY_CLUMPS = 100  # more make a sum that is normal enough
 
 
 def effective(share: float, error: "StandardError", most: float, level: float) -> float:
@@ -34,6 +40,36 @@ def proportion(share: float, independent: float, level: float) -> tuple[float, f
     low = float(betaincinv(at, independent - at + 1, tail)) if share > 0 else 0.0
     high = float(betaincinv(at + 1, independent - at, 1 - tail)) if share < 1 else 1.0
     return low, high
+
+
+def expected_count(counts: np.ndarray, clump: float, level: float) -> tuple[float, float]:
+    """Return the interval of the expected number of events in a run, from their numbers in its sections.
+
+    Were the events independent, these would be Garwood's Poisson bounds (1936). They come in clumps instead,
+    whose effective size is the dispersion of the counts. A few clumps do not show that size: then it is at
+    least that of clumps of geometric size, of mean `clump`. Where no event occurs, 3.7 clumps were possible.
+    """
+    from scipy.special import gammaincinv
+
+    total, size = float(counts.sum()), clump_size(counts, clump, level)
+    tail, clumps = (1 - level) / 2, total / size
+    low = float(gammaincinv(clumps, tail)) if total else 0.0
+    return size * low, size * float(gammaincinv(clumps + 1, 1 - tail))
+
+
+def clump_size(counts: np.ndarray, clump: float, level: float) -> float:
+    """Return how many events count as one independent event, from their numbers in a run's sections."""
+    size = max(1.0, _dispersion(counts))
+    if counts.size % FEW == 0:  # clumps may be longer than the sections
+        size = max(size, _dispersion(counts.reshape(-1, counts.size // FEW).sum(axis=1)))
+    # The dispersion of a few sections is itself uncertain, as a variance in Student's t is.
+    size *= (students_t(level, counts.size) / students_t(level, math.inf)) ** 2
+    geometric = 2 * clump - 1
+    return max(size, geometric) if counts.sum() < FEW_CLUMPS * geometric else size
+
+
+def _dispersion(counts: np.ndarray) -> float:
+    return float(counts.var(ddof=1) / counts.mean()) if counts.any() else 0.0
 
 
 @cache

@@ -17,7 +17,7 @@ from batchsim.result.by_priority import by_priority
 from batchsim.result.columns import TokenColumns, column, computed, frame, number
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import LATENCY, Metrics, metric
-from batchsim.result.run import Batches, Run, ready_s, state_of
+from batchsim.result.run import Batches, Run, state_of
 from batchsim.result.run_length import run_length
 from batchsim.result.sections import Sections
 from batchsim.result.standard_error import Interval, NoInterval, Sample
@@ -111,14 +111,13 @@ class Result(TokenColumns):
     delayed = column("delayed", "Whether each request was served after a timeout that delays it.")
     start_s = column("start_s", "When the computing of each request's batch starts.")
     finish_s = column("finish_s", "When it ends.")
-    latency_ms = column("latency_ms", "From arrival to finish: forming + queueing + computing.")
+    latency_ms = column("latency_ms", "From arrival to finish: the sum of the next four.")
     forming_ms = column("forming_ms", "Waiting for company while a server is idle.")
     queueing_ms = column("queueing_ms", "Waiting while every server computes.")
-    computing_ms = column("computing_ms", "From start to finish.")
+    device_wait_ms = column("device_wait_ms", "Waiting on a server for a device that several share.")
+    computing_ms = column("computing_ms", "From start to finish, but for `device_wait_ms`.")
 
-    ready_s = computed(
-        lambda result: ready_s(result.runs, result.engine), "When each batch is computed: see `Run.ready_s`."
-    )
+    ready_s = column("ready_s", "When each batch is computed: see `Run.ready_s`.")
 
     @cached_property
     def batches(self) -> Batches:
@@ -159,7 +158,11 @@ class Result(TokenColumns):
 
     mean_latency_ms = number("mean_latency_ms", "The mean over the served requests.")
     throughput_per_s = number("throughput_per_s", "Finished requests per second, over the window.")
-    utilisation = number("utilisation", "The fraction of the window that the servers spent computing.")
+    utilisation = number(
+        "utilisation",
+        "The fraction of the window that the servers had a batch, waiting for a device included.",
+    )
+    device_utilisation = number("device_utilisation", "The fraction that the devices computed.")
     mean_batch_size = number("mean_batch_size", "The mean over the batches that start in the window.")
 
     def attainment(

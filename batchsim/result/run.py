@@ -1,16 +1,16 @@
 """A run: one log, and what is computed of it."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from batchsim._clock import later
 from batchsim.engines.log import Log, Totals, warmup_requests
-from batchsim.result.breakdown import ServerTime, Stretches
-from batchsim.result.metrics import LATENCY, Metrics
+from batchsim.result.breakdown import DeviceTime, ServerTime, Stretches
+from batchsim.result.metrics import DEVICE_WAIT, LATENCY, Metrics
 from batchsim.result.order_statistics import OrderStatistics
 from batchsim.result.sections import Sections, serves_all
 from batchsim.scenario import Scenario
@@ -43,13 +43,15 @@ class Run:
     """One simulation of a scenario: columns with a row a request, its metrics, and those of its sections.
 
     A run with keep="summary" has `sums`, the totals and the histogram of its latencies, in place of
-    `columns`. `warmup` is the fraction of the requests that metrics leave out; columns stay whole.
+    `columns`. `warmup` is the fraction of the requests that metrics leave out; columns stay whole. `clock` is
+    "measured" if a model's own times stand for the service times, and "wall" if the whole run was real.
     """
 
     scenario: Scenario
     columns: Log | None = None
     sums: tuple[Totals, Any] | None = None
     warmup: float = 0.0
+    clock: str = "simulated"
 
     __getstate__ = state_of
 
@@ -79,15 +81,17 @@ class Run:
     def ready_s(self) -> np.ndarray:
         """When each batch begins to be computed: at its start, or once the scenario has compiled its shape.
 
-        The first batch of a shape compiles it, and those that start meanwhile wait for it.
+        The first batch of a shape compiles it, and those that start meanwhile wait for it. Measured times do
+        not say what compiled, nor does the log of a rule that fills batches up (`computed_as`): there the
+        sizes as taken are assumed.
         """
         log, start_s = self.log, self.log.batch_start_s
         cold = self.scenario.service.cold_start(self.scenario.rule.max_batch_size)
-        if cold is None or not start_s.size:
+        if cold is None or self.clock != "simulated" or not start_s.size:
             return start_s
         seconds, shapes = cold
         _, first, shape = np.unique(shapes[log.batch_size], return_index=True, return_inverse=True)
-        compiled_s = (start_s + seconds[log.batch_size])[first][shape]
+        compiled_s = later(start_s, seconds[log.batch_size])[first][shape]
         return np.minimum(np.maximum(start_s, compiled_s), log.batch_finish_s)
 
     @cached_property
@@ -104,7 +108,19 @@ class Run:
 
     @cached_property
     def computing_ms(self) -> np.ndarray:
-        return (self.finish_s - self.start_s) * 1000
+        return (self.finish_s - self.start_s) * 1000 - self.device_wait_ms
+
+    @cached_property
+    def device_wait_ms(self) -> np.ndarray:
+        if self.scenario.device_count == self.scenario.servers:
+            return self.start_s * 0.0  # NaN where it was not served
+        return self._of_its_batch(self.device_time.wait_s) * 1000
+
+    @cached_property
+    def device_time(self) -> DeviceTime:
+        """When batches had their devices; a real run does not know it where servers share them."""
+        known = self.clock != "wall" or self.scenario.plain_servers
+        return DeviceTime(self.log, self.scenario, self.ready_s, known)
 
     @cached_property
     def server_time(self) -> ServerTime:
@@ -120,7 +136,7 @@ class Run:
     def delayed(self) -> np.ndarray:
         """Whether each request began to be computed after a timeout that delays it."""
         delays = self._by_level([limit.delays for limit in self.scenario.limits])
-        return delays & (self.start_s > self.log.arrival_s + self.timeout_s)
+        return delays & (self.start_s > later(self.log.arrival_s, self.timeout_s))
 
     def _by_level(self, values: list[Any]) -> np.ndarray:
         if self.log.priority is None:
@@ -135,7 +151,17 @@ class Run:
         served = np.flatnonzero(~np.isnan(start_s))
         waits = self.server_time.waits(arrival_s[served], start_s[served])
         found = {name: each._replace(row=served[each.row]) for name, each in waits.items()}
-        return found | {"computing": Stretches(served, start_s[served], finish_s[served])}
+        begin_s, end_s = start_s[served], finish_s[served]
+        if self.scenario.device_count == self.scenario.servers:
+            return found | {"computing": Stretches(served, begin_s, end_s)}
+        index = self.log.batch_index[requests[served]]
+        asked_s, device_s = self.device_time.asked_s[index], self.device_time.begin_s[index]
+        wait = Stretches(served, asked_s, device_s).there()
+        # A batch that waits is computed before, on the host, and after it.
+        host = Stretches(served, begin_s, np.where(device_s > asked_s, asked_s, end_s)).there()
+        rest = Stretches(served, np.where(device_s > asked_s, device_s, end_s), end_s).there()
+        computing = Stretches(*map(np.concatenate, zip(host, rest, strict=True)))
+        return found | {DEVICE_WAIT: wait, "computing": computing}
 
     @property
     def measured(self) -> dict[str, np.ndarray]:
@@ -162,10 +188,11 @@ class Run:
         """The same of 64 stretches of the run; needs its columns."""
         servers, skip = self.scenario.servers, self.warmup_requests
         delayed = self.delayed if any(limit.delays for limit in self.scenario.limits) else None
-        return Sections.of_log(self.log, self.server_time, servers, skip, self.measured, delayed)
+        return Sections.of_log(
+            self.log, self.server_time, self.device_time, servers, skip, self.measured, delayed
+        )
 
 
-def ready_s(runs: Sequence[Run], engine: str) -> np.ndarray:
-    """Return `Run.ready_s` of several runs; of measured times, which do not say what compiled, the starts."""
-    measured = " on " in engine
-    return np.concatenate([run.log.batch_start_s if measured else run.ready_s for run in runs])
+def clock_of(engine: str) -> str:
+    """Return the clock of the runs of a result by its engine, as it is saved."""
+    return "wall" if engine.startswith("replay") else "measured" if " on " in engine else "simulated"

@@ -7,25 +7,47 @@ queueing simulations, 1989), from whose load and burstiness follows how many req
 forgotten where it was: its relaxation time, here counted in requests. The lengths that a metric needs are
 multiples of that. They were chosen so that 95 % intervals hold the truth in at least 90 % of the runs of
 the scenarios that `make coverage` tries (see VALIDATION.md).
+
+With many servers or seats the load does not tell how rare waits are; they are counted in the run (`jams`).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from batchsim.result.metrics import Metric
-from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, Scenario, generation
+from batchsim.result.metrics import LATENCY, TPOT, Metric
+from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, OpenLoop, Scenario, generation
 from batchsim.scenario.noise import Noise
 
-FLOWS = {"requests", "served", "throughput_per_s", "utilisation"}
-# Relaxation times that an interval needs: of the numbers of a flow, of another mean, of a percentile; and
-# how many of these are to lie beyond a percentile, as each is worth about one independent request there.
-FLOW, MEAN, PERCENTILE, BEYOND = 25, 150, 150, 5
-ARRIVALS = 500  # requests that the numbers of a flow need, times the dispersion of arrivals and services
-BATCHES = 300  # that they need, at least, counted as full ones at a load of 1
+FLOWS = {
+    "requests", "served", "throughput_per_s", "output_tokens_per_s", "utilisation", "device_utilisation",
+    "mean_forming_ms",
+}  # fmt: skip
+EVENTS = {"rejected", "timed_out", "delayed"}
+# Metrics of tokens that depend on how many requests run at once, which is bounded and soon forgotten.
+OF_RUNNING = {"mean_batch_size", "mean_decode_ms", "mean_tpot_ms"}
+WAITS = {"mean_latency_ms", "mean_queueing_ms", "mean_ttft_ms"}
+# Relaxation times that an interval needs. Each metric forgets the queue's length at a pace of its own:
+# departures and forming hardly depend on it, the batch size and the median do but are bounded, and a mean or
+# a tail lives on rare long queues.
+FLOW, BULK, MIDDLE, MEAN, PERCENTILE = 4, 20, 30, 80, 100
+BEYOND = 5  # relaxation times beyond a percentile: each is worth about one independent request there
+CENTRAL = 60  # the largest percentile that the bulk of the requests decides
+TAIL = 0.06  # of the requests: rarer ones come in clumps, of which a run sees one in a relaxation time
+ARRIVALS = 200  # requests that the numbers of a flow need, times the dispersion of arrivals and services
+BATCHES = 120  # that they need, at least, counted as full ones at a load of 1
 CYCLES = 60  # of bursts
+# Continuous batching has lengths of its own.
+STEADY = 25  # relaxation times for a mean wait, whose jams are counted besides
+MEDIAN = 40  # for a median
+RARE = 150  # for tails and other means
+TURNOVERS = 100  # relaxation times of the number that runs at once
+PASSING = 130  # times that this number of requests passes, until the ends of a run do not matter
+ANSWERS = 500  # requests, times the dispersion of arrivals and answers, for a flow
+LONG = 250  # requests, times how much rare long answers say about the mean wait
 ROUNDS = 50  # requests of each client of a closed loop
+MEMORIES = 40  # of noise that lasts, in a closed loop
 FEW, REQUESTS = 8, 40  # the fewest sections of a run, and the served requests that each needs
-NOISES = 250  # batches, times how much rare long ones say about the mean wait; see `_surprise`
+NOISES = 125  # batches, times how much rare long ones say about the mean wait; see `_surprise`
 FORGOTTEN = 5  # relaxation times after which a start from an empty queue is forgotten
 
 
@@ -35,13 +57,19 @@ class RunLength:
 
     `relaxation` is the relaxation time of the queue, inf if it grows without end. The others are lengths that
     a run needs besides: `cycle` for bursts, or the rounds of clients; `flow` for the throughput and other
-    numbers of a flow; `noise` for what rare long services do to the mean and the tail of latencies.
+    numbers of a flow; `noise` for the effect of rare long services on the mean and the tail of latencies.
+    `clump` is the mean number of requests that are lost together, once the first one is. `jam_s` is how long
+    the requests of one jam wait, all together (None: not known); a mean wait needs a run with enough jams.
+    Under `Continuous`, `turnover` is the relaxation time of how many run at once.
     """
 
     relaxation: float
     cycle: float
     flow: float
     noise: float
+    clump: float = 1.0
+    jam_s: float | None = None
+    turnover: float | None = None
 
     def needed(self, metric: Metric, replications: int = 1, dropped: int = 0) -> float:
         """Return how many requests each run needs for an interval, not counting the `dropped` ones.
@@ -50,7 +78,10 @@ class RunLength:
         """
         if self.relaxation == math.inf:
             return self.flow if metric.key in FLOWS else math.inf
-        in_all = max(self.cycle, self._times(metric) * self.relaxation, self._at_least(metric))
+        if self.turnover is None:
+            in_all = max(self.cycle, self._times(metric) * self.relaxation, self._at_least(metric))
+        else:
+            in_all = max(self.cycle, self._of_tokens(metric, self.turnover))
         if replications == 1:
             return in_all
         forgotten = dropped / self.relaxation if self.relaxation else math.inf
@@ -62,17 +93,44 @@ class RunLength:
 
     def _times(self, metric: Metric) -> float:
         if metric.q is not None:
-            return max(PERCENTILE, BEYOND / (1 - metric.q / 100)) if metric.q < 100 else math.inf
-        return FLOW if metric.key in FLOWS else MEAN
+            tail = max(PERCENTILE, BEYOND / (1 - metric.q / 100)) if metric.q < 100 else math.inf
+            return MIDDLE if metric.q <= CENTRAL else tail
+        if metric.key in FLOWS:
+            return FLOW
+        return MEAN if metric.key.endswith("_ms") and metric.key != "mean_computing_ms" else BULK
 
     def _at_least(self, metric: Metric) -> float:
-        if metric.key in FLOWS:
-            return self.flow
-        return self.noise if metric.q is None or metric.q > 75 else self.noise / 10
+        if metric.q is not None:  # rare long services are most of a tail, and nothing of a median
+            return self.noise * (0 if metric.q <= CENTRAL else 1 if metric.q <= 97 else 2)
+        return self.noise if self._times(metric) == MEAN else self.flow
 
-    def independent(self, requests: float) -> float:
+    def _of_tokens(self, metric: Metric, turnover: float) -> float:
+        """Return how many requests a metric of continuous batching needs, by what it depends on."""
+        key, q, passed = metric.key, metric.q, TURNOVERS * turnover
+        if key in FLOWS:
+            return max(self.flow, self.noise / 50) if key == "output_tokens_per_s" else self.flow
+        if key in OF_RUNNING:
+            return max(passed, self.noise / 4)
+        if q is None:
+            steady = max(STEADY * self.relaxation, passed) if key in WAITS else RARE * self.relaxation
+            return max(steady, self.noise)
+        if not (rarer := 1 - q / 100):
+            return math.inf
+        if metric.column == TPOT:
+            return max(passed * max(1.0, TAIL / rarer), self.noise / 4)
+        times = MEDIAN if q <= 75 else max(RARE, BEYOND / rarer)
+        return max(passed, times * self.relaxation, self.noise)
+
+    def independent(self, requests: float, column: str = LATENCY) -> float:
         """Return how many independent requests know as much of a tail, and of any rare event, at most."""
+        if column == TPOT and self.turnover is not None:
+            return math.inf  # its tail is of short answers beside a long prompt, and in no clumps
         return requests / self.relaxation if 0 < self.relaxation < math.inf else math.inf
+
+    @property
+    def rare(self) -> float:
+        """The requests that a share within a limit needs, because of rare long services."""
+        return self.noise * (2 if self.turnover is None else 0.25)
 
     @property
     def warmup(self) -> float:
@@ -80,14 +138,17 @@ class RunLength:
         return FORGOTTEN * self.relaxation
 
 
-def run_length(scenario: Scenario) -> RunLength | None:
+def run_length(scenario: Scenario, share: float = 1.0) -> RunLength | None:
     """Return the lengths that a scenario's runs need; None if its traffic drifts, as over a day.
+
+    `share` is the fraction of the requests in the priority levels that are asked about, the first ones. No
+    other level delays these for longer than a batch. The lengths count their requests alone.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> from batchsim.result.metrics import metric
     >>> md1 = Scenario(Poisson(900), SizeOrWait(1, 0), Affine(1, 0))
     >>> round(run_length(md1).needed(metric("mean_latency_ms")))
-    30000
+    16000
     """
     workload, noise = scenario.workload, scenario.service.noise
     if isinstance(workload, Diurnal):
@@ -99,25 +160,60 @@ def run_length(scenario: Scenario) -> RunLength | None:
         squared_cv, surprise = generation.variety(scenario.rule, scenario.tokens)
         largest = 1 if continuous else largest  # requests come and go one by one
     if isinstance(workload, ClosedLoop):
-        rounds = ROUNDS * workload.clients
-        return RunLength(0.0, rounds, rounds, NOISES * largest * surprise)
-    load = scenario.load
+        rounds, batch = ROUNDS * workload.clients, min(largest, workload.clients)
+        # The queue is bounded by the clients, so that only noise that lasts outlives a round.
+        lasting = batch * noise.memory_batches if noise is not None and noise.lasts else 0.0
+        flow = max(rounds, ARRIVALS * batch * (0.0 if noise is None else noise.cv**2), MEMORIES * lasting)
+        return RunLength(lasting, rounds, flow, flow)
+    load, dispersion = scenario.load * share, 1 + (workload.dispersion - 1) * share
     batch = max(1.0, largest * min(load, 1.0))  # under a light load batches are smaller
     of_batches = batch * squared_cv
     noises = NOISES * largest * min(load, 1.0) * surprise
-    relaxation = _relaxation(scenario, load, workload.dispersion + of_batches)
+    relaxation = _relaxation(scenario, load, dispersion + of_batches)
     if continuous:  # nothing is forgotten before those that run are others
         relaxation = max(relaxation, generation.running(scenario))
     if not isinstance(workload, OnOff) or workload.on_rate_per_s == workload.off_rate_per_s:
-        flow = max(ARRIVALS * (workload.dispersion + of_batches), BATCHES * largest * min(load, 1.0))
-        if continuous:  # rare long answers keep an engine busy that has nothing else to do
-            flow = max(flow, noises)
-        return RunLength(relaxation, 0.0, flow, noises)
-    cycle = workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
-    busiest = max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s
+        flow = max(ARRIVALS * (dispersion + of_batches), BATCHES * largest * min(load, 1.0))
+        clump = _clump(relaxation, dispersion + of_batches)
+        jam_s = _jam_s(scenario, workload, load, relaxation, dispersion + of_batches)
+        length = RunLength(relaxation, 0.0, flow, noises, clump, jam_s)
+        return _of_seats(scenario, workload, length, squared_cv, surprise) if continuous else length
+    cycle = share * workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
+    busiest = share * max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s
     if busiest < 1:  # each state has a queue of its own, which it soon forgets in the other
         relaxation = min(relaxation, max(_relaxation(scenario, busiest, 1.0 + of_batches), cycle / 4))
-    return RunLength(relaxation, CYCLES * cycle, ARRIVALS * (1.0 + of_batches), noises)
+    clump = max(_clump(relaxation, dispersion + of_batches), cycle)
+    return RunLength(relaxation, CYCLES * cycle, ARRIVALS * (1.0 + of_batches), noises, clump)
+
+
+def _of_seats(
+    scenario: Scenario, workload: OpenLoop, length: RunLength, squared_cv: float, surprise: float
+) -> RunLength:
+    """Return the lengths of continuous batching."""
+    load, relaxation, running = scenario.load, length.relaxation, generation.running(scenario)
+    variance = workload.dispersion + squared_cv
+    # A request that runs has a longer answer than others, in proportion to its length.
+    longer = max((1 + squared_cv) / 2, 1.0)
+    turnover = min(generation.turnover(scenario), max(relaxation, running)) * longer
+    # Where every seat is taken for long, so is the number that runs at once.
+    turnover = max(turnover, math.sqrt(running * relaxation) / 2)
+    flow = max(ANSWERS * variance, PASSING * running * longer)
+    return replace(length, flow=flow, noise=LONG * min(load, 1.0) * surprise, turnover=turnover)
+
+
+def _jam_s(
+    scenario: Scenario, workload: OpenLoop, load: float, relaxation: float, variance: float
+) -> float | None:
+    """Return how long the requests of one jam wait, all together; None where the queue grows without end.
+
+    Those who find every server taken wait for a queue that is exponential above 0 (Kingman 1961), and a jam
+    lasts about a relaxation time.
+    """
+    if relaxation in (0, math.inf):
+        return None
+    queue = variance / 2 / (1 / load - 1) if load < 1 else math.inf
+    queue = min(queue, max(scenario.longest_queue, 1.0))
+    return queue * relaxation / workload.offered_per_s
 
 
 def _relaxation(scenario: Scenario, load: float, variance: float) -> float:
@@ -126,13 +222,22 @@ def _relaxation(scenario: Scenario, load: float, variance: float) -> float:
     A Brownian motion of this drift and variance a request, kept between 0 and the longest queue, if there
     is one: Linetsky, On the transition densities for reflected diffusions, 2005.
     """
-    if not scenario.stable:
+    if not scenario.stable and load >= scenario.load:  # the first levels may be stable where all are not
         return math.inf
     if variance == 0:
         return 0.0
     longest = max(scenario.longest_queue, 1.0)
     rate = (1 - load) ** 2 / (2 * variance) + variance * (math.pi / longest) ** 2 / 2
     return 1 / rate if rate else math.inf
+
+
+def _clump(relaxation: float, variance: float) -> float:
+    """Return how many requests are lost together, on average, once one is.
+
+    A queue at its limit returns there a geometric number of times, as a Brownian motion does: half its
+    variance over its drift, here from both in the relaxation time.
+    """
+    return max(1.0, math.sqrt(relaxation * variance / 8))
 
 
 def _squared_cv(noise: Noise | None) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from batchsim.engines.log import Log, Status, Totals
-from batchsim.result.breakdown import ServerTime
+from batchsim.result.breakdown import DeviceTime, ServerTime
 from batchsim.result.metrics import LATENCY, Metrics, values
 from batchsim.scenario.rules import Trigger
 
@@ -33,6 +33,7 @@ class Sections:
     """
 
     servers: int
+    devices: int
     totals: Totals
     within: Callable[[float, str], np.ndarray]
     _merged: dict[int, "Sections"] = field(default_factory=dict)
@@ -50,12 +51,13 @@ class Sections:
         totals = _totals(
             type(runs[0].totals), lambda name: np.array([getattr(run.totals, name) for run in runs])
         )
-        return cls(runs[0].scenario.servers, totals, within)
+        scenario = runs[0].scenario
+        return cls(scenario.servers, scenario.device_count, totals, within)
 
     @classmethod
     def of_log(
-        cls, log: Log, server_time: ServerTime, servers: int, skip: int, columns: Mapping[str, np.ndarray],
-        delayed: np.ndarray | None = None,
+        cls, log: Log, server_time: ServerTime, device_time: DeviceTime, servers: int, skip: int,
+        columns: Mapping[str, np.ndarray], delayed: np.ndarray | None = None,
     ) -> "Sections":  # fmt: skip
         """Return the sections of a run without its first `skip` requests; `columns` have a row a request.
 
@@ -90,21 +92,22 @@ class Sections:
         idle = server_time.idle_until_start_s(log), times_s, server_time.idle_s, server_time.slope
         # One compiled pass, which adds in one order whichever engine ran: equal sums to the last bit. Columns
         # are passed as writable, as a trace's are not: else Numba compiles once more for read-only ones.
-        rows = (log.arrival_s, log.batch_index, log.batch_start_s, log.batch_finish_s)
-        parts_s = np.zeros((FINE, 4))
+        rows = (log.arrival_s, log.batch_index, log.batch_start_s, log.batch_finish_s, device_time.wait_s)
+        parts_s = np.zeros((FINE, 5))
         kernels_sums.sum_parts(*(np.require(row, requirements="W") for row in rows), *idle, cuts, parts_s)
         totals = Totals(
-            requests=np.diff(cuts), statuses=statuses, parts_s=parts_s, finished=sums(sizes, over),
+            requests=np.diff(cuts), statuses=statuses, parts_s=parts_s[:, :4], finished=sums(sizes, over),
             busy_s=np.diff(np.interp(edges_s, times_s, server_time.busy_s)),
             window_s=np.diff(edges_s), batches=np.diff(begun), items=sums(log.batch_size, begun),
             triggers=counts(log.batch_trigger, begun, len(Trigger)),
             delayed=np.zeros(cuts.size - 1, np.intp) if delayed is None else sums(delayed, cuts),
+            device_wait_s=parts_s[:, 4], off_device_s=device_time.off_s(edges_s),
         )  # fmt: skip
 
         def within(limit_ms: float, column: str) -> np.ndarray:
             return sums(columns[column] <= limit_ms, cuts)
 
-        return cls(servers, totals, within)
+        return cls(servers, device_time.devices, totals, within)
 
     @property
     def size(self) -> int:
@@ -112,7 +115,7 @@ class Sections:
 
     @cached_property
     def numbers(self) -> dict[str, np.ndarray]:
-        return values(self.totals, self.servers)
+        return values(self.totals, self.servers, self.devices)
 
     @property
     def served(self) -> np.ndarray:
@@ -140,7 +143,7 @@ class Sections:
                 return added(self.within(limit_ms, column))
 
             totals = _totals(type(self.totals), lambda name: added(getattr(self.totals, name)))
-            self._merged[count] = Sections(self.servers, totals, within)
+            self._merged[count] = Sections(self.servers, self.devices, totals, within)
         return self._merged[count]
 
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchsim.result.metrics import Metric, Metrics
+from batchsim.result.metrics import LATENCY, Metric, Metrics
 from batchsim.result.run_length import BEYOND, FEW, REQUESTS, RunLength, rounded_up
 from batchsim.result.sections import Sections
 
@@ -112,11 +112,23 @@ class Sample:
                 return f"needs at least {per_section * sections:,} {what}, got {got:,}"
         return ""
 
-    @property
-    def independent(self) -> float:
-        """How many independent requests these know as much as of rare events, at most."""
+    def clump(self, metric: Metric) -> float:
+        """Return how many events of a metric occur together, on average; 0 where none is possible."""
+        scenario = self.whole.scenario
+        limits, refuses = scenario.limits, scenario.rule.longest_wait_s < math.inf
+        possible = {
+            "rejected": refuses or any(each.queue is not None for each in limits),
+            "timed_out": any(each.timeout_s < math.inf and not each.delays for each in limits),
+            "delayed": any(each.delays for each in limits),
+        }
+        if not possible[metric.key]:
+            return 0.0
+        return 1.0 if self.length is None else self.length.clump
+
+    def independent(self, column: str = LATENCY) -> float:
+        """Return how many independent requests these know as much as of rare events, at most."""
         requests = float(self.whole.totals.requests)
-        return requests if self.length is None else min(requests, self.length.independent(requests))
+        return requests if self.length is None else min(requests, self.length.independent(requests, column))
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,12 @@ from batchsim._files import replacing
 from batchsim._version import __version__
 from batchsim.engines.histogram import BINS, Histogram
 from batchsim.engines.log import Log, Status, Totals
+from batchsim.engines.tokens_folded import FoldedLog
 from batchsim.engines.tokens_log import TokenHistograms, TokenLog, TokenTotals
-from batchsim.result.run import Run
+from batchsim.result.run import Run, clock_of
 from batchsim.result.token_run import TokenRun
 from batchsim.result.token_storage import (
-    TOKEN_LOG,
+    TOKEN_LOGS,
     TOKEN_TOTALS,
     wrong_in_token_log,
     wrong_in_token_sums,
@@ -57,7 +58,8 @@ def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[
     for number, run in enumerate(runs):
         for table in (run.columns, *(run.sums or ())):
             for name in (f.name for f in dataclasses.fields(table) if f.name != "outputs") if table else ():
-                if (column := getattr(table, name)) is not None:
+                column = getattr(table, name)
+                if column is not None and (name not in DEVICE_TOTALS or column or first.scenario.devices):
                     arrays[f"{number}/{type(table).__name__}/{name}"] = np.asarray(column)
     description = {
         "format": FORMAT, "version": VERSION, "batchsim": __version__, "scenario": scenario,
@@ -116,7 +118,8 @@ def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
     _check.whole("its seed", about.get("seed"), at_least=0, at_most=None)
     if not isinstance(about.get("engine"), str):
         raise ValueError(f"its engine must be text, got {about.get('engine')!r}")
-    return tuple(_run(number, arrays, scenario, warmup) for number in range(runs)), about
+    given = arrays, scenario, warmup, clock_of(about["engine"])
+    return tuple(_run(number, *given) for number in range(runs)), about
 
 
 # The arrays that there may be, each checked before it is read.
@@ -145,6 +148,7 @@ TOTALS = {
     "finished": _Kind("i8"), "busy_s": _Kind("f8"), "window_s": _Kind("f8"), "batches": _Kind("i8"),
     "items": _Kind("i8"), "triggers": _Kind("i8", (len(Trigger),)), "delayed": _Kind("i8"),
 }  # fmt: skip
+DEVICE_TOTALS = {"device_wait_s": _Kind("f8"), "off_device_s": _Kind("f8")}  # of a scenario with devices
 
 
 def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
@@ -153,7 +157,10 @@ def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
     for number in range(runs):
         counts = _Kind("i8", (BINS,), packed=1 << 26)
         if f"{number}/Totals/requests" in names:
-            kinds |= {f"{number}/Totals/{name}": kind for name, kind in TOTALS.items()}
+            there = TOTALS | {
+                name: k for name, k in DEVICE_TOTALS.items() if f"{number}/Totals/{name}" in names
+            }
+            kinds |= {f"{number}/Totals/{name}": kind for name, kind in there.items()}
             kinds[f"{number}/Histogram/counts"] = counts
         elif f"{number}/TokenTotals/requests" in names:
             of_tokens = {name: _Kind(*kind) for name, kind in TOKEN_TOTALS.items()}
@@ -163,8 +170,9 @@ def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
             }
         else:
             table, columns = "Log", LOG | (PRIORITY if f"{number}/Log/priority" in names else {})
-            if f"{number}/TokenLog/arrival_s" in names:
-                table, columns = "TokenLog", TOKEN_LOG
+            for kind, own in TOKEN_LOGS.items():
+                if f"{number}/{kind}/arrival_s" in names:
+                    table, columns = kind, own
             for name, dtype in columns.items():
                 kinds[f"{number}/{table}/{name}"] = _Kind(dtype, (None,), 1 << 20)
     return kinds
@@ -197,7 +205,7 @@ def _fits(length: int, wanted: int | None) -> bool:
 # The runs, each checked: what is edited would fail later, or not at all.
 
 
-def _run(number: int, arrays: Mapping[str, np.ndarray], scenario: Scenario, warmup: float) -> Run:
+def _run(number: int, arrays: Mapping[str, Any], scenario: Scenario, warmup: float, clock: str) -> Run:
     fields: dict[str, dict[str, Any]] = defaultdict(dict)
     for place, array in arrays.items():
         if place.startswith(f"{number}/"):
@@ -206,16 +214,17 @@ def _run(number: int, arrays: Mapping[str, np.ndarray], scenario: Scenario, warm
             fields[table][field] = array if array.ndim else array.item()
     wrong: str | None
     run: Run
-    if ({"TokenLog", "TokenTotals"} & fields.keys() != set()) != (scenario.tokens is not None):
+    if ({*TOKEN_LOGS, "TokenTotals"} & fields.keys() != set()) != (scenario.tokens is not None):
         wrong, run = "its columns must be of tokens where its scenario is", Run(scenario)
-    elif "TokenLog" in fields:
-        tokens = TokenLog(**fields["TokenLog"])
+    elif {*TOKEN_LOGS} & fields.keys():
+        kind = FoldedLog if "FoldedLog" in fields else TokenLog
+        tokens = kind(**fields[kind.__name__])
         wrong = wrong_in_token_log(tokens, scenario.servers)
         run = TokenRun(scenario, tokens, warmup=warmup)
     elif "Log" in fields:
         log = Log(**fields["Log"])
         wrong = _wrong_in_log(log, scenario)
-        run = Run(scenario, log, warmup=warmup)
+        run = Run(scenario, log, warmup=warmup, clock=clock)
     elif "TokenTotals" in fields:
         of_tokens = TokenTotals(**fields["TokenTotals"]), TokenHistograms(**fields["TokenHistograms"])
         wrong = _wrong_in_sums(of_tokens[0], Histogram(of_tokens[1].latency_ms), scenario)
@@ -224,6 +233,8 @@ def _run(number: int, arrays: Mapping[str, np.ndarray], scenario: Scenario, warm
     else:
         sums = Totals(**fields["Totals"]), Histogram(**fields["Histogram"])
         wrong = _wrong_in_sums(*sums, scenario)
+        if scenario.devices and not fields["Totals"].keys() >= DEVICE_TOTALS.keys():
+            wrong = "device_wait_s must be there with devices, got none: simulate it again"
         run = Run(scenario, sums=sums, warmup=warmup)
     if wrong:
         raise ValueError(f"in run {number}, {wrong}")
@@ -281,7 +292,7 @@ def _rises(times_s: np.ndarray) -> bool:
 
 
 def _wrong_in_sums(totals: Totals, histogram: Histogram, scenario: Scenario) -> str | None:
-    numbers = [np.atleast_1d(getattr(totals, name)) for name in TOTALS]
+    numbers = [np.atleast_1d(getattr(totals, name)) for name in (TOTALS | DEVICE_TOTALS)]
     if not all(np.isfinite(each).all() and (each >= 0).all() for each in (*numbers, histogram.counts)):
         return "sums must be finite and at least 0, got another"
     if totals.requests < 1 or int(totals.statuses.sum()) != totals.requests:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchsim import _check
+from batchsim._clock import later
 from batchsim.engines.log import Status
 from batchsim.result.run import Run
 from batchsim.result.standard_error import dependent
@@ -26,8 +27,9 @@ def over_time(run: Run, window_s: float) -> "pandas.DataFrame":
     """Return a DataFrame with a row for each `window_s` of the run, the warm-up included.
 
     `arrival_rate_per_s` and `throughput_per_s` are of the window; `mean_queue_length` and
-    `max_queue_length` count the requests that wait in it, `utilisation` is of all servers. The latencies are
-    of the requests that arrive in it, NaN where none does. Windows begin at `begin_s`; the last
+    `max_queue_length` count the requests that wait in it, `utilisation` is of all servers, and
+    `device_utilisation`, where a scenario has `devices`, of these. The latencies are of the requests that
+    arrive in it, NaN where none does. Windows begin at `begin_s`; the last
     may reach beyond the last finish, and is then measured up to it.
 
     >>> from batchsim import Affine, Diurnal, Scenario, SizeOrWait, simulate
@@ -56,13 +58,17 @@ def over_time(run: Run, window_s: float) -> "pandas.DataFrame":
             row[:] = served_ms.mean(), *np.percentile(served_ms, PERCENTILES)
     lengths_s, finish_s = np.diff(edges_s), run.finish_s[~np.isnan(run.finish_s)]
     busy_s = np.diff(np.interp(edges_s, run.server_time.times_s, run.server_time.busy_s))
+    on_device_s = busy_s - run.device_time.off_s(edges_s)
     with np.errstate(invalid="ignore", divide="ignore"):  # a run whose only window has no length
         return pandas.DataFrame({
             "begin_s": edges_s[:-1], "end_s": edges_s[1:],
             "arrivals": np.diff(firsts), "arrival_rate_per_s": np.diff(firsts) / lengths_s,
             "throughput_per_s": np.histogram(finish_s, edges_s)[0] / lengths_s,
             "mean_queue_length": np.diff(waited_s) / lengths_s, "max_queue_length": longest,
-            "utilisation": busy_s / lengths_s / run.scenario.servers, "mean_latency_ms": latencies[:, 0],
+            "utilisation": busy_s / lengths_s / run.scenario.servers,
+            **({"device_utilisation": on_device_s / lengths_s / run.scenario.device_count}
+               if run.metrics.tells_devices else {}),
+            "mean_latency_ms": latencies[:, 0],
             **{f"p{q}_ms": column for q, column in zip(PERCENTILES, latencies[:, 1:].T, strict=True)},
         })  # fmt: skip
 
@@ -71,7 +77,7 @@ def _queue(run: Run, edges_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the integral of the queue's length up to each edge, and its maximum in each window."""
     log, left_s = run.log, run.start_s.copy()
     gone, waited = log.status == Status.TIMED_OUT, log.status != Status.REJECTED
-    left_s[gone] = log.arrival_s[gone] + run.timeout_s[gone]
+    left_s[gone] = later(log.arrival_s[gone], run.timeout_s[gone])
     times_s = np.concatenate([log.arrival_s[waited], left_s[waited]])
     order = np.argsort(times_s, kind="stable")  # at one instant arrivals are first, as in the engines
     times_s, entered = times_s[order], np.count_nonzero(waited)

@@ -11,6 +11,7 @@ import numpy as np
 from batchsim import _check
 from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Status
+from batchsim.engines.tokens_folded import FoldedLog
 from batchsim.engines.tokens_log import NO_TRIGGER, TokenLog, TokenTotals
 from batchsim.result.joint import Columns, limits_of, part_of_limits
 from batchsim.result.metrics import COMPONENTS, COMPUTING, LATENCY, TPOT, TTFT, Metrics
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 NO_TOKENS = "tokens are needed (Scenario(..., tokens=...)), got a run without"
 AT_ONCE = "limits at once need columns, got a run with keep='summary': ask one by one"
+NO_STEPS = "steps must be kept to be read, got {:,} that were not: simulate fewer requests"
 OBJECTIVE = "objective_ms"  # a limit on the latency, as `Result.attainment` has it
 
 
@@ -46,7 +48,9 @@ class Steps:
 
     @classmethod
     def of(cls, log: TokenLog) -> "Steps":
-        """Return the steps of a log."""
+        """Return the steps of a log; ValueError where they are folded."""
+        if isinstance(log, FoldedLog):
+            raise ValueError(NO_STEPS.format(log.steps))
         return cls(
             log.batch_start_s, log.batch_finish_s, log.batch_server, log.batch_size, log.step_tokens,
             log.step_reads, log.step_pairs, log.step_running, log.step_waiting, log.step_blocks,
@@ -70,7 +74,9 @@ def batches_of(log: TokenLog) -> Batches:
     """Return the whole batches of a log, or of continuous batching every step as a batch of its rows."""
     left = log.batch_trigger != NO_TRIGGER
     columns = [log.batch_start_s, log.batch_finish_s, log.batch_size, log.batch_server, log.batch_trigger]
-    if not left.any():
+    if isinstance(log, FoldedLog) and not left.all():
+        raise ValueError(NO_STEPS.format(log.steps))
+    if isinstance(log, FoldedLog) or not left.any():
         return Batches(*columns)
     ends_s = log.batch_finish_s.copy()
     served = log.batch_index >= 0
@@ -97,12 +103,23 @@ class TokenRun(Run):
         return np.append(self.log.batch_finish_s, math.nan)[step]
 
     @cached_property
+    def start_s(self) -> np.ndarray:
+        log = self.log
+        return log.start_s if isinstance(log, FoldedLog) else self._of_its_batch(log.batch_start_s)
+
+    @cached_property
     def finish_s(self) -> np.ndarray:
-        return self._end_of(self.log.last_step)
+        log = self.log
+        return log.finish_s if isinstance(log, FoldedLog) else self._end_of(log.last_step)
 
     @cached_property
     def first_token_s(self) -> np.ndarray:
-        return self._end_of(self.log.token_step)
+        log = self.log
+        return log.first_token_s if isinstance(log, FoldedLog) else self._end_of(log.token_step)
+
+    @cached_property
+    def forming_ms(self) -> np.ndarray:
+        return self.server_time.forming_between_s(self.log.arrival_s, self.start_s) * 1000
 
     @cached_property
     def ttft_ms(self) -> np.ndarray:
@@ -173,9 +190,15 @@ class TokenRun(Run):
             edges_s[0] = 0.0
         edges_s[-1] = log.batch_finish_s.max(initial=edges_s[0])
         edges_s = np.minimum(edges_s, edges_s[-1])
-        batches, served = batches_of(log), log.status == Status.SERVED
-        begun, over = np.searchsorted(batches.start_s, edges_s), self.finish_s[served]
-        begun[-1] = batches.start_s.size
+        served = log.status == Status.SERVED
+        if isinstance(log, FoldedLog) and isinstance(self.scenario.rule, Continuous):
+            begun, items = log.steps_before[cuts], np.diff(log.rows_before[cuts])
+        else:
+            batches = batches_of(log)
+            begun = np.searchsorted(batches.start_s, edges_s)
+            begun[-1] = batches.start_s.size
+            items = sums(batches.batch_size, begun)
+        over = self.finish_s[served]
         order = np.argsort(over, kind="stable")
         finished = np.searchsorted(over[order], edges_s)
         finished[-1] = over.size
@@ -188,8 +211,9 @@ class TokenRun(Run):
             requests=np.diff(cuts), statuses=counts(log.status, cuts, len(Status)),
             parts_s=np.column_stack([sums(np.nan_to_num(part) / 1000, cuts) for part in parts_ms]),
             finished=np.diff(finished), busy_s=np.diff(np.interp(edges_s, time.times_s, time.busy_s)),
-            window_s=np.diff(edges_s), batches=np.diff(begun), items=sums(batches.batch_size, begun),
+            window_s=np.diff(edges_s), batches=np.diff(begun), items=items,
             triggers=triggers, delayed=np.zeros(cuts.size - 1, np.intp),
+            device_wait_s=np.zeros(cuts.size - 1), off_device_s=np.zeros(cuts.size - 1),
             computing_s=np.column_stack([
                 sums(np.nan_to_num(getattr(self, f"{part}_ms")) / 1000, cuts) for part in COMPUTING
             ]),
@@ -203,7 +227,7 @@ class TokenRun(Run):
         def within(limit_ms: float, column: str) -> np.ndarray:
             return sums(columns[column] <= limit_ms, cuts)
 
-        return Sections(servers, totals, within)
+        return Sections(servers, servers, totals, within)
 
 
 def _not_kept(name: str) -> Any:
@@ -235,6 +259,7 @@ def frame_of(columns: Any, log: TokenLog) -> "pandas.DataFrame":
     """Return a DataFrame with a row a request; `columns` has them as attributes, as a run or a result."""
     import pandas
 
+    server = log.server if isinstance(log, FoldedLog) else np.append(log.batch_server, -1)[log.last_step]
     times = ("arrival_s", "start_s", "first_token_s", "finish_s", "latency_ms", TTFT, TPOT)
     return pandas.DataFrame({
         **{name: getattr(columns, name) for name in times},
@@ -242,6 +267,6 @@ def frame_of(columns: Any, log: TokenLog) -> "pandas.DataFrame":
         "prompt_tokens": log.prompt_tokens,
         "output_tokens": log.output_tokens,
         "preemptions": log.preemptions,
-        "server": np.append(log.batch_server, -1)[log.last_step],
+        "server": server,
         "status": [Status(state).name.lower() for state in log.status],
     })  # fmt: skip

@@ -5,6 +5,7 @@ from dataclasses import fields
 import numpy as np
 
 from batchsim.engines.log import Status
+from batchsim.engines.tokens_folded import SPAN, FoldedLog
 from batchsim.engines.tokens_log import NO_TRIGGER, STEPS, TokenHistograms, TokenLog, TokenTotals
 from batchsim.result.metrics import COMPUTING
 from batchsim.scenario.rules import Trigger
@@ -14,7 +15,11 @@ _KINDS = {
     "preempted_before_s": "f8", "preempted_after_s": "f8",
 }  # fmt: skip
 NOT_KEPT = ("outputs", "priority")  # tokens go without levels
-TOKEN_LOG = {f.name: _KINDS.get(f.name, "i8") for f in fields(TokenLog) if f.name not in NOT_KEPT}
+_KINDS |= dict.fromkeys(("start_s", "first_token_s", "finish_s"), "f8")
+TOKEN_LOGS = {
+    kind.__name__: {f.name: _KINDS.get(f.name, "i8") for f in fields(kind) if f.name not in NOT_KEPT}
+    for kind in (TokenLog, FoldedLog)
+}
 
 # Besides those of a `Totals`: what a summary's numbers must be, and their shape.
 TOKEN_TOTALS = {
@@ -37,10 +42,13 @@ def wrong_in_token_sums(totals: TokenTotals, histograms: TokenHistograms) -> str
 
 def wrong_in_token_log(log: TokenLog, servers: int) -> str | None:
     """Return the first rule that a log breaks, None for a sound one."""
-    requests, steps = log.arrival_s.size, log.batch_start_s.size
-    for name in TOKEN_LOG:
-        wanted, got = steps if name in STEPS else requests, getattr(log, name).size
-        if got != wanted:
+    requests, batches = log.arrival_s.size, log.batch_start_s.size
+    sizes = dict.fromkeys(TOKEN_LOGS[type(log).__name__], requests) | dict.fromkeys(STEPS, batches)
+    if isinstance(log, FoldedLog):
+        sizes |= dict.fromkeys(STEPS[len(SPAN) :], 0) | {"most_at_once": 1}
+        sizes |= dict.fromkeys(("steps_before", "rows_before"), requests + 1)
+    for name, wanted in sizes.items():
+        if (got := getattr(log, name).size) != wanted:
             return f"{name} must have {wanted:,} rows, got {got:,}"
     if not requests:
         return "there must be a request, got none"
@@ -49,6 +57,7 @@ def wrong_in_token_log(log: TokenLog, servers: int) -> str | None:
     lost = [each[~served] for each in (log.batch_index, log.token_step, log.last_step)]
     at_least_1 = (log.prompt_tokens, log.output_tokens, log.batch_size, log.step_tokens)
     counts = (log.preemptions, *(getattr(log, name) for name in STEPS if name.startswith("step_")))
+    steps = log.steps
     trigger = log.batch_trigger
     checks = {
         "arrival_s must rise": _rises(log.arrival_s),
@@ -70,10 +79,27 @@ def wrong_in_token_log(log: TokenLog, servers: int) -> str | None:
             and all((each == -1).all() for each in lost)
         ),
     }  # fmt: skip
+    if isinstance(log, FoldedLog):
+        times_s = np.stack([log.start_s, log.first_token_s, log.finish_s])
+        checks |= {
+            "times of a request must be in order, NaN where status is not SERVED": (
+                np.isfinite(times_s[:, served]).all() and np.isnan(times_s[:, ~served]).all()
+                and (np.diff(times_s[:, served], axis=0) >= 0).all()
+            ),
+            "server must be a server, -1 where status is not SERVED": (
+                ((log.server[served] >= 0) & (log.server[served] < servers)).all()
+                and (log.server[~served] == -1).all()
+            ),
+            "steps and rows before a request must rise from 0 on": all(
+                (np.diff(each, prepend=0) >= 0).all() for each in (log.steps_before, log.rows_before)
+            ),
+            "most_at_once must be at least 0": log.most_running >= 0,
+        }  # fmt: skip
     for rule, holds in checks.items():
         if not holds:
             return f"{rule}, got another"
-    if not (log.arrival_s[served] <= log.batch_start_s[first]).all():
+    started_s = log.start_s[served] if isinstance(log, FoldedLog) else log.batch_start_s[first]
+    if not (log.arrival_s[served] <= started_s).all():
         return "arrival_s must be before the start of the request's first step, got another"
     return None
 

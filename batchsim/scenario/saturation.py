@@ -2,6 +2,13 @@
 
 It is in closed form where every seat turns over alike, and of whole batches. Else requests share steps,
 budgets cut prompts, and memory sends requests back: then it is measured on engines that run so.
+
+Where all lengths are the same, a seat keeps for ever the phase in which it began. The measured rate is the
+mean over random phases, as Poisson arrivals make them: in 70 random settings, overloaded by 3 %, runs carried
+the same within 1 % (decodes first) and 11 % (prompts first). A burst that fills every seat at once makes
+seats turn in step: they carried up to 16 % less with decodes first, and from 4 % less to 71 % more with
+prompts first, the more the shorter the requests. Where lengths vary, phases mix, and the start does not
+matter.
 """
 
 import functools
@@ -37,7 +44,8 @@ def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly
     """Return what engines carry at most; `roughly` to some 1.5 %, by an eighth of the run.
 
     An estimate, with an error of NaN, where so many run at once that a run would take too long, and where
-    not even one request fits.
+    not even one request fits. Of fixed lengths the rate is that of random phases, and the error that of
+    their mean; seats that turn in step carry another one (see above).
     """
     if (per_ms := _in_closed_form(rule, step, tokens)) is not None:
         return Saturation(1000 * servers * per_ms, 0.0)

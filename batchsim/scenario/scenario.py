@@ -15,7 +15,7 @@ from batchsim.scenario.knobs import find_knob, rebuilt
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.service import Service
-from batchsim.scenario.shared_device import batches_per_s, noisy_share
+from batchsim.scenario.shared_device import batches_per_s, checked_slowdown, noisy_share
 from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.workload import ClosedLoop, OpenLoop
 
@@ -24,10 +24,13 @@ from batchsim.scenario.workload import ClosedLoop, OpenLoop
 class Scenario:
     """A workload, a rule and a service time, on one or more servers.
 
-    `queue_limit`: arrivals are rejected when this many wait. `timeout_ms`: a request that has not started
-    this long after its arrival leaves the queue, or, with `timeout_action="delay"`, is served after the
-    others. Of a workload with priorities, these are about each level's own queue; {level: value} sets them
-    one by one, where a level that is not named has no limit, no timeout, or "reject".
+    `queue_limit`: arrivals are rejected when this many wait. Requests that arrive at one instant all count as
+    waiting, even if servers are idle: they enter the queue before a server takes a batch.
+
+    `timeout_ms`: a request that has not started this long after its arrival leaves the queue, or, with
+    `timeout_action="delay"`, is served after the others. Of a workload with priorities, these limits are
+    about each level's own queue; {level: value} sets them one by one, where a level that is not named has no
+    limit, no timeout, or "reject".
 
     `devices`: server i computes on device i mod devices; None: each server has a device of its own. A batch
     takes the first `host_ms` of its service time on the host, then the device, which computes one batch at a
@@ -64,7 +67,7 @@ class Scenario:
         _check.fix_whole(self, "servers", at_most=65_536)
         self._check_limits()
         if self.slowdown is not None:
-            self._check_slowdown(self.slowdown)
+            object.__setattr__(self, "slowdown", checked_slowdown(self.slowdown, self.servers))
         if isinstance(self.workload, ClosedLoop):
             self._check_closed_loop(self.workload)
         generation.check_parts(self)
@@ -99,17 +102,6 @@ class Scenario:
             both = "slowdown and devices, host_ms and contention are two ways to describe one thing: give one"
             raise ValueError(f"{both}, got slowdown and {given[0]}={shared[given[0]]}")
 
-    def _check_slowdown(self, slowdown: Mapping[int, float]) -> None:
-        _check.instance("slowdown", slowdown, Mapping, "{busy servers: factor}")
-        factors = {}
-        for busy, factor in slowdown.items():
-            busy = _check.whole("a number of busy servers in slowdown", busy)
-            factors[busy] = _check.real(f"slowdown of {busy} busy servers", factor, above=0)
-        object.__setattr__(self, "slowdown", factors)  # a copy: the caller's may change
-        if missing := [busy for busy in range(1, self.servers + 1) if busy not in factors]:
-            rule = f"slowdown must have a factor for each of 1..{self.servers} busy servers"
-            raise ValueError(f"{rule}, got none for {missing[0]}")
-
     def _check_closed_loop(self, workload: ClosedLoop) -> None:
         if self.queue_limit is not None and workload.think_s == 0:
             why = "a rejected client would send again at once"
@@ -142,9 +134,14 @@ class Scenario:
         return max(limit.timeout_s for limit in self.limits)
 
     @property
+    def by_level(self) -> bool:
+        """Whether priority levels, or timeouts that delay, say which request goes first."""
+        return len(self.levels) > 1 or self.limits[0].delays
+
+    @property
     def in_order(self) -> bool:
         """Whether requests are served in the order in which they arrive."""
-        return len(self.levels) < 2 and not self.limits[0].delays
+        return not self.by_level and (self.servers == 1 or self.rule.picked is None)
 
     @property
     def can_lose(self) -> bool:
@@ -169,10 +166,12 @@ class Scenario:
 
     @property
     def saturation_per_s(self) -> float:
-        """The saturation rate: the highest rate that the servers can sustain at any batch size.
+        """The saturation rate: what the servers carry in full batches. `load` is relative to it.
 
-        servers * k / service(k), at the best k up to the rule's largest batch. `load` is relative to it.
-        Of token generation what engines carry of a queue that never empties, see `scenario/saturation.py`.
+        servers * B / service(B), B the rule's largest batch: a growing queue makes every batch full. So it is
+        with padded sizes, even if a smaller B would carry more: of 9 requests that compute as 16, say. Only
+        where a larger batch takes less time than a smaller one, it is the largest servers * k / service(k) of
+        all k up to B. With tokens, see `scenario/saturation.py`.
         """
         if self.tokens is not None:
             return saturation.of(self).per_s

@@ -131,3 +131,16 @@ def _noisy_per_s(servers: int, service_s: float, host_s: float, contention: floa
         if step + 1 == skip:
             begin_s = free_s.mean()
     return float((steps - skip) / (free_s.mean() - begin_s))
+
+
+def checked_slowdown(slowdown: Mapping[int, float], servers: int) -> dict[int, float]:
+    """Return a copy of {busy servers: factor}, which has a factor for each number of busy servers."""
+    _check.instance("slowdown", slowdown, Mapping, "{busy servers: factor}")
+    factors = {}
+    for busy, factor in slowdown.items():
+        busy = _check.whole("a number of busy servers in slowdown", busy)
+        factors[busy] = _check.real(f"slowdown of {busy} busy servers", factor, above=0)
+    if missing := [busy for busy in range(1, servers + 1) if busy not in factors]:
+        rule = f"slowdown must have a factor for each of 1..{servers} busy servers"
+        raise ValueError(f"{rule}, got none for {missing[0]}")
+    return factors

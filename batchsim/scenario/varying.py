@@ -16,6 +16,7 @@ from batchsim import _check
 from batchsim.scenario.workload import OpenLoop, running_sums
 
 STATES = 1024  # how many of OnOff's states are drawn at a time
+WHOLE = 0.02  # of a Diurnal's period: a run may end so much before or after its end
 BLOCK = 1 << 13  # of Diurnal's chunk at a time: the solver's dozens of short-lived arrays stay in the cache
 
 
@@ -139,6 +140,35 @@ class Diurnal(OpenLoop):
         """Yield the arrival times for the points of a Poisson process of rate 1, given in chunks."""
         for_blocks = (np.split(points, range(BLOCK, points.size, BLOCK)) for points in chunks)
         return _in_order(np.concatenate([self._times_s(block) for block in blocks]) for blocks in for_blocks)
+
+    @property
+    def requests_a_period(self) -> float:
+        """The mean number of arrivals in a period."""
+        return self.mean_rate_per_s * self.period_s
+
+    def reached_s(self, requests: float) -> float:
+        """Return when so many requests have arrived on average."""
+        return float(self._times_s(np.array([float(requests)]))[0])
+
+    def whole_periods(self, requests: int, first: int = 0) -> int:
+        """Return how many whole periods `requests` cover that follow the `first` ones; 0 if it is not whole.
+
+        An end that is off by no more than chance moves it, or by 2 % of a period, is whole.
+
+        >>> day = Diurnal(1000, peak_to_mean=1.8, period_s=60)
+        >>> day.whole_periods(180_000), day.whole_periods(100_000)
+        (3, 0)
+        """
+        periods = round(requests / self.requests_a_period)
+        if abs(requests - periods * self.requests_a_period) <= math.sqrt(requests):
+            return periods
+        covered_s = self.reached_s(first + requests) - self.reached_s(first)
+        return periods if abs(covered_s / self.period_s - periods) <= WHOLE else 0
+
+    def nearest_whole(self, requests: float) -> int:
+        """Return the number of requests nearest to this that covers whole periods, at least one."""
+        periods = max(round(requests / self.requests_a_period), 1)
+        return max(round(periods * self.requests_a_period), 1)
 
     def _times_s(self, points: np.ndarray) -> np.ndarray:
         """Return when the rate's integral reaches the points, to a rounding."""

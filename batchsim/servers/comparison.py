@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 REQUESTS = 50_000
 LATENCIES = ("mean_latency_ms", "p50_ms", "p99_ms")
 COLUMNS = ("rule", *LATENCIES, "throughput_per_s", "mean_batch_size", "stable", "why")
-PARTS = ("forming", "queueing", "computing")
 
 
 def rule_of(server: Server, max_batch_size: int, max_wait_ms: float) -> Rule:
@@ -89,9 +88,12 @@ class ServerComparison:
         if group is first or not first.stable:
             return clock
         mine, others = (each.result.metrics.numbers for each in (group, first))
-        more = [(part, mine[f"mean_{part}_ms"] - others[f"mean_{part}_ms"]) for part in PARTS]
+        more = [
+            (part, mine[f"mean_{part}_ms"] - others[f"mean_{part}_ms"])
+            for part in first.result.metrics.components
+        ]
         parts = [
-            f"{part} {signed(ms, 2)} ms"
+            f"{part.replace('_', ' ')} {signed(ms, 2)} ms"
             for part, ms in more
             if abs(ms) >= 0.005 * first.result.mean_latency_ms
         ]
@@ -191,11 +193,13 @@ def compare_servers(
     if not rules:
         raise ValueError("servers must have at least one, got none")
     count = available(scenario, _check.whole("requests", requests))
+    if scenario.servers == 1:
+        rules = {name: rule.alone for name, rule in rules.items()}
     by_rule: dict[Rule, list[str]] = {}
     for name, rule in rules.items():
         by_rule.setdefault(rule, []).append(name)
     groups = tuple(
-        Group(tuple(names), rule, simulate(replace(scenario, rule=rule), count, seed=seed))
+        Group(tuple(names), rule, simulate(replace(scenario, rule=rule), count, seed, keep="requests"))
         for rule, names in by_rule.items()
     )
     return ServerComparison(scenario, rules, groups)

@@ -1,25 +1,31 @@
 """mosec: `append_worker`."""
 
+import math
+
 from batchsim import _check
-from batchsim.scenario.rules import LARGEST_BATCH, PullThenWait
+from batchsim.scenario.rules import LARGEST_BATCH, CompetingWindows
 from batchsim.servers.server import Server, ServerConfig, Words
 
 SHORTEST_MS, INSTEAD_MS = 1, 10  # a shorter wait is taken as this one
 
 
-def mosec(max_batch_size: int = 1, max_wait_time: int = 0) -> PullThenWait:
-    """Return the rule of a mosec worker (2026-06); the wait is in ms, and 10 ms where it is below 1.
+def mosec(max_batch_size: int = 1, max_wait_time: int = 0) -> CompetingWindows:
+    """Return the rule of a mosec stage (2026-06); the wait is in ms, and 10 ms where it is below 1.
 
-    A free worker takes the first request, and then waits for others until it has max_batch_size of them or
-    max_wait_time is over, however long the first had been in the queue. Where a stage has several workers,
-    mosec deals the requests to all that are free; here they collect one at a time.
+    A free worker takes a request, and then waits for others until it has max_batch_size of them or
+    max_wait_time is over, however long the first had been in the queue.
+
+    Several free workers do so at the same time. A request goes to the worker that has asked for one for the
+    longest time. It wakes the next worker, too, which finds nothing and asks anew, behind the others. So two
+    free workers fill one batch at a time, and three or more share the requests. A worker's timer ends up to
+    1 ms late, which is left out.
 
     >>> mosec(max_batch_size=8)
-    PullThenWait(max_batch_size=8, max_wait_ms=10)
+    CompetingWindows(max_batch_size=8, max_wait_ms=10, poll_ms=inf)
     """
     size = _check.whole("mosec's max_batch_size", max_batch_size, at_most=LARGEST_BATCH)
     wait_ms = _check.whole("mosec's max_wait_time", max_wait_time, at_least=0)
-    return PullThenWait(size, INSTEAD_MS if wait_ms < SHORTEST_MS else wait_ms)
+    return CompetingWindows(size, INSTEAD_MS if wait_ms < SHORTEST_MS else wait_ms, poll_ms=math.inf)
 
 
 def config(

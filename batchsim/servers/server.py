@@ -35,9 +35,12 @@ class ServerConfig:
     serves all requests in order of arrival: a workload's priorities are dropped. Limits by level are
     {level: value}.
 
+    `devices`: on how many devices the servers are, where some share one; None: each has its own. How they
+    share it is not in the file: see `apply`.
+
     >>> from batchsim import servers
     >>> servers.config("triton", max_batch_size=32, count=2, preserve_ordering=True)
-    triton: SizeOrWait(max_batch_size=32, max_wait_ms=0) on 2 servers
+    triton: SizeOrWait(max_batch_size=32, max_wait_ms=0) on 2 servers that share 1 device
       unused       preserve_ordering=True
     """
 
@@ -50,10 +53,12 @@ class ServerConfig:
     timeout_action: str | Mapping[int, str] = "reject"
     priority_levels: int = 0
     default_priority_level: int = 0
+    devices: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     unused: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    kept: Mapping[str, Any] = field(default_factory=dict)  # of a file, written again while it says the same
 
     def __repr__(self) -> str:
         levels = f"1 to {self.priority_levels}, {self.default_priority_level} unless a request says another"
@@ -68,7 +73,8 @@ class ServerConfig:
             ],
             "note": list(self.notes),
         }
-        lines = [f"{self.server}: {self.rule!r} on {_format.counted(self.servers, 'server')}"]
+        share = f" that share {_format.counted(self.devices, 'device')}" if self.devices else ""
+        lines = [f"{self.server}: {self.rule!r} on {_format.counted(self.servers, 'server')}{share}"]
         for name, part in parts.items():
             lines += [f"  {'' if number else name:<12} {text}" for number, text in enumerate(part)]
         return "\n".join(lines)
@@ -79,8 +85,12 @@ class ServerConfig:
         """Return the scenario of this server under a workload."""
         return self.apply(Scenario(workload, self._rule(service), service, tokens=tokens))
 
-    def apply(self, scenario: Scenario) -> Scenario:
-        """Return a scenario with this server's rule, number of servers, limits and padding."""
+    def apply(self, scenario: Scenario, *, silent: bool = False) -> Scenario:
+        """Return a scenario with this server's rule, number of servers, limits and padding.
+
+        Where servers share devices, the scenario's `host_ms` and `contention`, or its own `devices` or
+        `slowdown`, say how. Without, they take turns, and a warning says between which rates the truth lies.
+        """
         _check.instance("scenario", scenario, Scenario, "a Scenario")
         service = scenario.service.padded_to(self.pad_to) if self.pad_to else scenario.service
         workload = scenario.workload
@@ -90,10 +100,30 @@ class ServerConfig:
         queue_limit, timeout_ms, action = (
             self._limit(limit, shares) for limit in (self.queue_limit, self.timeout_ms, self.timeout_action)
         )
-        return dataclasses.replace(
+        told = scenario.devices is not None or scenario.slowdown is not None
+        found = dataclasses.replace(
             scenario, workload=workload, rule=self._rule(service), service=service, servers=self.servers,
             queue_limit=queue_limit, timeout_ms=timeout_ms, timeout_action=action or "reject",
+            devices=scenario.devices if told else self.devices,
         )  # fmt: skip
+        if not silent and self.untold(scenario):
+            low, high = (
+                each.full_batches_per_s for each in (found, dataclasses.replace(found, devices=None))
+            )
+            _check.warn(self.sharing_unknown(f"full batches carry {_format.rate(low)}", _format.rate(high)))
+        return found
+
+    def untold(self, scenario: Scenario) -> bool:
+        """Return whether servers share devices and a scenario does not say how."""
+        said = scenario.host_ms > 0 or scenario.contention > 1 or scenario.slowdown is not None
+        return self.devices is not None and scenario.devices is None and not said
+
+    def sharing_unknown(self, low: str, high: str) -> str:
+        """Return that it was not measured how servers share devices, and the range of a number."""
+        devices = _format.counted(self.devices or 1, "device")
+        ends = f"{low} if they take turns (simulated), {high} if each computes as if alone"
+        how = "measure it with scenario.replace(bs.device.measure_sharing(model))"
+        return f"how {self.servers} servers share {devices} was not measured: {ends}; {how}"
 
     def _rule(self, service: Service) -> Rule:
         """Return the rule; one that learns its sizes tries none of which the service time is not known."""
@@ -165,6 +195,7 @@ class Words:
     whole: bool = False
     least: int = 0
     servers: str = ""
+    devices: str = ""  # on how many devices these are
     queue: str = ""
     sizes: str = ""  # sizes up to which it pads
     timeout: str = ""

@@ -80,11 +80,13 @@ class Policy(NamedTuple):
 
 def config(
     max_batch_size: int, max_queue_delay_microseconds: int = 0, preferred_batch_size: Sequence[int] = (),
-    *, count: int = 1, max_queue_size: int = 0, default_timeout_microseconds: int = 0,
+    *, count: int = 1, gpus: int = 1, max_queue_size: int = 0, default_timeout_microseconds: int = 0,
     timeout_action: str = "REJECT", priority_levels: int = 0, default_priority_level: int = 0,
     priority_queue_policy: Mapping[int, Mapping[str, Any]] | None = None, preserve_ordering: bool = False,
 ) -> ServerConfig:  # fmt: skip
-    """Return what config.pbtxt means: `count` instances, priority levels and queue policies.
+    """Return what config.pbtxt means: `count` instances on `gpus` GPUs, priority levels and queue policies.
+
+    Instances beyond the number of GPUs share them, spread evenly: see `ServerConfig.apply`.
 
     What default_queue_policy says is given by itself, and is about each level's own queue, unless
     `priority_queue_policy` has its level, as {1: {"max_queue_size": 10}}. Triton looks for late requests
@@ -142,17 +144,20 @@ def config(
             return {level: value for level, value in found.items() if value is not None}
         return next(iter(found.values()), getattr(one, name))
 
+    count = _check.whole("Triton's instance_group count", count)
+    devices = _check.whole("Triton's gpus", gpus)
+    _check.at_most("Triton's gpus", devices, count, "count")
     return ServerConfig(
-        "triton", rule, _check.whole("Triton's instance_group count", count), of("queue_limit"),
+        "triton", rule, count, of("queue_limit"),
         of("timeout_ms"), timeout_action=of("action"), priority_levels=levels, default_priority_level=default,
-        unused=unused,
+        devices=devices if devices < count else None, unused=unused,
     )  # fmt: skip
 
 
 SERVER = Server(
     "triton", "core, 2026-06", triton, config, ("allow_timeout_override",),
     words=Words(
-        "max_batch_size", "max_queue_delay_microseconds", 0.001, whole=True, servers="count",
+        "max_batch_size", "max_queue_delay_microseconds", 0.001, whole=True, servers="count", devices="gpus",
         queue="max_queue_size", timeout="default_timeout_microseconds", timeout_unit_ms=0.001,
     ),
 )  # fmt: skip

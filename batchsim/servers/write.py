@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 from batchsim import _check, _format
 from batchsim.scenario import Rule, Scenario
 from batchsim.scenario.rules import (
-    CompetingWindows,
     FrozenBatches,
     LearnedCork,
     LearnedSizes,
-    RunningWindow,
     SizeOrWait,
 )
 from batchsim.scenario.rules.continuous import Continuous
@@ -22,8 +20,6 @@ from batchsim.servers.server import Server, ServerConfig, limits_in_words, timeo
 from batchsim.servers.write_tokens import token_settings
 
 UNLIMITED = 1_000_000  # of ongoing requests, where Ray Serve must have a limit
-# LitServe's, of one worker and of several.
-WINDOWS = (RunningWindow, CompetingWindows)
 
 # Of a server that has several rules, what tells one from the other.
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -49,6 +45,7 @@ class _Asked:
     pad_to: tuple[int, ...] = ()
     timeout_action: str | Mapping[int, str] = "reject"
     levels: tuple[int, ...] = ()
+    devices: int | None = None
 
 
 def write(server: str, what: Any, file: str | None = None) -> str:
@@ -75,6 +72,7 @@ def write(server: str, what: Any, file: str | None = None) -> str:
         found, remarks = _said(ALL[server], _asked(what))
     settings = dict(found.settings)
     extras = {key: value for key, value in found.unused.items() if key not in ALL[server].settings}
+    extras |= found.kept
     text = form.write(settings, extras)
     head = [f"Written by batchsim for {server} ({ALL[server].version}).", f"Its rule: {found.rule!r}."]
     besides = [f"batchsim: {name}={value!r}" for name, value in settings.items()]
@@ -128,7 +126,7 @@ def _asked(what: Any) -> _Asked:
         levels = tuple(range(1, what.priority_levels + 1))
         return _Asked(
             what.rule, what.servers, what.queue_limit, what.timeout_ms, what.pad_to, what.timeout_action,
-            levels,
+            levels, what.devices,
         )  # fmt: skip
     if isinstance(what, Rule):
         return _Asked(what)
@@ -137,7 +135,7 @@ def _asked(what: Any) -> _Asked:
     padding = tuple(scenario.service.padding or ())
     return _Asked(
         scenario.rule, scenario.servers, scenario.queue_limit, scenario.timeout_ms, padding,
-        scenario.timeout_action, scenario.levels,
+        scenario.timeout_action, scenario.levels, scenario.devices,
     )  # fmt: skip
 
 
@@ -148,8 +146,11 @@ def _said(server: Server, asked: _Asked) -> tuple[ServerConfig, list[str]]:
         raise ValueError(f"a rule for {server.name} must be a Continuous; got {asked.rule!r}")
     each = [server.configure(settings | variant) for variant in VARIANTS.get(server.name, ({},))]
     found = next((one for one in each if type(one.rule) is type(asked.rule)), each[0])
-    if found.rule != asked.rule:
-        alike = isinstance(asked.rule, WINDOWS) and isinstance(found.rule, WINDOWS)
+    ours, theirs = found.rule, asked.rule
+    if asked.servers == 1:
+        ours, theirs = ours.alone, theirs.alone
+    if ours != theirs:
+        alike = type(found.rule.alone) is type(asked.rule.alone)
         if not alike and not isinstance(asked.rule, (SizeOrWait, Continuous, type(found.rule))):
             own = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it takes its own way"
             raise ValueError(f"a rule for {server.name} must be {own}; got {asked.rule!r}")
@@ -190,6 +191,8 @@ def _settings(server: Server, asked: _Asked) -> tuple[dict[str, Any], list[str]]
     if words.servers:
         if asked.servers > 1 or not isinstance(rule, Continuous):
             settings[words.servers] = asked.servers
+        if words.devices and asked.servers > 1:
+            settings[words.devices] = asked.devices or asked.servers
     elif asked.servers > 1:
         rule_ = f"servers must be 1 for {server.name}, which has no setting for more"
         raise ValueError(f"{rule_}, got {asked.servers}")

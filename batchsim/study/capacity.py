@@ -10,6 +10,7 @@ from batchsim import _check, _format
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
+from batchsim.study.floor import out_of_reach
 from batchsim.study.judgement import LEVEL, OVERLOADED, STRICT, Judgement, Verdict, can_lose, judge
 from batchsim.study.race import SHORTEST
 from batchsim.study.slo import SLO
@@ -139,10 +140,13 @@ def capacity(
     if not isinstance(scenario.workload, OpenLoop):
         raise ValueError(f"capacity needs an open workload, whose rate can change, got {scenario.workload!r}")
     count = check_requests(scenario, requests)
-    check_memory(count)
+    check_memory(scenario, count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     tolerance = _check.real("tolerance", tolerance, at_least=1e-4, at_most=0.5)
-    return _Search(scenario, slo, seed, count, tolerance).capacity()
+    search = _Search(scenario, slo, seed, count, tolerance)
+    if missed := out_of_reach(scenario, slo, seed):
+        return search.found(missed.text)
+    return search.capacity()
 
 
 def check(scenario: Scenario, slo: SLO) -> None:
@@ -200,7 +204,7 @@ class _Search:
             scanned = self._in_order()
         holding = [place for place, probe in enumerate(scanned) if probe.holds]
         if not holding:
-            return self._found(f"at best {min(scanned, key=lambda probe: probe.judgement.excess)}")
+            return self.found(f"at best {min(scanned, key=lambda probe: probe.judgement.excess)}")
         last = first = holding[-1]
         while first > 0 and scanned[first - 1].holds:
             first -= 1
@@ -217,9 +221,9 @@ class _Search:
         saturated = self.at(missed).requests == 0
         limited_by = f"the saturation rate, {_format.rate(top, 4)}" if saturated else str(self.at(missed))
         low, high = self._clearly_met(rate, lowest), self._clearly_missed(missed)
-        return self._found(limited_by, rate, low, high, lowest, lowest_by)
+        return self.found(limited_by, rate, low, high, lowest, lowest_by)
 
-    def _found(
+    def found(
         self, limited_by: str, rate: float = 0.0, low: float = math.nan, high: float = math.nan,
         lowest: float = 0.0, lowest_by: str = "",
     ) -> Capacity:  # fmt: skip

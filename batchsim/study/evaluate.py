@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from batchsim._format import rate
-from batchsim.result.metrics import METRICS, SHARES, TOKENS, Kind, Metric
+from batchsim.result.metrics import METRICS, OF_DEVICES, SHARES, TOKENS, Kind, Metric
 from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import Scenario
 from batchsim.scenario.generation import NeverServed
@@ -33,14 +33,19 @@ def _columns(metrics: Mapping[str, Metric]) -> dict[str, str]:
     }
 
 
-INTERVALS, COLUMNS = _intervals(METRICS), _columns(METRICS)
-OF_TOKENS = METRICS | TOKENS
+PLAIN = {key: each for key, each in METRICS.items() if key not in OF_DEVICES}
+INTERVALS, COLUMNS = _intervals(PLAIN), _columns(PLAIN)
+DEVICE_INTERVALS, DEVICE_COLUMNS = _intervals(METRICS), _columns(METRICS)
+OF_TOKENS = PLAIN | TOKENS
 TOKEN_INTERVALS, TOKEN_COLUMNS = _intervals(OF_TOKENS), _columns(OF_TOKENS)
 
 
 def columns_of(scenario: Scenario, knobs: Iterable[str]) -> dict[str, str]:
-    """Return the columns of a sweep: with tokens, or where they are one of its knobs, those of tokens too."""
-    return COLUMNS if scenario.tokens is None and "tokens" not in knobs else TOKEN_COLUMNS
+    """Return the columns of a sweep: also of tokens or devices, where it has them or they are a knob."""
+    knobs = {*knobs}
+    if scenario.tokens is not None or "tokens" in knobs:
+        return TOKEN_COLUMNS
+    return COLUMNS if scenario.devices is None and "devices" not in knobs else DEVICE_COLUMNS
 
 
 def refused(columns: Mapping[str, str]) -> np.ndarray:
@@ -73,14 +78,16 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
 
 def _numbers(point: Scenario, settings: Mapping[str, Any], columns: Mapping[str, str]) -> list[float]:
     if settings["warmup"] == "auto":  # without the warning that it is too long: there may be thousands
-        result, _ = drop_warmup(simulate(point, **{**settings, "warmup": 0.0}))
+        result, _ = drop_warmup(simulate(point, keep="requests", **{**settings, "warmup": 0.0}))
     else:
-        result = simulate(point, **settings)
+        result = simulate(point, keep="requests", **settings)
     numbers = dict.fromkeys([*SHARES.values(), "delayed"], 0.0) | result.summary()
+    numbers |= {key: result.metrics.numbers[key] for key in OF_DEVICES}
     # Latencies are of the served requests: a queue that rejects many looks fast by them. These two see it.
     numbers["loss"] = 1 - numbers["served"] / numbers["requests"] if numbers["requests"] else math.nan
     numbers["p99_all_ms"] = result.percentile(99, unserved="inf")
-    asked = INTERVALS if point.tokens is None else TOKEN_INTERVALS
+    asked = INTERVALS if "device_utilisation" not in columns else DEVICE_INTERVALS
+    asked = asked if point.tokens is None else TOKEN_INTERVALS
     for key, (low, high) in result.intervals(asked).items():
         numbers[f"{key}_low"], numbers[f"{key}_high"] = low, high
     return [numbers.get(name, math.nan) for name in columns]

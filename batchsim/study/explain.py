@@ -75,6 +75,10 @@ def _setting(found: Recommendation) -> Iterator[str]:
             yield f"Its {described(found.slo.latency.key)[0]} is {same}, but it has {advantage}."
         return
     clearly = "clearly " if found.judgement.too_short else ""
+    if found.out_of_reach:
+        yield f"No setting can meet the objective: {found.out_of_reach}."
+        yield f"The nearest is {setting}{where}: {numbers}."
+        return
     yield f"No setting {clearly}meets the objective. The nearest is {setting}{where}: {numbers}."
     if found.judgement.too_short:
         requests = _format.counted(found.result.arrival_s.size, "request")
@@ -107,7 +111,8 @@ def _load(found: Recommendation) -> Iterator[str]:
     else:
         who = "The server is" if scenario.servers == 1 else "The servers are"
         busy, load = (_format.percent(share) for share in (expected["utilisation"].value, scenario.load))
-        yield f"{who} busy {busy} of the time with {size} on average."
+        waiting = ", waiting for a device included," if scenario.device_count < scenario.servers else ""
+        yield f"{who} busy {busy} of the time{waiting} with {size} on average."
         which = "The batches that form" if scenario.rule.forms_while_busy else "Full batches"
         which = "All seats taken" if isinstance(found.rule, Continuous) else which
         yield f"{which} would carry {saturation}, so the load is {load}."

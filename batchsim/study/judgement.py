@@ -166,7 +166,7 @@ def fewest(scenario: Scenario, slo: SLO) -> float:
         elif key != "loss" or can_lose(scenario):
             # Clopper and Pearson's lower end, where all of so many independent requests are within the limit.
             independent = math.log((1 - LEVEL) / 2) / math.log(share) if 0 < share < 1 else math.inf
-            needed = max(needed, length.cycle, length.noise, independent * length.relaxation)
+            needed = max(needed, length.cycle, length.rare, independent * length.relaxation)
     return needed
 
 

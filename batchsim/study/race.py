@@ -28,7 +28,18 @@ from batchsim.result.run_length import rounded_up, run_length
 from batchsim.scenario import Scenario
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome
-from batchsim.study.judgement import LEVEL, STRICT, Estimate, Verdict, estimate, fewest, judge, slower_by
+from batchsim.study.floor import Missed, out_of_reach
+from batchsim.study.judgement import (
+    LEVEL,
+    STRICT,
+    Estimate,
+    Verdict,
+    estimate,
+    fewest,
+    judge,
+    recorded,
+    slower_by,
+)  # fmt: skip
 from batchsim.study.slo import SLO
 from batchsim.study.traffic import WARMUP, Traffic
 
@@ -44,6 +55,7 @@ NUMBERS = ("mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_siz
 TOKEN_NUMBERS = ("mean_ttft_ms", "mean_tpot_ms", "output_tokens_per_s", "preempted_share")
 
 Run = tuple[Candidate, Result]
+_IN_REACH = Missed(0.0, "")
 _by_rank = attrgetter("rank")
 
 
@@ -60,6 +72,8 @@ class Race:
     traffic: Traffic
     candidates: Sequence[Candidate]
     asked: Traffic = field(init=False)  # the traffic of a full run, unless that has to be longer
+    missed: dict[Candidate, Missed] = field(default_factory=dict)  # by whatever run
+    out_of_reach: str = ""  # the objective that all settings miss so
     longest: tuple[Candidate, Traffic, Result] | None = None  # the best whose longer run proved nothing
 
     def __post_init__(self) -> None:
@@ -73,14 +87,21 @@ class Race:
         return [*(length for length in short if length <= full / 2), full]
 
     def first_round(self) -> None:
-        """Run all settings that are stable."""
+        """Run all settings that are stable, and that may meet the objective."""
         for candidate in self.candidates:
-            if candidate.scenario.stable:
+            if missed := out_of_reach(candidate.scenario, self.slo, self.traffic.seed):
+                self.missed[candidate] = missed
+                candidate.eliminate(Outcome.FAILS, missed.text)
+            elif candidate.scenario.stable:
                 self.run(candidate, self.lengths[0])
                 candidate.first_ms = candidate.latency.value
                 candidate.first_preference = candidate.preference
             else:
                 candidate.eliminate(Outcome.UNSTABLE, phrases.overload(candidate.scenario))
+        if len(self.missed) == len(self.candidates):
+            self.out_of_reach = min(self.missed.values()).text
+            if not recorded(self.traffic.scenario):  # no run changes that: short ones will do
+                self.asked = self.traffic = self.traffic.resized(self.lengths[-2:][0]) or self.traffic
 
     def fastest(self, candidates: Sequence[Candidate]) -> Run | None:
         """Race some of them to the end; return the fastest that a full run shows to meet the objective."""
@@ -142,7 +163,7 @@ class Race:
         most = LONGEST * self.asked.requests
         requests = rounded_up(needed) if needed <= most / 2 else most
         if requests > self.traffic.requests:
-            self.traffic = self.asked.longer(requests) or self.traffic
+            self.traffic = self.asked.resized(requests) or self.traffic
 
     def nearest(self) -> Run:
         """Return the setting that misses the objective by least, with a full run, once all are eliminated.
@@ -154,7 +175,9 @@ class Race:
             return best, result
         ran = sorted((candidate for candidate in self.candidates if candidate.requests), key=_by_rank)
         if not ran:
-            best = min(self.candidates, key=lambda candidate: candidate.scenario.load)
+            best = min(
+                self.candidates, key=lambda each: (self.missed.get(each, _IN_REACH), each.scenario.load)
+            )
             return best, self.run(best, self.lengths[-1], LEVEL)
         # Those that clearly failed in a short run are not far behind those that failed in a long one.
         near, longer = _fairly(ran)[:NEAREST], self.lengths[-2:][0]

@@ -44,6 +44,7 @@ class Recommendation:
     interval and other numbers from its longest run, that run's `requests`, and its `outcome` with the reason.
     `frontier`: those that no other beats in latency, saturation rate and servers alike, all in full runs
     (the best of at most 24 that ran in full for it); settings that cannot be told apart are there once.
+    `out_of_reach`: the objective that no setting can meet and the best value possible, known before any run.
     `ties`: the settings whose latency no full run tells from this one's, and why it was preferred.
 
     `optimum` is the best that any policy could do for the mean latency, where theory knows it; else
@@ -73,6 +74,7 @@ class Recommendation:
     grid_requests: int
     requests_explaining: int
     explanation: str = ""
+    out_of_reach: str = ""
 
     @property
     def rule(self) -> Rule:

@@ -12,6 +12,7 @@ from batchsim.simulate import available
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate
 from batchsim.study.capacity import capacity, edge
+from batchsim.study.floor import Missed, out_of_reach
 from batchsim.study.judgement import Judgement, judge
 from batchsim.study.race import LONGEST
 from batchsim.study.slo import SLO
@@ -91,14 +92,17 @@ class _Trials:
         traffic = self.traffic
         judgement = judge(traffic.run(scenario), self.slo)
         self.longest = max(self.longest, traffic.requests)
-        if judgement.too_short and (longer := traffic.longer(LONGEST * traffic.requests)) is not None:
+        if judgement.too_short and (longer := traffic.resized(LONGEST * traffic.requests)) is not None:
             judgement = judge(longer.run(scenario), self.slo)
             self.longest = longer.requests
         self.too_short |= judgement.too_short
         return judgement
 
+    def out_of_reach(self, scenario: Scenario) -> Missed | None:
+        return out_of_reach(scenario, self.slo, self.traffic.seed)
+
     def meets(self, scenario: Scenario) -> bool:
-        return scenario.stable and self.judge(scenario).meets
+        return scenario.stable and not self.out_of_reach(scenario) and self.judge(scenario).meets
 
     def none(self, knob: str, surely: str, change: str) -> Remedy:
         """Return that no change was found: that there is none, or that the runs cannot tell."""
@@ -147,7 +151,7 @@ def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
     found = capacity(scenario, slo, traffic.seed, traffic.requests, TOLERANCE)
     traffic.count(found.requests_simulated)
     unproven = found.met and not found.low_per_s > NEAR * found.rate_per_s
-    if unproven and (longer := traffic.longer(LONGEST * traffic.requests)) is not None:
+    if unproven and (longer := traffic.resized(LONGEST * traffic.requests)) is not None:
         found = capacity(scenario, slo, traffic.seed, longer.requests, TOLERANCE)
         traffic.count(found.requests_simulated)
     value, most = None, _format.rate(found.low_per_s)
@@ -200,6 +204,9 @@ def last_whole(inside: int, outside: int, holds: Callable[[int], bool]) -> int:
 
 def _more_servers(trials: _Trials) -> Iterator[Remedy]:
     scenario, judgement = trials.scenario, None
+    if missed := trials.out_of_reach(scenario):
+        yield Remedy("servers", None, f"no more servers would do with this setting: {missed.text}")
+        return
     least = scenario.servers + 1
     if not scenario.stable:
         least = max(least, math.floor(scenario.servers * scenario.load) + 1)
@@ -244,6 +251,8 @@ def _other_setting(trials: _Trials, others: Sequence[Candidate], below: float) -
         try:
             more = other.scenario.replace(servers=servers)
         except ValueError:  # its slowdown is not given for as many
+            continue
+        if trials.out_of_reach(more):
             continue
         if servers < below and more.stable and (judgement := trials.judge(more)).meets:
             rest = {name: value for name, value in other.knobs.items() if name != "servers"}

@@ -272,7 +272,7 @@ def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
     if scenario.tokens is not None:
         raise ValueError("maps and load curves of tokens are token_surface and token_curve, got tokens")
     requests = available(scenario, _check.whole("requests", requests))
-    check_memory(requests)
+    check_memory(scenario, requests)
     return requests, _check.whole("seed", seed, at_least=0, at_most=None)
 
 

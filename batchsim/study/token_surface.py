@@ -252,7 +252,7 @@ def checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:
         raise ValueError(f"the rule must be one that the compiled engine covers, got {scenario.rule!r}")
     requests = available(scenario, _check.whole("requests", requests))
     requests = min(requests, scenario.tokens.max_requests or requests)
-    check_memory(requests)
+    check_memory(scenario, requests)
     return requests, _check.whole("seed", seed, at_least=0, at_most=None)
 
 

@@ -62,13 +62,14 @@ class Traffic:
             sample = replace(self._sample(requests), priorities=scenario.workload.priorities)
             scenario = scenario.replace(workload=sample, tokens=self._lengths(scenario.tokens, requests))
         self.count(requests)
-        return simulate(scenario, requests, seed=self.seed, warmup=0.0 if recorded(self.scenario) else WARMUP)
+        warmup = 0.0 if recorded(self.scenario) else WARMUP
+        return simulate(scenario, requests, self.seed, warmup=warmup, keep="requests")
 
-    def longer(self, requests: int) -> "Traffic | None":
+    def resized(self, requests: int) -> "Traffic | None":
         """Return so many requests of the same traffic; None if it or the memory ends before."""
         try:
             check_requests(self.scenario, requests)
-            check_memory(requests)
+            check_memory(self.scenario, requests)
         except (ValueError, MemoryError):
             return None
         return Traffic(self.scenario, requests, self.seed, self._counts)

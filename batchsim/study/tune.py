@@ -53,6 +53,7 @@ def tune(
     Settings race, in runs that grow (`batchsim.study.race`); they share the traffic of one seed. One is
     recommended only if the 95 % interval of a full run is within the objective. Where there is none,
     `met` is False, and the nearest setting comes with what would meet the objective, each checked by runs.
+    With tokens, an objective below what a request takes alone on an engine is missed without a long run.
 
     An unknown knob, an empty axis, a NaN or a value of the wrong type raise, naming the place; so does a
     knob of the workload, and a trace whose requests all arrive at once. A combination that the scenario
@@ -70,7 +71,7 @@ def tune(
     check(scenario, slo)
     _check.one_of("prefer", prefer, PREFER)
     count = check_requests(scenario, requests)
-    check_memory(count)
+    check_memory(scenario, count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     grid = Grid.of(scenario, over)
     entries = _entries(scenario, slo, grid, Streams(scenario, seed), count)
@@ -88,7 +89,7 @@ def tune(
     front = [entries.index(each) for each in frontier(race, best, result)]
     ranked = sorted(candidates, key=lambda each: each.rank)
     ties = [Tie(each.knobs, best.advantage(each)) for each in ranked if each.outcome is Outcome.TIED]
-    effects = effects_of(result, slo, race.traffic) if best.scenario.stable else ()
+    effects = effects_of(result, slo, race.traffic) if best.scenario.stable and not race.out_of_reach else ()
     helps: tuple[Remedy, ...] = ()
     if judgement.too_short:
         helps = longer(judgement, best.requests, scenario)
@@ -102,7 +103,7 @@ def tune(
         candidates=table, frontier=table.loc[front].reset_index(drop=True), ties=tuple(ties), optimum=optimum,
         no_optimum=no_optimum, effects=effects, remedies=helps, requests_simulated=simulated,
         grid_requests=count * sum(each.scenario.stable for each in candidates),
-        requests_explaining=race.traffic.simulated - simulated,
+        requests_explaining=race.traffic.simulated - simulated, out_of_reach=race.out_of_reach,
     )  # fmt: skip
     return replace(found, explanation=explain(found))
 
@@ -209,7 +210,7 @@ def _optimum(scenario: Scenario, candidates: Sequence[Candidate]) -> "tuple[Opti
         return None, f"the best policy is known for one server, got {scenario.servers}"
     if can_lose(scenario):
         return None, "the best policy is known where all requests are served, got a queue_limit or a timeout"
-    if not scenario.in_order:
+    if scenario.by_level:
         return None, "the best policy is known for one priority level, got priorities or a delay"
     if not scenario.stable:
         return None, f"an overloaded setting has no mean latency: {phrases.overload(scenario)}"

@@ -1,15 +1,17 @@
 """What theory answers: means, and the latency's distribution where one is known."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from batchsim import _check
+from batchsim._format import percent
 from batchsim.scenario import Service
 
+LOOSE = 0.1  # relative
 PERCENTILES = (50, 90, 95, 99)  # those of Result.summary()
 
 
@@ -20,7 +22,8 @@ class Answer:
     `model` is its name in Kendall's notation, `source` the publication; `exact` is False for an
     approximation. `mean_wait_ms` is the latency without computing. `batch_size_pmf[k]` is the
     fraction of batches that hold k requests, shape (largest + 1,). `cdf` takes latencies in ms, any
-    shape, and returns the fraction of requests that are at least as fast; None if unknown.
+    shape, and returns the fraction of requests that are at least as fast; None if unknown. `bounds` of an
+    approximation, where they are known: the least and the most that the true mean can be, by metric.
     """
 
     model: str
@@ -34,6 +37,19 @@ class Answer:
     exact: bool = True
     batch_size_pmf: np.ndarray | None = None
     cdf: Callable[[Any], np.ndarray] | None = None
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def loose(self) -> list[str]:
+        """The metrics whose bounds are too far apart to give a value: it could be off by more than 10 %."""
+        return [name for name, (low, high) in self.bounds.items() if high - low > LOOSE * low]
+
+    @property
+    def accuracy(self) -> str:
+        """Whether the answer is exact, or how far off it can be, in words."""
+        known = [high / low - 1 for name, (low, high) in self.bounds.items() if name not in self.loose]
+        within = f", at most {percent(max(known))} off" if known else ""
+        return "exact" if self.exact else f"an approximation{within}"
 
     @property
     def load(self) -> float:
@@ -75,7 +91,9 @@ class Answer:
             "mean_computing_ms": self.mean_latency_ms - self.mean_wait_ms,
             "mean_batch_size": self.mean_batch_size,
         }  # fmt: skip
-        return {key: number for key, number in numbers.items() if not math.isnan(number)}
+        return {
+            key: number for key, number in numbers.items() if not math.isnan(number) and key not in self.loose
+        }
 
     def below(self, latency_ms: np.ndarray) -> np.ndarray | None:
         """Return the fraction of requests up to each latency; None if no distribution is known."""
@@ -85,14 +103,16 @@ class Answer:
             return None
 
     def __repr__(self) -> str:
-        kind = "exact" if self.exact else "an approximation"
-        return (
-            f"{self.model}, {kind} ({self.source})\n"
-            f"  latency     mean {self.mean_latency_ms:.6g} ms, {self.mean_wait_ms:.6g} ms of it waiting\n"
-            f"  throughput  {self.rate_per_s:.6g}/s of {self.saturation_per_s:.6g}/s, load {self.load:.3g}\n"
-            f"  utilisation {self.utilisation:.6g}\n"
-            f"  batches     of {self.mean_batch_size:.6g} on average"
-        )
+        return "\n  ".join((f"{self.model}, {self.accuracy} ({self.source})", *self._lines()))
+
+    def _lines(self) -> list[str]:
+        lines = [
+            f"latency     mean {self.mean_latency_ms:.6g} ms, {self.mean_wait_ms:.6g} ms of it waiting",
+            f"throughput  {self.rate_per_s:.6g}/s of {self.saturation_per_s:.6g}/s, load {self.load:.3g}",
+            f"utilisation {self.utilisation:.6g}",
+            f"batches     of {self.mean_batch_size:.6g} on average",
+        ]
+        return [line for line in lines if "nan" not in line]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
     """Return the steady state that theory expects, or a NoAnswer with the reason why there is none.
 
     Raises ValueError for a scenario whose load is 1 or more: it has no steady state. A cold start
-    (`service.compiling`) is left out, and the answer's `model` says so: the steady state comes after it. Of
-    token generation the answer is a `TokenAnswer`, or says at which limits the steps are solved.
+    (`service.compiling`) is left out, and the answer's `model` says so: the steady state comes after it. With
+    tokens the answer is a `TokenAnswer`, whose `bounds` say how far off an approximation can be. There is
+    none for requests that can never be served, which `simulate` refuses.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 0), Affine(5, 0.25))
@@ -35,7 +36,7 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
         return NoAnswer(f"arrivals must be Poisson, Gamma or Constant, got {workload!r}")
     if scenario.queue_limit is not None:
         return NoAnswer(f"a queue_limit of {scenario.queue_limit} rejects requests")
-    if not scenario.in_order:
+    if scenario.by_level:
         return NoAnswer("requests must be served in the order of their arrival, got priorities or a delay")
     if scenario.timeout_ms is not None:
         return NoAnswer(f"a timeout of {scenario.timeout_ms} ms makes requests leave")

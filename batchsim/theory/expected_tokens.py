@@ -4,21 +4,29 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from batchsim._format import listed, percent
 from batchsim.scenario import ClosedLoop, Continuous, Poisson
-from batchsim.theory import single
-from batchsim.theory.answer import Answer, NoAnswer, check_load
+from batchsim.scenario.generation import NeverServed, check_lengths
+from batchsim.scenario.tokens import Listed
+from batchsim.theory import light, single
+from batchsim.theory.answer import LOOSE, Answer, NoAnswer, check_load
 from batchsim.theory.tokens import (
     IDLE,
     LITTLE,
-    OWN,
+    QUANTILES,
     TokenAnswer,
+    longest_cut,
+    pairs,
     request_alone,
     seats_filled,
     slotted,
     values,
 )
 
-LIGHT = 0.01  # of light load: no more than this part of the requests finds another one
+SOLVED = "steps are solved for requests one at a time, for full seats and at light load"
+MEANS = 0.01  # to which means of distributed lengths are known, to be safe
 SURE = 8  # standard deviations from the mean of what is taken never to reach a limit
 
 
@@ -28,11 +36,29 @@ def expected_of_tokens(scenario: Any) -> TokenAnswer | NoAnswer:
         return NoAnswer(f"a queue_limit of {scenario.queue_limit} rejects requests")
     if scenario.timeout_ms is not None:
         return NoAnswer(f"a timeout of {scenario.timeout_ms} ms makes requests leave")
+    if why := _never_served(scenario):
+        return NoAnswer(why)
     if isinstance(scenario.workload, ClosedLoop):
         return _closed(scenario, scenario.workload)
     if not isinstance(scenario.workload, Poisson):
         return NoAnswer(f"arrivals of tokens must be Poisson or a closed loop's, got {scenario.workload!r}")
     return _open(scenario, scenario.workload.offered_per_s)
+
+
+def _never_served(scenario: Any) -> str:
+    """Return why a simulation would refuse a request of these lengths; empty if it would none of them."""
+    prompts, outputs = (each.astype(np.int64) for each in pairs(scenario.tokens))
+    if prompts.size < (seats := min(scenario.rule.largest_batch, QUANTILES)):  # as many as run at once
+        prompts, outputs = np.resize(prompts, seats), np.resize(outputs, seats)
+    limit = scenario.tokens.limit
+    if limit is not None and outputs.max() > limit:
+        return f"limit must be at least every output, got limit {limit:,} and {outputs.max():,} tokens"
+    limits = outputs if limit is None else np.full(outputs.shape, limit)
+    try:
+        check_lengths(scenario, lambda: [(prompts, outputs, limits)])
+    except NeverServed as error:
+        return str(error).partition(" of request ")[0].rstrip(",")
+    return ""
 
 
 def _alone(scenario: Any) -> TokenAnswer | NoAnswer:
@@ -47,11 +73,7 @@ def _alone(scenario: Any) -> TokenAnswer | NoAnswer:
             answer, mean_latency_ms=answer.mean_latency_ms + wait_ms, mean_wait_ms=wait_ms,
             mean_ttft_ms=answer.mean_ttft_ms + wait_ms,
         )  # fmt: skip
-    cuts = [rule.long_prefill_token_threshold or math.inf]
-    if rule.chunked:
-        cuts.append(rule.max_num_batched_tokens)
-    cut = min(cuts)
-    return request_alone(service, tokens, None if math.isinf(cut) else int(cut))
+    return request_alone(service, tokens, longest_cut(rule))
 
 
 # Closed loops.
@@ -104,17 +126,27 @@ def _whole(scenario: Any, clients: int) -> TokenAnswer | NoAnswer:
     only_full = rule.enough == size and math.isinf(rule.max_wait_ms)
     if clients < size * (servers if only_full and servers == 1 else servers + 1):
         return NoAnswer(f"clients must fill every batch of {size}, got {clients} clients")
+    for length in (tokens.prompt, tokens.output):
+        if isinstance(length, Listed) and (shared := math.gcd(length.values.size, size)) > 1:
+            got = f"{length.values.size:,} and {size}, which share {shared}"
+            return NoAnswer(f"batches must begin at any of the listed lengths in turn, got {got}")
     per_s = scenario.saturation_per_s
     batch_ms, latency_ms = 1000 * servers * size / per_s, 1000 * clients / per_s
     first_ms = _prefill_ms(scenario, size)
     output = tokens.output if isinstance(tokens.output, int) else 0
-    return TokenAnswer(
+    answer = TokenAnswer(
         "full whole batches", LITTLE, per_s, per_s, latency_ms, latency_ms - batch_ms, 1.0, size,
         mean_ttft_ms=latency_ms - batch_ms + first_ms,
         mean_tpot_ms=(batch_ms - first_ms) / (output - 1) if output > 1 else math.nan,
         mean_running=size, output_tokens_per_s=per_s * _mean_output(scenario), closed=True,
         exact=isinstance(tokens.prompt, int) and output > 0,
     )  # fmt: skip
+    if answer.exact:
+        return answer
+    return replace(answer, bounds={
+        name: (value * (1 - MEANS), value * (1 + MEANS)) for name, value in answer.summary().items()
+        if name.startswith(("mean_", "throughput", "output")) and name != "mean_batch_size"
+    })  # fmt: skip
 
 
 def _prefill_ms(scenario: Any, size: int) -> float:
@@ -145,15 +177,25 @@ def _open(scenario: Any, rate: float) -> TokenAnswer | NoAnswer:
     single_file = scenario.servers == 1 and rule.largest_batch == 1
     if single_file and isinstance(tokens.prompt, int) and isinstance(tokens.output, int) and not noisy:
         return _one_by_one(scenario, alone, single.md1(rate, computing_ms))
-    # Whoever arrives finds another one with the probability that one is there.
-    meets = rate * alone.mean_latency_ms / 1000
-    if meets <= LIGHT:
-        light = replace(alone, model="light load", source=OWN, exact=False)
-        return _at_rate(light, rate, rate * computing_ms / 1000 / scenario.servers, scenario)
-    return NoAnswer(
-        "steps that take longer with what they serve are solved for requests one at a time, for full seats "
-        f"and at light load, got {meets:.2g} requests in the system by their own times"
-    )
+    return _light(scenario, alone, rate, computing_ms)
+
+
+def _light(scenario: Any, alone: TokenAnswer, rate: float, computing_ms: float) -> TokenAnswer | NoAnswer:
+    """Return what requests see that hardly meet: the metrics whose bounds are close."""
+    found = light.bounds(scenario, alone.mean_wait_ms)
+    if isinstance(found, str):
+        return NoAnswer(f"{SOLVED}: {found}")
+    busy = rate * computing_ms / 1000 / scenario.servers
+    answer = replace(
+        alone, model="light load", source=light.OWN, exact=False, bounds=found, mean_running=math.nan,
+    )  # fmt: skip
+    answer = _at_rate(answer, rate, busy, scenario)
+    times = [name for name in ("mean_ttft_ms", "mean_tpot_ms", "mean_latency_ms") if name in found]
+    if all(name in answer.loose for name in times):
+        each = [f"{name} {low:.4g} to {high:.4g}" for name in times for low, high in [found[name]]]
+        return NoAnswer(f"{SOLVED}: its bounds must be within {percent(LOOSE)}, got {listed(each)}")
+    unknown: dict[str, Any] = {name: math.nan for name in answer.loose if hasattr(answer, name)}
+    return replace(answer, **unknown)
 
 
 def _room(scenario: Any, rule: Continuous, running: float) -> bool:

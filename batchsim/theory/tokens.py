@@ -1,16 +1,17 @@
 """Token generation without simulating: what is known of steps that requests join and leave.
 
 Times of steps are a `StepTime`'s. Of lengths that are distributed, means are taken over as many of their
-quantiles as make them exact to some 0.1 %; of whole numbers, and of measured lengths, they are exact.
+quantiles as make them exact to some 0.1 %; of whole numbers, and of lengths measured in pairs, they are
+exact.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from batchsim import _check
-from batchsim.scenario import StepTime, Tokens
+from batchsim.scenario import Continuous, Rule, StepTime, Tokens
 from batchsim.scenario.rules.continuous import RESERVE
 from batchsim.scenario.saturation import one_a_step
 from batchsim.scenario.tokens import LONGEST, Lengths, Listed
@@ -28,7 +29,8 @@ class TokenAnswer(Answer):
     """A steady state of token generation: an `Answer`, with the means of TTFT and TPOT.
 
     `mean_running` is how many requests a step finds running, and `running_variance` its variance. Of a
-    closed loop, whose clients send as they are answered, `rate_per_s` is its throughput.
+    closed loop, whose clients send as they are answered, `rate_per_s` is its throughput. A mean that the
+    model does not know well enough is NaN; `bounds` still say where it is.
     """
 
     mean_ttft_ms: float
@@ -46,9 +48,13 @@ class TokenAnswer(Answer):
                 numbers[name] = value
         return {key: each for key, each in numbers.items() if not (self.closed and key in GIVEN)}
 
-    def __repr__(self) -> str:
-        later = "" if math.isnan(self.mean_tpot_ms) else f", TPOT {self.mean_tpot_ms:.6g} ms"
-        return f"{super().__repr__()}\n  tokens      TTFT {self.mean_ttft_ms:.6g} ms{later} on average"
+    def _lines(self) -> list[str]:
+        means = ("TTFT", self.mean_ttft_ms), ("TPOT", self.mean_tpot_ms)
+        known = [f"{name} {ms:.6g} ms" for name, ms in means if not math.isnan(ms)]
+        lines = super()._lines() + [f"tokens      {', '.join(known)} on average"] * bool(known)
+        for name, (low, high) in self.bounds.items():
+            lines.append(f"bounds      {name} {low:.6g} to {high:.6g}{', left out' * (name in self.loose)}")
+        return lines
 
 
 GIVEN = ("offered_per_s", "load")  # what a closed loop does not have
@@ -69,26 +75,11 @@ def request_alone(service: StepTime, tokens: Tokens, cut: int | None = None) -> 
     """
     _check.instance("service", service, StepTime, "a StepTime")
     _check.instance("tokens", tokens, Tokens, "a Tokens")
-    prompts, outputs = values(tokens.prompt), values(tokens.output)
-    first_ms = _prompt_ms(service, prompts, cut)
-    together = isinstance(tokens.prompt, Listed) and isinstance(tokens.output, Listed)
-    size = min(prompts.size, outputs.size) if together else 0
-    # Pair by pair where lengths were measured as pairs; else they are independent.
-    held = (
-        float((prompts[:size] * (outputs[:size] - 1)).mean())
-        if together
-        else float(prompts.mean() * (outputs.mean() - 1))
-    )
-    cost = service.cost
-    each_ms = cost.fixed_ms + max(cost.weights_ms, cost.per_token_ms)
-    reads = held + float((outputs * (outputs - 1)).mean()) / 2
-    later_ms = (float(outputs.mean()) - 1) * each_ms + cost.per_read_ms * reads
+    prompts, outputs = pairs(tokens)
+    first_ms, later_ms = prompt_ms(service, prompts, cut), decodes_ms(service, prompts, outputs)
     longer = outputs > 1
-    tpot_ms = math.nan
-    if longer.any():
-        of = prompts[:size][longer[:size]] if together else prompts
-        tpot_ms = each_ms + cost.per_read_ms * float(of.mean() + outputs[longer].mean() / 2)
-    latency_ms = float(first_ms.mean()) + later_ms
+    tpot_ms = float((later_ms[longer] / (outputs[longer] - 1)).mean()) if longer.any() else math.nan
+    latency_ms = float((first_ms + later_ms).mean())
     return TokenAnswer(
         "requests alone", OWN, 0.0, 1000 / latency_ms, latency_ms, 0.0, 0.0, mean_running=1.0,
         mean_ttft_ms=float(first_ms.mean()), mean_tpot_ms=tpot_ms, output_tokens_per_s=0.0,
@@ -148,7 +139,8 @@ def seats_by_memory(
 
     `reserve="life"` takes the blocks of prompt + output - 1 tokens on admission, so as many run as fit whole.
     `reserve="step"` takes them as they are needed: a request holds prompt + output / 2 tokens on average,
-    and about as many run, at the price of preemption. Both are whole blocks.
+    and about as many run, at the price of preemption. Both are whole blocks. 0 where not even one request
+    fits whole: `simulate` refuses it.
 
     >>> seats_by_memory(2587, 857, 653), seats_by_memory(2587, 857, 653, reserve="step")
     (27, 34)
@@ -157,8 +149,10 @@ def seats_by_memory(
     for name, value in (("prompt", prompt), ("output", output), ("block_size", block_size)):
         _check.whole(name, value)
     _check.one_of("reserve", reserve, RESERVE)
-    held = prompt + output - 1 if reserve == "life" else prompt + output / 2
-    return kv_blocks // math.ceil(held / block_size)
+    whole = kv_blocks // math.ceil((prompt + output - 1) / block_size)
+    if reserve == "life" or whole == 0:
+        return whole
+    return kv_blocks // math.ceil((prompt + output / 2) / block_size)
 
 
 def slotted(rate_per_s: float, step_ms: float, output: int | Lengths) -> TokenAnswer:
@@ -182,12 +176,18 @@ def slotted(rate_per_s: float, step_ms: float, output: int | Lengths) -> TokenAn
     if idle > IDLE:
         got = f"{running:.3g} at a step"
         raise ValueError(f"an engine must be busy {1 - IDLE:.0%} of the time or more, got {got}")
-    return TokenAnswer(
+    answer = TokenAnswer(
         "M/G/∞ in slots", TAKACS, rate, math.inf,
         (0.5 + mean) * step, 0.5 * step, 1 - idle, running / (1 - idle), idle < 1e-6,
         mean_ttft_ms=1.5 * step, mean_tpot_ms=step if (outputs > 1).any() else math.nan, mean_running=running,
         running_variance=running, output_tokens_per_s=rate * mean,
     )  # fmt: skip
+    if answer.exact:
+        return answer
+    # Whoever finds an idle engine waits for no step. To be safe, twice as many as the slots say.
+    names = ("mean_ttft_ms", "mean_latency_ms", "utilisation", "mean_batch_size")
+    values_of = ((name, float(getattr(answer, name))) for name in names)
+    return replace(answer, bounds={name: (v * (1 - 2 * idle), v * (1 + 2 * idle)) for name, v in values_of})
 
 
 def useful_share(output: int | Lengths, batch_size: int) -> float:
@@ -216,7 +216,33 @@ def values(length: int | Lengths, largest_of: int = 1) -> np.ndarray:
     return length.quantile(((np.arange(QUANTILES) + 0.5) / QUANTILES) ** (1 / largest_of)).astype(float)
 
 
-def _prompt_ms(service: StepTime, prompts: np.ndarray, cut: int | None) -> np.ndarray:
+def pairs(tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
+    """Return equally likely pairs of a prompt and an output, as two arrays of one shape."""
+    lengths = tokens.prompt, tokens.output
+    if all(isinstance(length, Listed) for length in lengths):
+        size = min(length.values.size for length in lengths)  # type: ignore[union-attr]
+        return tuple(length.values[:size].astype(float) for length in lengths)  # type: ignore[union-attr]
+    # A lattice: evenly spaced in each length, and in both together.
+    even, golden = (np.arange(QUANTILES) + 0.5) / QUANTILES, (math.sqrt(5) - 1) / 2
+    spaced = even, even[np.argsort(np.argsort(np.arange(QUANTILES) * golden % 1))]
+    found = [
+        length.quantile(u).astype(float) if isinstance(length, Lengths) else np.array([float(length)])
+        for length, u in zip(lengths, spaced, strict=True)
+    ]
+    return tuple(np.broadcast_arrays(*found))  # type: ignore[return-value]
+
+
+def longest_cut(rule: Rule) -> int | None:
+    """Return the most tokens of one prompt in a step; None if there is no limit."""
+    if not isinstance(rule, Continuous):
+        return None
+    cut = min(
+        rule.long_prefill_token_threshold or LONGEST, rule.max_num_batched_tokens if rule.chunked else LONGEST
+    )
+    return cut if cut < LONGEST else None
+
+
+def prompt_ms(service: StepTime, prompts: np.ndarray, cut: int | None) -> np.ndarray:
     """Return how long prompts take that are computed alone, in steps of at most `cut` tokens."""
     cost, most = service.cost, LONGEST if cut is None else _check.whole("cut", cut)
     whole, rest = np.divmod(prompts, most)
@@ -227,3 +253,10 @@ def _prompt_ms(service: StepTime, prompts: np.ndarray, cut: int | None) -> np.nd
     products_ms += np.where(rest > 0, np.maximum(cost.weights_ms, cost.per_token_ms * rest), 0.0)
     steps_ms = (whole + (rest > 0)) * cost.fixed_ms + products_ms
     return steps_ms + cost.per_read_ms * reads + cost.per_pair_ms * (pairs - reads)
+
+
+def decodes_ms(service: StepTime, prompts: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    """Return how long the tokens after the first take that are made alone."""
+    cost, later = service.cost, outputs - 1
+    each_ms = cost.fixed_ms + max(cost.weights_ms, cost.per_token_ms)
+    return later * each_ms + cost.per_read_ms * later * (prompts + outputs / 2)

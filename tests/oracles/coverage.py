@@ -1,32 +1,54 @@
-"""The share of 95 % intervals that hold the truth: scenarios that make it hard, and tables of what was seen.
+"""The share of 95 % intervals that hold the truth: cases that make it hard, and tables of the outcome.
 
-The truth is what twenty runs of two million requests each say. `make coverage` writes the tables to
-`coverage.md` beside this file, from which `make validate` takes them.
+The truth comes from long runs. `make coverage` writes the tables to `coverage.md` beside this file, from
+which `make validate` takes them.
 """
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import batchsim as bs
-from batchsim.result.metrics import metric
-from batchsim.result.run_length import run_length
+from batchsim.result.metrics import Kind, metric
 
 TABLES = Path(__file__).with_suffix(".md")
 LENGTHS = 2_000, 10_000, 100_000
-LONGEST = 400_000  # of the shortest runs that have an interval
 WARMUPS: tuple[Any, ...] = (0.0, 0.1, "auto")
-KEYS = "mean_latency_ms", "p50_ms", "p99_ms", "throughput_per_s", "utilisation"
+KEYS = (
+    "mean_latency_ms", "p50_ms", "p95_ms", "p99_ms", "throughput_per_s", "utilisation", "mean_batch_size",
+)  # fmt: skip
 COMPARED = "mean_latency_ms", "p50_ms", "p99_ms"
-TRUE_RUNS, TRUE_REQUESTS = 20, 2_000_000
 # A run of two million has an end of its own, where a batch leaves that is not full.
 ENDS = 2e-5
+FEW = 0.05  # of the runs: fewer with an interval do not tell how often it holds
+
+
+class Case(NamedTuple):
+    """Runs whose intervals are judged: a scenario for each seed, and one whose long runs are the truth."""
+
+    of_seed: Callable[[int], bs.Scenario]
+    truth: bs.Scenario
+    keys: Sequence[str] = KEYS
+    lengths: Sequence[int] = LENGTHS
+    warmups: Sequence[Any] = (0.0,)
+    true_runs: int = 20
+    true_requests: int = 2_000_000
+
+    @classmethod
+    def of(cls, scenario: bs.Scenario, *args: Any, **kwargs: Any) -> "Case":
+        """Return the case of one scenario for all seeds."""
+        return cls(partial(_same, scenario), scenario, *args, **kwargs)
+
+
+def _same(scenario: bs.Scenario, seed: int) -> bs.Scenario:
+    return scenario
+
 
 ONE = bs.Affine(1, 0)
 NOISY = ONE.with_noise(1, "exponential")
@@ -112,111 +134,158 @@ PAIRS = {
     ),
 }  # fmt: skip
 
+DEVICES = {
+    "two servers, one device": batched(bs.Poisson(2000), servers=2, devices=1, host_ms=1),
+    "four servers, two devices, load 0.9": batched(
+        bs.Poisson(0.9 * 2 * SATURATION), service=BATCH.with_noise(0.5), servers=4, devices=2
+    ),
+    "four servers, one device, contention 1.2": batched(
+        bs.Gamma(0.6 * SATURATION, 2), servers=4, devices=1, host_ms=0.5, contention=1.2
+    ),
+}
+
+CLOSED = {
+    f"{clients} clients, noise cv {cv:g}, correlation {kept:g}, memory {memory}": Case.of(
+        bs.Scenario(
+            bs.ClosedLoop(clients, think_s), bs.SizeOrWait(size, 0),
+            BATCH.with_noise(cv, "lognormal", kept, memory),
+        ),
+        lengths=(3_000, 30_000, 300_000),
+    )
+    for clients, think_s, size, cv, kept, memory in (
+        (8, 0, 1, 0.5, 0.9, 100), (32, 0, 32, 0.5, 0.9, 100), (32, 0, 32, 0.3, 0.5, 20),
+        (64, 0.05, 32, 1, 0.8, 30),
+    )
+}  # fmt: skip
+
+
+def _rare(key: str, scenario: bs.Scenario) -> Case:
+    return Case.of(scenario, (key, "mean_queueing_ms"), (10_000, 30_000, 100_000))
+
+
+RARE = {
+    **{
+        f"M/M/1/{places}, load {load}": _rare(
+            "rejected", one_by_one(bs.Poisson(1000 * load), queue_limit=places - 1)
+        )
+        for load, places in ((0.5, 13), (0.7, 21), (0.8, 41), (0.9, 61))
+    },
+    "M/M/1, load 0.9, timeout 70 ms": _rare("timed_out", one_by_one(bs.Poisson(900), timeout_ms=70)),
+    "M/M/1, load 0.8, delayed after 40 ms": _rare(
+        "delayed", one_by_one(bs.Poisson(800), timeout_ms=40, timeout_action="delay")
+    ),
+    "Gamma cv 3, batches, load 0.5, limit 60": _rare(
+        "rejected", batched(bs.Gamma(0.5 * SATURATION, 3), queue_limit=60)
+    ),
+    "4 servers, load 0.5, limit 12": _rare(
+        "rejected", one_by_one(bs.Poisson(2000), servers=4, queue_limit=12)
+    ),
+    "8 servers, load 0.2": _rare("rejected", one_by_one(bs.Poisson(1600), servers=8, queue_limit=1)),
+}
+
+# Each family is a table; its cases share their keys, but for the name of an event.
+FAMILIES: dict[str, Mapping[str, Case]] = {
+    "Queues and batches": {name: Case.of(each, warmups=WARMUPS) for name, each in SCENARIOS.items()},
+    "Servers that share devices": {name: Case.of(each) for name, each in DEVICES.items()},
+    "Closed loops with noise that lasts": CLOSED,
+    "Rare events": RARE,
+}
+
 
 def tables(seeds: int, processes: int) -> str:
-    """Return the tables in Markdown; a percentage stands for the least of three warm-ups."""
-    with ProcessPoolExecutor(processes) as pool:
-        truths = dict(zip(SCENARIOS, pool.map(truth, SCENARIOS.values()), strict=True))
-        names = list(SCENARIOS)
-        jobs = [(name, length) for length in (*LENGTHS, None) for name in names]
-        work = partial(_shares, truths=truths, seeds=seeds)
-        shares = dict(zip(jobs, pool.map(work, jobs), strict=True))
-        pairs = list(pool.map(partial(_pair_shares, seeds=seeds), PAIRS))
-    heads = [f"{length:,}" for length in LENGTHS]
-    labels = [metric(key).label for key in KEYS]
+    """Return the tables in Markdown; a percentage stands for the least of a case's warm-ups."""
     lines = [
-        f"Of {seeds} runs, in per cent: the least of three warm-ups (none, a tenth, automatic), for"
-        f" {', '.join(labels)}; a dash where no run has an interval. The last column is of the shortest runs"
-        f" that have one, up to {LONGEST:,} requests.",
+        f"{seeds} runs a row. A cell gives the percentage of the intervals that hold the truth and, in"
+        " brackets, the percentage of the runs that have an interval; a dash where hardly any has one. The"
+        " first table shows the worst of three warm-ups (none, a tenth, automatic).",
         "",
-        f"| scenario | {' | '.join(heads)} | shortest |",
-        f"|---|{'---|' * 4}",
     ]
-    for name in names:
-        cells = (" ".join(_percent(each) for each in shares[name, length]) for length in (*LENGTHS, None))
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    given = [each for row in shares.values() for each in row if each is not None]
-    mean = f"the mean {100 * np.mean(given):.1f} %"
-    lines += ["", f"{len(given)} entries; the least is {_percent(min(given))} %, {mean}."]
-    compared = ", ".join(metric(key).label for key in COMPARED)
-    lines += [
-        "", f"Of paired differences, for {compared}:", "",
-        "| pair | requests | held |", "|---|---|---|",
-    ]  # fmt: skip
+    shares: list[float] = []
+    given: list[float] = []
+    with ProcessPoolExecutor(processes) as pool:
+        for family, cases in FAMILIES.items():
+            truths = dict(zip(cases, pool.map(truth, cases.values()), strict=True))
+            jobs = [(name, length) for name, case in cases.items() for length in case.lengths]
+            work = partial(_cells, family, truths=truths, seeds=seeds)
+            cells = dict(zip(jobs, pool.map(work, jobs), strict=True))
+            keys = next(iter(cases.values())).keys
+            labels = [metric(key).label if metric(key).kind is not Kind.COUNT else "events" for key in keys]
+            lines += [f"| {family} | requests | {' | '.join(labels)} |", f"|---|---|{'---|' * len(keys)}"]
+            for (name, length), row in cells.items():
+                lines.append(f"| {name} | {length:,} | {' | '.join(map(_cell, row))} |")
+                shares += [held for held, _ in row if held is not None]
+                given += [each for _, each in row]
+            lines.append("")
+        pairs = list(pool.map(partial(_pair_shares, seeds=seeds), PAIRS))
+    mean = f"the mean is {100 * np.mean(shares):.1f} %"
+    lines += [f"{len(shares)} cells with intervals: the least holds {100 * min(shares):.0f} %, {mean}."]
+    lines += [f"{100 * np.mean(given):.0f} % of all runs have one.", "", "Paired differences:", ""]
+    compared = " | ".join(metric(key).label for key in COMPARED)
+    lines += [f"| pair | requests | {compared} |", f"|---|---|{'---|' * len(COMPARED)}"]
     for name, row in zip(PAIRS, pairs, strict=True):
-        lines.append(f"| {name} | {PAIRS[name][2]:,} | {' '.join(_percent(each) for each in row)} |")
+        lines.append(f"| {name} | {PAIRS[name][2]:,} | {' | '.join(map(_cell, row))} |")
     return "\n".join(lines) + "\n"
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.0f}"
+def _cell(cell: tuple[float | None, float]) -> str:
+    held, given = cell
+    return "-" if held is None else f"{100 * held:.0f} ({100 * given:.0f})"
 
 
-def truth(scenario: bs.Scenario) -> dict[str, float]:
-    runs = _long_runs(scenario)
-    return {key: float(np.mean([run[key] for run in runs])) for key in KEYS}
+def truth(case: Case) -> dict[str, float]:
+    """Return the mean of long runs, whose seeds no judged run has; of a count, its share of the requests."""
+    runs = _long_runs(case.truth, case.keys, case.true_runs, case.true_requests)
+    return {key: float(np.mean([run[key] for run in runs])) for key in case.keys}
 
 
-def _long_runs(scenario: bs.Scenario, runs: int = TRUE_RUNS) -> list[dict[str, float]]:
-    """Return the numbers of long runs, whose seeds are none of those that are judged."""
+def _long_runs(
+    scenario: bs.Scenario, keys: Sequence[str], runs: int, requests: int
+) -> list[dict[str, float]]:
     found = []
     for seed in range(10_000, 10_000 + runs):
-        run = bs.simulate(scenario, TRUE_REQUESTS, seed=seed, warmup=0.02)
-        found.append({key: run.metrics.number(key) for key in KEYS})
+        run = bs.simulate(scenario, requests, seed=seed, warmup=0.02)
+        found.append({key: run.metrics.number(key) / _per(run, key) for key in keys})
     return found
 
 
-def _shares(
-    job: tuple[str, int | None], truths: dict[str, dict[str, float]], seeds: int
-) -> list[float | None]:
-    """Return for each metric the least share over the warm-ups; None where no run has an interval."""
+def _per(run: bs.Result, key: str) -> float:
+    return float(run.metrics.totals.requests) if metric(key).kind is Kind.COUNT else 1.0
+
+
+def _cells(
+    family: str, job: tuple[str, int], truths: dict[str, dict[str, float]], seeds: int
+) -> list[tuple[float | None, float]]:
+    """Return for each metric the least share over the warm-ups, and how many runs have an interval."""
     name, length = job
-    scenario, true = SCENARIOS[name], truths[name]
-    if length is None:
-        return [_shortest(scenario, key, true[key], seeds) for key in KEYS]
-    found: list[float | None] = []
-    columns = [list(_held(scenario, KEYS, true, length, warmup, seeds)) for warmup in WARMUPS]
-    for place, _ in enumerate(KEYS):
-        shares = [held / given for rows in columns for given, held in [rows[place]] if given >= seeds / 20]
-        found.append(min(shares) if shares else None)
+    case, true = FAMILIES[family][name], truths[name]
+    columns = [list(_held(case, true, length, warmup, seeds)) for warmup in case.warmups]
+    found: list[tuple[float | None, float]] = []
+    for place, _ in enumerate(case.keys):
+        rows = [column[place] for column in columns]
+        shares = [held / given for given, held in rows if given >= FEW * seeds]
+        found.append((min(shares, default=None), float(np.mean([given for given, _ in rows])) / seeds))
     return found
-
-
-def _shortest(scenario: bs.Scenario, key: str, true: float, seeds: int) -> float | None:
-    """Return the share of the shortest runs that have an interval."""
-    known = run_length(scenario)
-    assert known is not None
-    length = math.ceil(known.needed(metric(key))) + 10
-    if not 1_000 <= length <= LONGEST:
-        return None
-    shares = []
-    for warmup in WARMUPS[:2]:
-        requests = math.ceil(length / (1 - warmup)) + 1
-        ((given, held),) = _held(scenario, [key], {key: true}, requests, warmup, seeds)
-        if given >= seeds / 20:
-            shares.append(held / given)
-    return min(shares, default=None)
 
 
 def _held(
-    scenario: bs.Scenario, keys: Any, true: dict[str, float], requests: int, warmup: Any, seeds: int
+    case: Case, true: dict[str, float], requests: int, warmup: Any, seeds: int
 ) -> Iterator[tuple[int, int]]:
     """Yield for each metric how many runs have an interval, and how many of these hold the truth."""
-    given, held = np.zeros((2, len(keys)), int)
+    given, held = np.zeros((2, len(case.keys)), int)
     for seed in range(seeds):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an automatic warm-up
-            run = bs.simulate(scenario, requests, seed=seed, warmup=warmup)
-        for place, (low, high) in enumerate(run.intervals(keys).values()):
-            value = true[keys[place]]
+            run = bs.simulate(case.of_seed(seed), requests, seed=seed, warmup=warmup)
+        for place, (key, (low, high)) in enumerate(run.intervals(case.keys).items()):
+            value = true[key] * _per(run, key)
             given[place] += not math.isnan(low)
             held[place] += low <= value * (1 + ENDS) and value * (1 - ENDS) <= high
     yield from zip(given.tolist(), held.tolist(), strict=True)
 
 
-def _pair_shares(name: str, seeds: int) -> list[float | None]:
+def _pair_shares(name: str, seeds: int) -> list[tuple[float | None, float]]:
     a, b, requests = PAIRS[name]
-    pairs = zip(_long_runs(a), _long_runs(b), strict=True)
+    pairs = zip(*(_long_runs(each, COMPARED, 20, 2_000_000) for each in (a, b)), strict=True)
     apart = [{key: second[key] - first[key] for key in COMPARED} for first, second in pairs]
     true = {key: float(np.mean([each[key] for each in apart])) for key in COMPARED}
     given, held = np.zeros((2, len(COMPARED)), int)
@@ -226,4 +295,7 @@ def _pair_shares(name: str, seeds: int) -> list[float | None]:
         for place, key in enumerate(COMPARED):
             given[place] += not math.isnan(rows[key].low)
             held[place] += rows[key].low <= true[key] <= rows[key].high
-    return [int(h) / int(g) if g >= seeds / 20 else None for g, h in zip(given, held, strict=True)]
+    return [
+        (int(h) / int(g) if g >= FEW * seeds else None, int(g) / seeds)
+        for g, h in zip(given, held, strict=True)
+    ]

@@ -11,6 +11,16 @@ SERVED, REJECTED, TIMED_OUT = 0, 1, 2
 FULL, WAIT, BACKLOG, DRAIN, ENOUGH = 0, 1, 2, 3, 4
 
 
+def after(time_s, seconds):
+    """A time so much later, on a clock that counts whole nanoseconds.
+
+    Python's whole numbers have no limit and no rounding: only the duration is rounded, once, half to even.
+    """
+    if math.inf in (time_s, seconds):
+        return math.inf
+    return (round(time_s * 1e9) + round(seconds * 1e9)) / 10**9
+
+
 @dataclass
 class Naive:
     requests: int
@@ -25,6 +35,7 @@ class Naive:
     think_s: list | None = None
     servers: int = 1
     priority: list | None = None  # the level of each request
+    by_level: bool = False  # whether levels, or delays, say who goes first
     queue_limit: int | dict | None = None  # of all, or of each level
     timeout_ms: float | dict | None = None
     timeout_action: str | dict = "reject"
@@ -49,6 +60,7 @@ class Naive:
     size: list = field(default_factory=list)
     server: list = field(default_factory=list)
     trigger: list = field(default_factory=list)
+    device_wait: list = field(default_factory=list)
 
     def run(self) -> "Naive":
         self.coming = list(self.arrivals_s or [])
@@ -85,13 +97,13 @@ class Naive:
         return bool(self.coming) if self.arrivals_s is not None else len(self.arrival) < self.requests
 
     def deadline(self, request: int) -> float:
-        return self.arrival[request] + self.max_wait_ms / 1000
+        return after(self.arrival[request], self.max_wait_ms / 1000)
 
     def expiry(self, request: int) -> float:
         timeout_ms = self.of_level(self.timeout_ms, request)
         if timeout_ms is None or request in self.delayed:
             return math.inf
-        return self.arrival[request] + timeout_ms / 1000
+        return after(self.arrival[request], timeout_ms / 1000)
 
     def level(self, request: int) -> int:
         return 1 if self.priority is None else self.priority[request]
@@ -139,7 +151,7 @@ class Naive:
         if self.arrivals_s is not None:
             return
         for request in answered:
-            self.thinking.append((now + self.think_s[request], self.sender[request]))
+            self.thinking.append((after(now, self.think_s[request]), self.sender[request]))
         due_now = [pair for pair in self.thinking if pair[0] <= now]
         self.thinking = [pair for pair in self.thinking if pair[0] > now]
         for _, client in sorted(due_now, key=lambda pair: pair[1]):
@@ -147,10 +159,10 @@ class Naive:
                 return
             request = self.enter(now, sender=client)
             if self.status[request] == REJECTED:
-                self.thinking.append((now + self.think_s[request], client))
+                self.thinking.append((after(now, self.think_s[request]), client))
             self.refused = []
             self.look(now)
-            self.thinking += [(now + self.think_s[who], self.sender[who]) for who in self.refused]
+            self.thinking += [(after(now, self.think_s[who]), self.sender[who]) for who in self.refused]
 
     def enter(self, now: float, sender: int | None) -> int:
         request = len(self.arrival)
@@ -215,14 +227,16 @@ class Naive:
         if self.slowdown is not None:
             seconds = seconds * self.slowdown[sum(job is not None for job in self.computing)]
         begin = self.program_is_there(now, size)
-        finish = begin + seconds
+        finish, waited = after(begin, seconds), 0.0
         if self.devices is not None or self.host_ms > 0:
-            finish = self.on_device(now, server, number, size, begin)
+            finish, waited = self.on_device(now, server, number, size, begin)
+        finish = max(finish, after(now, 1e-9))  # nothing takes no time
         self.batch_start.append(now)
         self.batch_finish.append(finish)
         self.size.append(len(taken))
         self.server.append(server)
         self.trigger.append(why)
+        self.device_wait.append(waited)
         for request in taken:
             self.start[request], self.finish[request] = now, finish
             self.batch[request] = number
@@ -237,21 +251,21 @@ class Naive:
             return now
         shape = size if self.padding is None else min(s for s in self.padding if s >= size)
         if shape not in self.compiled:
-            self.compiled[shape] = now + self.compile_s[shape]
+            self.compiled[shape] = after(now, self.compile_s[shape])
         return now if self.compiled[shape] < now else self.compiled[shape]
 
-    def on_device(self, now: float, server: int, number: int, size: int, begin: float) -> float:
-        """When a batch is done that is first on the host, then waits for the device, then is alone there."""
+    def on_device(self, now: float, server: int, number: int, size: int, begin: float):
+        """When a batch is done, first on the host, then on the device, and how long it waits between."""
         devices = self.devices or self.servers
         before = [
             self.batch_finish[other]
             for other, by in enumerate(self.server)
             if by % devices == server % devices
         ]
-        reaches = begin + self.host_ms / 1000
+        reaches = after(begin, self.host_ms / 1000)
         seconds = self.service_s[size] - self.host_ms / 1000
         if self.noise is not None:
             seconds = seconds * self.noise[number]
         if any(finish > reaches for finish in before):
-            return max(before) + seconds * self.contention
-        return reaches + seconds
+            return after(max(before), seconds * self.contention), max(before) - reaches
+        return after(reaches, seconds), 0.0

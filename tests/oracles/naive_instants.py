@@ -3,6 +3,8 @@
 import math
 from types import SimpleNamespace
 
+from oracles.naive import after
+
 NEVER = math.inf
 
 
@@ -31,7 +33,7 @@ class NaiveInstants:
 
     def instants(self):
         yield from (NEVER, *self.coming[:1], *(server.until for server in self.servers))
-        yield from (r.arrival + self.timeout_s for r in self.waiting if math.isnan(r.start))
+        yield from (after(r.arrival, self.timeout_s) for r in self.waiting if math.isnan(r.start))
         yield from (time for time, _ in self.sends if len(self.all) < len(self.lengths))
 
     def four_steps(self, now):
@@ -41,7 +43,7 @@ class NaiveInstants:
             if server.until <= now:
                 self.end(server, now)
         self.look(now)
-        for r in [r for r in self.waiting if math.isnan(r.start) and now >= r.arrival + self.timeout_s]:
+        for r in [r for r in self.waiting if math.isnan(r.start) and now >= after(r.arrival, self.timeout_s)]:
             self.waiting.remove(r)
             self.answer(r, now, status=2)
         due = sorted(client for time, client in self.sends if time <= now)
@@ -61,7 +63,7 @@ class NaiveInstants:
     def answer(self, r, now, status=0):
         r.status = status
         if self.clients:
-            self.sends.append((now + self.think_s[r.number], r.client))
+            self.sends.append((after(now, self.think_s[r.number]), r.client))
 
     def look(self, now):
         while any(self.start(number, server, now) for number, server in enumerate(self.servers)):
@@ -76,7 +78,7 @@ class NaiveInstants:
         cost = self.cost
         ms = cost["fixed"] + max(cost["weights"], cost["per_token"] * tokens) + cost["per_read"] * reads
         seconds = (ms + cost["per_pair"] * pairs) / 1000
-        server.until = now + (seconds if self.noise is None else seconds * self.noise[len(self.steps)])
+        server.until = after(now, max(seconds * (self.noise[len(self.steps)] if self.noise else 1), 1e-9))
         used = sum(r.blocks for r in server.running)
         assert used + server.free == (self.rule.get("kv_blocks") or 2**60)
         assert len({id(r) for r, _, _ in server.rows}) == len(server.rows)

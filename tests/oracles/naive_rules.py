@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from oracles.naive import BACKLOG, DRAIN, ENOUGH, FULL, REJECTED, WAIT, Naive
+from oracles.naive import BACKLOG, DRAIN, ENOUGH, FULL, REJECTED, WAIT, Naive, after
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Pull(Naive):
     def look(self, now):
         while self.waiting and None in self.computing:
             if self.until is None:
-                self.until = now + self.max_wait_ms / 1000
+                self.until = after(now, self.max_wait_ms / 1000)
             why = self.why_now(now)
             if why is None:
                 return
@@ -49,7 +49,7 @@ class Freeze(Pull):
     def look(self, now):
         while inside := self.inside():
             if self.until is None:
-                self.until = now + self.max_wait_ms / 1000
+                self.until = after(now, self.max_wait_ms / 1000)
             batch = inside[: self.max_batch_size]
             why = self.why_closed(now, batch)
             if why is None:
@@ -92,7 +92,7 @@ class Stall(Freeze):
                 return
             while self.waiting and None in self.computing:
                 if self.until is None or self.arrival[self.waiting[0]] > self.seen:
-                    self.until = now + self.max_wait_ms / 1000
+                    self.until = after(now, self.max_wait_ms / 1000)
                 why = self.why_closed(now, self.waiting[: self.max_batch_size])
                 if why != FULL:
                     self.seen = self.arrival[self.waiting[-1]]
@@ -152,45 +152,59 @@ class Windows(Since):
     def deadline(self, request):
         wait = self.max_wait_ms / 1000
         if wait in (0, math.inf):
-            return self.since + wait
+            return after(self.since, wait)
         number = 1
-        while self.since + number * wait < self.arrival[request]:
+        while after(self.since, number * wait) < self.arrival[request]:
             number += 1
-        return self.since + number * wait
+        return after(self.since, number * wait)
 
     def why_due(self, now, due):
         return WAIT
 
 
+class Hand:
+    """A server that collects, and who is in its batch so far."""
+
+    def __init__(self, now):
+        self.since, self.asks, self.holds, self.until = now, now, [], None
+
+
 @dataclass
 class Compete(Naive):
-    """Each idle server has a hand, which it fills in windows of its own; those who wait are dealt in turn."""
+    """Each idle server has a hand, which it fills in a window of its own, and requests are dealt."""
 
+    poll_ms: float = 1.0
     seen: float = -1.0
 
     def run(self):
-        self.hands = [[0.0, 0.0, 0, None] for _ in range(self.servers)]  # since, waits since, holds, until
+        self.hands = [Hand(0.0) for _ in range(min(self.servers, 64))]  # who has asked longest comes first
+        self.dealt: list[int] = []
         return super().run()
 
     def released(self, now, job):
-        self.hands.append([now, now, 0, None])
+        if len(self.hands) < 64:
+            self.hands.append(Hand(now))
 
     def alarms(self):
         if self.waiting and None in self.computing:
-            yield from (until for _, _, holds, until in self.hands if holds)
+            yield from (hand.until for hand in self.hands if hand.holds)
 
-    def window_end(self, since, when):
-        number = 1
-        while since + number * (self.max_wait_ms / 1000) < when:
+    def end_of(self, since, length, when):
+        """When that of the stretches of this length ends in which a time is."""
+        number = max(1, int((when - since) / length) - 2)
+        while after(since, number * length) < when:
             number += 1
-        return since + number * (self.max_wait_ms / 1000)
+        return after(since, number * length)
 
-    def waits_since(self, hand, now):
-        since, waits_since, holds, _ = hand
-        wait = self.max_wait_ms / 1000
-        if holds or self.window_end(since, now) == since + wait:
-            return waits_since
-        return max(waits_since, self.window_end(since, now) - wait)
+    def asked(self, hand, now):
+        """What tells who has asked longest."""
+        if self.poll_ms == math.inf:
+            return hand.asks
+        wait, asks = self.max_wait_ms / 1000, hand.asks
+        end = self.end_of(hand.since, wait, now)
+        if not hand.holds and end > after(hand.since, wait):
+            asks = max(asks, after(end, -wait))
+        return self.end_of(asks, self.poll_ms / 1000, now)
 
     def look(self, now):
         if self.max_wait_ms == 0:
@@ -199,34 +213,53 @@ class Compete(Naive):
         while self.waiting and None in self.computing:
             self.forget()
             self.deal(now)
-            full = [hand for hand in self.hands if hand[2] == self.max_batch_size]
-            over = [hand for hand in self.hands if hand[2] and now >= hand[3]]
+            full = [hand for hand in self.hands if len(hand.holds) == self.max_batch_size]
+            over = [hand for hand in self.hands if hand.holds and now >= hand.until]
             if not full and not over:
                 return
-            hand = full[0] if full else min(over, key=lambda hand: hand[3])
+            hand = full[0] if full else min(over, key=lambda hand: hand.until)
             self.hands.remove(hand)
-            self.take(now, self.pull(hand[2]), FULL if full else WAIT)
+            if len(self.hands) + 1 < self.computing.count(None):
+                self.hands.append(Hand(now))
+            self.dealt = [who for who in self.dealt if who not in hand.holds]
+            self.take(now, self.pull_those(hand.holds), FULL if full else WAIT)
+
+    def pull_those(self, whom):
+        if self.by_level:
+            return self.pull(len(whom))
+        self.waiting = [who for who in self.waiting if who not in whom]
+        return whom
 
     def forget(self):
-        """Whoever has timed out is in no hand: in that which leaves first, as they are the oldest."""
-        held = sum(hand[2] for hand in self.hands)
-        here = min(held, len(self.waiting))
-        while here and self.arrival[self.waiting[here - 1]] > self.seen:
-            here -= 1
-        for _ in range(held - here):
-            min((hand for hand in self.hands if hand[2]), key=lambda hand: hand[3])[2] -= 1
+        """Whoever has timed out is in no hand: with levels, the first that were dealt are taken for them."""
+        here = [who for who in self.waiting if self.arrival[who] <= self.seen][: len(self.dealt)]
+        for who in self.dealt[: len(self.dealt) - len(here)]:
+            for hand in self.hands:
+                hand.holds = [other for other in hand.holds if other != who]
+        self.dealt = self.dealt[len(self.dealt) - len(here) :]
 
     def deal(self, now):
         """Deal until a hand is full."""
-        for who in self.waiting[sum(hand[2] for hand in self.hands) :]:
-            hand = min(self.hands, key=lambda hand: self.waits_since(hand, now))
+        for who in self.waiting[len(self.dealt) :]:
+            hand = min(self.hands, key=lambda hand: self.asked(hand, now))
             self.seen = self.arrival[who]
-            if not hand[2]:
-                hand[3] = self.window_end(hand[0], self.seen)
-            hand[1:3] = now, hand[2] + 1
-            self.hands = [other for other in self.hands if other is not hand] + [hand]
-            if hand[2] == self.max_batch_size:
+            if not hand.holds:
+                wait = self.max_wait_ms / 1000
+                runs = self.poll_ms < math.inf
+                hand.until = self.end_of(hand.since, wait, self.seen) if runs else after(now, wait)
+            hand.holds = [*hand.holds, who]
+            self.dealt.append(who)
+            if self.seen == now:
+                self.go_behind(hand, now)
+                others = [other for other in self.hands if other is not hand]
+                if self.poll_ms == math.inf and others:
+                    self.go_behind(others[0], now)
+            if len(hand.holds) == self.max_batch_size:
                 return
+
+    def go_behind(self, hand, now):
+        hand.asks = now
+        self.hands = [other for other in self.hands if other is not hand] + [hand]
 
 
 @dataclass
@@ -234,7 +267,7 @@ class Last(Since):
     """It collects for a while after the last batch, and then sends whoever comes."""
 
     def deadline(self, request):
-        return self.since + self.max_wait_ms / 1000
+        return after(self.since, self.max_wait_ms / 1000)
 
     def alarms(self):
         # What is due has been sent; a look at a past time would stand still.
@@ -304,16 +337,16 @@ class Cork(Naive):
         first, ticks = self.first_look(), 0
         if now - first > 0.01:
             ticks = int((now - first) * 1000) - 2
-        while first + ticks * 0.001 < now:
+        while after(first, ticks * 0.001) < now:
             ticks += 1
         return ticks
 
     def alarms(self):
         if self.waiting and (None in self.computing or self.max_latency_ms < math.inf):
             first, ticks = self.first_look(), self.looks_before(self.now)
-            if first + ticks * 0.001 == self.now:
+            if after(first, ticks * 0.001) == self.now:
                 ticks += 1
-            yield first + ticks * 0.001
+            yield after(first, ticks * 0.001)
 
     def wanted(self):
         """For how many the tenth and the eleventh batch wait."""
@@ -332,17 +365,17 @@ class Cork(Naive):
                 return
 
     def is_look(self, now):
-        return self.first_look() + self.looks_before(now) * 0.001 == now
+        return after(self.first_look(), self.looks_before(now) * 0.001) == now
 
     def too_late(self, now):
         limit, done = self.max_latency_ms / 1000, len(self.batch_start)
         oldest, count = self.arrival[self.waiting[0]], len(self.waiting)
         if done < 11:
             to_train = [2, 1, 0, -1, -2, -3, -4, -5, 6, 5, 3][done]
-            return count > to_train and now >= oldest + limit
+            return count > to_train and now >= after(oldest, limit)
         if count == 1:
-            return None not in self.computing and now >= oldest + limit
-        return now >= oldest + (limit - (self.a * count + self.b))
+            return None not in self.computing and now >= after(oldest, limit)
+        return now >= after(oldest, limit - (self.a * count + self.b))
 
     def held(self, now):
         oldest, newest = self.arrival[self.waiting[0]], self.arrival[self.waiting[-1]]
@@ -356,13 +389,13 @@ class Cork(Naive):
 
     def why_now(self, now):
         first, ticks = self.first_look(), self.looks_before(now)
-        if first + ticks * 0.001 != now or self.held(now):
+        if after(first, ticks * 0.001) != now or self.held(now):
             return None
         if len(self.waiting) >= self.max_batch_size:
             return FULL
         if self.arrival[self.waiting[-1]] == now:
             return ENOUGH
-        was_busy = ticks == 0 or self.freed > first + (ticks - 1) * 0.001
+        was_busy = ticks == 0 or self.freed > after(first, (ticks - 1) * 0.001)
         return BACKLOG if was_busy else WAIT
 
     def take(self, now, taken, why):
@@ -381,7 +414,7 @@ class Cork(Naive):
         self.ended.append((self.size[job], seconds, self.last_wait))
         if len(self.ended) < 3:
             return
-        if self.learned_at is None or now >= self.learned_at + 5:
+        if self.learned_at is None or now >= after(self.learned_at, 5):
             self.learned_at = now
             self.learn()
 

@@ -2,6 +2,7 @@
 
 import math
 
+from oracles.naive import after
 from oracles.naive_instants import NaiveInstants
 
 
@@ -11,13 +12,13 @@ class NaiveWhole(NaiveInstants):
     def instants(self):
         yield from super().instants()
         if self.waiting and not all(server.rows for server in self.servers):
-            yield self.waiting[0].arrival + self.rule["wait_s"]
+            yield after(self.waiting[0].arrival, self.rule["wait_s"])
 
     def schedule(self, s, now):
         s.preempted, ragged = 0, self.rule["ragged"]
         if not s.running and self.waiting:
             ended = math.isinf(self.rule["wait_s"]) and len(self.all) == len(self.lengths)
-            due = now >= self.waiting[0].arrival + self.rule["wait_s"]
+            due = now >= after(self.waiting[0].arrival, self.rule["wait_s"])
             if due or ended or len(self.waiting) >= self.rule["enough"]:
                 largest = self.rule["largest"]
                 s.running, self.waiting = self.waiting[:largest], self.waiting[largest:]

@@ -55,6 +55,8 @@ SERVERS_RULES = [
     bs.LearnedCork(6, 4.0),
     bs.LearnedCork(6, 4.0, max_latency_ms=9),
     bs.CompetingWindows(4, 3.3),
+    bs.CompetingWindows(4, 3.3, poll_ms=0.4),
+    bs.CompetingWindows(4, 3.3, poll_ms=math.inf),
     bs.LearnedSizes(8, 20),
     bs.LearnedSizes(8, 6),
 ]
@@ -96,7 +98,7 @@ def limits(draw_, queue_limits, timeouts_ms, levels=()):
 @st.composite
 def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes), priorities=False):
     """Scenarios whose times are all multiples of one unit, so that everything collides."""
-    unit_s = draw_(st.sampled_from([0.125, 0.1, 0.001]))  # exact; nearly exact; nearly exact and small
+    unit_s = draw_(st.sampled_from([0.125, 0.1, 0.001, 0.0005]))  # exact as a float; the others nearly
 
     def times_ms(low, high):
         return draw_(st.integers(low, high)) * unit_s * 1000
@@ -114,6 +116,9 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes),
     elif kind is bs.LearnedCork:
         limit_ms = draw_(st.sampled_from([math.inf, math.inf, 0, 3, 9])) * unit_s * 1000
         the_rule = bs.LearnedCork(size, draw_(st.sampled_from([0, 0.95, 4])), limit_ms)
+    elif kind is bs.CompetingWindows:
+        poll_ms = draw_(st.sampled_from([math.inf, 1.0, 1000 * unit_s, 2000 * unit_s]))
+        the_rule = kind(size, min(wait_ms, 9000.0), poll_ms)
     elif kind is bs.LearnedSizes:
         the_rule = bs.LearnedSizes(size, draw_(st.sampled_from([0, 2, 7, 20])) * unit_s * 1000)
     else:
@@ -148,6 +153,8 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes),
     if open_loop:
         gaps = draw_(list_of(range(4), requests))
         workload = bs.Trace(np.cumsum(gaps) * unit_s)
+        if draw_(st.booleans()):
+            workload = bs.Constant(1 / (draw_(st.integers(1, 3)) * unit_s))
     else:
         fewest = the_rule.fewest_clients
         workload = bs.ClosedLoop(draw_(st.integers(fewest, fewest + 5)), think_s=1.0)
@@ -155,6 +162,8 @@ def plans_with_ties(draw_, kinds=(bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes),
     if levels:
         workload = workload.with_priorities(levels)
     timeouts = [None, None, *(timeout * unit_s * 1000 for timeout in (0, 1, 2, 3, 5))]
+    if math.isfinite(wait_ms):
+        timeouts.append(wait_ms)  # due at one instant
     limited = limits(draw_, [None, None, 1, 2, 4], timeouts, levels or ())
     if not priorities:
         limited["timeout_action"] = "reject"
@@ -230,6 +239,7 @@ def in_naive_words(plan):
         "think_s": plan.think_s.tolist() if closed else None,
         "servers": scenario.servers,
         "priority": None if plan.priority is None else plan.priority.tolist(),
+        "by_level": scenario.by_level,
         "queue_limit": scenario.queue_limit,
         "timeout_ms": scenario.timeout_ms,
         "timeout_action": scenario.timeout_action,

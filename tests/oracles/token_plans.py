@@ -16,6 +16,7 @@ COSTS = [
     bs.StepTime(2, 8, 0.1, 0.001, 0.00001),
     bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6).with_noise(0.5),
     bs.StepTime(0, 0, 1, 0.3, 0.07).with_noise(1, "exponential"),
+    bs.StepTime(100, 0, 0),  # tied, too, though no float is 0.1
 ]
 
 
@@ -36,17 +37,17 @@ def token_plans(draw_):
         size = choose(range(1, 7))
         rule = bs.AtLeast(choose(range(1, size + 1)), size)
         if kind == "size or wait":
-            rule = bs.SizeOrWait(size, choose([0, 0, 125, 250, 30, math.inf]))
+            rule = bs.SizeOrWait(size, choose([0, 0, 125, 250, 30, 100, 300, math.inf]))
     queue_limit = choose([None, None, None, None, 1, 3])
     if choose([True, False]):
-        gap_s = 0.125 if service == COSTS[0] else choose([0.02, 0.3])
+        gap_s = {COSTS[0]: 0.125, COSTS[4]: 0.1}.get(service) or choose([0.02, 0.3])
         workload = bs.Trace(np.cumsum(chance.choices([0, 0, 1, 1, 2, 5, 9], k=count)) * gap_s)
     else:
         think_s = choose([0, 0.5] if queue_limit is None else [0.5])
         workload = bs.ClosedLoop(rule.fewest_clients + choose(range(10)), think_s)
     scenario = bs.Scenario(
         workload, rule, service, servers=choose([1, 1, 2, 3]), queue_limit=queue_limit,
-        timeout_ms=choose([None] * 5 + [0, 125, 400]), tokens=bs.Tokens(prompts, outputs, limit),
+        timeout_ms=choose([None] * 5 + [0, 125, 400, 100]), tokens=bs.Tokens(prompts, outputs, limit),
     )  # fmt: skip
     return draw_tokens(scenario, count, choose(range(9)))
 

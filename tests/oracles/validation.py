@@ -445,8 +445,10 @@ such loads are in the first table alone.
 
 Where they differ, the preset's docstring says so. On Python 3.12 the rows of Ray Serve that are marked
 start every batch at the same time, too. Ray Serve's requests wait at a semaphore where
-`max_ongoing_requests` holds them back, in place of its router. Not compared: mosec, whose batcher is a
-process in Rust, and the servers in C++ and Java.
+`max_ongoing_requests` holds them back, in place of its router. Several workers of LitServe are threads at
+one queue; on the clock that jumps they go on one at a time. Not compared here: mosec, whose batcher is a
+process in Rust, and the servers in C++ and Java. `tests/test_servers_rules.py` holds three workers of
+mosec and of LitServe's whole server against runs of their own.
 
 """
 

@@ -1,89 +1,135 @@
-"""Every idle server collects a batch of its own, in windows of its own; requests are dealt in turn."""
+"""Every idle server collects a batch of its own; the one that has waited longest gets the next request."""
 
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from batchsim._clock import later
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules.pull_then_wait import PullThenWait
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
-from batchsim.scenario.rules.running_window import window_end_s
+from batchsim.scenario.rules.running_window import RunningWindow, window_end_s
 
 MOST = 64  # more idle servers do not collect
-# In `state`: whether the run has begun, how many servers collect, and when the last request came that was
-# dealt; then of each that collects, in turn: since when, since when it waits for a request, how many it
-# holds, and until when it collects if it holds any.
-BEGUN, COUNT, SEEN_S, SINCE_S = range(4)
-TURN_S, HELD, DUE_S, SIZE = (SINCE_S + MOST * block for block in range(1, 5))
+# In `state`: whether the run has begun; how many collectors there have been at once, how many there are, and
+# how many requests they hold; when the last request came that was dealt; a counter. Then for each collector
+# whether it collects, since when, since when it asks for a request, its turn among those that ask since one
+# time, how many it holds, and until when it collects if it holds any.
+BEGUN, SLOTS, COUNT, ALL_HELD, SEEN_S, TURNS, COLLECTS = range(7)
+SINCE_S, ASKS_S, TURN, HELD, DUE_S, PICKED = (COLLECTS + MOST * block for block in range(1, 7))
+# From PICKED on, the places of the batch that starts; behind them, of each request that is held, the oldest
+# first, its collector.
 
 
 class CompetingWindowsParams(NamedTuple):
-    """The parameters of `CompetingWindows`, the window in seconds."""
+    """The parameters of `CompetingWindows`, times in seconds."""
 
     max_batch_size: int
     max_wait_s: float
+    poll_s: float
+
+
+@seam.helper
+def ask(slot: int, now_s: float, state: Any) -> None:
+    """Let a collector ask for a request, behind those that ask already."""
+    state[TURNS] += 1
+    state[ASKS_S + slot], state[TURN + slot] = now_s, state[TURNS]
 
 
 @seam.helper
 def join(now_s: float, state: Any) -> None:
-    """Let another server collect from now on, behind the others."""
-    last = int(state[COUNT])
-    if last < MOST:
-        state[SINCE_S + last], state[TURN_S + last], state[HELD + last] = now_s, now_s, 0
+    """Let another server collect from now on."""
+    slot = 0
+    while slot < MOST and state[COLLECTS + slot] == 1:
+        slot += 1
+    if slot < MOST:
+        state[SLOTS] = max(state[SLOTS], slot + 1)
         state[COUNT] += 1
+        state[COLLECTS + slot], state[SINCE_S + slot], state[HELD + slot] = 1, now_s, 0
+        ask(slot, now_s, state)
 
 
 @seam.helper
-def behind(place: int, last: int, state: Any) -> None:
-    """Move the one at a place behind all up to `last`."""
-    for block in (SINCE_S, TURN_S, HELD, DUE_S):
-        moved = state[block + place]
-        for other in range(block + place, block + last):
-            state[other] = state[other + 1]
-        state[block + last] = moved
-
-
-@seam.helper
-def next_one(now_s: float, window_s: float, state: Any) -> int:
-    """Return who gets the next request: who has waited longest for one since its last, or a new window."""
-    chosen, soonest_s = 0, math.inf
-    for place in range(int(state[COUNT])):
-        turn_s, end_s = state[TURN_S + place], window_end_s(now_s, state[SINCE_S + place], window_s)
-        if state[HELD + place] == 0 and end_s > state[SINCE_S + place] + window_s:  # a later one
-            turn_s = max(turn_s, end_s - window_s)
-        if turn_s < soonest_s:
-            chosen, soonest_s = place, turn_s
+def next_one(now_s: float, state: Any, params: CompetingWindowsParams) -> int:
+    """Return the collector that gets the next request: the first that asks."""
+    chosen, soonest_s = -1, math.inf
+    for slot in range(int(state[SLOTS])):
+        if state[COLLECTS + slot] == 0:
+            continue
+        asks_s = state[ASKS_S + slot]
+        if params.poll_s < math.inf:  # it asks anew in each window and each poll; all polls are as long
+            since_s = state[SINCE_S + slot]
+            end_s = window_end_s(now_s, since_s, params.max_wait_s)
+            if state[HELD + slot] == 0 and end_s > later(since_s, params.max_wait_s):
+                asks_s = max(asks_s, later(end_s, -params.max_wait_s))
+            asks_s = window_end_s(now_s, asks_s, params.poll_s)
+        sooner = asks_s < soonest_s or (asks_s == soonest_s and state[TURN + slot] < state[TURN + chosen])
+        if chosen < 0 or sooner:
+            chosen, soonest_s = slot, asks_s
     return chosen
+
+
+@seam.helper
+def give_way(state: Any, now_s: float, params: CompetingWindowsParams) -> None:
+    """Let the first that asks go behind the others: it was woken, too, and found nothing."""
+    slot = next_one(now_s, state, params)
+    if slot >= 0:
+        ask(slot, now_s, state)
 
 
 @seam.helper
 def first_due(state: Any) -> int:
-    """Return who collects for the shortest time yet, of those that hold a request; -1 for none."""
+    """Return the collector whose window ends first, among those that hold a request; -1 if none does."""
     chosen = -1
-    for place in range(int(state[COUNT])):
-        if state[HELD + place] > 0 and (chosen < 0 or state[DUE_S + place] < state[DUE_S + chosen]):
-            chosen = place
+    for slot in range(int(state[SLOTS])):
+        if state[COLLECTS + slot] == 1 and state[HELD + slot] > 0:
+            due_s = state[DUE_S + slot]
+            earlier = chosen < 0 or due_s < state[DUE_S + chosen]
+            if earlier or (due_s == state[DUE_S + chosen] and state[TURN + slot] < state[TURN + chosen]):
+                chosen = slot
     return chosen
 
 
 @seam.helper
-def still_held(waiting: Waiting, state: Any) -> int:
-    """Return how many of those that wait are held, and forget those that have timed out."""
-    held = 0
-    for place in range(int(state[COUNT])):
-        held += int(state[HELD + place])
+def forget_lost(waiting: Waiting, owners: int, state: Any) -> None:
+    """Forget the requests that were held and have timed out: the oldest."""
+    held = int(state[ALL_HELD])
     here = min(held, waiting.length)
     while here > 0 and seam.oldest_s(waiting, here - 1) > state[SEEN_S]:
         here -= 1
-    for _ in range(held - here):
-        state[HELD + first_due(state)] -= 1
-    return here
+    lost = held - here
+    for place in range(lost):
+        state[HELD + int(state[owners + place])] -= 1
+    if lost > 0:
+        for place in range(here):
+            state[owners + place] = state[owners + lost + place]
+        state[ALL_HELD] = here
+
+
+@seam.helper
+def leave(slot: int, now_s: float, idle: int, owners: int, state: Any) -> int:
+    """Let a collector start what it holds, and return how many that are."""
+    size, kept = 0, 0
+    for place in range(int(state[ALL_HELD])):
+        if state[owners + place] == slot:
+            state[PICKED + size] = place
+            size += 1
+        else:
+            state[owners + kept] = state[owners + place]
+            kept += 1
+    more_are_idle = idle > state[COUNT]
+    state[ALL_HELD], state[COLLECTS + slot] = kept, 0
+    state[COUNT] -= 1
+    if more_are_idle:
+        join(now_s, state)
+    return size
 
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: CompetingWindowsParams) -> Decision:
     """Deal those that came, and send a batch that is full or whose window has ended."""
-    most, window_s = params.max_batch_size, params.max_wait_s
-    if window_s == 0:
+    most, owners = params.max_batch_size, PICKED + params.max_batch_size
+    if params.max_wait_s == 0:
         if waiting.length >= most:
             return seam.START, most, seam.FULL
         return seam.START, waiting.length, seam.WAIT if seam.oldest_s(waiting) == now_s else seam.BACKLOG
@@ -91,31 +137,38 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Compet
         state[BEGUN] = 1
         for _ in range(idle):
             join(0.0, state)
-    for k in range(still_held(waiting, state), waiting.length):
-        place, last = next_one(now_s, window_s, state), int(state[COUNT]) - 1
+    forget_lost(waiting, owners, state)
+    for k in range(int(state[ALL_HELD]), waiting.length):
+        slot = next_one(now_s, state, params)
         state[SEEN_S] = seam.oldest_s(waiting, k)
-        if state[HELD + place] == 0:
-            state[DUE_S + place] = window_end_s(state[SEEN_S], state[SINCE_S + place], window_s)
-        state[HELD + place], state[TURN_S + place] = state[HELD + place] + 1, now_s
-        behind(place, last, state)
-        if state[HELD + last] == most:
-            state[COUNT] = last
-            return seam.START, most, seam.FULL
-    place = first_due(state)
-    if place < 0 or now_s < state[DUE_S + place]:
+        if state[HELD + slot] == 0 and params.poll_s < math.inf:
+            state[DUE_S + slot] = window_end_s(state[SEEN_S], state[SINCE_S + slot], params.max_wait_s)
+        elif state[HELD + slot] == 0:
+            state[DUE_S + slot] = later(now_s, params.max_wait_s)
+        state[owners + k] = slot
+        state[HELD + slot] += 1
+        state[ALL_HELD] = k + 1
+        size, asked = 0, state[SEEN_S] >= state[SINCE_S + slot]  # else it takes one that waited for a server
+        if state[HELD + slot] == most:
+            size = leave(slot, now_s, idle, owners, state)
+        elif asked:
+            ask(slot, state[SEEN_S], state)
+        if asked and params.poll_s == math.inf:
+            give_way(state, now_s, params)
+        if size > 0:
+            return seam.START, size, seam.FULL
+    slot = first_due(state)
+    if slot < 0 or now_s < state[DUE_S + slot]:
         return seam.NOTHING, 0, seam.FULL
-    size, last = int(state[HELD + place]), int(state[COUNT]) - 1
-    behind(place, last, state)
-    state[COUNT] = last
-    return seam.START, size, seam.WAIT
+    return seam.START, leave(slot, now_s, idle, owners, state), seam.WAIT
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: CompetingWindowsParams) -> float:
     """Return the end of the first window of those in which a request has come."""
     if params.max_wait_s == 0:
         return now_s
-    place = first_due(state)
-    return math.inf if place < 0 else state[DUE_S + place]
+    slot = first_due(state)
+    return math.inf if slot < 0 else state[DUE_S + slot]
 
 
 def finished(now_s: float, size: int, seconds: float, state: Any, params: CompetingWindowsParams) -> None:
@@ -123,36 +176,64 @@ def finished(now_s: float, size: int, seconds: float, state: Any, params: Compet
     join(now_s, state)
 
 
+def picked(k: int, state: Any, params: CompetingWindowsParams) -> int:
+    """Return the place in the queue of the k-th request of the batch that starts."""
+    return k if params.max_wait_s == 0 else int(state[PICKED + k])
+
+
 @dataclass(frozen=True)
 class CompetingWindows(Rule):
-    """Each idle server collects a batch of its own, in windows, one after the other, until one is not empty.
+    """Each idle server collects a batch of its own, and the requests are dealt to all of them.
 
-    The windows are those of `RunningWindow`, which this is of one server. Of several that collect, that one
-    gets a request that has waited longest for one, since it last got one or since its window began: batches
-    are smaller than where one collects at a time. A batch leaves when it is full or its window ends. It takes
-    the oldest of those that wait, as many as its server was dealt: which of the servers computes a request is
-    not told apart, and no mean depends on it. More than 64 idle servers do not collect.
+    A request goes to the server that has asked for one for the longest time. A server that comes free first
+    takes those that wait, oldest first. A batch leaves when it is full or when its server's window of
+    `max_wait_ms` ends.
 
-    >>> CompetingWindows(max_batch_size=8, max_wait_ms=5)
-    CompetingWindows(max_batch_size=8, max_wait_ms=5)
+    An idle server asks for `poll_ms` at a time, and after each poll it stands behind the others. Its windows
+    follow one another until one is not empty, as those of `RunningWindow`. With `poll_ms=math.inf` it asks
+    until a request comes, and its window begins with that request, as that of `PullThenWait`. With one server
+    the batches are exactly those of these two rules.
+
+    More than 64 idle servers do not collect. With priorities the batches are as large, and the levels say who
+    is in them.
+
+    >>> CompetingWindows(max_batch_size=8, max_wait_ms=5, poll_ms=math.inf)
+    CompetingWindows(max_batch_size=8, max_wait_ms=5, poll_ms=inf)
     """
 
     max_batch_size: int = seam.max_batch_size(default=32)
     max_wait_ms: float = seam.max_wait_ms(  # type: ignore[misc]
         "The length of the windows in which an idle server collects a batch", default=10.0, may_be_inf=False
     )
+    poll_ms: float = seam.parameter(
+        "Poll (ms)", "How long an idle server asks for a request before it asks anew", kind="real",
+        at_least=0.001, may_be_inf=True, usual=1.0, default=1.0,
+    )  # fmt: skip
 
     Params = CompetingWindowsParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)
-    state_size = SIZE
+    picked = staticmethod(picked)
     title = "Competing windows"
-    clock = "each idle server's clock runs in windows, and requests are dealt to them in turn"
+
+    @property
+    def state_size(self) -> int:  # type: ignore[override]
+        return PICKED + (1 + MOST) * self.max_batch_size
+
+    @property
+    def clock(self) -> str:  # type: ignore[override]
+        runs = "in windows" if math.isfinite(self.poll_ms) else "from its first request on"
+        return f"each idle server's clock runs {runs}, and requests are dealt to them in turn"
+
+    @property
+    def alone(self) -> Rule:
+        rule = RunningWindow if math.isfinite(self.poll_ms) else PullThenWait
+        return rule(self.max_batch_size, self.max_wait_ms)
 
     @property
     def params(self) -> CompetingWindowsParams:
-        return CompetingWindowsParams(self.max_batch_size, self.max_wait_ms / 1000)
+        return CompetingWindowsParams(self.max_batch_size, self.max_wait_ms / 1000, self.poll_ms / 1000)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -164,4 +245,4 @@ class CompetingWindows(Rule):
             return seam.send_full_or(size, self.max_wait_ms, step)
         full = f"a server was dealt {size:,}"
         why = f"its server was dealt {size:,}, a full batch"
-        return (Step(full, f"send the oldest {size:,}", Trigger.FULL, why, "full"), step)
+        return (Step(full, f"send these {size:,}", Trigger.FULL, why, "full"), step)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim import _check
+from batchsim._clock import later
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
@@ -33,7 +34,7 @@ def close_batch(now_s: float, waiting: Waiting, state: Any, params: Any) -> tupl
     elif size > 0:
         # All that were seen have timed out where the oldest is a new one: then another batch forms.
         if state[FORMS] == 0 or seam.oldest_s(waiting) > state[SEEN_S]:
-            state[FORMS], state[DUE_S] = 1, now_s + params.max_wait_s
+            state[FORMS], state[DUE_S] = 1, later(now_s, params.max_wait_s)
         state[SEEN_S] = seam.oldest_s(waiting, waiting.length - 1)
         if now_s >= state[DUE_S]:
             trigger = seam.WAIT

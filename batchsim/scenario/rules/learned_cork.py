@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchsim._clock import later
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
@@ -44,11 +45,11 @@ def first_look_s(oldest_s: float, state: Any) -> float:
 def look_after_s(now_s: float, first_s: float) -> float:
     """Return the first look later than now."""
     k = math.floor((now_s - first_s) / TICK_S)
-    while first_s + k * TICK_S <= now_s:
+    while later(first_s, k * TICK_S) <= now_s:
         k += 1
-    while first_s + (k - 1) * TICK_S > now_s:  # the division was rounded
+    while later(first_s, (k - 1) * TICK_S) > now_s:  # the division was rounded
         k -= 1
-    return first_s + k * TICK_S
+    return later(first_s, k * TICK_S)
 
 
 @seam.helper
@@ -87,10 +88,10 @@ def refused_from_s(oldest_s: float, size: int, idle: int, state: Any, limit_s: f
     started = state[STARTED]
     if started < TRAINING:
         kept = 2 - started if started < SKIP_UNTIL else (6, 5, 3)[int(started) - SKIP_UNTIL]
-        return oldest_s + limit_s if size > kept else math.inf
+        return later(oldest_s, limit_s) if size > kept else math.inf
     if size > 1:
-        return oldest_s + (limit_s - (state[ITEM_S] * size + state[FIXED_S]))
-    return oldest_s + limit_s if idle == 0 else math.inf
+        return later(oldest_s, limit_s - (state[ITEM_S] * size + state[FIXED_S]))
+    return later(oldest_s, limit_s) if idle == 0 else math.inf
 
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> Decision:
@@ -99,7 +100,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
     oldest_s, newest_s = seam.oldest_s(waiting), seam.oldest_s(waiting, size - 1)
     first_s = first_look_s(oldest_s, state)
     k = round((now_s - first_s) / TICK_S)
-    if now_s != first_s + k * TICK_S:
+    if now_s != later(first_s, k * TICK_S):
         return seam.NOTHING, 0, seam.FULL
     if now_s >= refused_from_s(oldest_s, size, idle, state, params.max_latency_s):
         state[STARTED_S] = now_s
@@ -120,7 +121,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
         size, trigger = largest, seam.FULL
     elif newest_s == now_s:
         trigger = seam.ENOUGH
-    elif k == 0 or state[ENDED_S] > first_s + (k - 1) * TICK_S:
+    elif k == 0 or state[ENDED_S] > later(first_s, (k - 1) * TICK_S):
         trigger = seam.BACKLOG
     state[WAITED_S] = now_s - oldest_s if started >= TRAINING else 0.0
     state[STARTED], state[STARTED_S] = started + 1, now_s
@@ -159,7 +160,7 @@ def finished(now_s: float, size: int, seconds: float, state: Any, params: Learne
         return
     place = SIZES + (kept - 1) % KEPT
     state[place], state[place + KEPT], state[place + 2 * KEPT] = size, seconds, state[WAITED_S]
-    if kept == 1 or now_s >= state[LEARNED_S] + REFRESH_S:
+    if kept == 1 or now_s >= later(state[LEARNED_S], REFRESH_S):
         state[LEARNED_S] = now_s
         learn(state)
 

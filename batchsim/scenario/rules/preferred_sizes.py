@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._clock import later
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
@@ -26,7 +27,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Prefer
         size = params.preferred[place]
         if waiting.length >= size:
             return seam.START, size, seam.FULL if size == params.max_batch_size else seam.ENOUGH
-    due_s = seam.oldest_s(waiting) + params.max_wait_s
+    due_s = later(seam.oldest_s(waiting), params.max_wait_s)
     if now_s >= due_s:
         return seam.START, waiting.length, seam.WAIT if now_s == due_s else seam.BACKLOG
     if waiting.ended and params.max_wait_s == math.inf:

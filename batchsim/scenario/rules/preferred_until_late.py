@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from batchsim._clock import later
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.preferred_sizes import PreferredSizes, send_preferred
@@ -24,7 +25,7 @@ def decide(
     """Send all once the oldest has waited, before that the largest preferred size that waits."""
     pending = min(waiting.length, params.max_batch_size)
     oldest_s = seam.oldest_s(waiting)
-    due_s = oldest_s + params.max_wait_s
+    due_s = later(oldest_s, params.max_wait_s)
     # Without a wait nobody is ever late.
     if params.max_wait_s > 0 and now_s >= due_s:
         if pending == params.max_batch_size:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from batchsim._clock import later
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
@@ -27,7 +28,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: PullTh
     oldest_s = seam.oldest_s(waiting)
     # All that were seen have timed out where the oldest is a new one: then the server takes anew.
     if state[COLLECTS] == 0 or oldest_s > state[SEEN_S]:
-        state[COLLECTS], state[DUE_S] = 1, now_s + params.max_wait_s
+        state[COLLECTS], state[DUE_S] = 1, later(now_s, params.max_wait_s)
     state[SEEN_S] = seam.oldest_s(waiting, waiting.length - 1)
     trigger = -1
     if now_s >= state[DUE_S]:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 import numpy as np
 
 from batchsim import _check
+from batchsim._clock import later
 from batchsim._format import typed
 
 LARGEST_BATCH = 65_536
@@ -34,7 +35,6 @@ class Trigger(IntEnum):
 FULL, WAIT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
 # What a rule can do; after NOTHING it is not asked again at this look.
 NOTHING, START, FREEZE, REFUSE = 0, 1, 2, 3
-
 ANYONE = "a request waits"  # the condition of a step
 Decision = tuple[int, int, int]  # an action, how many requests, and the trigger
 
@@ -51,7 +51,7 @@ class Waiting(NamedTuple):
 
 
 # Functions that rules call in `decide`, `wake_s` and `finished`: Numba learns to compile them, too.
-HELPERS: list[Callable[..., Any]] = []
+HELPERS: list[Callable[..., Any]] = [later]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -69,7 +69,7 @@ def oldest_s(waiting: Waiting, k: int = 0) -> float:
 
 def deadline_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
     """Return when the oldest request has waited `max_wait_s`: the `wake_s` of rules with a timer."""
-    return oldest_s(waiting) + params.max_wait_s
+    return later(oldest_s(waiting), params.max_wait_s)
 
 
 @dataclass(frozen=True)
@@ -158,13 +158,14 @@ class Rule:
       there is one, to the lowest-numbered idle server. FREEZE makes a batch of the `size` oldest, which waits
       for a server as it is. REFUSE turns the `size` oldest away.
     - `wake_s(now_s, waiting, idle, state, params) -> seconds` is the next instant at which time alone changes
-      the answer, inf for none. An instant that is no longer needed does no harm.
+      the answer, inf for none; too early does no harm. `later(time_s, seconds)` adds so that ties stay ties.
 
     Both are plain functions of numbers: Python runs them as they are, and Numba compiles them. `state` is an
-    array of `state_size` floats, 0 at first, for what the rule remembers; `decide` may write to it, and
-    `finished(now_s, size, seconds, state, params)`, if there is one, is told of each batch that ends.
-    `computed_as(size, state, params)`, if there is one, says up to how many a batch that starts is filled: it
-    takes as long as one of this size, which `finished` is told.
+    array of `state_size` floats, 0 at first, for what the rule remembers; `decide` may write to it. Three
+    functions are optional. `finished(now_s, size, seconds, state, params)` is told of each batch that ends.
+    `computed_as(size, state, params)` says up to how many a batch that starts is filled: it takes as long as
+    one of this size, which `finished` is told. `picked(k, state, params)` is the place in the queue of its
+    k-th request, rising with k; it is not asked where levels or delays say who goes first.
     """
 
     Params: ClassVar[type]  # a NamedTuple of numbers and arrays; its type tells Numba which rule it is
@@ -172,6 +173,7 @@ class Rule:
     wake_s: ClassVar[Callable[..., float]]
     finished: ClassVar[Callable[..., None] | None] = None
     computed_as: ClassVar[Callable[..., int] | None] = None
+    picked: ClassVar[Callable[..., int] | None] = None
     state_size: ClassVar[int] = 0
     freezes: ClassVar[bool] = False
     longest_wait_s: ClassVar[float] = math.inf  # after which a request is refused, if not before; inf: never
@@ -180,9 +182,7 @@ class Rule:
     title: ClassVar[str] = ""  # what the rule is called in a list
     clock: ClassVar[str] = ""  # from when on its batches wait, as a clause
     map_knobs: ClassVar[tuple[str, str]] = ("max_batch_size", "max_wait_ms")  # x and y of its heat map
-
     by_params: ClassVar[dict[type, type["Rule"]]] = {}
-
     max_batch_size: int
     max_wait_ms: ClassVar[float] = math.inf  # how long the oldest request waits for company; inf: for ever
 
@@ -235,6 +235,7 @@ class Rule:
         """
         return float(servers * seconds.size / seconds[-1])
 
+    alone: Any = property(lambda self: self)  # the simplest rule with the same batches if there is one server
     refuses = property(lambda self: self.longest_wait_s < math.inf)  # such a rule freezes none
     asked_while_busy = property(lambda self: self.freezes or self.refuses)
 
@@ -271,10 +272,8 @@ def send_full_or(size: int, wait_ms: float, *over: Step) -> tuple[Step, ...]:
 
     Nobody waits for company where a batch holds one. Without a wait, or an end to it, all timers are alike.
     """
-    full = send_full(size)
-    if size == 1:
-        return (full,)
-    return (full, *(send_after(wait_ms) if wait_ms in (0, math.inf) else over))
+    over = send_after(wait_ms) if wait_ms in (0, math.inf) else over
+    return (send_full(size), *over) if size > 1 else (send_full(size),)
 
 
 def send_at_once(trigger: Trigger) -> tuple[Step, Step]:

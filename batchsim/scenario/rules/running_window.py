@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from batchsim._clock import later
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
@@ -25,14 +26,14 @@ def window_end_s(oldest_s: float, since_s: float, window_s: float) -> float:
 
     Windows end at since_s + k * window_s, k = 1, 2, ...; a request that comes at an end is in that window.
     """
-    if oldest_s <= since_s + window_s:
-        return since_s + window_s
+    if oldest_s <= later(since_s, window_s):
+        return later(since_s, window_s)
     k = math.floor((oldest_s - since_s) / window_s)
-    while since_s + k * window_s < oldest_s:
+    while later(since_s, k * window_s) < oldest_s:
         k += 1
-    while since_s + (k - 1) * window_s >= oldest_s:  # the division was rounded
+    while later(since_s, (k - 1) * window_s) >= oldest_s:  # the division was rounded
         k -= 1
-    return since_s + k * window_s
+    return later(since_s, k * window_s)
 
 
 @seam.helper

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from batchsim._clock import later
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Threshold, Waiting
 
@@ -20,7 +21,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: SizeOr
     if waiting.length >= params.max_batch_size:
         return seam.START, params.max_batch_size, seam.FULL
     # A deadline is compared as a time: (now - then) * 1000 >= wait can be false at the very deadline.
-    due_s = seam.oldest_s(waiting) + params.max_wait_s
+    due_s = later(seam.oldest_s(waiting), params.max_wait_s)
     if now_s >= due_s:
         return seam.START, waiting.length, seam.WAIT if now_s == due_s else seam.BACKLOG
     if waiting.ended and params.max_wait_s == math.inf:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from batchsim._clock import later
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
@@ -20,7 +21,7 @@ class WaitSinceLastParams(NamedTuple):
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSinceLastParams) -> Decision:
     """Send a full batch, or what waits once the last batch is long enough ago."""
     size, trigger = waiting.length, -1
-    due_s = state[SINCE_S] + params.max_wait_s
+    due_s = later(state[SINCE_S], params.max_wait_s)
     if size >= params.max_batch_size:
         size, trigger = params.max_batch_size, seam.FULL
     elif now_s >= due_s:
@@ -38,7 +39,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSi
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSinceLastParams) -> float:
     """Return when the last batch is long enough ago."""
-    return state[SINCE_S] + params.max_wait_s
+    return later(state[SINCE_S], params.max_wait_s)
 
 
 @dataclass(frozen=True)

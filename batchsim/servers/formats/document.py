@@ -28,13 +28,15 @@ def refused(message: str, place: Place | None) -> ValueError:
 class Document:
     """A server's file, sorted: settings that the server's preset takes, keys of no effect, unknown keys.
 
-    `places` tell where a setting stands, `notes` what a reader of the file should know.
+    `kept` is what settings were made of, written again as it stands. `places` tell where a setting stands,
+    `notes` what a reader of the file should know.
     """
 
     server: Server
     settings: dict[str, Any] = field(default_factory=dict)
     unused: dict[str, Any] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     places: dict[str, Place] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)  # what is not listed, as such a file cannot do without it
@@ -67,6 +69,7 @@ class Document:
             found,
             unused={**found.unused, **self.unused},
             unknown=self.unknown,
+            kept=self.kept,
             notes=(*found.notes, *self.notes),
         )
 

@@ -10,7 +10,7 @@ from batchsim.servers.formats.document import Document, Format, refused
 SECTIONS = ((), ("dynamic_batching",), ("dynamic_batching", "default_queue_policy"), ("instance_group",))
 GROUP, BATCHING = "instance_group", "dynamic_batching"
 OTHER_SCHEDULERS = ("sequence_batching", "ensemble_scheduling")
-COUNT = "count"
+COUNT, GPUS = "count", "gpus"
 
 
 def read(document: Document, text: str, which: str | None) -> None:
@@ -52,22 +52,39 @@ def _read_section(document: Document, content: Mapping[str, Any], path: tuple[st
 def _read_groups(document: Document, groups: list[dict[str, Any]], places: Any) -> None:
     if not groups:
         return
-    document.put(COUNT, _instances(groups), places.get((GROUP, COUNT)))
-    if len(groups) > 1 or "gpus" in groups[0]:
-        document.unused[GROUP] = groups
+    spread = _spread(groups)
+    document.put(COUNT, sum(spread), places.get((GROUP, COUNT)))
+    if len(spread) > 1:
+        document.put(GPUS, len(spread))
+    if max(spread, default=0) > min(spread, default=0) + 1:
+        document.notes.append(f"instances are taken to be spread evenly over {len(spread)} devices")
+    if len(groups) > 1 or GPUS in groups[0]:
+        document.kept[GROUP] = groups
+    if len(groups) > 1:
         kinds = {group.get("kind", "KIND_AUTO") for group in groups}
         if len(kinds) > 1:
             document.notes.append(f"instances of {len(kinds)} kinds are taken to be equally fast")
         return
     for name, value in groups[0].items():
-        if name != COUNT:
+        if name not in (COUNT, GPUS):
             document.unused[f"{GROUP}.{name}"] = value
 
 
-def _instances(groups: list[dict[str, Any]]) -> int:
-    """Return how many instances take requests: `count` on each of a group's GPUs."""
-    active = [group for group in groups if not group.get("passive")]
-    return sum(group.get(COUNT, 1) * max(len(group.get("gpus", ())), 1) for group in active)
+def _spread(groups: list[dict[str, Any]]) -> list[int]:
+    """Return how many instances take requests on each device.
+
+    A group has `count` on each of its GPUs; without a list, on each GPU of the machine, taken to have one.
+    Where it is not on GPUs, each instance has a device of its own.
+    """
+    spread: dict[Any, int] = {}
+    for number, group in enumerate(groups):
+        if group.get("passive"):
+            continue
+        count, kind = group.get(COUNT, 1), group.get("kind", "KIND_AUTO")
+        on_gpus = kind in ("KIND_AUTO", "KIND_GPU")
+        for gpu in group.get(GPUS) or [0] if on_gpus else [(number, each) for each in range(count)]:
+            spread[gpu] = spread.get(gpu, 0) + (count if on_gpus else 1)
+    return list(spread.values())
 
 
 def write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
@@ -77,9 +94,16 @@ def write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
         if path != GROUP:
             _set(content, path.split("."), value)
     groups = unused.get(GROUP)
-    if groups is not None and _instances(groups) == settings.get(COUNT):
-        del settings[COUNT]
+    count, gpus = settings.get(COUNT, 1), min(settings.pop(GPUS, 1), settings.get(COUNT, 1))
+    if groups is not None and (sum(_spread(groups)), len(_spread(groups))) == (count, gpus):
+        settings.pop(COUNT, None)
         content[GROUP] = groups
+    elif gpus > 1 and GROUP not in content:
+        each, more = divmod(count, gpus)
+        numbers = range(gpus)
+        parts = ((each + 1, [*numbers[:more]]), (each, [*numbers[more:]]))
+        content[GROUP] = [{COUNT: n, "kind": "KIND_GPU", GPUS: on} for n, on in parts if on]
+        settings.pop(COUNT, None)
     for name in list(settings):
         for section in SECTIONS:
             if name in _fields(section):

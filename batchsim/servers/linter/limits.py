@@ -22,6 +22,8 @@ def share_a_device(trial: Trial) -> Iterator[Finding]:
     servers, devices = now.scenario.servers, now.scenario.device_count
     if not name or (devices >= servers and now.scenario.slowdown is None) or servers == 1:
         return
+    if trial.config.untold(trial.base):  # a note says so
+        return
     fewest = devices if now.scenario.slowdown is None else 1
     found = best([each for n in range(fewest, servers) if (each := trial.outcome(**{name: n})) is not None])
     if found is None or not found.beats(now, LITTLE):
@@ -87,6 +89,8 @@ def overload(trial: Trial) -> Iterator[Finding]:
     now, name, workload = trial.now, trial.server.words.servers, trial.now.scenario.workload
     if not now.overloaded or isinstance(workload, ClosedLoop):
         return
+    if trial.config.untold(trial.base) and not trial.alone.overloaded:
+        return
     carried, offered = rate(now.scenario.full_batches_per_s), rate(workload.offered_per_s)
     what = f"{offered} come, and {carried} are carried: the queue grows without bound."
     if now.scenario.can_lose:
@@ -94,9 +98,11 @@ def overload(trial: Trial) -> Iterator[Finding]:
     own = now.scenario.slowdown is None and now.scenario.devices is None
     if name and own:
         for servers in range(now.scenario.servers + 1, MOST + 1):
-            found = trial.outcome(**{name: servers})
+            spread = {trial.server.words.devices: servers} if trial.server.words.devices else {}
+            found = trial.outcome(**{name: servers}, **spread)
             if found is not None and not found.overloaded:
-                more = f"{name}={servers}, on a device each,"
+                said = ", ".join(f"{key}={value}" for key, value in found.change.items())
+                more = f"{said}, on a device each,"
                 yield Finding(
                     "overload", what, "load", now.load, found.load, math.inf, found.change, more
                 )  # fmt: skip

@@ -7,8 +7,8 @@ from batchsim import _check
 from batchsim._format import listed
 from batchsim.scenario import Scenario
 from batchsim.servers.linter import limits, sizes, tokens, waits
-from batchsim.servers.linter.finding import Finding, Findings, Note
-from batchsim.servers.linter.trial import Trial, checked
+from batchsim.servers.linter.finding import Finding, Findings, Note, measured
+from batchsim.servers.linter.trial import P99, Trial, checked
 from batchsim.servers.registry import ALL, TOKEN_SERVERS
 from batchsim.servers.server import ServerConfig
 
@@ -86,6 +86,9 @@ def _notes(trial: Trial) -> Iterator[Note]:
     if name == "triton" and policy:
         off = f"switch{'es' * (len(policy) == 1)} off that the next batch is formed while one is computed"
         yield Note("pre-forming-off", f"{listed(policy)} {off}: what that costs is not simulated.")
+    if trial.config.untold(trial.base):
+        low, high = (measured(P99, each.p99_ms) for each in (trial.now, trial.alone))
+        yield Note("sharing-not-measured", f"{trial.config.sharing_unknown(low, high)}.")
     if name == "tf_serving" and THREADS not in settings:
         yield Note("threads-default", f"{THREADS} is one per core unless set; here it is 1: say the cores.")
     if name == "bentoml" and "max_latency_ms" in settings:

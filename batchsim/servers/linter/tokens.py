@@ -154,7 +154,7 @@ def notes(trial: Trial) -> Iterator[Note]:
     if not isinstance(rule, Continuous) or rule.kv_blocks is None:
         return
     held, fit = _of_memory(trial)
-    seats, most = rule.max_num_seqs, int(trial.now.result.steps.running.max())
+    seats, most = rule.max_num_seqs, trial.now.result.token_log.most_running
     if fit < seats < MOST:
         room = f"memory holds {int(fit):,} requests of {int(held):,} tokens in the mean"
         what = f"{trial.server.words.size} is {seats:,}, but {room}, and {most:,} ran at most."

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -102,9 +102,9 @@ class Trial:
     _outcomes: dict[str, Outcome | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        meant = self.config.apply(self.base)
+        meant = self.config.apply(self.base, silent=True)
         try:
-            same = self.server.configure(self.settings).apply(self.base) == meant
+            same = self.server.configure(self.settings).apply(self.base, silent=True) == meant
         except (TypeError, ValueError):
             same = False
         if not same:
@@ -124,7 +124,12 @@ class Trial:
     @cached_property
     def now(self) -> Outcome:
         """The settings as they are."""
-        return Outcome({}, self.config.apply(self.base), self._run)
+        return Outcome({}, self.config.apply(self.base, silent=True), self._run)
+
+    @cached_property
+    def alone(self) -> Outcome:
+        """The same with a device for each server."""
+        return self.other(replace(self.now.scenario, devices=None))
 
     def outcome(self, **change: Any) -> Outcome | None:
         """Return what changed settings do; None where the server or the scenario refuses them."""
@@ -132,7 +137,7 @@ class Trial:
         if key not in self._outcomes:
             try:
                 config = self.server.configure({**self.settings, **change})
-                self._outcomes[key] = Outcome(change, config.apply(self.base), self._run)
+                self._outcomes[key] = Outcome(change, config.apply(self.base, silent=True), self._run)
             except ValueError:
                 self._outcomes[key] = None
         return self._outcomes[key]
@@ -159,7 +164,7 @@ class Trial:
         return self.outcome(**{words.wait: words.wait_of(wait_ms)})
 
     def _run(self, scenario: Scenario) -> Result:
-        return simulate(scenario, available(scenario, self.requests), seed=self.seed)
+        return simulate(scenario, available(scenario, self.requests), self.seed, keep="requests")
 
 
 def checked(config: Any, scenario: Any) -> None:

@@ -92,10 +92,17 @@ class Play:
                 wait_ms = self.script.max_wait_ms
                 self.now_s += (wait_ms / 2 if 0 < wait_ms < math.inf else 10) / 1000
             elif step == "deadline":
-                self.now_s = max(self.now_s, self.expected.next_deadline() or 0.0)
+                self.now_s = max(self.now_s, self.deadline_s())
             elif problem := getattr(self, step)():
                 return self.tell(problem)
         return ""
+
+    def deadline_s(self) -> float:
+        """Return when the oldest has waited, also by the plain sum, which need not be whole nanoseconds."""
+        if not self.expected.queue:
+            return 0.0
+        plain_s: float = self.expected.queue[0]["timestamp"] + self.script.max_wait_ms / 1000
+        return max(plain_s, self.expected.next_deadline())
 
     def tell(self, problem: str) -> str:
         script = self.script

@@ -22,10 +22,11 @@ class ComponentStyle(NamedTuple):
     width: float
 
 
-# The three components of a request's latency, everywhere in the same colour and hatch.
+# The components of a request's latency, everywhere in the same colour and hatch.
 COMPONENTS = {
     "forming": ComponentStyle("orange", "//", 2.0),
     "queueing": ComponentStyle("purple", "\\\\", 4.0),
+    "device_wait": ComponentStyle("sky", "..", 3.0),
     "computing": ComponentStyle("blue", "", 5.0),
 }
 # What a request of token generation does, everywhere in the same colour and hatch.
@@ -36,6 +37,15 @@ PHASES = {
     "preempted": ComponentStyle("vermilion", "xx", 2.0),
 }
 COMPILING = ComponentStyle("blue", "xxx", 5.0)  # the part of computing before a new shape is compiled
+
+
+def in_words(part: str) -> str:
+    """Return what a part of a latency is called.
+
+    >>> in_words("device_wait")
+    'device wait'
+    """
+    return part.replace("_", " ")
 
 
 @dataclass(frozen=True)

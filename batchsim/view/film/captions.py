@@ -106,4 +106,6 @@ def _size(batch: Batch | None, now_s: float) -> tuple[str, ...]:
         return "idle", ""
     if now_s < batch.ready_s:
         return f"batch of {batch.requests.size:,}, compiling", "compiling", f"{batch.requests.size:,}"
+    if batch.held(now_s):
+        return f"batch of {batch.requests.size:,}, device busy", "device busy", f"{batch.requests.size:,}"
     return f"batch of {batch.requests.size:,}", f"{batch.requests.size:,}"

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.patches import PathPatch, Rectangle
 
 from batchsim._format import INFINITE, duration
+from batchsim.result.metrics import DEVICE_WAIT
 from batchsim.servers.comparison import Group
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, width_em
@@ -65,6 +66,7 @@ class Lane:
         }
         for name, style in COMPONENTS.items():
             self.parts[name].set(hatch=style.hatch, edgecolor=theme.background)
+        self.parts[DEVICE_WAIT].set_zorder(2.1)  # a stretch of a batch that is drawn as computing
         self.frames = tile.add(
             PathPatch(NOWHERE, facecolor="none", edgecolor=theme.ink, linewidth=1, zorder=3)
         )
@@ -129,6 +131,14 @@ class Lane:
         self.frames.set_linewidth(min(1.0, 0.15 * pitch))
         self.parts["computing"].set_path(rectangles(corners, np.stack([done, bottom], axis=-1)))
         self.parts["computing"].set_visible(bool(seen.size))
+        held_s = self.film.result.run.device_time
+        begin, end = (np.clip(self.x_px(each[seen]), left, done) for each in (held_s.asked_s, held_s.begin_s))
+        self.parts[DEVICE_WAIT].set_path(
+            rectangles(
+                np.stack([begin, top], axis=-1)[end > begin], np.stack([end, bottom], axis=-1)[end > begin]
+            )
+        )
+        self.parts[DEVICE_WAIT].set_visible(bool((end > begin).any()))
         if pitch < 1.2 * em:
             return []
         # Only where the bar is as long already: else a number would hang in the air.

@@ -15,7 +15,7 @@ from batchsim.view.canvas.cells import rectangles
 from batchsim.view.canvas.lettering import Lettering, width_em
 from batchsim.view.canvas.marks import Marks
 from batchsim.view.canvas.picture import Box, Picture, Tile
-from batchsim.view.canvas.theme import COMPONENTS, Theme
+from batchsim.view.canvas.theme import COMPONENTS, Theme, in_words
 from batchsim.view.film.lane import Lane, LaneFilm
 from batchsim.view.film.snapshot import Film, Snapshot, Stretch
 
@@ -91,10 +91,14 @@ class LanesView(Tile):
     @classmethod
     def entries(cls, comparison: ServerComparison, stretch: Stretch, theme: Theme) -> list[Entry]:
         """Return what the legend names."""
-        names = {"forming": "waiting, forming", "queueing": "queueing", "computing": "computing"}
+        names = {part for group in comparison.groups for part in group.result.metrics.components}
         return [
-            Entry(names[name], filled(getattr(theme, style.colour), theme.background, style.hatch))
+            Entry(
+                "waiting, forming" if name == "forming" else in_words(name),
+                filled(getattr(theme, style.colour), theme.background, style.hatch),
+            )
             for name, style in COMPONENTS.items()
+            if name in names
         ]
 
     def lanes_in(self, boxes: Sequence[Box], names: Sequence[Box]) -> Sequence[Any]:

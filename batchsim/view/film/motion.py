@@ -60,6 +60,7 @@ class Crowds(NamedTuple):
     coming: Crowd
     waiting: Crowd
     computing: Crowd
+    held: Crowd  # by a device that is busy
     finished: Crowd
     lost: Crowd
     groups: list[Box]
@@ -98,8 +99,14 @@ class Choreography:
         batches = [batch for batch in now.computing if batch is not None]
         crowds = [self._computing(batch, now) for batch in batches]
         moving = [crowd for batch, crowd in zip(batches, crowds, strict=True) if self._share(batch, now) < 1]
+        computing, held = (
+            Crowd.join(
+                [crowds[place] for place, batch in enumerate(batches) if batch.held(now.time_s) is held]
+            )
+            for held in (False, True)
+        )
         return Crowds(
-            self._coming(now.time_s), self._waiting(now, batches), Crowd.join(crowds),
+            self._coming(now.time_s), self._waiting(now, batches), computing, held,
             Crowd.join([self._finished(batch, now.time_s) for batch in self._just_finished(now.time_s)]),
             self._lost(now), [_around(crowd) for crowd in moving],
         )  # fmt: skip

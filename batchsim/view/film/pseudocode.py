@@ -63,7 +63,7 @@ def order_of(scenario: Scenario) -> str:
     >>> order_of(Scenario(Poisson(9).with_priorities({1: 0.2, 2: 0.8}), SizeOrWait(), Affine(5, 1)))
     ', level 1 first'
     """
-    if scenario.in_order:
+    if not scenario.by_level:
         return ""
     levels, delays = scenario.levels, any(limit.delays for limit in scenario.limits)
     first = f", level {levels[0]} first" if len(levels) > 1 else ""

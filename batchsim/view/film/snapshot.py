@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchsim import _check
+from batchsim._clock import later
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario import Scenario
@@ -38,6 +39,11 @@ class Batch:
     finish_s: float
     server: int
     trigger: Trigger
+    held_s: tuple[float, float]  # from when until when it waits for its device
+
+    def held(self, time_s: float) -> bool:
+        """Return whether it waits for its device then."""
+        return self.held_s[0] <= time_s < self.held_s[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +88,11 @@ class Snapshot:
     def compiling(self) -> int:
         """How many batches wait on their servers for their shape to be compiled."""
         return sum(batch is not None and self.time_s < batch.ready_s for batch in self.computing)
+
+    @property
+    def held(self) -> int:
+        """How many batches wait on their servers for a device."""
+        return sum(batch is not None and batch.held(self.time_s) for batch in self.computing)
 
     @property
     def waited_ms(self) -> float | None:
@@ -144,10 +155,10 @@ class Film:
         at_once = np.isin(status, [Status.REJECTED, Status.FAILED])
         self._left_s = np.where(at_once, arrival_s, result.start_s)
         timed_out = status == Status.TIMED_OUT
-        self._left_s[timed_out] = arrival_s[timed_out] + result.timeout_s[timed_out]
+        self._left_s[timed_out] = later(arrival_s[timed_out], result.timeout_s[timed_out])
         self._done_s = np.where(status == Status.SERVED, result.finish_s, self._left_s)
         self._done_by_status = [np.sort(self._done_s[status == each]) for each in Status]
-        self._ready_s = result.ready_s
+        self._ready_s, self._device_time = result.ready_s, result.run.device_time
         self._sorted_left_s = np.sort(self._left_s)
         self.turns = Turns(result, self._left_s)
         lost = np.flatnonzero(status != Status.SERVED)
@@ -255,7 +266,9 @@ class Film:
         if not self.turns.in_order:
             requests = self.in_turn(requests, math.nextafter(start_s, 0))
         trigger = Trigger(batches.trigger[number])
-        return Batch(number, requests, start_s, ready_s, finish_s, server, trigger)
+        times = self._device_time
+        held_s = float(times.asked_s[number]), float(times.begin_s[number])
+        return Batch(number, requests, start_s, ready_s, finish_s, server, trigger, held_s)
 
     def in_turn(self, requests: np.ndarray, time_s: float) -> np.ndarray:
         """Return these requests in the order in which they go, as it is then."""

@@ -9,7 +9,7 @@ from matplotlib.patches import PathPatch, Rectangle
 
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.picture import Box, Picture, Tile
-from batchsim.view.canvas.theme import COMPILING, LEAST_PX
+from batchsim.view.canvas.theme import COMPILING, COMPONENTS, LEAST_PX
 from batchsim.view.film.captions import ABOVE, Captions
 from batchsim.view.film.motion import Choreography, Crowd
 from batchsim.view.film.places import Places, places_in
@@ -33,14 +33,16 @@ class Stage(Tile):
         self.bars = self.add(PathPatch(NOWHERE, facecolor=theme.blue, linewidth=0, zorder=2))
         self.waiting = RequestBoxes(self, em, zorder=2.5)
         self.finished = FadingBoxes(self, theme.blue, zorder=3)
-        self.computing = RequestBoxes(self, em, zorder=4)
+        self.computing, self.held = (RequestBoxes(self, em, zorder=4) for _ in range(2))
         self.flags = Flags(self, zorder=4.4)
         self.lost = FadingBoxes(self, theme.vermilion, zorder=4.5)
         group = PathPatch(NOWHERE, facecolor="none", edgecolor=theme.ink, linewidth=1.2, zorder=5)
         self.group = self.add(group)
         style = fill_style(self, COMPILING)
         self.compiling = self.add(PathPatch(NOWHERE, linewidth=0, zorder=2.1, **style))
-        self.set_moving(self.bars, self.compiling, self.group)
+        style = fill_style(self, COMPONENTS["device_wait"])
+        self.waits = self.add(PathPatch(NOWHERE, linewidth=0, zorder=2.1, **style))
+        self.set_moving(self.bars, self.compiling, self.waits, self.group)
         self.captions = Captions(self, left, right, em)
         # From the bottom: the gauges, their names; from the top: the header, the parts' names.
         wide, low, high = (right - left - 1.6 * em) / 2, box.bottom - 1.1 * em, 0.6 * em
@@ -95,7 +97,8 @@ class Stage(Tile):
         self.coming.show(crowds.coming)
         self.waiting.show(crowds.waiting, component, self.digits)
         self.computing.show(crowds.computing, "computing", self.digits)
-        seen = Crowd.join([crowds.coming, crowds.waiting, crowds.computing])
+        self.held.show(crowds.held, "device_wait", self.digits)
+        seen = Crowd.join([crowds.coming, crowds.waiting, crowds.computing, crowds.held])
         self.flags.show(seen, film.turns.flags(seen.requests))
         self.finished.show(crowds.finished)
         self.lost.show(crowds.lost)
@@ -107,20 +110,23 @@ class Stage(Tile):
         return now
 
     def _show_bars(self, now: Snapshot) -> None:
-        """Show how much of each batch is computed, and what of that went to compiling its shape."""
-        fills, compiled = [], []
+        """Show how far each batch is, and what of that went to compiling its shape or to waiting."""
+        fills, compiled, waited = [], [], []
         for place, batch in zip(self.places.servers, now.computing, strict=False):
             if batch is not None:
-                share, ready = (
+                share, ready, asked, begin = (
                     (time_s - batch.start_s) / (batch.finish_s - batch.start_s)
-                    for time_s in (now.time_s, batch.ready_s)
+                    for time_s in (now.time_s, batch.ready_s, *batch.held_s)
                 )
+                left, wide = place.bar.left + place.bar.width * asked, min(share, begin) - asked
+                waited.append(place.bar._replace(left=left, width=place.bar.width * wide))
                 fills.append(place.bar._replace(width=place.bar.width * min(share, 1.0)))
                 compiled.append(place.bar._replace(width=place.bar.width * min(share, ready, 1.0)))
         self.bars.set_path(rectangles(*_ends(fills)))
-        compiled = [bar for bar in compiled if bar.width > 0]
-        self.compiling.set_path(rectangles(*_ends(compiled)))
-        self.compiling.set_visible(bool(compiled))  # a hatch takes its time even on nothing
+        for patch, bars in ((self.compiling, compiled), (self.waits, waited)):
+            seen = [bar for bar in bars if bar.width > 0]
+            patch.set_path(rectangles(*_ends(seen)))
+            patch.set_visible(bool(seen))  # a hatch takes its time even on nothing
 
     def _show_gauges(self, now: Snapshot, component: str) -> None:
         """Show how near a batch is to leaving: by the number that waits, and the oldest's wait."""

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchsim._clock import later
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.view.film.seats import seats
@@ -49,7 +50,7 @@ class TokenFilm(Film):
         status, arrival_s = result.status, result.arrival_s
         self._arrival_s = arrival_s
         late = status == Status.TIMED_OUT
-        self._late_s = np.sort(arrival_s[late] + result.timeout_s[late])
+        self._late_s = np.sort(later(arrival_s[late], result.timeout_s[late]))
         entered = arrival_s[status != Status.REJECTED]
         came_s = np.sort(np.append(entered, self.seats.end_s[self.seats.preempted]))
         left_s = np.sort(np.append(self.seats.begin_s, self._late_s))

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from batchsim._clock import later
 from batchsim.result import Result
 
 
@@ -21,9 +22,11 @@ class Turns:
         if result.priority is not None:
             self.place = np.searchsorted(self.levels, result.priority)
         delays_s = [limit.timeout_s if limit.delays else math.inf for limit in scenario.limits]
-        self.late_s = result.arrival_s + np.array(delays_s)[self.place]
+        self.late_s = later(result.arrival_s, np.array(delays_s)[self.place])
         self.batch = np.zeros(count, dtype=int)
-        if scenario.rule.freezes:  # whoever is in an earlier batch goes earlier, whoever comes meanwhile
+        if (
+            scenario.rule.freezes or not scenario.by_level
+        ):  # whoever is in an earlier batch goes earlier, whoever comes meanwhile
             lost = np.searchsorted(result.batches.start_s, left_s)
             self.batch = np.where(result.batch_index < 0, lost, result.batch_index)
 

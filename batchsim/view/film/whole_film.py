@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchsim._clock import later
 from batchsim._format import number
 from batchsim.engines.log import Status
 from batchsim.engines.tokens_log import NO_TRIGGER, TokenLog
@@ -92,7 +93,7 @@ class WholeFilm(StepFilm):
         self._arrival_s = result.arrival_s
         self._first = np.flatnonzero(log.batch_trigger != NO_TRIGGER)  # the first steps of batches
         late = status == Status.TIMED_OUT
-        left_s = np.where(late, result.arrival_s + result.timeout_s, result.start_s)
+        left_s = np.where(late, later(result.arrival_s, result.timeout_s), result.start_s)
         self._queued_s = np.where(
             status == Status.REJECTED, result.arrival_s, left_s
         )  # until when each waits

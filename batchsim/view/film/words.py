@@ -34,7 +34,8 @@ def describe(snapshot: Snapshot | StepMoment | WholeMoment, within_s: float = 0.
     compiling = (
         f", {'' if servers == 1 else f'{snapshot.compiling:,} '}compiling" if snapshot.compiling else ""
     )
-    parts.append((one if servers == 1 else f"{busy:,} of {servers:,} servers busy") + compiling)
+    held = f", {snapshot.held:,} waiting for a device" if snapshot.held else ""
+    parts.append((one if servers == 1 else f"{busy:,} of {servers:,} servers busy") + compiling + held)
     parts.append(f"{snapshot.arrived:,} arrived, {snapshot.served:,} served, {snapshot.lost:,} lost")
     return f"At {snapshot.time_s * 1000:,.7g} ms: {'; '.join(parts)}."
 
@@ -76,7 +77,9 @@ def server_titles(now: Snapshot, drawn: int) -> tuple[str, ...]:
         text = f"server: batch of {batch.requests.size:,}"
         return (f"{text}, compiling", "server: compiling") if now.compiling else (text,)
     if drawn == servers:
-        return f"servers: {busy:,} of {servers:,} busy", f"{busy:,} of {servers:,} busy"
+        short = f"{busy:,} of {servers:,} busy"
+        held = f"{short}, {now.held:,} waiting for a device"
+        return (f"servers: {held}", held) * bool(now.held) + (f"servers: {short}", short)
     more = f"+ {servers - drawn:,} more"
     return (
         f"servers: {busy:,} of {servers:,} busy, {more} than drawn",

@@ -1,4 +1,4 @@
-"""Where a request's time goes: forming, queueing and computing, for ever slower requests."""
+"""Where a request's time goes: the components of the latency, for ever slower requests."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ import numpy as np
 from batchsim._format import duration, fixed, number, unit_of
 from batchsim.view.canvas.lettering import Label, apart
 from batchsim.view.canvas.scales import nice
-from batchsim.view.canvas.theme import COMPONENTS, PHASES, ComponentStyle
+from batchsim.view.canvas.theme import COMPONENTS, PHASES, ComponentStyle, in_words
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.view import Entry, Spot, StackedView, Steps
 
@@ -46,7 +46,10 @@ class BreakdownView(StackedView):
         """Return the names of the components, each beside its bars' right end, with its mean."""
         if not data.summary["served"]:
             return []
-        named = [row for row, name in enumerate(self.bars) if name in COMPONENTS or means[row].any()]
+        named = [
+            row for row, name in enumerate(self.bars)
+            if means[row].any() or (name in COMPONENTS and data.has(name))
+        ]  # fmt: skip
         box, last = self.plot_box, means[:, -1]
         middles = np.cumsum(last) - last / 2
         line, unit = 1.3 * self.em, unit_of(upper)[1]
@@ -58,7 +61,7 @@ class BreakdownView(StackedView):
         )
         labels = []
         for name, place in zip(np.array([*self.bars])[named], places, strict=True):
-            labels.append(Label(name, box.right + 0.5 * self.em, place))
+            labels.append(Label(in_words(name), box.right + 0.5 * self.em, place))
             labels.append(
                 Label(self.written(data.mean_ms(name), unit), box.right + 0.5 * self.em, place + line)
             )
@@ -83,9 +86,9 @@ class BreakdownView(StackedView):
         means, _ = _group_means(data, *self.bars)
         group = int(across * means.shape[1])
         parts = ", ".join(
-            f"{name} {duration(mean)}"
+            f"{in_words(name)} {duration(mean)}"
             for name, mean in zip(self.bars, means[:, group], strict=True)
-            if mean or name in COMPONENTS
+            if mean or (name in COMPONENTS and data.has(name))
         )
         step = 100 / means.shape[1]
         return Spot(self.KEY, f"Requests from {step * group:.0f} to {step * (group + 1):.0f} %: {parts}")
@@ -95,7 +98,11 @@ class BreakdownView(StackedView):
             return []
         run = " of this run, which is overloaded" if data.overloaded else ""
         # Rounded to a nanosecond: what differences of times leave below it is rounding.
-        parts = (f"{name} {number(round(data.mean_ms(name), 6))}" for name in self.PARTS)
+        parts = (
+            f"{in_words(name)} {number(round(data.mean_ms(name), 6))}"
+            for name in self.PARTS
+            if data.has(name)
+        )
         return [f"Mean latency{run}: {number(data.summary['mean_latency_ms'])} ms ({', '.join(parts)})."]
 
 
@@ -111,5 +118,7 @@ class TokenBreakdownView(BreakdownView):
 def _group_means(data: ViewData, *parts: str) -> Steps:
     """Return the means of parts, shape (parts, groups), over groups of equal size, and their edges."""
     groups = min(max(data.ranked.count, 1), GROUPS)
-    means = data.ranked.group_means([data.part_ms(part) for part in parts], groups)
+    means = np.zeros((len(parts), groups))
+    there = [row for row, part in enumerate(parts) if data.has(part)]
+    means[there] = data.ranked.group_means([data.part_ms(parts[row]) for row in there], groups)
     return means, np.linspace(0, 100, groups + 1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison
-from batchsim.result.metrics import LATENCY
+from batchsim.result.metrics import DEVICE_WAIT, LATENCY
 from batchsim.view.run.ranked import Ranked
 from batchsim.view.run.window import Window, window
 
@@ -54,6 +54,10 @@ class ViewData:
     def part_ms(self, part: str) -> np.ndarray:
         """Return how long each request was in a part of its latency."""
         return np.asarray(getattr(self.result, f"{part}_ms"))
+
+    def has(self, part: str) -> bool:
+        """Return whether latencies have such a part: where servers share devices, a wait for them."""
+        return part != DEVICE_WAIT or part in self.result.metrics.components
 
     def mean_ms(self, part: str) -> float:
         """Return the mean of a part of the latency over the served requests."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
-from batchsim.result.metrics import LATENCY, TPOT
+from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT
 from batchsim.scenario import ClosedLoop
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Picture, Tile
@@ -111,7 +111,7 @@ def load_figure(data: ViewData) -> Figure:
     if isinstance(result.scenario.workload, ClosedLoop):
         busy = s["utilisation"]
         old = None if before is None else before.summary["utilisation"]
-        return Figure("servers busy", percent(busy), "", "", _points(busy, old))
+        return Figure("servers busy", percent(busy), "", "", _points(busy, old), beside=_devices(data))
     load = result.scenario.load
     old = (
         None
@@ -120,7 +120,12 @@ def load_figure(data: ViewData) -> Figure:
     )
     name = "load" if load < 1 else "load: overloaded"
     of = f"of {digits(result.scenario.full_batches_per_s)}/s"
-    return Figure(name, percent(load), "", of, _points(load, old))
+    return Figure(name, percent(load), "", of, _points(load, old), beside=_devices(data))
+
+
+def _devices(data: ViewData) -> str:
+    """Return how busy the devices are that servers share, "" where they share none."""
+    return f"devices {percent(data.summary['device_utilisation'])}" if data.has(DEVICE_WAIT) else ""
 
 
 def latency_figure(

@@ -44,6 +44,8 @@ def _describe_point(data: ViewData) -> list[str]:
         return []
     workload, offered = result.scenario.workload, s["offered_per_s"]
     output = f"throughput {number(s['throughput_per_s'])}/s, utilisation {percent(s['utilisation'])}"
+    if "device_utilisation" in s:
+        output += f", devices {percent(s['device_utilisation'])}"
     if isinstance(workload, ClosedLoop):
         return [f"{counted(workload.clients, 'client')}: {output}."]
     saturation = result.scenario.full_batches_per_s

@@ -105,4 +105,6 @@ def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: boo
         raise ValueError("a result must have columns to be drawn, got one with keep='summary'")
     if theory and result.scenario.tokens is not None:
         raise ValueError("theory must be False for a result of token generation, got True")
+    if result.scenario.tokens is not None:
+        _ = result.steps  # ValueError where they are folded, before anything is drawn
     return Plot(result, theory)

@@ -11,7 +11,7 @@ from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label
-from batchsim.view.canvas.theme import COMPILING, COMPONENTS
+from batchsim.view.canvas.theme import COMPILING, COMPONENTS, in_words
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.view import Entry, Spot, Style, View, outline
 from batchsim.view.run.window import Window, window
@@ -20,7 +20,7 @@ LOST = {Status.REJECTED: "X", Status.TIMED_OUT: "P", Status.FAILED: "v"}  # thei
 
 
 class TimelineView(View):
-    """The requests of a few batches, each a row of forming, queueing and computing."""
+    """The requests of a few batches, each a row of the components of its latency."""
 
     data: ViewData | None = None
     KEY, NAME, SHORT = "timeline", "A moment of the run", "A moment (ms)"
@@ -88,7 +88,10 @@ class TimelineView(View):
         self.data, self.window, result = data, stretch, data.result
         requests, begin_s, count = stretch.requests, stretch.begin_s, max(stretch.requests.size, 1)
         thick = min(0.9, 7 * self.line_px * count / self.height_px) / COMPONENTS["computing"].width
-        for name, (rows, from_s, to_s) in result.stretches(requests).items():
+        stretches = result.stretches(requests)
+        for name, bars in self.bars.items():
+            bars.set_visible(name in stretches)
+        for name, (rows, from_s, to_s) in stretches.items():
             rows, from_s, to_s = (each[to_s > begin_s] for each in (rows, from_s, to_s))
             begin_ms, end_ms = 1000 * (np.maximum(from_s, begin_s) - begin_s), 1000 * (to_s - begin_s)
             half = thick * COMPONENTS[name].width / 2
@@ -109,7 +112,7 @@ class TimelineView(View):
             finish_s = other.result.batches.finish_s
             self.other_batches.set_path(batch_frames(other.result, requests, begin_s + shift_s, finish_s))
             self.other_batches.set(**outline(self.other_style(data)))
-        entries = [Entry(name, self._component(name)) for name in COMPONENTS]
+        entries = [Entry(in_words(name), self._component(name)) for name in COMPONENTS if data.has(name)]
         entries += [Entry("compiling", self.compiling_style)] * compiles
         for status, marks in self.lost.items():
             rows = np.flatnonzero(result.status[requests] == status)
@@ -155,10 +158,13 @@ class TimelineView(View):
         name = f"Request {request:,}" + ("" if levels is None else f", level {levels[request]}")
         if not story:
             return Spot(self.KEY, f"{name}: {_named(Status(data.result.status[request]))}")
-        parts = [f"{name} {duration(1000 * (to_s - from_s))}" for name, from_s, to_s in story]
+        names = [name for name, _, _ in story]
+        parts = [f"{in_words(name)} {duration(1000 * (to_s - from_s))}" for name, from_s, to_s in story]
         batch = data.result.batch_index[request]
         compiling_s = float(data.result.ready_s[batch] - data.result.batches.start_s[batch])
-        parts[-1] += f" (compiling {duration(1000 * compiling_s)})" if compiling_s else ""
+        parts[names.index("computing")] += (
+            f" (compiling {duration(1000 * compiling_s)})" if compiling_s else ""
+        )
         size = int(data.result.batches.batch_size[batch])
         return Spot(self.KEY, f"{name}: {listed(parts)}, in a batch of {size}")
 

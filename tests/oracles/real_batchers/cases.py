@@ -94,10 +94,10 @@ LITSERVE, RAY = ("max_batch_size", "batch_timeout", 1000), ("max_batch_size", "b
 LONE, LIGHT, LONG, SHORT = (10, 20), (10, 300), (10, 2000), (2, 2000)
 # What the machine adds to each call counts for more the closer the load is to 1, and above it.
 CLOSE = {"on": "jumping"}
-TWO, BLOCKING = {"workers_per_device": 2}, {"handler": "blocking"}
+TWO, THREE, FIVE = ({"workers_per_device": workers} for workers in (2, 3, 5))
+BLOCKING = {"handler": "blocking"}
 HEAP = "its queue is a heap, not oldest first"
 LOOP = "the preset is of Python 3.12" if sys.version_info < (3, 12) else ""
-TURN = "whose turn it is, threads do not say exactly"
 
 CASES = [
     *cases("textbook", TEXTBOOK, LIGHT, LONG, SHORT),
@@ -105,8 +105,10 @@ CASES = [
     *cases("litserve", LITSERVE, LONE, **CLOSE),
     *cases("litserve", LITSERVE, (2, 1500), size=8),
     *cases("litserve", LITSERVE, (2, 2400), size=8, **CLOSE),
-    *cases("litserve", LITSERVE, LIGHT, also=TWO, on="machine", known=TURN),
-    *cases("litserve", LITSERVE, LONG, SHORT, also=TWO, on="machine"),
+    *cases("litserve", LITSERVE, LIGHT, LONG, SHORT, also=TWO),
+    *cases("litserve", LITSERVE, LIGHT, size=8, also=THREE),
+    *cases("litserve", LITSERVE, (2, 1500), size=8, also=THREE, **CLOSE),
+    *cases("litserve", LITSERVE, LONG, SHORT, also=FIVE, **CLOSE),
     *cases("batched", BATCHED, LIGHT, SHORT),
     *cases("batched", BATCHED, LONG, known=HEAP),
     *cases("batched", BATCHED, LIGHT, LONG, SHORT, variant="replay_async"),

@@ -7,6 +7,9 @@ compete, timers that are late) it does not show: that is what the first is for.
 
 import asyncio
 import contextlib
+import heapq
+import itertools
+import math
 import queue
 import selectors
 import threading
@@ -51,6 +54,10 @@ class Jumping:
     async def sleep_async(self, seconds):
         await asyncio.sleep(seconds)
 
+    def begin(self): ...
+
+    def leave(self): ...
+
     def replaced(self, *modules):
         """Let modules read and sleep by this clock."""
         stand_in = SimpleNamespace(time=self.look, monotonic=self.look, sleep=self.sleep)
@@ -61,6 +68,10 @@ class Jumping:
 
     def queue(self):
         return JumpingQueue(self)
+
+    def of_threads(self, count):
+        """Return a clock for so many threads."""
+        return self if count == 1 else Crew(self.arrival_s, count)
 
     def run(self, main):
         """Run a coroutine function, `main(loop)`, to its end."""
@@ -104,6 +115,83 @@ class JumpingQueue:
             at_s = self.clock.next_s()
             here_s = until_s if at_s is None else min(at_s, until_s)
             self.clock.sleep(max(0, here_s - self.clock.now()))
+        if not self.items:
+            raise queue.Empty
+        return self.items.pop(0)
+
+
+class Crew(Jumping):
+    """The jumping clock of several threads, which each call `begin` and at last `leave`.
+
+    One of them goes on at a time: the one that is due first, and of these the one that has waited longest.
+    """
+
+    def __init__(self, arrival_s, count):
+        super().__init__(arrival_s)
+        self.missing, self.due, self.order = count, [], itertools.count()
+        self.lock = threading.Lock()
+
+    def begin(self):
+        gate = threading.Semaphore(0)
+        with self.lock:  # until all have begun they run side by side
+            heapq.heappush(self.due, [-math.inf, next(self.order), gate])  # before a request that comes at 0
+            self.missing -= 1
+            if not self.missing:
+                self._hand_on()
+        gate.acquire()
+
+    def leave(self):
+        self._hand_on()
+
+    def sleep(self, seconds):
+        self.wait_until(self.now_s + seconds)
+
+    def wait_until(self, until_s, line=None):
+        """Let others go on; with a line, until somebody calls `wake` for it."""
+        gate = threading.Semaphore(0)
+        heapq.heappush(self.due, [until_s, next(self.order), gate])
+        if line is not None:
+            line.append(gate)
+        self._hand_on()
+        gate.acquire()
+        if line is not None and gate in line:
+            line.remove(gate)
+
+    def wake(self, line):
+        """Let who has waited longest in a line go on, now."""
+        gate = line.pop(0)
+        self.due = [each for each in self.due if each[2] is not gate]
+        heapq.heapify(self.due)
+        heapq.heappush(self.due, [self.now_s, next(self.order), gate])
+
+    def _hand_on(self):
+        while (at_s := self.next_s()) is not None and (not self.due or at_s <= self.due[0][0]):
+            self.now_s = max(self.now_s, at_s)
+            self.came += 1
+            self.deliver(self.came - 1)
+        if self.due:
+            due_s, _, gate = heapq.heappop(self.due)
+            self.now_s = max(self.now_s, due_s)
+            gate.release()
+
+    def queue(self):
+        return CrewsQueue(self)
+
+
+class CrewsQueue:
+    """As much of `queue.Queue` as a batcher reads, of several threads: first come, first served."""
+
+    def __init__(self, clock):
+        self.clock, self.items, self.line = clock, [], []
+
+    def put(self, item):
+        self.items.append(item)
+        if self.line:
+            self.clock.wake(self.line)
+
+    def get(self, timeout):
+        if not self.items:
+            self.clock.wait_until(self.clock.now() + timeout, self.line)
         if not self.items:
             raise queue.Empty
         return self.items.pop(0)
@@ -163,6 +251,14 @@ class Machine:
 
     def queue(self):
         return queue.Queue()
+
+    def of_threads(self, count):
+        return self
+
+    def begin(self):
+        self.sleep_until(0)
+
+    def leave(self): ...
 
     def run(self, main):
         async def with_loop():

@@ -39,6 +39,7 @@ class _Nowhere:
 
 
 def replay(clock, arrival_s, service, *, max_batch_size, batch_timeout=0.0, workers_per_device=1):
+    clock = clock.of_threads(workers_per_device)
     requests = clock.queue()
 
     def done():
@@ -54,9 +55,9 @@ def replay(clock, arrival_s, service, *, max_batch_size, batch_timeout=0.0, work
     def work():
         api = _API(max_batch_size=max_batch_size, batch_timeout=batch_timeout)
         api.desk, api.request_timeout = desk, False
-        if clock.real:
-            clock.sleep_until(0)
+        clock.begin()
         BatchedLoop().run_batched_loop(api, requests, _Nowhere(), CallbackRunner())
+        clock.leave()
 
     with clock.replaced(base):
         clock.open_door(deliver)

@@ -17,6 +17,7 @@ ROUND = {"p50": ("the middle fifth", 0.4, 0.6), "p99": ("the slowest 2%", 0.98, 
 MEANS = {
     "forming": "the wait for company",
     "queueing": "the wait for a busy server",
+    "device_wait": "the wait for a busy device",
     "computing": "the time of a batch",
 }
 
@@ -66,7 +67,8 @@ def _why_latency(key: str, before: Result, after: Result) -> str:
         return f"No longer overloaded: {rates(after)}."
     who, *span = ROUND[key]
     old, new = (_parts(result, *span) for result in (before, after))
-    return because(who, old, new, MEANS)
+    parts = {*before.metrics.components, *after.metrics.components}
+    return because(who, old, new, {name: each for name, each in MEANS.items() if name in parts})
 
 
 def because(
@@ -80,7 +82,7 @@ def because(
     total = sum(changes.values())
     if abs(total) < TOLERANCE * max(sum(old.values()), 1e-12):
         if abs(changes[most]) < TOLERANCE * max(sum(old.values()), 1e-12):
-            return f"In {who}, {listed(list(means))} all stayed."
+            return f"In {who}, {listed([name.replace('_', ' ') for name in means])} all stayed."
         other = max(
             (name for name in means if changes[name] * changes[most] < 0), key=lambda name: abs(changes[name])
         )
@@ -111,7 +113,7 @@ def between(times_ms: np.ndarray, begin: float, end: float) -> np.ndarray | None
 def moved(name: str, old: Mapping[str, float], new: Mapping[str, float]) -> str:
     """Return how a part of a time changed, in words."""
     verb = "grew" if new[name] > old[name] else "fell"
-    return f"{name} {verb} from {number(old[name])} to {number(new[name])} ms"
+    return f"{name.replace('_', ' ')} {verb} from {number(old[name])} to {number(new[name])} ms"
 
 
 def rates(result: Result) -> str:

@@ -1,0 +1,54 @@
+"""The clock of every simulation: it counts whole nanoseconds, so that instants that coincide on paper do.
+
+Times are float64 seconds. A time is *on the grid* if it is the float64 nearest to a whole number of
+nanoseconds, so equal instants are equal floats. `later` adds a duration and rounds: 0.1 s + 0.2 s is 0.3 s.
+Below `LATEST_S` sums of whole nanoseconds are exact; later times are refused.
+"""
+
+from typing import Any
+
+TICK_S = 1e-9
+PER_S = 1e9
+# A float64 below it is within 0.24 ns of the time that it stands for, and its product with 1e9 within another
+# 0.25 ns: together less than half a nanosecond.
+LATEST_S = 2.0**22
+LATEST = f"{LATEST_S:,.0f} s (48.5 days)"
+WHOLE = 2.0**52  # float64s from here to 2**53 are the whole numbers: a sum with it is rounded, half to even
+
+
+def on_grid(time_s: Any) -> Any:
+    """Return the times, at least 0, rounded to whole nanoseconds; inf stays inf.
+
+    A division by 1e9, as a product with 1e-9 would not always be the nearest float64.
+
+    >>> on_grid(0.1 + 0.2) == 0.3
+    True
+    """
+    return (time_s * PER_S + WHOLE - WHOLE) / PER_S
+
+
+def later(time_s: Any, seconds: Any) -> Any:
+    """Return the time on the grid that is `seconds` after one on it.
+
+    >>> later(0.1, 0.2) == 0.3
+    True
+    """
+    # Whole nanoseconds from the first sum on: time_s + seconds would be off by a nanosecond from 2**21 s on.
+    return (time_s * PER_S + WHOLE + seconds * PER_S - WHOLE) / PER_S
+
+
+def not_before(time_s: Any) -> Any:
+    """Return the first time on the grid that is not before another, which need not be on it.
+
+    >>> not_before(0.1 + 0.2) == 0.300000001, not_before(0.3) == 0.3
+    (True, True)
+    """
+    ticks = time_s * PER_S + WHOLE - WHOLE
+    return ticks / PER_S if ticks / PER_S >= time_s else (ticks + 1) / PER_S
+
+
+def check_time(what: str, time_s: float, remedy: str) -> None:
+    """Raise ValueError for a time that is not below `LATEST_S`."""
+    if time_s >= LATEST_S:
+        rule = f"{what} must be before {LATEST}, as the clock counts whole nanoseconds"
+        raise ValueError(f"{rule}, got {time_s:,.6g} s: {remedy}")

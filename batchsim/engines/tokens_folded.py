@@ -1,0 +1,178 @@
+"""The steps of a run of token generation: rows while they fit in memory, else what metrics need of them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchsim.engines.tokens_log import NO_TRIGGER, STEPS, TokenLog
+
+PIECE = 1 << 17  # steps that are folded at once
+SPAN = STEPS[:5]  # the columns of batches
+_KINDS: dict[str, Any] = {"batch_start_s": float, "batch_finish_s": float, "batch_trigger": np.uint8}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FoldedLog(TokenLog):
+    """A log without rows of steps: requests have their times, and how much was computed before they came.
+
+    The columns of batches have a row a whole batch, or under `Continuous` a row for each time that an engine
+    computes without a pause. `batch_index`, `token_step` and `last_step` still number the steps. The columns
+    `..._before` end with one row more, the total of the run.
+    """
+
+    start_s: np.ndarray
+    first_token_s: np.ndarray
+    finish_s: np.ndarray
+    server: np.ndarray  # of the last step; -1: not served
+    steps_before: np.ndarray  # that began before the request came
+    rows_before: np.ndarray  # of those steps
+    most_at_once: np.ndarray  # requests that an engine ran, shape (1,)
+
+    @property
+    def steps(self) -> int:
+        return int(self.steps_before[-1])
+
+    @property
+    def most_running(self) -> int:
+        return int(self.most_at_once.max())
+
+
+class Progress(NamedTuple):
+    """How far the requests are that have come so far: their columns, as in a `TokenLog`."""
+
+    arrival_s: np.ndarray
+    first_step: np.ndarray
+    token_step: np.ndarray
+    last_step: np.ndarray
+
+
+class StepRows:
+    """The rows of a run's steps; beyond `room` steps they are folded as the run goes on."""
+
+    def __init__(self, room: float, requests: int) -> None:
+        self.room, self.count, self.most_running = room, 0, 0
+        self.pieces: list[tuple[np.ndarray, ...]] = []  # of steps that are not folded, in the order of STEPS
+        self.folded = 0  # steps
+        self.rows = self.came = 0  # rows of these steps, and requests that came before the last of them began
+        self.times_s = np.full((3, requests), math.nan)  # start, first token, finish
+        self.server = np.full(requests, -1)
+        self.before = np.zeros((2, requests + 1), np.int64)  # steps and rows
+        self.spans: list[list[np.ndarray]] = []  # columns as SPAN, and the number of the first step
+        self.open: list[np.ndarray] = [np.empty(0, _KINDS.get(name, np.int64)) for name in (*SPAN, "number")]
+
+    def add(self, columns: Sequence[Any]) -> None:
+        """Add the next steps, in the order of STEPS."""
+        kept = columns[: len(SPAN)] if self.folds else columns
+        piece = tuple(
+            np.array(column, _KINDS.get(name, np.int64)) for name, column in zip(STEPS, kept, strict=False)
+        )
+        self.pieces.append(piece)
+        self.most_running = max(
+            self.most_running, int(np.max(columns[STEPS.index("step_running")], initial=0))
+        )
+        self.count += piece[0].size
+
+    @property
+    def folds(self) -> bool:
+        """Whether there are more steps than there is room for."""
+        return self.count > self.room
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to fold."""
+        return self.folds and self.count - self.folded >= PIECE
+
+    def fold(self, known: Progress, until: int) -> None:
+        """Fold the steps that have ended, those before number `until`."""
+        first, last = self.folded, until
+        if last == first:
+            return
+        columns = [
+            np.concatenate(column)
+            for column in zip(*(piece[: len(SPAN)] for piece in self.pieces), strict=True)
+        ]
+        self.pieces = [tuple(column[last - first :] for column in columns)]
+        start_s, finish_s, rows, server, trigger = (column[: last - first] for column in columns)
+        self.folded = last
+
+        def note(steps: np.ndarray, column: np.ndarray, to: np.ndarray) -> None:
+            these = np.flatnonzero((steps >= first) & (steps < last))
+            to[these] = column[steps[these] - first]
+
+        note(known.first_step, start_s, self.times_s[0])
+        note(known.token_step, finish_s, self.times_s[1])
+        note(known.last_step, finish_s, self.times_s[2])
+        note(known.last_step, server, self.server)
+
+        came = int(np.searchsorted(known.arrival_s, start_s[-1], side="right"))
+        begun = np.searchsorted(start_s, known.arrival_s[self.came : came])
+        sums = self.rows + np.concatenate([[0], np.cumsum(rows)])
+        self.before[:, self.came : came] = first + begun, sums[begun]
+        self.came, self.rows = max(came, self.came), int(sums[-1])
+        self.before[:, self.came :] = [[last], [self.rows]]  # for now of all who come later
+
+        number = np.arange(first, last)
+        table = [
+            np.concatenate(pair)
+            for pair in zip(self.open, (start_s, finish_s, rows, server, trigger, number), strict=True)
+        ]
+        order = np.argsort(table[3], kind="stable")
+        start_s, finish_s, rows, server, trigger, number = (column[order] for column in table)
+        begins = np.ones(order.size, bool)
+        goes_on = (server[1:] == server[:-1]) & (start_s[1:] == finish_s[:-1]) & (trigger[1:] == NO_TRIGGER)
+        begins[1:] = ~goes_on
+        begin = np.flatnonzero(begins)
+        end = np.append(begin[1:], order.size) - 1
+        spans = [
+            start_s[begin], finish_s[end], rows[begin], server[begin], trigger[begin], number[begin],
+        ]  # fmt: skip
+        latest = np.append(spans[3][1:] != spans[3][:-1], True)  # of each engine: its next step may go on
+        self.open = [column[latest] for column in spans]
+        self.spans.append([column[~latest] for column in spans])
+
+    def log(self, known: Progress, **requests: Any) -> TokenLog:
+        """Return the log of a run that is over, with its other columns of requests."""
+        requests |= {"batch_index": known.first_step, "arrival_s": known.arrival_s}
+        requests |= {"token_step": known.token_step, "last_step": known.last_step}
+        if not self.folds:
+            logged: dict[str, Any] = {}
+            columns = list(zip(*self.pieces, strict=True)) if self.pieces else [()] * len(STEPS)
+            self.pieces.clear()
+            for name in reversed(STEPS):  # each column's pieces go as it is joined
+                empty = np.empty(0, _KINDS.get(name, np.int64))
+                logged[name] = np.concatenate([empty, *columns.pop()])
+            return TokenLog(**requests, **logged)
+        self.fold(known, self.count)
+        spans = [np.concatenate(column) for column in zip(*self.spans, self.open, strict=True)]
+        order = np.argsort(spans[-1])
+        logged = {name: column[order] for name, column in zip(SPAN, spans[:-1], strict=True)}
+        logged |= {name: np.empty(0, np.int64) for name in STEPS[len(SPAN) :]}
+        times = dict(zip(("start_s", "first_token_s", "finish_s"), self.times_s, strict=True))
+        before = dict(zip(("steps_before", "rows_before"), self.before, strict=True))
+        return FoldedLog(
+            **requests,
+            **logged,
+            **times,
+            **before,
+            server=self.server,
+            most_at_once=np.array([self.most_running]),
+        )
+
+
+def folded(log: TokenLog) -> FoldedLog:
+    """Return a log without its rows of steps."""
+    if isinstance(log, FoldedLog):
+        return log
+    rows = StepRows(-1, log.arrival_s.size)
+    rows.add([getattr(log, name) for name in STEPS])
+    named = [
+        f.name
+        for f in fields(log)
+        if f.name
+        not in (*STEPS, "priority", "outputs", "arrival_s", "batch_index", "token_step", "last_step")
+    ]
+    kept = {name: getattr(log, name) for name in named}
+    return rows.log(Progress(log.arrival_s, log.batch_index, log.token_step, log.last_step), **kept)  # type: ignore[return-value]

@@ -1,0 +1,265 @@
+"""Time counts whole nanoseconds: instants that coincide on paper coincide in a run."""
+
+import dataclasses
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.plans import TIMERS, WORKLOADS, plans_with_ties
+from oracles.token_plans import columns_of, naive, token_plans
+from test_compiled_engine import Replay
+from test_reference_engine import assert_same, naive_of
+
+import batchsim as bs
+from batchsim._clock import LATEST_S, TICK_S, later, not_before, on_grid
+from batchsim.engines import compiled, compiled_tokens, reference, reference_tokens, summaries
+from batchsim.engines.draws import Streams, draw, draw_cached
+from batchsim.engines.many import run_many
+from batchsim.engines.tokens_log import draw_tokens
+from batchsim.engines.tokens_many import run_times
+from batchsim.result import Result, Run
+from batchsim.scenario.rules.rule import NOTHING, START, WAIT, Rule, oldest_s
+
+# By hand: periodic traffic of round numbers, in fractions.
+
+NS = 10**9
+
+
+def by_hand(arrival_ns, size, wait_ms, fixed_ms, per_item_ms, servers):
+    """Return each request's start and finish in nanoseconds, by fractions alone."""
+    wait_ns, fixed_ns, per_item_ns = (Fraction(str(ms)) * 10**6 for ms in (wait_ms, fixed_ms, per_item_ms))
+    free_ns, head, times_ns = [Fraction(0)] * servers, 0, []
+    while head < len(arrival_ns):
+        ready_ns = arrival_ns[head] + wait_ns
+        if head + size <= len(arrival_ns):
+            ready_ns = min(ready_ns, arrival_ns[head + size - 1])
+        start_ns = max(ready_ns, min(free_ns))
+        taken = [at for at in arrival_ns[head : head + size] if at <= start_ns]
+        finish_ns = start_ns + fixed_ns + per_item_ns * len(taken)
+        free_ns[next(n for n, free in enumerate(free_ns) if free <= start_ns)] = finish_ns
+        times_ns += [(start_ns, finish_ns)] * len(taken)
+        head += len(taken)
+    return times_ns
+
+
+ROUND = [
+    # rate, size, wait ms, fixed ms, ms an item, servers
+    (1000, 4, 0, 3, 0, 1),
+    (1000, 1, 0, 1, 0, 1),
+    (1000, 8, 2, 5, 0, 1),
+    (1000, 4, 1, 2, 0.5, 1),
+    (500, 2, 0, 3, 0.5, 1),
+    (100, 8, 30, 50, 0, 1),
+    (2000, 8, 0.5, 3.5, 0, 1),
+    (400, 4, 5, 7.5, 0, 1),
+    (1000, 3, 0, 2, 0, 2),
+    (800, 4, 2.5, 5, 0, 2),
+    (250, 2, 4, 12, 0, 3),
+    (10_000, 16, 0.3, 0.7, 0.1, 1),
+    (3000, 4, 0, 1, 0, 1),  # a third of a ms from one to the next, rounded to nanoseconds
+]
+
+
+@pytest.mark.parametrize("engine", ["compiled", "simpy"])
+@pytest.mark.parametrize("example", ROUND, ids=str)
+def test_round_examples_are_what_a_hand_computes(example, engine):
+    rate, size, wait_ms, fixed_ms, per_item_ms, servers = example
+    rule, service = bs.SizeOrWait(size, wait_ms), bs.Affine(fixed_ms, per_item_ms)
+    scenario = bs.Scenario(bs.Constant(rate), rule, service, servers=servers)
+    result = bs.simulate(scenario, 1500, engine=engine)
+    arrival_ns = [Fraction(round(Fraction((i + 1) * NS, rate))) for i in range(1500)]
+    starts_ns, finishes_ns = zip(*by_hand(arrival_ns, *example[1:]), strict=True)
+    # Fractions of whole numbers become the nearest floats.
+    assert result.arrival_s.tolist() == [float(at / NS) for at in arrival_ns]
+    assert result.start_s.tolist() == [float(at / NS) for at in starts_ns]
+    assert result.finish_s.tolist() == [float(at / NS) for at in finishes_ns]
+    mean_ms = float((sum(finishes_ns) - sum(arrival_ns)) / 1500 / 10**6)
+    assert result.mean_latency_ms == pytest.approx(mean_ms, rel=1e-12)
+    parts_ms = result.forming_ms + result.queueing_ms + result.computing_ms
+    assert np.abs(parts_ms - result.latency_ms).max() <= 1e-6
+
+
+def test_requests_that_come_as_a_batch_starts_are_in_it():
+    # Alternately 3 leave after 5, 4 and 3 ms, and so on for ever: 4 ms on average.
+    scenario = bs.Scenario(bs.Constant(1000), bs.SizeOrWait(4, 0), bs.Affine(3, 0))
+    result = bs.simulate(scenario, 30_001)
+    assert result.latency_ms[1:].mean() == pytest.approx(4.0, abs=1e-6)
+    summary = bs.simulate(scenario, 30_001, keep="summary")
+    assert summary.mean_latency_ms == pytest.approx(result.mean_latency_ms, rel=1e-12)
+
+
+# Deliberate ties, in all engines. `--examples=100` tries thousands.
+
+
+EVERY_RULE = (
+    bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes, bs.PreferredUntilLate, *TIMERS, bs.LearnedCork,
+    bs.LearnedSizes,
+)  # fmt: skip
+
+
+@settings(max_examples=50)
+@given(plans_with_ties(EVERY_RULE), st.integers(1, 12))
+def test_all_engines_the_oracle_and_summaries_agree_where_everything_is_tied(plan, chunk):
+    scenario, log, simpy = plan.scenario, compiled.run(plan), reference.run(plan)
+    for name, column in vars(simpy).items():
+        assert column is None or np.array_equal(column, getattr(log, name), equal_nan=True), name
+    assert_same(Result((Run(scenario, log),), 0, "compiled"), naive_of(plan))
+    times_s = np.concatenate([log.arrival_s, log.batch_start_s, log.batch_finish_s])
+    assert np.array_equal(on_grid(times_s), times_s)
+    whole = Result((Run(scenario, log),), 0, "").metrics.totals
+    sliced, _ = summaries.summarise(scenario, plan.requests, Replay(plan), 0, chunk)
+    for field in dataclasses.fields(sliced):
+        a, b = getattr(sliced, field.name), getattr(whole, field.name)
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-9, err_msg=field.name)
+
+
+@settings(max_examples=50)
+@given(token_plans())
+def test_all_engines_and_the_oracle_agree_on_tokens(plan):
+    log, simpy, oracle = compiled_tokens.run(plan), reference_tokens.run(plan), columns_of(naive(plan))
+    for name, column in oracle.items():
+        assert np.array_equal(getattr(log, name), column, equal_nan=True), name
+        assert np.array_equal(getattr(simpy, name), column, equal_nan=True), name
+    assert np.array_equal(on_grid(log.batch_finish_s), log.batch_finish_s)
+
+
+# The grid.
+
+TICKS = st.integers(0, 2**22 * NS - 2)
+
+
+@given(TICKS)
+def test_the_grid_is_unambiguous_and_rises(ticks):
+    time_s, next_s = ticks / NS, (ticks + 1) / NS
+    assert on_grid(time_s) == time_s < next_s == on_grid(next_s)
+    assert later(time_s, TICK_S) == next_s
+    assert not_before(time_s) == time_s
+    assert not_before(math.nextafter(time_s, math.inf)) == next_s
+
+
+@given(st.floats(0, LATEST_S), st.floats(0, LATEST_S))
+def test_rounding_keeps_the_order_and_moves_by_half_a_nanosecond(one_s, other_s):
+    assert (on_grid(one_s) <= on_grid(other_s)) >= (one_s <= other_s)
+    assert abs(Fraction(on_grid(one_s)) - Fraction(one_s)) <= Fraction(0.75e-9)
+    assert 0 <= not_before(one_s) - one_s <= 1.5e-9
+    assert on_grid(on_grid(one_s)) == on_grid(one_s)
+
+
+@given(TICKS, st.data())
+def test_sums_of_whole_nanoseconds_are_exact(ticks, data):
+    part = data.draw(st.integers(0, ticks))
+    assert later(part / NS, (ticks - part) / NS) == ticks / NS
+    assert later(ticks / NS, -(ticks - part) / NS) == part / NS
+
+
+def test_infinity_and_arrays_go_through():
+    assert on_grid(math.inf) == later(math.inf, 1) == later(1, math.inf) == not_before(math.inf) == math.inf
+    assert on_grid(np.array([0.1 + 0.2, math.inf])).tolist() == [0.3, math.inf]
+
+
+@pytest.mark.parametrize("workload", [*WORKLOADS[:5], bs.Trace(np.arange(3000) / 7 + 1e-10)], ids=str)
+def test_arrivals_are_on_the_grid_however_they_are_drawn(workload):
+    scenario = bs.Scenario(workload, bs.SizeOrWait(4, 1), bs.Affine(1, 0))
+    times_s = draw(scenario, 3000, 3).arrival_s
+    assert np.array_equal(on_grid(times_s), times_s)
+    assert (np.diff(times_s) >= 0).all()
+    assert np.array_equal(draw(scenario, 1000, 3).arrival_s, times_s[:1000])
+    assert np.array_equal(draw_cached(scenario, 3000, 3, 4).arrival_s, times_s)
+    assert np.array_equal(np.concatenate([*Streams(scenario, 3).arrivals_s(3000, 77)]), times_s)
+
+
+# A user's own rule need not know of the grid.
+
+
+class PlainParams(NamedTuple):
+    max_batch_size: int
+    wait_s: float
+
+
+def decide_plain(now_s, waiting, idle, state, params):
+    if now_s >= oldest_s(waiting) + params.wait_s:
+        return START, min(waiting.length, params.max_batch_size), WAIT
+    return NOTHING, 0, WAIT
+
+
+def wake_plain(now_s, waiting, idle, state, params):
+    return oldest_s(waiting) + params.wait_s
+
+
+@dataclasses.dataclass(frozen=True)
+class Plain(Rule):
+    max_batch_size: int = 4
+    wait_s: float = 0.1
+
+    Params = PlainParams
+    decide, wake_s = staticmethod(decide_plain), staticmethod(wake_plain)
+
+    @property
+    def params(self) -> Any:
+        return PlainParams(self.max_batch_size, self.wait_s)
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.1, 0.0033, 1 / 3, 1e-10])
+@pytest.mark.parametrize("workload", [bs.Constant(10), bs.Gamma(900, 3), bs.ClosedLoop(5)], ids=str)
+def test_a_rule_that_adds_plain_floats_neither_spins_nor_breaks(workload, wait_s):
+    scenario = bs.Scenario(workload, Plain(4, wait_s), bs.Affine(1, 1))
+    fast, simpy = (bs.simulate(scenario, 300, engine=engine) for engine in ("compiled", "simpy"))
+    assert np.array_equal(fast.finish_s, simpy.finish_s)
+    oldest_s = fast.arrival_s[np.unique(fast.batch_index, return_index=True)[1]]
+    assert (fast.batches.start_s >= oldest_s + wait_s).all()
+    if workload == bs.Constant(10) and wait_s < 0.1:  # the server is idle when the wait is over
+        assert (fast.batches.start_s - oldest_s - wait_s).max() <= 1.5e-9
+
+
+# Beyond the grid.
+
+SERVED = {"rule": bs.SizeOrWait(4, 1), "service": bs.Affine(1, 0)}
+
+
+@pytest.mark.parametrize("keep", ["all", "summary"])
+def test_arrivals_beyond_the_grid_are_refused_with_what_would_do(keep):
+    scenario = bs.Scenario(bs.Constant(0.001), **SERVED)
+    with pytest.raises(ValueError, match=r"^arrivals must be before 4,194,304 s .* the first 4,194 requests"):
+        bs.simulate(scenario, 10_000, keep=keep)
+    assert bs.simulate(scenario, 4194, keep=keep).mean_latency_ms == pytest.approx(2)
+
+
+@pytest.mark.parametrize("keep", ["all", "summary"])
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("max_wait_ms", {"rule": bs.SizeOrWait(4, 5e9)}),
+        ("deadline_ms", {"rule": bs.LearnedSizes(4, 5e9)}),
+        ("timeout_ms", {"timeout_ms": 5e9}),
+        ("think_s", {"workload": bs.ClosedLoop(4, 5e6)}),
+        ("finish", {"service": bs.Affine(5e9, 0)}),
+    ],
+)
+def test_durations_beyond_the_grid_are_refused(name, parts, keep):
+    scenario = bs.Scenario(**({"workload": bs.Constant(10)} | SERVED | parts))
+    with pytest.raises(ValueError, match=rf"{name}.* must be before 4,194,304 s"):
+        bs.simulate(scenario, 10, keep=keep)
+
+
+SLOW = bs.Scenario(bs.Constant(10), bs.SizeOrWait(1, 0), bs.Affine(1e9, 0))
+TOKENS = bs.Scenario(bs.Constant(10), bs.Continuous(), bs.StepTime(1e9, 0, 0), tokens=bs.Tokens(5, 5))
+
+
+@pytest.mark.parametrize("how", [{"engine": "simpy"}, {"engine": "compiled"}, {"keep": "summary"}], ids=str)
+@pytest.mark.parametrize(
+    "scenario", [SLOW, SLOW.replace(queue_limit=9), TOKENS], ids=["fast", "general", "tokens"]
+)
+def test_runs_that_end_beyond_the_grid_are_refused(scenario, how):
+    with pytest.raises(ValueError, match=r"^finishes must be before 4,194,304 s .* take fewer requests"):
+        bs.simulate(scenario, 10, **how)
+
+
+def test_maps_refuse_what_a_run_refuses():
+    with pytest.raises(ValueError, match=r"^finishes must be before"):
+        run_many(draw(SLOW, 10, 0), [SLOW.rule])
+    with pytest.raises(ValueError, match=r"^finishes must be before"):
+        run_times(draw_tokens(TOKENS, 10, 0))

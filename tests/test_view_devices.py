@@ -1,0 +1,96 @@
+"""Waiting for a device that servers share is a part of its own wherever a run is drawn, and only there."""
+
+import numpy as np
+import pytest
+
+import batchsim as bs
+from batchsim.view.canvas.picture import Box, Picture
+from batchsim.view.canvas.theme import COMPONENTS, LIGHT
+from batchsim.view.explorer.pages.reasons import outcome
+from batchsim.view.film.lanes_view import LanesView
+from batchsim.view.film.snapshot import Film
+from batchsim.view.film.stage import Stage
+from batchsim.view.film.words import describe
+from batchsim.view.run.breakdown import BreakdownView
+from batchsim.view.run.data import ViewData
+from batchsim.view.run.headline import figures_of
+from batchsim.view.run.live import LivePicture
+from batchsim.view.run.timeline import TimelineView
+
+SHARED = bs.Scenario(
+    bs.Poisson(1300), bs.SizeOrWait(4, 3), bs.Affine(1, 0.5), servers=3, devices=1, host_ms=0.5
+)
+OWN = SHARED.replace(devices=None)
+
+
+@pytest.fixture(scope="module")
+def results():
+    return {scenario: bs.simulate(scenario, 5000) for scenario in (SHARED, OWN)}
+
+
+def test_the_breakdown_and_the_timeline_have_a_part_for_it_where_devices_are_shared(results):
+    picture = LivePicture(1200, 700, large="breakdown")
+    timeline = LivePicture(1200, 700, large="timeline").view(TimelineView)
+    breakdown = picture.view(BreakdownView)
+    for scenario in (SHARED, OWN, SHARED):  # as one setting follows another
+        shared, data = scenario is SHARED, ViewData(results[scenario])
+        breakdown.update(data)
+        timeline.update(data)
+        assert breakdown.bars["device_wait"].get_visible() == shared
+        assert timeline.bars["device_wait"].get_visible() == shared
+        assert ("device wait" in [entry.text for entry in timeline.entries]) == shared
+        assert ("device wait" in [label.text for label in breakdown.values.labels]) == shared
+        assert ("device wait" in breakdown.describe(data)[0]) == shared
+    tops = breakdown.bars["forming"].get_data().values
+    groups = np.array_split(np.sort(results[SHARED].latency_ms), tops.size)
+    np.testing.assert_allclose(tops, [group.mean() for group in groups])
+
+
+def test_the_part_is_told_from_the_others_without_its_colour():
+    assert len({style.hatch for style in COMPONENTS.values()}) == len(COMPONENTS)
+    assert len({style.width for style in COMPONENTS.values()}) == len(COMPONENTS)
+
+
+def test_the_film_shows_a_batch_that_waits_for_its_device_and_says_so(results):
+    result = results[SHARED]
+    film, times = Film(result), result.run.device_time
+    picture = Picture(1200, 400, 1.0, LIGHT, 13.5)
+    with picture.styled():
+        stage = Stage(picture, Box(0, 0, 1200, 400))
+    stage.fit(film)
+    (first, *_) = np.flatnonzero(times.wait_s > 0.5e-3)
+    for time_s, waits in (
+        ((times.asked_s[first] + times.begin_s[first]) / 2, True),
+        (times.begin_s[first] + 1e-6, False),
+    ):
+        now = stage.show(film, time_s)
+        batch = now.computing[result.batches.server[first]]
+        assert batch.held(time_s) == waits
+        assert stage.held.fills.get_visible() == bool(now.held)
+        assert bool(now.held) == ("waiting for a device" in describe(now))
+        texts = [label.text for it in (stage.captions.titles, stage.captions.texts) for label in it.labels]
+        assert any("device busy" in text for text in texts) == bool(now.held)
+        assert stage.waits.get_visible()  # how long it waited stays in its bar
+    own = Film(results[OWN])
+    assert not any(own.snapshot(time_s).held for time_s in own.instants()[::50])
+
+
+def test_lanes_have_it_in_their_legend_where_one_of_them_shares():
+    for scenario in (SHARED, OWN):
+        lanes = bs.lanes(scenario, {"small": bs.SizeOrWait(2, 1), "large": bs.SizeOrWait(8, 3)}, begin_s=1)
+        (view,) = (tile for tile in lanes.tiles if isinstance(tile, LanesView))
+        shared = scenario is SHARED
+        assert ("device wait" in [entry.text for row in view.rows for entry in row]) == shared
+        assert any(lane.parts["device_wait"].get_visible() for lane in view.lanes) == shared
+
+
+def test_the_headline_says_how_busy_the_devices_are(results):
+    beside = {scenario: figures_of(ViewData(result))[-1].beside for scenario, result in results.items()}
+    assert beside == {SHARED: "devices 83%", OWN: ""}
+
+
+def test_why_a_latency_rose_may_be_the_wait_for_a_device(results):
+    found = outcome("p50", results[OWN], results[SHARED])
+    assert "device wait grew from 0 to" in found.why
+    assert "busy device" in found.why
+    assert "device" not in outcome("p50", results[OWN], bs.simulate(OWN.replace(rate_per_s=900), 5000)).why
