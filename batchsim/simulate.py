@@ -17,9 +17,10 @@ from batchsim.engines.stopwatch import Stopwatch
 from batchsim.engines.tokens_folded import PIECE, FoldedLog, folded
 from batchsim.engines.tokens_log import TokenLog, draw_tokens
 from batchsim.result import Result, Run
+from batchsim.result.periods import Periods
 from batchsim.result.token_run import TokenRun
 from batchsim.result.warmup import drop_warmup
-from batchsim.scenario import Scenario
+from batchsim.scenario import Scenario, Trace
 
 DEFAULT_REQUESTS = 100_000
 ENGINES = ("auto", "compiled", "simpy")
@@ -53,7 +54,8 @@ def simulate(
     (a `Model` compiles anew after `forget_compiled()`). Such times are not reproducible: the seed fixes the
     rest.
 
-    A scenario with `tokens` generates them step by step: see `Continuous`, and `result.ttft_ms`.
+    A run that does not cover whole periods of a `Diurnal` warns: its numbers are not those of a day. A
+    scenario with `tokens` generates them step by step: see `Continuous`, and `result.ttft_ms`.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> scenario = Scenario(Poisson(rate_per_s=800), SizeOrWait(32, 10), Affine(5, 0.25))
@@ -61,6 +63,21 @@ def simulate(
     >>> round(result.mean_batch_size, 1), round(result.percentile(99), 1)
     (9.0, 18.5)
     """
+    result, warnings = simulated(
+        scenario, requests, seed, engine, warmup, replications, keep, model_fn, inputs, timing
+    )
+    for warning in warnings:
+        _check.warn(warning)
+    return result
+
+
+def simulated(
+    scenario: Scenario, requests: int | None = None, seed: int = 0, engine: str = "auto",
+    warmup: float | str = 0.0, replications: int = 1, keep: str = "all",
+    model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None,
+    timing: str = "service",
+) -> tuple[Result, list[str]]:  # fmt: skip
+    """Return what `simulate` does, and the warnings that it gives: a search makes thousands of runs."""
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     _check.one_of("engine", engine, ENGINES)
     _check.one_of("keep", keep, KEEP)
@@ -96,6 +113,7 @@ def simulate(
         raise ValueError("keep='summary' needs the compiled engine, got engine='simpy'")
     if keep == "summary" and find_warmup:
         raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
+    check_replications(scenario, replications)
     if model_fn is not None and replications > 1:
         raise ValueError(f"a model_fn must run in one replication, got replications={replications}")
     engine = "simpy" if engine == "simpy" or lacking else "compiled"
@@ -152,11 +170,13 @@ def simulate(
             f"requests={fewer} keeps them, keep='requests' does without"
         )
     result = Result(runs, seed, engine if stopwatch is None else f"{engine}, {timing} on {stopwatch.device}")
+    warning = ""
     if find_warmup:
         result, warning = drop_warmup(result)
-        if warning:
-            _check.warn(warning)
-    return result
+    dropped = warmup_requests(result.warmup, count)
+    periods = Periods.of(scenario.workload, count - dropped, dropped)
+    partial = "" if periods is None else periods.warning(keep == "all")
+    return result, [each for each in (warning, partial) if each]
 
 
 def _alike(runs: tuple[Run, ...]) -> tuple[Run, ...]:
@@ -191,6 +211,14 @@ def check_requests(scenario: Scenario, requests: int | None) -> int:
     if count > (most := available(scenario, count)):
         raise ValueError(f"requests must be at most the trace's {most:,}, got {count:,}")
     return count
+
+
+def check_replications(scenario: Scenario, replications: int) -> None:
+    """Refuse replications of a trace: they would all have the same arrivals."""
+    if isinstance(scenario.workload, Trace) and replications > 1:
+        rule = "replications must be 1 with a Trace, whose arrivals are one sample"
+        instead = "one run of a long trace has intervals, and Gamma and OnOff draw their traffic anew"
+        raise ValueError(f"{rule}, got {replications}: {instead}")
 
 
 def available(scenario: Scenario, requests: int) -> int:

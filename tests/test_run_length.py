@@ -99,8 +99,12 @@ def test_many_replications_each_need_a_length_for_the_start_that_they_share():
     assert needed(MM1, replications=400, dropped=5000) < forty
 
 
-def test_a_day_says_nothing_beforehand():
-    assert run_length(MM1.replace(workload=bs.Diurnal(500, 2, 60))) is None
+def test_the_tail_of_a_day_needs_many_days_if_its_peak_is_busy():
+    scenario = MM1.replace(workload=bs.Diurnal(500, 1.8, 60))
+    for peak, days in ((1.2, 0.42), (1.8, 6.7), (2, 40)):
+        day = scenario.replace(peak_to_mean=peak)
+        assert needed(day, "p99_ms") == pytest.approx(days * 30_000, rel=0.02)
+        assert needed(day) == needed(MM1.replace(rate_per_s=500))
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_replications_have_a_course_each():
     "workload",
     [
         bs.Poisson(800), bs.Constant(800), bs.Gamma(800, 3), bs.OnOff(2000, 200, 0.1, 0.2), bs.ClosedLoop(20),
-        bs.Diurnal(800, 1.05, 60), bs.Diurnal(800, 1.5, 1e6),
+        bs.Diurnal(800, 1.05, 25),
     ],
     ids=repr,
 )  # fmt: skip
@@ -122,6 +122,23 @@ def test_traffic_that_stays_the_same_is_not_flagged(workload):
     result = run(workload)
     assert result.summary()["drifting"] is False
     assert "DRIFTING" not in repr(result)
+
+
+def test_a_night_does_not_drift_and_is_no_day():
+    with pytest.warns(UserWarning, match="must cover whole periods of 100000 s, got"):
+        night = run(bs.Diurnal(800, 1.5, 100_000))
+    assert night.summary()["drifting"] is False
+
+
+@pytest.mark.filterwarnings("ignore:requests must cover whole periods")
+@pytest.mark.parametrize("requests", [5_000, 20_000])
+def test_the_rates_of_a_part_of_a_day_are_those_at_its_time(requests):
+    # Nearly no arrivals at midnight: it takes longer than the count over the mean rate.
+    part = run(bs.Diurnal(800, 2, 60), requests)
+    cycle = 2 * math.pi * part.arrival_s[-1] / 60
+    low, high = part.rate_range_per_s
+    assert low == 0
+    assert high == pytest.approx(800 * (1 - math.cos(cycle)) if cycle < math.pi else 1600, rel=0.02)
 
 
 @pytest.mark.parametrize("keep", ["all", "summary"])

@@ -60,7 +60,7 @@ def _of_level(run: Run, level: int) -> tuple[Metrics, Sections] | None:
     latency_ms = run.latency_ms[mine]
     servers, columns = run.scenario.servers, {LATENCY: latency_ms}
     sections = Sections.of_log(
-        own, run.server_time, run.device_time, servers, skip, columns, run.delayed[mine]
+        own, run.server_time, run.device_time, servers, skip, columns, run.delayed[mine], run.ends
     )
     kept_ms = latency_ms[skip:]
     served = OrderStatistics(kept_ms[~np.isnan(kept_ms)])
@@ -90,7 +90,7 @@ def _row(
     return row
 
 
-def _length(scenario: Scenario, priority: int) -> RunLength | None:
+def _length(scenario: Scenario, priority: int) -> RunLength:
     """Return the lengths that runs need for the metrics of a level, counted in its own requests.
 
     Its queue forgets as fast as one that holds no later level. Its flow is no steadier than that of as many
@@ -99,7 +99,7 @@ def _length(scenario: Scenario, priority: int) -> RunLength | None:
     shares = dict(scenario.workload.priorities or ())
     first = sum(share for level, share in shares.items() if level <= priority)
     length, own = run_length(scenario, first), shares[priority] / first
-    return length and replace(
+    return replace(
         length, relaxation=length.relaxation * own, cycle=length.cycle * own, noise=length.noise * own,
-        jam_s=None,
+        peak=length.peak * own, jam_s=None,
     )  # fmt: skip

@@ -86,13 +86,9 @@ def _impossible(metric: Metric, samples: Sequence[Sample]) -> NoInterval | None:
     """Return why a metric of these samples cannot have an interval, before anything is computed."""
     if any(sample.sections is None for sample in samples):
         return NoInterval("needs columns or replications, got one run with keep='summary'")
-    if len(samples) == 1 and samples[0].drift is not None:
-        low, high = samples[0].drift  # no section stands for the others
-        got = f"a rate that drifts from {low:.4g}/s to {high:.4g}/s"
-        return NoInterval(
-            f"needs traffic that stays the same, got {got}: see over_time, or take replications"
-        )
-    reasons = (reason for sample in samples if (reason := sample.too_short(metric)))
+    if len(samples) == 1 and samples[0].drift:
+        return NoInterval(samples[0].drift)  # no section stands for the others
+    reasons = (reason for sample in samples if (reason := sample.partial or sample.too_short(metric)))
     reason = next(reasons, "")
     if not reason and not all(sample.whole.values_in(metric.column) for sample in samples):
         reason = "needs requests that have one, got none"  # a TPOT, of answers of one token
@@ -127,7 +123,10 @@ def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic:
     def of_sections(sections: Sequence[Sections]) -> np.ndarray:
         first, last = sections[0].numbers[metric.key], sections[-1].numbers[metric.key]
         values = last - (first if len(sections) > 1 else 0.0)
-        return values * (values.size if metric.kind is Kind.COUNT else 1)  # a section has a part of a count
+        if metric.kind is Kind.COUNT:  # of which a section has its part
+            requests = sections[0].totals.requests
+            values = values * (requests.sum() / np.maximum(requests, 1))
+        return values
 
     first, last = samples[0].whole.number(metric.key), samples[-1].whole.number(metric.key)
     return Statistic(of_sections, last - (first if len(samples) > 1 else 0.0))

@@ -86,7 +86,9 @@ class Fractions:
     def off(self, q: float) -> np.ndarray:
         """Return how far the fraction of each section is from the whole's."""
         assert self.sample.sections is not None
-        sections = self.sample.sections if self.sample.replicated else self.sample.sections.merged(MANY)
+        sections = self.sample.sections
+        if not self.sample.replicated:
+            sections = sections.merged(min(MANY, sections.size))
         return self._of[q].of_sections([sections]) - self._of[q].whole
 
 
@@ -126,13 +128,15 @@ def percentile_of_all(
 ) -> Interval:
     """Return the interval of a percentile of all requests, in which one not served is infinitely late."""
     of = "" if column == LATENCY else column.removesuffix("ms")
-    if reason := sample.too_short(metric(f"{of}p{q:.9g}")):
+    if reason := sample.partial or sample.drift or sample.too_short(metric(f"{of}p{q:.9g}")):
         return NoInterval(reason)
     return Fractions(sample, [q], column, of_all=True).interval(q, level, independent)
 
 
 def share_of_all(sample: Sample, limit_ms: float, level: float, column: str = LATENCY) -> Interval:
     """Return the interval of the fraction of all requests that are served within a limit, inf for none."""
+    if reason := sample.partial or sample.drift:
+        return NoInterval(reason)
     requests, length = int(sample.whole.totals.requests), sample.length
     least = REQUESTS * FEW
     if length is not None:

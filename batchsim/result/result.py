@@ -17,9 +17,9 @@ from batchsim.result.by_priority import by_priority
 from batchsim.result.columns import TokenColumns, column, computed, frame, number
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import LATENCY, Metrics, metric
+from batchsim.result.periods import Periods
 from batchsim.result.run import Batches, Run, state_of
-from batchsim.result.run_length import run_length
-from batchsim.result.sections import Sections
+from batchsim.result.samples import dropped_of, sample_of
 from batchsim.result.standard_error import Interval, NoInterval, Sample
 from batchsim.result.token_run import batches_of, frame_of, meeting
 from batchsim.scenario import Scenario
@@ -201,14 +201,13 @@ class Result(TokenColumns):
     @cached_property
     def sample(self) -> Sample:
         """What intervals are made from."""
-        length = run_length(self.scenario)
-        if len(self.runs) > 1:
-            sections = Sections.of_runs([run.metrics for run in self.runs])
-            kept = int(self.metrics.totals.requests) / len(self.runs)
-            dropped = round(kept * self.warmup / (1 - self.warmup))
-            return Sample(self.metrics, sections, replicated=True, length=length, dropped=dropped)
-        one = self.runs[0].sections if self.has_columns else None
-        return Sample(self.metrics, one, replicated=False, drift=self.rate_range_per_s, length=length)
+        return sample_of(self.runs, self.metrics, self.periods, self.rate_range_per_s)
+
+    @cached_property
+    def periods(self) -> Periods | None:
+        """The periods that each run covers, of traffic that has some."""
+        requests = int(self.runs[0].metrics.totals.requests)
+        return Periods.of(self.scenario.workload, requests, dropped_of(self.metrics, self.runs))
 
     def intervals(self, keys: Sequence[str], level: float = 0.95) -> dict[str, Interval]:
         """Return the interval of each key, without a warning: a `NoInterval` says why there is none."""

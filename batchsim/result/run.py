@@ -12,6 +12,7 @@ from batchsim.engines.log import Log, Totals, warmup_requests
 from batchsim.result.breakdown import DeviceTime, ServerTime, Stretches
 from batchsim.result.metrics import DEVICE_WAIT, LATENCY, Metrics
 from batchsim.result.order_statistics import OrderStatistics
+from batchsim.result.periods import Periods
 from batchsim.result.sections import Sections, serves_all
 from batchsim.scenario import Scenario
 
@@ -186,11 +187,27 @@ class Run:
     @cached_property
     def sections(self) -> Sections:
         """The same of 64 stretches of the run; needs its columns."""
+        return self.sections_at(None)
+
+    @property
+    def alike(self) -> Sections:
+        """The sections that intervals are made from: of a day, whole periods."""
+        return self.sections if self.ends is None else self.sections_at(self.ends)
+
+    def sections_at(self, ends: np.ndarray | None) -> Sections:
+        """Return sections that end at some fractions of the run's requests, or 64 stretches."""
         servers, skip = self.scenario.servers, self.warmup_requests
         delayed = self.delayed if any(limit.delays for limit in self.scenario.limits) else None
         return Sections.of_log(
-            self.log, self.server_time, self.device_time, servers, skip, self.measured, delayed
+            self.log, self.server_time, self.device_time, servers, skip, self.measured, delayed, ends
         )
+
+    @property
+    def ends(self) -> np.ndarray | None:
+        """Where its sections end, if it covers many periods of a day: see `Periods.ends`."""
+        kept = self.log.arrival_s.size - self.warmup_requests
+        periods = Periods.of(self.scenario.workload, kept, self.warmup_requests)
+        return None if periods is None else periods.ends
 
 
 def clock_of(engine: str) -> str:

@@ -48,6 +48,7 @@ ROUNDS = 50  # requests of each client of a closed loop
 MEMORIES = 40  # of noise that lasts, in a closed loop
 FEW, REQUESTS = 8, 40  # the fewest sections of a run, and the served requests that each needs
 NOISES = 125  # batches, times how much rare long ones say about the mean wait; see `_surprise`
+DAY = 0.08  # of the requests of a day: the relaxation time of its peak, at most
 FORGOTTEN = 5  # relaxation times after which a start from an empty queue is forgotten
 
 
@@ -60,7 +61,8 @@ class RunLength:
     numbers of a flow; `noise` for the effect of rare long services on the mean and the tail of latencies.
     `clump` is the mean number of requests that are lost together, once the first one is. `jam_s` is how long
     the requests of one jam wait, all together (None: not known); a mean wait needs a run with enough jams.
-    Under `Continuous`, `turnover` is the relaxation time of how many run at once.
+    Under `Continuous`, `turnover` is the relaxation time of how many run at once. `peak` is the relaxation
+    time at the peak of a day, whose luck makes the tail of all its latencies.
     """
 
     relaxation: float
@@ -70,6 +72,7 @@ class RunLength:
     clump: float = 1.0
     jam_s: float | None = None
     turnover: float | None = None
+    peak: float = 0.0
 
     def needed(self, metric: Metric, replications: int = 1, dropped: int = 0) -> float:
         """Return how many requests each run needs for an interval, not counting the `dropped` ones.
@@ -78,8 +81,9 @@ class RunLength:
         """
         if self.relaxation == math.inf:
             return self.flow if metric.key in FLOWS else math.inf
+        relaxation = max(self.relaxation, self.peak if (metric.q or 0) > 100 * (1 - TAIL) else 0.0)
         if self.turnover is None:
-            in_all = max(self.cycle, self._times(metric) * self.relaxation, self._at_least(metric))
+            in_all = max(self.cycle, self._times(metric) * relaxation, self._at_least(metric))
         else:
             in_all = max(self.cycle, self._of_tokens(metric, self.turnover))
         if replications == 1:
@@ -124,8 +128,9 @@ class RunLength:
     def independent(self, requests: float, column: str = LATENCY) -> float:
         """Return how many independent requests know as much of a tail, and of any rare event, at most."""
         if column == TPOT and self.turnover is not None:
-            return math.inf  # its tail is of short answers beside a long prompt, and in no clumps
-        return requests / self.relaxation if 0 < self.relaxation < math.inf else math.inf
+            return math.inf  # its tail comes from short answers beside a long prompt, not in clumps
+        relaxation = max(self.relaxation, self.peak)
+        return requests / relaxation if 0 < relaxation < math.inf else math.inf
 
     @property
     def rare(self) -> float:
@@ -138,8 +143,8 @@ class RunLength:
         return FORGOTTEN * self.relaxation
 
 
-def run_length(scenario: Scenario, share: float = 1.0) -> RunLength | None:
-    """Return the lengths that a scenario's runs need; None if its traffic drifts, as over a day.
+def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
+    """Return the lengths that a scenario's runs need; a day's whole periods come besides.
 
     `share` is the fraction of the requests in the priority levels that are asked about, the first ones. No
     other level delays these for longer than a batch. The lengths count their requests alone.
@@ -151,8 +156,6 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength | None:
     16000
     """
     workload, noise = scenario.workload, scenario.service.noise
-    if isinstance(workload, Diurnal):
-        return None
     largest, squared_cv, surprise = scenario.rule.largest_batch, _squared_cv(noise), _surprise(noise)
     continuous = isinstance(scenario.rule, Continuous)
     if scenario.tokens is not None:
@@ -160,7 +163,7 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength | None:
         squared_cv, surprise = generation.variety(scenario.rule, scenario.tokens)
         largest = 1 if continuous else largest  # requests come and go one by one
     if isinstance(workload, ClosedLoop):
-        rounds, batch = ROUNDS * workload.clients, min(largest, workload.clients)
+        rounds, batch = ROUNDS * workload.clients, float(min(largest, workload.clients))
         # The queue is bounded by the clients, so that only noise that lasts outlives a round.
         lasting = batch * noise.memory_batches if noise is not None and noise.lasts else 0.0
         flow = max(rounds, ARRIVALS * batch * (0.0 if noise is None else noise.cv**2), MEMORIES * lasting)
@@ -174,9 +177,14 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength | None:
         relaxation = max(relaxation, generation.running(scenario))
     if not isinstance(workload, OnOff) or workload.on_rate_per_s == workload.off_rate_per_s:
         flow = max(ARRIVALS * (dispersion + of_batches), BATCHES * largest * min(load, 1.0))
-        clump = _clump(relaxation, dispersion + of_batches)
-        jam_s = _jam_s(scenario, workload, load, relaxation, dispersion + of_batches)
-        length = RunLength(relaxation, 0.0, flow, noises, clump, jam_s)
+        clump, jam_s, peak = _clump(relaxation, dispersion + of_batches), None, 0.0
+        if isinstance(workload, Diurnal) and workload.peak_to_mean > 1:
+            busiest = load * workload.peak_to_mean
+            peak = _relaxation(scenario, busiest, 1.0 + of_batches) if busiest < 1 else math.inf
+            peak = min(peak, share * DAY * workload.requests_a_period)
+        else:
+            jam_s = _jam_s(scenario, workload, load, relaxation, dispersion + of_batches)
+        length = RunLength(relaxation, 0.0, flow, noises, clump, jam_s, peak=peak)
         return _of_seats(scenario, workload, length, squared_cv, surprise) if continuous else length
     cycle = share * workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
     busiest = share * max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s

@@ -1,7 +1,8 @@
 """The same metrics of every section of a run, from which intervals are made.
 
-A section is a stretch of a run: equally many requests each, one after the other. (The field says batch, as
-in "batch means"; a batch is something else here.) Replications serve as sections too: independent ones.
+A section is a stretch of a run: equally many requests each, or whole periods of a day, one after the other.
+(The field says batch, as in "batch means"; a batch is something else here.) Replications serve as sections
+too: independent ones.
 """
 
 import math
@@ -57,18 +58,18 @@ class Sections:
     @classmethod
     def of_log(
         cls, log: Log, server_time: ServerTime, device_time: DeviceTime, servers: int, skip: int,
-        columns: Mapping[str, np.ndarray], delayed: np.ndarray | None = None,
+        columns: Mapping[str, np.ndarray], delayed: np.ndarray | None = None, ends: np.ndarray | None = None,
     ) -> "Sections":  # fmt: skip
         """Return the sections of a run without its first `skip` requests; `columns` have a row a request.
 
-        `delayed`: whether each request was; None: none was.
+        `delayed`: whether each request was; None: none was. `ends`: where sections end, see `Periods.ends`.
 
         A section's window runs from its first arrival (0 for request 0) to the next section's, the last
         one's to the last finish.
         """
         from batchsim.engines import kernels_sums  # Numba loads with it
 
-        cuts = np.linspace(skip, log.arrival_s.size, FINE + 1).astype(int)
+        cuts = cut(skip, log.arrival_s.size, ends)
         edges_s = log.arrival_s[np.minimum(cuts, log.arrival_s.size - 1)]
         if cuts[0] == 0:
             edges_s[0] = 0.0
@@ -93,7 +94,7 @@ class Sections:
         # One compiled pass, which adds in one order whichever engine ran: equal sums to the last bit. Columns
         # are passed as writable, as a trace's are not: else Numba compiles once more for read-only ones.
         rows = (log.arrival_s, log.batch_index, log.batch_start_s, log.batch_finish_s, device_time.wait_s)
-        parts_s = np.zeros((FINE, 5))
+        parts_s = np.zeros((cuts.size - 1, 5))
         kernels_sums.sum_parts(*(np.require(row, requirements="W") for row in rows), *idle, cuts, parts_s)
         totals = Totals(
             requests=np.diff(cuts), statuses=statuses, parts_s=parts_s[:, :4], finished=sums(sizes, over),
@@ -145,6 +146,13 @@ class Sections:
             totals = _totals(type(self.totals), lambda name: added(getattr(self.totals, name)))
             self._merged[count] = Sections(self.servers, self.devices, totals, within)
         return self._merged[count]
+
+
+def cut(begin: int, end: int, ends: np.ndarray | None) -> np.ndarray:
+    """Return at which requests sections begin, and the last one's end: at `ends`, or equally many in each."""
+    if ends is None:
+        return np.linspace(begin, end, FINE + 1).astype(int)
+    return np.round(begin + (end - begin) * ends).astype(int)
 
 
 def serves_all(log: Log) -> bool:

@@ -70,15 +70,17 @@ class StandardError(NamedTuple):
 class Sample:
     """What is known of a result: the metrics of all of it, and of its sections.
 
-    `sections` are the replications if there are several; None for one run without columns. `drift` is
-    the lowest and the highest arrival rate of one run whose traffic drifts. `length` is how long the runs
-    must be, None where that is not asked; `dropped` the requests that each leaves out.
+    `sections` are the replications if there are several; None for one run without columns. `drift` says why
+    no section of one run stands for the others, `partial` why a run stands for nothing but itself; else "".
+    `length` is how long the runs must be, None where that is not asked; `dropped` the requests that each
+    leaves out.
     """
 
     whole: Metrics
     sections: Sections | None
     replicated: bool
-    drift: tuple[float, float] | None = None
+    drift: str = ""
+    partial: str = ""
     length: RunLength | None = None
     dropped: int = 0
 
@@ -165,9 +167,10 @@ def standard_errors(
     if samples[0].replicated:
         errors, counts = spread(fine), np.full(len(statistics), fine.shape[1])
     else:
-        many = of_sections(MANY)
+        most = min(MANY, fine.shape[1])  # of a few periods of a day, a section each
+        many = of_sections(most)
         alike, short = _correlation(fine) > TOO_ALIKE, dependent(many, ONE_IN_FIVE)
-        errors, counts = spread(many) * _widening(many), np.where(short, FEW, MANY)
+        errors, counts = spread(many) * _widening(many), np.where(short, FEW, most)
         if short.any():
             few = of_sections(FEW)
             errors = np.where(short, spread(few) * _widening(few), errors)

@@ -109,7 +109,7 @@ def rate_range_per_s(
     if isinstance(workload, Trace):
         rates_per_s = _of_a_trace(workload.times_s[first : first + requests])
     else:
-        begin_s, end_s = (count / workload.mean_rate_per_s for count in (first, first + requests))
+        begin_s, end_s = (workload.reached_s(count) for count in (first, first + requests))
         times_s = np.linspace(begin_s, min(end_s, begin_s + workload.period_s), 1001)
         swing = (workload.peak_to_mean - 1) * np.cos(2 * math.pi * times_s / workload.period_s)
         rates_per_s = workload.mean_rate_per_s * (1 - swing)

@@ -17,7 +17,7 @@ from batchsim.result.joint import Columns, limits_of, part_of_limits
 from batchsim.result.metrics import COMPONENTS, COMPUTING, LATENCY, TPOT, TTFT, Metrics
 from batchsim.result.order_statistics import OrderStatistics
 from batchsim.result.run import Batches, Run
-from batchsim.result.sections import FINE, Sections, counts, sums
+from batchsim.result.sections import Sections, counts, cut, sums
 from batchsim.scenario import Continuous
 from batchsim.scenario.rules import Trigger
 
@@ -180,11 +180,10 @@ class TokenRun(Run):
         columns = Columns({name: ordered(name) for name in (LATENCY, TTFT, TPOT)}, ordered)
         return Metrics(self.scenario, self.sections.whole(), columns)
 
-    @cached_property
-    def sections(self) -> Sections:
-        """The same of 64 stretches of the run, as `Sections.of_log`."""
+    def sections_at(self, ends: np.ndarray | None) -> Sections:
+        """Return sections of the run, as `Sections.of_log`."""
         log, servers, skip, columns = self.log, self.scenario.servers, self.warmup_requests, self.measured
-        cuts = np.linspace(skip, log.arrival_s.size, FINE + 1).astype(int)
+        cuts = cut(skip, log.arrival_s.size, ends)
         edges_s = log.arrival_s[np.minimum(cuts, log.arrival_s.size - 1)]
         if cuts[0] == 0:
             edges_s[0] = 0.0
@@ -202,7 +201,7 @@ class TokenRun(Run):
         order = np.argsort(over, kind="stable")
         finished = np.searchsorted(over[order], edges_s)
         finished[-1] = over.size
-        triggers = np.zeros((FINE, len(Trigger)), np.intp)
+        triggers = np.zeros((cuts.size - 1, len(Trigger)), np.intp)
         if not isinstance(self.scenario.rule, Continuous):
             triggers = counts(batches.trigger, begun, len(Trigger))
         time = self.server_time

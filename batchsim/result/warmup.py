@@ -6,8 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from batchsim.result.metrics import metric
+from batchsim.result.periods import Periods
 from batchsim.result.result import Result
 from batchsim.result.run_length import rounded_up, run_length
+from batchsim.scenario import Trace
 
 BLOCK = 5
 
@@ -56,13 +58,14 @@ def drop_warmup(result: Result) -> tuple[Result, str]:
 
     It is found from the mean course of the replications. In one run the rule would choose the start that is
     luckily without a busy spell; there it may drop no more than the queue needs to forget that it was
-    empty, and none of a run too short to be steady at its load.
+    empty, and none of a run too short to be steady at its load. Of a day it drops whole periods.
     """
     scenario, columns_ms, most = result.scenario, [run.latency_ms for run in result.runs], math.inf
     requests, length = columns_ms[0].size, run_length(scenario)
-    if len(columns_ms) == 1 and length is not None and 0 < length.relaxation < math.inf:
+    if len(columns_ms) == 1 and 0 < length.relaxation < math.inf:
         if requests < (needed := length.needed(metric("mean_latency_ms"))):
-            got = f"at load {scenario.load:.3g}, or replications, got {requests:,}: none is dropped"
+            others = "" if isinstance(scenario.workload, Trace) else ", or replications"
+            got = f"at load {scenario.load:.3g}{others}, got {requests:,}: none is dropped"
             return result.with_warmup(
                 0.0
             ), f"a warm-up by MSER-5 needs about {rounded_up(needed):,} requests {got}"
@@ -71,4 +74,8 @@ def drop_warmup(result: Result) -> tuple[Result, str]:
     with np.errstate(invalid="ignore"):  # 0 / 0: a request that no replication served
         course_ms = np.nansum(columns_ms, axis=0) / (~np.isnan(columns_ms)).sum(axis=0)
     warmup = mser5(course_ms)
-    return result.with_warmup(min(warmup.requests, most) / requests), warmup.warning
+    drop, periods = min(warmup.requests, most), Periods.of(scenario.workload, requests)
+    if periods is not None:
+        a_period = periods.day.requests_a_period
+        drop = round(min(round(drop / a_period), periods.whole - 1) * a_period) if periods.whole else 0
+    return result.with_warmup(drop / requests), "" if periods is not None else warmup.warning

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
+from batchsim.result.periods import Periods
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
@@ -56,10 +57,11 @@ class Probe:
 class Capacity:
     """The highest rate within an objective, requests per second.
 
-    At `rate_per_s` the estimate crosses the limit; it is 0 where no rate meets the objective. At
+    At `rate_per_s` the estimate crosses the limit; it is 0 where no rate meets the objective, and NaN where
+    no run can tell, as it would be of a part of a day. At
     `low_per_s` a run proves that the objective is met, at `high_per_s` that it is missed; NaN where the runs
     are too short to tell. Each rate is tested at 99.8 %, which is 95 % for the 25 or so that are tried.
-    A trace or a day that drifts has no interval, and its estimates decide.
+    A whole trace that drifts, or a few whole days, have no interval, and their estimates decide.
     `limited_by` says what stops a higher rate. Below `lowest_per_s` the objective is missed as well, because
     requests wait for company, or are fewer than the throughput asked for: `lowest_by` says which. It is 0
     where the smallest rate tried, a thousandth of the saturation rate, meets the objective.
@@ -97,6 +99,8 @@ class Capacity:
         return pandas.DataFrame(rows)
 
     def __repr__(self) -> str:
+        if math.isnan(self.rate_per_s):
+            return f"Capacity: no rate is shown to have {self.slo}; {self.limited_by}"
         if not self.met:
             return f"Capacity: no rate has {self.slo}; {self.limited_by}"
         sides = ("met", self.low_per_s), ("missed", self.high_per_s)
@@ -121,7 +125,8 @@ def capacity(
     between a rate that meets the objective and one that does not is narrowed by bisection to the
     fraction `tolerance`; neighbouring rates of the scan are taken to have one edge between them at most.
     All rates share one seed, hence one traffic, stretched. `requests`: the length of a run (default: the
-    whole trace, or 100,000); rates that clearly fail in a twentieth of that get no longer run.
+    whole trace, or 100,000), of a `Diurnal` the nearest number that covers whole periods at each rate; rates
+    that clearly fail in a twentieth of that get no longer run.
 
     Raises ValueError for a closed loop, which has no rate, and where nothing limits the rate.
 
@@ -198,6 +203,11 @@ class _Search:
 
     def capacity(self) -> Capacity:
         top = self._top_per_s()
+        highest = self._traffic(top)
+        periods = Periods.of(highest.scenario.workload, highest.requests)
+        if periods is not None and not highest.whole:
+            of = f"a period of {periods.day.period_s:g} s takes requests={periods.enough()}"
+            return self.found(f"{of} at {_format.rate(top, 4)}, got {self.requests}", math.nan)
         scanned = [self.at(part * top) for part in SCAN]
         if not any(probe.holds for probe in scanned):
             self._narrow()
@@ -242,14 +252,17 @@ class _Search:
         scenario = self.scenario.replace(rate_per_s=rate_per_s)
         if not scenario.stable:
             return Probe(rate_per_s, 0, OVERLOADED)
-        traffic, short = Traffic(scenario, self.requests, self.seed), round(self.requests * SHORT)
-        probe = None
+        traffic, probe = self._traffic(rate_per_s), None
+        short = round(traffic.requests * SHORT)
         if short >= SHORTEST:
             probe = Probe(rate_per_s, short, judge(traffic.run(scenario, short), self.slo, scenario, STRICT))
         if probe is None or not probe.fails:
-            probe = Probe(rate_per_s, self.requests, judge(traffic.run(scenario), self.slo, level=SURE))
+            probe = Probe(rate_per_s, traffic.requests, judge(traffic.run(scenario), self.slo, level=SURE))
         self.simulated += traffic.simulated
         return probe
+
+    def _traffic(self, rate_per_s: float) -> Traffic:
+        return Traffic(self.scenario.replace(rate_per_s=rate_per_s), self.requests, self.seed)
 
     def _top_per_s(self) -> float:
         """Return a rate that is too high: the saturation rate, or one at which too many requests are lost."""

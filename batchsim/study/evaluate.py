@@ -8,10 +8,9 @@ import numpy as np
 
 from batchsim._format import rate
 from batchsim.result.metrics import METRICS, OF_DEVICES, SHARES, TOKENS, Kind, Metric
-from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import Scenario
 from batchsim.scenario.generation import NeverServed
-from batchsim.simulate import check_requests, simulate
+from batchsim.simulate import check_replications, check_requests, simulated
 from batchsim.study import phrases
 
 Rows = tuple[np.ndarray, list[str]]
@@ -61,6 +60,7 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
         try:
             point = scenario.replace(knobs)
             check_requests(point, settings["requests"])
+            check_replications(point, settings["replications"])
         except (TypeError, ValueError) as refusal:
             reasons.append(str(refusal))
             continue
@@ -77,10 +77,7 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
 
 
 def _numbers(point: Scenario, settings: Mapping[str, Any], columns: Mapping[str, str]) -> list[float]:
-    if settings["warmup"] == "auto":  # without the warning that it is too long: there may be thousands
-        result, _ = drop_warmup(simulate(point, keep="requests", **{**settings, "warmup": 0.0}))
-    else:
-        result = simulate(point, keep="requests", **settings)
+    result, _ = simulated(point, keep="requests", **settings)  # no warnings: there may be thousands
     numbers = dict.fromkeys([*SHARES.values(), "delayed"], 0.0) | result.summary()
     numbers |= {key: result.metrics.numbers[key] for key in OF_DEVICES}
     # Latencies are of the served requests: a queue that rejects many looks fast by them. These two see it.

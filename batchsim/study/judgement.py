@@ -10,9 +10,10 @@ from batchsim.result.intervals import metric_intervals
 from batchsim.result.joint import limits_of
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.percentiles import percentile_of_all, share_of_all
-from batchsim.result.run_length import BEYOND, run_length
+from batchsim.result.periods import Periods
+from batchsim.result.run_length import BEYOND, FEW, run_length
 from batchsim.result.standard_error import Sample
-from batchsim.scenario import ClosedLoop, Diurnal, Scenario, Trace
+from batchsim.scenario import ClosedLoop, Scenario, Trace
 from batchsim.study.slo import ROUNDING, SLO, Objective, key_of
 
 LEVEL = 0.95
@@ -50,7 +51,7 @@ class Judgement:
 
     `excess` is the largest ratio of an estimate to its limit: above 1, an objective is missed. Where it is
     infinite, as for a p99 when 2 % are lost, `beyond` is the largest fraction of requests late or lost under
-    those objectives; else 0.
+    those objectives; else 0. `partial` says why a run stands for no more than a part of a day; else "".
     """
 
     verdict: Verdict
@@ -58,6 +59,7 @@ class Judgement:
     worst: Objective
     estimates: dict[Objective, Estimate]
     beyond: float = 0.0
+    partial: str = ""
 
     @property
     def meets(self) -> bool:
@@ -69,8 +71,8 @@ class Judgement:
 
     @property
     def too_short(self) -> bool:
-        """Whether the estimates meet the objectives, but only a longer run could be sure."""
-        return self.unclear and self.excess <= 1
+        """Whether only a longer run could be sure: its estimates meet the objectives, or are of a part."""
+        return self.unclear and (self.excess <= 1 or bool(self.partial))
 
     @property
     def longer(self) -> float:
@@ -94,7 +96,8 @@ def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: flo
 
     `scenario` is the one that the run stands for, if not its own; then a number without an interval proves
     nothing. Traffic that drifts has no intervals, because no section of it resembles the next. But a whole
-    recorded trace, or a whole day, is not a sample of anything: its numbers decide without an interval.
+    recorded trace, or a few whole days, are not a sample of anything: their numbers decide without an
+    interval. A part of a day proves nothing.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait, simulate
     >>> run = simulate(Scenario(Poisson(800), SizeOrWait(32, 10), Affine(5, 0.25)), 20_000, warmup=0.1)
@@ -103,7 +106,7 @@ def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: flo
     """
     slo.check(result.scenario)
     subject = result.scenario if scenario is None else scenario
-    exact = scenario is None and recorded(subject)
+    exact = scenario is None and _whole(result)
     estimates = {objective: estimate(result, objective, subject, level) for objective in slo.objectives}
     excesses = {objective: objective.excess(each.value) for objective, each in estimates.items()}
     verdicts = {
@@ -116,7 +119,17 @@ def judge(result: Result, slo: SLO, scenario: Scenario | None = None, level: flo
     infinite = [objective for objective, excess in excesses.items() if math.isinf(excess)]
     beyond = max((_beyond(result, each, estimates[each].value) for each in infinite), default=0)
     worst = max(decisive, key=excesses.__getitem__)
-    return Judgement(overall, max(excesses.values()), worst, estimates, beyond)
+    return Judgement(overall, max(excesses.values()), worst, estimates, beyond, result.sample.partial)
+
+
+def _whole(result: Result) -> bool:
+    """Return whether a run is a whole trace, or a few whole days, each long enough to forget the last."""
+    workload, periods = result.scenario.workload, result.periods
+    if isinstance(workload, Trace):
+        return int(result.metrics.totals.requests) + result.sample.dropped >= workload.times_s.size
+    if periods is None:
+        return False
+    return 0 < periods.whole < FEW and run_length(result.scenario).warmup <= periods.day.requests_a_period
 
 
 def _beyond(result: Result, objective: Objective, value: float) -> float:
@@ -154,10 +167,9 @@ def fewest(scenario: Scenario, slo: SLO) -> float:
     >>> round(fewest(Scenario(Poisson(900), SizeOrWait(1, 0), Affine(1, 0)), SLO(p99_ms=30)))
     73408
     """
-    length = run_length(scenario)
-    if length is None or recorded(scenario):
+    if recorded(scenario):
         return 0.0
-    needed = 0.0
+    length, needed = run_length(scenario), 0.0
     for objective in slo.objectives:
         key, share = objective.key, objective.share
         if share is None:
@@ -195,7 +207,7 @@ def estimate(result: Result, objective: Objective, scenario: Scenario, level: fl
 
 def recorded(scenario: Scenario) -> bool:
     """Return whether the workload is one course of time, not a sample of steady traffic."""
-    return isinstance(scenario.workload, (Trace, Diurnal))
+    return isinstance(scenario.workload, Trace) or Periods.of(scenario.workload, 1) is not None
 
 
 def can_lose(scenario: Scenario) -> bool:
@@ -210,8 +222,8 @@ def number(result: Result, key: str, level: float = LEVEL) -> Estimate:
 
 
 def _sample(result: Result, level: float) -> Sample:
-    """Return what intervals are made from; a search takes what a run too short for its scenario has."""
-    return result.sample if level < STRICT else replace(result.sample, length=None)
+    """Return what intervals are made from; a search takes what a run too short, or one that drifts, has."""
+    return result.sample if level < STRICT else replace(result.sample, length=None, drift="")
 
 
 def percentile(result: Result, q: float, level: float = LEVEL, column: str = LATENCY) -> Estimate:

@@ -41,14 +41,13 @@ from batchsim.study.judgement import (
     slower_by,
 )  # fmt: skip
 from batchsim.study.slo import SLO
-from batchsim.study.traffic import WARMUP, Traffic
+from batchsim.study.traffic import LONGEST, WARMUP, Traffic
 
 # The rounds before the last: the fraction of the full length, of the settings, and the fewest settings.
 ROUNDS = ((1 / 100, 1.0, 1), (1 / 20, 1 / 8, 4), (1 / 5, 1 / 32, 2))
 FINALISTS = 1 / 128  # of the settings, but at least one
 NEAREST = 8  # settings that run longer, where none meets the objective
 SHORTEST = 800  # requests: 16 windows of 50
-LONGEST = 10  # times as long as was asked, where only a longer run can tell
 FAR = 2  # times its limit: an estimate above that is not run longer, as chance alone seldom does so much
 FINALS, LITTLE = 4, 1.1  # the most full runs, while the last one missed its limit by less than this factor
 NUMBERS = ("mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
@@ -83,6 +82,8 @@ class Race:
     def lengths(self) -> list[int]:
         """The requests of each round; the last one's are all."""
         full = self.traffic.requests
+        if not self.traffic.whole:  # windows of a part of a day are no sample of the day
+            return [full]
         short = [max(round(fraction * full), SHORTEST) for fraction, _, _ in ROUNDS]
         return [*(length for length in short if length <= full / 2), full]
 
@@ -249,7 +250,7 @@ def _needs(candidate: Candidate) -> float:
     if not math.isnan(times):
         return times * candidate.requests
     length = run_length(candidate.scenario)  # without an interval, what one takes
-    if length is None or key == "loss" or limits_of(key):
+    if key == "loss" or limits_of(key):
         return math.inf
     needed = length.needed(metric(key)) / (1 - WARMUP)
     return needed if needed > candidate.requests else math.inf

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchsim import _format
+from batchsim.result.periods import Periods
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.simulate import available
 from batchsim.study import phrases
@@ -14,9 +15,8 @@ from batchsim.study.candidate import Candidate
 from batchsim.study.capacity import capacity, edge
 from batchsim.study.floor import Missed, out_of_reach
 from batchsim.study.judgement import Judgement, judge
-from batchsim.study.race import LONGEST
 from batchsim.study.slo import SLO
-from batchsim.study.traffic import Traffic
+from batchsim.study.traffic import LONGEST, Traffic
 
 SERVERS = 8  # more of them are tried
 FASTEST = 128  # times the speed of the model
@@ -69,6 +69,10 @@ def remedies(
 
 def longer(judgement: Judgement, requests: int, scenario: Scenario) -> tuple[Remedy, ...]:
     """Return how long a run might settle what one of this length only estimates, if so many arrive."""
+    periods = Periods.of(scenario.workload, requests)
+    if judgement.partial and periods is not None:
+        text = f"run a period of {periods.day.period_s:g} s: requests={periods.enough()}"
+        return (Remedy("requests", periods.enough(), text),)
     least, times, most = LONGER
     if not math.isnan(judgement.longer):
         times = min(max(judgement.longer, least), most)
@@ -155,7 +159,9 @@ def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
         found = capacity(scenario, slo, traffic.seed, longer.requests, TOLERANCE)
         traffic.count(found.requests_simulated)
     value, most = None, _format.rate(found.low_per_s)
-    if not found.met:
+    if math.isnan(found.rate_per_s):
+        text = f"it is not known at which rate it is met: {found.limited_by}"
+    elif not found.met:
         text = f"no rate meets it with this setting: {found.limited_by}"
     elif math.isnan(found.low_per_s):
         text = f"runs of {traffic.requests:,} requests are too short to say at which rate it is met"

@@ -18,9 +18,10 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._version import __version__
-from batchsim.engines.log import CANCELLED
-from batchsim.scenario import Scenario
-from batchsim.simulate import DEFAULT_REQUESTS, ENGINES, check_requests
+from batchsim.engines.log import CANCELLED, warmup_requests
+from batchsim.result.periods import Periods
+from batchsim.scenario import Diurnal, Scenario
+from batchsim.simulate import DEFAULT_REQUESTS, ENGINES, check_replications, check_requests
 from batchsim.study.evaluate import Rows, columns_of, compute, refused
 from batchsim.study.grid import Grid
 
@@ -89,6 +90,9 @@ def sweep(
     grid = Grid.of(scenario, over)
     if all(axis.name != "workload" for axis in grid.axes):
         check_requests(scenario, requests)
+        check_replications(scenario, replications)
+        if partial := _partial(scenario, grid, requests, settings["warmup"]):
+            _check.warn(partial)
     columns = columns_of(scenario, [axis.name for axis in grid.axes])
     if taken := [axis.name for axis in grid.axes if axis.name in (*columns, "infeasible")]:
         raise ValueError(f"a knob must not be named as a number of the table, got {taken[0]!r}")
@@ -125,6 +129,18 @@ def sweep(
         finally:
             bar.update(table.save())
     return table.to_frame()
+
+
+def _partial(scenario: Scenario, grid: Grid, requests: int | None, warmup: float | str) -> str:
+    """Return the warning that the first point is a part of a day, which all may be; else ""."""
+    if not isinstance(scenario.workload, Diurnal):
+        return ""
+    with contextlib.suppress(ValueError):
+        count = check_requests(point := scenario.replace(grid.knobs(0)), requests)
+        dropped = 0 if isinstance(warmup, str) else warmup_requests(warmup, count)
+        periods = Periods.of(point.workload, count - dropped, dropped)
+        return "" if periods is None else periods.warning(columns=True)
+    return ""
 
 
 @contextlib.contextmanager

@@ -8,18 +8,22 @@ import numpy as np
 
 from batchsim.engines.draws import Streams
 from batchsim.result import Result
+from batchsim.result.periods import Periods
 from batchsim.scenario import OpenLoop, Scenario, Tokens, Trace
 from batchsim.scenario.tokens import Listed
-from batchsim.simulate import check_memory, check_requests, simulate
+from batchsim.simulate import available, check_memory, simulated
 from batchsim.study.judgement import recorded
 
 WINDOWS = 16  # in a short run: as many as the sections of an interval
+LONGEST = 10  # times as long as was asked, where only a longer run can tell
 WARMUP = 0.1  # of each run; none of a trace or a day, whose start is part of the question
 
 
 @dataclass
 class Traffic:
     """The first `requests` of a scenario's workload under one seed; it counts what is simulated of it.
+
+    Of a day they are the nearest number that covers whole periods, if that is not too many: see `whole`.
 
     A short run that was the beginning of the long one could be all burst, or all night. So it consists of 16
     windows, spread evenly over the whole, one after the other, at the whole's mean rate. Of
@@ -39,6 +43,21 @@ class Traffic:
     seed: int = 0
     _counts: list[int] = field(default_factory=list, repr=False)  # shared with what is longer
     _samples: dict[int, Trace] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        periods = Periods.of(self.scenario.workload, self.requests)
+        if (
+            periods is not None
+            and (enough := periods.enough()) <= LONGEST * self.requests
+            and fits(self.scenario, enough)
+        ):
+            self.requests = enough
+
+    @property
+    def whole(self) -> bool:
+        """Whether its numbers can be those of whole periods; a part of one proves nothing."""
+        periods = Periods.of(self.scenario.workload, self.requests)
+        return periods is None or periods.whole > 0
 
     @cached_property
     def gaps_s(self) -> np.ndarray:
@@ -63,14 +82,12 @@ class Traffic:
             scenario = scenario.replace(workload=sample, tokens=self._lengths(scenario.tokens, requests))
         self.count(requests)
         warmup = 0.0 if recorded(self.scenario) else WARMUP
-        return simulate(scenario, requests, self.seed, warmup=warmup, keep="requests")
+        return simulated(scenario, requests, self.seed, warmup=warmup, keep="requests")[0]
 
     def resized(self, requests: int) -> "Traffic | None":
         """Return so many requests of the same traffic; None if it or the memory ends before."""
-        try:
-            check_requests(self.scenario, requests)
-            check_memory(self.scenario, requests)
-        except (ValueError, MemoryError):
+        fit = available(self.scenario, requests) == requests and fits(self.scenario, requests)
+        if not fit or not self.whole:
             return None
         return Traffic(self.scenario, requests, self.seed, self._counts)
 
@@ -100,3 +117,12 @@ class Traffic:
                 gaps_s = gaps_s * (self.gaps_s.mean() / gaps_s[1:].mean())
             self._samples[requests] = Trace(np.cumsum(gaps_s))
         return self._samples[requests]
+
+
+def fits(scenario: Scenario, requests: int) -> bool:
+    """Return whether the columns of so many requests fit in memory."""
+    try:
+        check_memory(scenario, requests)
+    except MemoryError:
+        return False
+    return True

@@ -102,7 +102,7 @@ def tune(
         best.scenario, slo, prefer, best.knobs, judgement.meets, judgement, _expected(result, slo), result,
         candidates=table, frontier=table.loc[front].reset_index(drop=True), ties=tuple(ties), optimum=optimum,
         no_optimum=no_optimum, effects=effects, remedies=helps, requests_simulated=simulated,
-        grid_requests=count * sum(each.scenario.stable for each in candidates),
+        grid_requests=race.asked.requests * sum(each.scenario.stable for each in candidates),
         requests_explaining=race.traffic.simulated - simulated, out_of_reach=race.out_of_reach,
     )  # fmt: skip
     return replace(found, explanation=explain(found))

@@ -14,7 +14,7 @@ WORKLOADS = [
     bs.Constant(1000.0),
     bs.Gamma(900.0, cv=3.0),
     bs.OnOff(2000.0, 100.0, 0.05, 0.05),
-    bs.Diurnal(900.0, 1.9, 0.2),
+    bs.Diurnal(900.0, 1.9, 0.002),  # of which any run covers whole periods
     bs.ClosedLoop(7),
     bs.ClosedLoop(7, think_s=0.004),
 ]

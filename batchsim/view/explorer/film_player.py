@@ -13,7 +13,7 @@ from batchsim._format import counted
 from batchsim.result import Result
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers.comparison import Group, ServerComparison
-from batchsim.simulate import simulate
+from batchsim.simulate import simulated
 from batchsim.view.canvas.theme import THEMES
 from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer.knob import line, plain
@@ -155,7 +155,7 @@ def film(
         group = Group((rule.title,), rule, what)
         return LanesPlayer(ServerComparison(what.scenario, {rule.title: rule}, (group,)), requests)
     if isinstance(what, Scenario) and what.tokens is None and rules is None:
-        return FilmPlayer(simulate(what, count, seed=seed), count)
+        return FilmPlayer(simulated(what, count, seed)[0], count)
     if isinstance(what, Result):
         raise ValueError("rules must come with a scenario, got a result, which has its own")
     return LanesPlayer(comparison_of(what, rules, seed=seed), requests)

@@ -12,7 +12,7 @@ from batchsim._check import LARGEST
 from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Rule, Scenario, Tokens
-from batchsim.simulate import available, simulate
+from batchsim.simulate import available, simulated
 from batchsim.study.surface import LoadCurve, Surface, load_curve, load_rates, surface
 from batchsim.theory.curve import theory_curve
 from batchsim.view.canvas.scales import nice
@@ -84,7 +84,7 @@ class Runner:
         if not isinstance(scenario.workload, ClosedLoop):
             rates, _ = load_rates(scenario)
             theory = theory_curve(scenario, np.union1d(rates, scenario.workload.offered_per_s))
-        result = simulate(scenario, requests, state.seed)
+        result, _ = simulated(scenario, requests, state.seed)
         curve = self._get(key, curve_of)
         grid = self._surface(state, scenario, requests)
         return ViewData(result, grid, curve, theory, state.objective_ms)

@@ -10,7 +10,7 @@ from typing import Any
 
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.generation import a_request
-from batchsim.simulate import simulate
+from batchsim.simulate import simulated
 from batchsim.study.surface import accepted
 from batchsim.study.token_curve import TokenCurve, token_curve
 from batchsim.study.token_surface import MEMORY, TokenSurface, token_surface
@@ -44,7 +44,7 @@ def token_data(
         # Its loops release Python's lock: the run itself is computed meanwhile. The first time they are
         # compiled, which only this thread may announce.
         curve_of = _aside(os.getpid()).submit(curve_of).result
-    result = simulate(scenario, count, seed)
+    result, _ = simulated(scenario, count, seed)
     curve = recall(stored, key, curve_of)
     objectives_ms = ttft_objective_ms, tpot_objective_ms
     grid = _surface(scenario, count, seed, objectives_ms, stored, knobs, moving)
