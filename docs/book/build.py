@@ -1,7 +1,7 @@
-"""Put together what the book is built from: python docs/book/build.py build/book/source.
+"""Assemble the sources of the book: python docs/book/build.py build/book/source.
 
-Every page is a file of the repository, copied, with its links led to other pages of the book; those of the
-API reference are made from what is public (reference.py). `make book` then lets Sphinx build them.
+Every page is a copy of a file of the repository, with its links pointing to other pages of the book. The API
+reference is made from the public names (reference.py). `make book` then runs Sphinx on the sources.
 """
 
 import re
@@ -22,6 +22,11 @@ PAGES = {
     "docs/book/index.md": "index.md",
     "README.md": "package.md",
     "notebooks/README.md": "teachers.md",
+    "docs/install.md": "install.md",
+    "docs/explorer.md": "explorer.md",
+    "docs/guide.md": "guide.md",
+    "docs/servers.md": "servers.md",
+    "docs/tuning.md": "tuning.md",
     "docs/class.md": "class.md",
     "docs/glossary.md": "glossary.md",
     "docs/architecture.md": "architecture.md",
@@ -45,9 +50,9 @@ def lessons():
 
 
 def led(text, path, pages):
-    """Return the text of a file with each link to a file led to its page.
+    """Return the text of a file with each link to a file pointing to its page.
 
-    Where the book has no page for a file, its path is named instead. ValueError for a link to no file.
+    If the book has no page for a file, the text names its path. ValueError for a link to a missing file.
     """
 
     def lead(link):
@@ -56,7 +61,7 @@ def led(text, path, pages):
             return link[0]
         found = normpath((Path(path).parent / target).as_posix())
         if found not in pages and (student := f"notebooks/solutions/{Path(found).name}") in pages:
-            found = student  # a copy for students has the page of its lesson
+            found = student  # a student's copy shares the page of its lesson
         if found in pages:
             there = relpath(pages[found], Path(pages[path]).parent.as_posix())
             return f"{link['image']}[{link['text']}]({there}{link['anchor'] or ''})"
@@ -69,7 +74,7 @@ def led(text, path, pages):
 
 
 def build(folder):
-    """Write all sources into a folder, anew."""
+    """Write all sources into a folder, replacing its contents."""
     import reference
 
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,7 @@
 """Check a built site: python docs/book/check.py build/book/html.
 
-Every link within the site leads to a page, and to a place on it. No page fetches anything from elsewhere, so
-that a class without a network sees all of it.
+Every link within the site must lead to a page, and to a place on it. No page may load anything from another
+site, so that a class without a network sees all of it.
 """
 
 import re
@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-# What a browser fetches of itself; a link it follows only when clicked.
+# Elements that a browser loads by itself; it follows a link only on a click.
 FETCHED = {
     "script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src",
     "embed": "src", "object": "data", "track": "src",
@@ -29,7 +29,7 @@ OF_STYLES = re.compile(r"""(?:@import\s+(?:url\(\s*)?|url\(\s*)["']?(?!data:|#)(
 
 
 class Page(HTMLParser):
-    """The places of a page, what it links to, what it fetches, and which of its pictures have no words."""
+    """A page's anchors, its links, the files it loads, and its pictures without a text alternative."""
 
     def __init__(self, text):
         super().__init__()
@@ -37,7 +37,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        """Take down what an element refers to."""
+        """Record the references of an element."""
         told = dict(attributes)
         self.places |= {told[name] for name in ("id", "name") if told.get(name)}
         if tag == "a" and told.get("href"):
@@ -52,7 +52,7 @@ class Page(HTMLParser):
 
 
 def problems(folder):
-    """Return what is wrong with a site, a line each; [] if nothing is."""
+    """Return the problems of a site, one line each; [] if there are none."""
     pages = {
         path.relative_to(folder).as_posix(): Page(path.read_text()) for path in sorted(folder.rglob("*.html"))
     }

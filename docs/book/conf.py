@@ -1,4 +1,4 @@
-"""Sphinx's settings for the book: `make book` calls it on what build.py has put together."""
+"""Sphinx's settings for the book: `make book` runs Sphinx on the sources that build.py assembles."""
 
 import inspect
 import sys
@@ -20,11 +20,11 @@ release = version = __version__
 author = "the batchsim contributors"
 project_copyright = author
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
-# Whatever does not lead anywhere is an error: the Makefile turns warnings into errors.
+# A dead link is an error: the Makefile turns warnings into errors.
 suppress_warnings = []
 nitpicky = False  # signatures name types of NumPy and pandas, whose pages are elsewhere
 
-# The lessons keep the outputs that `make notebooks` gave them, and nbval checked.
+# The lessons have stored outputs: `make notebooks` wrote them, and nbval checks them.
 nb_execution_mode = "off"
 nb_merge_streams = True
 nb_code_prompt_show = "Show the code"
@@ -42,8 +42,8 @@ autodoc_default_options = {"members": True, "undoc-members": True, "inherited-me
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 90
 add_module_names = False
-smartquotes = False  # keep="summary" is code, wherever it stands
-default_role = "py:obj"  # what stands in single backticks: a link where it is a public name, else code
+smartquotes = False  # keep="summary" is code, even in prose
+default_role = "py:obj"  # single backticks: a link to a public name, else code
 
 html_theme = "furo"
 html_title = "batchsim"
@@ -57,7 +57,7 @@ pygments_dark_style = "github-dark"
 
 
 def mathml(block):
-    """Return what writes a formula as MathML, which browsers draw themselves: nothing is fetched for it."""
+    """Return the visitor that writes a formula as MathML, which browsers draw without a download."""
 
     def visit(writer, node):
         from docutils import nodes
@@ -70,7 +70,7 @@ def mathml(block):
 
 
 def of_others(app, what, name, member, skip, options):
-    """Leave out what a class inherits from Python or from other packages: that is described elsewhere."""
+    """Omit members that a class inherits from Python or other packages, which document them."""
     member = getattr(member, "fget", getattr(member, "func", member))
     owner = getattr(member, "__objclass__", member)
     if owner is not member or inspect.isroutine(member) or isinstance(member, TraitType):
@@ -81,7 +81,7 @@ def of_others(app, what, name, member, skip, options):
 
 
 def setup(app):
-    """Register how formulas are written, and how docstrings are read."""
+    """Register the writer of formulas and the reader of docstrings."""
     app.add_html_math_renderer("mathml", mathml(False), mathml(True))
     app.config.html_math_renderer = "mathml"
     app.connect("autodoc-skip-member", of_others)

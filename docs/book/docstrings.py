@@ -1,15 +1,15 @@
-"""Docstrings as reStructuredText: they are plain text, with names in backticks, examples and listings."""
+"""Docstrings as reStructuredText: ours are plain text, with names in backticks, examples and listings."""
 
 import re
 
-STARS = re.compile(r"(?<![`\w])(\*{1,2})(?=\w)")  # of *args and **knobs, which no text means as emphasis
-UNDERSCORE = re.compile(r"(?<=\w)_(?=[\s,.;:)]|$)")  # which would make a link of the word
+STARS = re.compile(r"(?<![`\w])(\*{1,2})(?=\w)")  # in *args and **knobs, never emphasis
+UNDERSCORE = re.compile(r"(?<=\w)_(?=[\s,.;:)]|$)")  # would turn the word into a link
 
 
 def to_rst(lines):
-    r"""Turn the lines of a docstring into what reStructuredText reads as they are meant, in place.
+    r"""Turn the lines of a docstring into reStructuredText with the same meaning, in place.
 
-    A block that is indented below a line that ends in a colon is a listing, as pseudo-code or a table.
+    An indented block below a line that ends in a colon is a listing, such as pseudo-code or a table.
 
     >>> lines = ["Whenever it is free:", "", "    look", "        again", "", "Then `knob` is *args."]
     >>> to_rst(lines)

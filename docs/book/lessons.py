@@ -1,8 +1,8 @@
-"""The lessons as pages to be read: nothing runs there, so what a kernel would do is folded instead.
+"""The lessons as pages of the book, which have no kernel.
 
-A page shows the solved lessons, because it has no kernel: outcomes are only there as stored outputs. But
-nothing is seen before it is predicted. Each choice of a prediction opens to say whether it is right, what
-happens then is folded below it, and so is the solution of each exercise.
+A page shows the solved lesson with stored outputs, but hides each outcome until the reader predicts it. Each
+choice of a prediction opens to its verdict; the outcome is folded below it, and so is the solution of each
+exercise.
 """
 
 import ast
@@ -22,7 +22,7 @@ FOLDED_CODE = re.compile(
 
 
 def for_readers(notebook, number=0):
-    """Turn a solved lesson into one that is read without a kernel, in place; its title has its number."""
+    """Turn a solved lesson into a page without a kernel, in place; put its number into its title."""
     predicted = False
     if number:
         notebook.cells[0].source = notebook.cells[0].source.replace("# ", f"# Lesson {number}: ", 1)
@@ -53,9 +53,9 @@ def for_readers(notebook, number=0):
 
 
 def reworded(text):
-    """Return the text of a lesson as it is true of a page."""
+    """Return the text of a lesson, reworded for a page."""
     text = SOLUTIONS.sub("Each has its solution folded below it.", text)
-    text = COMMIT.sub("choose an answer, then open it: it says whether it is right.", text)
+    text = COMMIT.sub("choose an answer, then open it to see whether it is right.", text)
     text = re.sub(r"press\s+\*\*Commit\*\*", "open it", text)
     return FOLDED_CODE.sub("Code that only draws is folded.", text)
 
@@ -78,11 +78,11 @@ def prediction(source):
 
 
 def described(cell):
-    """Return what the pictures of a cell show, in words; "" without a picture."""
+    """Return the text alternatives of a cell's pictures; "" without a picture."""
     kept = [output.get("metadata", {}).get("image/png", {}) for output in cell.outputs]
     return " ".join(metadata["alt"] for metadata in kept if "alt" in metadata)
 
 
 def note(text):
-    """Return an output that is a sentence."""
+    """Return an output that consists of a sentence."""
     return nbformat.v4.new_output("display_data", {"text/markdown": f"*{text}*"})

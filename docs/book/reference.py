@@ -1,4 +1,4 @@
-"""The pages of the API reference: every public name stands on one of them, which a test holds."""
+"""The pages of the API reference: a test checks that every public name is on one of them."""
 
 import inspect
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ import batchsim as bs
 # The title of a page, its first sentence, and its names, in the order in which a reader meets them.
 PAGES = {
     "scenarios": (
-        "Scenarios: what is asked",
-        "When requests arrive, when a batch leaves, how long it computes, and on how many servers.",
+        "Scenarios: the question",
+        "Workload, rule, service time, and number of servers.",
         ["Scenario", "Poisson", "Constant", "Gamma", "OnOff", "Diurnal", "Trace", "ClosedLoop", "Affine",
          "Table", "Noise", "published", "published_names", "published_source"],
     ),
     "rules": (
         "Rules: when a batch leaves",
-        "The textbook's rule, its relatives, and those of real servers; these in their own words: `servers`.",
+        "The textbook's rule, its relatives, and the rules of real servers; `servers` has presets of these.",
         ["SizeOrWait", "AtLeast", "PreferredSizes", "PreferredUntilLate", "PullThenWait", "FrozenBatches",
          "StalledBatches", "RunningWindow", "SleepingPoll", "WaitSinceLast", "LearnedCork", "LearnedSizes",
          "CompetingWindows", "Rule", "Trigger"],
@@ -30,12 +30,12 @@ PAGES = {
     ),
     "results": (
         "Runs and results",
-        "Simulating a scenario, what comes back, and comparing two of them.",
+        "Simulating a scenario, reading the result, and comparing two results.",
         ["simulate", "Result", "Batches", "Status", "compare", "Comparison"],
     ),
     "studies": (
         "Many scenarios: choosing a setting",
-        "Sweeps over knobs, the setting that meets an objective, and the rate up to which it does.",
+        "Sweeps over knobs, the setting that meets an objective, and the highest rate at which it does.",
         ["SLO", "sweep", "tune", "Recommendation", "capacity", "Capacity", "compare_servers"],
     ),
     "pictures": (
@@ -50,9 +50,9 @@ PAGES = {
     ),
 }  # fmt: skip
 ROOMS = {
-    "servers": "Real servers, in their own words",
+    "servers": "Real servers, with their own parameter names",
     "device": "Real models, on the wall clock",
-    "theory": "What theory says",
+    "theory": "Queueing theory",
     "teaching": "Predictions and exercises",
 }
 DATA = {
@@ -76,7 +76,7 @@ def entry(module, name):
     """Return the lines that describe one public name."""
     thing = getattr(module, name)
     if inspect.isclass(thing) and issubclass(thing, bs.Rule) and thing is not bs.Rule:
-        # What a rule is asked is described once, at `Rule`.
+        # `Rule` documents the interface of all rules once.
         return [f".. autoclass:: {name}", f"   :exclude-members: {', '.join(asked_of(thing))}"]
     if inspect.isclass(thing):
         return [f".. autoclass:: {name}"]
@@ -87,13 +87,13 @@ def entry(module, name):
 
 
 def asked_of(rule):
-    """Return the names that a rule has because it is one, and not as a parameter of its own."""
+    """Return the names that all rules have, without the rule's own parameters."""
     every = {*dir(bs.Rule), *inspect.get_annotations(bs.Rule), "Params"}
     return sorted(name for name in every - set(rule.__dataclass_fields__) if not name.startswith("_"))
 
 
 def pages():
-    """Return the text of each page, by its file's name: those of `batchsim`, and one for each room."""
+    """Return the text of each page by its file name: those of `batchsim`, and one for each subpackage."""
     made = {name: page(*words, bs, names) for name, (*words, names) in PAGES.items()}
     for name, title in ROOMS.items():
         room = import_module(f"batchsim.{name}")
@@ -104,6 +104,6 @@ def pages():
 
 
 def missing():
-    """Return the public names of `batchsim` that are on no page, and those on a page that are not public."""
+    """Return the public names that are not on exactly one page, and names on a page that are not public."""
     told = [name for *_, names in PAGES.values() for name in names] + list(ROOMS)
     return set(bs.__all__) ^ set(told) | {name for name in told if told.count(name) > 1}

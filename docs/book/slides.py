@@ -1,8 +1,8 @@
 """Slides of the lessons: python docs/book/slides.py build/slides.
 
-What starts a slide is not set by hand: headings do, and so does what a class should see only after the slide
-before, such as an outcome after its question. nbconvert writes them for reveal.js, which is copied beside
-them, so that they need no network.
+Slides start by themselves: at a heading, and at anything that a class should see only after the slide before,
+such as an outcome after its question. nbconvert writes them for reveal.js; the folder contains a copy of it,
+so that the slides need no network.
 """
 
 import ast
@@ -19,13 +19,13 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 ROOM = 12.0  # lines of text that a slide holds
 LINE = 80  # characters of text in a line
-LONGEST_CODE = 14  # lines of code that are worth a slide
-SKIPPED = ("Set-up",)  # sections that are of use at a computer only
+LONGEST_CODE = 14  # lines of code that still fit a slide
+SKIPPED = ("Set-up",)  # sections that are useful only at a computer
 HEADING = re.compile(r"^(#{1,3}) (.+)$")
 FOLDED = re.compile(r"<details><summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\w$])\$([^$\n]+?)\$(?![\w$])", re.DOTALL)
 ASIDE = re.compile(r"^(The solutions are in|Replace the `\.\.\.`)")
-AT_A_COMPUTER = re.compile(  # sentences that nobody needs on a slide
+AT_A_COMPUTER = re.compile(  # sentences without a use on a slide
     r"""\s*(Choose,\s+press\s+\*\*Commit\*\*[^.]*\.
     |At\s+each\s+question\s+marked[^.]*\.
     |Code\s+that\s+only\s+draws[^.]*\.
@@ -33,7 +33,7 @@ AT_A_COMPUTER = re.compile(  # sentences that nobody needs on a slide
     |[^.]*\[glossary\][^.]*\.md[^.]*\.)(?=\s|$)""",
     re.VERBOSE,
 )
-REVEAL = (  # of reveal.js: the other themes fetch their fonts from elsewhere
+REVEAL = (  # parts of reveal.js: its other themes download their fonts
     "LICENSE", "dist/reveal.js", "dist/reveal.css", "dist/theme/white.css",
     "dist/theme/fonts/source-sans-pro", "plugin/notes",
 )  # fmt: skip
@@ -48,15 +48,15 @@ class Deck:
         self.cells, self.left, self.title, self.depth = [], 0.0, "", 1
 
     def section(self, depth, title):
-        """Begin a slide with a heading; one below another section is reached downwards."""
+        """Begin a slide with a heading; a subsection's slide is below its section's."""
         self.title, self.depth, self.left = title, depth, 0.0
 
     def break_slide(self):
-        """Let what comes next begin a slide below this one, under the same heading."""
+        """Begin a new slide below this one, under the same heading."""
         self.left = 0.0
 
     def add(self, cell, lines):
-        """Add a cell, on a slide of its own where this one has no room for it."""
+        """Add a cell, on a new slide if this one has no room for it."""
         kind = "-"
         if lines > self.left:
             first = not self.cells or self.cells[-1].metadata.title != self.title
@@ -99,7 +99,7 @@ def slides(notebook):
 
 
 def tell(deck, source):
-    """Add the text of a cell: headings begin slides, and what is folded has slides of its own."""
+    """Add the text of a cell: headings begin slides, and folded text gets its own."""
     place = 0
     for folded in FOLDED.finditer(source):
         paragraphs(deck, source[place : folded.start()])
@@ -122,7 +122,7 @@ def paragraphs(deck, source):
 
 
 def show(deck, cell, answer):
-    """Add a code cell: short code that a class should read, and what it gave."""
+    """Add a code cell: short code that a class should read, and its output."""
     tags, source = cell.metadata.get("tags", []), cell.source
     hidden = cell.metadata.get("jupyter", {}).get("source_hidden") or "solution" in tags
     if deck.title in SKIPPED or re.search(r"\bcheck\(['\"]", source) or not cell.outputs:
@@ -139,7 +139,7 @@ def show(deck, cell, answer):
 
 
 def height(output):
-    """Return how many lines an output takes; a picture takes a slide."""
+    """Return the lines that an output takes; a picture takes a slide."""
     data = output.get("data", {})
     if "image/png" in data:
         return ROOM
@@ -160,19 +160,19 @@ def blocks(text):
 
 
 def fitting(text):
-    """Return the paragraphs of Markdown; of a list that is longer than a slide, each item is one."""
+    """Return the paragraphs of Markdown; each item is one if a list is longer than a slide."""
     found = blocks(text)
     return [part for block in found for part in (ITEM.split(block) if lines_of(block) > ROOM else [block])]
 
 
 def headed(block):
-    """Return a block, or its heading and what stands below that."""
+    """Return a block, or its heading and the text below it."""
     first, _, rest = block.partition("\n")
     return [first, rest] if HEADING.match(first) and rest else [block]
 
 
 def lines_of(block):
-    """Return how many lines a paragraph takes on a slide, with the room below it."""
+    """Return the lines that a paragraph takes on a slide, including the space below it."""
     if block.startswith(("|", "```")):
         return 0.9 * (block.count("\n") + 1) + 0.5
     if block.startswith("$$"):
@@ -181,7 +181,7 @@ def lines_of(block):
 
 
 def prediction(source):
-    """Return what a prediction asks, from the call that asks it."""
+    """Return the question of a prediction, from its call."""
     call = ast.parse(source).body[0].value
     asked = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg != "then"}
     named = dict(zip(("question", "choices", "answer", "because"), call.args, strict=False))
@@ -189,13 +189,13 @@ def prediction(source):
 
 
 def question(asked):
-    """Return a prediction as it is put to a class: its choices have letters to raise hands for."""
+    """Return a prediction for a class: its choices have letters, for a show of hands."""
     lines = [f"{chr(ord('A') + index)}. {choice}" for index, choice in enumerate(asked["choices"])]
     return f"**Predict:** {asked['question']}\n\n" + "\n\n".join(lines)
 
 
 def shown(text):
-    """Return Markdown as a slide shows it: without what to do at a computer, and without links to files."""
+    """Return Markdown as a slide shows it: without instructions for a computer or links to files."""
     return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", AT_A_COMPUTER.sub("", text)).strip()
 
 
@@ -212,7 +212,7 @@ def formulas(text):
 
 
 def export(folder):
-    """Write the slides of all lessons, with reveal.js beside them."""
+    """Write the slides of all lessons, and a copy of reveal.js."""
     import sphinx_revealjs
     from nbconvert import SlidesExporter
 

@@ -170,7 +170,7 @@ def attack_scenario(rng: random.Random, folder: Path) -> str:
         a, b = getattr(one, name), getattr(other, name)
         assert np.array_equal(a, b, equal_nan=a.dtype.kind == "f"), f"the engines differ in {name}: {text}"
     one.summary()
-    return "run alike by both engines"
+    return "identical in both engines"
 
 
 # Traces and measurements.
