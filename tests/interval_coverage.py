@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from oracles import coverage, predicted
+from oracles import coverage, coverage_tokens, predicted
 
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
@@ -15,6 +15,8 @@ if __name__ == "__main__":
     print(text)
     if given.predictions:
         raise SystemExit
-    text = coverage.tables(given.seeds, os.cpu_count() or 1)
+    families = {**coverage.FAMILIES, "Token generation": coverage_tokens.CASES}
+    pairs = coverage.PAIRS | coverage_tokens.PAIRS
+    text = coverage.tables(families, pairs, given.seeds, os.cpu_count() or 1)
     coverage.TABLES.write_text(text)
     print(text)

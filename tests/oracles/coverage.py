@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import batchsim as bs
+from batchsim.result.joint import limits_of
 from batchsim.result.metrics import Kind, metric
+from batchsim.result.percentiles import share_of_all
 
 TABLES = Path(__file__).with_suffix(".md")
 LENGTHS = 2_000, 10_000, 100_000
@@ -44,6 +46,16 @@ class Case(NamedTuple):
     def of(cls, scenario: bs.Scenario, *args: Any, **kwargs: Any) -> "Case":
         """Return the case of one scenario for all seeds."""
         return cls(partial(_same, scenario), scenario, *args, **kwargs)
+
+
+class Pair(NamedTuple):
+    """Two scenarios whose differences are judged, in runs of one seed."""
+
+    a: bs.Scenario
+    b: bs.Scenario
+    requests: int
+    keys: Sequence[str] = COMPARED
+    true_requests: int = 2_000_000
 
 
 def _same(scenario: bs.Scenario, seed: int) -> bs.Scenario:
@@ -108,7 +120,7 @@ SCENARIOS = {
 }  # fmt: skip
 
 _LIGHT = SCENARIOS["batches, load 0.33"]
-PAIRS = {
+PAIRS = {name: Pair(*each) for name, each in {
     "a wait of 10 ms, then none": (_LIGHT, _LIGHT.replace(max_wait_ms=0), 20_000),
     "a wait of 10 ms, then 9": (_LIGHT, _LIGHT.replace(max_wait_ms=9), 100_000),
     "800/s, then 1,600/s": (_LIGHT, _LIGHT.replace(rate_per_s=1600), 20_000),
@@ -132,7 +144,7 @@ PAIRS = {
     "M/D/2, then M/D/3": (
         SCENARIOS["M/D/2, load 0.8"], SCENARIOS["M/D/2, load 0.8"].replace(servers=3), 50_000,
     ),
-}  # fmt: skip
+}.items()}  # fmt: skip
 
 DEVICES = {
     "two servers, one device": batched(bs.Poisson(2000), servers=2, devices=1, host_ms=1),
@@ -183,7 +195,7 @@ RARE = {
     "8 servers, load 0.2": _rare("rejected", one_by_one(bs.Poisson(1600), servers=8, queue_limit=1)),
 }
 
-# Each family is a table; its cases share their keys, but for the name of an event.
+# Each family is a table; its cases have as many keys, and differ in the name of an event or a limit at most.
 FAMILIES: dict[str, Mapping[str, Case]] = {
     "Queues and batches": {name: Case.of(each, warmups=WARMUPS) for name, each in SCENARIOS.items()},
     "Servers that share devices": {name: Case.of(each) for name, each in DEVICES.items()},
@@ -192,7 +204,9 @@ FAMILIES: dict[str, Mapping[str, Case]] = {
 }
 
 
-def tables(seeds: int, processes: int) -> str:
+def tables(
+    families: Mapping[str, Mapping[str, Case]], pairs: Mapping[str, Pair], seeds: int, processes: int
+) -> str:
     """Return the tables in Markdown; a percentage stands for the least of a case's warm-ups."""
     lines = [
         f"{seeds} runs a row. A cell gives the percentage of the intervals that hold the truth and, in"
@@ -203,28 +217,34 @@ def tables(seeds: int, processes: int) -> str:
     shares: list[float] = []
     given: list[float] = []
     with ProcessPoolExecutor(processes) as pool:
-        for family, cases in FAMILIES.items():
+        for family, cases in families.items():
             truths = dict(zip(cases, pool.map(truth, cases.values()), strict=True))
             jobs = [(name, length) for name, case in cases.items() for length in case.lengths]
-            work = partial(_cells, family, truths=truths, seeds=seeds)
-            cells = dict(zip(jobs, pool.map(work, jobs), strict=True))
-            keys = next(iter(cases.values())).keys
-            labels = [metric(key).label if metric(key).kind is not Kind.COUNT else "events" for key in keys]
-            lines += [f"| {family} | requests | {' | '.join(labels)} |", f"|---|---|{'---|' * len(keys)}"]
+            work = [pool.submit(_cells, cases[name], length, truths[name], seeds) for name, length in jobs]
+            cells = {job: each.result() for job, each in zip(jobs, work, strict=True)}
+            labels = map(_label, next(iter(cases.values())).keys)
+            keys = [*labels]
+            lines += [f"| {family} | requests | {' | '.join(keys)} |", f"|---|---|{'---|' * len(keys)}"]
             for (name, length), row in cells.items():
                 lines.append(f"| {name} | {length:,} | {' | '.join(map(_cell, row))} |")
                 shares += [held for held, _ in row if held is not None]
                 given += [each for _, each in row]
             lines.append("")
-        pairs = list(pool.map(partial(_pair_shares, seeds=seeds), PAIRS))
+        differences = list(pool.map(partial(_pair_shares, seeds=seeds), pairs.values()))
     mean = f"the mean is {100 * np.mean(shares):.1f} %"
     lines += [f"{len(shares)} cells with intervals: the least holds {100 * min(shares):.0f} %, {mean}."]
     lines += [f"{100 * np.mean(given):.0f} % of all runs have one.", "", "Paired differences:", ""]
-    compared = " | ".join(metric(key).label for key in COMPARED)
-    lines += [f"| pair | requests | {compared} |", f"|---|---|{'---|' * len(COMPARED)}"]
-    for name, row in zip(PAIRS, pairs, strict=True):
-        lines.append(f"| {name} | {PAIRS[name][2]:,} | {' | '.join(map(_cell, row))} |")
+    lines += ["| pair | requests | held (given) |", "|---|---|---|"]
+    for (name, pair), row in zip(pairs.items(), differences, strict=True):
+        told = (f"{_label(key)} {_cell(cell)}" for key, cell in zip(pair.keys, row, strict=True))
+        lines.append(f"| {name} | {pair.requests:,} | {', '.join(told)} |")
     return "\n".join(lines) + "\n"
+
+
+def _label(key: str) -> str:
+    if limits_of(key):
+        return "goodput"
+    return "events" if metric(key).kind is Kind.COUNT else metric(key).label
 
 
 def _cell(cell: tuple[float | None, float]) -> str:
@@ -243,21 +263,30 @@ def _long_runs(
 ) -> list[dict[str, float]]:
     found = []
     for seed in range(10_000, 10_000 + runs):
-        run = bs.simulate(scenario, requests, seed=seed, warmup=0.02)
-        found.append({key: run.metrics.number(key) / _per(run, key) for key in keys})
+        run = bs.simulate(scenario, requests, seed=seed, warmup=0.02, keep="requests")
+        found.append({key: _number(run, key) for key in keys})
     return found
 
 
+def _number(run: bs.Result, key: str) -> float:
+    if limits := limits_of(key):
+        return run.attainment(**limits)
+    return run.metrics.number(key) / _per(run, key)
+
+
 def _per(run: bs.Result, key: str) -> float:
-    return float(run.metrics.totals.requests) if metric(key).kind is Kind.COUNT else 1.0
+    count = not limits_of(key) and metric(key).kind is Kind.COUNT
+    return float(run.metrics.totals.requests) if count else 1.0
 
 
-def _cells(
-    family: str, job: tuple[str, int], truths: dict[str, dict[str, float]], seeds: int
-) -> list[tuple[float | None, float]]:
+def _intervals(run: bs.Result, keys: Sequence[str]) -> dict[str, tuple[float, float]]:
+    shares = {key: share_of_all(run.sample, 1.0, 0.95, key) for key in keys if limits_of(key)}
+    found = run.intervals([key for key in keys if key not in shares])
+    return {key: shares.get(key) or found[key] for key in keys}
+
+
+def _cells(case: Case, length: int, true: dict[str, float], seeds: int) -> list[tuple[float | None, float]]:
     """Return for each metric the least share over the warm-ups, and how many runs have an interval."""
-    name, length = job
-    case, true = FAMILIES[family][name], truths[name]
     columns = [list(_held(case, true, length, warmup, seeds)) for warmup in case.warmups]
     found: list[tuple[float | None, float]] = []
     for place, _ in enumerate(case.keys):
@@ -275,24 +304,26 @@ def _held(
     for seed in range(seeds):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an automatic warm-up
-            run = bs.simulate(case.of_seed(seed), requests, seed=seed, warmup=warmup)
-        for place, (key, (low, high)) in enumerate(run.intervals(case.keys).items()):
+            run = bs.simulate(case.of_seed(seed), requests, seed=seed, warmup=warmup, keep="requests")
+        for place, (key, (low, high)) in enumerate(_intervals(run, case.keys).items()):
             value = true[key] * _per(run, key)
             given[place] += not math.isnan(low)
             held[place] += low <= value * (1 + ENDS) and value * (1 - ENDS) <= high
     yield from zip(given.tolist(), held.tolist(), strict=True)
 
 
-def _pair_shares(name: str, seeds: int) -> list[tuple[float | None, float]]:
-    a, b, requests = PAIRS[name]
-    pairs = zip(*(_long_runs(each, COMPARED, 20, 2_000_000) for each in (a, b)), strict=True)
-    apart = [{key: second[key] - first[key] for key in COMPARED} for first, second in pairs]
-    true = {key: float(np.mean([each[key] for each in apart])) for key in COMPARED}
-    given, held = np.zeros((2, len(COMPARED)), int)
+def _pair_shares(pair: Pair, seeds: int) -> list[tuple[float | None, float]]:
+    scenarios, keys = (pair.a, pair.b), pair.keys
+    long = zip(*(_long_runs(each, keys, 20, pair.true_requests) for each in scenarios), strict=True)
+    apart = [{key: second[key] - first[key] for key in keys} for first, second in long]
+    true = {key: float(np.mean([each[key] for each in apart])) for key in keys}
+    given, held = np.zeros((2, len(keys)), int)
     for seed in range(seeds):
-        runs = (bs.simulate(scenario, requests, seed=seed, warmup=0.02) for scenario in (a, b))
-        rows = bs.compare(*runs, keys=COMPARED, silent=True)
-        for place, key in enumerate(COMPARED):
+        runs = (
+            bs.simulate(each, pair.requests, seed=seed, warmup=0.02, keep="requests") for each in scenarios
+        )
+        rows = bs.compare(*runs, keys=keys, silent=True)
+        for place, key in enumerate(keys):
             given[place] += not math.isnan(rows[key].low)
             held[place] += rows[key].low <= true[key] <= rows[key].high
     return [

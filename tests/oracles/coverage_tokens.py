@@ -5,9 +5,9 @@ runs are cheap: answers of about 20 tokens. The rates are written out, as measur
 time.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
+
+from oracles.coverage import Case, Pair
 
 import batchsim as bs
 from batchsim.result.joint import joint
@@ -27,15 +27,6 @@ COMPARED = (
 )
 
 
-class Case(NamedTuple):
-    """The scenario of a seed, the one whose long runs tell the truth, metrics, and lengths of runs."""
-
-    of_seed: Callable[[int], bs.Scenario]
-    truth: bs.Scenario
-    keys: tuple[str, ...]
-    lengths: tuple[int, ...]
-
-
 WEIGHTS = bs.StepTime(1, 4, 0.05, 0.0005, 0.00001)  # a step takes as long as reading the weights
 ARITHMETIC = bs.StepTime(0.2, 0.5, 0.1)  # it takes the longer the more requests run
 VARIED = bs.Tokens(bs.Lognormal(30, 1), bs.Lognormal(20, 1))
@@ -52,14 +43,10 @@ def engines(
     )  # fmt: skip
 
 
-def same(scenario: bs.Scenario, seed: int) -> bs.Scenario:
-    return scenario
-
-
 def case(scenario: bs.Scenario, ttft_ms: float = 50, tpot_ms: float = 6) -> Case:
     """Return a case that counts the goodput within two limits, too."""
     within = joint({"ttft_ms": ttft_ms, "tpot_ms": tpot_ms})
-    return Case(partial(same, scenario), scenario, (*KEYS, within), LENGTHS)
+    return Case.of(scenario, (*KEYS, within), LENGTHS, true_requests=400_000)
 
 
 _THREE = engines(3, 205)
@@ -95,7 +82,7 @@ CASES = {
     "2 engines, whole batches, load 0.8": case(engines(2, 40.2, bs.SizeOrWait(8, 20)), 600, 100),
 }
 
-PAIRS = {
+PAIRS = {name: Pair(*each, COMPARED, 400_000) for name, each in {
     "3 engines, then 4": (_THREE, _THREE.replace(servers=4), 100_000),
     "3 engines at 0.9, then 0.88": (_THREE, _THREE.replace(rate_per_s=200.8), 100_000),
     "8 seats, then 9": (_THREE, _THREE.replace(max_num_seqs=9), 50_000),
@@ -111,4 +98,4 @@ PAIRS = {
         CASES["2 engines, load 0.8"].truth,
         CASES["2 engines, load 0.8"].truth.replace(max_num_batched_tokens=64), 50_000,
     ),
-}  # fmt: skip
+}.items()}  # fmt: skip
