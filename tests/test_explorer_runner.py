@@ -30,11 +30,16 @@ def test_the_map_reaches_every_batch_size_that_the_service_time_has():
     assert waits(2.0)[-2:] == (1.0, math.inf)
 
 
-@pytest.mark.parametrize("link", ["fixed_ms=1e12", "per_item_ms=1e12&rule=at_least&min_batch_size=4"])
+@pytest.mark.parametrize("link", ["fixed_ms=1e6", "per_item_ms=3e4&rule=at_least&min_batch_size=4"])
 def test_the_longest_service_times_have_a_map_whose_waits_are_possible(link):
     panel = bs.explore(requests=300, link=link)
     assert panel.status.value == ""
-    assert panel.result.mean_latency_ms > 1e12
+    assert panel.result.mean_latency_ms > 1e6
+
+
+def test_service_times_that_end_beyond_the_clock_are_refused_in_words():
+    panel = bs.explore(requests=300, link="fixed_ms=1e12")
+    assert "must be before 4,194,304 s (48.5 days)" in panel.status.value
 
 
 def test_bursts_that_cannot_come_at_the_rate_of_full_batches_have_a_load_curve_all_the_same():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from oracles.naive import Naive
+from oracles.naive import Naive, after
 from oracles.plans import SERVERS_RULES, in_naive_words, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
@@ -79,13 +79,13 @@ def holds(condition, now, arrivals_s, max_wait_ms, busy, ended):
         return arrivals_s[0] == now
     if condition.endswith(", one is late"):
         enough = len(arrivals_s) >= min(sizes(condition.removesuffix(", one is late")))
-        return enough and now >= arrivals_s[0] + max_wait_ms / 1000
+        return enough and now >= after(arrivals_s[0], max_wait_ms / 1000)
     if condition == "it has waited longer":
-        return now > arrivals_s[0] + max_wait_ms / 1000
+        return now > after(arrivals_s[0], max_wait_ms / 1000)
     if found := re.fullmatch(r"the oldest has waited (\S+) ms", condition):
         # To the digits that are shown, and then exactly.
         assert float(found[1]) == pytest.approx(max_wait_ms, rel=1e-11)
-        return now == arrivals_s[0] + max_wait_ms / 1000
+        return now == after(arrivals_s[0], max_wait_ms / 1000)
     if found := re.fullmatch(r"the ([\d,]+)(?:st|nd|rd|th) comes now", condition):
         number = whole(found[1])
         return len(arrivals_s) >= number and arrivals_s[number - 1] == now

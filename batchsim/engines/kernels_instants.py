@@ -243,9 +243,9 @@ def _pass_instants(
             idle, _ = _idle(servers)
             if idle > 0 or while_busy:
                 waiting = _waiting(requests, queue, levels, at, at[SENT] == horizon.total)
-                due_s = not_before(wake_s(last_s, waiting, idle, state, params))
-                if due_s > last_s:  # what was due has been asked already: it must not hold the clock
-                    now_s = min(now_s, due_s)
+                due_s = wake_s(last_s, waiting, idle, state, params)
+                if last_s < due_s < now_s:  # what was due has been asked already: it must not hold the clock
+                    now_s = min(now_s, not_before(due_s))
         if now_s == math.inf:
             return ENDED
         if horizon.known < horizon.total and not closed and now_s >= arrival_s[horizon.known - 1]:

@@ -2,6 +2,8 @@
 
 import math
 
+from oracles.naive import after
+
 
 def closed_batches(arrival_s, service_s, *, size, wait_s, threads, most):
     """Return the batches, [(start, requests, thread)], and who was refused.
@@ -16,7 +18,7 @@ def closed_batches(arrival_s, service_s, *, size, wait_s, threads, most):
         instants = [coming[0][1]] if coming else []
         instants += [each for each in free_s if each > -math.inf]
         if -math.inf in free_s and batches[-1]:
-            instants.append(opened_s + wait_s)
+            instants.append(after(opened_s, wait_s))
         if not instants:
             return computed, refused
         now = min(instants)
@@ -32,11 +34,11 @@ def closed_batches(arrival_s, service_s, *, size, wait_s, threads, most):
             batches[-1].append(task)
         free_s = [-math.inf if each <= now else each for each in free_s]
         while -math.inf in free_s:
-            is_due = len(batches[-1]) >= size or (bool(batches[-1]) and now >= opened_s + wait_s)
+            is_due = len(batches[-1]) >= size or (bool(batches[-1]) and now >= after(opened_s, wait_s))
             if len(batches) == 1 and is_due:
                 batches.append([])
             if len(batches) < 2:
                 break
             thread, batch = free_s.index(-math.inf), batches.pop(0)
             computed.append((now, batch, thread))
-            free_s[thread] = now + service_s[len(batch)]
+            free_s[thread] = after(now, service_s[len(batch)])
