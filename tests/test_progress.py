@@ -43,7 +43,7 @@ def test_hints_come_in_steps_and_an_answer_given_again_is_no_other_try(capsys):
     asked, steps = EXERCISES["01.1"], []
     for answer in (500, 500, 6000, 500, 7):
         steps.append(said(capsys, "01.1", answer)[1:])
-    parts, look = f"What it takes: {asked.parts}.", f"Where to look: “{asked.look}”, in this lesson."
+    parts, look = f"What you need: {asked.parts}.", f"Where to look: “{asked.look}”, in this lesson."
     assert [lines[:2] for lines in steps] == [[], [], [parts], [parts], [parts, look]]
     assert tried().tries == 3
 
@@ -93,7 +93,7 @@ def test_a_right_answer_after_few_wrong_ones_solves_an_exercise(capsys):
 def test_a_right_answer_after_many_is_asked_again_with_other_numbers(capsys):
     for answer in WRONG[:3]:
         lines = said(capsys, "01.1", answer)
-    assert "a right one is now followed by the same with other numbers" in lines[-1]
+    assert "a right answer is now followed by new numbers" in lines[-1]
     lines = said(capsys, "01.1", RIGHT)
     assert lines[0].startswith("Right: 12 requests")
     assert lines[2].startswith("How many requests per second")
@@ -167,7 +167,7 @@ def test_what_has_no_other_numbers_is_noted_as_found_by_trying(capsys, monkeypat
     for answer in (1, 2):
         said(capsys, "01.1", answer)
     assert said(capsys, "01.1", 7) == [
-        "Right: it is.", "It came after 2 other answers, so it is noted as found by trying.",
+        "Right: it is.", "It came after 2 other answers, so it counts as found by trying.",
     ]  # fmt: skip
     assert tried().by_trying
     assert "1 found by trying (3 tries)" in repr(progress())

@@ -139,7 +139,7 @@ class Progress:
         elif why != kept.OF_TESTS:
             below.append(f"Not kept: {why}.")
         if not self.student:
-            below.append('Whose is it? bs.teaching.progress(name="Ann") says so.')
+            below.append('Whose is it? Set the name with bs.teaching.progress(name="Ann").')
         return whose, below
 
     def __repr__(self) -> str:
