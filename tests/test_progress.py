@@ -224,7 +224,7 @@ def test_what_runs_among_the_solutions_is_in_no_file(tmp_path, monkeypatch):
 def test_progress_may_be_switched_off(monkeypatch):
     monkeypatch.setenv("BATCHSIM_PROGRESS", "off")
     assert kept.place()[0] is None
-    assert "BATCHSIM_PROGRESS says so" in repr(progress())
+    assert "BATCHSIM_PROGRESS is off" in repr(progress())
 
 
 def test_a_file_is_made_at_the_first_try_and_the_student_is_told_where(file, capsys):
@@ -298,7 +298,7 @@ def test_a_damaged_file_is_kept_aside_and_said(file, capsys, text):
     lines = said(capsys, "01.1", 500)
     aside = file.with_name("progress-damaged.json")
     assert lines[0].startswith("Not yet: ")
-    assert "progress-damaged.json, and a new one begins" in lines[1]
+    assert "progress-damaged.json, and a new file begins" in lines[1]
     assert aside.read_text() == text
     assert read(file).exercises["01.1"].tries == 1
     file.write_text("again")
@@ -347,7 +347,9 @@ def test_a_student_may_name_a_file(tmp_path):
     check("01.1", RIGHT)
     assert read(tmp_path / "bob.json").exercises["01.1"].solved_at
     (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"x\.json is no progress file: it lacks format, version, student, "):
+    with pytest.raises(
+        ValueError, match=r"x\.json is not a progress file: it lacks format, version, student, "
+    ):
         progress(file=tmp_path / "x.json")
 
 
@@ -396,7 +398,7 @@ def test_an_export_is_the_progress_and_replaces_its_own_older_one_alone(file, tm
     with pytest.raises(ValueError, match=r"bob.json is Bob's progress, not Ann's"):
         mine.export(tmp_path / "bob.json")
     (tmp_path / "notes.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"notes.json is no progress file"):
+    with pytest.raises(ValueError, match=r"notes.json is not a progress file"):
         mine.export(tmp_path / "notes.json")
 
 
