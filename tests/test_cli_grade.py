@@ -116,7 +116,7 @@ def refused(*files, options=()):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no JSON"),
+        ("", "it is not JSON"),
         ("[" * 100_000, "nested too deeply"),
         ('{"a": ' * 900 + "1" + "}" * 900, "it lacks format"),
         ("[1]", "it holds [1]"),
@@ -128,7 +128,7 @@ def test_what_is_no_progress_file_says_so_and_the_others_count(handed_in, text, 
     other = handed_in / "other.json"
     other.write_text(text)
     (line,), counted = refused(*handed_in.glob("*.json"))
-    assert line.startswith(f"{other} is no progress file")
+    assert line.startswith(f"{other} is not a progress file")
     assert said in line
     assert counted == ["Ann", "Bob", "cem"]
 
@@ -182,7 +182,7 @@ def test_a_file_of_another_batchsim_is_refused_unless_it_is_wanted(handed_in):
 def test_exercises_that_there_are_not_are_refused(tmp_path):
     write(tmp_path / "ann.json", Record("Ann", exercises={"99.1": tried(1), "01.1": tried(1)}))
     (line,), _ = refused(tmp_path / "ann.json")
-    assert line.endswith(f"has exercises that batchsim {__version__} has not: 99.1")
+    assert line.endswith(f"has exercises that batchsim {__version__} does not have: 99.1")
     (row,) = json.loads(graded(tmp_path / "ann.json", "--json", "--any-version").stdout)["students"]
     assert row["tried"] == 1
 
@@ -190,7 +190,7 @@ def test_exercises_that_there_are_not_are_refused(tmp_path):
 def test_a_file_without_a_name_says_how_to_say_it(tmp_path):
     write(tmp_path / "x.json", Record())
     (line,), _ = refused(tmp_path / "x.json")
-    assert "lacks a student's name: bs.teaching.progress(name=" in line
+    assert "lacks a student's name: set it with bs.teaching.progress(name=" in line
 
 
 def test_of_a_student_who_hands_in_twice_the_newer_file_counts(handed_in):

@@ -136,11 +136,11 @@ def three_times(arrival_ms, start_ms, finish_ms):
 @pytest.mark.parametrize(
     ("answer", "case", "hint"),
     [
-        (from_the_last_end, "split(1, 2, 10, 0)", "Nobody waits for less than 0 ms"),
+        (from_the_last_end, "split(1, 2, 10, 0)", "A time cannot be less than 0 ms"),
         (all_forming, "split(3, 10, 17, 10)", "(7, 0, 7) and should give (0, 7, 7)"),
         (all_queueing, "split(0, 2, 10, 0)", "(0, 2, 8) and should give (2, 0, 8)"),
-        (swapped, "split(0, 2, 10, 0)", "not their order"),
-        (whole_latency, "split(0, 2, 10, 0)", "Together that is 12 ms, and the latency is 10 ms"),
+        (swapped, "split(0, 2, 10, 0)", "their order is not"),
+        (whole_latency, "split(0, 2, 10, 0)", "The sum is 12 ms, but the latency is 10 ms"),
         (never_negative_only, "split(1, 2, 10, 0)", "should give (1, 0, 8)"),
         (prints, "split(0, 2, 10, 0)", "gave None and should give three numbers"),
         (two_parts, "split(0, 2, 10, 0)", "should give three numbers"),
@@ -168,4 +168,4 @@ def test_a_split_left_open_and_one_that_is_no_function(capsys):
 def test_the_mean_of_a_short_queue_is_that_of_those_who_are_served(capsys):
     latencies_ms = [11, 10, 12, 12, 11, 11, 8]  # by hand
     assert EXERCISES["03.3"].right() == pytest.approx(np.mean(latencies_ms))
-    assert told(capsys, "03.3", 10.71).startswith("Right: 3 of the ten are turned away")
+    assert told(capsys, "03.3", 10.71).startswith("Right: 3 of the ten are rejected")

@@ -182,12 +182,12 @@ class NobodyIsOldest(Queue):
 
 WRONG = {
     "02.1": [
-        (NewestFirst, "add_request(2, 'Bob')", "The oldest request stands first"),
+        (NewestFirst, "add_request(2, 'Bob')", "The oldest request must be first"),
         (Tuples, "add_request(1, 'Ann')", "[['Ann', 1, 0.0]]"),
         (WallClock, "add_request(1, 'Ann')", "self.clock()"),
         (Swapped, "add_request(1, 'Ann')", "{'id': 1, 'input': 'Ann', 'timestamp': 0.0}"),
         (OneForEachId, "max_batch_size=1", "2 should wait, not 1"),
-        (Later, "should_process()", "at the deadline itself it is time"),
+        (Later, "should_process()", "at the deadline itself, the batch is ready"),
         (Difference, "at 0.11 s  should_process()", "is 9.999999999999995 in Python"),
         (NewestWaits, "at 0.01 s  should_process()", "Ann's deadline is 0 + 10 / 1000 = 0.01 s"),
         (Seconds, "should_process()", "It gave False and should give True"),
@@ -195,7 +195,7 @@ WRONG = {
         (OnlyFull, "max_wait_ms=0", "It gave False and should give True"),
         (OnlyWaits, "max_batch_size=1", "the batch is full"),
         (FromZero, "at 0.1 s  should_process()", "Ann's deadline is 0.1 + 10 / 1000 = 0.11 s: not yet"),
-        (NothingForNo, "should_process()", "It gave None and should give False. Nobody waits"),
+        (NothingForNo, "should_process()", "It gave None and should give False. The queue is empty"),
         (Forgets, "should_process()", "1 should wait, not 0"),
         (NobodyIsOldest, "should_process()", "IndexError: deque index out of range"),
     ]
@@ -345,7 +345,7 @@ WRONG["02.3"] = [
     (forgets_the_last, "batch_inference(model, [1], batch_size=2)", "not at all"),
     (one_by_one, "batch_inference(model, [1, 2], batch_size=2)", "2 times, with [1], then [2]"),
     (all_at_once, "batch_inference(model, [1, 2], batch_size=1)", "once, with [1, 2]"),
-    (takes_the_callers_list, "batch_inference(model, [1], batch_size=1)", "the caller's own list is []"),
+    (takes_the_callers_list, "batch_inference(model, [1], batch_size=1)", "the caller's list is []"),
     (backwards, "batch_inference(model, [1, 2], batch_size=1)", "gave [20, 10] and should give [10, 20]"),
     (batches_of_outputs, "batch_inference(model, [1], batch_size=1)", "gave [[10]] and should give [10]"),
     (yields, "batch_inference(model, [], batch_size=1)", "an object of type generator"),
@@ -417,12 +417,12 @@ class StampsAnew(Batcher):
 
 WRONG["02.4"] = [
     (Drops, "add_request(1, 'Ann')\n  process_batch(), and the model raises", "1 should wait, not 0"),
-    (PutsBackAtTheEnd, "add_request(2, 'Bob')", "The oldest request stands first"),
-    (PutsBackTurnedRound, "add_request(2, 'Bob')", "The oldest request stands first"),
-    (Swallows, "process_batch(), and the model raises", "It gave []. Whoever called it must see"),
+    (PutsBackAtTheEnd, "add_request(2, 'Bob')", "The oldest request must be first"),
+    (PutsBackTurnedRound, "add_request(2, 'Bob')", "The oldest request must be first"),
+    (Swallows, "process_batch(), and the model raises", "It gave []. The caller must get"),
     (RaisesAnother, "process_batch(), and the model raises", "ValueError: the batch failed"),
     (TriesAgain, "process_batch(), and the model raises", "2 times, with [1], then [1]"),
-    (StampsAnew, "add_request(2, 'Bob')", "The oldest request stands first"),
+    (StampsAnew, "add_request(2, 'Bob')", "The oldest request must be first"),
 ]
 
 
@@ -488,12 +488,12 @@ def test_what_the_lesson_left_open_is_not_answered_yet(capsys, exercise, answer)
 
 def test_of_a_class_half_written_the_half_is_judged(capsys):
     said = told(capsys, "02.1", HalfOpen)
-    assert "should_process is still empty. What you wrote is right in " in said
+    assert "should_process is still empty. The code that you wrote is right in " in said
 
     class Wrong(HalfOpen, NewestFirst):
         pass
 
-    assert "The oldest request stands first" in told(capsys, "02.1", Wrong)
+    assert "The oldest request must be first" in told(capsys, "02.1", Wrong)
 
 
 def test_a_method_that_gives_an_answer_at_once_is_not_empty():
@@ -627,7 +627,7 @@ def test_what_the_code_prints_is_shown_with_the_case_that_goes_wrong(capsys):
 
     said = told(capsys, "02.1", TalksWrongly)
     assert said.endswith("Meanwhile your code printed:\n  got Ann\n")
-    assert told(capsys, "02.1", Talks).endswith("What your code printed meanwhile is not shown.\n")
+    assert told(capsys, "02.1", Talks).endswith("The output of your code is not shown.\n")
 
 
 def test_of_much_that_is_printed_some_lines_are_shown(capsys):

@@ -43,7 +43,7 @@ def test_hints_come_in_steps_and_an_answer_given_again_is_no_other_try(capsys):
     asked, steps = EXERCISES["01.1"], []
     for answer in (500, 500, 6000, 500, 7):
         steps.append(said(capsys, "01.1", answer)[1:])
-    parts, look = f"What it takes: {asked.parts}.", f"Where to look: “{asked.look}”, in this lesson."
+    parts, look = f"What you need: {asked.parts}.", f"Where to look: “{asked.look}”, in this lesson."
     assert [lines[:2] for lines in steps] == [[], [], [parts], [parts], [parts, look]]
     assert tried().tries == 3
 
@@ -93,7 +93,7 @@ def test_a_right_answer_after_few_wrong_ones_solves_an_exercise(capsys):
 def test_a_right_answer_after_many_is_asked_again_with_other_numbers(capsys):
     for answer in WRONG[:3]:
         lines = said(capsys, "01.1", answer)
-    assert "a right one is now followed by the same with other numbers" in lines[-1]
+    assert "a right answer is now followed by new numbers" in lines[-1]
     lines = said(capsys, "01.1", RIGHT)
     assert lines[0].startswith("Right: 12 requests")
     assert lines[2].startswith("How many requests per second")
@@ -167,7 +167,7 @@ def test_what_has_no_other_numbers_is_noted_as_found_by_trying(capsys, monkeypat
     for answer in (1, 2):
         said(capsys, "01.1", answer)
     assert said(capsys, "01.1", 7) == [
-        "Right: it is.", "It came after 2 other answers, so it is noted as found by trying.",
+        "Right: it is.", "It came after 2 other answers, so it counts as found by trying.",
     ]  # fmt: skip
     assert tried().by_trying
     assert "1 found by trying (3 tries)" in repr(progress())
@@ -224,7 +224,7 @@ def test_what_runs_among_the_solutions_is_in_no_file(tmp_path, monkeypatch):
 def test_progress_may_be_switched_off(monkeypatch):
     monkeypatch.setenv("BATCHSIM_PROGRESS", "off")
     assert kept.place()[0] is None
-    assert "BATCHSIM_PROGRESS says so" in repr(progress())
+    assert "BATCHSIM_PROGRESS is off" in repr(progress())
 
 
 def test_a_file_is_made_at_the_first_try_and_the_student_is_told_where(file, capsys):
@@ -298,7 +298,7 @@ def test_a_damaged_file_is_kept_aside_and_said(file, capsys, text):
     lines = said(capsys, "01.1", 500)
     aside = file.with_name("progress-damaged.json")
     assert lines[0].startswith("Not yet: ")
-    assert "progress-damaged.json, and a new one begins" in lines[1]
+    assert "progress-damaged.json, and a new file begins" in lines[1]
     assert aside.read_text() == text
     assert read(file).exercises["01.1"].tries == 1
     file.write_text("again")
@@ -347,7 +347,9 @@ def test_a_student_may_name_a_file(tmp_path):
     check("01.1", RIGHT)
     assert read(tmp_path / "bob.json").exercises["01.1"].solved_at
     (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"x\.json is no progress file: it lacks format, version, student, "):
+    with pytest.raises(
+        ValueError, match=r"x\.json is not a progress file: it lacks format, version, student, "
+    ):
         progress(file=tmp_path / "x.json")
 
 
@@ -396,7 +398,7 @@ def test_an_export_is_the_progress_and_replaces_its_own_older_one_alone(file, tm
     with pytest.raises(ValueError, match=r"bob.json is Bob's progress, not Ann's"):
         mine.export(tmp_path / "bob.json")
     (tmp_path / "notes.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"notes.json is no progress file"):
+    with pytest.raises(ValueError, match=r"notes.json is not a progress file"):
         mine.export(tmp_path / "notes.json")
 
 

@@ -47,7 +47,7 @@ def test_nothing_is_chosen_for_the_learner(asked):
 
 def test_committing_without_a_choice_asks_for_one_and_stays_open(asked):
     asked.commit.click()
-    assert asked.verdict.value == "Nothing is chosen yet: choose an answer, then commit."
+    assert asked.verdict.value == "Choose an answer first, then commit."
     assert not asked.commit.disabled
 
 
@@ -61,7 +61,7 @@ def test_a_right_prediction_says_right_and_why(asked):
 def test_a_wrong_prediction_says_what_is_right_and_why(asked):
     asked.choice.value = "In batches"
     asked.commit.click()
-    assert asked.verdict.value == "✗ Not this time.<br>It is: “One at a time”. No wait."
+    assert asked.verdict.value == "✗ Not this time.<br>The right answer is “One at a time”. No wait."
 
 
 def test_a_committed_prediction_cannot_be_changed(asked):
@@ -76,7 +76,10 @@ def test_what_is_shown_is_text_and_never_markup():
     assert asked.children[0].value == "<b>Predict: Is p &lt; q?</b>"
     asked.choice.value = "p > q"
     asked.commit.click()
-    assert asked.verdict.value == "✗ Not this time.<br>It is: “p &lt; q”. Since q &gt; p &amp; so on."
+    assert (
+        asked.verdict.value
+        == "✗ Not this time.<br>The right answer is “p &lt; q”. Since q &gt; p &amp; so on."
+    )
 
 
 def test_a_prediction_prints_the_same_each_time_and_shows_the_choice(asked):
@@ -104,7 +107,7 @@ def test_a_wrong_choice_says_why_it_is_wrong():
     asked = predict("?", {"Yes": "", "No": "Since 1 < 2."}, "Yes", "It is.")
     asked.choice.value = "No"
     asked.commit.click()
-    assert asked.verdict.value == "✗ Not this time. Since 1 &lt; 2.<br>It is: “Yes”. It is."
+    assert asked.verdict.value == "✗ Not this time. Since 1 &lt; 2.<br>The right answer is “Yes”. It is."
 
 
 def outcome_of(then, choice="Yes"):

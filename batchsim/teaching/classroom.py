@@ -101,15 +101,17 @@ def _checked(path: Path, any_version: bool) -> Record:
     record = read(path)
     if not record.student:
         raise ValueError(
-            f'{path} lacks a student\'s name: bs.teaching.progress(name="...") says it, before the export'
+            f'{path} lacks a student\'s name: set it with bs.teaching.progress(name="...") before the export'
         )
     if record.batchsim != __version__ and not any_version:
-        ours = f"this is {__version__}: its exercises may be others (--any-version takes it all the same)"
+        ours = f"this is {__version__}: its exercises may differ (--any-version accepts the file)"
         raise ValueError(f"{path}, {record.student}'s progress, is of batchsim {record.batchsim}, and {ours}")
     others = sorted(set(record.exercises) - set(EXERCISES))
     if others and not any_version:
         whose = f"{path}, {record.student}'s progress,"
-        raise ValueError(f"{whose} has exercises that batchsim {__version__} has not: {', '.join(others)}")
+        raise ValueError(
+            f"{whose} has exercises that batchsim {__version__} does not have: {', '.join(others)}"
+        )
     for name in others:
         del record.exercises[name]
     return record
@@ -120,7 +122,7 @@ def _twice(record: Record, newer: Path, other: Record) -> str:
     if record.key == other.key:
         return f"is an older file of the same student, {other.student}: {newer} is counted"
     if record.student.casefold() == other.student.casefold():
-        rename = "if these are two students, bs.teaching.progress().rename() tells them apart"
+        rename = "if these are two students, rename one with bs.teaching.progress().rename()"
         return (
             f"is of a student named {record.student}, as {newer} is, which is newer and is counted: {rename}"
         )

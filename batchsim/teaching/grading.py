@@ -93,7 +93,7 @@ def _judged(asked: Exercise, answer: Any, verdicts: list[Verdict], tried: Tried)
         tried.tries += 1
         return [f"Right: {text}", *_solved(asked, tried)]
     if before:
-        return ["Not yet: that was right for the numbers before. Now they are others:", asked.again]
+        return ["Not yet: that was right for the earlier numbers. Now they are different:", asked.again]
     wrong = Wrong(in_short(answer), textwrap.shorten(text, LONGEST_HINT, placeholder=" ..."), tried.rounds)
     if wrong not in tried.wrong:
         tried.wrong = [*tried.wrong, wrong][:KEPT]
@@ -110,9 +110,9 @@ def _solved(asked: Exercise, tried: Tried) -> list[str]:
     others = f"It came after {_format.counted(tried.since, 'other answer')}"
     if not _others(asked, tried):
         tried.solved_at, tried.by_trying = now(), True
-        return [f"{others}, so it is noted as found by trying."]
+        return [f"{others}, so it counts as found by trying."]
     tried.rounds, tried.since = tried.rounds + 1, 0
-    return [f"{others}, so once more with other numbers: if you know the way, this one is quick."]
+    return [f"{others}, so here is the same question with new numbers. If you know the method, it is quick."]
 
 
 def _others(asked: Exercise, tried: Tried) -> bool:
@@ -124,15 +124,13 @@ def _steps(asked: Exercise, tried: Tried) -> list[str]:
     """Return what is said besides the hint, more with each wrong answer."""
     steps = []
     if tried.tries >= 2 and asked.parts:
-        steps.append(f"What it takes: {asked.parts}.")
+        steps.append(f"What you need: {asked.parts}.")
     if tried.tries >= 3 and asked.look:
         steps.append(f"Where to look: “{asked.look}”, in this lesson.")
     if asked.few is not None and tried.since > asked.few:
-        then = (
-            "followed by the same with other numbers" if _others(asked, tried) else "noted as found by trying"
-        )
+        then = "followed by new numbers" if _others(asked, tried) else "counted as found by trying"
         steps.append(
-            f"That makes {tried.since} answers. A number can be found by trying: a right one is now {then}."
+            f"That is {tried.since} answers. Numbers can be guessed, so a right answer is now {then}."
         )
     return steps
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from batchsim.teaching.record import OtherVersionError, Record, read, write
 
 VARIABLE = "BATCHSIM_PROGRESS"  # a file, or "off"
-OF_TESTS = "a test is nobody's progress"
+OF_TESTS = "tests do not count as progress"
 PATIENCE_S = 30.0  # that a kernel waits for others: each holds the file for milliseconds, on a free machine
 
 
@@ -53,9 +53,9 @@ def place() -> tuple[Path | None, str]:
         if _kernel.file is not None:
             path = _kernel.file
         elif Path.cwd().name == "solutions":  # before the variable: their outputs are the same for all
-            return None, "what is run among the solutions is nobody's progress"
+            return None, "runs in the solutions folder do not count as progress"
         elif said == "off":
-            return None, f"{VARIABLE} says so"
+            return None, f"{VARIABLE} is off"
         elif said:
             path = Path(said).expanduser()
         elif "PYTEST_VERSION" in os.environ:
@@ -133,7 +133,7 @@ def _read(path: Path) -> Record:
         raise
     except ValueError as error:
         aside = set_aside(path, "damaged")
-        _kernel.notes.append(f"{error}. It is kept as {aside.name}, and a new one begins.")
+        _kernel.notes.append(f"{error}. It was renamed to {aside.name}, and a new file begins.")
         return Record()
 
 
@@ -145,8 +145,10 @@ def _failing_softly(path: Path) -> Iterator[None]:
     except (OSError, OtherVersionError) as error:
         why = (isinstance(error, OSError) and error.strerror) or str(error)
         _kernel.failed[path] = why
-        elsewhere = 'bs.teaching.progress(file="...") names another'
-        _kernel.notes.append(f"Not kept in {path} ({why}): gone when this kernel ends. {elsewhere}.")
+        elsewhere = 'Choose another file with bs.teaching.progress(file="...")'
+        _kernel.notes.append(
+            f"Not kept in {path} ({why}): it will be lost when this kernel ends. {elsewhere}."
+        )
 
 
 @contextmanager

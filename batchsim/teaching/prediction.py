@@ -70,7 +70,7 @@ class Prediction(widgets.VBox):
     def _judge(self, _: widgets.Button) -> None:
         chosen = self.choice.value
         if chosen is None:
-            self.verdict.value = "Nothing is chosen yet: choose an answer, then commit."
+            self.verdict.value = "Choose an answer first, then commit."
             return
         self.choice.disabled = self.commit.disabled = True
         if self.key is not None:
@@ -78,7 +78,7 @@ class Prediction(widgets.VBox):
         told = [f"✓ Right. {self.because}"]
         if chosen != self.answer:
             wrong = f"✗ Not this time. {self.why.get(chosen, '')}".rstrip()
-            told = [wrong, f"It is: “{self.answer}”. {self.because}"]
+            told = [wrong, f"The right answer is “{self.answer}”. {self.because}"]
         self.verdict.value = "<br>".join(html.escape(line, quote=False) for line in told)
         if self.then is not None:
             self.outcome.children = [widgets.HTML("Computing …")]

@@ -33,7 +33,7 @@ def progress(name: str | None = None, file: str | os.PathLike[str] | None = None
         if student not in ("", name):
             whose = _whose(student)
             same = f"If it is the same student: bs.teaching.progress().rename({name!r})"
-            other = f"If not: bs.teaching.progress().start_over({name!r}) keeps {whose} in a file beside it"
+            other = f"If not: bs.teaching.progress().start_over({name!r}) begins a new file and keeps {whose}"
             raise ValueError(f"this is {whose} progress{_where()}, got name={name!r}. {same}. {other}")
         if not student:
             kept.change(lambda record: setattr(record, "student", name))
@@ -139,7 +139,7 @@ class Progress:
         elif why != kept.OF_TESTS:
             below.append(f"Not kept: {why}.")
         if not self.student:
-            below.append('Whose is it? bs.teaching.progress(name="Ann") says so.')
+            below.append('Whose is it? Set the name with bs.teaching.progress(name="Ann").')
         return whose, below
 
     def __repr__(self) -> str:

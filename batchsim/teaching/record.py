@@ -111,20 +111,22 @@ def read(path: str | os.PathLike[str]) -> Record:
     with path.open("rb") as file:
         text = file.read(LARGEST + 1)
     if len(text) > LARGEST:
-        raise ValueError(f"{path} is no progress file: it has more than {LARGEST:,} bytes")
+        raise ValueError(f"{path} is not a progress file: it has more than {LARGEST:,} bytes")
     try:
         return _parsed(path, text)
     except RecursionError:
-        raise ValueError(f"{path} is no progress file: it is nested too deeply") from None
+        raise ValueError(f"{path} is not a progress file: it is nested too deeply") from None
 
 
 def _parsed(path: Path, text: bytes) -> Record:
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"{path} is no progress file, or a damaged one: no JSON ({error!s:.80})") from None
+        raise ValueError(
+            f"{path} is not a progress file, or a damaged one: it is not JSON ({error!s:.80})"
+        ) from None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is no progress file: it holds {content!r:.40}")
+        raise ValueError(f"{path} is not a progress file: it holds {content!r:.40}")
     version = content.get("version", VERSION)
     if content.get("format") == FORMAT and version != VERSION:
         other = f"{path} is a progress file of version {version!r:.20}, of batchsim"
@@ -132,16 +134,16 @@ def _parsed(path: Path, text: bytes) -> Record:
         raise OtherVersionError(f"{other} {content.get('batchsim', '?')!s:.20}, and {ours}")
     names = ["format", "version", *(each.name for each in fields(Record)), "checksum"]
     if lacks := [name for name in names if name not in content]:
-        raise ValueError(f"{path} is no progress file: it lacks {', '.join(lacks)}")
+        raise ValueError(f"{path} is not a progress file: it lacks {', '.join(lacks)}")
     if content["format"] != FORMAT:
-        raise ValueError(f"{path} is no progress file: its format is {content['format']!r:.40}")
+        raise ValueError(f"{path} is not a progress file: its format is {content['format']!r:.40}")
     if content["checksum"] != checksum(content):
-        said = "its checksum is not that of what it says"
+        said = "its checksum does not match its content"
         raise ValueError(f"{path} was changed after batchsim wrote it: {said}")
     try:
         return _record({name: content[name] for name in names[2:-1]})
     except ValueError as error:
-        raise ValueError(f"{path} is no progress file: {error}") from None
+        raise ValueError(f"{path} is not a progress file: {error}") from None
 
 
 def _record(content: dict[str, Any]) -> Record:

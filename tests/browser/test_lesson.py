@@ -20,9 +20,9 @@ def until_the_first_prediction():
 def test_the_outcome_of_a_prediction_appears_when_it_is_committed(lab, opened):
     with opened(lab, *until_the_first_prediction(), EXPLORER) as panel:
         page, outcome = panel.page, panel.page.get_by_text("95 % interval")
-        page.get_by_text("which one change brings p99 down most?").wait_for()  # once: the code is folded
+        page.get_by_text("which single change lowers p99 most?").wait_for()  # once: the code is folded
         page.get_by_role("button", name="Commit").click()
-        page.get_by_text("Nothing is chosen yet").wait_for()
+        page.get_by_text("Choose an answer first").wait_for()
         assert outcome.count() == 0
         page.get_by_label("A longer wait").check()
         page.get_by_role("button", name="Commit").click()

@@ -11,14 +11,14 @@ WRONG = {
     ],
     "08.2": [
         (lambda asked: _mean_ms(1, 0), "the measured service times"),
-        (lambda asked: _mean_ms(1, 0) + 0.6, "requests wait longer"),
+        (lambda asked: _mean_ms(1, 0) + 0.6, "requests also wait longer"),
         (lambda asked: _mean_ms(1, 0) * 1.1 + 0.6, "make others wait"),
         (100, "Table"),
     ],
     "08.3": [
-        (3 * 350, "still compiles"),
+        (3 * 350, "the compile time with padding"),
         (16 * 350, "without padding"),
-        (13, "shapes fewer"),
+        (13, "the number of saved shapes"),
         (1, "how many shapes"),
     ],
 }

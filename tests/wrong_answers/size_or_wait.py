@@ -7,15 +7,15 @@ WRONG = {
         (50, "bs.Trigger.BACKLOG"),
     ],
     "04.2": [
-        (1.85, "the first one pays for it"),
-        (2, "nobody is in the second's way"),
-        (0.15, "waiting pays, and would further apart"),
+        (1.85, "the first one loses"),
+        (2, "the second does not wait"),
+        (0.15, "waiting pays, and would pay even further apart"),
         (1, "waiting costs"),
     ],
     "04.3": [
         (0, "the batches are still too small"),
         (2, "it computes 75.5% of the time"),
-        (5, "Would a shorter wait do?"),
+        (5, "Is a shorter wait enough?"),
         (10, "more than enough"),
     ],
 }

@@ -1,19 +1,19 @@
 WRONG = {
     "07.1": [
         (1356, "that is the throughput"),
-        (0.6, "How many requests per second is it?"),
-        (60, "How many requests per second is it?"),
-        (550, "how many are late"),
+        (0.6, "How many requests per second is that?"),
+        (60, "How many requests per second is that?"),
+        (550, "the number of late answers"),
         (1351 * 2, "1,350 requests per second that arrive, got 2702"),
     ],
     "07.2": [
         (1549, "saturation rate"),
         (1786, "cannot keep up"),
-        (1350, "p99 is 23.3 ms, and 18 ms"),
+        (1350, "p99 is 23.3 ms. The promise is 18 ms"),
     ],
     "07.3": [
         (1, "the load is 199%"),
         (2, "just stable"),  # as the capacity alone would ask for
-        (4, "Would fewer do?"),
+        (4, "Are fewer enough?"),
     ],
 }

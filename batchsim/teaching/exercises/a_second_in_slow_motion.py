@@ -35,10 +35,10 @@ class Eleventh(Number):
 
     unit = "ms"
     arrival_ms = 29
-    parts = "when its wait is over, when the server is free, and how long a batch of 1 computes"
+    parts = "the end of its wait, the time when the server is free, and the service time of a batch of 1"
     look = "The same in batchsim"
     vary: ClassVar = {"arrival_ms": (30,)}
-    again = "The eleventh arrives at {arrival_ms} ms. What is its latency now?"
+    again = "Now the eleventh arrives at {arrival_ms} ms. What is its latency?"
 
     @property
     def result(self) -> Result:
@@ -55,17 +55,17 @@ class Eleventh(Number):
     def hint(self, answer: float, right: float) -> str:
         alone_ms, free_ms = 1000 * SERVICE(1), 1000 * self.result.start_s[-1]
         if self.near(answer, right + self.arrival_ms):
-            return f"that is when it is answered. It arrived at {self.arrival_ms} ms."
+            return f"that is the time of its answer. It arrived at {self.arrival_ms} ms."
         if self.near(answer, alone_ms):
-            return "that is how long it computes. How long did it wait before?"
+            return "that is its computing time. How long did it wait before?"
         if self.near(answer, MAX_WAIT_MS + alone_ms):
             return f"its wait is over at {self.arrival_ms + MAX_WAIT_MS} ms. What does the server do then?"
         if self.near(answer, free_ms - self.arrival_ms):
-            return "that is how long it waits. How long does it compute?"
+            return "that is its waiting time. How long does it compute?"
         if self.near(answer, right + MAX_WAIT_MS):
-            return "its wait counts from its arrival, and is over when the server is free."
+            return "its wait starts when it arrives, so it is already over when the server is free."
         if self.near(answer, right + 1000 * (SERVICE(2) - SERVICE(1))):
-            return "it is alone in its batch: nobody arrives after it."
+            return "it is alone in its batch: it is the last request."
         return "when is its wait over, when is the server free, and how long does a batch of 1 compute?"
 
 
@@ -94,20 +94,18 @@ class Waited(NamedTuple):
     def why(self, got: list[float]) -> str:
         latency_ms, total_ms = self.finish_ms - self.arrival_ms, sum(got)
         if min(got) < 0:
-            return f"Nobody waits for less than 0 ms: compare {self.free_ms} ms with {self.arrival_ms} ms."
+            return f"A time cannot be less than 0 ms: compare {self.free_ms} ms with {self.arrival_ms} ms."
         if abs(total_ms - latency_ms) > 1e-6:
-            return f"Together that is {total_ms:g} ms, and the latency is {latency_ms:g} ms."
+            return f"The sum is {total_ms:g} ms, but the latency is {latency_ms:g} ms."
         if sorted(got) == sorted(self.parts_ms):
-            return "The numbers are right, but not their order."
+            return "The numbers are right, but their order is not."
         return f"The server was idle from {self.free_ms} ms until {self.start_ms} ms."
 
 
 class Split(Function):
     """A function that splits a latency into forming, queueing and computing."""
 
-    parts = (
-        "from when on the request was there and the server free, and what came before and after that moment"
-    )
+    parts = "the moment when the request was there and the server free, and the time before and after it"
     look = "The same in batchsim"
     signature = "split(arrival_ms, start_ms, finish_ms, free_ms)"
 
@@ -119,7 +117,7 @@ class Split(Function):
             yield from sorted(found, key=lambda case: (case.finish_ms, case.arrival_ms))
 
     def because(self, count: int) -> str:
-        return f"in {count} hidden cases the three parts are those that batchsim finds."
+        return f"in {count} hidden cases your three parts match batchsim's."
 
 
 def _waited(result: Result) -> Iterator[Waited]:
@@ -144,10 +142,10 @@ class ShortQueue(Number):
     unit = "ms"
     within = 0.005
     queue_limit = 2
-    parts = "who finds a place, what these wait and compute, and how many they are"
+    parts = "the requests that find a place, their waiting and computing times, and their number"
     look = "A source, a queue, a collector, a server"
     vary: ClassVar = {"queue_limit": (1,)}
-    again = "Now only {queue_limit} may wait. What is the mean latency of those who find a place?"
+    again = "Now only {queue_limit} may wait. What is the mean latency of the requests that find a place?"
 
     @property
     def result(self) -> Result:
@@ -158,25 +156,25 @@ class ShortQueue(Number):
 
     def because(self, right: float) -> str:
         away = int((self.result.status == Status.REJECTED).sum())
-        waits = f"no batch of {MAX_BATCH_SIZE} is ever full"
-        return f"{away} of the ten are turned away, and {waits}. The others take {right:.2f} ms on average."
+        waits = f"a batch of {MAX_BATCH_SIZE} never fills"
+        return f"{away} of the ten are rejected, and {waits}. The others take {right:.2f} ms on average."
 
     def hint(self, answer: float, right: float) -> str:
         served = self.result.latency_ms[self.result.status == Status.SERVED]
         if self.near(answer, run().mean_latency_ms):
-            return "that is the mean of all ten with a queue that turns nobody away."
+            return "that is the mean of all ten with an unlimited queue."
         if self.near(answer, served.sum() / len(ARRIVALS_MS)):
-            return "those who are turned away have no latency: divide by the number of those who are served."
+            return "rejected requests have no latency: divide by the number of answered requests."
         if self.near(answer, served.sum()):
-            return "that is all latencies together. What is their mean?"
+            return "that is the sum of the latencies. What is their mean?"
         if self.near(answer, len(served)):
-            return "that is how many are served. How long do they take on average?"
+            return "that is the number of answered requests. What is their mean latency?"
         if self.near(answer, len(ARRIVALS_MS) - len(served)):
-            return "that is how many are turned away. How long do the others take on average?"
+            return "that is the number of rejected requests. What is the mean latency of the others?"
         if self.near(answer, run(max_batch_size=self.queue_limit).mean_latency_ms):
-            return "it is the queue that is shorter, and not the batch: who finds two waiting goes away."
+            return "only the queue is shorter, not the batch: a request that finds two waiting is rejected."
         if self.near(answer, run(queue_limit=1).mean_latency_ms):
-            return "who finds 2 waiting is turned away: with 0 or 1 before it, a request stays."
+            return "only a request that finds 2 waiting is rejected. If it finds 0 or 1, it stays."
         return f"in the source, put a request into the queue if fewer than {self.queue_limit} are waiting."
 
 

@@ -135,7 +135,7 @@ class Play:
     def why(self, expected: bool) -> str:
         waiting, size = len(self.expected.queue), self.script.max_batch_size
         if not waiting:
-            return "Nobody waits, so there is nothing to process."
+            return "The queue is empty, so there is nothing to process."
         if waiting >= size:
             return f"{waiting} of at most {size} wait: the batch is full."
         oldest, deadline_s = self.expected.queue[0], self.expected.next_deadline()
@@ -147,7 +147,7 @@ class Play:
             return f"It is not full, and {over}: not yet."
         rounded_ms = (self.now_s - came_s) * 1000
         if rounded_ms >= wait_ms:
-            return f"{over}, and it is {self.now_s:g} s: at the deadline itself it is time."
+            return f"{over}, and it is {self.now_s:g} s: at the deadline itself, the batch is ready."
         rounding = f"({self.now_s:g} - {came_s:g}) * 1000 is {rounded_ms!r} in Python"
         return f"{over}, and it is {self.now_s:g} s.\nBut {rounding}: compare the clock with the deadline."
 
@@ -175,7 +175,7 @@ class Play:
             return f"The model was called {_with(calls)}\n and should be called {_with(expected)}."
         if theirs.error is not None and mine.error is not model.broken:
             came = fault(mine.error, self.answer) if mine.error is not None else f"gave {shown(mine.value)}"
-            return f"It {came}. Whoever called it must see the model's own error, RuntimeError."
+            return f"It {came}. The caller must get the model's own error, RuntimeError."
         if theirs.error is None and plain(mine.value) != plain(theirs.value):
             rule = "Each output goes back to its own id, the oldest first."
             return f"It gave {shown(mine.value)}\n and should give {plain(theirs.value)!r}.\n{rule}"
@@ -198,12 +198,12 @@ class Play:
         if not isinstance(queue, list):
             return f"{told}\nIt is a deque, self.queue, made in __init__."
         if sorted(map(shown, queue)) == sorted(map(shown, expected)):
-            return f"{told}\nThe oldest request stands first."
+            return f"{told}\nThe oldest request must be first."
         if len(queue) != len(expected):
             return f"{told}\n{len(expected)} should wait, not {len(queue)}."
         stamps = [row.get("timestamp") if isinstance(row, dict) else None for row in queue]
         if any(isinstance(stamp, float) and abs(stamp - self.now_s) > 1 for stamp in stamps):
-            return f"{told}\nThe time is what self.clock() says, and nothing else."
+            return f"{told}\nRead the time from self.clock() only."
         return told
 
 
@@ -239,10 +239,10 @@ class Call(NamedTuple):
         if made.error is not None:
             return f"{told}It {fault(made.error, answer)}"
         if plain(inputs) != given:
-            return f"{told}Afterwards the caller's own list is {shown(inputs)}: it must stay as it was."
+            return f"{told}Afterwards the caller's list is {shown(inputs)}: your function must not change it."
         if mine.calls != theirs.calls:
             should = f" and should be called {_with(theirs.calls)}."
             return f"{told}The model was called {_with(mine.calls)}\n{should}"
         if plain(made.value) != expected:
-            return f"{told}It gave {shown(made.value)} and should give {expected!r}: one output an input."
+            return f"{told}It gave {shown(made.value)} and should give {expected!r}: one output per input."
         return ""

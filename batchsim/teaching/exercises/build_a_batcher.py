@@ -48,7 +48,7 @@ class Ready(Batcher):
     steps = "add", "ready", "half", "deadline"
     length = 5
     parts = (
-        "a queue in order of arrival, whether it is full, and the deadline of the oldest request, as a time"
+        "a queue in order of arrival, a test for a full batch, and the oldest request's deadline as a time"
     )
     look = "Step 1: when is a batch ready?"
     settings = (
@@ -61,7 +61,7 @@ class Ready(Batcher):
     )
 
     def because(self, count: int) -> str:
-        same = "your queue held what batchsim's own did, and found at the same moments that it was time"
+        same = "your queue held the same requests as batchsim's, and was ready at the same moments"
         return f"in {count:,} hidden cases {same}."
 
 
@@ -81,7 +81,7 @@ class Process(Batcher):
     )
 
     def because(self, count: int) -> str:
-        return f"in {count:,} hidden cases everyone got their own answer, from one call of the model a batch."
+        return f"in {count:,} hidden cases each request got its own answer, with one model call per batch."
 
 
 class KeepsRequests(Batcher):
@@ -90,7 +90,7 @@ class KeepsRequests(Batcher):
     after, after_name = Process(), "02.2"
     methods = ("process_batch",)
     steps = "add", "process", "fail"
-    parts = "an error that the caller gets to see, and a queue that is as it was before the batch was taken"
+    parts = "an error that reaches the caller, and a queue with the same requests as before the call"
     look = "When the model fails: what do you expect?"
     length = 6
     must = "fail"
@@ -104,7 +104,7 @@ class Whole(Function):
     """A function that computes a whole list in batches."""
 
     parts = (
-        "slices of batch_size inputs, one call of the model for each, and the outputs in the inputs' order"
+        "slices of batch_size inputs, one call of the model per slice, and the outputs in the inputs' order"
     )
     look = "Step 2: compute a batch"
     signature = "batch_inference(model_fn, inputs, batch_size)"

@@ -21,34 +21,35 @@ class UsefulShare(Number):
 
     unit = "from 0 to 1"
     answers = (30, 45, 60, 90, 120, 150, 225, 480)
-    parts = "the tokens of all answers, and the rows: so many seats for as many steps as the longest answer"
+    parts = (
+        "the tokens of all answers, and the rows: the number of seats times the tokens of the longest answer"
+    )
     look = "Whole batches: what do you expect?"
     vary: ClassVar = {"answers": ((20, 40, 60, 80, 100, 140, 260, 400), (10, 30, 50, 90, 110, 160, 200, 500))}
-    again = "The eight answers are now {answers} tokens long. Which part of the rows is useful?"
+    again = "Now the answers have {answers} tokens. What fraction of the rows is useful?"
 
     def right(self) -> float:
         return sum(self.answers) / (len(self.answers) * max(self.answers))
 
     def because(self, right: float) -> str:
         wanted, rows = sum(self.answers), len(self.answers) * max(self.answers)
-        return (
-            f"{wanted:,} tokens are wanted, and {rows:,} rows are computed: {right:.1%} of them are useful."
-        )
+        need = f"the answers need {wanted:,} tokens, and the batch computes {rows:,} rows"
+        return f"{need}: {right:.1%} of them are useful."
 
     def hint(self, answer: float, right: float) -> str:
         size, longest = len(self.answers), max(self.answers)
         if self.near(answer, 1 - right):
-            return "that part is wasted. Which part is useful?"
+            return "that is the wasted fraction. What fraction is useful?"
         if self.near(answer, 1 / right):
-            return "that is how many rows are computed for each token. Turn it round."
+            return "that is the number of rows per token. Take the inverse."
         if self.near(answer, median(self.answers) / longest):
-            return "that is the middle answer's part. Add up all of them: the long ones count for more."
+            return "that uses the median answer. Add up all answers: the long ones count for more."
         if self.near(answer, sum(self.answers) / longest):
-            return f"that is how many seats would do the same work. The batch holds {size}."
+            return f"that is the number of seats that would do the same work. The batch holds {size}."
         if answer > 1:
-            return f"a part of the whole is a number from 0 to 1, got {answer:g}."
+            return f"a fraction is a number from 0 to 1, got {answer:g}."
         rows = f"{size} seats compute in {longest} steps"
-        return f"how many tokens are wanted in all, and how many rows do {rows}?"
+        return f"how many tokens do the answers need in total, and how many rows do {rows}?"
 
 
 class StepsOfPrompt(Number):
@@ -57,10 +58,12 @@ class StepsOfPrompt(Number):
     unit = "steps"
     within = 0.0
     prompt, budget, others = 3000, 512, 80
-    parts = "the budget, what the others take of it, and the prompt, which has the rest of each step"
+    parts = "the budget, the tokens that the others take, and the prompt, which gets the rest of each step"
     look = "The budget: what do you expect?"
     vary: ClassVar = {"prompt": (2200, 3500, 4000), "others": (100, 120)}
-    again = "The prompt has {prompt:,} tokens now, and {others} others make a token a step. How many steps?"
+    again = (
+        "Now the prompt has {prompt:,} tokens, and {others} others make one token per step. How many steps?"
+    )
 
     def right(self) -> float:
         return math.ceil(self.prompt / (self.budget - self.others))
@@ -69,36 +72,32 @@ class StepsOfPrompt(Number):
         left = self.budget - self.others
         each = f"the others take {self.others} of the {self.budget} tokens, and {left} are left"
         steps = f"{right:.0f} steps for {self.prompt:,}"
-        return f"{each}: {steps}. At the end of the last one comes the first token."
+        return f"{each}: {steps}. The first token comes at the end of the last step."
 
     def hint(self, answer: float, right: float) -> str:
         left = self.budget - self.others
         if answer == math.ceil(self.prompt / self.budget):
-            return "that is how long it takes alone. Whose tokens are in the budget, too?"
+            return "that is the number without other requests. Which other tokens use the budget?"
         if answer == 1:
-            return f"a step computes no more than {self.budget} tokens: this prompt is cut."
+            return f"a step computes at most {self.budget} tokens, so this prompt is cut."
         if answer == math.floor(self.prompt / left):
-            return "after that many steps some of the prompt is still left."
+            return "after these steps, a part of the prompt is still left."
         if answer == right + 1:
-            return "the step that computes the last of the prompt makes the first token: no other is needed."
+            return "the step that completes the prompt also makes the first token."
         if answer == self.prompt:
-            return (
-                "a prompt is not computed token by token: all that fits into a step's budget goes together."
-            )
-        return f"how many of the {self.budget} tokens do the {self.others} others leave to the prompt?"
+            return "a step computes many tokens of a prompt at once: as many as fit into its budget."
+        return f"how many of the {self.budget} tokens do the {self.others} others leave for the prompt?"
 
 
 class MostSeats(Exercise):
     """The largest max_num_seqs that keeps the TPOT within an objective while clients queue."""
 
     clients, objective_ms = 128, 50
-    parts = (
-        "a run with so many seats, and one with one seat more: the first keeps the objective, the other not"
-    )
+    parts = "a run that keeps the objective, and a run with one more seat that does not"
     look = "More seats: what do you expect?"
     few = 1
     vary: ClassVar = {"objective_ms": (45, 55, 60)}
-    again = "The objective is {objective_ms} ms now. What is the largest max_num_seqs?"
+    again = "Now the objective is {objective_ms} ms. What is the largest max_num_seqs?"
 
     @property
     def asks(self) -> str:
@@ -119,20 +118,20 @@ class MostSeats(Exercise):
         number = as_number("max_num_seqs", answer, at_least=1)
         seats = int(number)
         if seats != number:
-            return Verdict(False, "seats are whole: round down, or try the next one.")
+            return Verdict(False, "the number of seats is whole: round down, or try the next one.")
         if seats > self.clients:
-            few = f"only {self.clients} requests are ever there, so more seats than that stay empty"
+            few = f"there are never more than {self.clients} requests, so further seats stay empty"
             return Verdict(
-                False, f"{few}. With all of them p99 of TPOT is {self.tpot_ms(self.clients):.1f} ms."
+                False, f"{few}. With {self.clients} seats p99 of TPOT is {self.tpot_ms(self.clients):.1f} ms."
             )
         found_ms = self.tpot_ms(seats)
         if found_ms > self.objective_ms:
             over = f"with {seats} seats p99 of TPOT is {found_ms:.1f} ms, above {self.objective_ms} ms"
-            return Verdict(False, f"{over}: fewer share a step then.")
+            return Verdict(False, f"{over}: with fewer seats, fewer requests share a step.")
         next_ms = self.tpot_ms(seats + 1)
         if next_ms <= self.objective_ms:
             more = f"with {seats} seats p99 of TPOT is {found_ms:.1f} ms: there is room for more"
-            return Verdict(False, f"{more}, and each seat more brings tokens per second.")
+            return Verdict(False, f"{more}, and each extra seat gives more tokens per second.")
         both = f"p99 of TPOT is {found_ms:.1f} ms with {seats} seats, {next_ms:.1f} ms with one more"
         return Verdict(True, f"{both}. The objective, not the memory, sets the limit here.")
 

@@ -25,13 +25,11 @@ class RealSaturation(Number):
 
     unit = "requests per second"
     slower, own_ms = SLOWER, OWN_MS
-    parts = (
-        "how long a full batch takes there, the batcher's own time included, and how many requests it holds"
-    )
+    parts = "how long a full batch takes, including the batcher's own time, and how many requests it holds"
     look = "Predict, then run: what do you expect?"
     vary: ClassVar = {"slower": (1.15, 1.2, 1.3), "own_ms": (0.8, 0.9, 1.0)}
     again = (
-        "The model takes {slower} times as long, and each batch another {own_ms} ms. How many per second now?"
+        "Now the model takes {slower} times as long, and each batch another {own_ms} ms. How many per second?"
     )
 
     def per_s(self, slower: float, own_ms: float) -> float:
@@ -49,14 +47,16 @@ class RealSaturation(Number):
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, self.per_s(1, 0)):
-            return "that is what the measurement alone promises."
+            return "that is the saturation rate of the measurement alone."
         if self.near(answer, self.per_s(self.slower, 0)):
             return (
                 "the model is slower there, but each batch also takes "
                 f"{self.own_ms} ms of the batcher's own time."
             )
         if self.near(answer, self.per_s(1, self.own_ms)):
-            return f"the batcher's own time is there, but the model also takes {self.slower} times as long."
+            return (
+                f"that includes the batcher's own time. But the model also takes {self.slower} times as long."
+            )
         if self.near(answer, right / RULE.max_batch_size):
             return f"those are batches per second, and a batch holds {RULE.max_batch_size} requests."
         return "how long does a full batch take from start to finish, and how many requests does it hold?"
@@ -68,11 +68,11 @@ class Explained(Number):
     unit = "ms"
     within = 0.02
     slower, own_ms = SLOWER, OWN_MS
-    parts = "a Table in which each size takes as long as it really does, and a simulation with it"
+    parts = "a Table with the real time of each size, and a simulation with it"
     look = "Predict, then run: what do you expect?"
     vary: ClassVar = {"slower": (1.05, 1.12), "own_ms": (0.2, 0.3)}
     again = (
-        "The model takes {slower} times as long, and each batch another {own_ms} ms. Which mean latency now?"
+        "Now the model takes {slower} times as long, and each batch another {own_ms} ms. Which mean latency?"
     )
 
     def right(self) -> float:
@@ -81,16 +81,18 @@ class Explained(Number):
     def because(self, right: float) -> str:
         measured_ms, more_ms = _mean_ms(1, 0), right - _mean_ms(1, 0)
         once = f"{more_ms:.2f} ms more than with the measured times, {measured_ms:.2f} ms"
-        return f"it expects {right:.2f} ms, {once}: what makes a batch longer also makes the next ones wait."
+        return f"it expects {right:.2f} ms, {once}: after a longer batch, the next ones also wait longer."
 
     def hint(self, answer: float, right: float) -> str:
         measured_ms = _mean_ms(1, 0)
         if self.near(answer, measured_ms):
             return "that is the mean latency with the measured service times."
         if self.near(answer, measured_ms + self.own_ms) or self.near(answer, measured_ms * self.slower):
-            return "it is not only each batch that takes longer: requests wait longer, too. Simulate it."
+            return "the batches take longer, and the requests also wait longer. Simulate it."
         if self.near(answer, measured_ms * self.slower + self.own_ms):
-            return "not all of a latency is computing, and longer batches make others wait. Simulate it."
+            return (
+                "computing is only a part of the latency, and longer batches make others wait. Simulate it."
+            )
         times_ms = f"SERVICE(size) * 1000 * {self.slower} + {self.own_ms}"
         return f"simulate with a Table of {times_ms} for sizes 1 to 16."
 
@@ -104,7 +106,7 @@ class ColdShapes(Number):
     parts = "how many shapes compile without padding, how many with it, and how long each takes"
     look = "A cold start: what do you expect?"
     vary: ClassVar = {"each_ms": (250, 400, 600), "largest": (8, 24, 32)}
-    again = "Now a shape takes {each_ms} ms, and sizes from 1 to {largest} are padded to 1, 4 or {largest}."
+    again = "Now each shape takes {each_ms} ms, and sizes 1 to {largest} are padded to 1, 4 or {largest}."
 
     @property
     def padded(self) -> tuple[int, ...]:
@@ -120,11 +122,11 @@ class ColdShapes(Number):
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, len(self.padded) * self.each_ms):
-            return "that is what still compiles with padding. How much is saved?"
+            return "that is the compile time with padding. How much does padding save?"
         if self.near(answer, self.largest * self.each_ms):
-            return "that is what compiles without padding. How much of it is saved?"
+            return "that is the compile time without padding. How much of it does padding save?"
         if self.near(answer, self.largest - len(self.padded)):
-            return "that is how many shapes fewer compile. How many milliseconds is that?"
+            return "that is the number of saved shapes. How many milliseconds is that?"
         return "how many shapes compile without padding, and how many with it?"
 
 

@@ -227,12 +227,12 @@ class Program(Exercise):
             took_s = time.monotonic() - begin_s
             if took_s > ALL_CASES_S and time.thread_time() - computed_s < ASLEEP * took_s:
                 slow = f"right in {count} cases, but they took {took_s:.0f} s. Does your code sleep?"
-                return Verdict(False, f"{slow} It is only asked whether it is time: nobody has to wait.")
+                return Verdict(False, f"{slow} Your code only has to decide: it must not wait.")
             count += 1
         if empty:
-            done = f" What you wrote is right in {count:,} cases." if count else ""
+            done = f" The code that you wrote is right in {count:,} cases." if count else ""
             return Verdict(False, f"{empty[0]} is still empty.{done}")
-        hidden = " What your code printed meanwhile is not shown." if talked else ""
+        hidden = " The output of your code is not shown." if talked else ""
         return Verdict(True, self.because(count) + hidden)
 
 

@@ -22,10 +22,10 @@ class ExtraP99(Number):
     within = 0.05
     rate_per_s = 1000
     max_wait_ms = 5
-    parts = "the p99 of each of the two, of the same requests, and their difference"
+    parts = "the p99 of both servers for the same requests, and the difference"
     look = "A busy hour: what do you expect?"
     vary: ClassVar = {"rate_per_s": (600, 800, 1200, 1500)}
-    again = "{rate_per_s:,} requests per second, all else the same. How many milliseconds is it now?"
+    again = "Now {rate_per_s:,} requests arrive per second. How many milliseconds is the difference?"
 
     def p99s_ms(self) -> tuple[float, float]:
         """Return the p99 of Triton and of TorchServe."""
@@ -39,7 +39,7 @@ class ExtraP99(Number):
         triton, torchserve = self.p99s_ms()
         both = f"p99 is {triton:.1f} ms on Triton and {torchserve:.1f} ms on TorchServe"
         share = f"{right / self.max_wait_ms:.0%} of the wait"
-        return f"{both}. The difference is {share}: a request that waited for the server waits once more."
+        return f"{both}. The difference is {share}: a request that waited for the server waits once again."
 
     def hint(self, answer: float, right: float) -> str:
         triton, torchserve = self.p99s_ms()
@@ -48,9 +48,9 @@ class ExtraP99(Number):
         if self.near(answer, triton) or self.near(answer, torchserve):
             return "that is the p99 of one of them. How much higher is the other?"
         if self.near(answer, torchserve / triton):
-            return "that is how many times as high it is. How many milliseconds more?"
+            return "that is the ratio. How many milliseconds is the difference?"
         if self.near(answer, self.max_wait_ms):
-            return "that is the whole wait. Not each of the slowest requests waits for all of it: simulate."
+            return "that is the whole wait. But some of the slowest requests wait for less: simulate it."
         setting = f"{self.rate_per_s:,} per second and {self.max_wait_ms} ms"
         return f'compare both at {setting}: to_frame()["p99_ms"].'
 
@@ -61,10 +61,12 @@ class LeastWait(Number):
     unit = "ms"
     within = 0.02
     rate_per_s = 1500
-    parts = "the size of a batch, 1 + the arrivals in the wait, and how long such a batch computes"
+    parts = "the size of a batch, 1 + the arrivals during the wait, and its service time"
     look = "The third team: what do you expect?"
     vary: ClassVar = {"rate_per_s": (1300, 1400, 1600, 1700)}
-    again = "{rate_per_s:,} requests per second arrive at Ray Serve. With which wait does it just keep up?"
+    again = (
+        "Now {rate_per_s:,} requests per second arrive at Ray Serve. What is the shortest wait that keeps up?"
+    )
 
     def right(self) -> float:
         fixed_ms, per_item_ms = SERVICE.fixed_ms, SERVICE.per_item_ms
@@ -82,11 +84,11 @@ class LeastWait(Number):
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, frozen_wait_min_ms(2000, SERVICE.fixed_ms, SERVICE.per_item_ms, MAX_BATCH_SIZE)):
-            return f"that is for 2,000 requests per second, and only {self.rate_per_s:,} arrive."
+            return f"that is the answer for 2,000 requests per second, but only {self.rate_per_s:,} arrive."
         if answer > 1000:
             return "that is far too long."
         load = self.load(answer)
-        far = "it is too short" if load >= 1 else "a shorter wait would do"
+        far = "it is too short" if load >= 1 else "a shorter wait is enough"
         return f"with a wait of {answer:g} ms the load is {load:.2f}: {far}."
 
 
@@ -98,10 +100,10 @@ class TooFewOngoing(Number):
     max_batch_size = 10
     ongoing = 5
     wait_ms = 10
-    parts = "how long a request is inside, waiting and computing, and how many are inside at once"
+    parts = "the time a request spends inside, waiting and computing, and the number of requests inside"
     look = "The third team: what do you expect?"
     vary: ClassVar = {"ongoing": (3, 4, 6, 8)}
-    again = "max_ongoing_requests is now {ongoing}. How many requests per second can it carry at most?"
+    again = "Now max_ongoing_requests is {ongoing}. How many requests per second can it carry at most?"
 
     def right(self) -> float:
         rule = ray_serve(self.max_batch_size, self.wait_ms / 1000, max_ongoing_requests=self.ongoing)
@@ -110,19 +112,23 @@ class TooFewOngoing(Number):
     def because(self, right: float) -> str:
         computes = SERVICE(self.ongoing) * 1000
         each = f"{self.ongoing} requests wait {self.wait_ms} ms and compute for {computes:.1f} ms"
-        return f"{each}, then the next {self.ongoing} are let in: {right:,.0f} per second."
+        return f"{each}, then the next {self.ongoing} are admitted: {right:,.0f} per second."
 
     def hint(self, answer: float, right: float) -> str:
         full, small = self.max_batch_size / SERVICE(self.max_batch_size), self.ongoing / SERVICE(self.ongoing)
         if self.near(answer, full):
-            return f"that is what batches of {self.max_batch_size} carry, and so many are never inside."
+            return (
+                f"that is for batches of {self.max_batch_size}, but only {self.ongoing} requests fit inside."
+            )
         if self.near(answer, small):
-            return f"batches of {self.ongoing} carry that if none waits. But none is full: each waits."
+            return (
+                f"that is for batches of {self.ongoing} without a wait. But they are not full, so each waits."
+            )
         if self.near(answer, self.ongoing / self.wait_ms * 1000):
-            return "after the wait, the batch is computed, too, before others are let in."
+            return "after the wait, the batch also has to be computed before others are admitted."
         if self.near(answer, right / self.ongoing):
-            return "those are batches per second. How many requests per second is it?"
-        return f"how long do {self.ongoing} requests stay inside, from the first until the answer?"
+            return "those are batches per second. How many requests per second is that?"
+        return f"how long do {self.ongoing} requests stay inside, from their arrival to their answer?"
 
 
 @cache  # a run of each

@@ -22,11 +22,11 @@ class ServerCameFree(Number):
     rate_per_s = 1000
     rule = SizeOrWait(max_batch_size=4, max_wait_ms=2)
     requests = 400_000
-    parts = "the number of batches whose trigger is BACKLOG, and that of all batches"
+    parts = "the number of batches whose trigger is BACKLOG, and the number of all batches"
     look = "Why batches left"
     vary: ClassVar = {"rate_per_s": (700, 800, 1500)}
     again = (
-        "{rate_per_s:,} requests arrive per second. How many percent leave now when the server comes free?"
+        "Now {rate_per_s:,} requests arrive per second. What percentage leaves when the server becomes free?"
     )
 
     @cached_property
@@ -45,14 +45,16 @@ class ServerCameFree(Number):
     def because(self, right: float) -> str:
         full, waited = self.percent(Trigger.FULL), self.percent(Trigger.WAIT)
         others = f"{full:.0f} % left because they were full, {waited:.0f} % because their wait was over"
-        return f"{right:.0f} % left when the server came free; {others}."
+        return f"{right:.0f} % left when the server became free; {others}."
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, self.percent(Trigger.BACKLOG, requests=True)):
             return "that is the share of the requests. Small batches count as much as large ones here."
         for trigger, why in ((Trigger.FULL, "were full"), (Trigger.WAIT, "had waited long enough")):
             if self.near(answer, self.percent(trigger)):
-                return f"that is the share of the batches that {why}. Which left later than their deadline?"
+                return (
+                    f"that is the share of the batches that {why}. Which batches left after their deadline?"
+                )
         if self.near(answer, 100 - right):
             return "that is the share of all the others."
         return "simulate it, and count the batches whose trigger is bs.Trigger.BACKLOG."
@@ -64,10 +66,10 @@ class TwoPhotos(Number):
     unit = "ms"
     within = 0.02
     service = SERVICE
-    parts = "the mean of both latencies without a wait, and with one that both leave together after"
+    parts = "the mean of both latencies without a wait, and with a wait that lets both leave together"
     look = "When a wait pays: what do you expect?"
     vary: ClassVar = {"service": tuple(Affine(fixed, SERVICE.per_item_ms) for fixed in (1.35, 2.35, 2.85))}
-    again = "A batch costs {service.fixed_ms} ms, and {service.per_item_ms} ms a photo. How far apart now?"
+    again = "Now a batch takes {service.fixed_ms} ms plus {service.per_item_ms} ms per photo. How far apart?"
 
     def alone_ms(self, apart_ms: float) -> float:
         """Return the mean latency without a wait: the second photo waits for the first."""
@@ -92,12 +94,12 @@ class TwoPhotos(Number):
     def hint(self, answer: float, right: float) -> str:
         one_ms, two_ms = self.service(1) * 1000, self.service(2) * 1000
         if self.near(answer, 2 * one_ms - two_ms):
-            return "so far the second photo gains. But the first one pays for it: take the mean of both."
+            return "up to there the second photo gains. But the first one loses: take the mean of both."
         if answer >= one_ms:
-            return f"after {one_ms:.2f} ms the server has finished the first: nobody is in the second's way."
+            return f"after {one_ms:.2f} ms the first is finished, so the second does not wait for it."
         means = f"waiting gives a mean of {self.together_ms(answer):.2f} ms"
-        verdict = "waiting pays, and would further apart" if answer < right else "waiting costs"
-        return f"{answer:g} ms apart {means}, not waiting {self.alone_ms(answer):.2f} ms: {verdict}."
+        verdict = "waiting pays, and would pay even further apart" if answer < right else "waiting costs"
+        return f"{answer:g} ms apart, {means}, and no wait gives {self.alone_ms(answer):.2f} ms: {verdict}."
 
 
 class HalfTheGpu(Number):
@@ -108,10 +110,10 @@ class HalfTheGpu(Number):
     rate_per_s = 1000
     max_batch_size = 32
     share = 0.5
-    parts = "the utilisation with a wait, and the shortest wait with which it is as low as asked"
+    parts = "the utilisation with a wait, and the shortest wait that makes it low enough"
     look = "Two prices: what do you expect?"
     vary: ClassVar = {"share": (0.45, 0.55, 0.6, 0.65)}
-    again = "The server may compute {share:.0%} of the time. Which is the shortest wait now?"
+    again = "Now the server may compute {share:.0%} of the time. What is the shortest wait?"
     longest_ms = 6.65  # up to which theory solves it: the time of a full batch
 
     def utilisation(self, max_wait_ms: float) -> float:
@@ -136,7 +138,7 @@ class HalfTheGpu(Number):
         busy = f"with a wait of {answer:g} ms it computes {self.utilisation(answer):.1%} of the time"
         if answer < right:
             return f"{busy}: the batches are still too small."
-        return f"{busy}. Would a shorter wait do?"
+        return f"{busy}. Is a shorter wait enough?"
 
 
 EXERCISES: dict[str, Exercise] = {

@@ -17,26 +17,28 @@ class SlowPages(Number):
 
     unit = "percent of the pages"
     photos = 40
-    parts = "the probability that one photo is fast, and that all of a page are"
+    parts = "the probability that one photo is fast, and that all photos of a page are fast"
     look = "Eleven requests, by hand"
     vary: ClassVar = {"photos": (20, 30, 60, 80)}
-    again = "A page has {photos} photos. How many percent of the pages have a slow one now?"
+    again = "Now a page has {photos} photos. What percentage of the pages has a slow one?"
 
     def right(self) -> float:
         return 100 * (1 - 0.99**self.photos)
 
     def because(self, right: float) -> str:
         fast = f"0.99 to the power of {self.photos} is {0.99**self.photos:.3f}"
-        return f"{fast}: so many pages have only fast answers. The other {right:.0f} % have a slow one."
+        return (
+            f"{fast}: this share of the pages has only fast answers. The other {right:.0f} % have a slow one."
+        )
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, 100 - right) or self.near(100 * answer, 100 - right):
             return "that is the share of the pages on which all answers are fast."
         if self.near(answer, self.photos):
-            return "that counts a page with two slow answers twice. What is the chance that none is slow?"
+            return "that counts pages with two slow answers twice. How likely is it that all are fast?"
         if self.near(answer, 1):
             return f"that is the share of the photos. A page has {self.photos} of them."
-        return "one photo is fast with a probability of 0.99. What is the chance that all of a page are?"
+        return "one photo is fast with a probability of 0.99. How likely is it that all of a page are fast?"
 
 
 class LastOfABurst(Number):
@@ -46,10 +48,10 @@ class LastOfABurst(Number):
     within = 0.04  # by hand, one leaves out the service time of its own batch
     rate_per_s = 7000
     lasts_s = 1.5
-    parts = "how many more arrive than leave in a second, how many wait at the end, and how fast they leave"
+    parts = "how fast the queue grows, its length at the end of the burst, and how fast it shrinks"
     look = "A crowd comes: what do you expect?"
     vary: ClassVar = {"rate_per_s": (6000, 6500, 8000)}
-    again = "{rate_per_s:,} requests per second come in the burst. How long does the last one take now?"
+    again = "Now {rate_per_s:,} requests per second arrive in the burst. What is the latency of the last one?"
 
     @property
     def waiting(self) -> float:
@@ -70,14 +72,14 @@ class LastOfABurst(Number):
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, self.waiting):
-            return "so many requests wait when the burst ends. How long does the server need for them?"
+            return "that is the queue when the burst ends. How long does the server need for it?"
         if self.near(answer, 1000 * self.waiting / self.rate_per_s):
-            return "the queue shrinks at the rate at which requests leave, not at that at which they came."
+            return "the queue shrinks at the saturation rate, not at the arrival rate."
         if self.near(answer, 1000 * self.lasts_s * self.rate_per_s / SATURATION_PER_S):
-            return "that is how long all of the burst takes. The last request came at its end."
+            return "that is the time from the start of the burst. But the last request arrived at its end."
         if self.near(answer, 1000 * self.lasts_s):
-            return "that is how long the burst lasts. How many requests wait at its end?"
-        return "count how many requests wait when the burst ends, then how long the server needs for them."
+            return "that is the duration of the burst. How many requests wait at its end?"
+        return "how many requests wait when the burst ends, and how long does the server need for them?"
 
 
 class SeenByUsers(Number):
@@ -88,10 +90,10 @@ class SeenByUsers(Number):
     rate_per_s = 200
     seconds = 60
     stall_ms = 1500
-    parts = "who comes in the stall, who comes while its queue is worked off, and how many come in all"
+    parts = "the requests during the stall, the requests while its queue is cleared, and all requests"
     look = "The same stall, seen twice: what do you expect?"
     vary: ClassVar = {"stall_ms": (1000, 2000, 2500)}
-    again = "The stall lasts {stall_ms:,} ms. How many percent of the requests are slow now?"
+    again = "Now the stall lasts {stall_ms:,} ms. What percentage of the requests is slow?"
     slow_ms = 100
 
     @property
@@ -106,19 +108,19 @@ class SeenByUsers(Number):
     def because(self, right: float) -> str:
         stalled = self.rate_per_s * self.stall_ms // 1000
         return (
-            f"{right * self.requests / 100:.0f} of {self.requests:,} requests. {stalled} of them came in the "
-            "stall itself, and the others while the server worked off the queue. Such a p99 is far "
+            f"{right * self.requests / 100:.0f} of {self.requests:,} requests. {stalled} of them arrived "
+            "during the stall, and the others while the server cleared the queue. Their p99 is far "
             f"above {self.slow_ms} ms; a closed-loop client reports one slow request."
         )
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, 100 / self.requests):
-            return "that is one request, as a closed loop would see it. Users go on sending."
+            return "that is one request, as a closed loop would report it. But users keep sending."
         stall_s, seconds = self.stall_ms / 1000, self.seconds
         if any(self.near(answer, 100 * s / seconds) for s in (stall_s, stall_s - self.slow_ms / 1000)):
-            return "those came during the stall. What about the queue that it left behind?"
+            return "those arrived during the stall. What about the queue that it left behind?"
         if self.near(answer, 100 - right):
-            return "that is the share of the fast ones."
+            return "that is the share of the fast requests."
         return f"simulate it, and count the requests that took more than {self.slow_ms} ms."
 
 

@@ -16,7 +16,7 @@ class TwiceTheTime(Number):
 
     unit = "requests per second"
     times = 2.0  # as long as the service time
-    parts = "the service time D, the part of the time that the server is busy, λD, and the time in the queue"
+    parts = "the service time D, the fraction of time that the server is busy, λD, and the time in the queue"
     look = "By hand"
     vary: ClassVar = {"times": (1.5, 2.5, 3.0, 4.0)}
     again = "At which arrival rate is the mean latency {times:g} times the service time?"
@@ -39,13 +39,11 @@ class TwiceTheTime(Number):
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, right * SERVICE(1)):
-            return "that is the utilisation of the server. How many requests per second is it?"
+            return "that is the utilisation of the server. How many requests per second is that?"
         if answer * SERVICE(1) >= 1:
             return "the server cannot keep up: the queue grows without end, and there is no mean."
         mean_ms, alone_ms = self.latency_ms(answer), SERVICE(1) * 1000
-        return (
-            f"there the mean latency is {mean_ms:.2f} ms, and it should be {self.in_words} {alone_ms:.2f} ms."
-        )
+        return f"there the mean latency is {mean_ms:.2f} ms. It should be {self.in_words} {alone_ms:.2f} ms."
 
     @property
     def in_words(self) -> str:
@@ -60,10 +58,12 @@ class EnoughRequests(Number):
     rate_per_s = 400
     requests = 40_000
     target = 0.01
-    parts = "half the width of the interval over the mean, how many times too wide that is, and its square"
+    parts = (
+        "half the interval's width divided by the mean, how many times too wide it is, and the square of that"
+    )
     look = "What does 95 % promise?"
     vary: ClassVar = {"target": (0.012, 0.015, 0.02)}
-    again = "About how many requests would narrow the interval to {target:.1%} of the mean on each side?"
+    again = "About how many requests do you need for an interval of ± {target:.1%} of the mean?"
 
     def half_width(self, requests: int) -> float:
         """Return half the width of the mean latency's interval, as a fraction of the mean."""
@@ -77,7 +77,7 @@ class EnoughRequests(Number):
 
     def because(self, right: float) -> str:
         wide, times = self.half_width(self.requests), math.sqrt(right / self.requests)
-        needed = f"{times:.2f} times too wide, so {times:.2f}² times as many are needed"
+        needed = f"{times:.2f} times too wide, so you need {times:.2f}² times as many"
         gives = f"A run of {right:,.0f} gives ± {self.half_width(round(right)):.1%}"
         return f"{self.requests:,} requests give ± {wide:.1%}, {needed}. {gives}."
 
@@ -89,7 +89,7 @@ class EnoughRequests(Number):
             narrower = f"only {math.sqrt(times):.2f} times narrower: the error shrinks with the square root"
             return f"{times:.2f} times as many requests make the interval {narrower}."
         width = self.target * math.sqrt(right / answer)
-        return f"that would give about ± {width:.2%}, and the target is ± {self.target:.1%}."
+        return f"that would give about ± {width:.2%}. The target is ± {self.target:.1%}."
 
 
 class CostOfAWait(Number):
@@ -101,11 +101,11 @@ class CostOfAWait(Number):
     rate_per_s = 1000
     max_batch_size = 32
     max_wait_ms = 1
-    parts = "the mean latency with the wait, less that without, of the same requests"
+    parts = "the mean latency with the wait minus the mean without it, for the same requests"
     look = "Which of two settings is better?"
     vary: ClassVar = {"rate_per_s": (700, 800, 1200)}
     again = (
-        "{rate_per_s:,} requests come per second. By how many ms does a wait of 1 ms raise the mean latency?"
+        "Now {rate_per_s:,} requests arrive per second. By how many ms does a wait of 1 ms raise the mean?"
     )
 
     def mean_ms(self, max_wait_ms: float) -> float:
@@ -116,7 +116,7 @@ class CostOfAWait(Number):
 
     def because(self, right: float) -> str:
         return (
-            f"theory says {self.mean_ms(self.max_wait_ms):.4f} ms with the wait and {self.mean_ms(0):.4f} ms "
+            f"theory gives {self.mean_ms(self.max_wait_ms):.4f} ms with the wait, {self.mean_ms(0):.4f} ms "
             f"without: {right:.4f} ms more, which is {right / self.max_wait_ms:.0%} of the wait. "
             "The server is busy most of the time, and while it is, no request waits for company."
         )
@@ -127,7 +127,7 @@ class CostOfAWait(Number):
         if answer in (0, self.max_wait_ms):
             some, others = "some requests wait for company", "others would have waited for the server anyway"
             return f"simulate it: {some}, {others}."
-        use = 'use compare(a, b)["mean_latency_ms"].difference on a run without the wait and one with it'
+        use = 'use compare(a, b)["mean_latency_ms"].difference on a run without the wait and a run with it'
         return f"{use}: the same seed, and enough requests for a narrow interval."
 
 

@@ -26,10 +26,12 @@ class Goodput(Number):
     within = 0.03
     rule = SizeOrWait(max_batch_size=64, max_wait_ms=20)
     requests = 400_000
-    parts = "how many requests are answered per second, and which part of them in time"
+    parts = "the requests that are answered per second, and the fraction of them in time"
     look = "The smallest promise, by hand"
     vary: ClassVar = {"rule": tuple(SizeOrWait(64, wait_ms) for wait_ms in (15, 18, 22, 24))}
-    again = "How many per second within 30 ms, with max_batch_size=64 and a wait of {rule.max_wait_ms:g} ms?"
+    again = (
+        "How many per second are within 30 ms, with max_batch_size=64 and a wait of {rule.max_wait_ms:g} ms?"
+    )
 
     def right(self) -> float:
         scenario = Scenario(Poisson(RATE_PER_S), self.rule, SERVICE)
@@ -44,11 +46,11 @@ class Goodput(Number):
         if self.near(answer, RATE_PER_S):
             return "that is the throughput, which counts late answers too. How many are in time?"
         if self.near(answer, RATE_PER_S - right):
-            return "that is how many are late. How many are in time?"
+            return "that is the number of late answers. How many are in time?"
         if self.near(answer, share) or self.near(answer, 100 * share):
-            return "that is the attainment, a fraction. How many requests per second is it?"
+            return "that is the attainment, a fraction. How many requests per second is that?"
         if answer > RATE_PER_S:
-            return f"it is a part of the {RATE_PER_S:,} requests per second that arrive, got {answer:g}."
+            return f"it must be at most the {RATE_PER_S:,} requests per second that arrive, got {answer:g}."
         return f"simulate the setting, then call goodput_per_s({PROMISED_MS}) on the result."
 
 
@@ -59,7 +61,7 @@ class StricterPromise(Number):
     within = 0.02
     promised_ms = 18
     max_batch_size = 16
-    parts = "a setting, its p99 at a rate, and the highest rate at which that is within the promise"
+    parts = "a setting, its p99 at a rate, and the highest rate at which p99 is within the promise"
     look = "How much may the traffic grow?"
     vary: ClassVar = {"promised_ms": (12, 15, 20, 22)}
     again = "Up to how many requests per second can you promise {promised_ms} ms for 99 of 100?"
@@ -81,10 +83,10 @@ class StricterPromise(Number):
 
     def hint(self, answer: float, right: float) -> str:
         if self.near(answer, self.saturation_per_s):
-            return "that is the saturation rate: there the queue grows without end."
+            return "that is the saturation rate: at this rate the queue grows without end."
         if answer >= self.saturation_per_s:
             return "the server cannot keep up: the queue grows without end."
-        return f"there p99 is {self.p99_ms(answer):.1f} ms, and {self.promised_ms} ms is promised."
+        return f"at that rate p99 is {self.p99_ms(answer):.1f} ms. The promise is {self.promised_ms} ms."
 
 
 class EnoughServers(Number):
@@ -95,11 +97,11 @@ class EnoughServers(Number):
     rate_per_s = 3550
     most = 4
     parts = (
-        "for each number of servers the best setting of KNOBS, its p99, and the fewest that keep the promise"
+        "for each number of servers, the best setting of KNOBS and its p99; then the fewest servers in time"
     )
     look = "Let a search choose"
     vary: ClassVar = {"rate_per_s": (1700, 1750, 5250, 5300)}
-    again = "{rate_per_s:,} requests will arrive per second. What is now the smallest number of V100s?"
+    again = "Now {rate_per_s:,} requests will arrive per second. What is the smallest number of V100s?"
 
     def right(self) -> float:
         return _fewest_servers(self.rate_per_s, self.most, SEED)[0]
@@ -116,11 +118,11 @@ class EnoughServers(Number):
 
     def hint(self, answer: float, right: float) -> str:
         if answer > right:
-            return "they keep the promise. Would fewer do?"
+            return "they keep the promise. Are fewer enough?"
         largest, load = SIZES[-1], self.load(answer)
         if load >= 1:
             return f"they cannot keep up: in full batches of {largest} the load is {load:.0%}."
-        slow = f"such a batch alone takes {SERVICE(largest) * 1000:.0f} ms, and {PROMISED_MS} ms is promised"
+        slow = f"one such batch takes {SERVICE(largest) * 1000:.0f} ms, and the promise is {PROMISED_MS} ms"
         return f"in full batches of {largest} the load is {load:.1%}: just stable. But {slow}."
 
 

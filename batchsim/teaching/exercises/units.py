@@ -24,15 +24,15 @@ class Unit(NamedTuple):
 ABOVE_0 = math.ulp(0.0)
 UNITS = {
     "ms": Unit("at least 0 ms", 0, others={
-        1e-3: "that is in seconds. How many milliseconds is it?",
-        1e3: "that is in microseconds. How many milliseconds is it?",
+        1e-3: "that is in seconds. How many milliseconds is that?",
+        1e3: "that is in microseconds. How many milliseconds is that?",
     }),
     "requests per second": Unit("more than 0 requests per second", ABOVE_0, others={
-        1e-3: "that is per millisecond. How many requests per second is it?",
-        60: "that is per minute. How many requests per second is it?",
+        1e-3: "that is per millisecond. How many requests per second is that?",
+        60: "that is per minute. How many requests per second is that?",
     }),
     "percent": Unit("from 0 to 100 percent", 0, 100, others={
-        1e-2: "that is the share as a fraction. How many percent is it?",
+        1e-2: "that is the share as a fraction. How many percent is that?",
     }),
     "from 0 to 1": Unit("from 0 to 1", 0, others={100: "that is in percent: 100 % is 1."}),
 }  # fmt: skip

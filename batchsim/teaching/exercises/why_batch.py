@@ -31,8 +31,8 @@ class SaturationRate(Number):
         if self.near(answer, 1 / SERVICE(1)):
             return "that is the saturation rate one at a time. How long does a whole batch take?"
         if self.near(answer, self.size / SERVICE(1)):
-            return "a batch takes longer than one request: it pays the cost per item for each."
-        return f"find out how long a batch of {self.size} takes, then how many requests a second that makes."
+            return "a batch takes longer than one request: each request adds its own cost."
+        return f"how long does a batch of {self.size} take, and how many requests per second is that?"
 
 
 class SmallestBatch(Number):
@@ -41,10 +41,10 @@ class SmallestBatch(Number):
     unit = "requests in a batch"
     within = 0.0
     rate_per_s = 3000
-    parts = "the saturation rate of a batch size, and the first size with which it is higher than the traffic"
+    parts = "the saturation rate of each batch size, and the first size whose rate is higher than the traffic"
     look = "Why 32 requests take little more time than one"
     vary: ClassVar = {"rate_per_s": (2000, 2500, 3500, 4000, 4200)}
-    again = "{rate_per_s:,} requests arrive per second. What is now the smallest max_batch_size?"
+    again = "Now {rate_per_s:,} requests arrive per second. What is the smallest max_batch_size?"
 
     def saturation_per_s(self, size: int) -> float:
         return size / SERVICE(size)
@@ -71,12 +71,10 @@ class BreakEven(Number):
     within = 0.1  # a run of 40,000 requests is only an estimate
     rate_per_s = 350
     max_batch_size = 32
-    parts = (
-        "the mean latency one at a time, whatever the wait, and that in batches, which grows with the wait"
-    )
+    parts = "the mean latency one at a time, and the mean latency in batches, which grows with the wait"
     look = "From morning to evening: what do you expect?"
     vary: ClassVar = {"rate_per_s": (250, 270, 300, 320)}
-    again = "{rate_per_s} requests arrive per second. With which max_wait_ms do both take just as long?"
+    again = "Now {rate_per_s} requests arrive per second. Which max_wait_ms makes both take the same time?"
 
     @property
     def alone_ms(self) -> float:
@@ -89,9 +87,9 @@ class BreakEven(Number):
         return float(brentq(lambda wait_ms: self.together_ms(wait_ms) - self.alone_ms, 0, SERVICE(1) * 2000))
 
     def because(self, right: float) -> str:
-        means = f"{self.together_ms(right):.2f} ms in batches, and as much one at a time"
+        means = f"{self.together_ms(right):.2f} ms, in batches and one at a time"
         none = f"{self.together_ms(0):.2f} ms without a wait"
-        return f"with a wait of {right:.2f} ms theory expects {means}; it expects {none}."
+        return f"with a wait of {right:.2f} ms theory expects {means}. It expects {none}."
 
     def hint(self, answer: float, right: float) -> str:
         if answer > 5:
