@@ -468,3 +468,76 @@ def test_another_format_read_as_csv_is_refused_with_its_reader(written, tmp_path
     parquet.write_table(pyarrow.table({"t": np.arange(1000.0)}), tmp_path / "t.parquet")
     with pytest.raises(ValueError, match=r"Parquet: Trace\.from_parquet"):
         bs.Trace.from_csv(tmp_path / "t.parquet")
+
+
+# Bursts.
+
+
+def drawn(workload, requests, seed=0):
+    """A trace of a workload's arrivals."""
+    (times_s,) = workload.chunks_s(np.random.SeedSequence(seed), requests, requests)
+    return bs.Trace(times_s)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        bs.Poisson(800), bs.Constant(800), bs.Gamma(800, 0.3), bs.Gamma(800, 3),
+        bs.OnOff(6000, 600, 0.05, 0.15), bs.OnOff(5000, 1500, 0.01, 0.01),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_long_trace_has_the_dispersion_of_what_it_was_drawn_from(workload):
+    for seed in range(3):
+        found = drawn(workload, 1_000_000, seed).dispersion
+        assert found == pytest.approx(workload.dispersion, rel=0.35, abs=0.01)
+
+
+def test_a_short_trace_has_the_dispersion_of_independent_gaps():
+    for cv in (0.5, 1, 2):
+        assert drawn(bs.Gamma(800, cv), 400).dispersion == pytest.approx(cv**2, rel=0.4)
+
+
+def test_a_trace_shows_how_many_requests_its_bursts_have():
+    # On and off, 200 ms of 1,950/s are 390 requests.
+    found = [drawn(bs.OnOff(6000, 600, 0.05, 0.15), 300_000, seed).burst_requests for seed in range(9)]
+    assert np.median(found) == pytest.approx(390, rel=0.5)
+    assert np.median([drawn(bs.Poisson(800), 100_000, seed).burst_requests for seed in range(9)]) == 0
+
+
+def test_timestamps_of_whole_seconds_are_no_bursts():
+    # A hundred arrivals at each second, all at once: their gaps vary, their number does not.
+    assert bs.Trace(np.repeat(np.arange(1000.0), 100)).dispersion < 30
+    assert bs.Trace(np.repeat(np.arange(100_000.0), 10)).dispersion < 1
+
+
+def test_the_dispersion_of_a_trace_does_not_depend_on_its_rate():
+    trace = drawn(bs.OnOff(6000, 600, 0.05, 0.15), 50_000)
+    slower = trace.with_rate(3)
+    assert slower.dispersion == pytest.approx(trace.dispersion, rel=0.02)
+    assert slower.burst_requests == trace.burst_requests
+
+
+@pytest.mark.parametrize("requests", [10_000, 30_000])
+def test_a_trace_of_bursts_that_is_too_short_has_no_interval(requests):
+    bursts = bs.OnOff(6000, 600, 0.05, 0.15)
+    for seed in range(20):
+        scenario = bs.Scenario(drawn(bursts, requests, seed), bs.SizeOrWait(32, 0), bs.Affine(5, 0.25))
+        for key, (low, _) in bs.simulate(scenario).intervals(["mean_latency_ms", "p95"]).items():
+            assert math.isnan(low), key
+
+
+def test_intervals_of_traces_that_are_just_long_enough_hold_the_truth():
+    # M/D/1: 30,000 requests are needed at load 0.9, and a trace that happens to be of load 0.89 asks for fewer.
+    truth_ms = 1 + 0.9 / (2 * 0.1)
+    for requests in (30_000, 36_000):
+        held = given = 0
+        for seed in range(60):
+            trace = drawn(bs.Poisson(900), requests, seed)
+            low, high = bs.simulate(bs.Scenario(trace, bs.SizeOrWait(1, 0), bs.Affine(1, 0))).intervals(
+                ["mean_latency_ms"]
+            )["mean_latency_ms"]
+            given += not math.isnan(low)
+            held += low <= truth_ms <= high
+        assert given >= 15
+        assert held / given >= 0.93

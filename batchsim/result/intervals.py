@@ -129,7 +129,8 @@ def _statistic(metric: Metric, samples: Sequence[Sample]) -> Statistic:
         return values
 
     first, last = samples[0].whole.number(metric.key), samples[-1].whole.number(metric.key)
-    return Statistic(of_sections, last - (first if len(samples) > 1 else 0.0))
+    widening = max(sample.widening(metric) for sample in samples)
+    return Statistic(of_sections, last - (first if len(samples) > 1 else 0.0), widening)
 
 
 def _queueing(samples: Sequence[Sample]) -> list[StandardError | NoInterval]:

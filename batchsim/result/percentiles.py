@@ -8,10 +8,11 @@ be worth one), from their number the interval of the fraction, and its ends are 
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from batchsim.result.metrics import LATENCY, metric
+from batchsim.result.metrics import LATENCY, Metric, metric
 from batchsim.result.proportions import effective, proportion, students_t
 from batchsim.result.run_length import BEYOND, FEW, REQUESTS, TAIL
 from batchsim.result.sections import Sections
@@ -43,7 +44,10 @@ class Fractions:
         every = {*qs, MEDIAN}
         limits_ms = sample.whole.percentiles(np.array([*every]), self._unserved, column).tolist()
         self._of = {
-            q: _within(sample, column, limit_ms, of_all) for q, limit_ms in zip(every, limits_ms, strict=True)
+            q: replace(
+                _within(sample, column, limit_ms, of_all), widening=sample.widening(_metric(q, column))
+            )
+            for q, limit_ms in zip(every, limits_ms, strict=True)
         }
         self._errors = dict(zip(self._of, standard_errors([sample], [*self._of.values()]), strict=True))
 
@@ -127,10 +131,14 @@ def percentile_of_all(
     sample: Sample, q: float, level: float, independent: float = BEYOND, column: str = LATENCY
 ) -> Interval:
     """Return the interval of a percentile of all requests, in which one not served is infinitely late."""
-    of = "" if column == LATENCY else column.removesuffix("ms")
-    if reason := sample.partial or sample.drift or sample.too_short(metric(f"{of}p{q:.9g}")):
+    if reason := sample.partial or sample.drift or sample.too_short(_metric(q, column)):
         return NoInterval(reason)
     return Fractions(sample, [q], column, of_all=True).interval(q, level, independent)
+
+
+def _metric(q: float, column: str) -> Metric:
+    of = "" if column == LATENCY else column.removesuffix("ms")
+    return metric(f"{of}p{q:.9g}")
 
 
 def share_of_all(sample: Sample, limit_ms: float, level: float, column: str = LATENCY) -> Interval:

@@ -15,7 +15,16 @@ import math
 from dataclasses import dataclass, replace
 
 from batchsim.result.metrics import LATENCY, TPOT, Metric
-from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, OpenLoop, Scenario, generation
+from batchsim.scenario import (
+    ClosedLoop,
+    Continuous,
+    Diurnal,
+    OnOff,
+    OpenLoop,
+    Scenario,
+    Trace,
+    generation,
+)  # fmt: skip
 from batchsim.scenario.noise import Noise
 
 FLOWS = {
@@ -184,7 +193,8 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
             peak = min(peak, share * DAY * workload.requests_a_period)
         else:
             jam_s = _jam_s(scenario, workload, load, relaxation, dispersion + of_batches)
-        length = RunLength(relaxation, 0.0, flow, noises, clump, jam_s, peak=peak)
+        bursts = share * workload.burst_requests if isinstance(workload, Trace) else 0.0
+        length = RunLength(relaxation, CYCLES * bursts, flow, noises, clump, jam_s, peak=peak)
         return _of_seats(scenario, workload, length, squared_cv, surprise) if continuous else length
     cycle = share * workload.offered_per_s * (workload.mean_on_s + workload.mean_off_s)
     busiest = share * max(workload.on_rate_per_s, workload.off_rate_per_s) / scenario.saturation_per_s

@@ -28,8 +28,10 @@ import numpy as np
 from batchsim.result.metrics import LATENCY, Metric, Metrics
 from batchsim.result.run_length import BEYOND, FEW, REQUESTS, RunLength, rounded_up
 from batchsim.result.sections import Sections
+from batchsim.scenario import Trace
 
 MANY = 16
+ENOUGH = 2.0  # times the length that a trace asks for: from there on its intervals are no wider
 ROUNDING = 1e-9
 TOO_ALIKE = 0.75  # the correlation of neighbours among the 64, from which even 8 sections are too short
 ONE_IN_FIVE = 0.8416  # standard normal deviations: a test at 20 %, as to take 8 in vain costs little
@@ -127,6 +129,17 @@ class Sample:
             return 0.0
         return 1.0 if self.length is None else self.length.clump
 
+    def widening(self, metric: Metric) -> float:
+        """Return by how much the error of a metric is to be widened: of a trace that is hardly long enough.
+
+        A trace itself tells how long it must be. One that happens to be quiet asks for less, and shows less.
+        """
+        if self.length is None or not isinstance(self.whole.scenario.workload, Trace):
+            return 1.0
+        needed = self.length.needed(metric)
+        enough = float(self.whole.totals.requests) / needed if needed else math.inf
+        return max(ENOUGH + 1 - enough, 1.0)
+
     def independent(self, column: str = LATENCY) -> float:
         """Return how many independent requests these know as much as of rare events, at most."""
         requests = float(self.whole.totals.requests)
@@ -137,11 +150,13 @@ class Sample:
 class Statistic:
     """Something to compute of each section of a sample (or of two, pair by pair), and its value of the whole.
 
-    It may be any function of sections, and so of whatever columns a run measures.
+    It may be any function of sections, and so of whatever columns a run measures. Its error is multiplied by
+    `widening`.
     """
 
     of_sections: Callable[[Sequence[Sections]], np.ndarray]
     whole: float
+    widening: float = 1.0
 
 
 def standard_errors(
@@ -174,6 +189,7 @@ def standard_errors(
         if short.any():
             few = of_sections(FEW)
             errors = np.where(short, spread(few) * _widening(few), errors)
+    errors = errors * [statistic.widening for statistic in statistics]
     return [
         NO_NUMBER if not known else ALIKE if close else StandardError(float(error), int(count))
         for known, close, error, count in zip(there, alike, errors, counts, strict=True)

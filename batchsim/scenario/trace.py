@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -12,6 +12,9 @@ import numpy as np
 from batchsim import _check
 from batchsim.scenario.trace_files import read_times_s
 from batchsim.scenario.workload import OpenLoop
+
+SMALLEST, FEWEST = 16, 32  # requests in the shortest windows that arrivals are counted in, and windows
+GROWN = 0.8  # of the largest index of dispersion: then it grows no more but by chance
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,9 +119,41 @@ class Trace(OpenLoop):
 
     @property
     def dispersion(self) -> float:
-        """As if the gaps were independent: no trace is long enough to show that of a long time."""
-        gaps_s = np.diff(self.times_s)
-        return float(gaps_s.var() / gaps_s.mean() ** 2) if 0 < self.offered_per_s < math.inf else 0.0
+        """Of its bursts as well, as far as they show in so long a trace."""
+        return self._bursts[0]
+
+    @property
+    def burst_requests(self) -> float:
+        """How many requests a window must have to hold whole bursts; 0 where the gaps tell all there is."""
+        return self._bursts[1]
+
+    @cached_property
+    def _bursts(self) -> tuple[float, float]:
+        """The index of dispersion for counts, which grows with the window until that holds whole bursts.
+
+        The indices of the longest windows come from few of them, so that each counts less a standard error.
+        Independent gaps say at once what long windows do: theirs is taken if long windows do not exclude it.
+        (Cox and Lewis, The statistical analysis of series of events, 1966; Gusella, 1991.)
+        """
+        if not 0 < self.offered_per_s < math.inf:
+            return 0.0, 0.0
+        gaps_s, requests = np.diff(self.times_s), self.times_s.size
+        of_gaps = float(gaps_s.var() / gaps_s.mean() ** 2)
+        windows = 1 << max(requests // SMALLEST, 1).bit_length() - 1
+        if windows < FEWEST:
+            return of_gaps, 0.0
+        place = (self.times_s * (windows / self.times_s[-1])).astype(np.intp)
+        counts = np.bincount(np.minimum(place, windows - 1), minlength=windows)
+        of_windows = []
+        while counts.size >= FEWEST:
+            error = math.sqrt(2 / (counts.size - 1))  # in proportion, of a normal count's variance
+            of_windows.append((requests / counts.size, counts.var(ddof=1) / counts.mean(), error))
+            counts = counts.reshape(-1, 2).sum(axis=1)
+        sizes, indices, errors = np.transpose(of_windows)
+        surely = float((indices / (1 + errors)).max())
+        reached = int(np.argmax(indices >= GROWN * surely))
+        most = float(indices[-1] * (1 + 2 * errors[-1]))
+        return max(surely, min(of_gaps, most)), float(sizes[reached]) if reached else 0.0
 
     def with_rate(self, rate_per_s: float) -> Self:
         _check.real("rate_per_s", rate_per_s, above=0)
