@@ -13,6 +13,7 @@
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
 # make fidelity  real runs on this machine beside their simulation, a table of VALIDATION.md: on a quiet machine, twelve minutes (SECONDS=15)
 # make coverage  how often intervals hold the truth, a table of VALIDATION.md: half an hour (SEEDS=300)
+# make peak-memory  the peak memory of default calls on random scenarios of tokens, fifteen minutes (COUNT=200, SEED=0)
 # make fidelity-servers  servers' own code beside their presets, a table of VALIDATION.md: ten minutes (SECONDS=100)
 # All make .venv first; PYTHON=python3.12 picks another Python.
 
@@ -37,7 +38,7 @@ ENGINES := $(addprefix tests/test_,$(addsuffix .py,compiled_engine priorities ru
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
 
-.PHONY: help lab app test types units pages test-browser fuzz attack bounds class-of-30 bench validate fidelity coverage fidelity-servers notebooks lessons book slides clean
+.PHONY: help lab app test types units pages test-browser fuzz attack bounds class-of-30 bench validate fidelity coverage peak-memory fidelity-servers notebooks lessons book slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -110,6 +111,12 @@ fidelity: $(VENV)/.installed-test
 coverage: SEEDS = 300
 coverage: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python tests/interval_coverage.py --seeds $(SEEDS)
+
+# Not in CI: each call runs in a process of its own, for up to a minute.
+peak-memory: COUNT = 200
+peak-memory: SEED = 0
+peak-memory: $(VENV)/.installed-test
+	JAX_PLATFORMS=cpu $(BIN)/python tests/peak_memory.py $(COUNT) $(SEED)
 
 # In an environment of its own: the servers bring a hundred packages, and versions that the others need not have.
 fidelity-servers: SECONDS = 100

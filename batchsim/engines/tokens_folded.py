@@ -150,8 +150,8 @@ class StepRows:
         order = np.argsort(spans[-1])
         logged = {name: column[order] for name, column in zip(SPAN, spans[:-1], strict=True)}
         logged |= {name: np.empty(0, np.int64) for name in STEPS[len(SPAN) :]}
-        times = dict(zip(("start_s", "first_token_s", "finish_s"), self.times_s, strict=True))
-        before = dict(zip(("steps_before", "rows_before"), self.before, strict=True))
+        times: dict[str, Any] = dict(zip(("start_s", "first_token_s", "finish_s"), self.times_s, strict=True))
+        before: dict[str, Any] = dict(zip(("steps_before", "rows_before"), self.before, strict=True))
         return FoldedLog(
             **requests,
             **logged,

@@ -14,6 +14,7 @@ from batchsim.scenario.trace_files import read_times_s
 from batchsim.scenario.workload import OpenLoop
 
 SMALLEST, FEWEST = 16, 32  # requests in the shortest windows that arrivals are counted in, and windows
+LONG = 512  # windows: those of a trace cut into more are short
 GROWN = 0.8  # of the largest index of dispersion: then it grows no more but by chance
 
 
@@ -150,7 +151,9 @@ class Trace(OpenLoop):
             of_windows.append((requests / counts.size, counts.var(ddof=1) / counts.mean(), error))
             counts = counts.reshape(-1, 2).sum(axis=1)
         sizes, indices, errors = np.transpose(of_windows)
-        surely = float((indices / (1 + errors)).max())
+        # Short windows can vary by more than long ones, as where timestamps are whole seconds.
+        long = sizes * LONG >= requests
+        surely = float((indices / (1 + errors))[long].max())
         reached = int(np.argmax(indices >= GROWN * surely))
         most = float(indices[-1] * (1 + 2 * errors[-1]))
         return max(surely, min(of_gaps, most)), float(sizes[reached]) if reached else 0.0
