@@ -176,7 +176,13 @@ def simulated(
     dropped = warmup_requests(result.warmup, count)
     periods = Periods.of(scenario.workload, count - dropped, dropped)
     partial = "" if periods is None else periods.warning(keep == "all")
-    return result, [each for each in (warning, partial) if each]
+    cold = ""
+    if replications > 1 and scenario.service.compile_ms is not None and not dropped:
+        cold = (
+            f"the metrics include a cold start in each of {replications} replications: warmup='auto' estimates"
+            " the steady state"
+        )
+    return result, [each for each in (warning, partial, cold) if each]
 
 
 def _alike(runs: tuple[Run, ...]) -> tuple[Run, ...]:

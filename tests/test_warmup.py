@@ -72,3 +72,13 @@ def test_a_summary_has_no_columns_to_find_a_warmup_in():
         bs.simulate(BATCHES, 100, warmup="auto", keep="summary")
     with pytest.raises(TypeError, match="warmup must be a number, got 'half'"):
         bs.simulate(BATCHES, 100, warmup="half")
+
+
+def test_replications_with_cold_starts_say_that_they_do_not_estimate_the_steady_state():
+    cold = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 0), bs.Affine(5, 0.25).compiling(50))
+    with pytest.warns(UserWarning, match=r"cold start in each of 4 replications: warmup='auto'"):
+        starting = bs.simulate(cold, 20_000, replications=4)
+    steady = bs.simulate(cold, 20_000, replications=4, warmup="auto")
+    one = bs.simulate(cold, 100_000, warmup=0.1)
+    assert starting.percentile(99) > 5 * steady.percentile(99)
+    assert steady.percentile(99) == pytest.approx(one.percentile(99), rel=0.1)
