@@ -14,7 +14,7 @@ import nbformat
 LIVE = re.compile(r"\bbs\.(explore|film)\(")
 SOLUTIONS = re.compile(r"The\s+solutions\s+are\s+in\s+\[[^\]]*\]\([^)]*\)\.")
 COMMIT = re.compile(
-    r"choose an\s+answer and\s+press\s+\*\*Commit\*\*:\s+what\s+happens appears then, and not before\."
+    r"choose\s+an\s+answer\s+and\s+press\s+\*\*Commit\*\*\.\s+The\s+result\s+appears\s+only\s+then\."
 )
 FOLDED_CODE = re.compile(
     r"Code\s+that\s+only\s+draws\s+is\s+folded:\s+click\s+the\s+three\s+dots\s+to\s+read\s+it\."
@@ -55,7 +55,7 @@ def for_readers(notebook, number=0):
 def reworded(text):
     """Return the text of a lesson as it is true of a page."""
     text = SOLUTIONS.sub("Each has its solution folded below it.", text)
-    text = COMMIT.sub("choose an answer, then open it: it says whether it is right.", text)
+    text = COMMIT.sub("choose an answer and open it. It shows whether it is right.", text)
     text = re.sub(r"press\s+\*\*Commit\*\*", "open it", text)
     return FOLDED_CODE.sub("Code that only draws is folded.", text)
 
