@@ -13,7 +13,7 @@ from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.exercises.exercise import Exercise, Verdict
 from batchsim.teaching.record import KEPT, Record, Tried, Wrong, now
 
-LONGEST, LONGEST_HINT = 60, 200  # letters that are kept of an answer, and of what it was told
+LONGEST, LONGEST_HINT = 60, 200  # letters kept of an answer, and of its hint
 
 
 def check(exercise: str, answer: Any) -> None:
@@ -21,13 +21,13 @@ def check(exercise: str, answer: Any) -> None:
 
     `exercise` is its number, such as "01.1". `...` stands for an answer not given yet.
 
-    Hints come in steps: what is wrong with this answer; from the second wrong answer on, what the answer is
-    made of; from the third on, where the lesson explains it. The same answer again is no other try.
+    Hints come in steps. Every wrong answer gets a hint about its mistake. From the second one on, `check`
+    also lists the parts of the answer, and from the third on the section of the lesson that explains it.
+    Repeating an answer does not count as another try.
 
-    Guessing does not win. A number that comes after more than two wrong ones (where few numbers are possible:
-    more than one) may have been found by closing in, higher, lower. It is told that it is right, and the
-    exercise asks once more with other numbers, which differ from student to student: who knows the way has
-    this answer at once, and who tries again is asked again.
+    Guessing does not win. A right number after more than two wrong ones (more than one, if few numbers are
+    possible) may come from narrowing the range. `check` then confirms it and asks the same question with
+    new numbers, which differ between students. With the right method, the new answer is quick to find.
 
     >>> check("01.1", ...)
     Not answered yet: put your answer in place of the ...: a number (requests per second).
@@ -64,12 +64,12 @@ def _asked(exercise: str, key: str, rounds: int) -> Exercise:
         return task
     draw = random.Random(f"{key} {exercise}")
     orders = {name: draw.sample(values, len(values)) for name, values in task.vary.items()}
-    # In turn, so that none comes twice in a row.
+    # In turn, so that the same value never comes twice in a row.
     return task.varied({name: order[(rounds - 1) % len(order)] for name, order in orders.items()})
 
 
 def _noted(exercise: str, asked: Exercise, answer: Any, verdicts: list[Verdict]) -> list[str]:
-    """Note an answer, and return the lines that are said of it."""
+    """Record an answer, and return the lines to print."""
     said: list[str] = []
 
     def note(record: Record) -> None:
@@ -121,7 +121,7 @@ def _others(asked: Exercise, tried: Tried) -> bool:
 
 
 def _steps(asked: Exercise, tried: Tried) -> list[str]:
-    """Return what is said besides the hint, more with each wrong answer."""
+    """Return the lines after the hint: more with each wrong answer."""
     steps = []
     if tried.tries >= 2 and asked.parts:
         steps.append(f"What you need: {asked.parts}.")

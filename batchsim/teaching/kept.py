@@ -17,7 +17,7 @@ PATIENCE_S = 30.0  # that a kernel waits for others: each holds the file for mil
 
 
 class _Kernel:
-    """What this kernel knows: the file that it was told of, and what it cannot keep in any."""
+    """The state of this kernel: the chosen file, and the progress that it cannot store."""
 
     def __init__(self) -> None:
         self.file: Path | None = None
@@ -85,7 +85,7 @@ def load() -> Record:
 
 
 def change(update: Callable[[Record], None]) -> Record:
-    """Change what is known of the student; return it. It is never an error: what cannot be kept is said."""
+    """Change the student's record and return it. A failure to store it gives a note, not an error."""
     path, _ = place()
     record = None
     if path is not None:
@@ -110,7 +110,7 @@ def begin(student: str) -> None:
 
 
 def notes() -> list[str]:
-    """Return what is to be said to the student, once."""
+    """Return the notes for the student, each only once."""
     said, _kernel.notes = _kernel.notes, []
     return said
 

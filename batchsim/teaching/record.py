@@ -36,7 +36,7 @@ class Predicted:
 
 @dataclass
 class Wrong:
-    """A wrong answer, what it was told, and how often the exercise had been asked again."""
+    """A wrong answer, its hint, and how often the exercise had been asked again."""
 
     answer: str
     told: str
@@ -106,7 +106,7 @@ def checksum(content: Mapping[str, Any]) -> str:
 
 
 def read(path: str | os.PathLike[str]) -> Record:
-    """Read a progress file, or say what it is instead: ValueError, or OSError as it is opened."""
+    """Read a progress file. ValueError names what is wrong with it; OSError if it cannot be opened."""
     path = _check.path("a progress file", path)
     with path.open("rb") as file:
         text = file.read(LARGEST + 1)
