@@ -1,4 +1,4 @@
-"""Checking answers: hints in steps, and what is found by trying does not count as known."""
+"""Checking answers: hints in steps, and guessed answers do not count as known."""
 
 import math
 import numbers
@@ -19,7 +19,7 @@ LONGEST, LONGEST_HINT = 60, 200  # letters kept of an answer, and of its hint
 def check(exercise: str, answer: Any) -> None:
     """Print whether the answer to an exercise is right and why, or a hint that does not give it away.
 
-    `exercise` is its number, such as "01.1". `...` stands for an answer not given yet.
+    `exercise` is its number, such as "01.1". `...` means that the answer is still missing.
 
     Hints come in steps. Every wrong answer gets a hint about its mistake. From the second one on, `check`
     also lists the parts of the answer, and from the third on the section of the lesson that explains it.
@@ -39,8 +39,8 @@ def check(exercise: str, answer: Any) -> None:
         nearest = _check.nearest(str(exercise), EXERCISES)
         raise ValueError(f"exercise must be one of the lessons', got {exercise!r}{nearest}")
     task, record = EXERCISES[exercise], kept.load()
-    # The question as it is asked now, then as it was before: those answers are still right, as when a whole
-    # notebook is run once more.
+    # The current question, then the earlier ones: their answers stay right, for example when the whole
+    # notebook runs again.
     rounds = record.exercises.get(exercise, Tried()).rounds
     asked = [_asked(exercise, record.key, number) for number in range(rounds, -1, -1)]
     if task.is_open(answer):
@@ -58,7 +58,7 @@ def check(exercise: str, answer: Any) -> None:
 
 
 def _asked(exercise: str, key: str, rounds: int) -> Exercise:
-    """Return an exercise as it is asked: the first time, or with the other numbers of this student."""
+    """Return an exercise with its first numbers, or with the new numbers of this student."""
     task = EXERCISES[exercise]
     if not rounds:
         return task
