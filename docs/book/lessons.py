@@ -53,9 +53,9 @@ def for_readers(notebook, number=0):
 
 
 def reworded(text):
-    """Return the text of a lesson as it is true of a page."""
+    """Return the text of a lesson, reworded for a page."""
     text = SOLUTIONS.sub("Each has its solution folded below it.", text)
-    text = COMMIT.sub("choose an answer and open it. It shows whether it is right.", text)
+    text = COMMIT.sub("choose an answer, then open it to see whether it is right.", text)
     text = re.sub(r"press\s+\*\*Commit\*\*", "open it", text)
     return FOLDED_CODE.sub("Code that only draws is folded.", text)
 

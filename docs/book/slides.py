@@ -25,7 +25,7 @@ HEADING = re.compile(r"^(#{1,3}) (.+)$")
 FOLDED = re.compile(r"<details><summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\w$])\$([^$\n]+?)\$(?![\w$])", re.DOTALL)
 ASIDE = re.compile(r"^(The solutions are in|Replace the `\.\.\.`)")
-AT_A_COMPUTER = re.compile(  # sentences that nobody needs on a slide
+AT_A_COMPUTER = re.compile(  # sentences without a use on a slide
     r"""\s*(Choose\s+an\s+answer,\s+press\s+\*\*Commit\*\*[^.]*\.
     |At\s+each\s+question\s+marked[^.]*\.\s+The\s+result\s+appears\s+only\s+then\.
     |Code\s+that\s+only\s+draws[^.]*\.
@@ -33,7 +33,7 @@ AT_A_COMPUTER = re.compile(  # sentences that nobody needs on a slide
     |[^.]*\[glossary\]\([^)]*\)[^.]*\.)(?=\s|$)""",
     re.VERBOSE,
 )
-REVEAL = (  # of reveal.js: the other themes fetch their fonts from elsewhere
+REVEAL = (  # parts of reveal.js: its other themes download their fonts
     "LICENSE", "dist/reveal.js", "dist/reveal.css", "dist/theme/white.css",
     "dist/theme/fonts/source-sans-pro", "plugin/notes",
 )  # fmt: skip
