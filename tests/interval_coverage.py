@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from oracles import coverage, coverage_tokens, predicted
+from oracles import coverage, coverage_tokens, coverage_traces, predicted
 
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
@@ -15,7 +15,10 @@ if __name__ == "__main__":
     print(text)
     if given.predictions:
         raise SystemExit
-    families = {**coverage.FAMILIES, "Token generation": coverage_tokens.CASES}
+    families = {
+        **coverage.FAMILIES, "Traces with bursts": coverage_traces.TRACES, "Days": coverage_traces.DAYS,
+        "Token generation": coverage_tokens.CASES,
+    }  # fmt: skip
     pairs = coverage.PAIRS | coverage_tokens.PAIRS
     text = coverage.tables(families, pairs, given.seeds, os.cpu_count() or 1)
     coverage.TABLES.write_text(text)

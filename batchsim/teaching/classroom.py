@@ -95,7 +95,7 @@ class Classroom:
 
 
 def _checked(path: Path, any_version: bool) -> Record:
-    """Read a progress file that can be graded, or say why it cannot."""
+    """Read a progress file for grading. ValueError gives the reason if that is not possible."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name the files in it, as {path / '*.json'}")
     record = read(path)
@@ -118,7 +118,7 @@ def _checked(path: Path, any_version: bool) -> Record:
 
 
 def _twice(record: Record, newer: Path, other: Record) -> str:
-    """Return why a file is not counted beside a newer one, "" if it is."""
+    """Return the reason why a newer file replaces this one, "" if both count."""
     if record.key == other.key:
         return f"is an older file of the same student, {other.student}: {newer} is counted"
     if record.student.casefold() == other.student.casefold():

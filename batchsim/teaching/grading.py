@@ -1,4 +1,4 @@
-"""Checking answers: hints in steps, and what is found by trying does not count as known."""
+"""Checking answers: hints in steps, and guessed answers do not count as known."""
 
 import math
 import numbers
@@ -13,21 +13,21 @@ from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.exercises.exercise import Exercise, Verdict
 from batchsim.teaching.record import KEPT, Record, Tried, Wrong, now
 
-LONGEST, LONGEST_HINT = 60, 200  # letters that are kept of an answer, and of what it was told
+LONGEST, LONGEST_HINT = 60, 200  # letters kept of an answer, and of its hint
 
 
 def check(exercise: str, answer: Any) -> None:
     """Print whether the answer to an exercise is right and why, or a hint that does not give it away.
 
-    `exercise` is its number, such as "01.1". `...` stands for an answer not given yet.
+    `exercise` is its number, such as "01.1". `...` means that the answer is still missing.
 
-    Hints come in steps: what is wrong with this answer; from the second wrong answer on, what the answer is
-    made of; from the third on, where the lesson explains it. The same answer again is no other try.
+    Hints come in steps. Every wrong answer gets a hint about its mistake. From the second one on, `check`
+    also lists the parts of the answer, and from the third on the section of the lesson that explains it.
+    Repeating an answer does not count as another try.
 
-    Guessing does not win. A number that comes after more than two wrong ones (where few numbers are possible:
-    more than one) may have been found by closing in, higher, lower. It is told that it is right, and the
-    exercise asks once more with other numbers, which differ from student to student: who knows the way has
-    this answer at once, and who tries again is asked again.
+    Guessing does not win. A right number after more than two wrong ones (more than one, if few numbers are
+    possible) may come from narrowing the range. `check` then confirms it and asks the same question with
+    new numbers, which differ between students. With the right method, the new answer is quick to find.
 
     >>> check("01.1", ...)
     Not answered yet: put your answer in place of the ...: a number (requests per second).
@@ -39,8 +39,8 @@ def check(exercise: str, answer: Any) -> None:
         nearest = _check.nearest(str(exercise), EXERCISES)
         raise ValueError(f"exercise must be one of the lessons', got {exercise!r}{nearest}")
     task, record = EXERCISES[exercise], kept.load()
-    # The question as it is asked now, then as it was before: those answers are still right, as when a whole
-    # notebook is run once more.
+    # The current question, then the earlier ones: their answers stay right, for example when the whole
+    # notebook runs again.
     rounds = record.exercises.get(exercise, Tried()).rounds
     asked = [_asked(exercise, record.key, number) for number in range(rounds, -1, -1)]
     if task.is_open(answer):
@@ -58,18 +58,18 @@ def check(exercise: str, answer: Any) -> None:
 
 
 def _asked(exercise: str, key: str, rounds: int) -> Exercise:
-    """Return an exercise as it is asked: the first time, or with the other numbers of this student."""
+    """Return an exercise with its first numbers, or with the new numbers of this student."""
     task = EXERCISES[exercise]
     if not rounds:
         return task
     draw = random.Random(f"{key} {exercise}")
     orders = {name: draw.sample(values, len(values)) for name, values in task.vary.items()}
-    # In turn, so that none comes twice in a row.
+    # In turn, so that the same value never comes twice in a row.
     return task.varied({name: order[(rounds - 1) % len(order)] for name, order in orders.items()})
 
 
 def _noted(exercise: str, asked: Exercise, answer: Any, verdicts: list[Verdict]) -> list[str]:
-    """Note an answer, and return the lines that are said of it."""
+    """Record an answer, and return the lines to print."""
     said: list[str] = []
 
     def note(record: Record) -> None:
@@ -121,7 +121,7 @@ def _others(asked: Exercise, tried: Tried) -> bool:
 
 
 def _steps(asked: Exercise, tried: Tried) -> list[str]:
-    """Return what is said besides the hint, more with each wrong answer."""
+    """Return the lines after the hint: more with each wrong answer."""
     steps = []
     if tried.tries >= 2 and asked.parts:
         steps.append(f"What you need: {asked.parts}.")

@@ -1,4 +1,4 @@
-"""Where a student's progress is kept, and how several kernels at once keep it in one file."""
+"""The file that stores a student's progress, shared by several kernels."""
 
 import errno
 import os
@@ -17,13 +17,13 @@ PATIENCE_S = 30.0  # that a kernel waits for others: each holds the file for mil
 
 
 class _Kernel:
-    """What this kernel knows: the file that it was told of, and what it cannot keep in any."""
+    """The state of this kernel: the chosen file, and the progress that it cannot store."""
 
     def __init__(self) -> None:
         self.file: Path | None = None
         self.memory = Record()
         self.failed: dict[Path, str] = {}  # files that cannot be written, and why
-        self.notes: list[str] = []  # to be said to the student
+        self.notes: list[str] = []  # notes for the student
 
 
 _kernel = _Kernel()
@@ -42,11 +42,11 @@ def use(file: Path) -> None:
 
 
 def place() -> tuple[Path | None, str]:
-    """Return the file that progress is kept in, or None and why it is in none.
+    """Return the file that stores progress, or None and the reason why progress is not stored.
 
-    It is `~/.batchsim/progress.json`, unless `progress(file=...)` or the variable BATCHSIM_PROGRESS say
-    another, or that there is none ("off"). What tests run is nobody's progress unless they name a file, and
-    what is run in a folder of solutions is nobody's whatever the variable says.
+    The default is `~/.batchsim/progress.json`. `progress(file=...)` or the variable BATCHSIM_PROGRESS choose
+    another file; the variable can also turn storing off ("off"). Tests store progress only if they choose a
+    file. Runs in a folder of solutions store it only with `progress(file=...)`.
     """
     said = os.environ.get(VARIABLE, "")
     try:
@@ -69,7 +69,7 @@ def place() -> tuple[Path | None, str]:
 
 
 def load() -> Record:
-    """Return what is known of the student."""
+    """Return the student's record."""
     path, _ = place()
     if path is not None:
         with _failing_softly(path):
@@ -85,7 +85,7 @@ def load() -> Record:
 
 
 def change(update: Callable[[Record], None]) -> Record:
-    """Change what is known of the student; return it. It is never an error: what cannot be kept is said."""
+    """Change the student's record and return it. A failure to store it gives a note, not an error."""
     path, _ = place()
     record = None
     if path is not None:
@@ -110,7 +110,7 @@ def begin(student: str) -> None:
 
 
 def notes() -> list[str]:
-    """Return what is to be said to the student, once."""
+    """Return the notes for the student, each only once."""
     said, _kernel.notes = _kernel.notes, []
     return said
 
@@ -153,7 +153,7 @@ def _failing_softly(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a file alone among kernels; where locks do not work, as on some file servers, go on without."""
+    """Hold a file alone among kernels; continue without a lock where locks fail, as on some file servers."""
     with path.with_name(f".{path.name}.lock").open("ab") as file:
         until = time.monotonic() + PATIENCE_S
         while _held(file) and time.monotonic() < until:

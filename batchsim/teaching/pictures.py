@@ -1,4 +1,4 @@
-"""Words for the pictures of a lesson: a notebook keeps them beside each, for readers who do not see it."""
+"""Text for the pictures of a lesson: a notebook stores it with each picture, for screen readers."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ from IPython import get_ipython
 
 
 def with_words(figure: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what IPython keeps beside a figure's picture: what it shows, in words."""
+    """Return the data that IPython stores with a figure's picture: a description of it."""
     from batchsim.view.canvas.words import PNG, described  # and with it matplotlib, which drew the figure
 
     return {}, {PNG: {"alt": described(figure)}}
 
 
 def describe_pictures() -> None:
-    """Give each figure that this notebook shows from now on its words; outside of a notebook, do nothing.
+    """Add a description to each figure that this notebook shows from now on; do nothing outside a notebook.
 
-    The figure itself is drawn by whoever draws it: matplotlib's own formatter, or ours.
+    The figure is still drawn by matplotlib's own formatter, or by ours.
     """
     shell = get_ipython()
     if shell is not None:

@@ -17,10 +17,10 @@ KEY = r"\d\d\.[a-z]"  # a lesson and a letter
 class Prediction(widgets.VBox):
     r"""A question for a notebook: the learner chooses, commits, and reads whether it was right and why.
 
-    `choices` may say of each wrong one why it is wrong, as a mapping. `then` is a function without arguments
-    that shows the outcome: it is called when the learner commits and not before, so that nothing gives the
-    answer away when all cells are run at once. What it prints and returns appears below the verdict. `key`,
-    the lesson and a letter, as "01.a", is under what the student's progress has it: the first choice counts.
+    `choices` may map each wrong choice to the reason why it is wrong. `then` is a function without arguments
+    that shows the outcome. It runs only when the learner commits, so running all cells does not give the
+    answer away. Its printed text and its return value appear below the verdict. The student's progress
+    records the first choice under `key`, the lesson and a letter, such as "01.a".
 
     It works without a browser:
 
@@ -35,7 +35,7 @@ class Prediction(widgets.VBox):
     >>> question.choice.value = "No"
     >>> question.commit.click()
     >>> question.verdict.value
-    '✗ Not this time. One has a single digit, 32 has two.<br>It is: “Yes”. It is 31 more.'
+    '✗ Not this time. One has a single digit, 32 has two.<br>The right answer is “Yes”. It is 31 more.'
     >>> question.outcome.children[0].value.partition(">")[2]
     '32 - 1 = 31\n</pre>'
     """

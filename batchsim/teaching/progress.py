@@ -16,11 +16,12 @@ HEADINGS = ("lesson", "predicted", "solved", "exercises")
 
 
 def progress(name: str | None = None, file: str | os.PathLike[str] | None = None) -> "Progress":
-    """Return this student's progress; say who it is by `name`, once.
+    """Return this student's progress; `name` sets the student's name, once.
 
-    It is kept in `~/.batchsim/progress.json`, on this computer and nowhere else. `file` names another one,
-    for this kernel, as for several students who share an account; the environment variable BATCHSIM_PROGRESS
-    names one for all kernels, or none ("off"). A file of another student's is refused.
+    The progress is stored in `~/.batchsim/progress.json`, only on this computer. `file` chooses another file
+    for this kernel, for example if several students share an account. The environment variable
+    BATCHSIM_PROGRESS chooses a file for all kernels, or turns saving off ("off"). ValueError if the file
+    belongs to another student.
 
     >>> progress(name="Ann").student
     'Ann'
@@ -59,23 +60,23 @@ class Progress:
 
     @property
     def student(self) -> str:
-        """Who it is; "" until `progress(name=...)` says it."""
+        """The student's name; "" until `progress(name=...)` sets it."""
         return self.record.student
 
     @property
     def next(self) -> str:
-        """The first exercise that is not solved, "" if all are."""
+        """The first unsolved exercise, "" if all are solved."""
         return next((name for name in sorted(EXERCISES) if not self._tried(name).solved_at), "")
 
     def export(self, path: str | os.PathLike[str]) -> Path:
         """Write a file for the teacher, as "ann.json", and return its path.
 
-        It has the student's name, answers and times, and nothing else of this computer. A file that is there
-        is replaced only if it is an older one of this student's.
+        It contains the student's name, answers and times, and no other data of this computer. An existing
+        file is replaced only if it is an older one of the same student.
         """
         path = _check.path("path", path)
         if not self.student:
-            raise ValueError('it must be known whose progress this is: bs.teaching.progress(name="Ann")')
+            raise ValueError('set the student\'s name first: bs.teaching.progress(name="Ann")')
         if path.exists():
             there = read(path)  # or raise: it is something else
             if there.key != self.record.key:
@@ -86,12 +87,12 @@ class Progress:
         return path
 
     def rename(self, name: str) -> "Progress":
-        """Write the student's name in another way."""
+        """Change the student's name."""
         name = name_of(name)
         return _told(Progress(kept.change(lambda record: setattr(record, "student", name))))
 
     def start_over(self, name: str | None = None) -> "Progress":
-        """Begin from nothing, by default as the same student; what was is kept in a file beside it."""
+        """Begin again, by default as the same student; the old progress stays in another file."""
         student = self.student if name is None else name_of(name)
         path, _ = kept.place()
         if path is not None and path.exists():
@@ -130,7 +131,7 @@ class Progress:
         ]
 
     def _words(self) -> tuple[str, list[str]]:
-        """Return what stands above the table and below it."""
+        """Return the title of the table, and the lines below it."""
         whose = f"{_whose(self.student)} progress" if self.student else "Your progress"
         path, why = kept.place()
         below = [f"Next: exercise {self.next}." if self.next else "Every exercise is solved."]
@@ -163,7 +164,7 @@ class Progress:
 
 
 def note_prediction(key: str, chosen: str, right: bool) -> None:
-    """Note a prediction, as it was committed first."""
+    """Record a prediction; the first one counts."""
 
     def note(record: Record) -> None:
         record.predictions.setdefault(key, Predicted(chosen, right, now()))
@@ -196,7 +197,7 @@ def _in_words(exercise: str, tried: Tried) -> str:
 
 
 def _told(it: Progress) -> Progress:
-    """Say what is to be said of the file, above the table."""
+    """Print the notes about the file, above the table."""
     for note in kept.notes():
         print(note)
     return it

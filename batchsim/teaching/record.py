@@ -1,4 +1,4 @@
-"""What a student has predicted and tried, and the file that holds it."""
+"""A student's predictions and attempts, and the file that holds them."""
 
 import hashlib
 import json
@@ -16,8 +16,8 @@ from batchsim._version import __version__
 
 FORMAT, VERSION = "batchsim progress", 1
 LARGEST = 2**22  # bytes; a whole course is some 20 kB
-MOST = 10**6  # of whatever is counted
-KEPT = 30  # wrong answers of an exercise that are kept in words
+MOST = 10**6  # the largest count
+KEPT = 30  # stored wrong answers of an exercise
 LONGEST_NAME = 60  # letters
 
 
@@ -36,7 +36,7 @@ class Predicted:
 
 @dataclass
 class Wrong:
-    """A wrong answer, what it was told, and how often the exercise had been asked again."""
+    """A wrong answer, its hint, and how often the exercise had been asked again."""
 
     answer: str
     told: str
@@ -51,15 +51,15 @@ class Tried:
     first_at: str = ""
     last_at: str = ""
     solved_at: str = ""  # empty: not solved
-    by_trying: bool = False  # right, but after so many others that it may have been found by trying
-    rounds: int = 0  # how often it was asked again, with other numbers
+    by_trying: bool = False  # right, but possibly guessed: it came after several wrong ones
+    rounds: int = 0  # how often the exercise was repeated with new numbers
     since: int = 0  # wrong answers since then
     wrong: list[Wrong] = field(default_factory=list)
 
 
 @dataclass
 class Record:
-    """All that is known of a student."""
+    """The record of a student."""
 
     student: str = ""
     key: str = field(default_factory=lambda: secrets.token_hex(8))  # of two students of one name, say
@@ -96,9 +96,9 @@ def write(path: Path, record: Record) -> None:
 
 
 def checksum(content: Mapping[str, Any]) -> str:
-    """Return the checksum of what a progress file says.
+    """Return the checksum of the content of a progress file.
 
-    It tells a file that was damaged, or edited by hand. It is no security: whoever reads this can make it.
+    It detects a file that was damaged or edited by hand. It is not security: anyone can compute it.
     """
     said = {name: value for name, value in content.items() if name != "checksum"}
     text = json.dumps(said, sort_keys=True, separators=(",", ":"))
@@ -106,7 +106,7 @@ def checksum(content: Mapping[str, Any]) -> str:
 
 
 def read(path: str | os.PathLike[str]) -> Record:
-    """Read a progress file, or say what it is instead: ValueError, or OSError as it is opened."""
+    """Read a progress file. ValueError names what is wrong with it; OSError if it cannot be opened."""
     path = _check.path("a progress file", path)
     with path.open("rb") as file:
         text = file.read(LARGEST + 1)

@@ -20,10 +20,10 @@ PRE = (
 
 
 def shown(function: Callable[[], Any]) -> list[widgets.HTML]:
-    r"""Call a function, and return what it printed, then what it returned: one thing, or a tuple of things.
+    r"""Call a function, and return its printed text, then its return value: one object, or a tuple of them.
 
-    A figure is shown as a picture, a table as a table, anything else as its text. An exception is shown, too:
-    nobody sees one that a button raises.
+    A figure becomes a picture, a table stays a table, and other objects become text. An exception is shown
+    too: the notebook would hide it, because a button raised it.
 
     >>> [widget.value for widget in shown(lambda: print("p99 < 30 ms"))]
     ['<pre style="word-break: normal; overflow-wrap: anywhere">p99 &lt; 30 ms\n</pre>']

@@ -14,7 +14,7 @@ import nbformat
 LIVE = re.compile(r"\bbs\.(explore|film)\(")
 SOLUTIONS = re.compile(r"The\s+solutions\s+are\s+in\s+\[[^\]]*\]\([^)]*\)\.")
 COMMIT = re.compile(
-    r"choose an\s+answer and\s+press\s+\*\*Commit\*\*:\s+what\s+happens appears then, and not before\."
+    r"choose\s+an\s+answer\s+and\s+press\s+\*\*Commit\*\*\.\s+The\s+result\s+appears\s+only\s+then\."
 )
 FOLDED_CODE = re.compile(
     r"Code\s+that\s+only\s+draws\s+is\s+folded:\s+click\s+the\s+three\s+dots\s+to\s+read\s+it\."

@@ -26,11 +26,11 @@ FOLDED = re.compile(r"<details><summary>(.*?)</summary>(.*?)</details>", re.DOTA
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\w$])\$([^$\n]+?)\$(?![\w$])", re.DOTALL)
 ASIDE = re.compile(r"^(The solutions are in|Replace the `\.\.\.`)")
 AT_A_COMPUTER = re.compile(  # sentences without a use on a slide
-    r"""\s*(Choose,\s+press\s+\*\*Commit\*\*[^.]*\.
-    |At\s+each\s+question\s+marked[^.]*\.
+    r"""\s*(Choose\s+an\s+answer,\s+press\s+\*\*Commit\*\*[^.]*\.
+    |At\s+each\s+question\s+marked[^.]*\.\s+The\s+result\s+appears\s+only\s+then\.
     |Code\s+that\s+only\s+draws[^.]*\.
     |(Now\s+r|R)un\s+this\s+cell\b[^.]*(\.|:$|$)
-    |[^.]*\[glossary\][^.]*\.md[^.]*\.)(?=\s|$)""",
+    |[^.]*\[glossary\]\([^)]*\)[^.]*\.)(?=\s|$)""",
     re.VERBOSE,
 )
 REVEAL = (  # parts of reveal.js: its other themes download their fonts

@@ -17,7 +17,7 @@ ARRIVALS_MS = (0, 1, 2, 3, 5, 12, 13, 14, 24, 27)
 MAX_BATCH_SIZE = 3
 MAX_WAIT_MS = 4
 SERVICE = Affine(fixed_ms=5, per_item_ms=1)
-DIGITS = 6  # of a time in ms: they are whole milliseconds, but for the rounding of seconds
+DIGITS = 6  # of a time in ms: they are whole milliseconds, except for the rounding of seconds
 
 
 @cache

@@ -1,7 +1,7 @@
-"""The hidden cases of notebooks/02-build-a-batcher.ipynb: the learner's batcher beside batchsim's own.
+"""The hidden cases of notebooks/02-build-a-batcher.ipynb: the learner's batcher against batchsim's own.
 
-Each case is a short script, such as: Ann comes, her wait ends, is it time? All scripts up to a length are
-tried, the shortest first, on both batchers, and after each step what can be seen of them is compared.
+Each case is a short script, such as: Ann arrives, her wait ends, is a batch ready? All scripts up to a
+length run on both batchers, the shortest first. After each step the visible state of both is compared.
 """
 
 import math
@@ -69,7 +69,7 @@ class Script(NamedTuple):
 
 
 class Play:
-    """A script with the learner's batcher, and batchsim's own beside it."""
+    """A script that runs with the learner's batcher and with batchsim's own."""
 
     def __init__(self, script: Script, answer: Any) -> None:
         self.script, self.answer, self.now_s, self.added = script, answer, script.start_s, 0
@@ -181,7 +181,7 @@ class Play:
             return f"It gave {shown(mine.value)}\n and should give {plain(theirs.value)!r}.\n{rule}"
         return self.queue()
 
-    # What is seen after each step.
+    # The visible state after each step.
 
     def raised(self, made: Attempt) -> str:
         return "" if made.error is None else f"It {fault(made.error, self.answer)}"

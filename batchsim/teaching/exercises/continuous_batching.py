@@ -53,7 +53,7 @@ class UsefulShare(Number):
 
 
 class StepsOfPrompt(Number):
-    """How many steps a long prompt takes beside those that make a token a step."""
+    """The number of steps of a long prompt, when other requests make one token per step each."""
 
     unit = "steps"
     within = 0.0

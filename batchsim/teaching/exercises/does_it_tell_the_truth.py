@@ -8,14 +8,14 @@ from batchsim.simulate import simulate
 from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise, Number
 
 SLOWER = 1.1  # how many times as long as measured the model took
-OWN_MS = 0.6  # of each batch, besides the model
+OWN_MS = 0.6  # per batch, in addition to the model
 RULE = SizeOrWait(max_batch_size=16, max_wait_ms=3)
 RATE_PER_S = 2400
 REQUESTS = 200_000
 
 
 def as_it_ran(slower: float = SLOWER, own_ms: float = OWN_MS) -> Table:
-    """Return the measured service time with what a replay found besides."""
+    """Return the measured service time, with the extra time that a replay found."""
     sizes = range(1, RULE.max_batch_size + 1)
     return Table({size: SERVICE(size) * 1000 * slower + own_ms for size in sizes})
 

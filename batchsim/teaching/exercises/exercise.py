@@ -51,28 +51,28 @@ class Verdict(NamedTuple):
 class Exercise:
     """A task of a lesson, which judges an answer and never only says that it is wrong.
 
-    Hints come in steps. The first wrong answer is told what is wrong with it, by `judge`; from the second on
-    `parts` is said as well, what an answer is made of, and from the third on where to `look`: a heading of
-    the lesson. None of them gives the answer away.
+    Hints come in steps. `judge` explains the mistake in every wrong answer. From the second one on, the hint
+    also lists the `parts` of an answer, and from the third on where to `look`: a heading of the lesson.
+    Hints never give the answer away.
 
-    Some answers can be found by trying. After more than `few` wrong ones a right one does not count yet: the
-    exercise asks `again`, once, with other numbers, drawn for each student from `vary`, which has values of
-    its attributes by their names. A value with which it would be hard or take long has no place there.
+    Some answers can be guessed. After more than `few` wrong answers, a right one does not count yet: the
+    exercise asks `again`, once, with new numbers. They are drawn for each student from `vary`, which maps
+    names of attributes to values. Leave out values that make the exercise hard or slow.
     """
 
     parts = ""
     look = ""
     vary: ClassVar[Mapping[str, Sequence[Any]]] = {}
-    again = ""  # a question, in which {name} stands for a value
+    again = ""  # a question with {name} as the place of a value
 
     @property
     def asks(self) -> str:
-        """What an answer is: "a class", or "a number (ms)"."""
+        """The kind of answer: "a class", or "a number (ms)"."""
         raise NotImplementedError
 
     @property
     def few(self) -> int | None:
-        """After more wrong answers a right one may have been found by trying; None, as of code: never."""
+        """The number of wrong answers after which a right one may be a guess; None for code: never."""
         return None
 
     def is_open(self, answer: Any) -> bool:

@@ -19,13 +19,15 @@ import numpy as np
 
 from batchsim.teaching.exercises.exercise import Exercise, Verdict
 
-# More than any case needs by far: what goes on for longer does not come to an end.
+# Far more than any case needs: code that runs longer counts as endless.
 LINES = 20_000
 SECONDS = 3.0
 GAP_S = 0.5  # more than this between two lines is not counted: a laptop may have slept
 AGAIN_S = 1e-4  # so often that it also comes between a `try` and the next one
 ALL_CASES_S = 10.0
-ASLEEP = 0.02  # code that computes for a smaller part of so long a time sleeps: no machine is that busy
+ASLEEP = (
+    0.02  # code that computes for a smaller part of so long a time sleeps: even a busy machine gives more
+)
 PRINTED_LINES = 5
 LIBRARIES = *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<frozen"
 LONGEST, DEEPEST = 10_000, 5  # lists
@@ -47,10 +49,10 @@ class Attempt(NamedTuple):
 def attempt(function: Callable[..., Any], *args: Any) -> Attempt:
     """Call the learner's code, and stop it if it does not come to an end.
 
-    It is watched line by line, in this thread: another one that never ends could not be stopped. Libraries
-    are not watched: they may be called back at any line, as when garbage is collected, and what is raised
-    there is lost, and the watch with it. What goes on within one line, as `time.sleep` does, and what catches
-    each exception, an alarm ends (on Windows, where there is none, only a loop is).
+    The code is watched line by line, in this thread: an endless second thread could not be stopped. Libraries
+    are not watched, because a callback may run at any line, as in garbage collection. An exception raised
+    there is lost, and the watch ends with it. An alarm stops a long call within one line, such as
+    `time.sleep`, and code that catches every exception (Windows has no alarm: only loops are stopped there).
     """
     lines, spent_s, last_s = 0, 0.0, time.monotonic()
 
@@ -82,7 +84,7 @@ def attempt(function: Callable[..., Any], *args: Any) -> Attempt:
 
 @contextmanager
 def _alarm(call: Callable[[], Any]) -> Iterator[bool]:
-    """Raise `Endless` again and again in what `call` calls, from a while after it should have ended.
+    """Raise `Endless` repeatedly in the functions that `call` calls, some time after it should have ended.
 
     It yields whether it can: not on Windows, and not in another thread than the main one.
     """
@@ -105,7 +107,7 @@ def _alarm(call: Callable[[], Any]) -> Iterator[bool]:
 
 
 def fault(error: BaseException, answer: Any) -> str:
-    """Say what an attempt raised, and in which line of the learner's code."""
+    """Describe the exception of an attempt, and its line in the learner's code."""
     try:
         what = f"raised {type(error).__name__}: {error!s:.{LONGEST_ERROR}}"
     except Exception:  # a student's own exception may have any __str__
@@ -123,7 +125,7 @@ def fault(error: BaseException, answer: Any) -> str:
 
 
 def functions_of(answer: Any) -> list[FunctionType]:
-    """Return a function, or those of a class and of what it is built on."""
+    """Return a function, or the functions of a class and of its bases."""
     if isinstance(answer, FunctionType):
         return [answer]
     members = [member for part in answer.__mro__ for member in vars(part).values()]
@@ -174,20 +176,20 @@ class Case(Protocol):
     """A hidden case."""
 
     def missed(self, answer: Any) -> str:
-        """Run the learner's code; return what went wrong, told whole, or ""."""
+        """Run the learner's code; return a full description of the error, or ""."""
 
 
 class Program(Exercise):
     """A class or a function to write, which is run on hidden cases until it misses one.
 
-    `cases` yields them, the smallest first. So the first that is missed is the smallest; it is told whole.
+    `cases` yields them, the smallest first. So the first failed case is the smallest; it is shown in full.
     """
 
     after: Exercise | None = None  # the exercise that this one builds on
     after_name = ""
 
     def named(self, answer: Any) -> dict[str, Any]:
-        """Return what is to be written, by name; None: it is missing. TypeError for another type."""
+        """Return the functions to write by name, None for a missing one. TypeError for another type."""
         raise NotImplementedError
 
     def cases(self, written: Iterable[str]) -> Iterable[Case]:

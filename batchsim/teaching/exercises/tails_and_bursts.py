@@ -42,7 +42,7 @@ class SlowPages(Number):
 
 
 class LastOfABurst(Number):
-    """The latency of the last request of a burst, by simulating one that is evenly spaced."""
+    """The latency of the last request of a burst, by simulating an evenly spaced burst."""
 
     unit = "ms"
     within = 0.04  # by hand, one leaves out the service time of its own batch

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Unit(NamedTuple):
-    """The least and the most that a number can be, in words, too, and the units that it is mistaken for.
+    """The range of a number, also as text, and the units that it is mistaken for.
 
-    `others` says of the right number in another unit what is wrong with it, by how many times as large it is.
+    `others` maps the ratio of another unit to the hint for the right number in that unit.
     """
 
     must_be: str = ""
@@ -17,7 +17,7 @@ class Unit(NamedTuple):
     others: Mapping[float, str] = {}
 
     def impossible(self, number: float) -> bool:
-        """Return whether nothing can be so large or so small."""
+        """Return whether a number is outside the range."""
         return not self.least <= number <= self.most
 
 
@@ -40,7 +40,7 @@ COUNT = Unit("a whole number, at least 1", 1)
 
 
 def unit_of(asked: str) -> Unit:
-    """Return the unit of what an exercise asks for.
+    """Return the unit of an exercise's answer.
 
     >>> unit_of("percent of the pages").must_be
     'from 0 to 100 percent'
