@@ -178,10 +178,8 @@ def simulated(
     partial = "" if periods is None else periods.warning(keep == "all")
     cold = ""
     if replications > 1 and scenario.service.compile_ms is not None and not dropped:
-        cold = (
-            f"the metrics include a cold start in each of {replications} replications: warmup='auto' estimates"
-            " the steady state"
-        )
+        each = f"a cold start in each of {replications} replications"
+        cold = f"the metrics include {each}: warmup='auto' estimates the steady state"
     return result, [each for each in (warning, partial, cold) if each]
 
 

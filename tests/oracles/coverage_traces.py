@@ -15,7 +15,7 @@ RULE = bs.SizeOrWait(32, 0)
 
 
 class Clusters(bs.Gamma):
-    """Poisson arrivals, each followed by a geometric number of others, of 10 on average, within milliseconds."""
+    """Poisson arrivals in clusters of geometric size, 10 on average, within milliseconds."""
 
     def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         last, gaps = generator.random(requests) < 0.1, generator.standard_exponential(requests)
