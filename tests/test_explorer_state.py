@@ -99,6 +99,7 @@ def test_a_link_may_be_a_whole_address():
     )
 
 
+@pytest.mark.filterwarnings("ignore:requests must cover whole periods")  # 50 are a part of a day
 @settings(max_examples=60)
 @given(states.filter(makes_sense))
 def test_its_python_makes_the_same_scenario(state):

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from batchsim._clock import later
+from batchsim._clock import TICK_S, later
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
@@ -26,6 +26,7 @@ def window_end_s(oldest_s: float, since_s: float, window_s: float) -> float:
 
     Windows end at since_s + k * window_s, k = 1, 2, ...; a request that comes at an end is in that window.
     """
+    window_s = max(window_s, TICK_S)  # the clock does not see shorter ones
     if oldest_s <= later(since_s, window_s):
         return later(since_s, window_s)
     k = math.floor((oldest_s - since_s) / window_s)
