@@ -455,10 +455,10 @@ mosec and of LitServe's whole server against runs of their own.
 INTERVALS = """
 ## The intervals themselves
 
-A 95 % interval should contain the truth in 95 of 100 runs. A run that is too short for its scenario's load, bursts
-or noise has no interval, and the warning names a length that would do. `make coverage` counts on scenarios that
-make it hard: bursts, days, rare events, clients, shared devices and token generation. Until each metric had a run
-length of its own, 38 % of the cells of the first table had an interval.
+A 95 % interval should contain the truth in 95 of 100 runs. A run that is too short for its scenario's load,
+bursts or noise has no interval, and the warning names a length that would do. `make coverage` counts on
+scenarios that make it hard: bursts, days, rare events, clients, shared devices and token generation. Until
+each metric had a run length of its own, 38 % of the runs of the first table had an interval.
 
 """
 
