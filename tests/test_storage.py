@@ -81,6 +81,7 @@ def test_a_summary_comes_back_as_it_was(tmp_path, replications):
     assert_same(result, there_and_back(result, tmp_path / "run.npz"))
 
 
+@pytest.mark.filterwarnings("ignore:the metrics include a cold start", "ignore:requests must cover")
 @settings(max_examples=40)
 @given(scenario=scenarios_at_random(), seed=st.integers(0, 2**200), replications=st.integers(1, 2))
 def test_a_result_of_every_scenario_comes_back_as_it_was(tmp_path_factory, scenario, seed, replications):
