@@ -30,7 +30,7 @@ def test_when_a_run_fails_the_last_picture_stays_and_the_reason_stands_below(pan
     def fail(*_, **__):
         raise ValueError("the moon must be full, got <half>")
 
-    monkeypatch.setattr("batchsim.view.explorer.runner.simulate", fail)
+    monkeypatch.setattr("batchsim.view.explorer.runner.simulated", fail)
     panel.controls["max_wait_ms"].value = 33
     assert "the moon must be full, got &lt;half&gt;" in panel.status.value
     assert 'role="alert"' in panel.status.value
