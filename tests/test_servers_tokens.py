@@ -238,10 +238,10 @@ def test_a_plain_loop_of_the_server_gives_the_same(rule, loop, words):
         (servers.vllm(gpu=96.0), bs.Continuous(1024, 8192)),
         (servers.vllm(performance_mode="throughput"), bs.Continuous(512, 4096)),
         (servers.vllm(max_num_batched_tokens=100), bs.Continuous(100, 100)),
-        (servers.vllm(max_num_seqs=4, max_model_len=300), bs.Continuous(4, 1200)),
+        (servers.vllm(max_num_seqs=4, max_model_len=300), bs.Continuous(4, 1200, max_model_len=300)),
         (
             servers.vllm(enable_chunked_prefill=False, max_model_len=4096),
-            bs.Continuous(256, 4096, chunked=False),
+            bs.Continuous(256, 4096, chunked=False, max_model_len=4096),
         ),
         (
             servers.vllm(num_gpu_blocks_override=2588, long_prefill_token_threshold=9, block_size=32),
@@ -252,15 +252,16 @@ def test_a_plain_loop_of_the_server_gives_the_same(rule, loop, words):
         (
             servers.vllm_v0(num_gpu_blocks_override=1250, max_model_len=8192),
             bs.Continuous(
-                256, 8192, first="prefill", chunked=False, kv_blocks=1250, watermark_blocks=12
+                256, 8192, first="prefill", chunked=False, kv_blocks=1250, watermark_blocks=12,
+                max_model_len=8192,
             ),
         ),
-        (servers.vllm_v0(max_model_len=65_536), bs.Continuous(256, 2048)),
+        (servers.vllm_v0(max_model_len=65_536), bs.Continuous(256, 2048, max_model_len=65_536)),
         (servers.sglang(), NewTokenRatio(2048, 4096)),
         (servers.sglang(chunked_prefill_size=-1), NewTokenRatio(2048, 2**31)),
         (
             servers.sglang(gpu="h100", max_total_tokens=100_000, context_length=8192, page_size=16),
-            NewTokenRatio(4096, 8192, kv_blocks=6250, block_size=16),
+            NewTokenRatio(4096, 8192, kv_blocks=6250, block_size=16, max_model_len=8192),
         ),
         (
             servers.sglang(schedule_conservativeness=2),

@@ -20,7 +20,7 @@ CARDS, NAMES = st.sampled_from(["h100", "rtx-4090", 48.0]), st.sampled_from(["ll
 SIZES = {"block_size": st.sampled_from([1, 16, 32]), "num_gpu_blocks_override": st.integers(2, 10**6)}
 OF_VLLM = {
     **SIZES, "max_num_seqs": st.integers(1, 256), "max_num_batched_tokens": st.integers(256, 65_536),
-    "model": NAMES, "gpu_memory_utilization": SHARE,
+    "model": NAMES, "gpu_memory_utilization": SHARE, "max_model_len": st.integers(200, 256),
 }  # fmt: skip
 # By server: the settings drawn. A card comes with the blocks, as not every model's data sheet is known.
 SETTINGS = {
@@ -41,6 +41,7 @@ SETTINGS = {
         "chunked_prefill_size": st.sampled_from([-1, 512, 8192]),
         "max_prefill_tokens": WHOLE,
         "page_size": st.sampled_from([1, 64]),
+        "context_length": st.integers(100, 10**5),
         "schedule_conservativeness": st.sampled_from([0, 0.1, 0.3, 1.0, 1.3]),
         "enable_mixed_chunk": st.booleans(),
         "model_path": NAMES,
@@ -55,6 +56,7 @@ SETTINGS = {
         "waiting_served_ratio": st.floats(0, 9),
         "max_batch_total_tokens": st.integers(1000, 10**6),
         "max_waiting_tokens": st.integers(0, 99),
+        "max_total_tokens": st.integers(100, 10**5),
         "prefill_chunking": st.booleans(),
         "attention": st.sampled_from(["paged", "flashinfer"]),
         "model_id": NAMES,
@@ -138,6 +140,7 @@ RULES = st.builds(
     bs.Continuous, st.integers(1, 200), st.integers(200, 20_000),
     first=st.sampled_from(["decode", "prefill"]), chunked=st.booleans(),
     reserve=st.sampled_from(["step", "life"]), kv_blocks=st.one_of(st.none(), st.integers(100, 10**5)),
+    max_model_len=st.one_of(st.none(), st.integers(100, 200)),
     block_size=st.sampled_from([1, 16, 32]), long_prefill_token_threshold=st.sampled_from([0, 64]),
 )  # fmt: skip
 

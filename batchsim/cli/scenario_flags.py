@@ -23,7 +23,7 @@ WORKLOAD, RULE, SERVICE, OTHER = map(Panel, ("Workload", "Rule", "Service time",
 TOKENS, STEPS = map(Panel, ("Token generation", "Continuous batching"))
 CONTINUOUS = (
     "max_num_seqs", "max_num_batched_tokens", "first", "chunked", "reserve", "kv_blocks", "block_size",
-    "watermark_blocks", "long_prefill_token_threshold", "prefix_reuse",
+    "watermark_blocks", "long_prefill_token_threshold", "prefix_reuse", "max_model_len",
 )  # fmt: skip
 STEP_TIME = ("weights_ms", "per_token_ms", "per_read_ms", "per_pair_ms", "ragged")
 KNOBS = (
@@ -135,6 +135,10 @@ class ScenarioFlags(Command):
         "Whether a preempted request may find its own blocks again (default: no).", None,
         "--prefix-reuse/--no-prefix-reuse",
     )  # fmt: skip
+
+    max_model_len: int | None = STEPS.whole(
+        "The most tokens of a request, prompt and output together (default: any number)."
+    )
 
     servers: int | None = OTHER.whole("Model instances, each computing one batch at a time (default: 1).")
     devices: int | None = OTHER.whole("Devices that the servers share (default: one for each server).")

@@ -9,7 +9,7 @@ import numpy as np
 from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.step_time import StepTime
-from batchsim.scenario.tokens import Lengths, Tokens
+from batchsim.scenario.tokens import Lengths, Listed, Tokens
 
 POINTS = 4096  # of a distribution of lengths: its moments are then exact to some 0.1 %
 
@@ -32,6 +32,8 @@ def check_parts(scenario: Any) -> None:
         raise ValueError(f"tokens need a StepTime as service, got {service!r}")
     if not isinstance(rule, (Continuous, SizeOrWait, AtLeast)):
         raise ValueError(f"tokens need Continuous, SizeOrWait or AtLeast as rule, got {rule!r}")
+    if isinstance(rule, Continuous) and rule.max_model_len is not None:
+        _check_model_len(rule.max_model_len, tokens)
     if scenario.workload.priorities is not None:
         raise ValueError(f"tokens do not cover priorities, got {scenario.workload!r}")
     apart = {
@@ -40,6 +42,37 @@ def check_parts(scenario: Any) -> None:
     for name, default in apart.items():
         if (value := getattr(scenario, name)) != default:
             raise ValueError(f"tokens do not cover {name}, got {name}={value!r}")
+
+
+def _check_model_len(most: int, tokens: Tokens) -> None:
+    """Raise ValueError, with lengths that would do, unless every prompt with its output or limit fits."""
+    prompt, output = tokens.prompt, tokens.limit or tokens.output
+    if isinstance(prompt, Listed) and isinstance(output, Listed):
+        longest = int((prompt.values[: output.values.size] + output.values[: prompt.values.size]).max())
+    else:
+        longest = _longest(prompt) + _longest(output)
+    if longest <= most:
+        return
+    parts = {"prompt": prompt, "output": output}
+    can_cut = {name: part for name, part in parts.items() if hasattr(part, "at_most")}
+    endless = {name: part for name, part in can_cut.items() if part.at_most is None}
+    would = f"max_model_len={longest}"
+    for tails in (endless, can_cut):
+        room = most - sum(_longest(part) for name, part in parts.items() if name not in tails)
+        if tails and room >= len(tails):  # shared as their means are
+            means = [float(points(part).mean()) for part in tails.values()]
+            cuts = [max(int(room * mean / sum(means)), 1) for mean in means]
+            cuts[0] = room - sum(cuts[1:])
+            would = " and ".join(
+                f"at_most={cut} of the {name}" for name, cut in zip(tails, cuts, strict=True)
+            )
+            break
+    rule = f"max_model_len, {most:,} tokens, must hold every prompt with its output"
+    raise ValueError(f"{rule}, got up to {longest:,}: {would} would do")
+
+
+def _longest(length: int | Lengths) -> int:
+    return length.longest if isinstance(length, Lengths) else length
 
 
 Chunks = Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]  # of prompts, outputs and limits

@@ -31,6 +31,11 @@ class Lengths:
         """Return the lengths that fractions `u` of all requests do not exceed, whole numbers from 1 on."""
         raise NotImplementedError
 
+    @property
+    def longest(self) -> int:
+        """The length that no request exceeds."""
+        return int(self.quantile(np.nextafter(np.ones(1), 0))[0])
+
     def draws(self, seed: np.random.SeedSequence) -> Draw:
         """Return what draws the lengths of the next requests of a run."""
         generator = np.random.default_rng(seed)
@@ -71,23 +76,30 @@ class Lognormal(Lengths):
         return _whole(np.rint(np.exp(np.minimum(logs, math.log(LONGEST)))), self.at_most)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Geometric(Lengths):
-    """Geometric lengths from 1 on: after every token the same chance that it was the last.
+    """Geometric lengths from 1 on, cut to `at_most`: after every token the same chance that it was the last.
 
     >>> Geometric(mean=200).quantile(np.array([0.1, 0.5, 0.99]))
     array([ 22, 139, 919])
     """
 
     mean: float
+    at_most: int | None = None
 
     def __post_init__(self) -> None:
         _check.fix_real(self, "mean", at_least=1, at_most=LONGEST)
+        if self.at_most is not None:
+            _check.fix_whole(self, "at_most", at_most=LONGEST)
+
+    def __repr__(self) -> str:
+        cut = "" if self.at_most is None else f", at_most={self.at_most}"
+        return f"Geometric(mean={self.mean!r}{cut})"
 
     def quantile(self, u: np.ndarray) -> np.ndarray:
         if self.mean == 1:
             return np.ones(u.shape, np.int64)
-        return _whole(np.ceil(np.log1p(-u) / math.log1p(-1 / self.mean)), None)
+        return _whole(np.ceil(np.log1p(-u) / math.log1p(-1 / self.mean)), self.at_most)
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,8 @@ def sglang(
             raise ValueError(f"SGLang's max_total_tokens must be at least page_size, {page}, got {tokens}")
         blocks = min(tokens // page, blocks or MOST)
     running = maybe_whole("SGLang's max_running_requests", max_running_requests)
+    length = maybe_whole("SGLang's context_length", context_length)
     if running is None:
-        length = maybe_whole("SGLang's context_length", context_length)
         running = FEWEST
         if length is not None and blocks is not None:
             running = max(min(int(blocks * page / length * 512), MOST_RUNNING), FEWEST)
@@ -97,6 +97,7 @@ def sglang(
         running, UNCUT if whole else chunk, kv_blocks=blocks, block_size=page,
         max_prefill_tokens=_check.whole("SGLang's max_prefill_tokens", max_prefill_tokens, at_most=MOST),
         init_new_token_ratio=first, min_new_token_ratio=first * LEAST, mixed=enable_mixed_chunk,
+        max_model_len=length,
     )  # fmt: skip
 
 

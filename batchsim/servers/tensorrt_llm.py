@@ -15,7 +15,8 @@ POLICIES = ("GUARANTEED_NO_EVICT", "MAX_UTILIZATION", "STATIC_BATCH")
 def tensorrt_llm(
     *, max_batch_size: int = 2048, max_num_tokens: int = 8192,
     capacity_scheduler_policy: str = "GUARANTEED_NO_EVICT", enable_chunked_prefill: bool = False,
-    max_tokens: int | None = None, tokens_per_block: int = 32, free_gpu_memory_fraction: float = 0.9,
+    max_tokens: int | None = None, max_seq_len: int | None = None, tokens_per_block: int = 32,
+    free_gpu_memory_fraction: float = 0.9,
     model: str | None = None, gpu: str | float | None = None, tensor_parallel_size: int = 1,
 ) -> Rule:  # fmt: skip
     """Return the rule of TensorRT-LLM's batch manager (1.0, capacity and micro batch schedulers of 2025-06).
@@ -56,6 +57,7 @@ def tensorrt_llm(
         size, _check.whole("TensorRT-LLM's max_num_tokens", max_num_tokens, at_most=MOST),
         chunked=enable_chunked_prefill, kv_blocks=blocks, block_size=page,
         reserve="step" if capacity_scheduler_policy == "MAX_UTILIZATION" else "life",
+        max_model_len=maybe_whole("TensorRT-LLM's max_seq_len", max_seq_len),
     )  # fmt: skip
 
 
@@ -67,6 +69,6 @@ def config(**settings: Any) -> ServerConfig:
 
 
 SERVER = Server(
-    "tensorrt_llm", "1.0", tensorrt_llm, config, ("enable_block_reuse", "max_seq_len"),
+    "tensorrt_llm", "1.0", tensorrt_llm, config, ("enable_block_reuse",),
     words=Words("max_batch_size"),
 )  # fmt: skip

@@ -13,7 +13,8 @@ PAGES = {"flashinfer": 1, "flashdecoding": 256, "paged": 16}  # tokens in a bloc
 
 def tgi(
     *, max_batch_size: int | None = None, max_batch_prefill_tokens: int = 4096,
-    max_batch_total_tokens: int | None = None, waiting_served_ratio: float = 0.3,
+    max_batch_total_tokens: int | None = None, max_total_tokens: int | None = None,
+    waiting_served_ratio: float = 0.3,
     max_waiting_tokens: int = 20, prefill_chunking: bool = True, attention: str = "flashinfer",
     model_id: str | None = None, gpu: str | float | None = None, num_shard: int = 1,
 ) -> WaitingServedRatio:  # fmt: skip
@@ -53,6 +54,7 @@ def tgi(
         chunked=prefill_chunking, kv_blocks=blocks, block_size=page,
         waiting_served_ratio=_check.real("TGI's waiting_served_ratio", waiting_served_ratio, at_least=0),
         max_waiting_tokens=_check.whole("TGI's max_waiting_tokens", max_waiting_tokens, at_least=0),
+        max_model_len=maybe_whole("TGI's max_total_tokens", max_total_tokens),
     )  # fmt: skip
 
 
@@ -63,6 +65,6 @@ def config(**settings: Any) -> ServerConfig:
 
 
 SERVER = Server(
-    "tgi", "3.3.6", tgi, config, ("max_concurrent_requests", "max_input_tokens", "max_total_tokens"),
+    "tgi", "3.3.6", tgi, config, ("max_concurrent_requests", "max_input_tokens"),
     words=Words("max_batch_size"),
 )  # fmt: skip

@@ -44,7 +44,7 @@ def vllm(
 
     Left out: prefix caching, also of a preempted request's own blocks (on the measured run 3.7 points of the
     answer's time; `scenario.replace(prefix_reuse=True)` adds these); async scheduling (there 0.5 %);
-    priorities; limits by max_model_len.
+    priorities.
 
     >>> vllm(max_num_seqs=64, num_gpu_blocks_override=2588).kv_blocks
     2587
@@ -82,6 +82,7 @@ def vllm(
         long_prefill_token_threshold=_check.whole(
             "vLLM's long_prefill_token_threshold", long_prefill_token_threshold, at_least=0, at_most=MOST
         ),
+        max_model_len=length,
     )  # fmt: skip
 
 

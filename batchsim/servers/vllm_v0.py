@@ -55,7 +55,7 @@ def vllm_v0(
     return Continuous(
         seqs, tokens, first="decode" if chunked else "prefill", chunked=chunked, kv_blocks=blocks,
         block_size=_check.whole("vLLM's block_size", block_size, at_most=MOST),
-        watermark_blocks=int(0.01 * (blocks or 0)),
+        watermark_blocks=int(0.01 * (blocks or 0)), max_model_len=length,
     )  # fmt: skip
 
 

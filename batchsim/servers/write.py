@@ -172,7 +172,7 @@ def _settings(server: Server, asked: _Asked) -> tuple[dict[str, Any], list[str]]
     settings: dict[str, Any] = {words.size: rule.max_batch_size}
     if isinstance(rule, Continuous):
         settings = token_settings(server.name, rule)
-        if settings.get("enable_chunked_prefill") is False:
+        if settings.get("enable_chunked_prefill") is False and rule.max_model_len is None:
             budget = f"{rule.max_num_batched_tokens:,}"
             remarks.append(f"Without chunked prefill vLLM starts only if max_model_len is at most {budget}.")
     if isinstance(rule, SizeOrWait) and math.isinf(rule.max_wait_ms) and server.name != "textbook":

@@ -28,6 +28,7 @@ def token_settings(server: str, rule: Continuous) -> dict[str, Any]:
             cut = rule.chunked and rule.max_num_batched_tokens < MOST
             settings = {
                 "max_running_requests": rule.max_num_seqs, "max_total_tokens": memory,
+                "context_length": rule.max_model_len,
                 "chunked_prefill_size": rule.max_num_batched_tokens if cut else -1,
             }  # fmt: skip
             if isinstance(rule, NewTokenRatio):
@@ -41,6 +42,7 @@ def token_settings(server: str, rule: Continuous) -> dict[str, Any]:
             settings = {
                 "max_batch_size": rule.max_num_seqs if rule.max_num_seqs < MOST else None,
                 "max_batch_prefill_tokens": rule.max_num_batched_tokens,
+                "max_total_tokens": rule.max_model_len,
             }
             if isinstance(rule, WaitingServedRatio):
                 kernels = {size: name for name, size in PAGES.items()}
@@ -75,6 +77,7 @@ def _vllm(rule: Continuous) -> dict[str, Any]:
     return {
         "max_num_seqs": rule.max_num_seqs, "max_num_batched_tokens": rule.max_num_batched_tokens,
         "enable_chunked_prefill": rule.chunked, "block_size": rule.block_size,
+        "max_model_len": rule.max_model_len,
     }  # fmt: skip
 
 

@@ -175,9 +175,11 @@ class Race:
             return best, result
         ran = sorted((candidate for candidate in self.candidates if candidate.requests), key=_by_rank)
         if not ran:
-            best = min(
-                self.candidates, key=lambda each: (self.missed.get(each, _IN_REACH), each.scenario.load)
-            )
+
+            def order(each: Candidate) -> tuple[bool, Missed, float]:
+                return not each.scenario.stable, self.missed.get(each, _IN_REACH), each.scenario.load
+
+            best = min(self.candidates, key=order)
             return best, self.run(best, self.lengths[-1], LEVEL)
         # Those that clearly failed in a short run are not far behind those that failed in a long one.
         near, longer = _fairly(ran)[:NEAREST], self.lengths[-2:][0]

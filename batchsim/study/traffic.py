@@ -37,6 +37,7 @@ class Traffic:
     scenario: Scenario
     requests: int
     seed: int = 0
+    most: float = math.inf  # requests: the next one can never be served
     _counts: list[int] = field(default_factory=list, repr=False)  # shared with what is longer
     _samples: dict[int, Trace] = field(default_factory=dict, repr=False)
 
@@ -66,13 +67,17 @@ class Traffic:
         return simulate(scenario, requests, self.seed, warmup=warmup, keep="requests")
 
     def resized(self, requests: int) -> "Traffic | None":
-        """Return so many requests of the same traffic; None if it or the memory ends before."""
+        """Return so many requests of the same traffic; None if it or the memory ends before.
+
+        Fewer where one that can never be served comes before: a run would end there.
+        """
+        requests = int(min(requests, self.most))
         try:
             check_requests(self.scenario, requests)
             check_memory(self.scenario, requests)
         except (ValueError, MemoryError):
             return None
-        return Traffic(self.scenario, requests, self.seed, self._counts)
+        return Traffic(self.scenario, requests, self.seed, self.most, self._counts)
 
     def _windows(self, requests: int) -> np.ndarray:
         """Return which requests of the whole a short run consists of."""

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from batchsim import _check, _format
 from batchsim.engines.draws import Streams
 from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
-from batchsim.scenario import ClosedLoop, Poisson, Scenario, generation
+from batchsim.scenario import ClosedLoop, Continuous, Poisson, Scenario, generation
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome, Tie
@@ -18,7 +20,7 @@ from batchsim.study.choice import frontier, preferred
 from batchsim.study.explain import effects_of, explain
 from batchsim.study.grid import Grid
 from batchsim.study.judgement import Estimate, can_lose, estimate, number, percentile
-from batchsim.study.race import Race, Run, numbers_of
+from batchsim.study.race import LONGEST, Race, Run, numbers_of
 from batchsim.study.recommendation import Recommendation
 from batchsim.study.remedies import Remedy, longer, remedies
 from batchsim.study.slo import SLO, TOKEN_PERCENTILES, Objective, key_of
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 PREFER = ("cheapest", "fastest")
 PERCENTILES = (50.0, 95.0, 99.0)  # to expect, besides those of the objective
 NEAR = 4  # settings, besides the nearest, that are tried with one more server
+CHUNK = 1 << 17  # requests whose lengths are drawn at a time
 LARGEST = 1024  # batches, of which theory finds the best policy in seconds
 
 
@@ -74,13 +77,15 @@ def tune(
     check_memory(scenario, count)
     seed = _check.whole("seed", seed, at_least=0, at_most=None)
     grid = Grid.of(scenario, over)
-    entries = _entries(scenario, slo, grid, Streams(scenario, seed), count)
+    streams = Streams(scenario, seed)
+    entries = _entries(scenario, slo, grid, streams, count)
     _check_throughput(scenario, slo)
     candidates = [entry for entry in entries if isinstance(entry, Candidate)]
     if scenario.load == math.inf and not any(each.scenario.stable for each in candidates):
         # Nothing keeps up with an infinite rate, so every setting would fail, whatever its run says.
         raise ValueError(f"tune needs traffic that spans some time, got {scenario.workload!r}")
-    race = Race(slo, Traffic(scenario, count, seed), candidates)
+    most = _most([each.scenario for each in candidates], streams, LONGEST * count)
+    race = Race(slo, Traffic(scenario, count, seed, most), candidates)
     race.first_round()
     best, result = _search(race, prefer)
     judgement, simulated = best.judgement, race.traffic.simulated
@@ -132,6 +137,25 @@ def _entries(
     if len(refusals) == len(entries):
         raise refusals[0]
     return entries
+
+
+def _most(points: Sequence[Scenario], streams: Streams, requests: int) -> float:
+    """Return how many requests come before one that some setting can never serve; inf for all of these."""
+    tokens = points[0].tokens
+    if tokens is None:
+        return math.inf
+    rules = {
+        replace(each.rule, max_num_seqs=1, max_num_batched_tokens=1) if each.rule.chunked else each.rule
+        for each in points
+        if isinstance(each.rule, Continuous) and not (each.rule.chunked and each.rule.kv_blocks is None)
+    }
+    draw, requests = streams.lengths(), min(requests, tokens.max_requests or requests)
+    for first in range(0, requests if rules else 0, CHUNK):
+        lengths = draw(min(CHUNK, requests - first))
+        served = np.logical_and.reduce([generation.servable(rule, *lengths) for rule in rules])
+        if not served.all():
+            return first + int(np.argmin(served))
+    return math.inf
 
 
 def _check_throughput(scenario: Scenario, slo: SLO) -> None:

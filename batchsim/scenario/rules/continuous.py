@@ -1,6 +1,6 @@
 """Continuous batching: at every step of token generation the batch is made anew."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 from batchsim import _check
@@ -47,6 +47,9 @@ class Continuous(Rule):
     A preempted request keeps what it made and computes it again (recompute). `kv_blocks` are the usable ones
     of each engine; None: as many as it takes. The defaults are vLLM's. Needs `tokens`, and a `StepTime`.
 
+    `max_model_len`: a request has no more tokens, prompt and output together. A server refuses others, so a
+    scenario whose lengths can be longer is refused.
+
     `prefix_reuse`: free blocks keep what they held until they are taken again, those that were freed first,
     and of these a request's last ones. So a preempted request may find its first full blocks again, and
     computes only the rest: vLLM's prefix cache, where no two requests begin alike. The SimPy engine has it.
@@ -79,6 +82,7 @@ class Continuous(Rule):
         "Long prefill", "Tokens of one prompt in a step, 0: any", default=0, at_least=0, at_most=MOST
     )
     prefix_reuse: bool = False
+    max_model_len: int | None = None
 
     title = "Continuous batching"
     map_knobs = ("max_num_seqs", "max_num_batched_tokens")
@@ -88,8 +92,15 @@ class Continuous(Rule):
         _check.one_of("reserve", self.reserve, RESERVE)
         for name in ("chunked", "prefix_reuse"):
             _check.instance(name, getattr(self, name), bool, "True or False")
-        if self.kv_blocks is not None:
-            _check.fix_whole(self, "kv_blocks", at_most=MOST)
+        for name in ("kv_blocks", "max_model_len"):
+            if getattr(self, name) is not None:
+                _check.fix_whole(self, name, at_most=MOST)
+
+    def __repr__(self) -> str:
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.repr}
+        if self.max_model_len is None:
+            del values["max_model_len"]
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
     def check_fixed(self, **fixed: Any) -> None:
         """Raise ValueError where the rule of one server is given a choice that this server does not have."""

@@ -10,7 +10,7 @@ CLIP = 4096  # tokens: nobody is taken to say more
 LOOK_AHEAD = 20  # tokens that each of those who stay shall be able to say after a retraction
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NewTokenRatio(Continuous):
     """SGLang's rule: prompts alone and cut, with memory for a share of the answers, which it learns.
 

@@ -6,7 +6,7 @@ from batchsim.scenario.rules import rule as seam
 from batchsim.scenario.rules.continuous import MOST, Continuous
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WaitingServedRatio(Continuous):
     """Text Generation Inference's rule: prompts alone, once enough wait, with memory for their whole life.
 

@@ -40,11 +40,15 @@ def _even_values(lengths: Uniform) -> tuple[float, float]:
     return both / 2, WIDEST_CV * (lengths.high - lengths.low) / both
 
 
+def _geometric_values(lengths: Geometric) -> tuple[float] | None:
+    return (lengths.mean,) if lengths.at_most is None else None
+
+
 def _lengths(of: str) -> Mapping[str, Kind]:
     mean, cv, most = f"{of}_mean", f"{of}_cv", f"{of}_most"
     return {
         "lognormal": Kind("Log-normal", Lognormal, (mean, cv, most)),
-        "geometric": Kind("Geometric", Geometric, (mean,)),
+        "geometric": Kind("Geometric", Geometric, (mean,), read=_geometric_values),
         "uniform": Kind("Evenly spread", Uniform, (mean, cv), _even, _even_values),
         "fixed": Kind("All alike", int, (mean,), round, lambda length: (length,)),
         "given": Kind("Given: the lengths of this page", Listed, (), read=lambda lengths: ()),
