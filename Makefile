@@ -10,6 +10,7 @@
 # make slides    the lessons as slides, which need no network: build/slides/index.html
 # make book      the course, the glossary and the reference as a site that reads offline: build/book/html/index.html
 # make bench     what is claimed about speed, as ratios
+# make peak-memory  the peak memory of default calls of random scenarios of tokens, twenty minutes (COUNT=200, SEED=0)
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
 # make fidelity  real runs on this machine beside their simulation, a table of VALIDATION.md: on a quiet machine, twelve minutes (SECONDS=15)
 # make coverage  how often intervals hold the truth, a table of VALIDATION.md: half an hour (SEEDS=300)
@@ -37,7 +38,7 @@ ENGINES := $(addprefix tests/test_,$(addsuffix .py,compiled_engine priorities ru
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
 
-.PHONY: help lab app test types units pages test-browser fuzz attack bounds class-of-30 bench validate fidelity coverage fidelity-servers notebooks lessons book slides clean
+.PHONY: help lab app test types units pages test-browser fuzz attack bounds class-of-30 bench peak-memory validate fidelity coverage fidelity-servers notebooks lessons book slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -83,6 +84,11 @@ test-browser: $(VENV)/.installed-test
 fuzz: MINUTES = 30
 fuzz: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python tests/fuzz.py --minutes $(MINUTES) --examples $(EXAMPLES)
+
+peak-memory: COUNT = 200
+peak-memory: SEED = 0
+peak-memory: $(VENV)/.installed-test
+	JAX_PLATFORMS=cpu $(BIN)/python tests/peak_memory.py $(COUNT) $(SEED)
 
 attack: MINUTES = 9
 attack: $(VENV)/.installed-test

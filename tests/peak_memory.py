@@ -36,12 +36,12 @@ def scenario_of(chance: random.Random) -> bs.Scenario:
     budget = choose([64, 512, 2048, 8192])
     rule = choose([
         bs.Continuous(choose([1, 16, 256, 1024]), budget), bs.Continuous(64, budget, first="prefill"),
-        bs.Continuous(256, kv_blocks=choose([20_000, 10**6])), bs.SizeOrWait(choose([1, 8, 64]), choose([0, 50])),
-        bs.AtLeast(1, choose([4, 32])),
+        bs.Continuous(256, kv_blocks=choose([20_000, 10**6])),
+        bs.SizeOrWait(choose([1, 8, 64]), choose([0, 50])), bs.AtLeast(1, choose([4, 32])),
     ])  # fmt: skip
     one = bs.Scenario(
-        bs.Poisson(1), rule, choose(COSTS), servers=choose([1, 1, 2, 8, 32]), tokens=bs.Tokens(prompts, outputs),
-        timeout_ms=choose([None, None, 5000]),
+        bs.Poisson(1), rule, choose(COSTS), servers=choose([1, 1, 2, 8, 32]),
+        tokens=bs.Tokens(prompts, outputs), timeout_ms=choose([None, None, 5000]),
     )  # fmt: skip
     if chance.random() < 0.1 and isinstance(rule, bs.Continuous):
         return one.replace(workload=bs.ClosedLoop(choose([1, 10, 1000]), 0.1))

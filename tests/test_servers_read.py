@@ -43,7 +43,9 @@ MEANT = {
         ), 1, None, None, (),
     ),
     "vllm/vllm-serve.sh": (bs.Continuous(128, 4000, kv_blocks=59_996), 2, None, None, ()),
-    "vllm/vllm.yaml": (bs.Continuous(64, 8192, chunked=False, kv_blocks=3999, max_model_len=4096), 1, None, None, ()),
+    "vllm/vllm.yaml": (
+        bs.Continuous(64, 8192, chunked=False, kv_blocks=3999, max_model_len=4096), 1, None, None, (),
+    ),
     "vllm_v0/vllm-v0-serve.sh": (
         bs.Continuous(
             64, 4096, first="prefill", chunked=False, kv_blocks=4000, watermark_blocks=40, max_model_len=4096
