@@ -347,7 +347,7 @@ def test_ctrl_c_stops_a_long_run_and_the_process_lives_on():
             {"engine": "simpi"},
             "engine must be one of auto, compiled, simpy, got 'simpi'; did you mean 'simpy'?",
         ),
-        ({"keep": "some"}, "keep must be one of all, summary, got 'some'"),
+        ({"keep": "some"}, "keep must be one of all, requests, summary, got 'some'"),
         ({"replications": 0}, "replications must be at least 1, got 0"),
         (
             {"engine": "compiled", "model_fn": np.negative, "inputs": [1.0]},

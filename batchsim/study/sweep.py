@@ -61,12 +61,13 @@ def sweep(
     says its load. One that the scenario refuses has NaN (and False) for numbers, and the refusal.
 
     Points run on `workers` threads (default: one for each core, fewer where runs are long). Threads do not
-    speed up the SimPy engine, nor runs below some 20,000 requests, which are mostly Python: for many of these,
-    or on many cores, give a ProcessPoolExecutor of spawned processes. `executor` is anything with the `submit`
-    of `concurrent.futures.Executor`, such as Dask's `client.get_executor()`; the numbers are the same to the
-    last bit, and `workers` says how many share the points (default: 64). With `out`, a folder, points are
-    on disk before the progress bar counts them, and the same call computes only those that are missing, so
-    that a sweep may be killed, or its axes extended (`batchsim.study.store`). Ctrl-C keeps finished points.
+    speed up the SimPy engine, nor runs below some 20,000 requests, which are mostly Python: for many of
+    these, or on many cores, give a ProcessPoolExecutor of spawned processes. `executor` is anything with
+    the `submit` of `concurrent.futures.Executor`, such as Dask's `client.get_executor()`; the numbers are
+    the same to the last bit, and `workers` says how many share the points (default: 64). With `out`, a
+    folder, points are on disk before the progress bar counts them, and the same call computes only those
+    that are missing, so that a sweep may be killed, or its axes extended (`batchsim.study.store`). Ctrl-C
+    keeps finished points.
 
     An unknown knob, a value of the wrong type, an empty or repeating axis, a folder of another sweep: all
     raise before anything runs. A full disk raises OSError, and loses nothing. An executor that ends too soon
