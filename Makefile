@@ -10,10 +10,10 @@
 # make slides    the lessons as slides, which need no network: build/slides/index.html
 # make book      the course, the glossary and the reference as a site that reads offline: build/book/html/index.html
 # make bench     what is claimed about speed, as ratios
+# make peak-memory  the peak memory of default calls of random scenarios of tokens, twenty minutes (COUNT=200, SEED=0)
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
 # make fidelity  real runs on this machine beside their simulation, a table of VALIDATION.md: on a quiet machine, twelve minutes (SECONDS=15)
 # make coverage  how often intervals hold the truth, a table of VALIDATION.md: half an hour (SEEDS=300)
-# make peak-memory  the peak memory of default calls on random scenarios of tokens, fifteen minutes (COUNT=200, SEED=0)
 # make fidelity-servers  servers' own code beside their presets, a table of VALIDATION.md: ten minutes (SECONDS=100)
 # All make .venv first; PYTHON=python3.12 picks another Python.
 
@@ -85,6 +85,11 @@ fuzz: MINUTES = 30
 fuzz: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python tests/fuzz.py --minutes $(MINUTES) --examples $(EXAMPLES)
 
+peak-memory: COUNT = 200
+peak-memory: SEED = 0
+peak-memory: $(VENV)/.installed-test
+	JAX_PLATFORMS=cpu $(BIN)/python tests/peak_memory.py $(COUNT) $(SEED)
+
 attack: MINUTES = 9
 attack: $(VENV)/.installed-test
 	PYTHONPATH=tests $(BIN)/python -m attack --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
@@ -111,12 +116,6 @@ fidelity: $(VENV)/.installed-test
 coverage: SEEDS = 300
 coverage: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python tests/interval_coverage.py --seeds $(SEEDS)
-
-# Not in CI: each call runs in a process of its own, for up to a minute.
-peak-memory: COUNT = 200
-peak-memory: SEED = 0
-peak-memory: $(VENV)/.installed-test
-	JAX_PLATFORMS=cpu $(BIN)/python tests/peak_memory.py $(COUNT) $(SEED)
 
 # In an environment of its own: the servers bring a hundred packages, and versions that the others need not have.
 fidelity-servers: SECONDS = 100

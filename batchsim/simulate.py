@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from batchsim import _check
 from batchsim.engines.draws import Streams, draw
 from batchsim.engines.log import CANCELLED, warmup_requests
@@ -164,10 +166,10 @@ def simulated(
                 raise
     runs = _alike(runs)
     if keep == "all" and isinstance(log := runs[0].columns, FoldedLog):
-        fewer = int(float(f"{0.95 * count * room / log.steps:.1e}"))
+        fewer = np.searchsorted(log.steps_before[:-1], 0.9 * room)
         _check.warn(
             f"result.steps has no rows, as {log.steps:,} of them need too much memory: "
-            f"requests={fewer} keeps them, keep='requests' does without"
+            f"requests={int(float(f'{0.95 * fewer:.1e}'))} keeps them, keep='requests' does without"
         )
     result = Result(runs, seed, engine if stopwatch is None else f"{engine}, {timing} on {stopwatch.device}")
     warning = ""
@@ -238,7 +240,7 @@ DEFAULT_BYTES = 2**30  # of steps, where the number of requests is the default
 
 def check_memory(scenario: Scenario, requests: int, engine: str = "compiled", advice: str = "") -> None:
     """Refuse with MemoryError, before anything is drawn, a run that this machine's memory cannot hold."""
-    needed = requests * BYTES_A_REQUEST[engine if scenario.tokens is None else "tokens"]
+    needed = bytes_of(scenario, requests, engine)
     if needed < 2**28:  # asking takes longer than such a small run
         return
     if needed > (free := _free_bytes()):
@@ -246,6 +248,11 @@ def check_memory(scenario: Scenario, requests: int, engine: str = "compiled", ad
             f"columns must fit in memory: {requests:,} requests need {needed / 2**30:,.1f} GiB, "
             f"got {free / 2**30:,.1f} GiB free{advice}"
         )
+
+
+def bytes_of(scenario: Scenario, requests: int, engine: str = "compiled") -> int:
+    """Return the memory that a run needs beside its steps."""
+    return requests * BYTES_A_REQUEST[engine if scenario.tokens is None else "tokens"]
 
 
 def _room(keep: str, requests: int | None) -> float:

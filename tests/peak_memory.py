@@ -37,8 +37,7 @@ def scenario_of(chance: random.Random) -> bs.Scenario:
     rule = choose([
         bs.Continuous(choose([1, 16, 256, 1024]), budget), bs.Continuous(64, budget, first="prefill"),
         bs.Continuous(256, kv_blocks=choose([20_000, 10**6])),
-        bs.SizeOrWait(choose([1, 8, 64]), choose([0, 50])),
-        bs.AtLeast(1, choose([4, 32])),
+        bs.SizeOrWait(choose([1, 8, 64]), choose([0, 50])), bs.AtLeast(1, choose([4, 32])),
     ])  # fmt: skip
     one = bs.Scenario(
         bs.Poisson(1), rule, choose(COSTS), servers=choose([1, 1, 2, 8, 32]),

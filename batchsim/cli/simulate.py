@@ -37,8 +37,8 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
     save: Path | None = OUTPUT.file("Save the run for Result.load: a .npz file.", ".npz")
     plot: Path | None = OUTPUT.picture("Draw the run")
     keep: str = RUN.option(
-        "summary: constant memory for any number of requests; percentiles to 0.1 %, no intervals.", "all",
-        metavar="all|summary",
+        "summary: constant memory for any number of requests; percentiles to 0.1 %, no intervals. "
+        "requests: no rows for steps of tokens.", "all", metavar="all|requests|summary",
     )  # fmt: skip
 
     def run(self) -> None:
@@ -49,7 +49,9 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
         from batchsim.theory import expected
 
         scenario, tables = self.scenario()
-        result = simulate(scenario, **self.settings(tables["simulate"]), keep=self.keep)
+        # Nothing but a picture or a file has a use for the steps of tokens.
+        keep = "requests" if self.keep == "all" and not (self.plot or self.save) else self.keep
+        result = simulate(scenario, **self.settings(tables["simulate"]), keep=keep)
         if self.save is not None:
             result.save(self.save)
         if self.plot is not None:

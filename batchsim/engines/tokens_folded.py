@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,16 +150,13 @@ class StepRows:
         order = np.argsort(spans[-1])
         logged = {name: column[order] for name, column in zip(SPAN, spans[:-1], strict=True)}
         logged |= {name: np.empty(0, np.int64) for name in STEPS[len(SPAN) :]}
-        times: dict[str, Any] = dict(zip(("start_s", "first_token_s", "finish_s"), self.times_s, strict=True))
-        before: dict[str, Any] = dict(zip(("steps_before", "rows_before"), self.before, strict=True))
+        start_s, first_token_s, finish_s = self.times_s
+        steps_before, rows_before = self.before
         return FoldedLog(
-            **requests,
-            **logged,
-            **times,
-            **before,
-            server=self.server,
+            **requests, **logged, start_s=start_s, first_token_s=first_token_s, finish_s=finish_s,
+            server=self.server, steps_before=steps_before, rows_before=rows_before,
             most_at_once=np.array([self.most_running]),
-        )
+        )  # fmt: skip
 
 
 def folded(log: TokenLog) -> FoldedLog:
@@ -168,11 +165,10 @@ def folded(log: TokenLog) -> FoldedLog:
         return log
     rows = StepRows(-1, log.arrival_s.size)
     rows.add([getattr(log, name) for name in STEPS])
-    named = [
-        f.name
-        for f in fields(log)
-        if f.name
-        not in (*STEPS, "priority", "outputs", "arrival_s", "batch_index", "token_step", "last_step")
-    ]
-    kept = {name: getattr(log, name) for name in named}
-    return rows.log(Progress(log.arrival_s, log.batch_index, log.token_step, log.last_step), **kept)  # type: ignore[return-value]
+    own = (
+        "status", "prompt_tokens", "output_tokens", "preemptions", "preempted_before_s", "preempted_after_s",
+    )  # fmt: skip
+    known = Progress(log.arrival_s, log.batch_index, log.token_step, log.last_step)
+    short = rows.log(known, **{name: getattr(log, name) for name in own})
+    assert isinstance(short, FoldedLog)
+    return short

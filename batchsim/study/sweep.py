@@ -21,7 +21,9 @@ from batchsim._version import __version__
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result.periods import Periods
 from batchsim.scenario import Diurnal, Scenario
-from batchsim.simulate import DEFAULT_REQUESTS, ENGINES, check_replications, check_requests
+from batchsim.simulate import (
+    DEFAULT_BYTES, DEFAULT_REQUESTS, ENGINES, bytes_of, check_replications, check_requests,
+)  # fmt: skip
 from batchsim.study.evaluate import Rows, columns_of, compute, refused
 from batchsim.study.grid import Grid
 
@@ -61,13 +63,14 @@ def sweep(
     latencies are of those served); and `infeasible`, "" or why. An unstable point runs, and `infeasible`
     says its load. One that the scenario refuses has NaN (and False) for numbers, and the refusal.
 
-    Points run on `workers` threads (default: one for each core). Threads do not speed up the SimPy
-    engine, nor runs below some 20,000 requests, which are mostly Python: for many of these, or on many
-    cores, give a ProcessPoolExecutor of spawned processes. `executor` is anything with the `submit` of
-    `concurrent.futures.Executor`, such as Dask's `client.get_executor()`; the numbers are the same to the
-    last bit, and `workers` says how many share the points (default: 64). With `out`, a folder, points are
-    on disk before the progress bar counts them, and the same call computes only those that are missing, so
-    that a sweep may be killed, or its axes extended (`batchsim.study.store`). Ctrl-C keeps finished points.
+    Points run on `workers` threads (default: one for each core, fewer where runs are long). Threads do not
+    speed up the SimPy engine, nor runs below some 20,000 requests, which are mostly Python: for many of
+    these, or on many cores, give a ProcessPoolExecutor of spawned processes. `executor` is anything with
+    the `submit` of `concurrent.futures.Executor`, such as Dask's `client.get_executor()`; the numbers are
+    the same to the last bit, and `workers` says how many share the points (default: 64). With `out`, a
+    folder, points are on disk before the progress bar counts them, and the same call computes only those
+    that are missing, so that a sweep may be killed, or its axes extended (`batchsim.study.store`). Ctrl-C
+    keeps finished points.
 
     An unknown knob, a value of the wrong type, an empty or repeating axis, a folder of another sweep: all
     raise before anything runs. A full disk raises OSError, and loses nothing. An executor that ends too soon
@@ -100,6 +103,9 @@ def sweep(
         raise TypeError(f"executor must have submit(), as a concurrent.futures.Executor, got {executor!r}")
     affinity = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
     default = len(affinity(0)) if executor is None else AWAY_WORKERS
+    if executor is None:  # so many runs are held at once
+        held = bytes_of(scenario, (requests or DEFAULT_REQUESTS) * settings["replications"])
+        default = min(default, max(DEFAULT_BYTES // held, 1))
     workers = default if workers is None else _check.whole("workers", workers)
     store = None
     if out is not None:

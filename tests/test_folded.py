@@ -1,0 +1,124 @@
+"""Runs of tokens whose steps do not fit in memory: everything but the steps is there, and is the same."""
+
+import sys
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.token_plans import token_plans
+
+import batchsim as bs
+from batchsim.engines import compiled_tokens, reference_tokens, tokens_folded
+from batchsim.engines.tokens_folded import FoldedLog, folded
+from batchsim.result.token_run import TokenRun
+
+SIMULATE = sys.modules["batchsim.simulate"]
+SCENARIO = bs.Scenario(
+    bs.Poisson(15), bs.Continuous(32, 512, kv_blocks=150), bs.StepTime(6.88, 9.997, 0.09631).with_noise(0.1),
+    servers=2, tokens=bs.Tokens(bs.Lognormal(200, 1, at_most=1000), bs.Geometric(20)),
+)  # fmt: skip
+# Of requests, to the last bit; what several engines do at once is added up in another order.
+EXACT = (
+    "arrival_s", "status", "batch_index", "preemptions", "start_s", "first_token_s", "finish_s", "latency_ms",
+    "ttft_ms", "tpot_ms", "prefill_ms", "decode_ms", "preempted_ms", "computing_ms",
+)  # fmt: skip
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """Room for 5,000 steps in default calls, and for none in sweeps and searches."""
+    monkeypatch.setattr(SIMULATE, "DEFAULT_BYTES", 5000 * SIMULATE.BYTES_A_STEP)
+    for module in (SIMULATE, tokens_folded):
+        monkeypatch.setattr(module, "PIECE", 64)
+
+
+def assert_same(short, whole):
+    for name in EXACT:
+        np.testing.assert_array_equal(getattr(short, name), getattr(whole, name), name)
+    for name in ("forming_ms", "queueing_ms"):
+        np.testing.assert_allclose(getattr(short, name), getattr(whole, name), atol=1e-6, err_msg=name)
+
+
+def of_log(plan, log, warmup):
+    return bs.Result((TokenRun(plan.scenario, log, warmup=warmup),), 0, "compiled")
+
+
+@settings(max_examples=80)
+@given(token_plans(), st.integers(-1, 40), st.integers(1, 30), st.sampled_from([0.0, 0.3]))
+def test_a_run_without_rows_of_steps_has_the_columns_and_sections_of_one_with(plan, room, piece, warmup):
+    kept = compiled_tokens.run(plan)
+    with patch.object(tokens_folded, "PIECE", piece):
+        logs = [engine.run(plan, room=room) for engine in (compiled_tokens, reference_tokens)]
+    assert all(isinstance(log, FoldedLog) == (kept.steps > room) for log in logs)
+    whole = of_log(plan, kept, warmup)
+    for log in (*logs, folded(kept)):
+        short = of_log(plan, log, warmup)
+        assert (log.steps, log.most_running) == (kept.steps, kept.most_running)
+        assert_same(short, whole)
+        sums, of_whole = (vars(result.run.sections.totals) for result in (short, whole))
+        for name, column in of_whole.items():
+            np.testing.assert_allclose(sums[name], column, rtol=1e-9, atol=1e-9, err_msg=name)
+    for name, column in vars(logs[0]).items():
+        np.testing.assert_array_equal(column, getattr(logs[1], name), name)
+
+
+def test_a_default_call_says_how_many_requests_would_keep_their_steps(little_memory, monkeypatch):
+    monkeypatch.setattr(SIMULATE, "DEFAULT_REQUESTS", 6000)
+    with pytest.warns(UserWarning, match=r"result\.steps has no rows.*requests=\d+ keeps") as caught:
+        result = bs.simulate(SCENARIO)
+    assert "\n" not in str(caught[0].message)
+    with pytest.raises(ValueError, match="steps must be kept to be read"):
+        _ = result.steps
+    with pytest.raises(ValueError, match="steps must be kept"):
+        _ = result.batches
+    with pytest.raises(ValueError, match="steps must be kept"):
+        bs.plot(result)
+    whole = bs.simulate(SCENARIO, 6000)
+    assert_same(result, whole)
+    assert result.summary() == pytest.approx(whole.summary(), rel=1e-9)
+    assert result.interval("ttft_p50") == pytest.approx(whole.interval("ttft_p50"), rel=1e-9)
+    assert (result.to_frame()["server"] == whole.to_frame()["server"]).all()
+    fewer = int(str(caught[0].message).partition("requests=")[2].split()[0])
+    monkeypatch.setattr(SIMULATE, "DEFAULT_REQUESTS", fewer)
+    assert 3000 < len(bs.simulate(SCENARIO).steps) <= 5000
+
+
+def test_the_number_of_requests_gets_the_memory_that_is_free(monkeypatch):
+    monkeypatch.setattr(SIMULATE, "_free_bytes", lambda: 1000 * SIMULATE.BYTES_A_STEP)
+    with pytest.warns(UserWarning, match="requests="):
+        assert isinstance(bs.simulate(SCENARIO, 2000).log, FoldedLog)
+    assert not isinstance(bs.simulate(SCENARIO, 20).log, FoldedLog)
+
+
+def test_replications_without_rows_of_steps_are_joined_saved_and_loaded(little_memory, tmp_path):
+    whole = bs.simulate(SCENARIO, 300, replications=2)
+    result = bs.simulate(SCENARIO, 300, replications=2, keep="requests")
+    assert isinstance(result.log, FoldedLog)
+    assert_same(result, whole)
+    np.testing.assert_array_equal(result.log.last_step, whole.log.last_step)
+    result.save(tmp_path / "run.npz")
+    again = bs.Result.load(tmp_path / "run.npz")
+    assert_same(again, result)
+    assert again.summary() == result.summary()
+
+
+def test_whole_batches_are_there_without_their_steps(little_memory):
+    scenario = SCENARIO.replace(rule=bs.SizeOrWait(4, 30))
+    whole, result = (bs.simulate(scenario, 300, keep=keep) for keep in ("all", "requests"))
+    assert isinstance(result.log, FoldedLog)
+    for name, column in vars(whole.batches).items():
+        np.testing.assert_array_equal(getattr(result.batches, name), column, name)
+
+
+def test_sweeps_and_searches_keep_no_steps(little_memory):
+    over, slo = {"max_num_seqs": [8, 32]}, bs.SLO(ttft_p99_ms=5000)
+    table = bs.sweep(SCENARIO, over, 1000, progress=False)
+    assert table.mean_ttft_ms[1] == bs.simulate(SCENARIO, 1000).summary()["mean_ttft_ms"]
+    assert isinstance(bs.tune(SCENARIO, slo, over, 1000).result.log, FoldedLog)
+
+
+def test_without_tokens_requests_are_all_there_is_to_keep():
+    scenario = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
+    assert len(bs.simulate(scenario, 100, keep="requests").batches) > 0
