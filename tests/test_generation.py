@@ -114,7 +114,7 @@ def test_overload_runs_and_says_by_how_much_the_queue_grows():
 def test_every_knob_is_found_by_its_name():
     scenario = SATURATED.replace(tokens=bs.Tokens(bs.Lognormal(300, 1), bs.Geometric(9)), kv_blocks=4000)
     changed = scenario.replace(
-        {"prompt.mean": 200, "reserve": "life", "chunked": True, "per_token_ms": 0.2, "at_most": 5000}
+        {"prompt.mean": 200, "reserve": "life", "chunked": True, "per_token_ms": 0.2, "prompt.at_most": 5000}
     )
     assert changed.tokens.prompt == bs.Lognormal(200, 1, 5000)
     assert (changed.rule.reserve, changed.service.per_token_ms) == ("life", 0.2)

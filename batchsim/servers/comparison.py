@@ -198,8 +198,9 @@ def compare_servers(
     by_rule: dict[Rule, list[str]] = {}
     for name, rule in rules.items():
         by_rule.setdefault(rule, []).append(name)
+    keep = "all" if count < REQUESTS else "requests"  # lanes draw the steps of a short run
     groups = tuple(
-        Group(tuple(names), rule, simulate(replace(scenario, rule=rule), count, seed, keep="requests"))
+        Group(tuple(names), rule, simulate(replace(scenario, rule=rule), count, seed, keep=keep))
         for rule, names in by_rule.items()
     )
     return ServerComparison(scenario, rules, groups)

@@ -22,7 +22,12 @@ from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result.periods import Periods
 from batchsim.scenario import Diurnal, Scenario
 from batchsim.simulate import (
-    DEFAULT_BYTES, DEFAULT_REQUESTS, ENGINES, bytes_of, check_replications, check_requests,
+    DEFAULT_BYTES,
+    DEFAULT_REQUESTS,
+    ENGINES,
+    bytes_of,
+    check_replications,
+    check_requests,
 )  # fmt: skip
 from batchsim.study.evaluate import Rows, columns_of, compute, refused
 from batchsim.study.grid import Grid

@@ -20,7 +20,7 @@ from batchsim.study.choice import frontier, preferred
 from batchsim.study.explain import effects_of, explain
 from batchsim.study.grid import Grid
 from batchsim.study.judgement import Estimate, can_lose, estimate, number, percentile
-from batchsim.study.race import LONGEST, Race, Run, numbers_of
+from batchsim.study.race import Race, Run, numbers_of
 from batchsim.study.recommendation import Recommendation
 from batchsim.study.remedies import Remedy, longer, remedies
 from batchsim.study.slo import SLO, TOKEN_PERCENTILES, Objective, key_of
