@@ -50,15 +50,17 @@ def too_few(metric: Metric, sample: Sample, error: StandardError) -> NoInterval 
 def moved_ms(sample: Sample, error: StandardError, queueing: StandardError, t: float) -> float:
     """Return how much further up the upper end is, as the mean of a few jams is skewed.
 
-    `queueing` is the error of the mean queueing time, of which alone the jams are a part. Single queues are
-    judged by longer runs (`run_length.MEAN`), so that the skewness of a lognormal mean is enough there.
+    `queueing` is the error of the mean queueing time, of which alone the jams are a part. One server that
+    takes batches is judged by longer runs (`run_length.MEAN`); several have it as skewed as a lognormal mean.
     """
-    seen, waiting_ms = _seen(sample), _waiting_ms(sample.whole)
+    whole, seen, waiting_ms = sample.whole, _seen(sample), _waiting_ms(sample.whole)
     if not 0 < seen < math.inf or not queueing.value:
         return 0.0
-    if _continuous(sample.whole):
+    if _continuous(whole):
         skewness = SKEWNESS * queueing.value / waiting_ms
         return error.value * skewness * (2 * t**2 + 1) / 6 if seen >= JAMS else 0.0
+    if whole.scenario.servers == 1:
+        return 0.0
     half = t * queueing.value / waiting_ms
     return error.value * (math.expm1(half) / half - 1) * t
 

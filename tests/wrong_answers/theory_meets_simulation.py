@@ -7,7 +7,7 @@ WRONG = {
     "06.2": [
         (40_000, "40,000 requests are too few"),
         (lambda asked: (asked.requests * asked.right()) ** 0.5, "square root"),
-        (160_000, "± 2.72%"),
+        (160_000, "± 2.71%"),
         (4_000_000, "± 0.54%"),
     ],
     "06.3": [
