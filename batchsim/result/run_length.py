@@ -57,7 +57,7 @@ ROUNDS = 50  # requests of each client of a closed loop
 MEMORIES = 40  # of noise that lasts, in a closed loop
 FEW, REQUESTS = 8, 40  # the fewest sections of a run, and the served requests that each needs
 NOISES = 125  # batches, times how much rare long ones say about the mean wait; see `_surprise`
-DAY = 0.08  # of the requests of a day: the relaxation time of its peak, at most
+DAY = 0.1  # of the requests of a day: the relaxation time of its peak, at most
 FORGOTTEN = 5  # relaxation times after which a start from an empty queue is forgotten
 
 
