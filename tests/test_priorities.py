@@ -34,7 +34,7 @@ SHARED = bs.Scenario(bs.Poisson(1900).with_priorities(TWO), bs.SizeOrWait(8, 5),
 RULES = [
     bs.SizeOrWait(4, 3.3), bs.SizeOrWait(8, 0), bs.AtLeast(2, 5), bs.PreferredUntilLate([2, 4], 8, 3.3),
     bs.PreferredUntilLate([3, 8], 8, 0), bs.PullThenWait(4, 3.3), bs.FrozenBatches(4, 3.3, max_ongoing=7),
-    bs.FrozenBatches(8, 0), bs.SleepingPoll(4, 3.3),
+    bs.FrozenBatches(8, 0), bs.SleepingPoll(4, 3.3), bs.CompetingWindows(4, 3.3),
 ]  # fmt: skip
 KINDS = list(dict.fromkeys(type(rule) for rule in RULES))
 

@@ -178,7 +178,8 @@ class Compete(Naive):
 
     def run(self):
         self.hands = [Hand(0.0) for _ in range(min(self.servers, 64))]  # who has asked longest comes first
-        self.dealt: list[int] = []
+        self.dealt: list[int] = []  # the numbers of the deals in all hands, the oldest first
+        self.whom: list[int] = []  # by number of the deal
         return super().run()
 
     def released(self, now, job):
@@ -221,21 +222,21 @@ class Compete(Naive):
             self.hands.remove(hand)
             if len(self.hands) + 1 < self.computing.count(None):
                 self.hands.append(Hand(now))
-            self.dealt = [who for who in self.dealt if who not in hand.holds]
-            self.take(now, self.pull_those(hand.holds), FULL if full else WAIT)
+            self.dealt = [deal for deal in self.dealt if deal not in hand.holds]
+            self.take(now, self.pull_those([self.whom[deal] for deal in hand.holds]), FULL if full else WAIT)
 
     def pull_those(self, whom):
-        if self.by_level:
+        if self.by_level:  # others may go first: only how many is dealt then
             return self.pull(len(whom))
         self.waiting = [who for who in self.waiting if who not in whom]
         return whom
 
     def forget(self):
-        """Whoever has timed out is in no hand: with levels, the first that were dealt are taken for them."""
+        """Whoever has timed out is in no hand: the first that were dealt."""
         here = [who for who in self.waiting if self.arrival[who] <= self.seen][: len(self.dealt)]
-        for who in self.dealt[: len(self.dealt) - len(here)]:
+        for lost in self.dealt[: len(self.dealt) - len(here)]:
             for hand in self.hands:
-                hand.holds = [other for other in hand.holds if other != who]
+                hand.holds = [deal for deal in hand.holds if deal != lost]
         self.dealt = self.dealt[len(self.dealt) - len(here) :]
 
     def deal(self, now):
@@ -247,9 +248,10 @@ class Compete(Naive):
                 wait = self.max_wait_ms / 1000
                 runs = self.poll_ms < math.inf
                 hand.until = self.end_of(hand.since, wait, self.seen) if runs else after(now, wait)
-            hand.holds = [*hand.holds, who]
-            self.dealt.append(who)
-            if self.seen == now:
+            self.dealt.append(len(self.whom))
+            hand.holds = [*hand.holds, len(self.whom)]
+            self.whom.append(who)
+            if self.seen >= hand.since:
                 self.go_behind(hand, now)
                 others = [other for other in self.hands if other is not hand]
                 if self.poll_ms == math.inf and others:

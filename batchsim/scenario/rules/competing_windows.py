@@ -152,7 +152,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Compet
         if state[HELD + slot] == most:
             size = leave(slot, now_s, idle, owners, state)
         elif asked:
-            ask(slot, state[SEEN_S], state)
+            ask(slot, now_s, state)
         if asked and params.poll_s == math.inf:
             give_way(state, now_s, params)
         if size > 0:
