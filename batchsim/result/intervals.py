@@ -6,8 +6,8 @@ first token, needs its line in `METRICS` and its column in `Run.measured`, and n
 for its scenario gets none, whatever its sections say (`run_length`).
 
 A mean or a rate is the whole's value plus and minus Student's t times its standard error; above a mean
-latency, whose distribution has a long upper tail, the same in proportion rather than in ms. A mean wait of
-continuous batching needs a run that saw enough jams (`jams`). A share is a binomial proportion
+latency, whose distribution has a long upper tail, the same in proportion rather than in ms. A mean wait
+needs a run that saw enough jams (`jams`). A share is a binomial proportion
 (`proportions`), and percentiles are read where shares are (`percentiles`).
 """
 
@@ -109,8 +109,9 @@ def _of_events(metric: Metric, samples: Sequence[Sample], level: float) -> Inter
         if not clump:
             found.append((0.0, 0.0))
             continue
-        many &= bool(counts.sum() > MANY_CLUMPS * clump_size(counts, clump, level))
-        found.append(expected_count(counts, clump, level))
+        total, size = float(counts.sum()), clump_size(counts, clump, level)
+        many &= total > MANY_CLUMPS * size
+        found.append(expected_count(total, size, level))
     if many and any(high for _, high in found):
         return None
     (low, high), *second = found

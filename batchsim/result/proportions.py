@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from batchsim.result.run_length import FEW
+
 if TYPE_CHECKING:
     from batchsim.result.standard_error import StandardError
 
-FEW = 8  # sections, as long as they can be
 FEW_CLUMPS = 20  # fewer do not show how large they are
 MANY_CLUMPS = 100  # more make a sum that is normal enough
 
@@ -42,23 +43,25 @@ def proportion(share: float, independent: float, level: float) -> tuple[float, f
     return low, high
 
 
-def expected_count(counts: np.ndarray, clump: float, level: float) -> tuple[float, float]:
-    """Return the interval of the expected number of events in a run, from their numbers in its sections.
+def expected_count(total: float, size: float, level: float) -> tuple[float, float]:
+    """Return the interval of the expected number of events in a run that saw `total`, in clumps of `size`.
 
-    Were the events independent, these would be Garwood's Poisson bounds (1936). They come in clumps instead,
-    whose effective size is the dispersion of the counts. A few clumps do not show that size: then it is at
-    least that of clumps of geometric size, of mean `clump`. Where no event occurs, 3.7 clumps were possible.
+    Were the events independent, these would be Garwood's Poisson bounds (1936). Where no event occurs, 3.7
+    clumps were possible.
     """
     from scipy.special import gammaincinv
 
-    total, size = float(counts.sum()), clump_size(counts, clump, level)
     tail, clumps = (1 - level) / 2, total / size
     low = float(gammaincinv(clumps, tail)) if total else 0.0
     return size * low, size * float(gammaincinv(clumps + 1, 1 - tail))
 
 
 def clump_size(counts: np.ndarray, clump: float, level: float) -> float:
-    """Return how many events count as one independent event, from their numbers in a run's sections."""
+    """Return how many events count as one independent event, from their numbers in a run's sections.
+
+    This is the dispersion of the counts. A few clumps do not show it: then it is at least that of clumps of
+    geometric size, of mean `clump`.
+    """
     size = max(1.0, _dispersion(counts))
     if counts.size % FEW == 0:  # clumps may be longer than the sections
         size = max(size, _dispersion(counts.reshape(-1, counts.size // FEW).sum(axis=1)))
