@@ -5,6 +5,8 @@
 # make fuzz      the unit tests with random inputs, many more, in random order (MINUTES=30, EXAMPLES=20)
 # make attack    random attacks on sweeps, files, the shell, links and the batcher (MINUTES=9, SEED=...)
 # make class-of-30  the app in class: 30 pages open, move, reload and close; pictures and memory (STUDENTS=30, LESSONS=3)
+# make features  every public name, option, control, view, server and lesson, a line each
+# make golden    results of this revision against those of another, to the bit (BASE=main~1)
 # make bounds    the engines' tests with every index of the compiled loops checked, eight minutes
 # make lessons   the students' copies of the lessons, from notebooks/solutions/
 # make slides    the lessons as slides, which need no network: build/slides/index.html
@@ -38,7 +40,7 @@ ENGINES := $(addprefix tests/test_,$(addsuffix .py,compiled_engine priorities ru
 # The others are the students' copies of the lessons.
 EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/*.ipynb
 
-.PHONY: help lab app test types units pages test-browser fuzz attack bounds class-of-30 bench validate fidelity coverage peak-memory fidelity-servers notebooks lessons book slides clean
+.PHONY: help lab app test types units pages test-browser fuzz features golden attack bounds class-of-30 bench validate fidelity coverage peak-memory fidelity-servers notebooks lessons book slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -89,6 +91,16 @@ peak-memory: COUNT = 200
 peak-memory: SEED = 0
 peak-memory: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python tests/peak_memory.py $(COUNT) $(SEED)
+
+features: $(VENV)/.installed-test
+	@JAX_PLATFORMS=cpu $(BIN)/python tests/features.py
+
+golden: BASE = main~1
+golden: $(VENV)/.installed-test
+	git worktree add --force --detach $(VENV)/base $(BASE)
+	PYTHONPATH=$(VENV)/base JAX_PLATFORMS=cpu $(BIN)/python tests/golden.py write $(VENV)/golden.json
+	git worktree remove --force $(VENV)/base
+	JAX_PLATFORMS=cpu $(BIN)/python tests/golden.py compare $(VENV)/golden.json
 
 attack: MINUTES = 9
 attack: $(VENV)/.installed-test

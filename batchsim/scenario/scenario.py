@@ -119,6 +119,11 @@ class Scenario:
         return hash((self.workload, self.rule, self.service, self.servers, slowdown))
 
     @property
+    def kind(self) -> str:
+        """The kind of run, "requests" or "tokens": each layer has a table of what differs, by kind."""
+        return "requests" if self.tokens is None else "tokens"
+
+    @property
     def levels(self) -> tuple[int, ...]:
         """The priority levels of the requests, in order; none without priorities."""
         return tuple(level for level, _ in self.workload.priorities or ())
