@@ -14,10 +14,10 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.draws import Streams, draw
+from batchsim.engines.folded_log import PIECE, FoldedLog, folded
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.engines.stopwatch import Stopwatch
-from batchsim.engines.tokens_folded import PIECE, FoldedLog, folded
-from batchsim.engines.tokens_log import TokenLog, draw_tokens
+from batchsim.engines.token_log import TokenLog, draw_tokens
 from batchsim.result import Result, Run
 from batchsim.result.periods import Periods
 from batchsim.result.token_run import TokenRun
@@ -132,11 +132,11 @@ def simulated(
         if keep == "summary":
             streams, skip = Streams(scenario, seed, replication), warmup_requests(fraction, count)
             if scenario.tokens is not None:
-                from batchsim.engines import tokens_summaries
+                from batchsim.engines.compiled import token_summaries
 
-                of_tokens = tokens_summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
+                of_tokens = token_summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
                 return TokenRun(scenario, sums=of_tokens, warmup=fraction)
-            from batchsim.engines import summaries
+            from batchsim.engines.compiled import summaries
 
             sums = summaries.summarise(scenario, count, streams, skip, cancelled=cancelled)
             return Run(scenario, sums=sums, warmup=fraction)
@@ -144,12 +144,12 @@ def simulated(
             return _token_run(scenario, count, seed, replication, cancelled, engine, fraction, room)
         plan = draw(scenario, count, seed, replication, cancelled)
         if engine == "simpy":
-            from batchsim.engines import reference
+            from batchsim.engines.reference import engine as reference
 
             log = reference.run(plan, stopwatch or model_fn, inputs)
             clock = "measured" if stopwatch else "simulated"
         else:
-            from batchsim.engines import compiled
+            from batchsim.engines.compiled import engine as compiled
 
             log, clock = compiled.run(plan, cancelled), "simulated"
         return Run(scenario, log.checked(), warmup=fraction, clock=clock)
@@ -200,12 +200,12 @@ def _token_run(
 ) -> TokenRun:  # fmt: skip
     tokens = draw_tokens(scenario, count, seed, replication, cancelled)
     if engine == "simpy":
-        from batchsim.engines import reference_tokens
+        from batchsim.engines.reference import token_engine as reference_tokens
 
         return TokenRun(scenario, reference_tokens.run(tokens, room).checked(), warmup=warmup)
-    from batchsim.engines import compiled_tokens
+    from batchsim.engines.compiled import token_engine
 
-    return TokenRun(scenario, compiled_tokens.run(tokens, cancelled, room).checked(), warmup=warmup)
+    return TokenRun(scenario, token_engine.run(tokens, cancelled, room).checked(), warmup=warmup)
 
 
 def check_requests(scenario: Scenario, requests: int | None) -> int:

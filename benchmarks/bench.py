@@ -23,7 +23,7 @@ import numpy as np
 import simpy
 
 import batchsim as bs
-from batchsim.engines.tokens_log import draw_tokens
+from batchsim.engines.token_log import draw_tokens
 from batchsim.study.surface import surface
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))  # the plain loop, and what others measured

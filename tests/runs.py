@@ -32,7 +32,7 @@ def lossy_run():
 # one's own loads for two seconds.
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(
-    ["batchsim.study.sweep", "batchsim.study.store", "batchsim.engines.compiled", "runs"]
+    ["batchsim.study.sweep", "batchsim.study.store", "batchsim.engines.compiled.engine", "runs"]
 )
 
 

@@ -16,11 +16,13 @@ from test_reference_engine import assert_same, naive_of
 
 import batchsim as bs
 from batchsim._clock import LATEST_S, TICK_S, later, not_before, on_grid
-from batchsim.engines import compiled, compiled_tokens, reference, reference_tokens, summaries
+from batchsim.engines.compiled import engine as compiled
+from batchsim.engines.compiled import summaries, token_engine
+from batchsim.engines.compiled.grid_runs import run_many, run_times
 from batchsim.engines.draws import Streams, draw, draw_cached
-from batchsim.engines.many import run_many
-from batchsim.engines.tokens_log import draw_tokens
-from batchsim.engines.tokens_many import run_times
+from batchsim.engines.reference import engine as reference
+from batchsim.engines.reference import token_engine as reference_tokens
+from batchsim.engines.token_log import draw_tokens
 from batchsim.result import Result, Run
 from batchsim.scenario.rules.rule import NOTHING, START, WAIT, Rule, oldest_s
 
@@ -120,7 +122,7 @@ def test_all_engines_the_oracle_and_summaries_agree_where_everything_is_tied(pla
 @settings(max_examples=50)
 @given(token_plans())
 def test_all_engines_and_the_oracle_agree_on_tokens(plan):
-    log, simpy, oracle = compiled_tokens.run(plan), reference_tokens.run(plan), columns_of(naive(plan))
+    log, simpy, oracle = token_engine.run(plan), reference_tokens.run(plan), columns_of(naive(plan))
     for name, column in oracle.items():
         assert np.array_equal(getattr(log, name), column, equal_nan=True), name
         assert np.array_equal(getattr(simpy, name), column, equal_nan=True), name

@@ -19,10 +19,12 @@ from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 from runs import in_python
 
 import batchsim as bs
-from batchsim.engines import compiled, reference, summaries
+from batchsim.engines.compiled import engine as compiled
+from batchsim.engines.compiled import summaries
 from batchsim.engines.draws import Streams, draw
-from batchsim.engines.histogram import BINS, Histogram, middles_s
 from batchsim.engines.log import warmup_requests
+from batchsim.engines.reference import engine as reference
+from batchsim.engines.totals import BINS, Histogram, middles_s
 from batchsim.result import Result, Run
 
 SCENARIO = bs.Scenario(bs.Poisson(1800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from oracles.token_plans import token_plans
 
 import batchsim as bs
-from batchsim.engines import compiled_tokens
+from batchsim.engines.compiled import token_engine
 from batchsim.result.token_run import TokenRun
 from batchsim.study.floor import alone_ms, out_of_reach
 
@@ -24,7 +24,7 @@ GRID = {"max_num_seqs": [8, 64], "max_num_batched_tokens": [512, 2048]}
 @given(token_plans())
 def test_no_request_of_any_run_is_faster_than_alone(plan):
     assume(plan.scenario.service.noise is None)
-    run = TokenRun(plan.scenario, compiled_tokens.run(plan))
+    run = TokenRun(plan.scenario, token_engine.run(plan))
     for name, least_ms in alone_ms(plan.scenario, plan.prompts, plan.outputs).items():
         known = ~np.isnan(run.measured[name])
         assert (run.measured[name][known] >= least_ms[known] * (1 - 1e-9)).all()

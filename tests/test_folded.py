@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from oracles.token_plans import token_plans
 
 import batchsim as bs
-from batchsim.engines import compiled_tokens, reference_tokens, tokens_folded
-from batchsim.engines.tokens_folded import FoldedLog, folded
+from batchsim.engines import folded_log
+from batchsim.engines.compiled import token_engine
+from batchsim.engines.folded_log import FoldedLog, folded
+from batchsim.engines.reference import token_engine as reference_tokens
 from batchsim.result.token_run import TokenRun
 
 SIMULATE = sys.modules["batchsim.simulate"]
@@ -30,7 +32,7 @@ EXACT = (
 def little_memory(monkeypatch):
     """Room for 5,000 steps in default calls, and for none in sweeps and searches."""
     monkeypatch.setattr(SIMULATE, "DEFAULT_BYTES", 5000 * SIMULATE.BYTES_A_STEP)
-    for module in (SIMULATE, tokens_folded):
+    for module in (SIMULATE, folded_log):
         monkeypatch.setattr(module, "PIECE", 64)
 
 
@@ -48,9 +50,9 @@ def of_log(plan, log, warmup):
 @settings(max_examples=80)
 @given(token_plans(), st.integers(-1, 40), st.integers(1, 30), st.sampled_from([0.0, 0.3]))
 def test_a_run_without_rows_of_steps_has_the_columns_and_sections_of_one_with(plan, room, piece, warmup):
-    kept = compiled_tokens.run(plan)
-    with patch.object(tokens_folded, "PIECE", piece):
-        logs = [engine.run(plan, room=room) for engine in (compiled_tokens, reference_tokens)]
+    kept = token_engine.run(plan)
+    with patch.object(folded_log, "PIECE", piece):
+        logs = [engine.run(plan, room=room) for engine in (token_engine, reference_tokens)]
     assert all(isinstance(log, FoldedLog) == (kept.steps > room) for log in logs)
     whole = of_log(plan, kept, warmup)
     for log in (*logs, folded(kept)):

@@ -35,8 +35,8 @@ STEP = {room: step for step, rooms in enumerate(CORRIDOR) for room in rooms}
 
 # The only files that import a library, as a function is called or for the type checker's sake included.
 ROOMS = {
-    "simpy": ["engines/reference*.py"],
-    "numba": ["engines/kernels*.py"],
+    "simpy": ["engines/reference/*.py"],
+    "numba": ["engines/compiled/*.py"],
     "jax": ["device/*.py"],
     "ipywidgets": ["view/explorer/**/*.py", "teaching/**/*.py"],
     "anywidget": ["view/explorer/**/*.py", "teaching/**/*.py"],
@@ -51,7 +51,7 @@ ROOMS = {
 
 # Imports within a function that close a circle: "importer -> imported", and why.
 EXCUSED: dict[str, str] = {
-    "batchsim.scenario.saturation -> batchsim.engines.saturated": (
+    "batchsim.scenario.saturation -> batchsim.engines.saturation": (
         "a scenario of tokens knows its saturation rate, and load, only from a run"
     )
 }

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.engines.saturated import saturated
+from batchsim.engines.saturation import saturated
 from batchsim.study.keeping_up import keeping_up
 
 TOKENS = bs.Tokens(bs.Lognormal(512, 1.0, 4096), bs.Lognormal(128, 0.8, 1024))

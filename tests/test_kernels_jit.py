@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import batchsim as bs
-from batchsim.engines import kernels_jit
+from batchsim.engines.compiled import jit
 
 PACKAGE = Path(bs.__file__).parent
 
 LOOP = """
-from batchsim.engines.kernels_jit import compiled
+from batchsim.engines.compiled.jit import compiled
 
 
 @compiled
@@ -43,13 +43,13 @@ def loop(tmp_path, monkeypatch):
 @pytest.fixture
 def said_nothing(monkeypatch):
     """As in a process that begins."""
-    monkeypatch.setattr(kernels_jit._announcer, "said", set())
+    monkeypatch.setattr(jit._announcer, "said", set())
 
 
 def test_a_loop_is_kept_until_any_file_of_the_loops_says_something_else(loop, monkeypatch):
     assert not loop().stats.cache_hits
     assert loop().stats.cache_hits
-    monkeypatch.setattr(kernels_jit, "SOURCES", "of another version")
+    monkeypatch.setattr(jit, "SOURCES", "of another version")
     assert not loop().stats.cache_hits
     assert loop().stats.cache_hits
 
@@ -98,7 +98,7 @@ def test_a_damaged_loop_is_never_run_but_compiled_again_and_repaired(loop, capfd
 def test_a_loop_of_other_sources_is_not_run_however_its_file_is_named(loop, monkeypatch, capfd, said_nothing):
     path = the_file_of(loop())
     content = path.read_bytes()
-    monkeypatch.setattr(kernels_jit, "SOURCES", "of another version")
+    monkeypatch.setattr(jit, "SOURCES", "of another version")
     assert the_file_of(loop()) == path
     path.write_bytes(content)
     assert not loop().stats.cache_hits
@@ -131,7 +131,7 @@ def test_a_full_disk_keeps_no_loop_and_stops_no_run(loop, monkeypatch, capfd, sa
 
 
 def test_the_digest_is_of_every_file_of_which_a_loop_can_contain_code_or_constants():
-    files = kernels_jit.sources()
+    files = jit.sources()
     loops = [file for file in files if file.stem.startswith("kernels")]
     assert len(loops) >= 3
     imported = {
@@ -140,7 +140,7 @@ def test_the_digest_is_of_every_file_of_which_a_loop_can_contain_code_or_constan
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.ImportFrom) and node.module.startswith("batchsim")
     }
-    assert "batchsim.engines.kernels" in imported
+    assert "batchsim.engines.compiled.threshold" in imported
     modules = {".".join(("batchsim", *file.relative_to(PACKAGE).with_suffix("").parts)) for file in files}
     assert imported <= modules
     rules = {f"batchsim.scenario.rules.{rule.__module__.rpartition('.')[2]}" for rule in bs.scenario.RULES}
@@ -152,7 +152,7 @@ def test_the_digest_is_of_what_the_files_say(tmp_path):
         (tmp_path / folder / "engines").mkdir(parents=True)
         for name in ("columns", "histogram", "kernels", "log"):
             (tmp_path / folder / "engines" / f"{name}.py").write_text(name)
-    here, there = (kernels_jit.sources(tmp_path / folder / "engines") for folder in ("here", "there"))
-    assert kernels_jit.digest(here) == kernels_jit.digest(there)
+    here, there = (jit.sources(tmp_path / folder / "engines") for folder in ("here", "there"))
+    assert jit.digest(here) == jit.digest(there)
     (tmp_path / "there" / "engines" / "log.py").write_text("another")
-    assert kernels_jit.digest(here) != kernels_jit.digest(there)
+    assert jit.digest(here) != jit.digest(there)

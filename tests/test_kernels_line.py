@@ -3,7 +3,7 @@
 import pytest
 
 LOOPS = """
-from batchsim.engines.kernels_jit import compiled_anew
+from batchsim.engines.compiled.jit import compiled_anew
 
 def loop(function):
     function.__module__ = "batchsim.engines.a_loop"
@@ -52,9 +52,9 @@ def test_a_notebook_shows_one_line_a_cell_that_settles_to_how_long_it_took(run):
 
 
 def test_outside_a_notebook_it_is_a_line_on_stderr(capfd, monkeypatch):
-    from batchsim.engines import kernels_jit
+    from batchsim.engines.compiled import jit
 
-    monkeypatch.setattr(kernels_jit._announcer, "said", set())
+    monkeypatch.setattr(jit._announcer, "said", set())
     namespace = {}
     exec(f"{LOOPS}\n{TWO}\n", namespace)
     assert capfd.readouterr().err.count("batchsim is compiling its engine") == 1

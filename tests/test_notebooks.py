@@ -14,7 +14,7 @@ from student_copies import NOT_CHECKED, PROGRESS, student_copy
 from tidy_notebooks import VIEW, tidy
 
 from batchsim import teaching as lessons
-from batchsim.engines.kernels_line import WHAT
+from batchsim.engines.compiled.compile_notice import WHAT
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = ROOT / "notebooks"

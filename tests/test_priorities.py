@@ -20,9 +20,11 @@ from typer.testing import CliRunner
 import batchsim as bs
 from batchsim import theory
 from batchsim.cli import app, values
-from batchsim.engines import compiled, reference, summaries
+from batchsim.engines.compiled import engine as compiled
+from batchsim.engines.compiled import summaries
 from batchsim.engines.draws import Streams, draw, draw_cached
 from batchsim.engines.log import warmup_requests
+from batchsim.engines.reference import engine as reference
 from batchsim.result import Result, Run
 from batchsim.scenario.rules.rule import FULL, NOTHING, START, WAIT, helper, oldest_s
 from batchsim.study.surface import surface

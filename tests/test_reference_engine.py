@@ -11,8 +11,8 @@ from oracles.naive_rules import NAIVE
 from oracles.plans import WORKLOADS, in_naive_words, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
-from batchsim.engines import reference
 from batchsim.engines.draws import Plan, draw
+from batchsim.engines.reference import engine as reference
 from batchsim.result import Result, Run
 
 NAN = math.nan

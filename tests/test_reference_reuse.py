@@ -9,7 +9,7 @@ from oracles import token_plans
 from oracles.naive_reuse import NaiveReuse
 
 import batchsim as bs
-from batchsim.engines import reference_tokens
+from batchsim.engines.reference import token_engine
 
 SHORT = token_plans.token_plans().filter(
     lambda plan: isinstance(plan.scenario.rule, bs.Continuous) and plan.scenario.rule.kv_blocks is not None
@@ -27,7 +27,7 @@ def reusing(plan):
 @given(SHORT)
 def test_it_is_equal_to_an_oracle_of_every_block(plan):
     plan = reusing(plan)
-    log = reference_tokens.run(plan)
+    log = token_engine.run(plan)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(token_plans, "NaiveTokens", NaiveReuse)
         oracle = token_plans.naive(plan)

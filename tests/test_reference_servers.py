@@ -10,8 +10,8 @@ from oracles.naive_servers import NaiveSglang, NaiveTgi
 from oracles.token_plans import columns_of
 
 import batchsim as bs
-from batchsim.engines import reference_tokens
-from batchsim.engines.tokens_log import draw_tokens
+from batchsim.engines.reference import token_engine
+from batchsim.engines.token_log import draw_tokens
 from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
 from batchsim.scenario.rules.waiting_served_ratio import WaitingServedRatio
 
@@ -85,7 +85,7 @@ def plans(draw_):
 @settings(max_examples=150)
 @given(plans())
 def test_the_engine_is_equal_to_a_plain_loop(plan):
-    log, oracle = reference_tokens.run(plan), naive(plan)
+    log, oracle = token_engine.run(plan), naive(plan)
     for name, column in columns_of(oracle).items():
         if name != "step_blocks" or plan.scenario.rule.kv_blocks:
             assert np.array_equal(getattr(log, name), column), name

@@ -16,8 +16,10 @@ from oracles.plans import RULES, SERVERS_RULES, plans_with_ties
 from test_reference_engine import assert_same, naive_of
 
 import batchsim as bs
-from batchsim.engines import compiled, kernels_instants, reference, summaries
+from batchsim.engines.compiled import engine as compiled
+from batchsim.engines.compiled import instants, summaries
 from batchsim.engines.draws import Streams, draw
+from batchsim.engines.reference import engine as reference
 from batchsim.result import Result, Run
 from batchsim.scenario.rules import RULES as REGISTRY
 from batchsim.scenario.rules.rule import BACKLOG, FREEZE, FULL, NOTHING, START, WAIT, Rule, later, oldest_s
@@ -185,8 +187,8 @@ def test_a_rule_of_ones_own_leaves_nothing_on_disk_that_others_would_load():
     """Its type is of a module that another process may not have."""
     for rule in (Learning(8), bs.PreferredSizes([2], 2, 1)):
         bs.simulate(SCENARIO.replace(rule=rule), 9, engine="compiled")
-    folder = Path(kernels_instants.pass_instants.stats.cache_path)
-    kept = [file.read_bytes() for file in folder.glob("kernels_instants*.nbc")]
+    folder = Path(instants.pass_instants.stats.cache_path)
+    kept = [file.read_bytes() for file in folder.glob("instants*.nbc")]
     assert any(bs.PreferredSizes.Params.__name__.encode() in content for content in kept)
     assert not any(Learning.__module__.encode() in content for content in kept)
 

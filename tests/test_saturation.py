@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.engines.saturated import saturated
+from batchsim.engines.saturation import saturated
 from batchsim.scenario import saturation
 from batchsim.scenario.generation import NeverServed
 from batchsim.scenario.tokens import Listed

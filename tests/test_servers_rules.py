@@ -12,8 +12,9 @@ from test_reference_engine import assert_same, naive_of
 from test_rules import assert_equal, run
 
 import batchsim as bs
-from batchsim.engines import compiled, reference
+from batchsim.engines.compiled import engine
 from batchsim.engines.draws import draw
+from batchsim.engines.reference import engine as reference
 from batchsim.result import Result, Run
 
 V100 = bs.Affine(1.8874, 0.1438)
@@ -21,7 +22,7 @@ V100 = bs.Affine(1.8874, 0.1438)
 
 def assert_three_alike(plan):
     log = reference.run(plan)
-    assert_equal(compiled.run(plan), log)
+    assert_equal(engine.run(plan), log)
     assert_same(Result((Run(plan.scenario, log),), 0, ""), naive_of(plan))
 
 
@@ -230,7 +231,7 @@ def test_requests_that_arrive_at_one_instant_all_count_for_the_queue_limit_altho
 def test_more_idle_servers_than_collect_do_no_harm():
     scenario = bs.Scenario(bs.Poisson(3000), bs.CompetingWindows(4, 5), V100, servers=80)
     plan = draw(scenario, 2000, 0)
-    assert_equal(compiled.run(plan), reference.run(plan))
+    assert_equal(engine.run(plan), reference.run(plan))
 
 
 def test_the_cork_holds_nothing_until_it_has_learned_that_batches_wait():
@@ -318,7 +319,7 @@ def test_learned_sizes_stay_below_what_would_be_late_by_three_deviations_and_eng
     trace = bs.Trace(np.concatenate([calm, bursts]))
     noisy = bs.Scenario(trace, bs.LearnedSizes(400, 40), bs.Affine(1.8, 0.2).with_noise(0.05), timeout_ms=40)
     plan = draw(noisy, 4300, 0)
-    log = compiled.run(plan)
+    log = engine.run(plan)
     assert_equal(reference.run(plan), log)
     first = log.batch_start_s == np.unique(bursts).reshape(-1, 1)
     took_s = log.batch_finish_s - log.batch_start_s

@@ -10,8 +10,9 @@ import pytest
 import batchsim as bs
 from batchsim import theory
 from batchsim.device import sharing
-from batchsim.engines import compiled, reference
+from batchsim.engines.compiled import engine as compiled
 from batchsim.engines.draws import draw
+from batchsim.engines.reference import engine as reference
 from batchsim.result.metrics import OF_DEVICES
 from batchsim.study.surface import surface
 
@@ -125,7 +126,7 @@ def test_many_settings_at_once_and_summaries_say_what_single_runs_do(rule, knobs
 
 
 def test_windows_do_not_matter():
-    from batchsim.engines import summaries
+    from batchsim.engines.compiled import summaries
     from batchsim.engines.draws import Streams
 
     for scenario in (RANDOM.replace(host_ms=0.7), RANDOM.replace(contention=1.4, queue_limit=40)):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.engines import kernels_jit
+from batchsim.engines.compiled import jit
 from batchsim.scenario import published_steps
 from batchsim.scenario.data_sheets import CARDS, Card, LanguageModel
 from batchsim.scenario.step_time import StepCost, step_ms
@@ -29,7 +29,7 @@ def fused(cost, tokens, reads, pairs):
 
 
 def test_numba_evaluates_a_step_as_python_does_and_fuses_nothing():
-    loop = kernels_jit.compiled_anew(step_ms)
+    loop = jit.compiled_anew(step_ms)
     differ = 0
     for cost, numbers in cases():
         assert loop(cost, *numbers) == step_ms(cost, *numbers)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.engines import reference
 from batchsim.engines.draws import draw
+from batchsim.engines.reference import engine
 from batchsim.engines.stopwatch import Stopwatch
 
 SCENARIO = bs.Scenario(bs.Poisson(500), bs.SizeOrWait(4, 2), bs.Affine(1, 0.1))
@@ -60,7 +60,7 @@ def test_a_new_size_runs_twice_unless_the_start_is_cold():
 )
 def test_the_measured_time_stands_for_the_service_time_and_its_noise(rule):
     scenario = bs.Scenario(bs.Poisson(2000), rule, bs.Affine(1, 0.1).with_noise(0.5).compiling(9), servers=2)
-    log = reference.run(draw(scenario, 100, seed=1), Told(np.negative), range(100))
+    log = engine.run(draw(scenario, 100, seed=1), Told(np.negative), range(100))
     first = [np.flatnonzero(log.batch_index == batch)[0] for batch in range(log.batch_size.size)]
     took_s = log.batch_finish_s - log.batch_start_s
     assert took_s == pytest.approx(0.001 * (1 + np.array(first)), rel=1e-9)

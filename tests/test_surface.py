@@ -15,7 +15,8 @@ from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
 from runs import in_python
 
 import batchsim as bs
-from batchsim.engines import compiled, draws, kernels_many, many
+from batchsim.engines import draws
+from batchsim.engines.compiled import engine, grid_loops, grid_runs
 from batchsim.engines.draws import draw
 from batchsim.engines.log import CANCELLED
 from batchsim.result import Result, Run
@@ -91,8 +92,8 @@ def test_batches_larger_than_the_scenarios_own_are_taken_by_level():
 def test_many_settings_have_the_metrics_of_the_columns_when_everything_is_tied(plan, q, unserved):
     if plan.arrival_s is not None:  # a trace's cannot be written to
         plan = dataclasses.replace(plan, arrival_s=plan.arrival_s.copy())
-    found = many.run_many(plan, [plan.scenario.rule], (q,), unserved, sections=64)
-    result = Result((Run(plan.scenario, compiled.run(plan)),), 0, "")
+    found = grid_runs.run_many(plan, [plan.scenario.rule], (q,), unserved, sections=64)
+    result = Result((Run(plan.scenario, engine.run(plan)),), 0, "")
     assert found.served[0] == (result.status == bs.Status.SERVED).sum()
     assert np.array_equal(found.percentiles_ms[0, 0], result.percentile(q, unserved=unserved), equal_nan=True)
     assert np.array_equal(found.mean_ms[0], result.mean_latency_ms, equal_nan=True)
@@ -118,7 +119,7 @@ def test_all_may_be_refused():
 def test_it_does_not_depend_on_the_threads(monkeypatch):
     alone = ThreadPoolExecutor(1)
     one = surface(SCENARIO, SIZES, WAITS_MS, 2000)
-    monkeypatch.setattr(many, "_threads", lambda _: alone)
+    monkeypatch.setattr(grid_runs, "_threads", lambda _: alone)
     monkeypatch.setattr(module, "SHARES", 3)
     assert np.array_equal(one.p99_ms, surface(SCENARIO, SIZES, WAITS_MS, 2000).p99_ms)
 
@@ -182,7 +183,7 @@ def test_of_a_shorter_trace_it_takes_all():
 
 
 class OnlySimPy(bs.SizeOrWait):
-    compiled = False
+    engine = False
 
 
 @pytest.mark.parametrize("ask", [lambda s: surface(s, [1], [0]), lambda s: load_curve(s, 10)])
@@ -305,9 +306,9 @@ def test_surfaces_leave_what_is_kept_as_it_was():
 def test_selection_is_sorting(values, data):
     keys = np.array(values).view(np.int64)
     rank = data.draw(st.integers(0, len(values) - 1))
-    kept, bins = np.empty(keys.size, int), np.empty(kernels_many.BINS, np.int32)
+    kept, bins = np.empty(keys.size, int), np.empty(grid_loops.BINS, np.int32)
     before = keys.copy()
-    found = kernels_many.select(keys, keys.size, rank, kept, bins)
+    found = grid_loops.select(keys, keys.size, rank, kept, bins)
     assert found == tuple(np.sort(keys)[[rank, min(rank + 1, keys.size - 1)]])
     assert np.array_equal(keys, before)
 
@@ -342,19 +343,19 @@ def test_who_listens_is_told_of_compiling_in_the_calling_thread_else_stderr_once
 
 
 def test_a_listener_that_has_left_hears_nothing():
-    from batchsim.engines.kernels_jit import _announcer
+    from batchsim.engines.compiled.jit import _announcer
 
     both = threading.Barrier(2, timeout=10)
 
     def listen():
-        with compiled.announcing(print):
+        with engine.announcing(print):
             both.wait()
             both.wait()
 
     other = threading.Thread(target=listen)
     other.start()
     both.wait()
-    with contextlib.suppress(KeyError), compiled.announcing(repr):
+    with contextlib.suppress(KeyError), engine.announcing(repr):
         assert _announcer.listeners == [print, repr]
         raise KeyError
     assert _announcer.listeners == [print]
@@ -373,8 +374,8 @@ SMALL = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.5), ser
 def test_settings_run_in_slices_of_bounded_work_and_are_the_same(monkeypatch, knobs, size):
     scenario, slices = SMALL.replace(knobs), []
     whole, curve = surface(scenario, [4, 8], [0, 5], 1000), load_curve(scenario, 300)
-    monkeypatch.setattr(compiled, "SLICE", size)
-    for place in (compiled, many):
+    monkeypatch.setattr(engine, "SLICE", size)
+    for place in (engine, grid_runs):
         monkeypatch.setattr(place, "check_cancelled", slices.append)
     cut = surface(scenario, [4, 8], [0, 5], 1000)
     assert len(slices) >= 4 * 1000 * 3 / size / 8  # 3 for 40 servers, and at most 8 requests a batch
@@ -390,18 +391,18 @@ def test_when_one_setting_fails_the_others_are_stopped():
         stopped.append(CANCELLED.get())
         raise KeyError(job)
 
-    many.in_threads(SMALL, int, [1])
+    grid_runs.in_threads(SMALL, int, [1])
     with pytest.raises(KeyError):
-        many.in_threads(SMALL, task, [1, 2])
+        grid_runs.in_threads(SMALL, task, [1, 2])
     assert stopped
     assert all(each.is_set() for each in stopped)
     with pytest.raises(InterruptedError):
-        many.in_threads(SMALL, lambda job: (CANCELLED.get().set(), surface_of_one()), [1])
+        grid_runs.in_threads(SMALL, lambda job: (CANCELLED.get().set(), surface_of_one()), [1])
 
 
 def surface_of_one():
     plan = draw(SMALL, 100, 0)
-    return many.run_many(plan, [SMALL.rule])
+    return grid_runs.run_many(plan, [SMALL.rule])
 
 
 @pytest.mark.parametrize("call", [lambda **how: surface(SMALL, [4], [0], **how), partial(load_curve, SMALL)])

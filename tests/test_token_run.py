@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.engines.tokens_log import TokenLog
+from batchsim.engines.token_log import TokenLog
 from batchsim.result.metrics import COMPUTING, TOKENS
 
 REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.engines import many, tokens_many
-from batchsim.engines.tokens_log import draw_tokens, draw_tokens_cached
+from batchsim.engines.compiled import grid_runs
+from batchsim.engines.compiled import grid_runs as tokens_many
+from batchsim.engines.token_log import draw_tokens, draw_tokens_cached
 from batchsim.study.token_curve import TokenCurve, token_curve
 from batchsim.study.token_surface import GOODPUT, TTFT_P99, token_surface
 
@@ -146,7 +147,7 @@ def test_an_overloaded_setting_is_not_run():
 def test_it_does_not_depend_on_the_threads(monkeypatch):
     alone = ThreadPoolExecutor(1)
     one = token_surface(SCENARIO, SEATS, BUDGETS, 200)
-    monkeypatch.setattr(many, "_threads", lambda _: alone)
+    monkeypatch.setattr(grid_runs, "_threads", lambda _: alone)
     other = token_surface(SCENARIO, SEATS, BUDGETS, 200)
     np.testing.assert_array_equal(one.values, other.values)
     assert one.best() == other.best()

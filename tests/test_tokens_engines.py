@@ -12,10 +12,11 @@ from oracles.golden_tokens import CLIENTS, LARGE, SMALL, traffic
 from oracles.token_plans import columns_of, crowded_plans, naive, token_plans
 
 import batchsim as bs
-from batchsim.engines import compiled_tokens, reference_tokens
-from batchsim.engines.tokens_log import TokenLog, draw_tokens
+from batchsim.engines.compiled import token_engine
+from batchsim.engines.reference import token_engine as reference_tokens
+from batchsim.engines.token_log import TokenLog, draw_tokens
 
-ENGINES = {"compiled": compiled_tokens, "simpy": reference_tokens}
+ENGINES = {"compiled": token_engine, "simpy": reference_tokens}
 COLUMNS = [field.name for field in dataclasses.fields(TokenLog) if field.name not in ("outputs", "priority")]
 
 
@@ -30,13 +31,13 @@ def assert_equal(one, other, but=()):
 @settings(max_examples=2000)
 @given(token_plans())
 def test_the_engines_are_equal_bit_for_bit(plan):
-    assert_equal(compiled_tokens.run(plan), reference_tokens.run(plan))
+    assert_equal(token_engine.run(plan), reference_tokens.run(plan))
 
 
 @settings(max_examples=200)
 @given(token_plans())
 def test_the_engines_are_equal_to_a_plain_loop(plan):
-    log, oracle = compiled_tokens.run(plan), naive(plan)
+    log, oracle = token_engine.run(plan), naive(plan)
     for name, column in columns_of(oracle).items():
         if not (name == "step_blocks" and not isinstance(plan.scenario.rule, bs.Continuous)):
             assert np.array_equal(getattr(log, name), column), name
@@ -49,7 +50,7 @@ def test_the_engines_are_equal_to_a_plain_loop(plan):
 @settings(max_examples=100)
 @given(crowded_plans())
 def test_whoever_is_preempted_may_run_on_any_engine_the_lowest_first(plan):
-    log, oracle = compiled_tokens.run(plan), naive(plan)
+    log, oracle = token_engine.run(plan), naive(plan)
     assert_equal(log, reference_tokens.run(plan))
     for name, column in columns_of(oracle).items():
         assert np.array_equal(getattr(log, name), column), name
@@ -97,18 +98,18 @@ def test_golden_values_of_large_cases(case, engine):
 @settings(max_examples=60)
 @given(token_plans(), st.integers(1, 50))
 def test_equal_wherever_the_chunks_and_slices_are_cut(plan, size):
-    whole = compiled_tokens.run(plan)
+    whole = token_engine.run(plan)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled_tokens, "SLICE", size)
-        patch.setattr(compiled_tokens, "CHUNK", size)
-        assert_equal(whole, compiled_tokens.run(plan))
+        patch.setattr(token_engine, "SLICE", size)
+        patch.setattr(token_engine, "CHUNK", size)
+        assert_equal(whole, token_engine.run(plan))
 
 
 def test_a_cancelled_run_is_given_up_at_its_next_slice(monkeypatch):
     cancelled = threading.Event()
     cancelled.set()
     with pytest.raises(InterruptedError):
-        compiled_tokens.run(draw_tokens(AT_ONCE.replace(rule=bs.Continuous()), 10, 0), cancelled)
+        token_engine.run(draw_tokens(AT_ONCE.replace(rule=bs.Continuous()), 10, 0), cancelled)
 
 
 # Invariants.
@@ -118,7 +119,7 @@ def test_a_cancelled_run_is_given_up_at_its_next_slice(monkeypatch):
 @given(token_plans().filter(lambda plan: isinstance(plan.scenario.rule, bs.Continuous)))
 def test_no_token_is_lost_or_made_twice(plan):
     # The oracle asserts besides, at each step: used and free blocks are all, and no request is in it twice.
-    log, oracle = compiled_tokens.run(plan), naive(plan)
+    log, oracle = token_engine.run(plan), naive(plan)
     served = log.status == bs.Status.SERVED
     needed = (plan.prompts + plan.outputs - 1)[served].sum()
     assert log.step_tokens.sum() == needed + sum(request.recomputed for request in oracle.all)

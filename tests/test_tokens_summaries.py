@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from oracles.token_plans import token_plans
 
 import batchsim as bs
-from batchsim.engines import compiled_tokens, tokens_summaries
+from batchsim.engines.compiled import token_engine, token_summaries
 from batchsim.engines.draws import Streams
-from batchsim.engines.tokens_log import TokenLog
+from batchsim.engines.token_log import TokenLog
 from batchsim.result.token_run import TokenRun
 
 REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
@@ -30,7 +30,7 @@ def assert_alike(summary, kept):
 
 def summarised(scenario, requests, seed, chunk, warmup=0.0):
     streams, skip = Streams(scenario, seed), int(warmup * requests)
-    sums = tokens_summaries.summarise(scenario, requests, streams, skip, chunk)
+    sums = token_summaries.summarise(scenario, requests, streams, skip, chunk)
     return TokenRun(scenario, sums=sums, warmup=warmup).metrics.summary(drifting=False)
 
 
@@ -41,7 +41,7 @@ def test_sums_are_those_of_the_columns_wherever_windows_are_cut(plan, warmup, ch
     if isinstance(scenario.workload, bs.ClosedLoop) and scenario.workload.think_s:
         scenario = scenario.replace(think_s=0.3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled_tokens, "CHUNK", 7)
+        patch.setattr(token_engine, "CHUNK", 7)
         found = summarised(scenario, requests, seed, chunk, warmup)
     kept = bs.simulate(scenario, requests, seed=seed, warmup=warmup).summary()
     if kept["served"]:
@@ -78,7 +78,7 @@ def test_it_keeps_no_columns_and_replications_give_intervals():
 
 
 def test_memory_does_not_grow_with_the_run():
-    windows = tokens_summaries._windows(SCENARIO, 20_000, Streams(SCENARIO, 0), 500, None)
+    windows = token_summaries._windows(SCENARIO, 20_000, Streams(SCENARIO, 0), 500, None)
     assert max(window.requests.prompt.size for window in windows) < 1500
 
 

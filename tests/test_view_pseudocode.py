@@ -15,8 +15,8 @@ from oracles.naive import Naive, after
 from oracles.plans import SERVERS_RULES, in_naive_words, plans_with_ties, scenarios_at_random
 
 import batchsim as bs
-from batchsim.engines import reference
 from batchsim.engines.draws import draw
+from batchsim.engines.reference import engine
 from batchsim.result import Result, Run
 from batchsim.scenario import RULES as BUILT_IN
 from batchsim.scenario.rules.rule import START, Waiting
@@ -133,7 +133,7 @@ def read(plan, lines=None):
 
 
 def assert_read_literally_it_is_the_engine(plan):
-    result, reader = Result((Run(plan.scenario, reference.run(plan)),), 0, "simpy"), read(plan)
+    result, reader = Result((Run(plan.scenario, engine.run(plan)),), 0, "simpy"), read(plan)
     assert np.array_equal(result.arrival_s, reader.arrival)
     assert np.array_equal(result.batch_index, reader.batch)
     assert np.array_equal(result.status, reader.status)
@@ -160,7 +160,7 @@ def test_read_literally_it_decides_as_the_engine_on_random_traffic(scenario, see
 def test_the_words_of_another_rule_do_not_decide_as_the_engine(rule):
     plan = draw(bs.Scenario(bs.Poisson(2000), rule, bs.Affine(5, 0.25)), 100, 0)
     reader = read(plan, pseudocode(bs.AtLeast(2, 3)))
-    assert not np.array_equal(reference.run(plan).batch_index, reader.batch)
+    assert not np.array_equal(engine.run(plan).batch_index, reader.batch)
 
 
 PREFERRED = [
@@ -196,7 +196,7 @@ def test_read_literally_it_decides_as_the_rule_itself(rule, arrivals_s, now, end
 @settings(max_examples=60)
 @given(plans_with_ties())
 def test_the_acting_line_is_the_one_that_the_reader_stops_at(plan):
-    result, reader = Result((Run(plan.scenario, reference.run(plan)),), 0, ""), read(plan)
+    result, reader = Result((Run(plan.scenario, engine.run(plan)),), 0, ""), read(plan)
     film, lines = Film(result), pseudocode(plan.scenario.rule)
     for time_s in film.instants().tolist():
         now = film.snapshot(time_s)
@@ -227,7 +227,7 @@ def test_a_batch_that_left_a_while_ago_still_has_its_line():
 @settings(max_examples=80)
 @given(plans_with_ties())
 def test_the_shares_are_those_of_the_batches_that_left_by_a_line(plan):
-    result, reader = Result((Run(plan.scenario, reference.run(plan)),), 0, ""), read(plan)
+    result, reader = Result((Run(plan.scenario, engine.run(plan)),), 0, ""), read(plan)
     for number, (line, share) in enumerate(zip(reader.lines, shares(result), strict=True)):
         if line.trigger is None:
             assert share is None

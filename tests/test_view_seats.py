@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from oracles.token_plans import crowded_plans, token_plans
 
 import batchsim as bs
-from batchsim.engines.reference_tokens import Dispatcher
-from batchsim.engines.tokens_log import draw_tokens
+from batchsim.engines.reference.token_engine import Dispatcher
+from batchsim.engines.token_log import draw_tokens
 from batchsim.result import Result
 from batchsim.result.token_run import TokenRun
 from batchsim.scenario.rules.new_token_ratio import NewTokenRatio

@@ -11,14 +11,14 @@ from oracles.naive import after
 from oracles.plans import plans_with_ties, scenarios_at_random
 
 import batchsim as bs
-from batchsim.engines import compiled
+from batchsim.engines.compiled import engine
 from batchsim.engines.log import Log
 from batchsim.result import Result, Run
 from batchsim.view.film.snapshot import Activity, Film
 
 
 def result_of(plan):
-    return Result((Run(plan.scenario, compiled.run(plan)),), 0, "")
+    return Result((Run(plan.scenario, engine.run(plan)),), 0, "")
 
 
 def replay(result, time_s):

@@ -9,7 +9,7 @@ import sys
 
 import nbformat
 
-from batchsim.engines.kernels_line import WHAT
+from batchsim.engines.compiled.compile_notice import WHAT
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 

@@ -39,11 +39,11 @@ class Repeats:
             plan = draw(scenario.replace(service=service), requests, seed, replication=number)
             plan = replace(plan, arrival_s=first.arrival_s, priority=first.priority)
             if scenario.rule.compiled:
-                from batchsim.engines import compiled
+                from batchsim.engines.compiled import engine
 
-                log = compiled.run(plan)
+                log = engine.run(plan)
             else:
-                from batchsim.engines import reference
+                from batchsim.engines.reference import engine as reference
 
                 log = reference.run(plan)
             metrics = Run(plan.scenario, log, warmup=warmup, clock="wall").metrics

@@ -13,7 +13,7 @@ from batchsim.batcher import InferenceBatcher
 from batchsim.device.machine import Others, wake_at_once
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, Status
-from batchsim.engines.reference_line import Line
+from batchsim.engines.reference.queue import Line
 from batchsim.engines.stopwatch import Stopwatch
 from batchsim.scenario.rules.rule import START
 

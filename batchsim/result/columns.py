@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from batchsim.engines.log import Log, Status
-from batchsim.engines.tokens_log import TokenLog
+from batchsim.engines.token_log import TokenLog
 from batchsim.result.run import Run
 from batchsim.result.token_run import NO_TOKENS, Steps, TokenRun
 from batchsim.scenario.rules import Trigger

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.histogram import Histogram
 from batchsim.engines.log import Status, Totals
-from batchsim.engines.tokens_log import TokenTotals
+from batchsim.engines.token_log import TokenTotals
+from batchsim.engines.totals import Histogram
 from batchsim.result.joint import pooled
 from batchsim.result.metric import Kind as Kind
 from batchsim.result.metric import Metric as Metric

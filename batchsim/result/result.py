@@ -10,7 +10,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.log import Log
-from batchsim.engines.tokens_log import TokenLog
+from batchsim.engines.token_log import TokenLog
 from batchsim.result import printing, timeseries
 from batchsim.result.breakdown import Stretches, stretches
 from batchsim.result.by_priority import by_priority

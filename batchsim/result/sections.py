@@ -67,7 +67,7 @@ class Sections:
         A section's window runs from its first arrival (0 for request 0) to the next section's, the last
         one's to the last finish.
         """
-        from batchsim.engines import kernels_sums  # Numba loads with it
+        from batchsim.engines.compiled import fold  # Numba loads with it
 
         cuts = cut(skip, log.arrival_s.size, ends)
         edges_s = log.arrival_s[np.minimum(cuts, log.arrival_s.size - 1)]
@@ -95,7 +95,7 @@ class Sections:
         # are passed as writable, as a trace's are not: else Numba compiles once more for read-only ones.
         rows = (log.arrival_s, log.batch_index, log.batch_start_s, log.batch_finish_s, device_time.wait_s)
         parts_s = np.zeros((cuts.size - 1, 5))
-        kernels_sums.sum_parts(*(np.require(row, requirements="W") for row in rows), *idle, cuts, parts_s)
+        fold.sum_parts(*(np.require(row, requirements="W") for row in rows), *idle, cuts, parts_s)
         totals = Totals(
             requests=np.diff(cuts), statuses=statuses, parts_s=parts_s[:, :4], finished=sums(sizes, over),
             busy_s=np.diff(np.interp(edges_s, times_s, server_time.busy_s)),

@@ -21,10 +21,10 @@ from numpy.lib import format as npy
 from batchsim import _check
 from batchsim._files import replacing
 from batchsim._version import __version__
-from batchsim.engines.histogram import BINS, Histogram
+from batchsim.engines.folded_log import FoldedLog
 from batchsim.engines.log import Log, Status, Totals
-from batchsim.engines.tokens_folded import FoldedLog
-from batchsim.engines.tokens_log import TokenHistograms, TokenLog, TokenTotals
+from batchsim.engines.token_log import TokenHistograms, TokenLog, TokenTotals
+from batchsim.engines.totals import BINS, Histogram
 from batchsim.result.run import Run, clock_of
 from batchsim.result.token_run import TokenRun
 from batchsim.result.token_storage import (

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.histogram import Histogram
+from batchsim.engines.folded_log import FoldedLog
 from batchsim.engines.log import Status
-from batchsim.engines.tokens_folded import FoldedLog
-from batchsim.engines.tokens_log import NO_TRIGGER, TokenLog, TokenTotals
+from batchsim.engines.token_log import NO_TRIGGER, TokenLog, TokenTotals
+from batchsim.engines.totals import Histogram
 from batchsim.result.joint import Columns, limits_of, part_of_limits
 from batchsim.result.metrics import COMPONENTS, COMPUTING, LATENCY, TPOT, TTFT, Metrics
 from batchsim.result.order_statistics import OrderStatistics

@@ -4,9 +4,9 @@ from dataclasses import fields
 
 import numpy as np
 
+from batchsim.engines.folded_log import SPAN, FoldedLog
 from batchsim.engines.log import Status
-from batchsim.engines.tokens_folded import SPAN, FoldedLog
-from batchsim.engines.tokens_log import NO_TRIGGER, STEPS, TokenHistograms, TokenLog, TokenTotals
+from batchsim.engines.token_log import NO_TRIGGER, STEPS, TokenHistograms, TokenLog, TokenTotals
 from batchsim.result.metrics import COMPUTING
 from batchsim.scenario.rules import Trigger
 

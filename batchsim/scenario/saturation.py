@@ -50,7 +50,7 @@ def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly
     if (per_ms := _in_closed_form(rule, step, tokens)) is not None:
         return Saturation(1000 * servers * per_ms, 0.0)
     # The one import up the corridor, see docs/architecture.md; Numba loads with it.
-    from batchsim.engines.saturated import saturated
+    from batchsim.engines.saturation import saturated
 
     if not isinstance(rule, Continuous) or at_once(rule, tokens) <= MOST:
         together = _together(rule, tokens, servers, roughly)

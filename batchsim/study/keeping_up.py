@@ -20,7 +20,7 @@ def keeping_up(cells: Sequence[Scenario | None], columns: int, roughly: bool = F
     A block of cells is taken as a whole where its corners agree by far, else in quarters. `roughly`: those
     within some 3 % of saturation may be wrong.
     """
-    from batchsim.engines.many import in_threads  # Numba loads on first use
+    from batchsim.engines.compiled.grid_runs import in_threads  # Numba loads on first use
 
     rows = len(cells) // columns
     found = np.zeros((rows, columns), bool)

@@ -163,7 +163,7 @@ def _run_all(
     sections: int = 0, above_ms: float = math.inf,
 ) -> Callable[[str], np.ndarray]:  # fmt: skip
     """Run each setting, all cores at work; return what gives the metrics of all by name."""
-    from batchsim.engines.many import in_threads, run_many  # Numba loads on first use
+    from batchsim.engines.compiled.grid_runs import in_threads, run_many  # Numba loads on first use
 
     plan = draw_cached(scenario, requests, seed, max(rule.max_batch_size for rule in rules))
     shares = range(min(SHARES, len(rules)))
@@ -207,7 +207,7 @@ def load_curve(scenario: Scenario, requests: int, seed: int = 0) -> LoadCurve:
     >>> curve.p99_ms[[0, 5, -1]].round(1).tolist()
     [15.8, 19.9, 155.1]
     """
-    from batchsim.engines.many import in_threads, run_many  # Numba loads on first use
+    from batchsim.engines.compiled.grid_runs import in_threads, run_many  # Numba loads on first use
 
     requests, seed = _checked(scenario, requests, seed)
     workload, rule = scenario.workload, scenario.rule

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from batchsim.engines.tokens_log import draw_tokens_cached
+from batchsim.engines.token_log import draw_tokens_cached
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.generation import check_lengths
 from batchsim.study.surface import accepted, at_load, client_counts, load_rates
@@ -55,8 +55,10 @@ def token_curve(scenario: Scenario, requests: int, seed: int = 0) -> TokenCurve:
     >>> curve.ttft_p99_ms[[0, 5]].round(1).tolist(), curve.tpot_p99_ms[[0, 5]].round(1).tolist()
     ([67.5, 191.0], [18.6, 72.3])
     """
-    from batchsim.engines.many import in_threads  # Numba loads on first use
-    from batchsim.engines.tokens_many import run_times
+    from batchsim.engines.compiled.grid_runs import (
+        in_threads,  # Numba loads on first use
+        run_times,
+    )
 
     requests, seed = checked(scenario, requests, seed)
     workload = scenario.workload

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.tokens_log import TokenPlan, draw_tokens_cached
+from batchsim.engines.token_log import TokenPlan, draw_tokens_cached
 from batchsim.result.sections import sums
 from batchsim.scenario import Continuous, Rule, Scenario
 from batchsim.scenario.generation import NeverServed, check_lengths
@@ -154,8 +154,12 @@ def _run_all(
     plan: TokenPlan, cells: Sequence[Scenario], objectives: tuple[float, float] | None
 ) -> list[_Numbers]:
     """Run each setting, all cores at work; those that make the same steps as another are not run again."""
-    from batchsim.engines.many import in_threads  # Numba loads on first use
-    from batchsim.engines.tokens_many import Most, alike, run_times
+    from batchsim.engines.compiled.grid_runs import (
+        Most,
+        alike,
+        in_threads,  # Numba loads on first use
+        run_times,
+    )
 
     ran: list[tuple[Rule, Most, _Numbers]] = []
 

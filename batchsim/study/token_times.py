@@ -9,7 +9,7 @@ from batchsim.result.order_statistics import AtRanks, percentiles
 from batchsim.result.sections import FINE, sums
 
 if TYPE_CHECKING:
-    from batchsim.engines.tokens_many import Times
+    from batchsim.engines.compiled.grid_runs import Times
 
 
 class TokenTimes:

@@ -9,7 +9,7 @@ from oracles.naive_tokens import NaiveTokens
 from oracles.naive_whole import NaiveWhole
 
 import batchsim as bs
-from batchsim.engines.tokens_log import draw_tokens
+from batchsim.engines.token_log import draw_tokens
 
 COSTS = [
     bs.StepTime(125, 0, 0),  # every time is a multiple of 1/8 s: all is tied

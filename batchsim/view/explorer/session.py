@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from batchsim.engines import compiled
+from batchsim.engines.compiled import engine
 from batchsim.scenario import OpenLoop, Tokens
 from batchsim.view.explorer.controls_table import in_labels
 from batchsim.view.explorer.modes import REQUESTS
@@ -133,7 +133,7 @@ class Session:
         Where nothing of its mode is shown yet, the nearest state that can be run is, and what was refused
         is said.
         """
-        with self.lock, self.reporting(), compiled.announcing(self.say):
+        with self.lock, self.reporting(), engine.announcing(self.say):
             state = self.state
             if before is None and self.data is not None:
                 before = self.data.before

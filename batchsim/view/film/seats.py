@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from batchsim.engines.tokens_log import TokenLog
+from batchsim.engines.token_log import TokenLog
 from batchsim.result import Result
 from batchsim.result.token_run import NO_TOKENS
 from batchsim.scenario import Continuous

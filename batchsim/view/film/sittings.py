@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchsim.engines.tokens_log import TokenLog
+from batchsim.engines.token_log import TokenLog
 from batchsim.scenario import Continuous
 from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
 

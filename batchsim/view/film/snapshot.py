@@ -14,7 +14,7 @@ from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule, Trigger
-from batchsim.view.film.turns import Turns
+from batchsim.view.film.service_order import Turns
 
 REQUESTS, EARLIER = 200, 60  # how many are played, and how many of them before the window
 

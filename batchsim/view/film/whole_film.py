@@ -8,7 +8,7 @@ import numpy as np
 from batchsim._clock import later
 from batchsim._format import number
 from batchsim.engines.log import Status
-from batchsim.engines.tokens_log import NO_TRIGGER, TokenLog
+from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result import Result
 from batchsim.scenario.rules import Trigger
 from batchsim.view.film.code_line import Line

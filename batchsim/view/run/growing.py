@@ -5,7 +5,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from batchsim._format import fixed, number, tick
-from batchsim.engines.tokens_log import TokenLog
+from batchsim.engines.token_log import TokenLog
 from batchsim.result import Result
 from batchsim.view.canvas.scales import nice
 from batchsim.view.run.data import ViewData

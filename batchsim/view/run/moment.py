@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.engines.tokens_log import NO_TRIGGER, TokenLog
-from batchsim.engines.tokens_log import STEPS as COLUMNS
+from batchsim.engines.token_log import NO_TRIGGER, TokenLog
+from batchsim.engines.token_log import STEPS as COLUMNS
 from batchsim.result import Result
 from batchsim.result.token_run import TokenRun
 from batchsim.scenario import Continuous

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from numba import types
 from numba.extending import overload
 
-from batchsim.engines.columns import MID, TAIL
-from batchsim.engines.kernels import later
-from batchsim.engines.kernels_jit import UNCOUNTED, compiled, inlined
+from batchsim.engines.compiled.columns import MID, TAIL
+from batchsim.engines.compiled.jit import UNCOUNTED, compiled, inlined
+from batchsim.engines.compiled.threshold import later
 
 # What is `compiled` here is no part of a rule's loop, so that it is compiled once for all rules.
 NOBODY = -1  # in a list: no next one

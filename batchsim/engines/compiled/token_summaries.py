@@ -8,20 +8,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsim._clock import check_time
-from batchsim.engines import compiled_tokens, kernels_tokens_sums
-from batchsim.engines.columns import HEAD, NONE, SENT, TAIL
-from batchsim.engines.draws import Streams, check_durations
-from batchsim.engines.histogram import BINS, binned
-from batchsim.engines.kernels_instants import ENDED, MORE
-from batchsim.engines.log import Status, check_cancelled
-from batchsim.engines.tokens_columns import (
+from batchsim.engines.compiled import fold, token_engine
+from batchsim.engines.compiled.columns import (
+    HEAD,
+    NONE,
+    SENT,
     STACK,
+    TAIL,
     Line,
     Steps,
     TokenRequests,
     TokenServers,
 )
-from batchsim.engines.tokens_log import NO_TRIGGER, TokenHistograms, TokenTotals
+from batchsim.engines.compiled.instants import ENDED, MORE
+from batchsim.engines.draws import Streams, check_durations
+from batchsim.engines.log import Status, check_cancelled
+from batchsim.engines.token_log import NO_TRIGGER, TokenHistograms, TokenTotals
+from batchsim.engines.totals import BINS, binned
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.generation import Chunks, check_lengths
 from batchsim.scenario.rules import Trigger
@@ -78,7 +81,7 @@ def _windows(
     front.
     """
     closed, lengths, think = isinstance(scenario.workload, ClosedLoop), streams.lengths(), streams.think()
-    loop = compiled_tokens.Loop(scenario, requests, streams.noise())
+    loop = token_engine.Loop(scenario, requests, streams.noise())
     at, servers = loop.at, loop.servers
     arrivals = iter(()) if closed else streams.arrivals_s(requests, chunk)
     nobody = np.empty(0, np.int64)
@@ -193,7 +196,7 @@ class _Account:
         token = np.flatnonzero((rows.token_step[:sent] >= 0) & np.isnan(known.token_s[:sent]))
         known.token_s[token] = window.ends_s(rows.token_step[token])
         spans = np.concatenate([self.spans, np.zeros((window.count, 3))])
-        count = kernels_tokens_sums.queue_up(
+        count = fold.queue_up(
             steps, window.count, started, rows.first_step, rows.arrival_s, self.until_s, spans,
             len(self.spans), self.all_busy_s, known.queueing_s,
         )  # fmt: skip

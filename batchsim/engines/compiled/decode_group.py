@@ -2,7 +2,7 @@
 
 # mypy: disable-error-code="no-untyped-def"
 
-from batchsim.engines.kernels_jit import inlined
+from batchsim.engines.compiled.jit import inlined
 
 EVERYTHING = 2**62  # a budget that no step uses up, and a tick that never comes
 

@@ -11,7 +11,7 @@ import math
 from batchsim._clock import PER_S, TICK_S, WHOLE
 from batchsim._clock import later as _later
 from batchsim._clock import not_before as _not_before
-from batchsim.engines.kernels_jit import compiled, inlined
+from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.scenario.rules.rule import BACKLOG, DRAIN, ENOUGH, FULL, WAIT
 
 later, not_before = inlined(_later), inlined(_not_before)

@@ -3,16 +3,17 @@
 The batches are formed by the same loops as a single run's.
 """
 
-# mypy: disable-error-code="no-untyped-def"
-
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.kernels import next_batch
-from batchsim.engines.kernels_jit import compiled, inlined
+from batchsim.engines.compiled.jit import compiled, inlined
+from batchsim.engines.compiled.threshold import next_batch
 from batchsim.scenario.rules.rule import Threshold
+
+# mypy: disable-error-code="no-untyped-def"
+
 
 BINS = 4096  # counters of 16 KiB: half the nearest cache
 # Latencies are ordered as the whole numbers that have the same bits, as none is negative.
@@ -158,3 +159,33 @@ def note_run(requests, batches, batch_count, wanted, scratch, row, numbers):
         count += 1
     numbers.served[row] = count
     _note(count, size, wanted, scratch, row, numbers)
+
+
+# The loop that notes when requests have their first token and leave.
+
+
+# mypy: disable-error-code="no-untyped-def"
+
+
+@compiled
+def note_times(requests, steps, used, before, until_s, token_s, finish_s, last_s):
+    """Note the times that a call of the loop has settled; return when the last step so far ends.
+
+    Of the steps, the first `used` rows are filled; those that were under way `before` end at `until_s`.
+    """
+    for kind in range(2):
+        ends = requests.token_step if kind == 0 else requests.last_step
+        times_s = token_s if kind == 0 else finish_s
+        for request in range(ends.size):
+            if ends[request] < 0 or times_s[request] >= 0:
+                continue
+            row = ends[request] - steps.first
+            if row >= 0:
+                times_s[request] = steps.finish_s[row]
+                continue
+            for server in range(before.size):
+                if before[server] == ends[request]:
+                    times_s[request] = until_s[server]
+    for row in range(used):
+        last_s = max(last_s, steps.finish_s[row])
+    return last_s

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsim.engines.draws import Plan
-from batchsim.engines.tokens_log import TokenLog, TokenPlan
+from batchsim.engines.token_log import TokenLog, TokenPlan
 from batchsim.scenario import Continuous, Poisson, Scenario, StepTime, Tokens
 from batchsim.scenario.generation import points, servable
 from batchsim.scenario.rules import Rule
@@ -164,12 +164,12 @@ def _no_noise() -> None:
 
 def _run(plan: TokenPlan) -> TokenLog:
     if plan.scenario.rule.compiled:
-        from batchsim.engines import compiled_tokens  # Numba loads on first use
+        from batchsim.engines.compiled import token_engine as compiled_tokens  # Numba loads on first use
 
         return compiled_tokens.run(plan)
-    from batchsim.engines import reference_tokens  # and SimPy
+    from batchsim.engines.reference import token_engine  # and SimPy
 
-    return reference_tokens.run(plan)
+    return token_engine.run(plan)
 
 
 def _joined(runs: list[Saturated]) -> Saturated:

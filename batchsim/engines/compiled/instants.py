@@ -1,18 +1,18 @@
 """The compiled engine's general loop: from instant to instant, each taken in the reference's four steps.
 
 For any rule, for queue limits and timeouts, and for closed loops. What to do at an instant is asked of the
-rule itself (`kernels_rules`), by the same two functions that the reference engine calls.
+rule itself (`rule_calls`), by the same two functions that the reference engine calls.
 """
 
 # mypy: disable-error-code="no-untyped-def"
 
 import math
 
-from batchsim.engines.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID, SENT, TAIL, THINKING
-from batchsim.engines.kernels import finish_of, later, not_before, soonest
-from batchsim.engines.kernels_jit import compiled, compiled_anew, inlined
-from batchsim.engines.kernels_levels import enter, expiry_s, line_of, overdue, take
-from batchsim.engines.kernels_rules import bring, computed_as, decide, finished, wake_s
+from batchsim.engines.compiled.columns import BATCH, FROZEN_HEAD, FROZEN_TAIL, HEAD, MID, SENT, TAIL, THINKING
+from batchsim.engines.compiled.jit import compiled, compiled_anew, inlined
+from batchsim.engines.compiled.levels import enter, expiry_s, line_of, overdue, take
+from batchsim.engines.compiled.rule_calls import bring, computed_as, decide, finished, wake_s
+from batchsim.engines.compiled.threshold import finish_of, later, not_before, soonest
 from batchsim.engines.log import Status
 from batchsim.scenario.rules.rule import FREEZE, REFUSE, START, Waiting
 

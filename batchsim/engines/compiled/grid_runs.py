@@ -10,20 +10,35 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from batchsim._clock import check_time
-from batchsim.engines import kernels_many
-from batchsim.engines.columns import BATCH, Batches, Cold, Costs, Devices, Horizon
-from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, places_of, slice_of
+from batchsim.engines.compiled import grid_loops
+from batchsim.engines.compiled.columns import (
+    BATCH,
+    MOST_RUNNING,
+    MOST_TOKENS,
+    NONE,
+    Batches,
+    Cold,
+    Costs,
+    Devices,
+    Horizon,
+    Line,
+    Steps,
+    TokenRequests,
+)
+from batchsim.engines.compiled.engine import Instants, form_batches, is_fast, of_requests, places_of, slice_of
+from batchsim.engines.compiled.grid_loops import BINS, Numbers, Scratch, Wanted
+from batchsim.engines.compiled.instants import ENDED
+from batchsim.engines.compiled.token_engine import Loop
 from batchsim.engines.draws import Plan
-from batchsim.engines.kernels_many import BINS, Numbers, Scratch, Wanted
 from batchsim.engines.log import CANCELLED, check_cancelled
-from batchsim.scenario import Scenario
-from batchsim.scenario.rules import Rule
+from batchsim.engines.token_log import TokenPlan
+from batchsim.scenario import Continuous, Rule, Scenario
 
 Job = TypeVar("Job")
 Done = TypeVar("Done")
@@ -74,7 +89,7 @@ def run_many(
             check_cancelled(cancelled)
             part = slice(begin, begin + step)
             args = arrival_s, *(column[part] for column in columns), costs, free, wanted, scratch
-            kernels_many.run_thresholds(*args, Numbers(*(column[part] for column in numbers)))
+            grid_loops.run_thresholds(*args, Numbers(*(column[part] for column in numbers)))
         edges_s[:] = arrival_s[edges]
     else:
         status, places = np.empty(requests, np.uint8), places_of(scenario, plan.priority, requests)
@@ -92,7 +107,7 @@ def run_many(
                 horizon = Horizon(requests, requests, requests + 1, instants.closed)
                 instants.pass_(horizon, of_each, costs, batches, cancelled)
                 done = int(instants.at[BATCH])
-            kernels_many.note_run(of_each, batches, done, wanted, scratch, row, numbers)
+            grid_loops.note_run(of_each, batches, done, wanted, scratch, row, numbers)
             edges_s[row] = arrival_s[edges]
     check_time("finishes", float(numbers.last_s.max()), "take fewer requests")
     count = numbers.served if unserved == "ignore" else np.full(rows, requests)
@@ -154,3 +169,60 @@ def in_threads(scenario: Scenario, task: Callable[[Job], Done], jobs: Sequence[J
     except BaseException:
         cancelled.set()  # the others stop at their next slice
         raise
+
+
+# Many settings of one traffic of token generation: when each request has its first token and its last.
+
+
+class Most(NamedTuple):
+    """The most requests that an engine ran at once, and the most tokens of a step."""
+
+    running: int
+    tokens: int
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """When the requests of a run came, had their first token and left, in seconds; NaN for one not served."""
+
+    arrival_s: np.ndarray
+    token_s: np.ndarray
+    finish_s: np.ndarray
+    outputs: np.ndarray
+    last_s: float  # when the last step ended
+    most: Most
+
+
+def run_times(plan: TokenPlan) -> Times:
+    """Run a plan of the compiled engine and return its requests' times."""
+    count, requests, cancelled = plan.base.requests, TokenRequests.of(plan), CANCELLED.get()
+    loop, line = Loop(plan.scenario, count, plan.noise()), Line(*np.empty((2, count), np.int64))
+    loop.rows = Steps.room_for(loop.room, 0, NONE)
+    token_s, finish_s, last_s, servers = np.full(count, math.nan), np.full(count, math.nan), 0.0, loop.servers
+    over = False
+    while not over:
+        check_cancelled(cancelled)
+        before, until_s = servers.step.copy(), servers.busy_until_s.copy()
+        state, steps, used = loop.go_on(requests, line, count)
+        over = state == ENDED
+        last_s = grid_loops.note_times(requests, steps, used, before, until_s, token_s, finish_s, last_s)
+    check_time("finishes", last_s, "take fewer requests")
+    most = Most(*loop.at[[MOST_RUNNING, MOST_TOKENS]].tolist())
+    return Times(requests.arrival_s, token_s, finish_s, plan.outputs, last_s, most)
+
+
+def alike(ran: Rule, most: Most, rule: Rule) -> bool:
+    """Return whether a rule, of the same class, makes the very steps that `ran` made.
+
+    As it does where the seats or the budget alone differ, and were never short, nor would be now. Prompts
+    that are not cut may have waited for a larger budget than any step used.
+    """
+    if not (isinstance(ran, Continuous) and isinstance(rule, Continuous)):
+        return rule == ran
+    seats, budget = ran.max_num_seqs, ran.max_num_batched_tokens
+    if rule.max_num_seqs != seats and not (most.running < seats and most.running <= rule.max_num_seqs):
+        return False
+    enough = ran.chunked and most.tokens < min(budget, rule.max_num_batched_tokens)
+    if rule.max_num_batched_tokens != budget and not enough:
+        return False
+    return replace(rule, max_num_seqs=seats, max_num_batched_tokens=budget) == ran

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchsim._clock import check_time
-from batchsim.engines import columns, kernels_levels, kernels_sums
-from batchsim.engines.columns import NONE, Batches, Cold, Costs, Devices, Requests
-from batchsim.engines.compiled import Instants, form_batches, is_fast, of_requests, places_of, slice_of
+from batchsim.engines.compiled import columns, fold, levels
+from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests
+from batchsim.engines.compiled.engine import Instants, form_batches, is_fast, of_requests, places_of, slice_of
 from batchsim.engines.draws import Streams, check_durations
-from batchsim.engines.histogram import BINS, Histogram
 from batchsim.engines.log import Totals
+from batchsim.engines.totals import BINS, Histogram
 from batchsim.scenario import Scenario
 
 NOBODY = np.empty(0, np.int64)
@@ -117,7 +117,7 @@ def _instant_windows(
         queue.requests[:waiting] = stand
         sizes, triggers, members = frozen
         if instants.levels is not None:
-            kernels_levels.line_up(queue, members, waiting, rows, instants.levels)
+            levels.line_up(queue, members, waiting, rows, instants.levels)
         queue.frozen_size[: sizes.size], queue.frozen_trigger[: sizes.size] = sizes, triggers
         at[: columns.THINKING] = waiting, 0, members, waiting, 0, 0, sizes.size
         batches = Batches.room_for(size)
@@ -125,7 +125,7 @@ def _instant_windows(
         horizon = columns.Horizon(size, total, stop, closed)
         over = instants.pass_(horizon, rows, costs, batches, cancelled)
         if instants.levels is not None:
-            kernels_levels.line_out(queue, at, instants.levels)
+            levels.line_out(queue, at, instants.levels)
         sent, head, mid, tail, count, frozen_head, frozen_tail = at[: columns.THINKING].tolist()
         noise.use(count)
         if closed:
@@ -164,7 +164,7 @@ def summarise(
             if place < window.settled:
                 begin_s = float(window.requests.arrival_s[place])
     # What `account` adds up, window after window.
-    sums, counts = np.zeros(kernels_sums.SUMS), np.zeros(kernels_sums.COUNTS, np.int64)
+    sums, counts = np.zeros(fold.SUMS), np.zeros(fold.COUNTS, np.int64)
     delays = [limit.timeout_s if limit.delays else math.inf for limit in scenario.limits]
     delay_s = np.array(delays) if scenario.by_level else NONE
     seen = Costs.of(streams.service_s, None, None, Devices.of(scenario), Cold.of(streams.cold_start))
@@ -175,26 +175,26 @@ def summarise(
         order = NOBODY  # a batch takes its requests in order
         if not scenario.in_order:
             order = np.argsort(rows.batch_index, kind="stable")[np.count_nonzero(rows.batch_index < 0) :]
-        count = kernels_sums.account(
+        count = fold.account(
             rows, order, delay_s, window.settled, int(np.searchsorted(numbers, skip)), begin_s,
             window.batches, window.count, seen, until_s, spans, known, sums, counts, histogram,
         )  # fmt: skip
-        check_time("finishes", max(sums[kernels_sums.LAST_FINISH], window.oldest_s), "take fewer requests")
+        check_time("finishes", max(sums[fold.LAST_FINISH], window.oldest_s), "take fewer requests")
         # Forget the spans that ended before any request came that still waits; the last may go on.
         first = min(int(np.searchsorted(spans[:count, 1], window.oldest_s)), max(count - 1, 0))
         spans = spans[first:count].copy()
     totals = Totals(
         requests=requests - skip,
-        statuses=counts[kernels_sums.STATUSES : kernels_sums.TRIGGERS],
-        parts_s=sums[: kernels_sums.DEVICE_WAIT],
-        finished=int(counts[kernels_sums.FINISHED]),
-        busy_s=float(sums[kernels_sums.BUSY]),
-        window_s=float(max(sums[kernels_sums.LAST_FINISH] - begin_s, 0.0)),
-        batches=int(counts[kernels_sums.BATCHES]),
-        items=int(counts[kernels_sums.ITEMS]),
-        triggers=counts[kernels_sums.TRIGGERS :],
-        delayed=int(counts[kernels_sums.DELAYED]),
-        device_wait_s=float(sums[kernels_sums.DEVICE_WAIT]),
-        off_device_s=float(sums[kernels_sums.OFF_DEVICE]),
+        statuses=counts[fold.STATUSES : fold.TRIGGERS],
+        parts_s=sums[: fold.DEVICE_WAIT],
+        finished=int(counts[fold.FINISHED]),
+        busy_s=float(sums[fold.BUSY]),
+        window_s=float(max(sums[fold.LAST_FINISH] - begin_s, 0.0)),
+        batches=int(counts[fold.BATCHES]),
+        items=int(counts[fold.ITEMS]),
+        triggers=counts[fold.TRIGGERS :],
+        delayed=int(counts[fold.DELAYED]),
+        device_wait_s=float(sums[fold.DEVICE_WAIT]),
+        off_device_s=float(sums[fold.OFF_DEVICE]),
     )
     return totals, Histogram(histogram)

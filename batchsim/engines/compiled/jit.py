@@ -17,7 +17,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.event import Event, Listener, register
 from numba.core.options import DefaultOptions
 
-from batchsim.engines.kernels_line import CompilingLine
+from batchsim.engines.compiled.compile_notice import CompilingLine
 
 # No loop makes an array, so none needs Numba's reference counting (its NRT), which took up to ten times as
 # long as the loop's own work wherever one compiled function calls another.
@@ -28,10 +28,11 @@ SECONDS = {"_pass_instants": 2, "pass_steps": 11, "run_thresholds": 2}
 
 def sources(folder: Path = Path(__file__).parent) -> list[Path]:
     """Return the files whose code and constants end up in the compiled loops."""
-    others = [folder / "columns.py", folder / "histogram.py", folder / "log.py", *folder.glob("tokens_*.py")]
-    others += [*folder.parent.glob("_clock.py"), *(folder.parent / "scenario").glob("step_time.py")]
-    rules = (folder.parent / "scenario" / "rules").glob("*.py")
-    return sorted([*folder.glob("kernels*.py"), *others, *rules])
+    package = folder.parent.parent
+    others = [folder.parent / name for name in ("log.py", "token_log.py", "totals.py")]
+    others += [package / "_clock.py", package / "scenario" / "step_time.py"]
+    rules = (package / "scenario" / "rules").glob("*.py")
+    return sorted([*folder.glob("*.py"), *others, *rules])
 
 
 def digest(files: Iterable[Path]) -> str:

@@ -1,7 +1,7 @@
 """The reference engine: SimPy processes that drive arrivals into the very InferenceBatcher.
 
 A source (or clients) sends requests, a collector puts them into batches, servers compute them. The processes
-and the four steps of an instant are in `reference_instants`; here is what each step does.
+and the four steps of an instant are in `instants`; here is what each step does.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ import numpy as np
 from batchsim._clock import TICK_S, later, not_before
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, Status
-from batchsim.engines.reference_instants import Instants
-from batchsim.engines.reference_line import Line
+from batchsim.engines.reference.instants import Instants
+from batchsim.engines.reference.queue import Line
 from batchsim.engines.stopwatch import Stopwatch
 from batchsim.scenario.rules.rule import FREEZE, REFUSE, START
 

@@ -7,12 +7,11 @@ Most steps are so, and then all that has to be done of them is to add up when th
 # mypy: disable-error-code="no-untyped-def"
 
 from batchsim._clock import TICK_S
-from batchsim.engines.columns import HEAD, TAIL
-from batchsim.engines.kernels import later
-from batchsim.engines.kernels_jit import inlined
-from batchsim.engines.kernels_tokens import _step_ms, next_in_line, to_join
-from batchsim.engines.tokens_columns import LEFT, STACK, STEP, WORK
-from batchsim.engines.tokens_log import NO_TRIGGER
+from batchsim.engines.compiled.columns import HEAD, LEFT, STACK, STEP, TAIL, WORK
+from batchsim.engines.compiled.jit import inlined
+from batchsim.engines.compiled.threshold import later
+from batchsim.engines.compiled.token_steps import _step_ms, next_in_line, to_join
+from batchsim.engines.token_log import NO_TRIGGER
 
 
 @inlined

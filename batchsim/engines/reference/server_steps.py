@@ -3,12 +3,12 @@
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 
-from batchsim.engines.reference_schedule import Engine, Request
+from batchsim.engines.reference.token_steps import Engine, Request
 from batchsim.scenario.rules.new_token_ratio import CLIP, LOOK_AHEAD, NewTokenRatio
 from batchsim.scenario.rules.waiting_served_ratio import WaitingServedRatio
 
@@ -187,3 +187,42 @@ class NewTokenRatioEngine(Engine):
 OF_SERVERS: dict[type, type[Engine]] = {
     WaitingServedRatio: ServedRatioEngine, NewTokenRatio: NewTokenRatioEngine,
 }  # fmt: skip
+
+
+# An engine whose free blocks keep what they held: a preempted request finds its own beginning again.
+
+
+@dataclass(eq=False)
+class ReusingEngine(Engine):
+    """An engine as `Continuous(prefix_reuse=True)` says."""
+
+    # The free blocks, the next one to be taken first: whose beginning each keeps, if anybody's.
+    kept: deque[Request | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kept = deque([None] * self.free)
+
+    def found(self, request: Request) -> int:
+        # They were freed from its last block on, and are taken from there: what is left is a beginning.
+        return self.kept.count(request)
+
+    def add_row(self, request: Request, tokens: int, blocks: int) -> None:
+        if not request.blocks and (found := self.found(request)):
+            self.kept = deque(owner for owner in self.kept if owner is not request)
+            self.free -= found
+            request.blocks = found
+        for _ in range(blocks):
+            self.kept.popleft()
+        super().add_row(request, tokens, blocks)
+
+    def preempt_last(self, line: deque[Request]) -> Request:
+        last = self.running[-1]
+        full = last.held // self.batching.block_size
+        others = last.blocks - full
+        self.kept.extend([None] * others + [last] * full)
+        return super().preempt_last(line)
+
+    def finish_step(self) -> tuple[list[Request], list[Request]]:
+        first, done = super().finish_step()
+        self.kept.extend([None] * sum(request.blocks for request in done))  # nobody asks for these again
+        return first, done

@@ -4,11 +4,10 @@
 
 import math
 
-from batchsim.engines.columns import HEAD, TAIL
-from batchsim.engines.kernels import later
-from batchsim.engines.kernels_jit import inlined
-from batchsim.engines.tokens_columns import PAIRS, READS, ROWS, STEP, TOKENS
-from batchsim.engines.tokens_log import NO_TRIGGER
+from batchsim.engines.compiled.columns import HEAD, PAIRS, READS, ROWS, STEP, TAIL, TOKENS
+from batchsim.engines.compiled.jit import inlined
+from batchsim.engines.compiled.threshold import later
+from batchsim.engines.token_log import NO_TRIGGER
 from batchsim.scenario.rules.rule import BACKLOG, DRAIN, ENOUGH, FULL, WAIT
 
 

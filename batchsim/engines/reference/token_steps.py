@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from batchsim._clock import later
-from batchsim.engines.tokens_log import NO_TRIGGER, Batching
+from batchsim.engines.token_log import NO_TRIGGER, Batching
 from batchsim.scenario.rules import Trigger
 
 

@@ -2,10 +2,10 @@
 
 import math
 
-from batchsim.engines.histogram import BINS, BINS_AN_OCTAVE, LOWEST
-from batchsim.engines.kernels import begin_of, later, soonest
-from batchsim.engines.kernels_jit import compiled, inlined
+from batchsim.engines.compiled.jit import compiled, inlined
+from batchsim.engines.compiled.threshold import begin_of, later, soonest
 from batchsim.engines.log import Status
+from batchsim.engines.totals import BINS, BINS_AN_OCTAVE, LOWEST
 from batchsim.scenario.rules.rule import Trigger
 
 SERVED, REJECTED, TIMED_OUT = int(Status.SERVED), int(Status.REJECTED), int(Status.TIMED_OUT)
@@ -19,14 +19,14 @@ COUNTS = TRIGGERS + len(Trigger)
 
 
 @compiled
-def _bin(seconds):  # type: ignore[no-untyped-def]
+def _bin(seconds):
     mantissa, exponent = math.frexp(seconds)  # mantissa in [0.5, 1)
     place = (exponent - 1 - LOWEST) * BINS_AN_OCTAVE + int((mantissa - 0.5) * 2 * BINS_AN_OCTAVE)
     return min(max(place, 0), BINS - 1)
 
 
 @compiled
-def _span_at(time_s, spans, count):  # type: ignore[no-untyped-def]
+def _span_at(time_s, spans, count):
     """Return the last span that begins by a time, or the first."""
     begin, end = 0, count
     while begin + 1 < end:
@@ -39,7 +39,7 @@ def _span_at(time_s, spans, count):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def on_device(now_s, done_s, costs, size, server):  # type: ignore[no-untyped-def]
+def on_device(now_s, done_s, costs, size, server):
     """Return when a batch that takes from now_s to done_s got its device, and how long it waited for it.
 
     As `kernels.finish_on_device` decides it, for batches in order of start.
@@ -54,7 +54,7 @@ def on_device(now_s, done_s, costs, size, server):  # type: ignore[no-untyped-de
 
 
 @compiled
-def account(  # type: ignore[no-untyped-def]
+def account(
     requests,
     order,
     delay_s,
@@ -139,7 +139,7 @@ def account(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def sum_parts(  # type: ignore[no-untyped-def]
+def sum_parts(
     arrival_s, batch_index, start_s, finish_s, wait_s, idle_until_start_s, times_s, idle_s, slope, cuts, sums
 ):
     """Put into `sums[p]` the components of the latency of the requests from cuts[p] to cuts[p + 1].
@@ -167,3 +167,43 @@ def sum_parts(  # type: ignore[no-untyped-def]
         sums[part, LATENCY], sums[part, FORMING] = latency_s, forming_s
         sums[part, QUEUEING], sums[part, COMPUTING] = queueing_s, computing_s
         sums[part, DEVICE_WAIT] = device_wait_s
+
+
+# The loop that adds up when all engines compute, and so how long requests queued.
+
+
+# mypy: disable-error-code="no-untyped-def"
+
+
+@compiled
+def queue_up(steps, count, started, first_step, arrival_s, until_s, spans, known, all_busy_s, queueing_s):
+    """Note how long each of the `started` requests queued; return how many spans there are.
+
+    `started` are those whose first step is one of the `count` steps, in this order. `spans` are the times at
+    which every engine computes, as rows [from, to, total before]: waiting meanwhile is queueing, not forming.
+    `all_busy_s`, shape (1,), is their sum.
+    """
+    place = 0
+    for row in range(count):
+        now_s = steps.start_s[row]
+        while place < started.size and first_step[started[place]] == steps.first + row:
+            request = started[place]
+            at_s, before_s = arrival_s[request], 0.0
+            place += 1
+            if known > 0:
+                span = _span_at(at_s, spans, known)
+                before_s = spans[span, 2]
+                if spans[span, 0] <= at_s:
+                    before_s += min(at_s, spans[span, 1]) - spans[span, 0]
+            # Every span that is known ended by now: an engine is free.
+            queueing_s[request] = min(max(all_busy_s[0] - before_s, 0.0), now_s - at_s)
+        until_s[steps.server[row]] = steps.finish_s[row]
+        free_s = soonest(until_s)
+        if free_s > now_s:
+            if known > 0 and spans[known - 1, 1] == now_s:
+                spans[known - 1, 1] = free_s
+            else:
+                spans[known, 0], spans[known, 1], spans[known, 2] = now_s, free_s, all_busy_s[0]
+                known += 1
+            all_busy_s[0] += free_s - now_s
+    return known

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.engines import columns, kernels, kernels_instants
-from batchsim.engines.columns import NONE, Batches, Cold, Costs, Devices, Horizon, Requests
+from batchsim.engines.compiled import columns
+from batchsim.engines.compiled import instants
+from batchsim.engines.compiled import threshold as kernels
+from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Horizon, Requests
+from batchsim.engines.compiled.jit import announcing as announcing  # how others hear of compiling
+from batchsim.engines.compiled.levels import NOBODY
 from batchsim.engines.draws import Plan
-from batchsim.engines.kernels_jit import announcing as announcing  # how others hear of compiling
-from batchsim.engines.kernels_levels import NOBODY
 from batchsim.engines.log import Log, check_cancelled
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules import Rule, Threshold
@@ -53,9 +55,9 @@ class Instants:
         self.servers = columns.Servers.room_for(scenario.servers)
         workload = scenario.workload
         self.clients = columns.Clients.room_for(workload.clients if isinstance(workload, ClosedLoop) else 0)
-        self.loop: Callable[..., Any] = kernels_instants.pass_instants_anew
+        self.loop: Callable[..., Any] = instants.pass_instants_anew
         if type(rule).__module__.startswith("batchsim."):
-            self.loop = kernels_instants.pass_instants
+            self.loop = instants.pass_instants
         self.begin(rule)
 
     def begin(self, rule: Rule) -> None:
@@ -72,16 +74,16 @@ class Instants:
         cancelled: threading.Event | None = None,
     ) -> bool:  # fmt: skip
         """Run the loop on a window; return whether all is over."""
-        done = kernels_instants.PAUSED
-        while done == kernels_instants.PAUSED:
+        done = instants.PAUSED
+        while done == instants.PAUSED:
             check_cancelled(cancelled)
             done = self.loop(
                 horizon, self.limits, self.params, self.memory, self.rule.asked_while_busy, requests, costs,
                 self.queue, self.levels, self.clients, self.servers, batches, self.at,
             )  # fmt: skip
-        if done == kernels_instants.WRONG:
+        if done == instants.WRONG:
             raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {self.rule!r}")
-        return bool(done == kernels_instants.ENDED)
+        return bool(done == instants.ENDED)
 
 
 def form_batches(
@@ -118,13 +120,13 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
         free = np.zeros(scenario.servers)
         _, count = form_batches(arrival_s, False, threshold, costs, free, batch_index, batches, cancelled)
     else:
-        instants = Instants(scenario, requests)
+        run_instants = Instants(scenario, requests)
         places = places_of(scenario, plan.priority, requests)
         rows = of_requests(arrival_s, plan.think_s, batch_index, status, places)
-        horizon = Horizon(requests, requests, requests + 1, instants.closed)
-        instants.pass_(horizon, rows, costs, batches, cancelled)
-        count = int(instants.at[columns.BATCH])
-        assert instants.at[columns.SENT] == requests, "a time was not finite"
+        horizon = Horizon(requests, requests, requests + 1, run_instants.closed)
+        run_instants.pass_(horizon, rows, costs, batches, cancelled)
+        count = int(run_instants.at[columns.BATCH])
+        assert run_instants.at[columns.SENT] == requests, "a time was not finite"
     of_batches = (column[:count].copy() for column in batches)
     logged: list[Any] = [arrival_s, batch_index, status, *of_batches, plan.priority]
     return Log(*logged)

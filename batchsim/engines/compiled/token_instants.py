@@ -4,13 +4,12 @@
 
 import math
 
-from batchsim.engines.columns import HEAD, SENT, TAIL, THINKING
-from batchsim.engines.kernels import later, soonest
-from batchsim.engines.kernels_instants import ENDED, MORE, PAUSED, REJECTED, TIMED_OUT, _pop, _push
-from batchsim.engines.kernels_jit import compiled, inlined
-from batchsim.engines.kernels_tokens import finish, start
-from batchsim.engines.kernels_tokens_stretch import go_on_alike
-from batchsim.engines.tokens_columns import STACK, STEP, WORK
+from batchsim.engines.compiled.columns import HEAD, SENT, STACK, STEP, TAIL, THINKING, WORK
+from batchsim.engines.compiled.instants import ENDED, MORE, PAUSED, REJECTED, TIMED_OUT, _pop, _push
+from batchsim.engines.compiled.jit import compiled, inlined
+from batchsim.engines.compiled.threshold import later, soonest
+from batchsim.engines.compiled.token_steps import finish, start
+from batchsim.engines.compiled.uniform_steps import go_on_alike
 
 
 @inlined

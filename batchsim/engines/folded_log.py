@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.tokens_log import NO_TRIGGER, STEPS, TokenLog
+from batchsim.engines.token_log import NO_TRIGGER, STEPS, TokenLog
 
 PIECE = 1 << 17  # steps that are folded at once
 SPAN = STEPS[:5]  # the columns of batches

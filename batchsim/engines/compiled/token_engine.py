@@ -10,11 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from batchsim.engines import columns, kernels_tokens_instants
-from batchsim.engines.columns import SENT
-from batchsim.engines.kernels_instants import ENDED
-from batchsim.engines.log import check_cancelled
-from batchsim.engines.tokens_columns import (
+from batchsim.engines.compiled import columns, token_instants
+from batchsim.engines.compiled.columns import (
+    SENT,
     STEP,
     TOKEN_PLACES,
     Line,
@@ -23,8 +21,10 @@ from batchsim.engines.tokens_columns import (
     TokenRequests,
     TokenServers,
 )
-from batchsim.engines.tokens_folded import Progress, StepRows
-from batchsim.engines.tokens_log import Batching, TokenLog, TokenPlan
+from batchsim.engines.compiled.instants import ENDED
+from batchsim.engines.folded_log import Progress, StepRows
+from batchsim.engines.log import check_cancelled
+from batchsim.engines.token_log import Batching, TokenLog, TokenPlan
 from batchsim.scenario import ClosedLoop, Scenario, StepTime
 
 SLICE = 4_000_000  # rows and steps a call: some tens of milliseconds
@@ -65,7 +65,7 @@ class Loop:
             steps = Steps.room_for(self.room, first, self.noise)
         else:
             steps = self.rows._replace(first=first, noise=self.noise)
-        state = kernels_tokens_instants.pass_steps(
+        state = token_instants.pass_steps(
             limits, self.batching, self.cost, requests, line, self.clients, self.servers, steps, self.sums,
             self.done, self.at,
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """The reference engine of token generation: SimPy processes that read like the story.
 
 A source (or clients) sends requests into one line, engines compute steps, and at an instant the dispatcher
-takes the four steps of `reference_instants`: open arrivals; the steps that end, and a look at every engine
+takes the four steps of `instants`: open arrivals; the steps that end, and a look at every engine
 without one; requests that have waited too long leave; clients send. What a step serves is chosen in
 `reference_schedule`.
 """
@@ -13,13 +13,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from batchsim._clock import TICK_S, later
+from batchsim.engines.folded_log import Progress, StepRows
 from batchsim.engines.log import Status
-from batchsim.engines.reference_instants import Instants
-from batchsim.engines.reference_reuse import ReusingEngine
-from batchsim.engines.reference_schedule import Engine, Request, WholeEngine, leaving
-from batchsim.engines.reference_servers import OF_SERVERS
-from batchsim.engines.tokens_folded import Progress, StepRows
-from batchsim.engines.tokens_log import STEPS, Batching, TokenLog, TokenPlan
+from batchsim.engines.reference.instants import Instants
+from batchsim.engines.reference.server_steps import OF_SERVERS, ReusingEngine
+from batchsim.engines.reference.token_steps import Engine, Request, WholeEngine, leaving
+from batchsim.engines.token_log import STEPS, Batching, TokenLog, TokenPlan
 from batchsim.scenario import Continuous
 from batchsim.scenario.step_time import step_ms
 

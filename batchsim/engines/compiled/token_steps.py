@@ -10,19 +10,8 @@ a request has the number of tokens that its blocks have room for, so that most r
 import math
 
 from batchsim._clock import TICK_S
-from batchsim.engines.columns import HEAD, TAIL
-from batchsim.engines.kernels import later
-from batchsim.engines.kernels_jit import inlined
-from batchsim.engines.kernels_tokens_ready import (
-    EVERYTHING,
-    blocks_for,
-    end_ready,
-    is_ready,
-    join_ready,
-    part_ready,
-)
-from batchsim.engines.kernels_tokens_whole import finish_whole, whole_step
-from batchsim.engines.tokens_columns import (
+from batchsim.engines.compiled.columns import (
+    HEAD,
     LARGEST_BLOCK,
     LEFT,
     MOST_RUNNING,
@@ -33,10 +22,22 @@ from batchsim.engines.tokens_columns import (
     ROWS,
     STACK,
     STEP,
+    TAIL,
     TOKENS,
     WORK,
 )
-from batchsim.engines.tokens_log import NO_TRIGGER
+from batchsim.engines.compiled.decode_group import (
+    EVERYTHING,
+    blocks_for,
+    end_ready,
+    is_ready,
+    join_ready,
+    part_ready,
+)
+from batchsim.engines.compiled.jit import inlined
+from batchsim.engines.compiled.static_batching import finish_whole, whole_step
+from batchsim.engines.compiled.threshold import later
+from batchsim.engines.token_log import NO_TRIGGER
 from batchsim.scenario.step_time import step_ms
 
 _step_ms = inlined(step_ms)

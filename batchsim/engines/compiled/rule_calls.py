@@ -3,7 +3,7 @@
 A rule's functions are plain Python. Here Numba learns to compile them: the type of `params`, a NamedTuple of
 the rule's own, says which rule is meant, so that each rule has a copy of the loop in which its functions are
 inlined. That type is in the signature by which a compiled loop is found on disk, and the rules' files
-are in the digest that tells when one is stale (`kernels_jit.sources`). Without Numba's compiler
+are in the digest that tells when one is stale (`jit.sources`). Without Numba's compiler
 (NUMBA_DISABLE_JIT=1) the loops are plain Python, and so are these calls.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from numba import types
 from numba.extending import overload, register_jitable
 
-from batchsim.engines.kernels_jit import UNCOUNTED
+from batchsim.engines.compiled.jit import UNCOUNTED
 from batchsim.scenario.rules.rule import HELPERS, Rule
 
 

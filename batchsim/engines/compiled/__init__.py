@@ -1,0 +1,1 @@
+"""The compiled engine: the reference engine's semantics as loops that Numba compiles."""
