@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 from batchsim._version import __version__ as __version__
 from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.engines.log import Status
+from batchsim.measured.published import published, published_names, published_source
 from batchsim.result import Batches, Result
 from batchsim.result.comparison import Comparison, compare
-from batchsim.scenario.kv_blocks import kv_blocks
-from batchsim.scenario.noise import Noise
-from batchsim.scenario.published import published, published_names, published_source
+from batchsim.scenario.data_sheets import kv_blocks
 from batchsim.scenario.rules import (
     AtLeast,
     CompetingWindows,
@@ -30,12 +29,11 @@ from batchsim.scenario.rules import (
 )
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.scenario import Scenario
-from batchsim.scenario.service import Affine, Table
+from batchsim.scenario.service import Affine, Noise, Table
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Geometric, Lognormal, Tokens, Uniform
 from batchsim.scenario.trace import Trace
-from batchsim.scenario.varying import Diurnal, OnOff
-from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, Poisson
+from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, Poisson
 from batchsim.simulate import simulate
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 
 import batchsim as bs
 from batchsim.cli import app, lab, values
-from batchsim.scenario.kinds import KINDS
-from batchsim.scenario.measurement import Measurement
+from batchsim.measured.measurement import Measurement
+from batchsim.scenario.registry import KINDS
 from batchsim.scenario.rules import RULES
 from batchsim.scenario.toml import from_tables, read_toml
 from batchsim.study.capacity import capacity

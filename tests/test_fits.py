@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.scenario.fits import fit
+from batchsim.measured.fits import fit
 
 # ResNet-50 in TensorRT on a T4, from `bs.published`: concave at first, then straight.
 CURVED = {1: 2.08, 2: 2.65, 4: 2.85, 8: 3.29, 16: 5.2, 32: 9.9, 64: 19.5}

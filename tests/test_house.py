@@ -21,6 +21,7 @@ LONGEST = 500  # lines of a module
 CORRIDOR = [
     ["_check", "_clock", "_files", "_format", "_version", "batcher"],
     ["scenario"],
+    ["measured"],
     ["engines"],
     ["result"],
     ["simulate"],

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.scenario.lasting import LAGS, autocorrelation, fitted
+from batchsim.measured.autocorrelation import LAGS, autocorrelation, fitted
 
 NOISE = bs.Noise(0.2, correlation=0.5, memory_batches=9)
 

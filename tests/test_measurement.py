@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.scenario.measurement import Measurement
+from batchsim.measured.measurement import Measurement
 
 FIELDS = {
     "model": "mlp",

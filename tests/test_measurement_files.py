@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from batchsim.scenario.measurement import Measurement
+from batchsim.measured.measurement import Measurement
 
 # As `perf_analyzer -f` writes: microseconds, rows by rising throughput.
 HEADER = (

@@ -10,7 +10,7 @@ import batchsim as bs
 NAMES = bs.published_names()
 PAGES = "https://github.com/NVIDIA/DeepLearningExamples/blob/729963dd47e7c8bd462ad10bfac7a7b0b604e6dd/"
 
-with open(Path(bs.__file__).parent / "scenario" / "published.csv", encoding="utf-8", newline="") as file:
+with open(Path(bs.__file__).parent / "measured" / "published.csv", encoding="utf-8", newline="") as file:
     ROWS = list(csv.DictReader(file))
 
 

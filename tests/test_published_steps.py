@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import batchsim as bs
 from batchsim.cli import app
-from batchsim.scenario.published_steps import PublishedSteps
+from batchsim.measured.published import PublishedSteps
 
 NAMES = bs.published_names(tokens=True)
 MODELS = {"llama-2-7b": "Llama-2-7b-hf", "llama-3-70b": "Meta-Llama-3-70B", "mistral-7b": "Mistral-7B-v0.1"}

@@ -12,8 +12,7 @@ from oracles.token_plans import columns_of
 import batchsim as bs
 from batchsim.engines.reference import token_engine
 from batchsim.engines.token_log import draw_tokens
-from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
-from batchsim.scenario.rules.waiting_served_ratio import WaitingServedRatio
+from batchsim.scenario.rules.continuous import NewTokenRatio, WaitingServedRatio
 
 EASY = bs.StepTime(2, 8, 0.1, 0.001, 0.00001)
 TIED = bs.StepTime(125, 0, 0)  # every time is a multiple of 1/8 s

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import batchsim as bs
-from batchsim.scenario.measurement import Measurement
-from batchsim.scenario.resampled import level, services
+from batchsim.measured.measurement import Measurement
+from batchsim.measured.resampled import level, services
 
 
 def measured(times_ms, **given):
@@ -40,7 +40,7 @@ def test_times_of_one_round_are_drawn_together():
 
 
 def test_what_lasts_makes_a_mean_less_certain_than_what_does_not(monkeypatch):
-    monkeypatch.setattr("batchsim.scenario.resampled.level", lambda rows: (0.0, 1))  # means alone
+    monkeypatch.setattr("batchsim.measured.resampled.level", lambda rows: (0.0, 1))  # means alone
     slow = np.repeat(np.random.default_rng(2).lognormal(0, 0.2, 50), 4)
     shuffled = np.random.default_rng(3).permutation(slow)
     lasting, not_lasting = (means(measured([each]), 500).std() for each in (slow, shuffled))

@@ -6,8 +6,7 @@ from oracles.naive_servers import NaiveSglang, NaiveTgi
 
 import batchsim as bs
 from batchsim import servers
-from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
-from batchsim.scenario.rules.waiting_served_ratio import WaitingServedRatio
+from batchsim.scenario.rules.continuous import NewTokenRatio, WaitingServedRatio
 
 STEP = bs.StepTime(10, 0, 0)  # every step takes 10 ms, so that a hand can follow
 

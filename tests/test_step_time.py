@@ -6,7 +6,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.engines.compiled import jit
-from batchsim.scenario import published_steps
+from batchsim.measured import published
 from batchsim.scenario.data_sheets import CARDS, Card, LanguageModel
 from batchsim.scenario.step_time import StepCost, step_ms
 
@@ -139,7 +139,7 @@ def prompt_ms(step, prompt):
     return step.ms(prompt, pairs=prompt * (prompt + 1) // 2)
 
 
-ON_ONE_CARD = [name for name in published_steps.tables() if name.split("/")[1] in CARDS | {"a100": None}]
+ON_ONE_CARD = [name for name in published.step_tables() if name.split("/")[1] in CARDS | {"a100": None}]
 
 
 @pytest.mark.parametrize("name", ON_ONE_CARD)

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 import batchsim as bs
-from batchsim.scenario.measurement import Measurement
+from batchsim.measured.measurement import Measurement
 from batchsim.study.capacity import capacity
 from batchsim.study.slo import SLO
 from batchsim.study.sweep import sweep

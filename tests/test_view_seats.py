@@ -14,8 +14,7 @@ from batchsim.engines.reference.token_engine import Dispatcher
 from batchsim.engines.token_log import draw_tokens
 from batchsim.result import Result
 from batchsim.result.token_run import TokenRun
-from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
-from batchsim.scenario.rules.waiting_served_ratio import WaitingServedRatio
+from batchsim.scenario.rules.continuous import NewTokenRatio, WaitingServedRatio
 from batchsim.view.film.seats import seats
 
 EASY = bs.StepTime(2, 8, 0.1, 0.001, 0.00001)

@@ -8,7 +8,7 @@ from oracles.arrivals import arrivals, stream
 
 import batchsim as bs
 from batchsim.engines.draws import draw
-from batchsim.scenario.varying import BLOCK
+from batchsim.scenario.workload import BLOCK
 
 OPEN = [
     bs.Poisson(200.0),

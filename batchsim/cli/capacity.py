@@ -8,7 +8,7 @@ import typer
 from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, JsonFlag, SLOFlags, TrafficFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
-from batchsim.scenario.knobs import RATE
+from batchsim.scenario.scenario import RATE
 
 NUMBERS = ("met", "rate_per_s", "low_per_s", "high_per_s", "lowest_per_s", "limited_by", "requests_simulated")
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from batchsim import _check
 from batchsim.cli import output
 from batchsim.cli.flags import JsonFlag, argument
-from batchsim.scenario import Published as PublishedTable
-from batchsim.scenario import published_names, published_source
-from batchsim.scenario.published_steps import PublishedSteps
+from batchsim.measured.published import Published as PublishedTable
+from batchsim.measured.published import PublishedSteps, published_names, published_source
 from batchsim.scenario.step_time import StepCost
 
 FEW = 10  # the sources of at most this many tables are printed

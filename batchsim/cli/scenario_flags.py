@@ -10,9 +10,9 @@ import batchsim as bs
 from batchsim import _check
 from batchsim.cli import values
 from batchsim.cli.flags import Command, FileTable, Panel, argument
+from batchsim.measured.measurement import Measurement
 from batchsim.scenario import Scenario, Service
-from batchsim.scenario.kinds import KINDS
-from batchsim.scenario.measurement import Measurement
+from batchsim.scenario.registry import KINDS
 from batchsim.scenario.toml import read_toml
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from batchsim import _check
 from batchsim.device import fidelity_text as text
 from batchsim.device.repeats import Repeats
 from batchsim.device.replay import Replay, replay
+from batchsim.measured.measurement import Measurement
+from batchsim.measured.resampled import services
 from batchsim.result import Result
 from batchsim.result.metrics import metric
 from batchsim.scenario import Scenario
-from batchsim.scenario.measurement import Measurement
-from batchsim.scenario.resampled import services
 from batchsim.scenario.service import Service, Table
 from batchsim.simulate import simulate
 
@@ -38,7 +38,7 @@ class Fidelity:
 
     `simulated` knows the measurement alone, which was made before: it is one run. `repeats` are many of the
     same arrivals, each with noise of its own, and with another of the service times that the measurement
-    leaves possible (see `batchsim.scenario.resampled`): what is predicted is their `median`, and 95 of 100
+    leaves possible (see `batchsim.measured.resampled`): what is predicted is their `median`, and 95 of 100
     lie in the `interval`. `explained` is a simulation, which knows from the replay by what factor batches
     were `slower` than measured. What that does not explain is in their order (`together`), or the fault of
     the simulator.

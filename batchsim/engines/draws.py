@@ -28,8 +28,8 @@ from batchsim.scenario import (
     Trace,
     priorities,
 )
-from batchsim.scenario.noise import Noise
 from batchsim.scenario.priorities import Shares
+from batchsim.scenario.service import Noise
 from batchsim.scenario.workload import CHUNK, filled
 
 KEPT = 1 << 20  # arrivals that `draw` keeps for the next run

@@ -1,7 +1,5 @@
 """What is simulated: a workload, a rule and a service time, joined in a scenario."""
 
-from batchsim.scenario.noise import Noise
-from batchsim.scenario.published import Published, published, published_names, published_source
 from batchsim.scenario.rules import (
     RULES,
     AtLeast,
@@ -22,19 +20,18 @@ from batchsim.scenario.rules import (
 )
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.scenario import Scenario
-from batchsim.scenario.service import Affine, Service, Table
+from batchsim.scenario.service import Affine, Noise, Service, Table
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Geometric, Lognormal, Tokens, Uniform
 from batchsim.scenario.trace import Trace
-from batchsim.scenario.varying import Diurnal, OnOff
-from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, OpenLoop, Poisson
+from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, OpenLoop, Poisson
 
 __all__ = [
     "Affine", "AtLeast", "ClosedLoop", "CompetingWindows", "Constant", "Continuous", "Diurnal",
     "FrozenBatches", "Gamma",
     "Geometric", "LearnedCork", "LearnedSizes", "Lognormal", "Noise", "OnOff", "OpenLoop", "Poisson",
-    "PreferredSizes", "PreferredUntilLate", "Published", "PullThenWait", "RULES", "Rule", "RunningWindow",
+    "PreferredSizes", "PreferredUntilLate", "PullThenWait", "RULES", "Rule", "RunningWindow",
     "Scenario", "Service", "SizeOrWait", "SleepingPoll", "StalledBatches", "StepTime", "Table", "Tokens",
     "Trace",
-    "Trigger", "Uniform", "WaitSinceLast", "published", "published_names", "published_source",
+    "Trigger", "Uniform", "WaitSinceLast",
 ]  # fmt: skip

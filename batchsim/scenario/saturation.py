@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim.scenario.generation import points
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.step_time import StepCost, StepTime
+from batchsim.scenario.token_checks import points
 from batchsim.scenario.tokens import Lengths, Listed, Tokens
 from batchsim.scenario.workload import ClosedLoop
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from batchsim import _check
-from batchsim.scenario.noise import Noise
 from batchsim.scenario.rules.rule import LARGEST_BATCH
-from batchsim.scenario.service import Service
+from batchsim.scenario.service import Noise, Service
 
 SAMPLES = 100_000  # batches by which a rate with noise is estimated: to 0.3 % where the cv is 1
 MANY = 500  # servers on one device, of which noise is averaged out

@@ -6,7 +6,7 @@
     kind = "Poisson"
     rate_per_s = 800
 
-A key is a field, and a `kind` is a name of `batchsim.scenario.kinds`. Four kinds are only read, because
+A key is a field, and a `kind` is a name of `batchsim.scenario.registry`. Four kinds are only read, because
 their data is elsewhere: a Trace with `path` (and `column`, `speedup`, `unit`) is what `Trace.from_file`
 reads, [tokens] with `path` (and `prompt`, `output`, `again`) what `Tokens.from_csv` reads, a "Measurement"
 has the `path` of a file that `bs.device.Measurement.save` wrote, and a "published" table has a `name`. Paths
@@ -25,7 +25,7 @@ import numpy as np
 import tomlkit
 
 from batchsim import _check
-from batchsim.scenario.kinds import KINDS, Maker, keys_of, kind_of
+from batchsim.scenario.registry import KINDS, Maker, keys_of, kind_of
 
 # Tables whose keys are whole numbers; some of them may be one number for all.
 BY_NUMBER = (

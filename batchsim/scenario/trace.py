@@ -1,20 +1,312 @@
-"""Recorded traffic: arrival times, from an array or a file."""
+"""Files of arrival times: CSV, JSON lines and Parquet; what unit their numbers are in, and who says so."""
 
+import csv
+import json
 import math
+import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from batchsim import _check
-from batchsim.scenario.trace_files import read_times_s
+from batchsim._format import number
 from batchsim.scenario.workload import OpenLoop
 
+# Stricter than pandas, which also accepts what is left of a truncated timestamp: a bare date, a single digit.
+TIMESTAMP = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?", re.ASCII | re.IGNORECASE
+)
+# How many of each unit a second has, and its name.
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+# The words of a column's name that tell the unit: long ones anywhere, short ones as the last word alone.
+LONG = {
+    prefix + word: unit
+    for unit, prefixes in {"s": [""], "ms": ["milli", "m"], "us": ["micro", "u"], "ns": ["nano", "n"]}.items()
+    for prefix in prefixes for word in ("sec", "secs", "second", "seconds")
+} | {"millis": "ms", "micros": "us", "nanos": "ns"}  # fmt: skip
+SHORT = {**{unit: unit for unit in UNITS}, "\N{MICRO SIGN}s": "us", "\N{GREEK SMALL LETTER MU}s": "us"}
+# Times since 1970, in seconds: of the years 1973 to 2286, in which no two units overlap.
+EPOCH_S = 1e8, 1e10
+ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
+MOONCAKE = {"timestamp", "input_length", "output_length", "hash_ids"}  # whose documentation says milliseconds
+
+
+class Column(NamedTuple):
+    """A column of a file: its cells as text, the place of each, its name, and the format's unit."""
+
+    cells: list[str]
+    places: list[int]
+    name: str
+    unit: str | None = None
+    place: str = "line"
+
+
+def read_times_s(
+    path: str | PathLike[str], kind: str | None, column: str | None, speedup: float, unit: str | None
+) -> tuple[np.ndarray, str]:
+    """Return one column of a file as seconds, or since its first, and how its unit was guessed, "" if not.
+
+    `kind` is "csv", "jsonl", "parquet", or None for the one that the file's name ends with.
+    """
+    if unit is not None:
+        _check.one_of("unit", unit, UNITS)
+    if column is not None and not isinstance(column, str):
+        raise TypeError(f"column must be a name, got {column!r}")
+    place = _check.path("path", path)
+    kind = kind or ENDINGS.get(place.suffix.lower(), "csv")
+    found = {"csv": _csv_column, "jsonl": _jsonl_column, "parquet": _parquet_column}[kind](path, column)
+    if not _is_number(found.cells[0]):
+        if unit is not None and TIMESTAMP.fullmatch(found.cells[0]):
+            raise ValueError(f"unit must be None for timestamps, got {unit!r} for {found.cells[0]!r}")
+        return _stamps_s(path, found), ""
+    return _numbers_s(path, found, speedup, unit)
+
+
+def _stamps_s(path: str | PathLike[str], column: Column) -> np.ndarray:
+    times_s = _since_first(column.cells)
+    _check_zones(path, column)
+    _refuse(path, column, ~np.isfinite(times_s), "must be a number of seconds or an ISO 8601 timestamp")
+    _refuse_unsorted(path, column, times_s)
+    return times_s
+
+
+def _numbers_s(
+    path: str | PathLike[str], column: Column, speedup: float, unit: str | None
+) -> tuple[np.ndarray, str]:
+    times = np.array([float(cell) if _is_number(cell) else math.nan for cell in column.cells])
+    _refuse(path, column, ~np.isfinite(times), "must be a number of seconds")
+    note = doubt = ""
+    if unit is None:
+        unit, note, doubt = _unit_of(path, column, times, speedup)
+    factor = UNITS[unit]
+    far = np.abs(times) / factor > _check.LARGEST * speedup
+    _refuse(path, column, far, f"must be {NAMES[unit]}, at most {_check.LARGEST:g} s from 0")
+    if factor > 1:  # of 19 digits a float keeps 16: whole numbers are counted from the first
+        try:
+            whole = [int(cell) for cell in column.cells]
+            times = np.array([each - whole[0] for each in whole], dtype=float)
+        except (ValueError, OverflowError):
+            times -= times[0]
+    _refuse_unsorted(path, column, times)
+    if doubt:
+        _check.warn(doubt)
+    return times / factor, note
+
+
+# The unit.
+
+
+def _unit_of(
+    path: str | PathLike[str], column: Column, times: np.ndarray, speedup: float
+) -> tuple[str, str, str]:
+    """Return the unit of a column's numbers, what told it, and a warning, "" where there is no doubt.
+
+    Its name, the file's format, or the numbers' size, where all are times since 1970. Nothing else: whole
+    numbers and a low rate may as well be seconds.
+    """
+    named, size = column.unit or unit_in(column.name), _unit_since_1970(times)
+    if named and size and named != size:
+        rule = f"{path}: the unit must be given, as unit={size!r} or unit={named!r}"
+        by = f"column {column.name!r} says {NAMES[named]}, its numbers {NAMES[size]} since 1970"
+        raise ValueError(f"{rule}, got none, and the {by}")
+    unit = named or size
+    if unit is not None:
+        by, doubt = f"column {column.name!r}" if named else "since 1970", ""
+        if unit != "s" and speedup == UNITS[unit]:
+            doubt = f"{path} is read as {NAMES[unit]} ({by}), and then replayed {speedup:g} times faster: "
+            doubt += "speedup need not convert the unit"
+        return unit, f"read as {unit}: {by}", doubt
+    if not times[-1] > times[0]:
+        return "s", "", ""  # one instant is the same in every unit
+    rate = (times.size - 1) / float(times[-1] - times[0])
+    doubt = f"{path}: nothing says the unit of column {column.name!r}, so seconds are assumed: {number(rate)}"
+    doubt += f" requests a second, or {number(rate * 1000)} if milliseconds; unit='s' or unit='ms' says which"
+    return "s", "read as s: assumed", doubt
+
+
+def unit_in(name: str) -> str | None:
+    """Return the unit in a column's name, None if there is none or several.
+
+    >>> [unit_in(name) for name in ("timestamp_ms", "arrivalMillis", "Time (us)", "at_s", "items")]
+    ['ms', 'ms', 'us', 's', None]
+    """
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+", name)
+    found = {LONG[word.lower()] for word in words if word.lower() in LONG}
+    if words and words[-1].lower() in SHORT:
+        found.add(SHORT[words[-1].lower()])
+    return found.pop() if len(found) == 1 else None
+
+
+def _unit_since_1970(times: np.ndarray) -> str | None:
+    first, last = EPOCH_S
+    fits = (unit for unit, each in UNITS.items() if first <= times[0] / each and times[-1] / each < last)
+    return next(fits, None)
+
+
+# The formats.
+
+
+def _csv_column(path: str | PathLike[str], column: str | None) -> Column:
+    try:
+        with _check.path("path", path).open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            header = [name.strip() for name in next(reader, [])]
+            if not header:
+                raise ValueError(f"{path} must have a header line, got an empty line or file")
+            if header[0].startswith("{"):
+                raise ValueError(f"{path} must be CSV, got JSON lines: Trace.from_jsonl reads them")
+            if column is None and (_is_number(header[0]) or TIMESTAMP.fullmatch(header[0])):
+                raise ValueError(f"{path}, line 1: must name the columns, got {','.join(header)!r}")
+            index = _index(path, column, header)
+            cells, lines = [], []
+            for row in reader:
+                if not row:
+                    continue  # a blank line, for instance at the end of the file
+                if len(row) != len(header):
+                    rule = f"{path}, line {reader.line_num}: must have {len(header)} fields"
+                    raise ValueError(f"{rule}, got {len(row)}")
+                cells.append(row[index].strip())
+                lines.append(reader.line_num)
+    except (UnicodeDecodeError, csv.Error) as error:
+        if _check.path("path", path).read_bytes()[:4] == b"PAR1":
+            raise ValueError(f"{path} must be CSV, got Parquet: Trace.from_parquet reads it") from None
+        raise ValueError(f"{path} must be a CSV text file, got {error}") from None
+    if not cells:
+        raise ValueError(f"{path} must have at least one row below its header, got none")
+    return Column(cells, lines, header[index])
+
+
+def _jsonl_column(path: str | PathLike[str], column: str | None) -> Column:
+    cells: list[str] = []
+    lines: list[int] = []
+    keys: list[str] = []
+    try:
+        with _check.path("path", path).open(encoding="utf-8-sig") as file:
+            for place, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                item = _object(path, place, line)
+                if not keys:
+                    keys = list(item)
+                    column = column if column or not keys else keys[0]
+                if column not in item:
+                    what = "a key" if column is None else f"the key {column!r}"
+                    got = ", ".join(item) or "none"
+                    raise ValueError(f"{path}, line {place}: must have {what}, got the keys {got}")
+                cell = item[column]
+                cells.append(cell.strip() if isinstance(cell, str) else json.dumps(cell))
+                lines.append(place)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be a text file of JSON lines, got {error}") from None
+    if not cells:
+        raise ValueError(f"{path} must have at least one line with an object, got none")
+    unit = "ms" if column == "timestamp" and set(keys) >= MOONCAKE else None
+    return Column(cells, lines, str(column), unit)
+
+
+def _object(path: str | PathLike[str], place: int, line: str) -> dict[str, object]:
+    """Return a line's object, its numbers as text: those since 1970 have more digits than a float."""
+    try:
+        item = json.loads(line, parse_float=str, parse_int=str, parse_constant=str)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}, line {place}: must be a JSON object, got {error}") from None
+    if not isinstance(item, dict):
+        raise ValueError(f"{path}, line {place}: must be a JSON object, got {line.strip()[:40]!r}")
+    return item
+
+
+def _parquet_column(path: str | PathLike[str], column: str | None) -> Column:
+    import pyarrow  # slow to import
+    from pyarrow import parquet
+
+    try:
+        with _check.path("path", path).open("rb") as file, parquet.ParquetFile(file) as content:
+            names = content.schema_arrow.names
+            index = _index(path, column, names)
+            # As text a number keeps its digits, and a timestamp becomes ISO 8601.
+            cells = content.read([names[index]]).column(0).cast(pyarrow.string()).to_pylist()
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} must be a Parquet file of numbers or timestamps, got {error}") from None
+    if not cells:
+        raise ValueError(f"{path} must have at least one row, got none")
+    places = list(range(1, len(cells) + 1))
+    return Column(["" if cell is None else cell for cell in cells], places, names[index], place="row")
+
+
+def _index(path: str | PathLike[str], column: str | None, names: list[str]) -> int:
+    """Return the place of a column, by default the first."""
+    if column is None and names:
+        return 0
+    if column not in names:
+        got = ", ".join(names) + _check.nearest(column, names, listed=True)
+        raise ValueError(f"{path} must have a column {column!r}, got the columns {got}")
+    if names.count(column) > 1:
+        raise ValueError(f"{path} must have one column {column!r}, got {names.count(column)}")
+    return names.index(column)
+
+
+# Checks, and timestamps.
+
+
+def _refuse(path: str | PathLike[str], column: Column, bad: np.ndarray, rule: str) -> None:
+    for row in np.flatnonzero(bad):
+        got = f"got {column.cells[row]!r}"
+        raise ValueError(f"{path}, {column.place} {column.places[row]}: {rule}, {got}")
+
+
+def _refuse_unsorted(path: str | PathLike[str], column: Column, times: np.ndarray) -> None:
+    for row in np.flatnonzero(np.diff(times) < 0) + 1:
+        got = f"{column.cells[row]!r} after {column.cells[row - 1]!r}"
+        raise ValueError(f"{path}, {column.place} {column.places[row]}: times must be sorted, got {got}")
+
+
+def _is_number(cell: str) -> bool:
+    if not cell.isascii() or "_" in cell:  # float() accepts "1_000", which no file means as a number
+        return False
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_zones(path: str | PathLike[str], column: Column) -> None:
+    """Refuse timestamps with a time zone among others without: these would silently be UTC."""
+    cells, lines = column.cells, column.places
+    zones = [stamp["zone"] is not None for cell in cells if (stamp := TIMESTAMP.fullmatch(cell))]
+    if len(zones) == len(cells) and len(set(zones)) > 1:
+        row = zones.index(not zones[0])
+        rule = "have a time zone" if zones[0] else "have no time zone"
+        where = f"{path}, {column.place} {lines[row]}"
+        raise ValueError(f"{where}: must {rule}, as {column.place} {lines[0]}, got {cells[row]!r}")
+
+
+def _since_first(cells: list[str]) -> np.ndarray:
+    """Return the seconds since the first timestamp, NaN for what is none."""
+    import pandas
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of cells that become NaN here
+        stamps = pandas.to_datetime(pandas.Series(cells), format="ISO8601", utc=True, errors="coerce")
+    # 64 bits hold the nanoseconds of the years 1678 to 2261 alone; other years would wrap around.
+    complete = np.array([TIMESTAMP.fullmatch(cell) is not None for cell in cells])
+    good = stamps.dt.year.between(1678, 2261) & complete
+    usable = stamps.where(good, pandas.Timestamp(0, tz="UTC"))
+    nanoseconds = usable.dt.as_unit("ns").astype("int64").to_numpy()
+    return np.where(good, (nanoseconds - nanoseconds[0]) / 1e9, math.nan)
+
+
+# Recorded traffic: arrival times, from an array or a file.
+
+
 SMALLEST, FEWEST = 16, 32  # requests in the shortest windows that arrivals are counted in, and windows
-LONG = 512  # windows: those of a trace cut into more are short
+MANY_WINDOWS = 512  # windows: those of a trace cut into more are short
 GROWN = 0.8  # of the largest index of dispersion: then it grows no more but by chance
 
 
@@ -152,7 +444,7 @@ class Trace(OpenLoop):
             counts = counts.reshape(-1, 2).sum(axis=1)
         sizes, indices, errors = np.transpose(of_windows)
         # Short windows can vary by more than long ones, as where timestamps are whole seconds.
-        long = sizes * LONG >= requests
+        long = sizes * MANY_WINDOWS >= requests
         surely = float((indices / (1 + errors))[long].max())
         reached = int(np.argmax(indices >= GROWN * surely))
         most = float(indices[-1] * (1 + 2 * errors[-1]))

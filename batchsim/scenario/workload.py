@@ -7,8 +7,9 @@ traffic, and chance does not blur their difference. A shorter run's draws are a 
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -191,3 +192,210 @@ class ClosedLoop(_Traffic):
     def thinking_s(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         """Return the think times in seconds that follow the next sends, shape (requests,)."""
         return generator.standard_exponential(requests) * self.think_s
+
+
+# Workloads whose rate varies: bursts, and a day.
+
+
+STATES = 1024  # how many of OnOff's states are drawn at a time
+WHOLE = 0.02  # of a Diurnal's period: a run may end so much before or after its end
+BLOCK = 1 << 13  # of Diurnal's chunk at a time: the solver's dozens of short-lived arrays stay in the cache
+
+
+def _unit_rate(seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
+    """Yield the points of a Poisson process of rate 1, in chunks."""
+    return running_sums(np.random.default_rng(seed).standard_exponential, requests, size)
+
+
+def _in_order(chunks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield times that never decrease: inverting an integral may swap two neighbours by a rounding error."""
+    latest_s = 0.0
+    for times_s in chunks:
+        times_s[0] = max(times_s[0], latest_s)
+        times_s = np.maximum.accumulate(times_s)
+        latest_s = times_s[-1]
+        yield times_s
+
+
+@dataclass(frozen=True, repr=False)
+class OnOff(OpenLoop):
+    """Bursts: a two-state Markov-modulated Poisson process, started in its stationary state.
+
+    `mean_on_s` and `mean_off_s` are the mean seconds of an exponential stay in each state.
+    """
+
+    on_rate_per_s: float
+    off_rate_per_s: float
+    mean_on_s: float
+    mean_off_s: float
+
+    def __post_init__(self) -> None:
+        for name in ("on_rate_per_s", "mean_on_s", "mean_off_s"):
+            _check.fix_real(self, name, above=0)
+        _check.fix_real(self, "off_rate_per_s", at_least=0)
+        cycle = self.on_rate_per_s * self.mean_on_s + self.off_rate_per_s * self.mean_off_s
+        if cycle < 1e-3:  # thousands of states would pass between two arrivals
+            raise ValueError(f"an on and an off state must see at least 0.001 arrivals, got {cycle:g}")
+        super().__post_init__()
+
+    @property
+    def offered_per_s(self) -> float:
+        on, off = self.mean_on_s, self.mean_off_s
+        return (self.on_rate_per_s * on + self.off_rate_per_s * off) / (on + off)
+
+    @property
+    def dispersion(self) -> float:
+        # Fischer and Meier-Hellstern, The Markov-modulated Poisson process cookbook, 1993.
+        on, off = self.mean_on_s, self.mean_off_s
+        apart = (self.on_rate_per_s - self.off_rate_per_s) ** 2
+        return 1 + 2 * apart * (on * off) ** 2 / (on + off) ** 3 / self.offered_per_s
+
+    def with_rate(self, rate_per_s: float) -> Self:
+        _check.real("rate_per_s", rate_per_s, above=0)
+        factor = rate_per_s / self.offered_per_s
+        on, off = self.on_rate_per_s * factor, self.off_rate_per_s * factor
+        return replace(self, on_rate_per_s=on, off_rate_per_s=off)
+
+    def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
+        return _in_order(self._times_s(seed, requests, size))
+
+    def _times_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
+        # The points and the states have a stream each, so that rates do not change the states' path.
+        points_seed, states_seed = seed.spawn(2)
+        states = np.random.default_rng(states_seed)
+        starts_on = states.random() < self.mean_on_s / (self.mean_on_s + self.mean_off_s)
+        both = [self.mean_on_s, self.mean_off_s], [self.on_rate_per_s, self.off_rate_per_s]
+        means, rates = (np.resize(pair if starts_on else pair[::-1], STATES) for pair in both)
+        # The states that still matter: when each ends, the rate's integral there, and its rate.
+        ends_s, integral, rate = np.zeros(1), np.zeros(1), np.ones(1)
+        for points in _unit_rate(points_seed, requests, size):
+            blocks = [(ends_s, integral, rate)]
+            while blocks[-1][1][-1] < points[-1]:
+                stays_s = states.standard_exponential(STATES) * means
+                blocks.append((
+                    np.cumsum(np.append(blocks[-1][0][-1], stays_s))[1:],
+                    np.cumsum(np.append(blocks[-1][1][-1], stays_s * rates))[1:],
+                    rates,
+                ))  # fmt: skip
+            ends_s, integral, rate = (np.concatenate(column) for column in zip(*blocks, strict=True))
+            # Each point is in the first state whose integral reaches it: never in a state of rate 0,
+            # whose integral ends where it began. There are mostly fewer states than points, so it is
+            # the states that are looked up among the points.
+            reached = np.searchsorted(points, integral, side="right")
+            at = np.repeat(np.arange(integral.size), np.diff(reached, prepend=0))
+            yield ends_s[at] - (integral[at] - points) / rate[at]
+            ends_s, integral, rate = ends_s[at[-1] :], integral[at[-1] :], rate[at[-1] :]
+
+
+@dataclass(frozen=True, repr=False)
+class Diurnal(OpenLoop):
+    """A day, compressed: rate(t) = mean * (1 - (peak_to_mean - 1) * cos(2 pi t / period_s)).
+
+    `peak_to_mean` is from 1 (flat) to 2 (no arrivals at midnight).
+    """
+
+    mean_rate_per_s: float
+    peak_to_mean: float
+    period_s: float
+
+    def __post_init__(self) -> None:
+        _check.fix_real(self, "mean_rate_per_s", above=0)
+        _check.fix_real(self, "peak_to_mean", at_least=1, at_most=2)
+        _check.fix_real(self, "period_s", above=0)
+        super().__post_init__()
+
+    @property
+    def offered_per_s(self) -> float:
+        return self.mean_rate_per_s
+
+    @property
+    def dispersion(self) -> float:
+        return 1.0  # of its Poisson arrivals, without the course of the day
+
+    def with_rate(self, rate_per_s: float) -> Self:
+        return replace(self, mean_rate_per_s=rate_per_s)
+
+    def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
+        return self.stretched_s(_unit_rate(seed, requests, size))
+
+    def stretched_s(self, chunks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Yield the arrival times for the points of a Poisson process of rate 1, given in chunks."""
+        for_blocks = (np.split(points, range(BLOCK, points.size, BLOCK)) for points in chunks)
+        return _in_order(np.concatenate([self._times_s(block) for block in blocks]) for blocks in for_blocks)
+
+    @property
+    def requests_a_period(self) -> float:
+        """The mean number of arrivals in a period."""
+        return self.mean_rate_per_s * self.period_s
+
+    def reached_s(self, requests: float) -> float:
+        """Return when so many requests have arrived on average."""
+        return float(self._times_s(np.array([float(requests)]))[0])
+
+    def whole_periods(self, requests: int, first: int = 0) -> int:
+        """Return how many whole periods `requests` cover that follow the `first` ones; 0 if it is not whole.
+
+        An end that is off by no more than chance moves it, or by 2 % of a period, is whole.
+
+        >>> day = Diurnal(1000, peak_to_mean=1.8, period_s=60)
+        >>> day.whole_periods(180_000), day.whole_periods(100_000)
+        (3, 0)
+        """
+        periods = round(requests / self.requests_a_period)
+        if abs(requests - periods * self.requests_a_period) <= math.sqrt(requests):
+            return periods
+        covered_s = self.reached_s(first + requests) - self.reached_s(first)
+        return periods if abs(covered_s / self.period_s - periods) <= WHOLE else 0
+
+    def nearest_whole(self, requests: float) -> int:
+        """Return the number of requests nearest to this that covers whole periods, at least one."""
+        periods = max(round(requests / self.requests_a_period), 1)
+        return max(round(periods * self.requests_a_period), 1)
+
+    def _times_s(self, points: np.ndarray) -> np.ndarray:
+        """Return when the rate's integral reaches the points, to a rounding."""
+        periods = points / (self.mean_rate_per_s * self.period_s)
+        midnight = np.floor(periods)
+        mean_phase = periods - midnight
+        # The second half of a period mirrors the first, so the solver needs only angles up to pi.
+        half = np.minimum(mean_phase, 1 - mean_phase)
+        phase = kepler(2 * math.pi * half, self.peak_to_mean - 1) / (2 * math.pi)
+        return (midnight + np.where(mean_phase > 0.5, 1 - phase, phase)) * self.period_s
+
+
+# The series of (x - sin x) / x**3 and of (1 - cos x) / x**2 in x**2, the highest power first: up to pi their
+# truncation error is below a rounding error, and nothing cancels near 0, as it does in x - sin x.
+SINE = [(-1) ** k / math.factorial(2 * k + 3) for k in reversed(range(14))]
+COSINE = [(-1) ** k / math.factorial(2 * k + 2) for k in reversed(range(14))]
+
+
+def kepler(mean_angle: np.ndarray, swing: float) -> np.ndarray:
+    """Solve Kepler's equation: angle - swing * sin(angle) = mean_angle.
+
+    The angles are from 0 to pi, and `swing` from 0 to 1. The integral of a day's rate has this form, with the
+    share of the day's arrivals as the mean angle. The solution is accurate to a few roundings everywhere.
+    F. L. Markley's method (Kepler equation solver, 1995): a cubic's root, accurate to 3e-4, and one step of
+    fifth order.
+
+    >>> kepler(np.array([0.5, 3.0]), swing=1.0).round(6)
+    array([1.4973  , 3.070767])
+    """
+    mean = np.maximum(mean_angle, 1e-90)  # with 0, the fraction below would be 0 / 0
+    rest = 1 - swing
+    alpha = (3 * math.pi**2 + 1.6 * math.pi / (1 + swing) * (math.pi - mean)) / (math.pi**2 - 6)
+    d = 3 * rest + swing * alpha
+    square = mean * mean
+    q = 2 * rest * alpha * d - square
+    r = (3 * alpha * d * (d - rest) + square) * mean
+    w = np.cbrt(r + np.sqrt(q * q * q + r * r))
+    w *= w
+    angle = (2 * r * w / (w * w + w * q + q * q) + mean) / d
+
+    square = angle * angle
+    above_sine, below_one = np.polyval(SINE, square) * square * angle, np.polyval(COSINE, square) * square
+    error = rest * angle + swing * above_sine - mean
+    slope = rest + swing * below_one
+    second, third = swing / 2 * (angle - above_sine), swing / 6 * (1 - below_one)
+    step = -error / (slope - error * second / slope)
+    step = -error / (slope + step * (second + step * third))
+    return angle - error / (slope + step * (second + step * (third - step * second / 12)))

@@ -3,8 +3,7 @@
 from typing import Any
 
 from batchsim import _check
-from batchsim.scenario.data_sheets import Card, card_named, model_named
-from batchsim.scenario.kv_blocks import RESERVED_GIB, kv_blocks
+from batchsim.scenario.data_sheets import RESERVED_GIB, Card, card_named, kv_blocks, model_named
 from batchsim.scenario.rules.continuous import MOST
 
 UNCUT = MOST  # a budget that cuts no prompt

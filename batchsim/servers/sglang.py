@@ -3,8 +3,7 @@
 from typing import Any
 
 from batchsim import _check
-from batchsim.scenario.rules.continuous import MOST
-from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
+from batchsim.scenario.rules.continuous import MOST, NewTokenRatio
 from batchsim.servers.language import NO_MEMORY, UNCUT, blocks_beside, card_of, known_unless, maybe_whole
 from batchsim.servers.server import Server, ServerConfig, Words
 

@@ -3,8 +3,7 @@
 from typing import Any
 
 from batchsim import _check
-from batchsim.scenario.rules.continuous import MOST
-from batchsim.scenario.rules.waiting_served_ratio import WaitingServedRatio
+from batchsim.scenario.rules.continuous import MOST, WaitingServedRatio
 from batchsim.servers.language import NO_MEMORY, blocks_beside, maybe_whole
 from batchsim.servers.server import Server, ServerConfig, Words
 

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from batchsim.scenario.rules.continuous import MOST, Continuous
-from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
-from batchsim.scenario.rules.waiting_served_ratio import WaitingServedRatio
+from batchsim.scenario.rules.continuous import MOST, Continuous, NewTokenRatio, WaitingServedRatio
 from batchsim.servers.sglang import START
 from batchsim.servers.tgi import PAGES
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import batchsim as bs
-from batchsim.scenario.measurement import Measurement
+from batchsim.measured.measurement import Measurement
 
 A = bs.Affine(5, 0.25)
 SCENARIOS = [

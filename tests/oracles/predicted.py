@@ -13,11 +13,11 @@ import batchsim as bs
 from batchsim._format import number
 from batchsim.device.fidelity import KEYS
 from batchsim.device.repeats import Repeats
+from batchsim.measured.autocorrelation import autocorrelation
+from batchsim.measured.measurement import Measurement
+from batchsim.measured.resampled import services
 from batchsim.result.metrics import heading
-from batchsim.scenario.lasting import autocorrelation
-from batchsim.scenario.measurement import Measurement
-from batchsim.scenario.noise import Noise
-from batchsim.scenario.resampled import services
+from batchsim.scenario.service import Noise
 
 TABLES = Path(__file__).with_suffix(".md")
 LOADS = (0.5, 0.8, 0.9)

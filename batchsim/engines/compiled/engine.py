@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.engines.compiled import columns
-from batchsim.engines.compiled import instants
+from batchsim.engines.compiled import columns, instants
 from batchsim.engines.compiled import threshold as kernels
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Horizon, Requests
 from batchsim.engines.compiled.jit import announcing as announcing  # how others hear of compiling

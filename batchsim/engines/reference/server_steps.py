@@ -9,8 +9,7 @@ from itertools import islice
 import numpy as np
 
 from batchsim.engines.reference.token_steps import Engine, Request
-from batchsim.scenario.rules.new_token_ratio import CLIP, LOOK_AHEAD, NewTokenRatio
-from batchsim.scenario.rules.waiting_served_ratio import WaitingServedRatio
+from batchsim.scenario.rules.continuous import CLIP, LOOK_AHEAD, NewTokenRatio, WaitingServedRatio
 
 
 @dataclass(eq=False)

@@ -5,8 +5,8 @@ from functools import cache
 from statistics import median
 from typing import Any, ClassVar
 
+from batchsim.measured.published import published
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
-from batchsim.scenario.published import published
 from batchsim.scenario.tokens import Geometric, Lognormal, Tokens
 from batchsim.simulate import simulate
 from batchsim.teaching.exercises.exercise import SEED, Exercise, Number, Verdict, as_number

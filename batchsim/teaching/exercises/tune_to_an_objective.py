@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from scipy.optimize import brentq
 
-from batchsim.scenario import Poisson, Scenario, SizeOrWait, published
+from batchsim.measured.published import published
+from batchsim.scenario import Poisson, Scenario, SizeOrWait
 from batchsim.simulate import simulate
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
 from batchsim._format import number
-from batchsim.scenario.measurement import Measurement
+from batchsim.measured.measurement import Measurement
 from batchsim.view.canvas.theme import BLACK, BLUE, GREEN, VERMILION
 from batchsim.view.charts import chart as charts
 from batchsim.view.charts.chart import Chart

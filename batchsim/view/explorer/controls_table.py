@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.scenario import RULES, published_names
-from batchsim.scenario.noise import SHAPES
+from batchsim.measured.published import published_names
+from batchsim.scenario import RULES
 from batchsim.scenario.rules.rule import Parameter
+from batchsim.scenario.service import SHAPES
 from batchsim.view.explorer import controls_tokens as of_tokens
 from batchsim.view.explorer.control import (
     ARRIVALS,

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from batchsim.scenario import Continuous, published
+from batchsim.measured.published import published
+from batchsim.scenario import Continuous
 from batchsim.scenario.rules.continuous import FIRST, MOST, RESERVE
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import LONGEST

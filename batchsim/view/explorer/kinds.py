@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from batchsim import scenario
+from batchsim.measured.published import published
 from batchsim.scenario import RULES, Noise, OnOff, SizeOrWait
 from batchsim.view.explorer import kinds_tokens
 from batchsim.view.explorer.kind import Kind
@@ -43,7 +44,7 @@ RULE_KINDS: Mapping[str, Kind] = {
 }  # fmt: skip
 SERVICES: Mapping[str, Kind] = {
     "affine": Kind("Affine: fixed cost + cost per item", scenario.Affine, ("fixed_ms", "per_item_ms")),
-    "published": Kind("Published", scenario.Table, ("published",), scenario.published, lambda table: None),
+    "published": Kind("Published", scenario.Table, ("published",), published, lambda table: None),
     "curve": Kind("Curve", scenario.Table, ("curve",)),
 }
 KINDS: Mapping[str, Mapping[str, Kind]] = {

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from batchsim.measured.published import published, published_names
 from batchsim.scenario import (
     AtLeast,
     Continuous,
@@ -12,8 +13,6 @@ from batchsim.scenario import (
     SizeOrWait,
     StepTime,
     Uniform,
-    published,
-    published_names,
 )
 from batchsim.scenario.step_time import StepCost
 from batchsim.scenario.tokens import Listed

@@ -7,7 +7,7 @@ from typing import Any
 import ipywidgets as widgets
 import traitlets
 
-from batchsim.scenario import published_names
+from batchsim.measured.published import published_names
 from batchsim.view.explorer.knob import dropdown, hide
 from batchsim.view.explorer.services import PUBLISHED
 

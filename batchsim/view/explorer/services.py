@@ -5,7 +5,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from batchsim.scenario import Service, published_source
+from batchsim.measured.published import published_source
+from batchsim.scenario import Service
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer.kinds import SERVICES
 from batchsim.view.explorer.kinds_tokens import OWN

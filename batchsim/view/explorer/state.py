@@ -6,7 +6,8 @@ from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode
 
 from batchsim import _check
-from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, Service, Tokens, published
+from batchsim.measured.published import published
+from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, Service, Tokens
 from batchsim.simulate import available
 from batchsim.view.explorer import state_tokens
 from batchsim.view.explorer.controls_table import CONTROLS

@@ -16,7 +16,7 @@ import numpy as np
 
 from batchsim.engines.token_log import TokenLog
 from batchsim.scenario import Continuous
-from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
+from batchsim.scenario.rules.continuous import NewTokenRatio
 
 
 class Sitting(NamedTuple):

@@ -5,8 +5,8 @@ from typing import overload
 
 from batchsim._format import fixed
 from batchsim.device.fidelity import Fidelity
+from batchsim.measured.measurement import Measurement
 from batchsim.result import Result
-from batchsim.scenario.measurement import Measurement
 from batchsim.servers.comparison import ServerComparison
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PAGE

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from batchsim.scenario import lasting, measurement_text
-from batchsim.scenario.measurement import Measurement
-from batchsim.scenario.noise import Noise
-from batchsim.scenario.quiet import cv_of
-from batchsim.scenario.service import Table
+from batchsim.measured import autocorrelation
+from batchsim.measured import measurement as measurement_text
+from batchsim.measured.measurement import Measurement
+from batchsim.measured.outliers import cv_of
+from batchsim.scenario.service import Noise, Table
 
 STRETCHES = 8  # into which the rounds are divided, to see how the speed of the machine changes
 FEWEST = 4  # stretches of two rounds each, of which that is seen at all
@@ -84,7 +84,9 @@ def _lasting(
     """
     sizes = np.repeat(np.arange(len(rows)), [row.size for row in rows.values()])
     factors = noise.draw(generator, sizes.size)
-    found, memory_batches = lasting.fitted(lasting.autocorrelation([(generator.permutation(sizes), factors)]))
-    longest = lasting.MEMORIES[-1]
+    found, memory_batches = autocorrelation.fitted(
+        autocorrelation.autocorrelation([(generator.permutation(sizes), factors)])
+    )
+    longest = autocorrelation.MEMORIES[-1]
     memory_batches = float(np.clip(noise.memory_batches**2 / memory_batches, 1, longest))
     return min(max(2 * noise.correlation - found, 0.0), math.exp(-1 / memory_batches)), memory_batches

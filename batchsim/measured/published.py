@@ -22,7 +22,7 @@ left out:
 - 1 table whose page contradicts itself: BERT-dist6l with ONNX Runtime on T4, which states a largest batch of
   1 and times batches of 16.
 
-Times of steps of token generation are found here too: see `batchsim.scenario.published_steps`.
+Times of steps of token generation are found here too: see `batchsim.measured.published`.
 """
 
 import csv
@@ -31,10 +31,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from batchsim import _check
-from batchsim.scenario import published_steps
-from batchsim.scenario.published_steps import PublishedSteps
 from batchsim.scenario.service import Table
-from batchsim.scenario.step_time import StepTime
+from batchsim.scenario.step_time import StepCost, StepTime
 
 # Those eight tables: whoever asks for one learns why it is gone.
 REMOVED = frozenset(
@@ -90,11 +88,11 @@ def published_names(match: str | None = None, *, tokens: bool = False) -> tuple[
     ('llama-3.1-8b/h100/trt-llm', 'llama-3.1-8b/rtx-4090', 'llama-3.1-8b/rtx-pro-6000')
     """
     _check.instance("match", match, (str, type(None)), "a string")
-    names = published_steps.tables() if tokens else _tables()
+    names = step_tables() if tokens else _tables()
     return tuple(name for name in names if _words(match or "") in _words(name))
 
 
-def published_source(name: str) -> Published | PublishedSteps:
+def published_source(name: str) -> "Published | PublishedSteps":
     """Return a published table, or the times of steps, with its source.
 
     >>> source = published_source("gpunet-175ms/v100-32gb/fp16")
@@ -104,7 +102,7 @@ def published_source(name: str) -> Published | PublishedSteps:
     6.16
     """
     _check.instance("the name of a published table", name, str, "a string")
-    tables: dict[str, Published | PublishedSteps] = {**_tables(), **published_steps.tables()}
+    tables: dict[str, Published | PublishedSteps] = {**_tables(), **step_tables()}
     if name in REMOVED:
         why = "it timed the client, not the model: the server carries 1.7 to 3.6 times what it said"
         raise ValueError(f"the published table {name!r} was removed: {why}")
@@ -124,7 +122,7 @@ def _tables() -> dict[str, Published]:
     """Return every table by its name, sorted."""
     from importlib.resources import files  # slow to import, and rarely needed
 
-    text = files("batchsim.scenario").joinpath("published.csv").read_text(encoding="utf-8")
+    text = files("batchsim.measured").joinpath("published.csv").read_text(encoding="utf-8")
     rows = defaultdict(list)
     for row in csv.DictReader(text.splitlines()):
         rows[row["name"]].append(row)
@@ -139,3 +137,41 @@ def _table(rows: list[dict[str, str]]) -> Published:
     about = {column: rows[0][column] for column in ("name", "backend", "stat", "source_url", "licence")}
     service, p99_ms, throughput_per_s = map(pairs, ("latency_ms", "p99_ms", "throughput_per_s"))
     return Published(service=Table(service), p99_ms=p99_ms, throughput_per_s=throughput_per_s, **about)
+
+
+# Published times of steps of token generation, each with its source.
+
+
+@dataclass(frozen=True)
+class PublishedSteps:
+    """Published times of steps: the service time, the backend, what it was fitted to, and the source.
+
+    `mean_error` is the mean relative error on what it was fitted to.
+    """
+
+    name: str
+    service: StepTime
+    backend: str
+    stat: str
+    mean_error: float
+    source_url: str
+    licence: str
+
+
+@functools.cache
+def step_tables() -> dict[str, PublishedSteps]:
+    """Return every table of steps by its name, sorted."""
+    from importlib.resources import files  # slow to import, and rarely needed
+
+    text = files("batchsim.measured").joinpath("published_steps.csv").read_text(encoding="utf-8")
+    return {row["name"]: _steps_table(row) for row in sorted(csv.DictReader(text.splitlines()), key=_name)}
+
+
+def _name(row: dict[str, str]) -> str:
+    return row["name"]
+
+
+def _steps_table(row: dict[str, str]) -> PublishedSteps:
+    service = StepTime(*(float(row[name]) for name in StepCost._fields))
+    about = {column: row[column] for column in ("name", "backend", "stat", "source_url", "licence")}
+    return PublishedSteps(service=service, mean_error=float(row["mean_error"]), **about)

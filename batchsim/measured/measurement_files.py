@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from batchsim import _check
-from batchsim.scenario.trace_files import UNITS, unit_in
+from batchsim.scenario.trace import UNITS, unit_in
 
 HEADER = {"format": "batchsim measurement", "version": 1}  # what the JSON begins with
 SIZES = ("batchsize", "batch", "size")  # names of the column of batch sizes, letters alone

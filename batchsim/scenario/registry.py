@@ -4,40 +4,19 @@ TOML (`kind = "Gamma"`), the shell (`--workload 'Gamma(800, cv=2)'`) and the exp
 here. To add one, write its class and list it here (a rule: in `batchsim.scenario.rules`).
 """
 
-import dataclasses
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from batchsim.scenario.measurement import Measurement
-from batchsim.scenario.noise import Noise
-from batchsim.scenario.published import published
 from batchsim.scenario.rules import RULES
-from batchsim.scenario.rules.continuous import Continuous
-from batchsim.scenario.rules.new_token_ratio import NewTokenRatio
-from batchsim.scenario.rules.waiting_served_ratio import WaitingServedRatio
-from batchsim.scenario.service import Affine, Table
+from batchsim.scenario.rules.continuous import Continuous, NewTokenRatio, WaitingServedRatio
+from batchsim.scenario.service import Affine, Noise, Table
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Geometric, Listed, Lognormal, Tokens, Uniform
 from batchsim.scenario.trace import Trace
-from batchsim.scenario.varying import Diurnal, OnOff
-from batchsim.scenario.workload import ClosedLoop, Constant, Gamma, Poisson
+from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, Poisson
 
 Maker = Callable[..., Any]  # its parameters are the keys of a TOML table, and the arguments in the shell
-
-
-def _measured(
-    path: str | Path, *, noise: Noise | None = None, padding: Any = None, compile_ms: Any = None
-) -> Table:
-    service = Measurement.load(path).service
-    return dataclasses.replace(service, noise=noise, padding=padding, compile_ms=compile_ms)
-
-
-def _published(
-    name: str, *, noise: Noise | None = None, padding: Any = None, compile_ms: Any = None
-) -> Table | StepTime:
-    return dataclasses.replace(published(name), noise=noise, padding=padding, compile_ms=compile_ms)
 
 
 def _by_name(*classes: type) -> dict[str, tuple[Maker, ...]]:
@@ -45,12 +24,12 @@ def _by_name(*classes: type) -> dict[str, tuple[Maker, ...]]:
 
 
 # By the part of a scenario, then by name: the functions that make one. If the first is a class, the kind is
-# also written under that name. "Measurement" and "published" are only read: a Table is what is written.
+# also written under that name.
 KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
     "workload": _by_name(Poisson, Constant, Gamma, OnOff, Diurnal, ClosedLoop)
     | {"Trace": (Trace, Trace.from_file, Trace.from_csv, Trace.from_jsonl, Trace.from_parquet)},
     "rule": _by_name(*RULES, Continuous, NewTokenRatio, WaitingServedRatio),
-    "service": _by_name(Affine, Table, StepTime) | {"Measurement": (_measured,), "published": (_published,)},
+    "service": _by_name(Affine, Table, StepTime),  # `batchsim.measured` adds its own
     "noise": _by_name(Noise),
     "tokens": {"Tokens": (Tokens, Tokens.from_csv)},
     "lengths": _by_name(Lognormal, Geometric, Uniform, Listed),  # of prompts, and of outputs

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from batchsim._format import fixed, listed, percent
-from batchsim.scenario.quiet import Summary
+from batchsim.measured.outliers import Summary
 
 TARGET = 0.05  # half the width of an interval, over the median, where a measurement says none
 JUMP = 1.1  # how much longer a batch takes than the same items in smaller ones, where that is mentioned

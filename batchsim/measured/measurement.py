@@ -8,17 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from batchsim import _check
 from batchsim._files import replacing
-from batchsim.scenario import fits, lasting
-from batchsim.scenario import measurement_files as files
-from batchsim.scenario import measurement_text as text
-from batchsim.scenario.doubts import Note, doubts
-from batchsim.scenario.quiet import Summary, clipped, cv_of, quiet, summary
+from batchsim._format import fixed, percent
+from batchsim.measured import autocorrelation, fits
+from batchsim.measured import measurement_files as files
+from batchsim.measured.measurement_warnings import Note, doubts
+from batchsim.measured.outliers import Summary, clipped, cv_of, quiet, summary
 from batchsim.scenario.service import Table
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Measurement:
     `autocorrelation`: how a batch's time correlates with those of the 1st, 2nd, 4th, 8th, 16th and 32nd after
     it, relative to their sizes; empty where unknown. Wrong values raise ValueError or TypeError.
 
-    Of each size the *quiet* samples count: see `batchsim.scenario.quiet`. What is doubtful is in `notes`.
+    Of each size the *quiet* samples count: see `batchsim.measured.outliers`. What is doubtful is in `notes`.
     """
 
     model: str
@@ -87,7 +88,7 @@ class Measurement:
             program=files.pairs(len(sizes) if self.program else 0, "program", self.program),
             roofline=files.rates(2 if self.roofline else 0, "roofline", self.roofline),
             not_fitting=files.reasons("not_fitting", self.not_fitting),
-            autocorrelation=files.correlations(self.autocorrelation, len(lasting.LAGS)),
+            autocorrelation=files.correlations(self.autocorrelation, len(autocorrelation.LAGS)),
         )  # fmt: skip
 
     @cached_property
@@ -160,7 +161,7 @@ class Measurement:
     @property
     def remarks(self) -> list[str]:
         """What is said below the table: each doubt once, and how the noise differs by size."""
-        return text.remarks(self)
+        return remarks(self)
 
     @property
     def service(self) -> Table:
@@ -181,8 +182,8 @@ class Measurement:
         """
         times = self.times(samples)
         means = {size: float(row.mean()) for size, row in times.items()}
-        lasts = lasting.fitted(self.autocorrelation) if self.autocorrelation else ()
-        return Table(means).with_noise(text.pooled(self.noise_cv(samples)), "lognormal", *lasts)
+        lasts = autocorrelation.fitted(self.autocorrelation) if self.autocorrelation else ()
+        return Table(means).with_noise(pooled(self.noise_cv(samples)), "lognormal", *lasts)
 
     def noise_cv(self, samples: str | None = None) -> dict[int, float]:
         """Return the coefficient of variation of each batch size: see `service_with_noise`."""
@@ -217,7 +218,7 @@ class Measurement:
     def fit(self, kind: str = "affine", pieces: int = 3) -> fits.Fit:
         """Return the "affine" or "piecewise" service time nearest to `service`, and its worst relative error.
 
-        Nearest by relative squares; both never fall with the batch size: see `batchsim.scenario.fits.fit`.
+        Nearest by relative squares; both never fall with the batch size: see `batchsim.measured.fits.fit`.
         """
         return fits.fit(self.median_ms, kind, pieces)
 
@@ -287,7 +288,72 @@ class Measurement:
         )
 
     def __repr__(self) -> str:
-        return text.plain(self)
+        return plain(self)
 
     def _repr_html_(self) -> str:
-        return text.html(self)
+        return html(self)
+
+
+# A measurement as text and as HTML: a table, and below it what is doubtful.
+
+
+HIDDEN = ["low_ms", "high_ms", "all_ms", "cv", "samples"]  # of the frame: the table is narrower
+COPY = {True: "with the copy to the device, ", False: "without the copy to the device, ", None: ""}
+FORMATS: dict[Any, Any] = dict.fromkeys(
+    ("median_ms", "spread_ms", "per_item_ms", "compile_s"), "{:.3f}".format
+) | {"items_per_s": "{:,.0f}".format}
+
+
+def plain(measurement: Any) -> str:
+    """Return a measurement as text."""
+    table = _table(measurement).to_string(index=False, formatters=FORMATS)
+    return "\n".join([_title(measurement), table, *remarks(measurement)])
+
+
+def html(measurement: Any) -> str:
+    """Return a measurement as HTML."""
+    table = _table(measurement).to_html(index=False, border=0, formatters=FORMATS)
+    items = "".join(f"<li>{escape(each)}</li>" for each in remarks(measurement))
+    return f"<p>{escape(_title(measurement))}</p>{table}" + (f"<ul>{items}</ul>" if items else "")
+
+
+def remarks(measurement: Any) -> list[str]:
+    """Return what is said below the table: the doubts, each once, and how far the noise differs by size."""
+    doubts = dict.fromkeys(f"{note.key}: {note.text}" for note in measurement.notes)
+    cvs = measurement.noise_cv()
+    if not any(cvs.values()):
+        return list(doubts)
+    low, high = min(cvs, key=cvs.__getitem__), max(cvs, key=cvs.__getitem__)
+    by_size = f"by size from {fixed(cvs[low])} ({low:,}) to {fixed(cvs[high])} ({high:,})"
+    of = "" if measurement.served else " of the quiet samples"
+    said = [f"noise{of}: cv {fixed(pooled(cvs))}; {by_size}"]
+    if measurement.autocorrelation and (lasts := autocorrelation.fitted(measurement.autocorrelation))[0]:
+        neighbours = f"a batch's time correlates with the next one's by {lasts[0]:.2f}"
+        said.append(f"lasting: {neighbours}, and with later ones' for about {lasts[1]:.0f} batches")
+    return [*doubts, *said]
+
+
+def pooled(cvs: Mapping[int, float]) -> float:
+    """Return one coefficient of variation for all sizes: the root mean square.
+
+    >>> pooled({1: 0.3, 8: 0.4})
+    0.3535533905932738
+    """
+    return math.sqrt(float(np.mean(np.square(list(cvs.values())))))
+
+
+def _title(measurement: Any) -> str:
+    jax, most = "", max(map(len, measurement.samples_ms))
+    if measurement.jax_version:
+        jax = f" (jax {measurement.jax_version}, {measurement.platform})"
+    repeats = f"{measurement.repeats} to {most}" if most > measurement.repeats else f"{most}"
+    what = f"{measurement.model} on {measurement.device}{jax}"
+    how = "as a server gives it, " if measurement.served else COPY[measurement.copy]
+    return f"Measurement: {what}, {repeats} repeats, {how}{measurement.measured_at}"
+
+
+def _table(measurement: Any) -> "pandas.DataFrame":
+    frame = measurement.to_frame()
+    widths = (frame["high_ms"] - frame["low_ms"]) / 2 / frame["median_ms"]
+    frame.insert(2, "within", ["" if math.isnan(each) else f"±{percent(each)}" for each in widths])
+    return frame.drop(columns=HIDDEN + ["compile_s"] * (not measurement.first_call_s))
