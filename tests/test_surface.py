@@ -183,7 +183,7 @@ def test_of_a_shorter_trace_it_takes_all():
 
 
 class OnlySimPy(bs.SizeOrWait):
-    engine = False
+    compiled = False
 
 
 @pytest.mark.parametrize("ask", [lambda s: surface(s, [1], [0]), lambda s: load_curve(s, 10)])
@@ -320,7 +320,7 @@ def test_who_listens_is_told_of_compiling_in_the_calling_thread_else_stderr_once
     code = """
         import contextlib, io, threading
         import batchsim as bs
-        from batchsim.engines import compiled
+        from batchsim.engines.compiled import engine as compiled
         from batchsim.study.surface import surface
         told = []
         scenario = bs.Scenario(bs.Poisson(100), bs.SizeOrWait(4, 10), bs.Affine(5, 1))

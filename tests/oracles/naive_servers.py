@@ -112,7 +112,7 @@ class NaiveSglang(NaiveTokens):
         if not s.rows or (rule["mixed"] and self.need(talking) <= s.free):
             if talking and self.need(talking) > s.free:
                 talking = self.retract(s, talking)
-            elif not s.rows:
+            elif talking and not s.rows:  # a look that finds nothing to do decides nothing
                 s.ratio = max(s.ratio - (rule["ratio"] - rule["least"]) / rule["decay"], rule["least"])
             for r in talking:
                 self.grow(s, r, 1)
