@@ -250,8 +250,8 @@ class Fidelity:
         rested, expected = self.rested(replayed), self.rested(self.simulated)
         if rested == rested:  # not where the server never rested, or always did
             notes.append(
-                f"After a rest of the server a batch took {rested:.2f} times as long as right after another one, "
-                f"in the simulation {expected:.2f} times."
+                f"After a rest of the server a batch took {rested:.2f} times as long as right after another "
+                f"one, in the simulation {expected:.2f} times."
             )
         return notes + ([f"DISTURBED, no verdict: {self.disturbed}."] if self.disturbed else [])
 

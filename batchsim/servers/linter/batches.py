@@ -29,11 +29,6 @@ CURED = 0.1  # of it may remain
 MOST = 64  # more servers are not proposed
 
 
-def said(trial: Trial, name: str) -> str:
-    """Return a setting as it stands: `name=value`."""
-    return f"{name}={trial.setting(name)!r}"
-
-
 def _wait(outcome: Outcome) -> str:
     return typed_duration(outcome.scenario.rule.max_wait_ms)
 
@@ -81,20 +76,21 @@ def too_long(trial: Trial) -> Iterator[Finding]:
     if given and wait_ms >= LONG_MS and wait_ms >= TIMES * full_ms and trial.setting(words.wait) != default:
         code = "wait-unit"
         meant = typed_duration(wait_ms / 1000)
-        what = f"{said(trial, trial.server.words.wait)} is {_wait(now)}, {number(wait_ms / full_ms)} times as long as a full batch"
+        times = number(wait_ms / full_ms)
+        what = f"{trial.said(words.wait)} is {_wait(now)}, {times} times as long as a full batch"
         sentence = f"{what} computes: {meant} may have been meant."
     elif not given or trial.setting(words.wait) == default:
         code, sentence = (
             "wait-default",
-            f"{said(trial, trial.server.words.wait)}{same} is the default: {pays}.",
+            f"{trial.said(words.wait)}{same} is the default: {pays}.",
         )
     elif size < ALONE:
         code = "wait-light-load"
-        sentence = f"At this load {said(trial, trial.server.words.wait)}{same} is paid for nothing: {pays}."
+        sentence = f"At this load {trial.said(words.wait)}{same} is paid for nothing: {pays}."
     elif found.beats(now, HALVED):
         code, sentence = (
             "wait-too-long",
-            f"{said(trial, trial.server.words.wait)}{same} is longer than it pays: {pays}.",
+            f"{trial.said(words.wait)}{same} is longer than it pays: {pays}.",
         )
     else:
         return
@@ -152,7 +148,7 @@ def too_short(trial: Trial) -> Iterator[Finding]:
         code, so = "wait-below-t-min", "does not keep up, and the queue grows without bound"
     at = rate(workload.offered_per_s)
     sentence = (
-        f"{said(trial, trial.server.words.wait)} makes batches of {at} so small that the server {so}: "
+        f"{trial.said(words.wait)} makes batches of {at} so small that the server {so}: "
         f"it keeps up from {number(least, 4)} ms on."
     )
     yield p99_finding(code, sentence, now, found)
@@ -177,8 +173,8 @@ def too_small(trial: Trial) -> Iterator[Finding]:
     left = trial.server.words.size not in trial.settings
     is_default = " is the default, and" if left else ""
     each = "one request" if size == 1 else f"{size:,} requests"
-    what = f"{said(trial, trial.server.words.size)}{is_default} lets a batch hold {each} at most, too few at this load."
-    yield p99_finding("size-too-small", what, now, smallest)
+    what = f"{trial.said(trial.server.words.size)}{is_default} lets a batch hold {each} at most"
+    yield p99_finding("size-too-small", f"{what}, too few at this load.", now, smallest)
 
 
 def through_zero(trial: Trial) -> Iterator[Finding]:
@@ -214,8 +210,9 @@ def never_reached(trial: Trial) -> Iterator[Finding]:
         found = trial.resized(workload.clients)
         if found is not None and found.beats(now, LITTLE):
             clients = counted(workload.clients, "client")
-            what = f"{said(trial, trial.server.words.size)} is never reached with {clients}: every batch waits for one that cannot come."
-            yield p99_finding("clients-below-size", what, now, found)
+            what = f"{trial.said(trial.server.words.size)} is never reached with {clients}"
+            why = "every batch waits for one that cannot come"
+            yield p99_finding("clients-below-size", f"{what}: {why}.", now, found)
 
 
 def preferred(trial: Trial) -> Iterator[Finding]:
@@ -251,7 +248,7 @@ def padded(trial: Trial) -> Iterator[Finding]:
             found = trial.resized(other)
             if found is None or full < OFTEN or not found.beats(now, 0.05):
                 continue
-            what = f"{said(trial, trial.server.words.size)} is no compiled size: a full batch costs what one of {above:,} does."
+            what = f"{trial.said(words.size)} is no compiled size: a full batch costs what one of {above:,} does."
             yield p99_finding("size-not-compiled", what, now, found)
             return
     if now.overloaded:
