@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from batchsim.device.fidelity import Fidelity, compare_with_simulation
 from batchsim.device.replay import Replay, measure_sharing, replay
 from batchsim.measured.measurement import Measurement
-from batchsim.scenario.shared_device import Sharing, sharing
+from batchsim.scenario.service import Sharing, sharing
 
 if TYPE_CHECKING:
     from batchsim.device.measuring import measure

@@ -15,9 +15,8 @@ from batchsim.device.models import Model, describe, fitting
 from batchsim.device.roofline import roofline as roofline_of
 from batchsim.device.wall_clock import WallClock
 from batchsim.engines.draws import draw
-from batchsim.measured.autocorrelation import autocorrelation
 from batchsim.measured.measurement import Measurement
-from batchsim.measured.outliers import summary
+from batchsim.measured.samples import autocorrelation, summary
 from batchsim.scenario import Affine, Poisson, Scenario
 from batchsim.scenario.rules.rule import FULL, START, Decision, Rule, Waiting
 from batchsim.scenario.service import Table

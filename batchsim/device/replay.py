@@ -17,8 +17,7 @@ from batchsim.engines.log import Status
 from batchsim.engines.stopwatch import wait_for
 from batchsim.result import Result, Run
 from batchsim.scenario import Affine, OpenLoop, Scenario, SizeOrWait, Trace
-from batchsim.scenario.service import Service, Table
-from batchsim.scenario.shared_device import Sharing, sharing
+from batchsim.scenario.service import Service, Sharing, Table, sharing
 from batchsim.simulate import check_requests
 
 POOL = 256  # items that a Model draws itself; request i gets item i mod POOL

@@ -12,9 +12,9 @@ import numpy as np
 import batchsim as bs
 from batchsim._format import number
 from batchsim.device.fidelity import KEYS, Repeats
-from batchsim.measured.autocorrelation import autocorrelation
 from batchsim.measured.measurement import Measurement
 from batchsim.measured.resampled import services
+from batchsim.measured.samples import autocorrelation
 from batchsim.result.metrics import heading
 from batchsim.scenario.service import Noise
 
