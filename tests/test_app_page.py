@@ -4,7 +4,7 @@ from pathlib import Path
 
 from traitlets.config.loader import PyFileConfigLoader
 
-from batchsim.app import page
+from batchsim.app import access
 from batchsim.app.sessions import Sessions
 
 SETTINGS = PyFileConfigLoader(
@@ -24,8 +24,8 @@ def test_a_page_may_run_scripts_of_files_alone():
 def test_the_theme_and_the_template_are_not_the_address_s_to_say():
     assert SETTINGS.VoilaConfiguration.allow_template_override == "NO"
     assert SETTINGS.VoilaConfiguration.allow_theme_override == "NOTEBOOK"
-    assert SETTINGS.VoilaConfiguration.prelaunch_hook is page.prepare
-    assert [page.theme_of(text) for text in ("dark", "light", "", "Dark", '"><script>')] == [
+    assert SETTINGS.VoilaConfiguration.prelaunch_hook is access.prepare
+    assert [access.theme_of(text) for text in ("dark", "light", "", "Dark", '"><script>')] == [
         "dark", "light", "light", "light", "light",
     ]  # fmt: skip
 

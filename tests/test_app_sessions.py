@@ -12,8 +12,8 @@ from jupyter_client.session import Session
 from jupyter_server._tz import utcnow
 from tornado.web import HTTPError
 
-from batchsim.app import spare
-from batchsim.app.page import ASKING
+from batchsim.app import standby
+from batchsim.app.access import ASKING
 from batchsim.app.sessions import Sessions
 
 
@@ -94,7 +94,7 @@ def page(**environment):
 
 
 def test_the_next_page_gets_the_kernel_that_waits_and_its_environment(tmp_path, monkeypatch):
-    monkeypatch.setattr(spare, "REHEARSAL", ("rehearsed = 1",))
+    monkeypatch.setattr(standby, "REHEARSAL", ("rehearsed = 1",))
     link = "rate_per_s=900&x='\"\\é"
 
     async def use(sessions, waiting):
@@ -112,7 +112,7 @@ def test_the_next_page_gets_the_kernel_that_waits_and_its_environment(tmp_path, 
 
 
 def test_a_page_that_comes_early_does_not_wait_for_the_rehearsal(tmp_path, monkeypatch):
-    monkeypatch.setattr(spare, "REHEARSAL", ("rehearsed = 1",))
+    monkeypatch.setattr(standby, "REHEARSAL", ("rehearsed = 1",))
 
     async def use(sessions, waiting):
         kernel = await sessions.start_kernel(**page())
@@ -123,7 +123,7 @@ def test_a_page_that_comes_early_does_not_wait_for_the_rehearsal(tmp_path, monke
 
 
 def test_a_kernel_that_waits_takes_no_place_and_is_not_there_when_all_are_taken(tmp_path, monkeypatch):
-    monkeypatch.setattr(spare, "REHEARSAL", ())
+    monkeypatch.setattr(standby, "REHEARSAL", ())
 
     async def use(sessions, waiting):
         (kernel,), refusals = await started(sessions, 2, **page())
@@ -142,7 +142,7 @@ def test_a_kernel_that_waits_takes_no_place_and_is_not_there_when_all_are_taken(
 
 
 def test_a_kernel_that_waits_is_not_idle_until_it_has_been_a_page_s(tmp_path, monkeypatch):
-    monkeypatch.setattr(spare, "REHEARSAL", ())
+    monkeypatch.setattr(standby, "REHEARSAL", ())
 
     async def use(sessions, waiting):
         await waiting.rehearsed
@@ -162,7 +162,7 @@ def test_a_kernel_that_waits_is_not_idle_until_it_has_been_a_page_s(tmp_path, mo
 
 
 def test_a_page_gets_a_kernel_though_the_one_that_waits_has_died(tmp_path, monkeypatch):
-    monkeypatch.setattr(spare, "REHEARSAL", ())
+    monkeypatch.setattr(standby, "REHEARSAL", ())
 
     async def use(sessions, waiting):
         await waiting.rehearsed
@@ -191,7 +191,7 @@ import batchsim
 batchsim.explore(requests=1000, play=True)
 print(sorted(set(sys.modules) - known))
 """
-    command = [sys.executable, "-c", f"REHEARSAL = {spare.REHEARSAL}{source}"]
+    command = [sys.executable, "-c", f"REHEARSAL = {standby.REHEARSAL}{source}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 

@@ -10,8 +10,8 @@ from tornado.ioloop import IOLoop
 from tornado.web import HTTPError
 from traitlets import Dict, Instance, Integer, Set
 
-from batchsim.app.page import ASKING
-from batchsim.app.spare import Spare
+from batchsim.app.access import ASKING
+from batchsim.app.standby import Spare
 
 TURN_S = 30  # the longest that others wait for a page which does not come up
 REST_S = 5  # from the last page that came or went to the start of a spare kernel

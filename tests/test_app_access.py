@@ -15,7 +15,7 @@ import pytest
 from browser.panel import eventually
 from browser.servers import ROOT, TOKEN, own_address, running
 
-from batchsim.app import door
+from batchsim.app import access
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 LONG = "tulips-and-snowdrops"
@@ -28,16 +28,16 @@ SOCKET = {
 
 @pytest.mark.parametrize("host", ["", "127.0.0.1", "127.0.0.2", "localhost", "::1"])
 def test_this_machine_needs_no_token_of_ones_own(host):
-    assert door.listening(host, "") == (host or "127.0.0.1", None)
-    assert door.listening(host, "short") == (host or "127.0.0.1", "short")
+    assert access.listening(host, "") == (host or "127.0.0.1", None)
+    assert access.listening(host, "short") == (host or "127.0.0.1", "short")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "lab.example.org", "127.0.0.1.example.org"])
 def test_other_machines_need_a_token_that_nobody_guesses(host):
-    assert door.listening(host, LONG) == (host, LONG)
+    assert access.listening(host, LONG) == (host, LONG)
     for token in ("", "short", LONG[:15], "a" * 99, "abcdefg" * 9):
         with pytest.raises(ValueError, match=f"TOKEN must have at least 16 letters.*got {len(token)}"):
-            door.listening(host, token)
+            access.listening(host, token)
 
 
 @pytest.mark.parametrize(
@@ -45,23 +45,23 @@ def test_other_machines_need_a_token_that_nobody_guesses(host):
 )
 def test_a_token_is_a_part_of_an_address(token):
     with pytest.raises(ValueError, match="TOKEN must be of letters, digits"):
-        door.listening("0.0.0.0", token)
+        access.listening("0.0.0.0", token)
 
 
 def test_the_number_of_pages_is_a_number():
-    assert door.pages("30") == 30
+    assert access.pages("30") == 30
     for text in ("", "0", "1001", "x", "-1", "3.5", "٣"):
         with pytest.raises(ValueError, match="PAGES must be a whole number from 1 to 1,000, got"):
-            door.pages(text)
+            access.pages(text)
 
 
 def test_a_teacher_is_told_the_address_the_memory_and_that_nothing_is_encrypted():
-    lines = door.said("192.168.1.7", 9000, LONG, 30).splitlines()
+    lines = access.said("192.168.1.7", 9000, LONG, 30).splitlines()
     assert lines[0].endswith(f" http://192.168.1.7:9000/?token={LONG}")
     assert "30 pages" in lines[1]
-    assert f"{30 * door.MB_A_PAGE / 1000:.1f} GB" in lines[1]
+    assert f"{30 * access.MB_A_PAGE / 1000:.1f} GB" in lines[1]
     assert "without encryption" in lines[2]
-    assert "//0.0.0.0" not in door.said("0.0.0.0", 9000, LONG, 30)
+    assert "//0.0.0.0" not in access.said("0.0.0.0", 9000, LONG, 30)
 
 
 def make_app(binaries, *asked, **environment):
