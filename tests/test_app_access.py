@@ -1,4 +1,4 @@
-"""Other machines reach the app only when asked for, and then only with a token."""
+"""Other machines reach the app only on request and with a token; pages load only the server's files."""
 
 import http.client
 import os
@@ -14,9 +14,12 @@ from urllib.parse import urlsplit
 import pytest
 from browser.panel import eventually
 from browser.servers import ROOT, TOKEN, own_address, running
+from traitlets.config.loader import PyFileConfigLoader
 
 from batchsim.app import access
+from batchsim.app.sessions import Sessions
 
+SETTINGS = PyFileConfigLoader(str(ROOT / "notebooks" / ".voila" / "voila.py")).load_config()
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 LONG = "tulips-and-snowdrops"
 KERNEL = "/api/kernels/00000000-0000-0000-0000-000000000000"
@@ -44,7 +47,7 @@ def test_other_machines_need_a_token_that_nobody_guesses(host):
     "token", ["tulips and snowdrops", "tulips&snowdrops=1", "tulips/../snowdrops", "tülips-snowdrops"]
 )
 def test_a_token_is_a_part_of_an_address(token):
-    with pytest.raises(ValueError, match="TOKEN must be of letters, digits"):
+    with pytest.raises(ValueError, match="TOKEN must consist of letters, digits"):
         access.listening("0.0.0.0", token)
 
 
@@ -56,12 +59,12 @@ def test_the_number_of_pages_is_a_number():
 
 
 def test_a_teacher_is_told_the_address_the_memory_and_that_nothing_is_encrypted():
-    lines = access.said("192.168.1.7", 9000, LONG, 30).splitlines()
+    lines = access.instructions("192.168.1.7", 9000, LONG, 30).splitlines()
     assert lines[0].endswith(f" http://192.168.1.7:9000/?token={LONG}")
     assert "30 pages" in lines[1]
     assert f"{30 * access.MB_A_PAGE / 1000:.1f} GB" in lines[1]
     assert "without encryption" in lines[2]
-    assert "//0.0.0.0" not in access.said("0.0.0.0", 9000, LONG, 30)
+    assert "//0.0.0.0" not in access.instructions("0.0.0.0", 9000, LONG, 30)
 
 
 def make_app(binaries, *asked, **environment):
@@ -153,3 +156,29 @@ def test_who_is_refused_reads_why(everywhere):
         assert "needs its token" in page
         assert TOKEN not in page
         assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
+
+
+def test_a_page_may_run_scripts_of_files_alone():
+    sent = SETTINGS.Voila.tornado_settings["headers"]["Content-Security-Policy"]
+    allowed = dict(part.split(" ", 1) for part in sent.split("; "))
+    assert allowed["script-src"] == "'self' 'unsafe-eval' blob:"
+    assert allowed["default-src"] == "'self'"
+    assert allowed["base-uri"] == allowed["object-src"] == "'none'"
+    assert "http" not in sent
+
+
+def test_the_theme_and_the_template_are_not_the_address_s_to_say():
+    assert SETTINGS.VoilaConfiguration.allow_template_override == "NO"
+    assert SETTINGS.VoilaConfiguration.allow_theme_override == "NOTEBOOK"
+    assert SETTINGS.VoilaConfiguration.prelaunch_hook is access.prepare
+    assert [access.theme_of(text) for text in ("dark", "light", "", "Dark", '"><script>')] == [
+        "dark", "light", "light", "light", "light",
+    ]  # fmt: skip
+
+
+def test_kernels_of_lost_pages_end_and_slow_pages_have_time():
+    assert SETTINGS.VoilaConfiguration.multi_kernel_manager_class == f"{Sessions.__module__}.Sessions"
+    assert 300 <= SETTINGS.MappingKernelManager.cull_idle_timeout <= 900  # s
+    assert "cull_connected" not in SETTINGS.MappingKernelManager
+    assert SETTINGS.VoilaExecutor.iopub_timeout >= 60
+    assert SETTINGS.Sessions.max_sessions > 30

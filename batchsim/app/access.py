@@ -1,4 +1,4 @@
-"""Who may reach the app, and what a page may load: its address, its token, and the headers of each page."""
+"""Who may reach the app, and what its pages may load: the address, the token, and the headers."""
 
 import logging
 import re
@@ -10,14 +10,16 @@ from typing import Any
 from jupyter_server.auth.identity import IdentityProvider, User
 from tornado.web import HTTPError
 
-# Who asks for the page that the present task prepares.
-ASKING: ContextVar[Any] = ContextVar("ASKING", default=None)
-
+ASKING: ContextVar[Any] = ContextVar("ASKING", default=None)  # the request that the current task serves
+LOOPBACK = "127.0.0.1"
+SHORTEST, LEAST_DIFFERENT = 16, 8  # characters of a token for other machines
+MOST_PAGES = 1000
+MB_A_PAGE = 205  # see docs/class.md
 THEMES = ("light", "dark")
 
-# Scripts come from files of this server alone: whatever text reaches the page, none of it runs. JupyterLab's
-# own code makes functions of text ('unsafe-eval': its JSON schemas), and anywidget imports the picture's code
-# from a blob. Sockets are named because older browsers do not count them as 'self'.
+# Scripts come only from this server's files, so text that reaches the page never runs. Two exceptions:
+# JupyterLab compiles JSON schemas ('unsafe-eval'), and anywidget imports the picture's code from a blob.
+# Sockets are listed because older browsers do not include them in 'self'.
 POLICY = {
     "default-src": "'self'",
     "script-src": "'self' 'unsafe-eval' blob:",
@@ -36,36 +38,10 @@ HEADERS = {
 }
 
 
-def theme_of(text: str) -> str:
-    """Return the theme that an address asks for, the first one where it asks for none that there is.
-
-    >>> theme_of("dark"), theme_of('"><script>')
-    ('dark', 'light')
-    """
-    return text if text in THEMES else THEMES[0]
-
-
-def prepare(handler: Any, notebook: Any, cwd: str) -> None:
-    """Prepare a page before its kernel starts: Voila's `prelaunch_hook`."""
-    # Voila by itself would write whatever `theme=` an address has into the page, unescaped.
-    notebook.metadata["voila"] = {"theme": theme_of(handler.get_query_argument("theme", ""))}
-    # A page that is closed or reloaded asks Voila to end its kernel, which Voila does for those who send the
-    # value of a cookie along: a cookie that nothing sets before somebody asks for its value.
-    _ = handler.xsrf_token
-    ASKING.set(handler)
-
-
-LOOPBACK = "127.0.0.1"
-SHORTEST = 16  # letters of a token for others than this machine
-LEAST_DIFFERENT = 8
-MOST_PAGES = 1000
-MB_A_PAGE = 205  # see docs/class.md
-
-
 def listening(host: str, token: str) -> tuple[str, str | None]:
-    """Return the address to listen on and the token, None for one that is drawn at each start.
+    """Return the address to listen on and the token; None: Jupyter draws a token at each start.
 
-    Other machines reach the app only where `host` says so, and then only with a token that nobody guesses:
+    Other machines reach the app only if `host` allows it, and then only with a token that is hard to guess:
     ValueError otherwise.
 
     >>> listening("", "")
@@ -75,7 +51,7 @@ def listening(host: str, token: str) -> tuple[str, str | None]:
     ValueError: TOKEN must have at least 16 letters, 8 of them different, for other machines, got 5
     """
     if not re.fullmatch(r"[\w.~-]*", token, re.ASCII):
-        raise ValueError("TOKEN must be of letters, digits and - . _ ~ alone: it is a part of an address")
+        raise ValueError("TOKEN must consist of letters, digits and - . _ ~: it is part of an address")
     if not host or _is_loopback(host):
         return host or LOOPBACK, token or None
     if len(token) < SHORTEST or len(set(token)) < LEAST_DIFFERENT:
@@ -98,14 +74,14 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-class Door(IdentityProvider):
-    """Lets in who has the token, or came in with it before; 403 for others, and no form to guess in."""
+class TokenAccess(IdentityProvider):
+    """Admits requests with the token or a cookie from an earlier one; others get 403 and no login form."""
 
     login_available = False
     logout_available = False
 
     async def get_user(self, handler: Any) -> User:
-        """Return who asks, or raise HTTPError 403, for which the page is 403.html."""
+        """Return the user; HTTPError 403, shown as 403.html, without a token."""
         user = await self._get_user(handler)
         if user is None:
             handler.current_user = handler._jupyter_current_user = None
@@ -113,43 +89,60 @@ class Door(IdentityProvider):
         return user
 
 
-class Discreet(logging.Filter):
-    """Writes no token of an address into the log: Tornado writes the address of each request it refuses.
+class HideTokens(logging.Filter):
+    """Removes tokens from the log, where Tornado writes the address of each refused request.
 
     >>> record = logging.makeLogRecord({"msg": "503 GET %s", "args": ("/?token=tulips&theme=dark",)})
-    >>> Discreet().filter(record), record.getMessage()
+    >>> HideTokens().filter(record), record.getMessage()
     (True, '503 GET /?token=...&theme=dark')
     """
 
     LOGGERS = "tornado.access", "tornado.general", "tornado.application"
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Take tokens out of a record, which is always written."""
+        """Remove tokens from a record, and keep the record."""
         record.msg, record.args = re.sub(r"(token=)[\w.~%-]+", r"\1...", record.getMessage()), ()
         return True
 
 
-def said(host: str, port: int, token: str, pages: int) -> str:
-    """Return what a teacher is to know of an app that others than this machine can reach."""
+def instructions(host: str, port: int, token: str, pages: int) -> str:
+    """Return the lines for the teacher: the class's address, the memory, and the lack of encryption."""
     gigabytes = pages * MB_A_PAGE / 1000
-    return "\n".join(
-        [
-            f"The class opens http://{_name(host)}:{port}/?token={token}",
-            f"At most {pages} pages at once (PAGES), some {MB_A_PAGE} MB each: {gigabytes:.1f} GB in all.",
-            "This is HTTP without encryption: who can read the network's traffic can read the token.",
-        ]
+    return (
+        f"The class opens http://{_name(host)}:{port}/?token={token}\n"
+        f"At most {pages} pages at once (PAGES), about {MB_A_PAGE} MB each: {gigabytes:.1f} GB in all.\n"
+        "This is HTTP without encryption: anyone who can read the network's traffic can read the token."
     )
 
 
 def _name(host: str) -> str:
-    """Return the name by which others call the address that is listened on."""
+    """Return the name that other machines use for the address."""
     if ":" in host and host != "::":
         return f"[{host}]"
     if host not in ("0.0.0.0", "::"):
         return host
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
         try:
-            here.connect(("192.0.2.1", 9))  # of nobody: it chooses the way out, and sends nothing
+            here.connect(("192.0.2.1", 9))  # a reserved address: this picks a route and sends nothing
             return str(here.getsockname()[0])
         except OSError:
             return socket.gethostname()
+
+
+def theme_of(text: str) -> str:
+    """Return the theme that an address names, or the first theme if it names no valid one.
+
+    >>> theme_of("dark"), theme_of('"><script>')
+    ('dark', 'light')
+    """
+    return text if text in THEMES else THEMES[0]
+
+
+def prepare(handler: Any, notebook: Any, cwd: str) -> None:
+    """Prepare a page before its kernel starts: Voila's `prelaunch_hook`."""
+    # Without this, Voila would copy the `theme=` of an address into the page, unescaped.
+    notebook.metadata["voila"] = {"theme": theme_of(handler.get_query_argument("theme", ""))}
+    # A page that closes asks Voila to end its kernel. Voila requires the XSRF cookie with that request, and
+    # sets the cookie only when its value is read.
+    _ = handler.xsrf_token
+    ASKING.set(handler)

@@ -16,16 +16,16 @@ except ValueError as error:
     sys.exit(f"make app: {error}")  # any other exception, and Voila would go on without these settings
 c.Voila.ip = host
 c.Voila.auto_token = True
-c.Voila.identity_provider_class = "batchsim.app.access.Door"
+c.Voila.identity_provider_class = "batchsim.app.access.TokenAccess"
 if token is not None:
     c.Voila.token = token
 if host not in (access.LOOPBACK, "localhost"):
-    print(access.said(host, int(os.environ.get("PORT") or 8888), token, pages), flush=True)
+    print(access.instructions(host, int(os.environ.get("PORT") or 8888), token, pages), flush=True)
 c.Voila.tornado_settings = {"headers": access.HEADERS}
-for name in access.Discreet.LOGGERS:
-    logging.getLogger(name).addFilter(access.Discreet())
+for name in access.HideTokens.LOGGERS:
+    logging.getLogger(name).addFilter(access.HideTokens())
 
-# The page: a link may set the explorer's controls, and the theme as `page.prepare` reads it.
+# The page: a link may set the explorer's controls, and the theme as `access.prepare` reads it.
 c.VoilaConfiguration.template = "offline"
 c.VoilaConfiguration.allow_template_override = "NO"
 c.VoilaConfiguration.allow_theme_override = "NOTEBOOK"
@@ -46,7 +46,7 @@ c.VoilaConfiguration.http_keep_alive_timeout = (
 # slowly would find its kernel gone. An open page keeps its own, however idle.
 c.VoilaConfiguration.multi_kernel_manager_class = "batchsim.app.sessions.Sessions"
 c.Sessions.max_sessions = pages
-c.Sessions.spare_settings = {"kernel_name": "python3", "path": ""}
+c.Sessions.standby_settings = {"kernel_name": "python3", "path": ""}
 c.MappingKernelManager.cull_idle_timeout = 600
 c.MappingKernelManager.cull_interval = 60
 
