@@ -24,7 +24,7 @@ from batchsim.scenario import (
     Scenario,
     Tokens,
 )
-from batchsim.scenario.token_checks import a_request
+from batchsim.scenario.tokens import a_request
 from batchsim.simulate import available, simulated
 from batchsim.study.surface import LoadCurve, Surface, accepted, load_curve, load_rates, surface
 from batchsim.study.token_curve import TokenCurve, token_curve
