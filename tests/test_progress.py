@@ -253,10 +253,10 @@ def test_another_kernel_goes_on_where_the_first_one_ended(file):
 PREDICT_MANY = """
 import sys, time
 from pathlib import Path
-from batchsim.teaching import kept
+from batchsim.teaching import progress_store as store
 from batchsim.teaching.progress import note_prediction
 file, lesson = Path(sys.argv[1]), sys.argv[2]
-kept.use(file)
+store.use(file)
 file.with_name(f"ready-{lesson}").touch()
 end = time.monotonic() + 60
 while len(list(file.parent.glob("ready-*"))) < 2 and time.monotonic() < end:  # both at once

@@ -1,4 +1,4 @@
-"""The output of a lesson's cells: a function's as widgets, and descriptions of pictures for screen readers."""
+"""The output of a lesson's cells: of a function as widgets, and words for pictures, for screen readers."""
 
 import html
 import sys
