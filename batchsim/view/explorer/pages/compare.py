@@ -11,8 +11,8 @@ from batchsim._format import MINUS, number, signed
 from batchsim.engines.log import Status
 from batchsim.result.comparison import Difference
 from batchsim.result.metrics import heading
-from batchsim.result.proportions import students_t
 from batchsim.result.sections import sums
+from batchsim.result.shares import students_t
 from batchsim.study.judgement import LEVEL
 from batchsim.study.surface import SECTIONS
 from batchsim.view.explorer.knob import button, flow, plain
