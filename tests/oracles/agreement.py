@@ -135,7 +135,7 @@ def assert_requests_agree(plan, chunk=64, warmup=0.0) -> None:
 
 
 def assert_tokens_agree(plan, chunk=30, room=0, warmup=0.0) -> None:
-    """All engines agree on a plan of tokens; `chunk` cuts chunks and slices, `room` limits the rows of steps."""
+    """All engines agree on a plan of tokens; `chunk` cuts chunks and slices, `room` limits the steps kept."""
     scenario, log, oracle = plan.scenario, token_engine.run(plan), naive(plan)
     assert_columns_equal(log, reference_tokens.run(plan))
     continuous = isinstance(scenario.rule, bs.Continuous)
