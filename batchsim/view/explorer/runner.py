@@ -14,7 +14,7 @@ from batchsim.result.comparison import compare
 from batchsim.scenario import ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Rule, Scenario, Tokens
 from batchsim.simulate import available, simulated
 from batchsim.study.surface import LoadCurve, Surface, load_curve, load_rates, surface
-from batchsim.theory.curve import theory_curve
+from batchsim.theory.expected import theory_curve
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.controls_tokens import MAPS
