@@ -23,7 +23,7 @@ from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result.metrics import METRICS, OF_DEVICES, SHARES, TOKENS, Kind, Metric
 from batchsim.result.periods import Periods
 from batchsim.scenario import Diurnal, Scenario
-from batchsim.scenario.token_checks import NeverServed
+from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.simulate import (
     DEFAULT_BYTES,
     DEFAULT_REQUESTS,

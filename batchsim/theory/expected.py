@@ -11,7 +11,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._format import listed, percent
 from batchsim.scenario import ClosedLoop, Constant, Continuous, Gamma, Poisson, Scenario, Service, Table
-from batchsim.scenario.token_checks import NeverServed, check_lengths
+from batchsim.scenario.rules.continuous import NeverServed, check_lengths
 from batchsim.scenario.tokens import Listed
 from batchsim.theory import batch, light, single
 from batchsim.theory.answer import LOOSE, Answer, NoAnswer, UnsolvedError, check_load
