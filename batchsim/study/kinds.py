@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from batchsim.result.order_statistics import AtRanks, percentiles
 from batchsim.result.sections import FINE, sums
+from batchsim.result.value_columns import AtRanks, percentiles
 from batchsim.scenario import Scenario
 from batchsim.scenario.saturation import load_to_tell
 

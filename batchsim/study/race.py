@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 from batchsim import _format
 from batchsim.result import Result
-from batchsim.result.joint import limits_of
 from batchsim.result.metrics import metric
 from batchsim.result.run_length import rounded_up, run_length
+from batchsim.result.value_columns import limits_of
 from batchsim.scenario import Scenario
 from batchsim.study import phrases
 from batchsim.study.floor import Missed, out_of_reach

@@ -21,7 +21,7 @@ from batchsim._format import rate
 from batchsim._version import __version__
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result.metrics import METRICS, OF_DEVICES, SHARES, TOKENS, Kind, Metric
-from batchsim.result.periods import Periods
+from batchsim.result.run_length import Periods
 from batchsim.scenario import Diurnal, Scenario
 from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.simulate import (
