@@ -19,10 +19,9 @@ from batchsim.scenario import Continuous, Rule, Scenario
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.simulate import available, check_memory
-from batchsim.study.candidate import preference
-from batchsim.study.keeping_up import keeping_up
+from batchsim.study.kinds import TokenTimes, keeping_up
+from batchsim.study.race import preference
 from batchsim.study.surface import NEAR, SECTIONS, accepted, indistinct, rising
-from batchsim.study.token_times import TokenTimes
 
 TTFT_P99, GOODPUT = "ttft_p99_ms", "goodput_per_s"  # the metrics of a surface
 MEMORY = "kv_blocks"  # an axis, beside the parameters of a rule that describe themselves
@@ -155,16 +154,16 @@ def _run_all(
 ) -> list[_Numbers]:
     """Run each setting, all cores at work; those that make the same steps as another are not run again."""
     from batchsim.engines.compiled.grid_runs import (
-        Most,
-        alike,
+        PeakUse,
         in_threads,  # Numba loads on first use
         run_times,
+        same_steps,
     )
 
-    ran: list[tuple[Rule, Most, _Numbers]] = []
+    ran: list[tuple[Rule, PeakUse, _Numbers]] = []
 
     def known(cell: Scenario) -> _Numbers | None:
-        return next((numbers for rule, most, numbers in ran if alike(rule, most, cell.rule)), None)
+        return next((numbers for rule, most, numbers in ran if same_steps(rule, most, cell.rule)), None)
 
     def run(cell: Scenario) -> _Numbers:
         if numbers := known(cell):

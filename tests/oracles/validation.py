@@ -12,7 +12,7 @@ from oracles.real_batchers.tables import TABLES as REAL_BATCHERS
 
 import batchsim as bs
 from batchsim import theory
-from batchsim.result.proportions import students_t
+from batchsim.result.shares import students_t
 
 SEED = 1
 MS = bs.Affine(1, 0)  # a millisecond, whatever the batch
@@ -346,7 +346,7 @@ distribution. V100 and P4 are the affine service times of ResNet-50 in Inoue (20
     Group(
         "The textbook rule with a wait",
         """`SizeOrWait(32, T)`, service time 5 ms + 0.25 ms a request. For a wait no longer than a full
-batch computes, a chain derived in `batchsim/theory/forming.py` is exact.""",
+batch computes, a chain derived in `batchsim/theory/chain.py` is exact.""",
         with_a_wait,
     ),
     Group("Identities", "What must hold without any theory.", identities),
