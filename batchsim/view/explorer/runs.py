@@ -16,7 +16,7 @@ from batchsim.simulate import simulated
 from batchsim.study.surface import Surface, accepted, load_curve, load_rates, surface
 from batchsim.study.token_curve import token_curve
 from batchsim.study.token_surface import MEMORY, TokenSurface, token_surface
-from batchsim.theory.curve import theory_curve
+from batchsim.theory.expected import theory_curve
 from batchsim.view.canvas.scales import nice
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.token_data import TokenViewData
