@@ -4,8 +4,8 @@ import pytest
 import traitlets
 
 import batchsim as bs
-from batchsim.view.explorer.knob import is_hidden
 from batchsim.view.explorer.services import AFFINE, PUBLISHED, TABLES
+from batchsim.view.explorer.widgets import is_hidden
 
 
 @pytest.fixture
