@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from batchsim.engines.draws import SMALL, Plan, Streams, draw, draw_cached, length_seeds
+from batchsim.engines.draws import SMALL, Plan, Streams, draw_traffic, draw_traffic_cached, length_seeds
 from batchsim.engines.log import Log
 from batchsim.scenario import Continuous, Scenario, StepTime, Tokens
 from batchsim.scenario.rules.continuous import check_lengths
@@ -94,7 +94,7 @@ def draw_tokens(
     streams = Streams(scenario, seed, replication)
     lengths = streams.lengths()(requests)
     check_lengths(scenario, lambda: [lengths])
-    return TokenPlan(draw(scenario, requests, seed, replication, cancelled), *lengths, streams.noise)
+    return TokenPlan(draw_traffic(scenario, requests, seed, replication, cancelled), *lengths, streams.noise)
 
 
 def draw_tokens_cached(scenario: Scenario, requests: int, seed: int) -> TokenPlan:
@@ -105,7 +105,7 @@ def draw_tokens_cached(scenario: Scenario, requests: int, seed: int) -> TokenPla
     lengths = _lengths if requests <= SMALL else _lengths.__wrapped__
     assert scenario.tokens is not None
     drawn = lengths(scenario.tokens, requests, seed)
-    return TokenPlan(draw_cached(scenario, requests, seed, 1), *drawn, Streams(scenario, seed).noise)
+    return TokenPlan(draw_traffic_cached(scenario, requests, seed), *drawn, Streams(scenario, seed).noise)
 
 
 @functools.lru_cache(maxsize=8)
