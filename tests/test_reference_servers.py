@@ -111,8 +111,11 @@ def test_the_engine_is_equal_to_a_plain_loop(plan):
             ),
             (0, 5, 15), (4, 4, 3), (6, 4, 4), (10, 20, 60),
         ),
-        # At 20 ms the engine runs empty right after the second joined: a new turn, so the fourth joins at 35.
-        (WaitingServedRatio(9, 8, chunked=True), (0, 5, 25, 30), (4, 2, 2, 2), (2, 1, 5, 3), (10, 20, 35, 45)),
+        # At 20 ms the engine runs empty right after the second joined: a new turn, the fourth joins at 35.
+        (
+            WaitingServedRatio(9, 8, chunked=True),
+            (0, 5, 25, 30), (4, 2, 2, 2), (2, 1, 5, 3), (10, 20, 35, 45),
+        ),
     ],
     ids=["SGLang: spent", "SGLang: not idle", "SGLang: mixed", "TGI: empty"],
 )  # fmt: skip
