@@ -7,7 +7,7 @@ from batchsim.view.film.snapshot import Activity
 
 
 @dataclass(frozen=True)
-class Line:
+class CodeLine:
     """A line of the pseudo-code; of the lines in order, the first whose condition holds acts.
 
     By a line with a `trigger` a batch leaves, `because` of what ends the sentence "The batch leaves because

@@ -12,7 +12,7 @@ from batchsim.scenario import Continuous, Scenario
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.scenario.rules.rule import ANYONE
 from batchsim.view.canvas.theme import THEMES, named
-from batchsim.view.film.code_line import Line
+from batchsim.view.film.code_line import CodeLine
 from batchsim.view.film.snapshot import Activity, Snapshot
 from batchsim.view.film.steps_code import step_lines, step_shares
 
@@ -20,7 +20,7 @@ MOST_LINES = 7  # of any rule: the block always has this height
 INDENT = 2  # letters
 
 
-def pseudocode(of: Rule | Scenario) -> tuple[Line, ...]:
+def pseudocode(of: Rule | Scenario) -> tuple[CodeLine, ...]:
     """Return the lines of a rule, made from its steps; of a scenario's, with who goes first in its queue.
 
     They are gone through whenever something happens: after the arrivals and the ends of batches at an
@@ -45,14 +45,14 @@ def pseudocode(of: Rule | Scenario) -> tuple[Line, ...]:
     ]
     if rule.forms_while_busy:
         conditions.append(conditions.pop(0))
-    lines, word = [Line(f"while requests wait{order}:", indent=0, activity=Activity.IDLE)], "if"
+    lines, word = [CodeLine(f"while requests wait{order}:", indent=0, activity=Activity.IDLE)], "if"
     for condition, action, kind in conditions:
         if order:  # the queue's first are not its oldest
             action = action.replace("the oldest", "the first")
-        lines.append(Line(f"{word} {condition}: {action}" if condition else f"else: {action}", **kind))
+        lines.append(CodeLine(f"{word} {condition}: {action}" if condition else f"else: {action}", **kind))
         word = "elif"
     if not any(step.condition in ("", ANYONE) for step in rule.steps):  # which cover every case
-        lines.append(Line("else: wait for company", activity=Activity.FORMING))
+        lines.append(CodeLine("else: wait for company", activity=Activity.FORMING))
     return tuple(lines)
 
 
@@ -100,7 +100,7 @@ def acting(snapshot: Snapshot, within_s: float = 0.0) -> int:
     return acting_of(pseudocode(snapshot.scenario), activity, leaving)
 
 
-def acting_of(lines: Sequence[Line], activity: Activity, leaving: Trigger | None) -> int:
+def acting_of(lines: Sequence[CodeLine], activity: Activity, leaving: Trigger | None) -> int:
     """Return the index of the line that acts: that of an activity, or by which a batch is leaving."""
     return next(
         number
@@ -109,7 +109,7 @@ def acting_of(lines: Sequence[Line], activity: Activity, leaving: Trigger | None
     )
 
 
-def sentence(lines: Sequence[Line], shares: Sequence[float | None] | None = None) -> str:
+def sentence(lines: Sequence[CodeLine], shares: Sequence[float | None] | None = None) -> str:
     """Return why most batches leave, in one sentence; "" without shares.
 
     >>> from batchsim import SizeOrWait
@@ -130,7 +130,7 @@ def sentence(lines: Sequence[Line], shares: Sequence[float | None] | None = None
 
 
 def to_html(
-    lines: Sequence[Line], shares: Sequence[float | None] | None = None, acting: int | None = None,
+    lines: Sequence[CodeLine], shares: Sequence[float | None] | None = None, acting: int | None = None,
     theme: str = "light",
 ) -> str:  # fmt: skip
     """Return the lines as a block of HTML, equally high for every rule, with the acting line marked.
@@ -143,7 +143,7 @@ def to_html(
         return f'<span style="flex:none;{style}">{text}</span>'
 
     rows = []
-    padded = [*lines, *[Line("", 0)] * (MOST_LINES - len(lines))]
+    padded = [*lines, *[CodeLine("", 0)] * (MOST_LINES - len(lines))]
     for number, (line, share) in enumerate(zip_longest(padded, shares or ())):
         acts = number == acting
         arrow = f'<span aria-hidden="true" style="color:{colours.vermilion}">▶\ufe0e</span>' if acts else ""

@@ -9,7 +9,7 @@ from batchsim._format import counted
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario import Continuous
-from batchsim.view.film.code_line import Line
+from batchsim.view.film.code_line import CodeLine
 from batchsim.view.film.snapshot import Film
 from batchsim.view.film.steps_code import endings_of, step_lines
 
@@ -78,7 +78,7 @@ class StepFilm(Film):
         return f"At {time_s * 1000:,.1f} ms{where}: "
 
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[CodeLine, ...]:
         return step_lines(self.rule)
 
     @cached_property

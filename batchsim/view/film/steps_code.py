@@ -5,10 +5,10 @@ import numpy as np
 from batchsim._format import counted
 from batchsim.result import Result
 from batchsim.scenario import Continuous
-from batchsim.view.film.code_line import Line
+from batchsim.view.film.code_line import CodeLine
 
 
-def step_lines(rule: Continuous) -> tuple[Line, ...]:
+def step_lines(rule: Continuous) -> tuple[CodeLine, ...]:
     """Return the lines of a rule; each step ends at one of those that have an `ending`.
 
     >>> for line in step_lines(Continuous(max_num_seqs=64, kv_blocks=300)):
@@ -23,7 +23,7 @@ def step_lines(rule: Continuous) -> tuple[Line, ...]:
     """
     first = "first those that run" if rule.first == "decode" else "new prompts alone, else those that run"
     budget = counted(rule.max_num_batched_tokens, "token")
-    lines = [Line(f"each step, of {budget}:", indent=0), Line(first)]
+    lines = [CodeLine(f"each step, of {budget}:", indent=0), CodeLine(first)]
     limited, step = rule.kv_blocks is not None, rule.reserve == "step"
     blocks = "no blocks for the next" if step else "no blocks for the next one's life"
     uncut = "the next is above budget or memory" if limited else "the next is above the budget"
@@ -38,9 +38,9 @@ def step_lines(rule: Continuous) -> tuple[Line, ...]:
     for ending, there, condition, action in endings:
         if there:
             because = f"{condition}: {action}"
-            lines.append(Line(f"{word} {because}", ending=ending, because=because))
+            lines.append(CodeLine(f"{word} {because}", ending=ending, because=because))
             word = "elif"
-    return (*lines, Line("else: all that wait join", ending="all", because="all that wait join"))
+    return (*lines, CodeLine("else: all that wait join", ending="all", because="all that wait join"))
 
 
 def endings_of(result: Result) -> np.ndarray:

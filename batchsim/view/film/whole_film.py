@@ -11,7 +11,7 @@ from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result import Result
 from batchsim.scenario.rules import Trigger
-from batchsim.view.film.code_line import Line
+from batchsim.view.film.code_line import CodeLine
 from batchsim.view.film.pseudocode import acting_of, pseudocode
 from batchsim.view.film.seats import last_tokens
 from batchsim.view.film.snapshot import Activity
@@ -107,7 +107,7 @@ class WholeFilm(StepFilm):
         return cls(result, server)
 
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[CodeLine, ...]:
         return pseudocode(self.result.scenario)
 
     @cached_property
