@@ -13,7 +13,7 @@ import batchsim as bs
 from batchsim.view.canvas.theme import COMPILING, COMPONENTS, PHASES, THEMES
 from batchsim.view.charts.curves import STYLES
 from batchsim.view.film.lanes_view import LanesView
-from batchsim.view.film.snapshot import Stretch
+from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.film.token_lanes import TokenLanesView
 from batchsim.view.run.grid import BEYOND, GridView
 from batchsim.view.run.live import NAMES, TOKEN_NAMES, LivePicture
@@ -125,7 +125,7 @@ def test_the_legends_of_lanes_can_be_read_without_hue(theme):
         (LanesView, servers),
         (TokenLanesView, bs.compare_servers(whole, rules, requests=60)),
     ):
-        stretch = Stretch(0, 1000)
+        stretch = PlayRange(0, 1000)
         entries = lanes.entries(comparison, stretch, theme)
         assert len(entries) >= 3
         styles = {

@@ -13,9 +13,8 @@ import numpy as np
 from batchsim import _check
 from batchsim.view.explorer.widgets import ECHO_S, SLIDERS, Screen, button, plain
 from batchsim.view.film.film_view import Playable, telling_moment
-from batchsim.view.film.snapshot import Film, Snapshot, Stretch
-from batchsim.view.film.step_film import StepMoment
-from batchsim.view.film.whole_film import WholeMoment
+from batchsim.view.film.snapshot import Film, PlayRange, Snapshot
+from batchsim.view.film.token_film import StepMoment, WholeMoment
 from batchsim.view.film.words import describe
 
 SLOWNESS = tuple(float(f"{digit}e{power}") for power in range(-3, 7) for digit in (1, 2, 5))
@@ -47,7 +46,7 @@ class Player(widgets.VBox):
         self._guard, self._prepare = guard, prepare
         self.film: Film | None = None
         self.moment: Snapshot | StepMoment | WholeMoment | None = None
-        self.stretch = Stretch(0.0, 0.0)
+        self.stretch = PlayRange(0.0, 0.0)
         self.time_s = self.within_s = self._clock_s = self._slid_s = 0.0
         self.untouched = True  # since the film was loaded: Play starts at its beginning
         self._moves = 0  # of the slider by this code
@@ -218,7 +217,7 @@ class Player(widgets.VBox):
             self.play.value = False
 
 
-def comfortable(film: Film, stretch: Stretch) -> float:
+def comfortable(film: Film, stretch: PlayRange) -> float:
     """Return the slowdown at which the eye can follow a film.
 
     >>> from batchsim import Affine, Constant, Scenario, SizeOrWait, simulate

@@ -5,10 +5,12 @@ from typing import Protocol
 from matplotlib.text import Text
 
 from batchsim.result import Result
+from batchsim.scenario import Continuous
 from batchsim.view.canvas.picture import Box, Picture
 from batchsim.view.film.motion import WAY
-from batchsim.view.film.snapshot import REQUESTS, Film, Snapshot, Stretch
+from batchsim.view.film.snapshot import REQUESTS, Film, PlayRange, Snapshot
 from batchsim.view.film.stage import Stage
+from batchsim.view.film.token_film import StepFilm, WholeFilm
 
 STAGE = 0.55  # of the height: the stage's
 
@@ -43,7 +45,7 @@ class Playable(Protocol):
     """What a player needs of what it plays: a film, the stretch to play, where it is, and how to draw it."""
 
     box: Box
-    stretch: Stretch
+    stretch: PlayRange
 
     @property
     def film(self) -> Film | None: ...
@@ -70,7 +72,7 @@ class FilmView:
         with picture.styled():
             self.stage = Stage(picture, box)
         self.film: Film | None = None
-        self.stretch = Stretch(0.0, 0.0)
+        self.stretch = PlayRange(0.0, 0.0)
 
     @staticmethod
     def split(box: Box) -> tuple[Box, Box]:
@@ -101,3 +103,32 @@ def telling_moment(film: Film, window_s: tuple[float, float]) -> tuple[float, fl
         return window_s[0], 0.0
     since_s = 0.45 * WAY * (batch.finish_s - batch.start_s)
     return batch.start_s + since_s, 1.01 * since_s
+
+
+WINDOWS = 4  # of the picture: so long is the stretch that is played
+
+
+class StepView:
+    """The seats, page by page, with a cursor at the film's time; `stretch` is what is played."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline, self.box = timeline, timeline.box
+        self.film: StepFilm | None = None
+        self.stretch = PlayRange(0.0, 0.0)
+
+    def load(self, result: Result) -> None:
+        """Prepare for a run whose seats are shown; there is no film of a server without a step."""
+        if self.film is None or self.film.result is not result:
+            self.film = None
+            begin_s, end_s = self.timeline.window_s
+            if end_s > begin_s:
+                kind = StepFilm if isinstance(result.scenario.rule, Continuous) else WholeFilm
+                self.film = kind.of(result, self.timeline.server)
+                last_s = float(self.film.instants()[-1])
+                self.stretch = PlayRange(begin_s, min(begin_s + WINDOWS * (end_s - begin_s), last_s))
+
+    def show(self, film: Film, time_s: float, within_s: float = 0.0) -> Snapshot:
+        """Draw a moment of a film."""
+        self.timeline.turn_to(time_s)
+        self.timeline.show_cursor(time_s)
+        return film.snapshot(time_s)

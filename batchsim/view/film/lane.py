@@ -14,7 +14,7 @@ from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, width_em
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import COMPONENTS
-from batchsim.view.film.snapshot import Film, Stretch
+from batchsim.view.film.snapshot import Film, PlayRange
 
 BATCHES = 0.32  # of a lane's height
 
@@ -40,7 +40,7 @@ class LaneFilm(Film):
         ended = np.searchsorted(np.sort(batches.finish_s), times_s, side="right")
         return Steps(times_s, arrived - left, started - ended < self.servers)
 
-    def within(self, stretch: Stretch) -> Steps:
+    def within(self, stretch: PlayRange) -> Steps:
         """Return the steps of a stretch, the first at its beginning and one more at its end."""
         steps, (begin_s, until_s) = self.steps, stretch
         first, last = np.searchsorted(steps.times_s, [begin_s, until_s], side="right").tolist()
@@ -90,13 +90,13 @@ class Lane:
         p99 = duration(result.percentile(99)) if self.group.stable else INFINITE
         self.tile.add_text(names.left, y, f"p99 {p99}", color=self.tile.theme.soft, fontsize=em)
 
-    def most_waiting(self, stretch: Stretch) -> int:
+    def most_waiting(self, stretch: PlayRange) -> int:
         return int(self.film.within(stretch).waiting.max(initial=0))
 
-    def show(self, stretch: Stretch, until_s: float, scale: float) -> list[Label]:
+    def show(self, stretch: PlayRange, until_s: float, scale: float) -> list[Label]:
         """Draw all that has happened until a time, and return what is written over it."""
         box, em = self.box, self.em
-        steps = self.film.within(Stretch(stretch.begin_s, min(until_s, stretch.until_s)))
+        steps = self.film.within(PlayRange(stretch.begin_s, min(until_s, stretch.until_s)))
         x, high = self.x_px(steps.times_s), self.split_px - box.top - 0.2 * em
         tops = self.split_px - high * np.minimum(steps.waiting / scale, 1)
         begin = np.stack([x[:-1], tops], axis=-1)
@@ -114,7 +114,7 @@ class Lane:
             labels.append(Label(text, left + 0.3 * em, box.top + 1.4 * em))
         return labels + self._show_batches(stretch, until_s)
 
-    def _show_batches(self, stretch: Stretch, until_s: float) -> list[Label]:
+    def _show_batches(self, stretch: PlayRange, until_s: float) -> list[Label]:
         em, servers = self.em, self.film.servers
         batches = self.film.result.batches
         last_s = min(until_s, stretch.until_s)

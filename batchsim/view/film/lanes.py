@@ -14,7 +14,7 @@ from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import LIGHT, PAGE, THEMES, Theme, named
 from batchsim.view.film import token_lanes
 from batchsim.view.film.lanes_view import LanesView
-from batchsim.view.film.snapshot import Stretch
+from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.film.token_lanes import TokenLanesView
 
 SHOWN = 60  # requests in a window, unless it is given
@@ -25,7 +25,7 @@ class Lanes(Picture):
     """A comparison of servers as lanes over one time axis; `stage` draws it until a moment."""
 
     def __init__(
-        self, comparison: ServerComparison, stretch: Stretch, width_px: int = WIDTH_PX, ratio: float = 1.0,
+        self, comparison: ServerComparison, stretch: PlayRange, width_px: int = WIDTH_PX, ratio: float = 1.0,
         theme: Theme = LIGHT,
     ) -> None:  # fmt: skip
         em = PAGE.em_px(width_px)
@@ -44,7 +44,7 @@ class Lanes(Picture):
 
 def stretch_of(
     comparison: ServerComparison, begin_s: float | None, length_s: float | None, requests: int | None = None
-) -> Stretch:
+) -> PlayRange:
     """Return the stretch to show: by default some requests from the middle of the trace.
 
     Of token generation from the beginning, where a queue grows without bound: later others are served; and
@@ -66,7 +66,7 @@ def stretch_of(
         whole = of_tokens and arrival_s.size <= requests
         length_s = nice(max((end if whole else float(arrival_s[last])) - begin, 1e-3))
     length = float(_check.real("length_s", length_s, above=0))
-    return Stretch(begin, begin + length)
+    return PlayRange(begin, begin + length)
 
 
 def _last_s(result: Result) -> float:

@@ -17,7 +17,7 @@ from batchsim.view.canvas.marks import Marks
 from batchsim.view.canvas.picture import Box, Picture, Tile
 from batchsim.view.canvas.theme import COMPONENTS, Theme, in_words
 from batchsim.view.film.lane import Lane, LaneFilm
-from batchsim.view.film.snapshot import Film, Snapshot, Stretch
+from batchsim.view.film.snapshot import Film, PlayRange, Snapshot
 
 MOST_WAITING = 1.25  # times as many as in the second fullest lane: what is more is cut off
 LANE, HEAD, FOOT, ROW = 6.5, 5.2, 3.2, 1.5  # heights in ems; a row of the legend more or less
@@ -47,7 +47,7 @@ class LanesView(Tile):
     film: Film
     least_scale = 1  # so many who wait are as high as there is room, at least
 
-    def __init__(self, picture: Picture, comparison: ServerComparison, stretch: Stretch) -> None:
+    def __init__(self, picture: Picture, comparison: ServerComparison, stretch: PlayRange) -> None:
         super().__init__(picture, Box(0, 0, picture.width_px, picture.height_px))
         em = self.em = picture.font_px
         wide = self.box.width / em
@@ -84,12 +84,12 @@ class LanesView(Tile):
         return NARROW if wide < NARROW_EM else NAMES
 
     @classmethod
-    def heights_em(cls, comparison: ServerComparison, stretch: Stretch) -> list[float]:
+    def heights_em(cls, comparison: ServerComparison, stretch: PlayRange) -> list[float]:
         """Return the height of each lane."""
         return [LANE] * len(comparison.groups)
 
     @classmethod
-    def entries(cls, comparison: ServerComparison, stretch: Stretch, theme: Theme) -> list[Entry]:
+    def entries(cls, comparison: ServerComparison, stretch: PlayRange, theme: Theme) -> list[Entry]:
         """Return what the legend names."""
         names = {part for group in comparison.groups for part in group.result.metrics.components}
         return [
@@ -130,7 +130,7 @@ class LanesView(Tile):
 
     @classmethod
     def height_em(
-        cls, comparison: ServerComparison, stretch: Stretch, theme: Theme, wide: float
+        cls, comparison: ServerComparison, stretch: PlayRange, theme: Theme, wide: float
     ) -> float:  # fmt: skip
         """Return the height of a picture so many ems wide."""
         rows = len(cls.legend_rows(comparison, stretch, theme, wide))
@@ -142,7 +142,7 @@ class LanesView(Tile):
 
     @classmethod
     def legend_rows(
-        cls, comparison: ServerComparison, stretch: Stretch, theme: Theme, wide: float
+        cls, comparison: ServerComparison, stretch: PlayRange, theme: Theme, wide: float
     ) -> list[list[Entry]]:
         """Return the rows of the legend, as many as it takes."""
         rows: list[list[Entry]] = [[]]

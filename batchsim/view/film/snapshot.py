@@ -14,7 +14,50 @@ from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Rule, Trigger
-from batchsim.view.film.service_order import Turns
+
+
+class ServiceOrder:
+    """The order in the queue of a run, at any time; `in_order` where it is always that of the arrivals.
+
+    `place` is the number of each request's level, 0 for the one that goes first, and `late_s` when a request
+    is delayed, inf: never. `left_s` says when each left the queue.
+    """
+
+    def __init__(self, result: Result, left_s: np.ndarray) -> None:
+        scenario, count = result.scenario, result.arrival_s.size
+        self.in_order, self.levels, self.count = scenario.in_order, scenario.levels, count
+        self.place = np.zeros(count, dtype=int)
+        if result.priority is not None:
+            self.place = np.searchsorted(self.levels, result.priority)
+        delays_s = [limit.timeout_s if limit.delays else math.inf for limit in scenario.limits]
+        self.late_s = later(result.arrival_s, np.array(delays_s)[self.place])
+        self.batch = np.zeros(count, dtype=int)
+        if (
+            scenario.rule.freezes or not scenario.by_level
+        ):  # whoever is in an earlier batch goes earlier, whoever comes meanwhile
+            lost = np.searchsorted(result.batches.start_s, left_s)
+            self.batch = np.where(result.batch_index < 0, lost, result.batch_index)
+
+    def at(self, requests: np.ndarray, time_s: float | np.ndarray) -> np.ndarray:
+        """Return a number for each of these requests: whoever has a lower one goes earlier, as it is then."""
+        if self.in_order:
+            return requests
+        late = self.late_s[requests] <= time_s
+        kind = 2 * self.place[requests] + late
+        return (self.batch[requests] * 2 * max(len(self.levels), 1) + kind) * self.count + requests
+
+    def counts(self, requests: np.ndarray) -> dict[int, int]:
+        """Return how many of these requests are of each level; empty without several levels."""
+        if len(self.levels) < 2:
+            return {}
+        found = np.bincount(self.place[requests], minlength=len(self.levels)).tolist()
+        return dict(zip(self.levels, found, strict=True))
+
+    def flags(self, requests: np.ndarray) -> np.ndarray:
+        """Return how large a flag each of these requests has: 1 on the first level, 0 on the last."""
+        last = len(self.levels) - 1
+        return 1 - self.place[requests] / last if last > 0 else np.zeros(len(requests))
+
 
 REQUESTS, EARLIER = 200, 60  # how many are played, and how many of them before the window
 
@@ -115,7 +158,7 @@ class Snapshot:
         return Activity.FORMING if self.forming else Activity.QUEUEING
 
 
-class Stretch(NamedTuple):
+class PlayRange(NamedTuple):
     """A part of a run, by its times in s."""
 
     begin_s: float
@@ -160,7 +203,7 @@ class Film:
         self._done_by_status = [np.sort(self._done_s[status == each]) for each in Status]
         self._ready_s, self._device_time = result.ready_s, result.run.device_time
         self._sorted_left_s = np.sort(self._left_s)
-        self.turns = Turns(result, self._left_s)
+        self.order = ServiceOrder(result, self._left_s)
         lost = np.flatnonzero(status != Status.SERVED)
         self.loses = bool(lost.size)
         self._lost = lost[np.argsort(self._done_s[lost], kind="stable")]
@@ -200,20 +243,20 @@ class Film:
         last_s = self._done_s[: _check.whole("requests", requests)].max()
         return self._instants[: np.searchsorted(self._instants, last_s, side="right")]
 
-    def stretch(self, begin_s: float = 0.0, end_s: float = 0.0, requests: int = REQUESTS) -> "Stretch":
+    def stretch(self, begin_s: float = 0.0, end_s: float = 0.0, requests: int = REQUESTS) -> "PlayRange":
         """Return the part to play around a window: from some requests before it, about `requests` long.
 
         A run that is not much longer is played whole; its end is when the last request has left.
         """
         arrival_s = self._arrival_s
         if arrival_s.size <= requests + EARLIER:
-            return Stretch(0.0, float(self._instants[-1]))
+            return PlayRange(0.0, float(self._instants[-1]))
         first = max(int(arrival_s.searchsorted(begin_s)) - EARLIER, 0)
         last = max(first + requests, int(arrival_s.searchsorted(end_s, side="right")))
         over = last >= arrival_s.size
         until_s = max(float(self._instants[-1] if over else arrival_s[last]), end_s * (not over))
         # From the very beginning: nobody is there yet.
-        return Stretch(float(arrival_s[first]) if first else 0.0, until_s)
+        return PlayRange(float(arrival_s[first]) if first else 0.0, until_s)
 
     def most_waiting(self, begin_s: float, until_s: float) -> int:
         """Return the largest number of requests that wait at once."""
@@ -263,7 +306,7 @@ class Film:
             float(column[number]) for column in (batches.start_s, self._ready_s, batches.finish_s)
         )
         requests, server = self._requests[end - batches.batch_size[number] : end], int(batches.server[number])
-        if not self.turns.in_order:
+        if not self.order.in_order:
             requests = self.in_turn(requests, math.nextafter(start_s, 0))
         trigger = Trigger(batches.trigger[number])
         times = self._device_time
@@ -272,7 +315,7 @@ class Film:
 
     def in_turn(self, requests: np.ndarray, time_s: float) -> np.ndarray:
         """Return these requests in the order in which they go, as it is then."""
-        return requests[np.argsort(self.turns.at(requests, time_s))]
+        return requests[np.argsort(self.order.at(requests, time_s))]
 
     def snapshot(self, time_s: float) -> Snapshot:
         """Return the state at a time from 0 on, after everything that was due then."""
@@ -290,8 +333,8 @@ class Film:
         oldest_s = float(self._arrival_s[waiting[0]]) if waiting.size else None
         last = self.batch(started - 1) if started else None
         counts = {each.name.lower(): until(self._done_by_status[each]) for each in Status}
-        queue = waiting if self.turns.in_order else self.in_turn(waiting, time_s)
-        levels = self.turns.counts(waiting)
+        queue = waiting if self.order.in_order else self.in_turn(waiting, time_s)
+        levels = self.order.counts(waiting)
         return Snapshot(
             time_s, self.result.scenario, waiting, queue, levels, oldest_s, tuple(computing), last, arrived,
             **counts,

@@ -16,7 +16,7 @@ from batchsim.view.canvas.lettering import Label, width_em
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PHASES, Theme
 from batchsim.view.film.seats import Seats
-from batchsim.view.film.snapshot import Stretch
+from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.film.token_film import TokenFilm
 
 WAIT = 1.7  # ems: the height of the strip of those who wait
@@ -134,14 +134,14 @@ class TokenLane:
                 f"{servers:,}/{self.film.servers:,} servers",
             )
 
-    def most_waiting(self, stretch: Stretch) -> int:
-        times_s, count = self.film.line
+    def most_waiting(self, stretch: PlayRange) -> int:
+        times_s, count = self.film.queue
         first, last = times_s.searchsorted(stretch, side="right")
         return int(count[max(first - 1, 0) : last].max(initial=0))
 
     # What moves.
 
-    def show(self, stretch: Stretch, until_s: float, scale: float) -> list[Label]:
+    def show(self, stretch: PlayRange, until_s: float, scale: float) -> list[Label]:
         """Draw all that has happened until a time, and return what is written over it."""
         until_s = min(until_s, stretch.until_s)
         labels = self._show_waiting(stretch, until_s, scale)
@@ -155,9 +155,9 @@ class TokenLane:
         self.parts[name].set_path(rectangles(begin[some], end[some]))
         self.parts[name].set_visible(bool(some.any()))  # a hatch takes its time even on nothing
 
-    def _show_waiting(self, stretch: Stretch, until_s: float, scale: float) -> list[Label]:
+    def _show_waiting(self, stretch: PlayRange, until_s: float, scale: float) -> list[Label]:
         em, bottom = self.em, self.top_px - 0.2 * self.em
-        times_s, count = self.film.line
+        times_s, count = self.film.queue
         first, last = times_s.searchsorted([stretch.begin_s, until_s], side="right")
         at = slice(max(first - 1, 0), last)
         edges_s = np.append(np.maximum(times_s[at], stretch.begin_s), until_s)
@@ -177,7 +177,7 @@ class TokenLane:
     def _tops(self, server: np.ndarray, seat: np.ndarray) -> np.ndarray:
         return self.top_px + self.row_px * (server * self.drawn.seats + seat) + GAP * self.em * server
 
-    def _show_empty(self, stretch: Stretch, until_s: float) -> None:
+    def _show_empty(self, stretch: PlayRange, until_s: float) -> None:
         """Hatch all seats while their server computes; those that are taken are drawn over it."""
         corners: list[list[float]] = []
         for server, (begin_s, end_s) in enumerate(self.film.busy[: self.drawn.servers]):
@@ -190,7 +190,7 @@ class TokenLane:
         ends = np.array(corners).reshape(-1, 4)
         self._put("empty", ends[:, :2], ends[:, 2:])
 
-    def _show_seats(self, rows: Seats, stretch: Stretch, until_s: float) -> list[Label]:
+    def _show_seats(self, rows: Seats, stretch: PlayRange, until_s: float) -> list[Label]:
         em, high = self.em, self.row_px
 
         def x(times_s: np.ndarray) -> np.ndarray:

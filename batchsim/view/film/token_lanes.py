@@ -12,7 +12,7 @@ from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import Theme
 from batchsim.view.film.lanes_view import Entry, LanesView
-from batchsim.view.film.snapshot import Stretch
+from batchsim.view.film.snapshot import PlayRange
 from batchsim.view.film.token_film import TokenFilm
 from batchsim.view.film.token_lane import DOWN, TELLING, WAIT, Drawn, TokenLane, numbers_of, seats_of, styles
 
@@ -42,7 +42,7 @@ def usual_rules(scenario: Scenario) -> dict[str, Rule]:
     }
 
 
-def drawn_of(groups: Sequence[Group], stretch: Stretch) -> list[Drawn]:
+def drawn_of(groups: Sequence[Group], stretch: PlayRange) -> list[Drawn]:
     """Return which seats of each rule are drawn: up to the highest that is taken, as far as there is room."""
     found = []
     for group in groups:
@@ -65,13 +65,13 @@ class TokenLanesView(LanesView):
         return NARROW if wide < 50 else NAMES
 
     @classmethod
-    def heights_em(cls, comparison: ServerComparison, stretch: Stretch) -> list[float]:
+    def heights_em(cls, comparison: ServerComparison, stretch: PlayRange) -> list[float]:
         rows = [drawn.rows for drawn in drawn_of(comparison.groups, stretch)]
         highs = (min(HIGH * count, max(HIGH * SEATS, min(0.7 * count, TALL))) for count in rows)
         return [max(WAIT + high + 0.7, TEXTS) for high in highs]
 
     @classmethod
-    def entries(cls, comparison: ServerComparison, stretch: Stretch, theme: Theme) -> list[Entry]:
+    def entries(cls, comparison: ServerComparison, stretch: PlayRange, theme: Theme) -> list[Entry]:
         fills = styles(theme)
         names = {"waiting": "waiting", "prefill": "prompt", "decode": "a token a step"}
         films = [TokenFilm.of(group.result) for group in comparison.groups]

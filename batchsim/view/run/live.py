@@ -6,8 +6,7 @@ from typing import NamedTuple
 from batchsim import _check
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import SIZES, THEMES, named
-from batchsim.view.film.film_view import FilmView
-from batchsim.view.film.step_view import StepView
+from batchsim.view.film.film_view import FilmView, StepView
 from batchsim.view.run.batches import BatchView
 from batchsim.view.run.breakdown import BreakdownView, TokenBreakdownView
 from batchsim.view.run.data import ViewData

@@ -11,10 +11,9 @@ from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.widgets import line, plain
-from batchsim.view.film.film_view import FilmView
+from batchsim.view.film.film_view import FilmView, StepView
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
 from batchsim.view.film.snapshot import Snapshot
-from batchsim.view.film.step_view import StepView
 
 
 class PlayPage(Page):
