@@ -1,12 +1,12 @@
-"""Where each request is drawn at a moment: in its slot, or on its way there.
+"""Where the stage draws each request at a moment: in its slot, or on its way there.
 
-A run is a sequence of instants, between which requests stand still. So that the eye can follow them, what
-happens at an instant is drawn out: a batch takes the first part of its computing for the way to its server,
-and what stays in the queue moves up meanwhile. Nothing is early: a request is on its way to the servers only
-once its batch has left. Only arrivals are seen before their time, on the lane to the queue, at whose end they
-arrive; in a closed loop, where they are answers to what has not happened yet, they are not.
+A run is a sequence of instants, and requests do not move between them. For the eye, the film extends each
+instant: a batch moves to its server during the first part of its computing, and the rest of the queue moves
+up meanwhile. Motion is never early: a request moves to a server only after its batch has left. The exception
+is an open loop's arrivals, which approach the queue before they arrive. (In a closed loop, they depend on
+answers that do not exist yet.)
 
-Every place is a function of the time alone: films can be played from anywhere, in any order.
+Each position is a function of time only, so a film can be played from any moment, in any order.
 """
 
 import math
@@ -18,9 +18,9 @@ from batchsim.scenario import OpenLoop
 from batchsim.view.canvas.picture import Box
 from batchsim.view.film.snapshot import Batch, Film, Snapshot
 
-LEAST_PX = 4  # the side of a request that can still be seen
-LARGEST = 2.8  # ems: there a number has room
-COMPACT = 3.2  # ems: a lower server has no line of text
+LEAST_PX = 4  # the smallest visible side of a request
+LARGEST = 2.8  # ems: the largest side, with room for a number
+COMPACT = 3.2  # ems: servers below this height have no line of text
 
 
 class Slots(NamedTuple):
@@ -31,7 +31,7 @@ class Slots(NamedTuple):
     rows: int
 
     def at(self, index: np.ndarray) -> np.ndarray:
-        """Return the corners of slots by number, or between two; those beyond the last one share it."""
+        """Return the corners of slots by number, or between two; numbers beyond the last share its corner."""
         last = len(self.corners) - 1
         low = np.minimum(np.floor(index).astype(int), last)
         begin, end = self.corners[low], self.corners[np.minimum(low + 1, last)]
@@ -39,15 +39,15 @@ class Slots(NamedTuple):
 
 
 def gap_px(side: float) -> float:
-    """Return the room between boxes of this side."""
+    """Return the gap between boxes of this side."""
     return 1.0 if side < 9 else 2.0 if side < 18 else 3.0
 
 
 def slots(box: Box, count: int, largest_px: float, rows: int = 1) -> Slots:
-    """Return slots for a number of requests, or for as many as can be seen; all fit into the box.
+    """Return slots in a box for `count` requests, or for as many as remain visible.
 
-    They are filled column by column from the right, where the servers are; in at least so many rows, if that
-    many fit. They are as large as there is room for, in whole pixels, so that they stand still and sharp.
+    They are in order column by column from the right, the servers' side, with at least `rows` rows if these
+    fit. They are as large as possible, in whole pixels, so that they stay still and sharp.
 
     >>> slots(Box(0, 0, 100, 40), 3, 28).corners.tolist()
     [[72.0, 6.0], [41.0, 6.0], [10.0, 6.0]]
@@ -88,9 +88,9 @@ class Places(NamedTuple):
 
 
 def servers_in(box: Box, count: int, batch: int, queue: Slots, em: float) -> tuple[ServerPlace, ...]:
-    """Return as many servers as can be seen, column by column, with slots for a batch of that size.
+    """Return the servers that fit, column by column, with slots for a batch of that size.
 
-    As in the queue, if there is room: then a batch keeps its shape on the way.
+    The slots match the queue's if there is room, so that a batch keeps its shape while it moves.
     """
     gap = 0.4 * em
     choices = []
@@ -107,7 +107,7 @@ def servers_in(box: Box, count: int, batch: int, queue: Slots, em: float) -> tup
 
 
 def _server(box: Box, count: int, batch: int, queue: Slots, em: float) -> ServerPlace:
-    # Of a single one the text stands above.
+    # The text of a single server is above it.
     has_text = count > 1 and box.height >= COMPACT * em and box.width >= 4 * em
     inset, thick = (0.2 * em, 0.3 * em) if count > 1 and not has_text else (0.5 * em, 0.5 * em)
     bar = Box(box.left + inset, box.bottom - inset - thick, box.width - 2 * inset, thick)
@@ -119,7 +119,7 @@ def _server(box: Box, count: int, batch: int, queue: Slots, em: float) -> Server
 
 
 def places_in(box: Box, waiting: int, servers: int, batch: int, em: float) -> Places:
-    """Divide a box among arrivals, queue and servers, for the most that wait, and the largest batch."""
+    """Divide a box among arrivals, queue and servers, for the longest queue and the largest batch."""
     lane = Box(box.left, box.top, max(5 * em, 0.11 * box.width), box.height)
     wide = (0.36 if servers <= 4 else 0.42) * box.width
     right = box.right - 2.6 * em
@@ -134,18 +134,16 @@ def places_in(box: Box, waiting: int, servers: int, batch: int, em: float) -> Pl
     return Places(lane, queue, places, beside, box.right)
 
 
-WAY = 0.15  # of its computing: what a batch takes to its server
-FADE = 2  # ways: how long those that are finished or lost are still seen
-AHEAD, ENTERING = (
-    4,
-    5,
-)  # mean times between arrivals: how long a request is seen before it arrives, and enters
+WAY = 0.15  # the share of its computing in which a batch moves to its server
+FADE = 2  # ways: how long finished or lost requests stay visible
+AHEAD = 4  # mean times between arrivals in which a request is visible before it arrives
+ENTERING = 5  # the same, in which it moves to its place in the queue
 MOST_COMING = 60
-SPREAD = (5**0.5 - 1) / 2  # the golden ratio: neighbours come in at different heights
+SPREAD = (5**0.5 - 1) / 2  # the golden ratio: neighbours enter at different heights
 
 
 class Crowd(NamedTuple):
-    """Requests that look alike: their numbers, corners (shape (requests, 2)), sides and opacities."""
+    """Requests of one look: their numbers, corners (shape (requests, 2)), sides and opacities."""
 
     requests: np.ndarray
     corners: np.ndarray
@@ -170,7 +168,7 @@ class Crowd(NamedTuple):
 
 
 class Crowds(NamedTuple):
-    """All that is seen at a moment; `groups` are the frames of the batches on their way."""
+    """Everything visible at a moment; `groups` are the frames of moving batches."""
 
     coming: Crowd
     waiting: Crowd
@@ -182,7 +180,7 @@ class Crowds(NamedTuple):
 
 
 def ease(share: Any) -> Any:
-    """Return how far something is on its way, beginning and ending slowly."""
+    """Return a share of a way with a slow beginning and end."""
     share = np.clip(share, 0.0, 1.0)
     return share * share * (3 - 2 * share)
 
@@ -193,7 +191,7 @@ def between(begin: np.ndarray, end: np.ndarray, share: np.ndarray | float) -> np
 
 
 def before(batch: Batch) -> float:
-    """Return a time just before a batch left: whoever is delayed at that instant was not yet."""
+    """Return a time just before a batch left, before any request is delayed at that instant."""
     return math.nextafter(batch.start_s, 0)
 
 
@@ -204,7 +202,7 @@ class Choreography:
         self.film, self.places = film, places
         self.arrival_s = film.result.arrival_s
         self.way_s = WAY * film.batch_s
-        # Where many arrive in that time, each is quicker: or the queue would never be seen.
+        # Dense arrivals enter faster: otherwise none would ever reach the queue.
         self.entry_s = min(self.way_s, ENTERING * pace_s)
         is_open = isinstance(film.result.scenario.workload, OpenLoop)
         self.ahead_s = AHEAD * pace_s if is_open else 0.0
@@ -227,7 +225,7 @@ class Choreography:
         )  # fmt: skip
 
     def _share(self, batch: Batch, now: Snapshot) -> float:
-        """Return which share of its way to its server a batch has gone."""
+        """Return the share of its way to its server that a batch has moved."""
         return (now.time_s - batch.start_s) / (WAY * (batch.finish_s - batch.start_s))
 
     def _heights(self, requests: np.ndarray) -> np.ndarray:
@@ -253,21 +251,21 @@ class Choreography:
         return between(self._entries(requests), corners, share)
 
     def _given_up(self, requests: np.ndarray, time_s: float) -> np.ndarray:
-        """Return how many places ahead of each request have not quite closed, after requests that gave up."""
+        """Return the places ahead of each request that are still closing after requests gave up."""
         if not self.film.loses:
             return np.zeros(len(requests))
         lost = self.film.lost(time_s - self.way_s, time_s)
         done_s, turns = self.film.done_s(lost), self.film.order
         ahead = turns.at(lost, time_s) < turns.at(requests, time_s)[:, None]
         ahead &= self.arrival_s[requests][:, None] <= done_s
-        ahead &= done_s > self.arrival_s[lost]  # a rejected one has had no place
+        ahead &= done_s > self.arrival_s[lost]  # rejected requests had no place
         return np.sum(ahead * (1 - ease((time_s - done_s) / self.way_s)), axis=1)
 
     def _ahead(self, others: np.ndarray, requests: np.ndarray, time_s: float) -> np.ndarray:
-        """Return how many of some that stood in the queue then stood ahead of each of these requests.
+        """Return how many `others` in the queue were ahead of each of these requests at a time.
 
-        Between two while those behind make room for one that came later but goes earlier, or while one that
-        is delayed goes back; of two that do so at once, one may be off by a place.
+        The number is fractional while requests make room for one that arrived later but goes earlier, or
+        while a delayed request moves back. If two do so at once, one may be off by a place.
         """
         turns = self.film.order
         own, theirs = turns.at(requests, time_s), np.sort(turns.at(others, time_s))
@@ -296,7 +294,7 @@ class Choreography:
         requests, queue = now.queue, self.places.queue
         index = self._ahead(requests, requests, now.time_s) + self._given_up(requests, now.time_s)
         corners = queue.at(index)
-        for batch in batches:  # what it has left behind moves up while it goes
+        for batch in batches:  # the requests behind it move up
             if (share := self._share(batch, now)) < 1:
                 stood = self.arrival_s[requests] <= batch.start_s
                 ahead = np.where(stood, self._ahead(batch.requests, requests, before(batch)), 0)
@@ -304,7 +302,7 @@ class Choreography:
         return Crowd.of(requests, self._in_queue(requests, corners, now.time_s), queue.side)
 
     def _slots(self, batch: Batch) -> Slots | None:
-        """Return the slots of a batch's server; None where there was no room for the server."""
+        """Return the slots of a batch's server; None if the server is not drawn."""
         servers = self.places.servers
         return servers[batch.server].slots if batch.server < len(servers) else None
 
@@ -314,7 +312,7 @@ class Choreography:
         if slots is None or share >= 1:
             return Crowd.of(*_seen(requests, slots))
         index = np.arange(len(requests))
-        # Where they stood: behind those of the batch that go earlier, and those that were not taken.
+        # They start from their places in the queue, among the requests that stay.
         stood = now.waiting[self.arrival_s[now.waiting] <= batch.start_s]
         place = self._ahead(np.concatenate([requests, stood]), requests, before(batch))
         place = place + self._given_up(requests, batch.start_s)
@@ -335,7 +333,7 @@ class Choreography:
         return Crowd.of(requests, corners + np.array([float(aside), 0.0]), side, 1 - share)
 
     def _lost(self, now: Snapshot) -> Crowd:
-        """Return those who were just rejected, or who gave up: they fall out of the queue."""
+        """Return the requests that were just rejected or gave up: they fall out of the queue."""
         time_s, queue = now.time_s, self.places.queue
         requests = self.film.lost(time_s - FADE * self.way_s, time_s)[-MOST_COMING:]
         done_s = self.film.done_s(requests)
@@ -351,7 +349,7 @@ class Choreography:
 
 
 def _seen(requests: np.ndarray, slots: Slots | None) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return a batch's requests in their slots, as many as there are."""
+    """Return the requests of a batch that have a slot, with their corners and their side."""
     if slots is None:
         return np.empty(0, dtype=int), np.empty((0, 2)), 0.0
     requests = requests[: len(slots.corners)]

@@ -17,13 +17,13 @@ from batchsim.view.film.snapshot import Film, PlayRange, Snapshot
 from batchsim.view.film.words import ABOVE, Captions
 
 FLAG = 0.5  # of a box's side
-STRIPE = np.array([0, 0.58])  # of a box with a number: where its stripe begins
+STRIPE = np.array([0, 0.58])  # where the stripe of a box with a number begins
 DIGITS = 3  # the last ones are shown
-HATCHED_PX = 8  # the least side in which a hatch can be seen
+HATCHED_PX = 8  # the smallest side in which a hatch is visible
 
 
 def fill_style(tile: Tile, style: ComponentStyle, dense: bool = True) -> dict[str, str]:
-    """Return how a component of the latency fills a small shape: its hatch is twice as dense."""
+    """Return the style of a small shape of a latency component, with a hatch twice as dense."""
     colour, background = getattr(tile.theme, style.colour), tile.theme.background
     return {"facecolor": colour, "edgecolor": background, "hatch": 2 * style.hatch if dense else ""}
 
@@ -33,7 +33,7 @@ class RequestBoxes:
 
     def __init__(self, tile: Tile, em: float, zorder: float = 2) -> None:
         self.tile, self.em, theme = tile, em, tile.theme
-        # One path each for all boxes: a hatch is drawn once a path, and takes longer than all else.
+        # One path for all boxes: matplotlib draws a hatch once per path, which is the slowest part.
         self.papers = tile.add(PathPatch(NOWHERE, facecolor=theme.background, linewidth=0, zorder=zorder))
         self.fills = tile.add(PathPatch(NOWHERE, linewidth=0, zorder=zorder + 0.1))
         self.edges = tile.add(PathPatch(NOWHERE, facecolor="none", edgecolor=theme.soft, linewidth=1))
@@ -42,7 +42,7 @@ class RequestBoxes:
         tile.set_moving(self.papers, self.fills, self.edges, self.numbers)
 
     def show(self, crowd: Crowd, component: str, digits: int) -> None:
-        """Show these requests, each with the last digits of its number if these have room."""
+        """Show these requests, with the last digits of their numbers if there is room."""
         em, sides = self.em, crowd.sides[:, None]
         numbered = sides[:, 0] >= number_px(em, digits)
         begin, end = crowd.corners, crowd.corners + sides
@@ -70,12 +70,12 @@ def last_digits(request: int, digits: int) -> str:
 
 
 def number_px(em: float, digits: int) -> float:
-    """Return the least side of a box with a number of so many digits."""
+    """Return the smallest side of a box with a number of `digits` digits."""
     return max(digits * em * width_em("0") + 2, 1.9 * em)
 
 
 class Flags:
-    """A mark in the lower left corner of requests whose level goes before others, the larger the earlier."""
+    """A mark in the lower left corner of requests whose level goes before others; earlier is larger."""
 
     def __init__(self, tile: Tile, zorder: float) -> None:
         theme = tile.theme
@@ -84,7 +84,7 @@ class Flags:
         tile.set_moving(self.shapes)
 
     def show(self, crowd: Crowd, shares: np.ndarray) -> None:
-        """Give each of these requests a share of the largest flag, none where it is 0."""
+        """Give each request a flag of a share of the largest size, or no flag for 0."""
         flagged = shares > 0
         sides = crowd.sides[flagged]
         corners = crowd.corners[flagged] + np.stack([np.zeros(sides.size), sides], axis=-1)
@@ -121,18 +121,17 @@ class Gauge:
         tile.set_moving(self.fill)
 
     def show(self, share: float, component: str = "computing") -> None:
-        """Fill a share of it, at most all."""
+        """Fill a share of the bar."""
         width = self.box.width * min(max(share, 0.0), 1.0)
-        # What is not seen is not drawn: a hatch takes its time even on nothing.
+        # An empty bar is hidden, as even its hatch would take time.
         self.fill.set(width=width, visible=width > 0, **fill_style(self.tile, COMPONENTS[component]))
 
 
 class Stage(Tile):
     """The film of a run, in any box of a picture: a clock, the queue and the servers, and the rule's gauges.
 
-    Boxes of requests are as large as the fullest moment of the stretch to which the stage is `fit` allows,
-    and keep their size in all of it: each stands for one request, and none is left out as long as it can be
-    seen at all.
+    Each box is one request. Boxes are as large as the fullest moment of the stretch allows that `fit`
+    prepared, and keep that size. A request is left out only if its box would be too small to see.
     """
 
     def __init__(self, picture: Picture, box: Box) -> None:
@@ -154,7 +153,7 @@ class Stage(Tile):
         self.waits = self.add(PathPatch(NOWHERE, linewidth=0, zorder=2.1, **style))
         self.set_moving(self.bars, self.compiling, self.waits, self.group)
         self.captions = Captions(self, left, right, em)
-        # From the bottom: the gauges, their names; from the top: the header, the parts' names.
+        # Below are the gauges and their names; above, the header and the names of the parts.
         wide, low, high = (right - left - 1.6 * em) / 2, box.bottom - 1.1 * em, 0.6 * em
         self.size_gauge = Gauge(self, Box(left, low, wide, high))
         self.wait_gauge = Gauge(self, Box(right - wide, low, wide, high))
@@ -164,10 +163,10 @@ class Stage(Tile):
         self.frames: list[Artist] = []
         self.film: Film | None = None
 
-    # What stands still.
+    # Fixed parts.
 
     def fit(self, film: Film, stretch: PlayRange | None = None) -> None:
-        """Prepare for a stretch of a film, by default all of it: how large its boxes are, and where."""
+        """Prepare for a stretch of a film, by default all of it: the size and the places of its boxes."""
         begin_s, until_s = stretch or film.stretch(requests=film.result.arrival_s.size)
         largest = film.largest_batch(begin_s, until_s)
         waiting = max(film.most_waiting(begin_s, until_s), largest)
@@ -182,7 +181,7 @@ class Stage(Tile):
                 self.frames = self._put_up(places)
 
     def _put_up(self, places: Places) -> list[Artist]:
-        """Add the banks of the queue, the servers' frames, and where the requests come from."""
+        """Add the banks of the queue, the servers' frames, and the lane of arrivals."""
         queue, lane, theme = places.queue_box, places.lane, self.theme
         banks = [[(lane.left, y), (queue.right, y)] for y in (queue.top - 2, queue.bottom + 2)]
         frames = rectangles(*_ends(server.box for server in places.servers))
@@ -196,10 +195,10 @@ class Stage(Tile):
             self.add_text(self.captions.left, queue.top - ABOVE * self.em, name, **style),
         ]
 
-    # What moves.
+    # Moving parts.
 
     def show(self, film: Film, time_s: float, within_s: float = 0.0) -> Snapshot:
-        """Draw a moment, and return the snapshot; a batch that left `within_s` ago still leaves."""
+        """Draw a moment, and return its snapshot; a batch that left `within_s` ago counts as leaving."""
         now = film.snapshot(time_s)
         if film is not self.film:
             self.fit(film)
@@ -220,7 +219,7 @@ class Stage(Tile):
         return now
 
     def _show_bars(self, now: Snapshot) -> None:
-        """Show how far each batch is, and what of that went to compiling its shape or to waiting."""
+        """Show the progress of each batch, and its compiling and waiting."""
         fills, compiled, waited = [], [], []
         for place, batch in zip(self.places.servers, now.computing, strict=False):
             if batch is not None:
@@ -236,10 +235,10 @@ class Stage(Tile):
         for patch, bars in ((self.compiling, compiled), (self.waits, waited)):
             seen = [bar for bar in bars if bar.width > 0]
             patch.set_path(rectangles(*_ends(seen)))
-            patch.set_visible(bool(seen))  # a hatch takes its time even on nothing
+            patch.set_visible(bool(seen))  # even an empty hatch takes time
 
     def _show_gauges(self, now: Snapshot, component: str) -> None:
-        """Show how near a batch is to leaving: by the number that waits, and the oldest's wait."""
+        """Show how close a batch is to leaving, by size and by the oldest request's wait."""
         rule, gauge = now.rule, self.size_gauge.box
         self.size_gauge.show(now.waiting.size / rule.largest_batch, component)
         if self.hold("enough", rule.enough / rule.largest_batch):

@@ -1,4 +1,4 @@
-"""A run of token generation from moment to moment: how many wait, and what is done in its seats."""
+"""Films of token generation: by seats, for lanes; by steps; and by whole batches."""
 
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -18,13 +18,13 @@ from batchsim.view.film.snapshot import Activity, Film
 
 
 class TokenMoment(NamedTuple):
-    """What is so at one instant, after everything that was due then: counts of requests."""
+    """Counts of requests at one instant, after all its events."""
 
     time_s: float
     waiting: int
     prefill: int
     decode: int
-    padded: int  # whose answer is made, in a seat that their batch keeps
+    padded: int  # answered, in a seat that the batch still occupies
     served: int
 
     @property
@@ -49,7 +49,7 @@ class TokenFilm(Film):
     TokenMoment(time_s=0.035, waiting=0, prefill=0, decode=1, padded=1, served=0)
     """
 
-    def __init__(self, result: Result) -> None:  # not a run of batches that leave whole, which a Film is of
+    def __init__(self, result: Result) -> None:  # a Film has batches that leave whole
         self.seats = seats(result)
         self.result, self.rule, self.servers = result, result.scenario.rule, result.scenario.servers
         status, arrival_s = result.status, result.arrival_s
@@ -72,12 +72,12 @@ class TokenFilm(Film):
 
     @cached_property
     def batch_s(self) -> float:
-        """The mean time that a request sits, in s: it is that which the eye follows."""
+        """The mean time in a seat, in s, which the eye follows."""
         return float((self.seats.end_s - self.seats.begin_s).mean()) if len(self.seats) else 1.0
 
     @cached_property
     def busy(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """When each server computes: the beginnings and the ends of its steps in a row."""
+        """When each server computes: the begins and ends of its uninterrupted steps."""
         steps, found = self.result.steps, []
         for server in range(self.servers):
             mine = steps.server == server
@@ -90,7 +90,7 @@ class TokenFilm(Film):
 
     @property
     def decimals(self) -> int:
-        """How many decimals of a millisecond to show: steps take some."""
+        """The decimals of a millisecond to show."""
         return 1
 
     @cached_property
@@ -103,14 +103,14 @@ class TokenFilm(Film):
         )  # fmt: skip
 
     def instants(self, requests: int | None = None) -> np.ndarray:
-        """Return when anything happens, ascending."""
+        """Return the times of all events, ascending."""
         return self._instants
 
     def largest_leaving(self, begin_s: float, until_s: float) -> None:
-        """Return None: no batch is on its way."""
+        """Return None, as no batch moves on the screen."""
 
     def snapshot(self, time_s: float) -> TokenMoment:  # type: ignore[override]
-        """Return what is so at a time."""
+        """Return the moment at a time."""
         rows = self.seats
         here = (rows.begin_s <= time_s) & (rows.end_s > time_s)
         prefill, padded, seated = (
@@ -124,7 +124,7 @@ class TokenFilm(Film):
 
 
 class StepMoment(NamedTuple):
-    """One instant: the step that is computed then, -1 where there is none, and counts of requests."""
+    """One instant: the step that is computed, or -1, and counts of requests."""
 
     time_s: float
     film: "StepFilm"
@@ -133,7 +133,7 @@ class StepMoment(NamedTuple):
     served: int
 
     def acting(self, within_s: float = 0.0) -> int | None:
-        """Return the index of the pseudo-code's line at which the choice of the step's rows ended."""
+        """Return the index of the line at which the choice of the step's rows ended."""
         return None if self.step < 0 else int(self.film.endings[self.step])
 
     def said(self, within_s: float = 0.0) -> str:
@@ -166,7 +166,7 @@ class StepFilm(Film):
 
     rule: Continuous
 
-    def __init__(self, result: Result, server: int = 0) -> None:  # a Film is of batches that leave whole
+    def __init__(self, result: Result, server: int = 0) -> None:  # a Film has batches that leave whole
         assert isinstance(result.scenario.rule, Continuous)
         self.shown = server
         self.result, self.rule, self.servers = result, result.scenario.rule, result.scenario.servers
@@ -182,7 +182,7 @@ class StepFilm(Film):
         return cls(result, server)
 
     def at(self, time_s: float) -> str:
-        """Return how a sentence of a moment begins: when, and on which of several servers."""
+        """Return the beginning of a moment's sentence: the time, and which of several servers."""
         where = f", server {self.shown + 1:,} of {self.servers:,}" if self.servers > 1 else ""
         return f"At {time_s * 1000:,.1f} ms{where}: "
 
@@ -196,13 +196,13 @@ class StepFilm(Film):
 
     @property
     def batch_s(self) -> float:
-        """The mean time that a request is computed, in s: it is that which the eye follows."""
+        """The mean computing time of a request, in s, which the eye follows."""
         mean_ms = float(self.result.summary()["mean_computing_ms"])
-        return mean_ms / 1000 if mean_ms > 0 else 1.0  # nobody may be served
+        return mean_ms / 1000 if mean_ms > 0 else 1.0  # without served requests
 
     @property
     def decimals(self) -> int:
-        """How many decimals of a millisecond to show."""
+        """The decimals of a millisecond to show."""
         return 1
 
     @cached_property
@@ -210,14 +210,14 @@ class StepFilm(Film):
         return np.unique(np.concatenate([self._start_s, self._end_s]))
 
     def instants(self, requests: int | None = None) -> np.ndarray:
-        """Return when steps begin and end, ascending."""
+        """Return the begins and ends of steps, ascending."""
         return self._instants
 
     def largest_leaving(self, begin_s: float, until_s: float) -> None:
-        """Return None: no batch is on its way."""
+        """Return None, as no batch moves on the screen."""
 
     def snapshot(self, time_s: float) -> StepMoment:  # type: ignore[override]
-        """Return what is so at a time."""
+        """Return the moment at a time."""
         at = int(self._start_s.searchsorted(time_s, side="right")) - 1
         under_way = at >= 0 and time_s < self._end_s[at]
         arrived, served = (
@@ -227,10 +227,10 @@ class StepFilm(Film):
 
 
 class WholeMoment(NamedTuple):
-    """One instant: who waits, the batch that left last, and the one that the shown server computes.
+    """One instant: the queue, the batch that left last, and the batch that the shown server computes.
 
-    `batch` is the first step of that one, -1: none, and `step` the step that is computed. `idle`: whether
-    any server is.
+    `batch` is the first step of the latter, or -1, and `step` the step that is computed. `idle`: whether any
+    server is idle.
     """
 
     time_s: float
@@ -245,7 +245,7 @@ class WholeMoment(NamedTuple):
     served: int
 
     def activity(self, within_s: float = 0.0) -> Activity:
-        """Return what the rule does now; a batch that left at most `within_s` ago still leaves."""
+        """Return the state of the rule; a batch that left at most `within_s` ago counts as leaving."""
         if self.last >= 0 and self.time_s - self.film.log.batch_start_s[self.last] <= within_s:
             return Activity.LEAVING
         if not self.waiting:
@@ -253,7 +253,7 @@ class WholeMoment(NamedTuple):
         return Activity.FORMING if self.idle else Activity.QUEUEING
 
     def acting(self, within_s: float = 0.0) -> int:
-        """Return the index of the pseudo-code's line that acts."""
+        """Return the index of the acting line."""
         activity = self.activity(within_s)
         leaving = activity is Activity.LEAVING
         trigger = Trigger(self.film.log.batch_trigger[self.last]) if leaving else None
@@ -274,7 +274,7 @@ class WholeMoment(NamedTuple):
         return f"{film.at(self.time_s)}{'; '.join(parts)}."
 
     def _computing(self) -> str:
-        """Return what is computed: the prompts of a batch, or which token, and how many answers are done."""
+        """Return the progress of the batch: its prompts, or the token and the number of complete answers."""
         outputs = self.film.outputs_of(self.batch)
         batch, made = f"a batch of {outputs.size:,}", self.film.made(self.batch, self.step)
         if not made:
@@ -284,7 +284,7 @@ class WholeMoment(NamedTuple):
 
 
 class WholeFilm(StepFilm):
-    """A run of whole batches, to be played: what one server computes, and for what the next batch waits.
+    """A run of whole batches, to be played: one server's computing, and the reason why the next batch waits.
 
     >>> from batchsim import Constant, Scenario, SizeOrWait, StepTime, Tokens, simulate
     >>> scenario = Scenario(Constant(100), SizeOrWait(2, 50), StepTime(10, 0, 0), tokens=Tokens(9, [3, 1]))
@@ -302,9 +302,7 @@ class WholeFilm(StepFilm):
         self._first = np.flatnonzero(log.batch_trigger != NO_TRIGGER)  # the first steps of batches
         late = status == Status.TIMED_OUT
         left_s = np.where(late, later(result.arrival_s, result.timeout_s), result.start_s)
-        self._queued_s = np.where(
-            status == Status.REJECTED, result.arrival_s, left_s
-        )  # until when each waits
+        self._queued_s = np.where(status == Status.REJECTED, result.arrival_s, left_s)  # the end of each wait
         self._latest_s = np.maximum.accumulate(np.nan_to_num(self._queued_s, posinf=np.inf))
         self._finish_s = np.sort(result.finish_s[status == Status.SERVED])
 
@@ -325,7 +323,7 @@ class WholeFilm(StepFilm):
 
     @cached_property
     def _instants(self) -> np.ndarray:
-        """When requests come and give up, batches start, and prompts, answers and batches are done."""
+        """The times when requests arrive, give up or start, and prompts, answers and batches end."""
         log, served = self.log, np.flatnonzero(self.log.last_step >= 0)
         token, last = log.token_step[served], log.last_step[served]
         done = last_tokens(log, served, token)
@@ -334,17 +332,17 @@ class WholeFilm(StepFilm):
         return np.unique(np.concatenate([self._arrival_s, left_s, *ends_s]))
 
     def outputs_of(self, batch: int) -> np.ndarray:
-        """Return how many tokens each request of a batch makes."""
+        """Return the number of tokens that each request of a batch makes."""
         outputs: np.ndarray = self.log.output_tokens[self.log.batch_index == batch]
         return outputs
 
     def made(self, batch: int, step: int) -> int:
-        """Return how many steps of its batch come before a step: so many tokens each request has."""
+        """Return the number of steps of a batch before a step, which is each request's number of tokens."""
         mine = self._mine[self.log.batch_server[batch]]
         return int(np.searchsorted(mine, step) - np.searchsorted(mine, batch))
 
     def snapshot(self, time_s: float) -> WholeMoment:  # type: ignore[override]
-        """Return what is so at a time."""
+        """Return the moment at a time."""
         log = self.log
         arrived = int(self._arrival_s.searchsorted(time_s, side="right"))
         left = int(self._latest_s.searchsorted(time_s, side="right"))
@@ -364,6 +362,6 @@ class WholeFilm(StepFilm):
         )
 
     def _under_way(self, steps: np.ndarray, time_s: float) -> int:
-        """Return which of a server's steps is computed at a time, -1 where none is."""
+        """Return the step of a server that is computed at a time, or -1."""
         at = int(self.log.batch_start_s[steps].searchsorted(time_s, side="right")) - 1
         return int(steps[at]) if at >= 0 and time_s < self.log.batch_finish_s[steps[at]] else -1

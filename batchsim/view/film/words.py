@@ -1,4 +1,4 @@
-"""What the film says: the moment in a sentence, and the stage's short texts, the longest that fits first."""
+"""The film's texts: the moment in a sentence, and the stage's captions, each as long as fits."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ FLAGGED = "\N{BLACK LOWER LEFT TRIANGLE}"
 
 
 def describe(snapshot: Snapshot | StepMoment | WholeMoment, within_s: float = 0.0) -> str:
-    """Return a snapshot in one sentence, for those who do not see the picture.
+    """Return a moment in one sentence.
 
     >>> from batchsim import Affine, Scenario, SizeOrWait, Trace, simulate
     >>> from batchsim.view.film.snapshot import Film
@@ -43,7 +43,7 @@ def describe(snapshot: Snapshot | StepMoment | WholeMoment, within_s: float = 0.
 
 
 def activities(snapshot: Snapshot, within_s: float) -> tuple[str, ...]:
-    """Return what the rule does, and why."""
+    """Return the state of the rule, and the reason."""
     activity = snapshot.activity(within_s)
     if activity is not Activity.LEAVING or snapshot.last is None:
         return (str(activity),)
@@ -53,7 +53,7 @@ def activities(snapshot: Snapshot, within_s: float) -> tuple[str, ...]:
 
 
 def queue_titles(waiting: int, component: str, levels: Mapping[int, int]) -> tuple[str, ...]:
-    """Return how many wait, of which levels, and for what; those of the first level are flagged."""
+    """Return the length of the queue, by level, and its reason; the first level has a flag."""
     if not waiting:
         return "queue: none waiting", "none waiting"
     by_level: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ def queue_titles(waiting: int, component: str, levels: Mapping[int, int]) -> tup
 
 
 def server_titles(now: Snapshot, drawn: int) -> tuple[str, ...]:
-    """Return how many servers are busy, and how many are not drawn."""
+    """Return the number of busy servers, and of servers that are not drawn."""
     servers, busy = len(now.computing), sum(batch is not None for batch in now.computing)
     if servers == 1:
         (batch,) = now.computing
@@ -90,14 +90,14 @@ def server_titles(now: Snapshot, drawn: int) -> tuple[str, ...]:
 
 
 def size_texts(waiting: int, rule: Rule) -> tuple[str, ...]:
-    """Return how many of the largest batch wait, and how many are enough."""
+    """Return the queue's share of the largest batch, and the size that is enough to leave."""
     largest, enough = rule.largest_batch, rule.enough
     text = f"largest batch: {min(waiting, largest):,} of {largest:,}"
     return (f"{text}, {enough:,} are enough",) * (enough != largest) + (text, f"{waiting:,} of {largest:,}")
 
 
 def wait_texts(waited_ms: float | None, limit_ms: float, decimals: int) -> tuple[str, ...]:
-    """Return how long the oldest has waited, and how long it may."""
+    """Return the oldest request's wait, and its limit."""
     limit = "no max wait" if math.isinf(limit_ms) else f"max wait {typed(limit_ms)} ms"
     if waited_ms is None:
         return f"oldest: none, {limit}", limit, ""
@@ -117,7 +117,7 @@ ABOVE = 0.5  # ems, from the baseline of the parts' names to the parts
 
 
 class Captions:
-    """All that moves of a stage's texts; each says as much as it has room for."""
+    """The moving texts of a stage, each as long as fits."""
 
     def __init__(self, tile: Tile, left: float, right: float, em: float) -> None:
         self.left, self.right, self.em, self.box = left, right, em, tile.box
@@ -148,7 +148,7 @@ class Captions:
 
     def _header(self, now: Snapshot, within_s: float, loses: bool, clock: Label) -> list[Label]:
         em, line, texts = self.em, clock.y, activities(now, within_s)
-        # As wide as the clock ever is, so that what follows stands still.
+        # The clock's largest width, so that the next text stays still.
         begin = self.left + max(CLOCK * em, 1.1 * em * width_em(clock.text, "bold") + em)
         counters = [f"lost {now.lost:,}"] * loses + [f"served {now.served:,}"]
         if self.is_wide or self.right - begin > COUNTER * em * (len(counters) + 1):
@@ -178,7 +178,7 @@ class Captions:
         return labels
 
     def _servers(self, now: Snapshot, places: Places) -> list[Label]:
-        """Return what each server computes, beside its number if there are several."""
+        """Return the size of each server's batch, next to its number if there are several servers."""
         number_px = 2 * self.em if len(now.computing) > 1 else 0.0
         return [
             Label(
@@ -190,7 +190,7 @@ class Captions:
         ]  # fmt: skip
 
     def _undrawn(self, count: int, places: Places) -> list[Label]:
-        """Return how many of those that wait have no room on the stage."""
+        """Return the number of waiting requests that have no room on the stage."""
         number, y = f"+ {count:,}", places.queue_box.bottom - 0.5 * self.em
         x = max(places.queue_box.left, self.box.left + self.em * (0.2 + width_em(number)))
         lines = (number, y - 1.3 * self.em), ("more", y)
