@@ -9,7 +9,7 @@ import batchsim as bs
 from batchsim.result.comparison import compare
 from batchsim.view.explorer.goodput import of_goodput
 from batchsim.view.explorer.state import DEFAULTS
-from batchsim.view.run.token_data import TokenViewData
+from batchsim.view.pictures.data import TokenViewData
 
 SCENARIO = DEFAULTS["tokens"].scenario()
 

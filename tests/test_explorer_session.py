@@ -9,7 +9,7 @@ from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
 from batchsim.view.explorer import stored
-from batchsim.view.run.live import LivePicture
+from batchsim.view.pictures.live import LivePicture
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from batchsim.view.explorer.knob import is_hidden
 from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS
 from batchsim.view.explorer.pages.reasons_tokens import outcome as tokens_outcome
 from batchsim.view.explorer.state import DEFAULTS, State
-from batchsim.view.run.live import MODES
-from batchsim.view.run.token_headline import token_figures_of
+from batchsim.view.pictures.headline import token_figures_of
+from batchsim.view.pictures.live import MODES
 
 FIRST = DEFAULTS["tokens"]
 

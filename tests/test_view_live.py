@@ -18,21 +18,19 @@ import batchsim as bs
 from batchsim._format import number, percent
 from batchsim.study.surface import Surface, load_curve, surface
 from batchsim.theory.curve import theory_curve
-from batchsim.view.canvas.colours import colours
+from batchsim.view.canvas.cells import colours
 from batchsim.view.canvas.lettering import Lettering, width_em
-from batchsim.view.run.batches import BatchView
-from batchsim.view.run.breakdown import BreakdownView
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.grid import TIED, position
-from batchsim.view.run.growing import queue_length
-from batchsim.view.run.headline import figures_of
-from batchsim.view.run.heat_map import HeatMapView
-from batchsim.view.run.latency import LatencyView
-from batchsim.view.run.live import NAMES, LivePicture
-from batchsim.view.run.load import LoadView
-from batchsim.view.run.ranked import Ranked
-from batchsim.view.run.timeline import TimelineView
-from batchsim.view.run.window import window
+from batchsim.view.pictures.batches import BatchView
+from batchsim.view.pictures.breakdown import BreakdownView
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.headline import figures_of
+from batchsim.view.pictures.heat_map import TIED, HeatMapView, position
+from batchsim.view.pictures.latency import LatencyView, queue_length
+from batchsim.view.pictures.live import NAMES, LivePicture
+from batchsim.view.pictures.load import LoadView
+from batchsim.view.pictures.moments import window
+from batchsim.view.pictures.ranked import Ranked
+from batchsim.view.pictures.timeline import TimelineView
 
 BASE = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(16, 5), bs.Affine(5, 0.25))
 SIZES, WAITS = (1, 4, 16, 32), (0, 5, 20, math.inf)

@@ -11,12 +11,12 @@ from matplotlib.colors import to_rgb
 
 import batchsim as bs
 from batchsim.view.canvas.theme import COMPILING, COMPONENTS, PHASES, THEMES
-from batchsim.view.charts.curves import STYLES
 from batchsim.view.film.lanes_view import LanesView
 from batchsim.view.film.snapshot import Stretch
 from batchsim.view.film.token_lanes import TokenLanesView
-from batchsim.view.run.grid import BEYOND, GridView
-from batchsim.view.run.live import NAMES, TOKEN_NAMES, LivePicture
+from batchsim.view.pictures.curves import STYLES
+from batchsim.view.pictures.heat_map import BEYOND, GridView
+from batchsim.view.pictures.live import NAMES, TOKEN_NAMES, LivePicture
 
 LESSONS = sorted((Path(__file__).parent.parent / "notebooks" / "solutions").glob("*.ipynb"))
 STEP = bs.published("llama-3.1-8b/rtx-4090")

@@ -9,14 +9,13 @@ import pytest
 import batchsim as bs
 from batchsim.study.token_curve import token_curve
 from batchsim.study.token_surface import token_surface
-from batchsim.view.canvas.colours import shades
+from batchsim.view.canvas.cells import shades
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import SIZES, THEMES
-from batchsim.view.run.grid import OVERLOADED, REFUSED, TIED, position
-from batchsim.view.run.run_picture import RunPicture
-from batchsim.view.run.token_data import TokenViewData
-from batchsim.view.run.token_heat_map import TokenHeatMapView
-from batchsim.view.run.token_load import TokenLoadView
+from batchsim.view.pictures.data import TokenViewData
+from batchsim.view.pictures.heat_map import OVERLOADED, REFUSED, TIED, TokenHeatMapView, position
+from batchsim.view.pictures.load import TokenLoadView
+from batchsim.view.pictures.view import RunPicture
 
 STEP = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 TOKENS = bs.Tokens(bs.Lognormal(500, 1.0, at_most=3000), bs.Geometric(60))

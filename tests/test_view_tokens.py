@@ -23,16 +23,15 @@ from batchsim.study.token_curve import token_curve
 from batchsim.study.token_surface import token_surface
 from batchsim.view.canvas.lettering import Lettering
 from batchsim.view.film.seats import seats
-from batchsim.view.run import moment as moments
-from batchsim.view.run.breakdown import TokenBreakdownView
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.live import TOKEN_NAMES, LivePicture
-from batchsim.view.run.moment import moment
-from batchsim.view.run.token_data import NAMED, TokenViewData
-from batchsim.view.run.token_headline import token_figures_of
-from batchsim.view.run.token_latency import TokenLatencyView
-from batchsim.view.run.token_seats import SeatsView
-from batchsim.view.run.token_steps import StepsView
+from batchsim.view.pictures import moments as moments
+from batchsim.view.pictures.breakdown import TokenBreakdownView
+from batchsim.view.pictures.data import NAMED, TokenViewData, ViewData
+from batchsim.view.pictures.headline import token_figures_of
+from batchsim.view.pictures.live import TOKEN_NAMES, LivePicture
+from batchsim.view.pictures.moments import moment
+from batchsim.view.pictures.seats import SeatsView
+from batchsim.view.pictures.steps import StepsView
+from batchsim.view.pictures.token_latency import TokenLatencyView
 
 STEP = bs.StepTime(fixed_ms=2, weights_ms=8, per_token_ms=0.1, per_read_ms=0.001, per_pair_ms=0.00001)
 BASE = bs.Scenario(

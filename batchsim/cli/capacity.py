@@ -33,7 +33,7 @@ class Capacity(JsonFlag, SLOFlags, TrafficFlags, ScenarioFlags):
         answer = capacity(scenario, slo, **self.settings(tables["simulate"]), tolerance=self.tolerance)
         frame = answer.to_frame()
         if self.plot is not None:
-            from batchsim.view.charts.curves import capacity_curves
+            from batchsim.view.pictures.curves import capacity_curves
 
             first = slo.objectives[0]
             output.save_picture(self.plot, capacity_curves(answer, RATE, first.key, first.limit))

@@ -18,7 +18,7 @@ from batchsim.scenario.scenario import RATE, find_knob
 if TYPE_CHECKING:
     import pandas
 
-    from batchsim.view.charts.chart import Chart
+    from batchsim.view.pictures.chart import Chart
 
 # Shown only where requests are lost: the other columns are of served requests alone.
 LOSS = ("p99_all_ms", "loss")
@@ -80,10 +80,10 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
     def _figure(self, frame: "pandas.DataFrame", scenario: Scenario, knobs: list[str]) -> "Chart":
         """Return a curve along one knob, or a heat map of two with the scenario's own setting marked."""
         if len(knobs) == 1:
-            from batchsim.view.charts.curves import capacity_curves
+            from batchsim.view.pictures.curves import capacity_curves
 
             return capacity_curves(frame, knobs[0], self.value, self.objective)
-        from batchsim.view.charts.heat_map import heat_map
+        from batchsim.view.pictures.sweep_map import heat_map
 
         x, y = knobs
         today = (_setting(scenario, x), _setting(scenario, y))

@@ -45,7 +45,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
         if self.save is not None:
             best.scenario.to_toml(self.save)
         if self.plot is not None:
-            from batchsim.view.charts.curves import frontier
+            from batchsim.view.pictures.curves import frontier
 
             output.save_picture(self.plot, frontier(best))
         written, refused = self._written(best)

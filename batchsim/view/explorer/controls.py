@@ -9,7 +9,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from batchsim.scenario.saturation import estimate_per_s
-from batchsim.view.canvas.scales import nice
+from batchsim.view.canvas.axes import nice
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.controls_table import CONTROLS, on_page, relevant
 from batchsim.view.explorer.controls_tokens import LARGEST_WHOLE, LONGEST_MS

@@ -24,8 +24,8 @@ from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import DEFAULTS, State, workload_values
 from batchsim.view.explorer.state_tokens import step_values
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.live import MODES, LivePicture
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.live import MODES, LivePicture
 
 SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
 MEMORY = "Memory"  # what the last of them is called where it is about that

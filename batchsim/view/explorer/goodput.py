@@ -10,7 +10,7 @@ from batchsim.result.proportions import students_t
 from batchsim.result.sections import sums
 from batchsim.study.judgement import LEVEL
 from batchsim.study.surface import SECTIONS
-from batchsim.view.run.token_data import TokenViewData, of_tokens
+from batchsim.view.pictures.data import TokenViewData, of_tokens
 
 SURE = "output_tokens_per_s"  # without an interval of this, the run is too short for one
 

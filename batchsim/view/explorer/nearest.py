@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from batchsim.view.explorer.controls_table import CONTROLS, as_typed, relevant
 from batchsim.view.explorer.state import DEFAULTS, State
-from batchsim.view.run.data import ViewData
+from batchsim.view.pictures.data import ViewData
 
 
 def nearest(state: State, run: Callable[[State], ViewData]) -> tuple[State, ViewData] | None:

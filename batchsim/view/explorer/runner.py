@@ -15,14 +15,14 @@ from batchsim.scenario import ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Ru
 from batchsim.simulate import available, simulated
 from batchsim.study.surface import LoadCurve, Surface, load_curve, load_rates, surface
 from batchsim.theory.curve import theory_curve
-from batchsim.view.canvas.scales import nice
+from batchsim.view.canvas.axes import nice
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.controls_tokens import MAPS
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.state import State
 from batchsim.view.explorer.stored import recall
 from batchsim.view.explorer.token_runner import token_data
-from batchsim.view.run.data import ViewData
+from batchsim.view.pictures.data import ViewData
 
 # Requests of each setting of the heat map. Traffic that drifts needs all: its beginning is not like the rest.
 MAP_REQUESTS = {Poisson: 20_000, Constant: 20_000, Gamma: 20_000, ClosedLoop: 5_000}

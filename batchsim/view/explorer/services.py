@@ -7,7 +7,7 @@ from typing import Any
 
 from batchsim.measured.published import published_source
 from batchsim.scenario import Service
-from batchsim.view.canvas.scales import nice
+from batchsim.view.canvas.axes import nice
 from batchsim.view.explorer.kinds import SERVICES
 from batchsim.view.explorer.kinds_tokens import OWN
 from batchsim.view.explorer.state import State, service_values

@@ -15,8 +15,8 @@ from batchsim.view.explorer.modes import REQUESTS
 from batchsim.view.explorer.nearest import in_place_of, nearest
 from batchsim.view.explorer.runner import Runner, alike
 from batchsim.view.explorer.state import DEFAULTS, State
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.live import MODES as PICTURES
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.live import MODES as PICTURES
 
 Event = Literal["state", "run", "change", "release", "status"]
 

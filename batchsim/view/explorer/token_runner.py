@@ -14,9 +14,9 @@ from batchsim.simulate import simulated
 from batchsim.study.surface import accepted
 from batchsim.study.token_curve import TokenCurve, token_curve
 from batchsim.study.token_surface import MEMORY, TokenSurface, token_surface
-from batchsim.view.canvas.scales import nice
+from batchsim.view.canvas.axes import nice
 from batchsim.view.explorer.stored import recall
-from batchsim.view.run.token_data import TokenViewData
+from batchsim.view.pictures.data import TokenViewData
 
 MOVING = 2000  # requests of everything while a slider is dragged
 SEATS = (4, 8, 16, 24, 32, 48, 64, 96, 128, 256)

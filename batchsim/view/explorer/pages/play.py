@@ -15,8 +15,8 @@ from batchsim.view.film.film_view import FilmView
 from batchsim.view.film.pseudocode import acting, pseudocode, to_html
 from batchsim.view.film.snapshot import Snapshot
 from batchsim.view.film.step_view import StepView
-from batchsim.view.run.timeline import TimelineView
-from batchsim.view.run.token_seats import SeatsView
+from batchsim.view.pictures.seats import SeatsView
+from batchsim.view.pictures.timeline import TimelineView
 
 FILMED = {REQUESTS: TimelineView.KEY, TOKENS: SeatsView.KEY}  # the view in which the film is
 

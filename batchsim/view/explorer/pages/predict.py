@@ -9,7 +9,7 @@ from batchsim.view.explorer.modes import REQUESTS, TOKENS
 from batchsim.view.explorer.pages import Page, reasons_tokens
 from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS, TOLERANCE, Outcome, outcome
 from batchsim.view.explorer.session import Session
-from batchsim.view.run.data import ViewData
+from batchsim.view.pictures.data import ViewData
 
 QUESTIONS = {
     REQUESTS: {

@@ -11,17 +11,17 @@ from matplotlib.collections import LineCollection
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
-from matplotlib.ticker import FixedFormatter, FixedLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
-from batchsim._format import counted, tick_in, typed, typed_duration, unit_of
-from batchsim.scenario import Rule
-from batchsim.view.canvas.cells import NOWHERE, border, squares
-from batchsim.view.canvas.colours import colours, ends
+from batchsim._format import counted, duration, percent, rate, tick, tick_in, typed, typed_duration, unit_of
+from batchsim.scenario import Continuous, Rule
+from batchsim.study.token_surface import GOODPUT, TTFT_P99
+from batchsim.view.canvas.axes import FINE, log_ticks, nice
+from batchsim.view.canvas.cells import NOWHERE, border, colours, ends, shades, squares
 from batchsim.view.canvas.picture import Box
-from batchsim.view.canvas.scales import FINE, log_ticks
 from batchsim.view.canvas.theme import BLACK, ORANGE
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import LARGE, Entry, Spot, Style, View
+from batchsim.view.pictures.data import ViewData, of_tokens
+from batchsim.view.pictures.view import LARGE, SMALL, Entry, Spot, Style, View
 
 OVERLOADED, REFUSED, LOSING, TIED = "overloaded", "not possible", "too many lost", "tied with the best"
 BEYOND = "too slow"
@@ -296,3 +296,129 @@ def position(surface: Any, rule: Rule) -> tuple[float, float] | None:
         value = getattr(rule, name)  # None: as much as it takes
         places.append(float(np.interp(math.inf if value is None else value, values, np.arange(len(values)))))
     return places[0] + 0.5, places[1] + 0.5
+
+
+class HeatMapView(GridView):
+    """The p99 of all requests over two parameters of the rule."""
+
+    NAME, SHORT = "p99 of every setting at this load", "p99 of every setting"
+    BEST = "best 00.0 ms at 00, 00.0 ms"
+
+    def cell_values(self, data: ViewData) -> np.ndarray:
+        surface = data.surface
+        return np.where(surface.overloaded | surface.refused, np.nan, surface.p99_ms)
+
+    def colours(self, values: np.ndarray, data: ViewData) -> np.ndarray:
+        return colours(values, data.objective_ms)
+
+    def within(self, values: np.ndarray, data: ViewData) -> np.ndarray:
+        limit_ms = math.nan if data.objective_ms is None else data.objective_ms
+        return np.asarray(values <= limit_ms)
+
+    def has_objective(self, data: ViewData) -> bool:
+        return data.objective_ms is not None
+
+    def show_scale(self, bar: Axes, values: np.ndarray, data: ViewData) -> None:
+        self.show_durations(bar, values, data.objective_ms)
+
+    def figure(self, data: ViewData, cell: tuple[int, int]) -> str:
+        return duration(float(data.surface.p99_ms[cell]))
+
+    def said(self, data: ViewData, cell: tuple[int, int]) -> str:
+        lost = math.isinf(data.surface.p99_ms[cell])
+        return "more than 1 % are lost" if lost else f"p99 {self.figure(data, cell)}"
+
+    def verdict(self, data: ViewData) -> str:
+        if data.surface.best() is None:
+            return "serves 99 of 100 requests"
+        if data.objective_ms is None:
+            return ""
+        return f"; {int(self.within(self.cell_values(data), data).sum())} meet the objective"
+
+
+NAMES = {TTFT_P99: "p99 TTFT of every setting at this load", GOODPUT: "Goodput of every setting at this load"}
+SHORT = {TTFT_P99: "p99 TTFT of every setting", GOODPUT: "Goodput of every setting"}
+MOST = 0.99  # of the requests: a setting where these keep both objectives is within them
+
+
+class TokenHeatMapView(GridView):
+    """Over two knobs of `Continuous`: goodput, where both objectives are set, else the p99 of TTFT.
+
+    A bold line surrounds the cells in which 99 of 100 requests keep both objectives, or the one on TTFT.
+    """
+
+    NAME, SHORT = NAMES[GOODPUT], SHORT[GOODPUT]  # until it is known whether there are objectives
+    SMALL_ROOM = SMALL._replace(left=3.7)  # for budgets of five digits
+    BEST = "best 00.0/s (00.0%) at 000, 00000"
+
+    def update(self, data: ViewData) -> None:
+        metric = of_tokens(data).surface.metric
+        if self.hold("metric", metric):
+            self.title.set_text((NAMES if self.large else SHORT)[metric])
+        super().update(data)
+
+    def label(self, surface: Any, name: str) -> str:
+        if isinstance(surface.scenario.rule, Continuous):
+            return name  # as the servers call it
+        return super().label(surface, name)
+
+    def cell_values(self, data: ViewData) -> np.ndarray:
+        return of_tokens(data).surface.values
+
+    def colours(self, values: np.ndarray, data: ViewData) -> np.ndarray:
+        data = of_tokens(data)
+        if data.surface.metric == GOODPUT:
+            return shades(values, self._highest(values))
+        return colours(values, data.ttft_ms)
+
+    def within(self, values: np.ndarray, data: ViewData) -> np.ndarray:
+        data = of_tokens(data)
+        if data.surface.metric == GOODPUT:
+            return np.asarray(data.surface.attainment >= MOST)
+        return np.asarray(values <= (math.nan if data.ttft_ms is None else data.ttft_ms))
+
+    def has_objective(self, data: ViewData) -> bool:
+        # Goodput has one colour, and its shade is the number.
+        data = of_tokens(data)
+        return data.surface.metric == TTFT_P99 and data.ttft_ms is not None
+
+    def show_scale(self, bar: Axes, values: np.ndarray, data: ViewData) -> None:
+        data = of_tokens(data)
+        if data.surface.metric == TTFT_P99:
+            self.show_durations(bar, values, data.ttft_ms)
+        elif self.hold("colours", highest := self._highest(values)):
+            bar.set_yscale("linear")
+            bar.set_ylim(0, highest)
+            self.scale.set_data(shades(np.linspace(0, highest, 256)[:, None], highest))
+            bar.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+            bar.yaxis.set_minor_locator(FixedLocator([]))
+            bar.yaxis.set_major_formatter(tick)
+            self.unit.set_text("per s")
+
+    def _highest(self, values: np.ndarray) -> float:
+        return nice(float(np.nanmax(values, initial=0.0)))
+
+    def figure(self, data: ViewData, cell: tuple[int, int]) -> str:
+        surface = of_tokens(data).surface
+        if surface.metric == GOODPUT:
+            return f"{rate(float(surface.goodput_per_s[cell]))} ({percent(float(surface.attainment[cell]))})"
+        return duration(float(surface.ttft_p99_ms[cell]))
+
+    def said(self, data: ViewData, cell: tuple[int, int]) -> str:
+        surface = of_tokens(data).surface
+        if surface.metric == GOODPUT:
+            share = percent(float(surface.attainment[cell]))
+            return f"goodput {rate(float(surface.goodput_per_s[cell]))}, {share} of the requests"
+        lost = math.isinf(surface.ttft_p99_ms[cell])
+        return "more than 1 % are lost" if lost else f"p99 TTFT {self.figure(data, cell)}"
+
+    def verdict(self, data: ViewData) -> str:
+        data = of_tokens(data)
+        of_goodput = data.surface.metric == GOODPUT
+        if data.surface.best() is None:
+            return f"serves {'a request within both objectives' if of_goodput else '99 of 100 requests'}"
+        if data.ttft_ms is None:
+            return ""
+        count = int(self.within(self.cell_values(data), data).sum())
+        what = "keep both objectives for 99 of 100 requests" if of_goodput else "meet the objective"
+        return f"; {count} {what}"

@@ -7,14 +7,13 @@ from matplotlib.patches import StepPatch
 from batchsim._format import counted, duration, listed, number, percent
 from batchsim.result import Result
 from batchsim.scenario import Continuous
+from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.lettering import Label
 from batchsim.view.canvas.picture import Box
-from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import PHASES
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.moment import Moment, taken
-from batchsim.view.run.token_data import of_tokens
-from batchsim.view.run.view import Entry, Spot, StackedView, Style
+from batchsim.view.pictures.data import ViewData, of_tokens
+from batchsim.view.pictures.moments import Moment, taken
+from batchsim.view.pictures.view import Entry, Spot, StackedView, Style
 
 LEAST_MS = 1e-6  # a gap between two steps, beyond rounding
 ENDLESS = 2**20  # seats: no server has as many, some have no limit

@@ -8,16 +8,15 @@ from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator
 
 from batchsim._format import counted, duration, listed, number, percent
+from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
-from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import PHASES
 from batchsim.view.film.token_lane import TELLING, styles
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.moment import Moment, moment, taken
-from batchsim.view.run.token_data import of_tokens
-from batchsim.view.run.token_steps import place_of
-from batchsim.view.run.view import Entry, Spot, Style, View, outline
+from batchsim.view.pictures.data import ViewData, of_tokens
+from batchsim.view.pictures.moments import Moment, moment, taken
+from batchsim.view.pictures.steps import place_of
+from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
 
 FEW = 40  # seats, all of which are shown; of more, those that are taken
 LANE = 0.88  # of the distance between two, its height

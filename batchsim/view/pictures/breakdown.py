@@ -5,11 +5,11 @@ from typing import ClassVar
 import numpy as np
 
 from batchsim._format import duration, fixed, number, unit_of
+from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.lettering import Label, apart
-from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import COMPONENTS, PHASES, ComponentStyle, in_words
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import Entry, Spot, StackedView, Steps
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.view import Entry, Spot, StackedView, Steps
 
 GROUPS = 20
 BESIDE = 6.6  # room for the names right of the axes, in ems

@@ -11,13 +11,11 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from batchsim._format import MINUS, duration, listed, number, percent, typed_duration
 from batchsim.result.metrics import LATENCY, TPOT, TTFT
+from batchsim.view.canvas.axes import log_ticks, nice_span
 from batchsim.view.canvas.lettering import Label, width_em
-from batchsim.view.canvas.scales import log_ticks, nice_span
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.growing import GrowingView
-from batchsim.view.run.latency import SAID, difference, relative
-from batchsim.view.run.token_data import NAMED, TokenViewData, of_tokens
-from batchsim.view.run.view import Entry, Spot, Style
+from batchsim.view.pictures.data import NAMED, TokenViewData, ViewData, of_tokens
+from batchsim.view.pictures.latency import SAID, GrowingView, difference, relative
+from batchsim.view.pictures.view import Entry, Spot, Style
 
 DASHES: dict[str, Any] = {TTFT: (0, (4, 2)), TPOT: (0, (1, 1)), LATENCY: "-"}
 HEIGHTS: tuple[float, ...] = (60, 50, 70, 40, 80, 30, 20, 90)  # % at which curves may be named

@@ -4,26 +4,24 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from batchsim import _check
+from batchsim.result import Result
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import SIZES, THEMES, named
 from batchsim.view.film.film_view import FilmView
+from batchsim.view.film.snapshot import REQUESTS
 from batchsim.view.film.step_view import StepView
-from batchsim.view.run.batches import BatchView
-from batchsim.view.run.breakdown import BreakdownView, TokenBreakdownView
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.headline import HIGH, Headline, levels
-from batchsim.view.run.heat_map import HeatMapView
-from batchsim.view.run.latency import LatencyView
-from batchsim.view.run.load import LoadView
-from batchsim.view.run.run_picture import RunPicture
-from batchsim.view.run.timeline import TimelineView
-from batchsim.view.run.token_headline import TokenHeadline
-from batchsim.view.run.token_heat_map import TokenHeatMapView
-from batchsim.view.run.token_latency import TokenLatencyView
-from batchsim.view.run.token_load import TokenLoadView
-from batchsim.view.run.token_seats import SeatsView
-from batchsim.view.run.token_steps import StepsView
-from batchsim.view.run.view import Spot, View
+from batchsim.view.pictures.batches import BatchView
+from batchsim.view.pictures.breakdown import BreakdownView, TokenBreakdownView
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.headline import HIGH, Headline, TokenHeadline, levels
+from batchsim.view.pictures.heat_map import HeatMapView, TokenHeatMapView
+from batchsim.view.pictures.latency import LatencyView
+from batchsim.view.pictures.load import LoadView, TokenLoadView
+from batchsim.view.pictures.seats import SeatsView
+from batchsim.view.pictures.steps import StepsView
+from batchsim.view.pictures.timeline import TimelineView
+from batchsim.view.pictures.token_latency import TokenLatencyView
+from batchsim.view.pictures.view import RunPicture, Spot, View
 
 LEAST_PX, MOST_PX = 240, 4096
 # The views, in the order in which the small ones stand. To add one, write its file and name it here.
@@ -119,3 +117,31 @@ class LivePicture(RunPicture):
             if self.data is not None and box.left <= x < box.right and box.top <= y < box.bottom:
                 return view.spot(x, y, self.data) if view.large else Spot(view.KEY, f"Enlarge: {view.NAME}")
         return None
+
+
+ASPECT, LOWEST_PX, HIGHEST_PX = 0.52, 400, 620  # the height for a width, and its bounds
+
+
+class Animation(RunPicture):
+    """The film of a run above its timeline; `play` prepares a result, `stage.show` draws a moment.
+
+    `theme` is "light" or "dark", `size` "page" or "projector"; the height follows from the width. About
+    `requests` requests are played: all of a run that is not much longer, else some from its middle.
+    """
+
+    def __init__(
+        self, width_px: int = 900, ratio: float = 1.0, theme: str = "light", size: str = "page",
+        requests: int = REQUESTS,
+    ) -> None:  # fmt: skip
+        sizes = named("size", size, SIZES)
+        em_px = sizes.em_px(width_px)
+        height_px = round(min(max(ASPECT * width_px, LOWEST_PX), HIGHEST_PX) * max(em_px / 13, 1))
+        super().__init__(width_px, height_px, ratio, named("theme", theme, THEMES), em_px)
+        above, below = FilmView.split(Box(0, 0, width_px, height_px))
+        self.add_views([(TimelineView, below, True)], sizes.line_px)
+        self.stage = FilmView(self, above, self.view(TimelineView), requests)
+
+    def play(self, result: Result) -> None:
+        """Prepare for a run, and show a moment of it at which a batch is on its way."""
+        self.show(ViewData(result))
+        self.stage.load(result)

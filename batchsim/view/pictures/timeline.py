@@ -12,9 +12,9 @@ from batchsim.result import Result
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label
 from batchsim.view.canvas.theme import COMPILING, COMPONENTS, in_words
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import Entry, Spot, Style, View, outline
-from batchsim.view.run.window import Window, window
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.moments import Window, window
+from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
 
 LOST = {Status.REJECTED: "X", Status.TIMED_OUT: "P", Status.FAILED: "v"}  # their markers
 

@@ -10,20 +10,17 @@ from batchsim.result import Result
 from batchsim.servers.comparison import ServerComparison
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PAGE
-from batchsim.view.charts.chart import Chart
-from batchsim.view.charts.measured import measured
-from batchsim.view.charts.overlay import overlay
-from batchsim.view.run.batches import BatchView
-from batchsim.view.run.breakdown import BreakdownView, TokenBreakdownView
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.latency import PERCENTILES, LatencyView
-from batchsim.view.run.run_picture import RunPicture
-from batchsim.view.run.timeline import TimelineView
-from batchsim.view.run.token_data import TokenViewData
-from batchsim.view.run.token_latency import TokenLatencyView
-from batchsim.view.run.token_seats import SeatsView
-from batchsim.view.run.token_steps import StepsView
-from batchsim.view.run.view import View
+from batchsim.view.pictures.batches import BatchView
+from batchsim.view.pictures.breakdown import BreakdownView, TokenBreakdownView
+from batchsim.view.pictures.chart import Chart
+from batchsim.view.pictures.data import TokenViewData, ViewData
+from batchsim.view.pictures.latency import PERCENTILES, LatencyView
+from batchsim.view.pictures.measured import measured, overlay
+from batchsim.view.pictures.seats import SeatsView
+from batchsim.view.pictures.steps import StepsView
+from batchsim.view.pictures.timeline import TimelineView
+from batchsim.view.pictures.token_latency import TokenLatencyView
+from batchsim.view.pictures.view import RunPicture, View
 
 WIDTH_PX, HEIGHT_PX, LINE_PX = 1000, 640, 26  # the line is what theory says, below the views
 VIEWS: tuple[type[View], ...] = (LatencyView, BreakdownView, BatchView, TimelineView)
@@ -92,7 +89,7 @@ def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: boo
     <Plot size 1000x640 with 4 Axes>
     """
     if isinstance(result, ServerComparison):
-        from batchsim.view.charts.servers import server_curves  # and with it pandas
+        from batchsim.view.pictures.curves import server_curves  # and with it pandas
 
         return server_curves(result)
     if isinstance(result, Measurement | Fidelity):

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
-from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT
+from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT
 from batchsim.scenario import ClosedLoop
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Picture, Tile
-from batchsim.view.run.data import ViewData
+from batchsim.view.pictures.data import NAMED, TokenViewData, ViewData, of_tokens
 
 HIGH = 5.6  # of a row of figures, in ems
 LINES = (1.4, 3.55, 5.0)  # baselines, in ems
@@ -198,3 +198,40 @@ def change_of(value: float, before: float | None, write: Writer) -> str:
 
 def _points(value: float, before: float | None) -> str:
     return change_of(value, before, lambda share: f"{number(100 * share, 2)} points")
+
+
+class TokenHeadline(Headline):
+    """The four figures of token generation."""
+
+    def figures_of(self, data: ViewData) -> list[Figure]:
+        return token_figures_of(data)
+
+
+def token_figures_of(data: ViewData) -> list[Figure]:
+    """Return the p99 of TTFT and of TPOT, the tokens per second, and the goodput.
+
+    Without objectives, the load; of an overloaded run, too: its goodput only says how long the run was.
+    """
+    data = of_tokens(data)
+    figures = [_p99(data, column) for column in (TTFT, TPOT)]
+    figures.append(rate_figure(data, "output tokens", "output_tokens_per_s"))
+    preempted = float(data.summary["preempted_share"])
+    beside = f"{percent(preempted)} preempted" if preempted > 0 else ""
+    if data.overloaded or not data.limits_ms:
+        return [*figures, load_figure(data)._replace(beside=beside)]
+    before, value = data.before, data.goodput_per_s
+    old = before.goodput_per_s if isinstance(before, TokenViewData) and not before.overloaded else None
+    within = f"{percent(data.attainment)} of requests"
+    return [
+        *figures,
+        Figure("goodput", digits(value), "per s", within, change_of(value, old, digits), beside=beside),
+    ]
+
+
+def _p99(data: TokenViewData, column: str) -> Figure:
+    """Return the p99 of a column against its objective, with the p50 beside it."""
+    name = NAMED[column]
+    interval = None if data.loss else data.intervals.get(f"{name.lower()}_p99_ms")
+    figure = latency_figure(data, 99, interval, column, data.limits_ms.get(column))
+    p50_ms = data.percentile_of_all(50, column)
+    return figure._replace(name=f"{name} {figure.name}", beside=f"p50 {duration(p50_ms)}" * bool(figure.unit))

@@ -12,14 +12,14 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from batchsim.result.metrics import better, heading
-from batchsim.view.canvas.cells import border
-from batchsim.view.canvas.colours import COLOURS, ends
+from batchsim.view.canvas.cells import COLOURS, border, ends
 from batchsim.view.canvas.theme import BLACK, GREY, ORANGE, VERMILION
-from batchsim.view.charts import chart as charts
-from batchsim.view.charts.chart import Chart
+from batchsim.view.pictures import chart as charts
+from batchsim.view.pictures.chart import Chart
 
 if TYPE_CHECKING:
     import pandas
+
 
 MANY = 200  # cells, from which on their numbers are left out
 HATCHED: dict[str, Any] = {"edgecolor": GREY, "linewidth": 0}

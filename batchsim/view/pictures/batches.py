@@ -8,12 +8,13 @@ import numpy as np
 from batchsim._format import fixed, number, percent
 from batchsim.result import Result
 from batchsim.scenario.rules import Rule, Trigger
-from batchsim.view.canvas.scales import nice
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import Entry, Spot, StackedView
+from batchsim.view.canvas.axes import nice
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.view import Entry, Spot, StackedView
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
+
 
 # Colour and hatch; what a trigger means, and what it is called, is in the steps of the rule.
 TRIGGERS = {
