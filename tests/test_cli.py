@@ -23,9 +23,8 @@ from typer.testing import CliRunner
 import batchsim as bs
 from batchsim.cli import app, lab, values
 from batchsim.measured.measurement import Measurement
-from batchsim.scenario.registry import KINDS
 from batchsim.scenario.rules import RULES
-from batchsim.scenario.toml import from_tables, read_toml
+from batchsim.scenario.toml import KINDS, from_tables, read_toml
 from batchsim.study.capacity import capacity
 from batchsim.study.slo import SLO
 from batchsim.study.sweep import sweep

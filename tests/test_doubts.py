@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from batchsim.measured.measurement_warnings import doubts
-from batchsim.measured.outliers import summary
+from batchsim.measured.measurement import doubts
+from batchsim.measured.samples import summary
 
 
 def keys(samples, target=0.02):

@@ -28,11 +28,11 @@ def test_every_default_is_a_value_that_the_control_takes(name):
 NEW_RULE = """
 import dataclasses
 from batchsim import scenario
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules.rule import parameter
 
 @dataclasses.dataclass(frozen=True)
 class NewRule(scenario.SizeOrWait):
-    level: float = seam.parameter("Level", "A level", kind="real", at_least=2, slider=(2, 8, 0.5), default=3)
+    level: float = parameter("Level", "A level", kind="real", at_least=2, slider=(2, 8, 0.5), default=3)
 
 scenario.RULES += (NewRule,)
 

@@ -10,7 +10,7 @@ import batchsim as bs
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import metric
 from batchsim.result.run_length import run_length
-from batchsim.scenario import token_checks
+from batchsim.scenario import saturation
 
 THREE = CASES["3 engines, load 0.9"].truth
 WAITS = "mean_ttft_ms", "mean_queueing_ms", "mean_latency_ms"
@@ -93,20 +93,20 @@ def test_what_depends_on_those_that_run_needs_less_than_a_wait():
 def test_the_variety_of_lognormal_lengths_is_the_exact_one(cv):
     # E S^2 = m^2 (1 + cv^2), E S^4 = m^4 (1 + cv^2)^6; so long that whole tokens do not matter.
     tokens = bs.Tokens(1, bs.Lognormal(2000, cv))
-    squared_cv, of_square = token_checks.variety(bs.Continuous(), tokens)
+    squared_cv, of_square = saturation.variety(bs.Continuous(), tokens)
     assert squared_cv == pytest.approx(cv**2, rel=0.01)
     assert of_square == pytest.approx((1 + cv**2) ** 4 - 1, rel=0.02)
 
 
 def test_equal_lengths_have_no_variety():
-    assert token_checks.variety(bs.Continuous(), FIXED) == (0, 0)
+    assert saturation.variety(bs.Continuous(), FIXED) == (0, 0)
 
 
 def test_a_number_that_runs_returns_slowly_where_steps_take_longer_the_more_run():
     constant = engines(1, 20, step=bs.StepTime(1, 4, 0))
-    assert token_checks.turnover(constant) == token_checks.running(constant)
+    assert saturation.turnover(constant) == saturation.running(constant)
     bound = CASES["2 engines bound by arithmetic, load 0.9"].truth
-    assert token_checks.turnover(bound) > 3 * token_checks.running(bound)
+    assert saturation.turnover(bound) > 3 * saturation.running(bound)
 
 
 def test_without_a_length_there_are_no_jams_to_count():

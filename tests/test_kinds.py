@@ -4,7 +4,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.scenario import OpenLoop, Rule, Service
-from batchsim.scenario.registry import KINDS, keys_of, kind_of
+from batchsim.scenario.toml import KINDS, keys_of, kind_of
 
 
 def test_every_workload_rule_and_service_of_batchsim_has_a_kind():

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.measured.autocorrelation import LAGS, autocorrelation, fitted
+from batchsim.measured.samples import LAGS, autocorrelation, lasting_noise
 
 NOISE = bs.Noise(0.2, correlation=0.5, memory_batches=9)
 
@@ -26,13 +26,13 @@ def test_the_autocorrelation_is_that_of_the_noise_whatever_the_sizes():
 
 
 def test_what_is_fitted_is_the_noise_that_was_measured():
-    correlation, memory_batches = fitted(autocorrelation(measured(200, 100)))
+    correlation, memory_batches = lasting_noise(autocorrelation(measured(200, 100)))
     assert correlation == pytest.approx(0.5, abs=0.03)
     assert memory_batches == pytest.approx(9, rel=0.2)
 
 
 def test_noise_that_does_not_last_is_found_to_be_such():
-    assert fitted(autocorrelation(measured(40, 100, bs.Noise(0.2))))[0] == 0
+    assert lasting_noise(autocorrelation(measured(40, 100, bs.Noise(0.2))))[0] == 0
     for time_ms in (2.0, 1.1):
         assert autocorrelation([(np.ones(50), np.full(50, time_ms))]) == (0,) * len(LAGS)
 
@@ -63,6 +63,6 @@ def test_a_correlation_is_between_minus_one_and_one_however_short_the_runs(runs)
 @pytest.mark.parametrize("memory", [1.5, 6, 40])
 @pytest.mark.parametrize("correlation", [0.1, 0.4])
 def test_a_fit_finds_what_an_exact_autocorrelation_was_made_of(correlation, memory):
-    found = fitted([correlation * np.exp(-(lag - 1) / memory) for lag in LAGS])
+    found = lasting_noise([correlation * np.exp(-(lag - 1) / memory) for lag in LAGS])
     assert found == pytest.approx((correlation, memory), rel=0.05)
     assert bs.Noise(0.3, "lognormal", *found)

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from batchsim.measured.outliers import interval, levels, quiet, summary
+from batchsim.measured.samples import interval, levels, quiet, summary
 
 
 def drawn(count, seed=0, cv=0.03):

@@ -8,7 +8,7 @@ import pytest
 import batchsim as bs
 from batchsim.engines.saturation import saturated
 from batchsim.scenario import saturation
-from batchsim.scenario.token_checks import NeverServed
+from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.scenario.tokens import Listed
 
 STEP = bs.published("llama-3.1-8b/rtx-4090")

@@ -12,8 +12,7 @@ from batchsim.cli import values
 from batchsim.cli.flags import Command, FileTable, Panel, argument
 from batchsim.measured.measurement import Measurement
 from batchsim.scenario import Scenario, Service
-from batchsim.scenario.registry import KINDS
-from batchsim.scenario.toml import read_toml
+from batchsim.scenario.toml import KINDS, read_toml
 
 if TYPE_CHECKING:
     from batchsim.servers import ServerConfig

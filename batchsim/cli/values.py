@@ -10,7 +10,7 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.scenario import Table
-from batchsim.scenario.registry import KINDS, Maker
+from batchsim.scenario.toml import KINDS, Maker
 
 MAKERS = {name: makers for kinds in KINDS.values() for name, makers in kinds.items()}
 BARE = {name.lower(): name for name in MAKERS}
@@ -29,7 +29,7 @@ _RANGE = re.compile(r"([^:,(\[{'\"]*):([^:,(\[{'\"]*):\s*(x?)([^:,(\[{'\"]*)")
 def value(text: str) -> Any:
     """Return the value of a text in Python's words: a number, quoted text, a list, or a part of a scenario.
 
-    Only the kinds of `batchsim.scenario.registry` can be called, so that no command line can run other code.
+    Only the kinds of `batchsim.scenario.toml` can be called, so that no command line can run other code.
     Anything else raises ValueError.
 
     >>> value("Affine(5, per_item_ms=0.25).padded_to([8, 32])")

@@ -7,7 +7,7 @@ from batchsim.device.fidelity import Fidelity, compare_with_simulation
 from batchsim.device.replay import Replay, replay
 from batchsim.device.side_by_side import measure_sharing
 from batchsim.measured.measurement import Measurement
-from batchsim.scenario.shared_device import Sharing, sharing
+from batchsim.scenario.service import Sharing, sharing
 
 if TYPE_CHECKING:
     from batchsim.device.measuring import measure

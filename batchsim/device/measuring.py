@@ -13,8 +13,8 @@ from batchsim.device.models import Model, describe
 from batchsim.device.roofline import roofline as roofline_of
 from batchsim.device.rounds import Rounds
 from batchsim.device.served import BUSY, ServedRounds
-from batchsim.measured.autocorrelation import autocorrelation
 from batchsim.measured.measurement import Measurement
+from batchsim.measured.samples import autocorrelation
 from batchsim.scenario.service import Table
 
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from batchsim.device.models import fitting
-from batchsim.measured.outliers import summary
+from batchsim.measured.samples import summary
 
 WAIT_FOR: Callable[[Any], Any] = jax.block_until_ready  # JAX returns before its device has computed
 FEWEST = 20  # samples, before an interval is believed

@@ -10,8 +10,7 @@ import numpy as np
 from batchsim import _check
 from batchsim.device.replay import POOL, play, warm_up
 from batchsim.scenario import Affine, Scenario, SizeOrWait, Trace
-from batchsim.scenario.service import Service, Table
-from batchsim.scenario.shared_device import Sharing, sharing
+from batchsim.scenario.service import Service, Sharing, Table, sharing
 
 LEAST = 20  # batches in a round, however long they take
 

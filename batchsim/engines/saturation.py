@@ -15,10 +15,10 @@ from batchsim.engines.draws import Plan
 from batchsim.engines.token_log import TokenLog, TokenPlan
 from batchsim.scenario import Continuous, Poisson, Scenario, StepTime, Tokens
 from batchsim.scenario.rules import Rule
+from batchsim.scenario.rules.continuous import servable
 from batchsim.scenario.saturation import at_once
 from batchsim.scenario.step_time import StepCost
-from batchsim.scenario.token_checks import points, servable
-from batchsim.scenario.tokens import Lengths, Listed
+from batchsim.scenario.tokens import Lengths, Listed, points
 
 REQUESTS = 8000  # whose mean is good to some 0.3 %, together with the measures below
 LEAST, EACH = 1000, 250  # of few that run at once, fewer are as good

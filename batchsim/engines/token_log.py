@@ -12,8 +12,8 @@ import numpy as np
 from batchsim.engines.draws import SMALL, Plan, Streams, draw, draw_cached, length_seeds
 from batchsim.engines.log import Log, Sum, Totals
 from batchsim.scenario import Continuous, Scenario, StepTime, Tokens
+from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.scenario.step_time import StepCost
-from batchsim.scenario.token_checks import check_lengths
 
 NO_TRIGGER = 255  # of a step for which no batch left
 UNLIMITED = 2**60  # blocks: more than any run takes

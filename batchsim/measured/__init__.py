@@ -4,9 +4,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from batchsim.scenario.registry import KINDS
 from batchsim.scenario.service import Noise, Table
 from batchsim.scenario.step_time import StepTime
+from batchsim.scenario.toml import KINDS
 
 
 def _measured(

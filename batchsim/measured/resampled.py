@@ -6,10 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from batchsim.measured import autocorrelation
-from batchsim.measured import measurement as measurement_text
-from batchsim.measured.measurement import Measurement
-from batchsim.measured.outliers import cv_of
+from batchsim.measured.measurement import Measurement, pooled
+from batchsim.measured.samples import MEMORIES, autocorrelation, cv_of, lasting_noise
 from batchsim.scenario.service import Noise, Table
 
 STRETCHES = 8  # into which the rounds are divided, to see how the speed of the machine changes
@@ -45,7 +43,7 @@ def services(measurement: Measurement, count: int, seed: int = 0) -> Iterator[Ta
         drawn = (begins[:, None] + np.arange(together)).ravel()[:rounds]
         again = {size: row[drawn[: row.size] % row.size] for size, row in rows.items()}
         speed = math.exp(spread * generator.standard_t(freedom)) if spread else 1.0
-        cv = measurement_text.pooled({size: cv_of(row) for size, row in again.items()})
+        cv = pooled({size: cv_of(row) for size, row in again.items()})
         lasts = _lasting(noise, rows, generator) if noise is not None and measurement.autocorrelation else ()
         points = {size: speed * float(row.mean()) for size, row in again.items()}
         yield Table(points).with_noise(cv, "lognormal", *lasts)
@@ -84,9 +82,7 @@ def _lasting(
     """
     sizes = np.repeat(np.arange(len(rows)), [row.size for row in rows.values()])
     factors = noise.draw(generator, sizes.size)
-    found, memory_batches = autocorrelation.fitted(
-        autocorrelation.autocorrelation([(generator.permutation(sizes), factors)])
-    )
-    longest = autocorrelation.MEMORIES[-1]
+    found, memory_batches = lasting_noise(autocorrelation([(generator.permutation(sizes), factors)]))
+    longest = MEMORIES[-1]
     memory_batches = float(np.clip(noise.memory_batches**2 / memory_batches, 1, longest))
     return min(max(2 * noise.correlation - found, 0.0), math.exp(-1 / memory_batches)), memory_batches

@@ -4,7 +4,7 @@ import math
 
 from batchsim.result.metrics import COMPUTING, Metrics
 from batchsim.scenario import Continuous
-from batchsim.scenario.token_checks import a_request
+from batchsim.scenario.tokens import a_request
 
 LOST = ("rejected", "timed_out", "delayed")  # said only where there are some
 

@@ -15,16 +15,7 @@ import math
 from dataclasses import dataclass, replace
 
 from batchsim.result.metrics import LATENCY, TPOT, Metric
-from batchsim.scenario import (
-    ClosedLoop,
-    Continuous,
-    Diurnal,
-    OnOff,
-    OpenLoop,
-    Scenario,
-    Trace,
-    token_checks,  # fmt: skip
-)
+from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OnOff, OpenLoop, Scenario, Trace, saturation
 from batchsim.scenario.service import Noise
 
 FLOWS = {
@@ -169,7 +160,7 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
     continuous = isinstance(scenario.rule, Continuous)
     if scenario.tokens is not None:
         # The noise of steps, of which a request takes many, averages out beside the lengths.
-        squared_cv, surprise = token_checks.variety(scenario.rule, scenario.tokens)
+        squared_cv, surprise = saturation.variety(scenario.rule, scenario.tokens)
         largest = 1 if continuous else largest  # requests come and go one by one
     if isinstance(workload, ClosedLoop):
         rounds, batch = ROUNDS * workload.clients, float(min(largest, workload.clients))
@@ -183,7 +174,7 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
     noises = NOISES * largest * min(load, 1.0) * surprise
     relaxation = _relaxation(scenario, load, dispersion + of_batches)
     if continuous:  # nothing is forgotten before those that run are others
-        relaxation = max(relaxation, token_checks.running(scenario))
+        relaxation = max(relaxation, saturation.running(scenario))
     if not isinstance(workload, OnOff) or workload.on_rate_per_s == workload.off_rate_per_s:
         flow = max(ARRIVALS * (dispersion + of_batches), BATCHES * largest * min(load, 1.0))
         clump, jam_s, peak = _clump(relaxation, dispersion + of_batches), None, 0.0
@@ -208,11 +199,11 @@ def _of_seats(
     scenario: Scenario, workload: OpenLoop, length: RunLength, squared_cv: float, surprise: float
 ) -> RunLength:
     """Return the lengths of continuous batching."""
-    load, relaxation, running = scenario.load, length.relaxation, token_checks.running(scenario)
+    load, relaxation, running = scenario.load, length.relaxation, saturation.running(scenario)
     variance = workload.dispersion + squared_cv
     # A request that runs has a longer answer than others, in proportion to its length.
     longer = max((1 + squared_cv) / 2, 1.0)
-    turnover = min(token_checks.turnover(scenario), max(relaxation, running)) * longer
+    turnover = min(saturation.turnover(scenario), max(relaxation, running)) * longer
     # Where every seat is taken for long, so is the number that runs at once.
     turnover = max(turnover, math.sqrt(running * relaxation) / 2)
     flow = max(ANSWERS * variance, PASSING * running * longer)

@@ -21,8 +21,7 @@ import numpy as np
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.step_time import StepCost, StepTime
-from batchsim.scenario.token_checks import points
-from batchsim.scenario.tokens import Lengths, Listed, Tokens
+from batchsim.scenario.tokens import Lengths, Listed, Tokens, points
 from batchsim.scenario.workload import ClosedLoop
 
 MOST = 4096  # requests at once: with more, what a step takes beside its tokens is next to nothing
@@ -280,3 +279,87 @@ def _ragged_ms(cost: StepCost, size: int, tokens: Tokens, longest: np.ndarray) -
             decodes_ms += cost.per_token_ms * float((np.diff(ends) * more).sum())
     reads = float(prompts.mean() * (outputs.mean() - 1)) + float((outputs * (outputs - 1)).mean()) / 2
     return decodes_ms + cost.per_read_ms * size * reads
+
+
+# How many requests run at once, and how much their costs vary.
+
+
+DEVIATIONS = 8  # standard normal ones, over which the moments of lengths are integrated
+
+
+def running(scenario: Any) -> float:
+    """Return about how many requests run at once under `Continuous`, where nobody waits for a seat.
+
+    Each runs for as many steps as it makes tokens, and a step takes the longer the more run.
+    """
+    return _running(scenario)[0]
+
+
+def turnover(scenario: Any) -> float:
+    """Return about how many requests pass until those that run at once are others, in their number too.
+
+    Where steps take longer the more run, this number returns to its mean more slowly: one more request slows
+    all others. Inf where the steps take so much longer that it does not return.
+    """
+    count, elasticity = _running(scenario)
+    return count / (1 - elasticity) if elasticity < 1 else math.inf
+
+
+def _running(scenario: Any) -> tuple[float, float]:
+    """Return how many run at once, and by what part of 1 % a step takes longer with 1 % more of them."""
+    rule, cost, tokens = scenario.rule, scenario.service.cost, scenario.tokens
+    prompts, outputs = points(tokens.prompt), points(tokens.output)
+    prompt, output = float(prompts.mean()), float(outputs.mean())
+    per_ms, count, before = scenario.workload.offered_per_s / scenario.servers / 1000, 1.0, 0.0
+    keys = cost.per_read_ms * (prompt + float((outputs**2).mean()) / output / 2)
+    keys += cost.per_pair_ms * float((prompts**2).mean()) / 2 / output
+    products = cost.per_token_ms * (prompt + output - 1) / output
+
+    def growing_ms(count: float) -> float:
+        return (products * count if products * count > cost.weights_ms else 0.0) + keys * count
+
+    def step_ms(count: float) -> float:
+        return cost.fixed_ms + max(cost.weights_ms, products * count) + keys * count
+
+    while before < count < rule.max_num_seqs and count > before * 1.001:
+        before, count = count, max(per_ms * output * step_ms(count), count)
+    count = min(count, float(rule.max_num_seqs))
+    return scenario.servers * count, growing_ms(count) / step_ms(count)
+
+
+def variety(rule: Rule, tokens: Tokens) -> tuple[float, float]:
+    """Return the squared coefficient of variation of what requests cost, and that of its square.
+
+    Of whole batches, which take as long as their longest output. What a request costs is between its steps
+    and all its tokens: the larger counts.
+    """
+    whole = not isinstance(rule, Continuous)
+    output = _moments(tokens.output, rule.largest_batch if whole else 1)
+    mean, square, fourth = output
+    varied = [square / mean**2 - 1]
+    squared = [fourth / square**2 - 1]
+    if not whole:
+        prompt = _moments(tokens.prompt)
+        variance = square - mean**2 + prompt[1] - prompt[0] ** 2
+        varied.append(variance / (mean + prompt[0]) ** 2)
+        squared.append(prompt[2] / prompt[1] ** 2 - 1)
+    return max(*varied, 0.0), max(*squared, 0.0)
+
+
+@functools.lru_cache(maxsize=64)
+def _moments(length: int | Lengths, largest_of: int = 1) -> tuple[float, float, float]:
+    """Return the means of a length, of its square and of its fourth power.
+
+    Nearly all of the fourth power of heavy lengths lies beyond the last of the `points`: the integral runs
+    over standard normal deviations.
+    """
+    from scipy.special import ndtr  # SciPy loads on first use
+
+    if not isinstance(length, Lengths):
+        return float(length), float(length) ** 2, float(length) ** 4
+    deviations = np.linspace(-DEVIATIONS, DEVIATIONS, 1 + 200 * DEVIATIONS)
+    below = np.minimum(ndtr(deviations) ** (1 / largest_of), 1 - 1e-15)
+    weights = np.exp(-(deviations**2) / 2)
+    values = length.quantile(below).astype(float)
+    mean, square, fourth = (float(weights @ values**power / weights.sum()) for power in (1, 2, 4))
+    return mean, square, fourth

@@ -11,11 +11,12 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._files import replacing
-from batchsim.scenario import saturation, token_checks
+from batchsim.scenario import saturation
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
-from batchsim.scenario.rules import Rule
-from batchsim.scenario.service import Service
-from batchsim.scenario.shared_device import batches_per_s, checked_slowdown, noisy_share
+from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
+from batchsim.scenario.rules.continuous import Continuous
+from batchsim.scenario.service import Service, batches_per_s, checked_slowdown, noisy_share
+from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.workload import ClosedLoop, OpenLoop
 
@@ -70,7 +71,7 @@ class Scenario:
             object.__setattr__(self, "slowdown", checked_slowdown(self.slowdown, self.servers))
         if isinstance(self.workload, ClosedLoop):
             self._check_closed_loop(self.workload)
-        token_checks.check_parts(self)
+        self._check_tokens()
         if self.tokens is not None:
             return
         seconds = self.service.table(self.rule.max_batch_size)  # raises if it does not cover a size
@@ -101,6 +102,31 @@ class Scenario:
         if self.slowdown is not None and (given := [name for name in shared if shared[name] is not None]):
             both = "slowdown and devices, host_ms and contention are two ways to describe one thing: give one"
             raise ValueError(f"{both}, got slowdown and {given[0]}={shared[given[0]]}")
+
+    def _check_tokens(self) -> None:
+        """Raise ValueError with the part that is missing, unless tokens, rule and service agree."""
+        rule, service, tokens = self.rule, self.service, self.tokens
+        if tokens is None:
+            for part in (service, rule):
+                if isinstance(part, (StepTime, Continuous)):
+                    raise ValueError(f"a {type(part).__name__} needs tokens=Tokens(prompt, output), got none")
+            return
+        if not isinstance(tokens, Tokens):
+            raise TypeError(f"tokens must be a Tokens of batchsim, got {tokens!r}")
+        if not isinstance(service, StepTime):
+            raise ValueError(f"tokens need a StepTime as service, got {service!r}")
+        if not isinstance(rule, (Continuous, SizeOrWait, AtLeast)):
+            raise ValueError(f"tokens need Continuous, SizeOrWait or AtLeast as rule, got {rule!r}")
+        if isinstance(rule, Continuous) and rule.max_model_len is not None:
+            tokens.check_longest(rule.max_model_len)
+        if self.workload.priorities is not None:
+            raise ValueError(f"tokens do not cover priorities, got {self.workload!r}")
+        apart = {
+            "slowdown": None, "devices": None, "host_ms": 0.0, "contention": 1.0, "timeout_action": "reject",
+        }  # fmt: skip
+        for name, default in apart.items():
+            if (value := getattr(self, name)) != default:
+                raise ValueError(f"tokens do not cover {name}, got {name}={value!r}")
 
     def _check_closed_loop(self, workload: ClosedLoop) -> None:
         if self.queue_limit is not None and workload.think_s == 0:

@@ -256,6 +256,32 @@ class Tokens:
         each = [part.max_requests for part in (self.prompt, self.output) if isinstance(part, Listed)]
         return min((count for count in each if count is not None), default=None)
 
+    def check_longest(self, most: int) -> None:
+        """Raise ValueError, with lengths that would do, unless every prompt with its output or limit fits."""
+        prompt, output = self.prompt, self.limit or self.output
+        if isinstance(prompt, Listed) and isinstance(output, Listed):
+            longest = int((prompt.values[: output.values.size] + output.values[: prompt.values.size]).max())
+        else:
+            longest = _longest(prompt) + _longest(output)
+        if longest <= most:
+            return
+        parts = {"prompt": prompt, "output": output}
+        can_cut = {name: part for name, part in parts.items() if hasattr(part, "at_most")}
+        endless = {name: part for name, part in can_cut.items() if part.at_most is None}
+        would = f"max_model_len={longest}"
+        for tails in (endless, can_cut):
+            room = most - sum(_longest(part) for name, part in parts.items() if name not in tails)
+            if tails and room >= len(tails):  # shared as their means are
+                means = [float(points(part).mean()) for part in tails.values()]
+                cuts = [max(int(room * mean / sum(means)), 1) for mean in means]
+                cuts[0] = room - sum(cuts[1:])
+                would = " and ".join(
+                    f"at_most={cut} of the {name}" for name, cut in zip(tails, cuts, strict=True)
+                )
+                break
+        rule = f"max_model_len, {most:,} tokens, must hold every prompt with its output"
+        raise ValueError(f"{rule}, got up to {longest:,}: {would} would do")
+
     def draws(
         self, prompt_seed: np.random.SeedSequence, output_seed: np.random.SeedSequence
     ) -> Callable[[int], tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -282,3 +308,26 @@ class Tokens:
 
 def _fixed(length: int, requests: int) -> np.ndarray:
     return np.full(requests, length, np.int64)
+
+
+def _longest(length: int | Lengths) -> int:
+    return length.longest if isinstance(length, Lengths) else length
+
+
+# Moments of lengths.
+
+
+POINTS = 4096  # of a distribution of lengths: its mean is then exact to some 0.1 %
+
+
+@functools.lru_cache(maxsize=64)  # every setting of a map asks for the same
+def points(length: int | Lengths, largest_of: int = 1) -> np.ndarray:
+    """Return points of a distribution of lengths, or of the largest of so many."""
+    if not isinstance(length, Lengths):
+        return np.array([float(length)])
+    return length.quantile(((np.arange(POINTS) + 0.5) / POINTS) ** (1 / largest_of)).astype(float)
+
+
+def a_request(tokens: Tokens) -> float:
+    """Return how many tokens the engines compute for a request, on average."""
+    return float(points(tokens.prompt).mean() + points(tokens.output).mean()) - 1

@@ -6,7 +6,7 @@
     kind = "Poisson"
     rate_per_s = 800
 
-A key is a field, and a `kind` is a name of `batchsim.scenario.registry`. Four kinds are only read, because
+A key is a field, and a `kind` is a name of `KINDS`. Four kinds are only read, because
 their data is elsewhere: a Trace with `path` (and `column`, `speedup`, `unit`) is what `Trace.from_file`
 reads, [tokens] with `path` (and `prompt`, `output`, `again`) what `Tokens.from_csv` reads, a "Measurement"
 has the `path` of a file that `bs.device.Measurement.save` wrote, and a "published" table has a `name`. Paths
@@ -15,17 +15,69 @@ are relative to the TOML file.
 
 import contextlib
 import dataclasses
+import inspect
 import os
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import tomlkit
 
 from batchsim import _check
-from batchsim.scenario.registry import KINDS, Maker, keys_of, kind_of
+from batchsim.scenario.rules import RULES
+from batchsim.scenario.rules.continuous import Continuous, NewTokenRatio, WaitingServedRatio
+from batchsim.scenario.service import Affine, Noise, Table
+from batchsim.scenario.step_time import StepTime
+from batchsim.scenario.tokens import Geometric, Listed, Lognormal, Tokens, Uniform
+from batchsim.scenario.trace import Trace
+from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, Poisson
+
+if TYPE_CHECKING:
+    import tomlkit
+
+Maker = Callable[..., Any]  # its parameters are the keys of a TOML table, and the arguments in the shell
+
+
+def _by_name(*classes: type) -> dict[str, tuple[Maker, ...]]:
+    return {cls.__name__: (cls,) for cls in classes}
+
+
+# By the part of a scenario, then by name: the functions that make one. If the first is a class, the kind is
+# also written under that name.
+KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
+    "workload": _by_name(Poisson, Constant, Gamma, OnOff, Diurnal, ClosedLoop)
+    | {"Trace": (Trace, Trace.from_file, Trace.from_csv, Trace.from_jsonl, Trace.from_parquet)},
+    "rule": _by_name(*RULES, Continuous, NewTokenRatio, WaitingServedRatio),
+    "service": _by_name(Affine, Table, StepTime),  # `batchsim.measured` adds its own
+    "noise": _by_name(Noise),
+    "tokens": {"Tokens": (Tokens, Tokens.from_csv)},
+    "lengths": _by_name(Lognormal, Geometric, Uniform, Listed),  # of prompts, and of outputs
+}
+
+
+def kind_of(part: str, value: Any) -> str:
+    """Return the name under which a part of a scenario is written; TypeError if its class is not registered.
+
+    >>> kind_of("workload", Poisson(900))
+    'Poisson'
+    """
+    name = type(value).__name__
+    # By identity: a subclass of a registered class, even one of the same name, would be read as another.
+    if type(value) not in KINDS[part].get(name, ()):
+        raise TypeError(f"{part} must be one of {', '.join(KINDS[part])} to be written, got {value!r}")
+    return name
+
+
+def keys_of(maker: Maker) -> dict[str, bool]:
+    """Return a maker's parameters, and whether each is required.
+
+    >>> keys_of(ClosedLoop)
+    {'clients': True, 'think_s': False, 'priorities': False}
+    """
+    parameters = inspect.signature(maker).parameters.values()
+    return {parameter.name: parameter.default is parameter.empty for parameter in parameters}
+
 
 # Tables whose keys are whole numbers; some of them may be one number for all.
 BY_NUMBER = (
@@ -55,15 +107,25 @@ def to_tables(part: Any) -> dict[str, Any]:
     return tables
 
 
-def document(scenario: Any) -> tomlkit.TOMLDocument:
+def document(scenario: Any) -> "tomlkit.TOMLDocument":
     """Return a scenario as a TOML document, to which comments can still be added."""
+    import tomlkit  # it loads on first use
+
+    def inline(value: Any) -> Any:
+        if isinstance(value, dict):
+            table = tomlkit.inline_table()
+            table.update(value)
+            return table
+        # A list is added as text: adding items one by one takes quadratic time, 6 s for 10,000.
+        return tomlkit.array(repr(value)) if isinstance(value, list) else value
+
     content = tomlkit.document()
     tables = to_tables(scenario)
     # Plain keys first: below the head of a table, they would belong to it.
     for key, value in sorted(tables.items(), key=lambda item: isinstance(item[1], dict)):
         content.add(key, tomlkit.table() if isinstance(value, dict) else value)
         for inner, each in value.items() if isinstance(value, dict) else ():
-            content[key].add(inner, _inline(each))
+            content[key].add(inner, inline(each))
     return content
 
 
@@ -78,15 +140,6 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return list(value) if isinstance(value, tuple) else value
-
-
-def _inline(value: Any) -> Any:
-    if isinstance(value, dict):
-        table = tomlkit.inline_table()
-        table.update(value)
-        return table
-    # A list is added as text: item by item, tomlkit takes a time quadratic in their number, 6 s for 10,000.
-    return tomlkit.array(repr(value)) if isinstance(value, list) else value
 
 
 def read_toml(

@@ -9,7 +9,7 @@ import numpy as np
 from batchsim._format import rate
 from batchsim.result.metrics import METRICS, OF_DEVICES, SHARES, TOKENS, Kind, Metric
 from batchsim.scenario import Scenario
-from batchsim.scenario.token_checks import NeverServed
+from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.simulate import check_replications, check_requests, simulated
 from batchsim.study import phrases
 

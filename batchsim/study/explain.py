@@ -7,7 +7,7 @@ from batchsim import _format
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, Continuous, Scenario, StepTime
 from batchsim.scenario.rules import Rule, Trigger
-from batchsim.scenario.token_checks import NeverServed
+from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.study import phrases
 from batchsim.study.candidate import SAME
 from batchsim.study.judgement import Estimate, can_lose, estimate, slower_by

@@ -16,8 +16,8 @@ from batchsim import _check
 from batchsim.engines.token_log import TokenPlan, draw_tokens_cached
 from batchsim.result.sections import sums
 from batchsim.scenario import Continuous, Rule, Scenario
+from batchsim.scenario.rules.continuous import NeverServed, check_lengths
 from batchsim.scenario.saturation import estimate_per_s
-from batchsim.scenario.token_checks import NeverServed, check_lengths
 from batchsim.simulate import available, check_memory
 from batchsim.study.candidate import preference
 from batchsim.study.keeping_up import keeping_up

@@ -11,7 +11,8 @@ from batchsim import _check, _format
 from batchsim.engines.draws import Streams
 from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
-from batchsim.scenario import ClosedLoop, Continuous, Poisson, Scenario, token_checks
+from batchsim.scenario import ClosedLoop, Continuous, Poisson, Scenario
+from batchsim.scenario.rules.continuous import check_lengths, servable
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome, Tie
@@ -123,7 +124,7 @@ def _entries(
         try:
             point = scenario.replace(knobs)
             if point.tokens is not None:
-                token_checks.check_lengths(point, lambda: lengths)
+                check_lengths(point, lambda: lengths)
         except ValueError as refusal:
             entries.append(refusal)
             continue
@@ -152,7 +153,7 @@ def _most(points: Sequence[Scenario], streams: Streams, requests: int) -> float:
     draw, requests = streams.lengths(), min(requests, tokens.max_requests or requests)
     for first in range(0, requests if rules else 0, CHUNK):
         lengths = draw(min(CHUNK, requests - first))
-        served = np.logical_and.reduce([token_checks.servable(rule, *lengths) for rule in rules])
+        served = np.logical_and.reduce([servable(rule, *lengths) for rule in rules])
         if not served.all():
             return first + int(np.argmin(served))
     return math.inf

@@ -8,7 +8,7 @@ import numpy as np
 
 from batchsim._format import listed, percent
 from batchsim.scenario import ClosedLoop, Continuous, Poisson
-from batchsim.scenario.token_checks import NeverServed, check_lengths
+from batchsim.scenario.rules.continuous import NeverServed, check_lengths
 from batchsim.scenario.tokens import Listed
 from batchsim.theory import light, single
 from batchsim.theory.answer import LOOSE, Answer, NoAnswer, check_load

@@ -13,9 +13,9 @@ import batchsim as bs
 from batchsim._format import number
 from batchsim.device.fidelity import KEYS
 from batchsim.device.repeats import Repeats
-from batchsim.measured.autocorrelation import autocorrelation
 from batchsim.measured.measurement import Measurement
 from batchsim.measured.resampled import services
+from batchsim.measured.samples import autocorrelation
 from batchsim.result.metrics import heading
 from batchsim.scenario.service import Noise
 

@@ -27,7 +27,7 @@ from batchsim.engines.token_log import NO_TRIGGER, TokenHistograms, TokenTotals
 from batchsim.engines.totals import BINS, binned
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules import Trigger
-from batchsim.scenario.token_checks import Chunks, check_lengths
+from batchsim.scenario.rules.continuous import Chunks, check_lengths
 
 WINDOW = 1 << 15  # requests that a window takes up at a time
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from batchsim import _check
 from batchsim._format import ordinal
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Threshold, Trigger, Waiting
 
 
@@ -19,14 +19,14 @@ class AtLeastParams(NamedTuple):
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: AtLeastParams) -> Decision:
     """Send as many as a batch may hold, once at least `min_batch_size` wait."""
     if waiting.length >= params.max_batch_size:
-        return seam.START, params.max_batch_size, seam.FULL
+        return rule_api.START, params.max_batch_size, rule_api.FULL
     if waiting.length >= params.min_batch_size:
         # The request that made them enough comes now, or came while every server was computing.
-        due_s = seam.oldest_s(waiting, params.min_batch_size - 1)
-        return seam.START, waiting.length, seam.ENOUGH if due_s == now_s else seam.BACKLOG
+        due_s = rule_api.oldest_s(waiting, params.min_batch_size - 1)
+        return rule_api.START, waiting.length, rule_api.ENOUGH if due_s == now_s else rule_api.BACKLOG
     if waiting.ended:
-        return seam.START, waiting.length, seam.DRAIN
-    return seam.NOTHING, 0, seam.FULL
+        return rule_api.START, waiting.length, rule_api.DRAIN
+    return rule_api.NOTHING, 0, rule_api.FULL
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: AtLeastParams) -> float:
@@ -42,10 +42,10 @@ class AtLeast(Rule):
     AtLeast(min_batch_size=4, max_batch_size=8)
     """
 
-    min_batch_size: int = seam.parameter(
+    min_batch_size: int = rule_api.parameter(
         "Min batch size", "An idle server waits until this many requests wait", usual=8, slider=(1, 64, 1)
     )
-    max_batch_size: int = seam.max_batch_size()
+    max_batch_size: int = rule_api.max_batch_size()
 
     Params = AtLeastParams
     decide = staticmethod(decide)
@@ -71,18 +71,18 @@ class AtLeast(Rule):
     @property
     def steps(self) -> tuple[Step, ...]:
         size, enough = self.max_batch_size, self.min_batch_size
-        full = seam.send_full(size)
+        full = rule_api.send_full(size)
         if size == 1:
             return (full,)
         if enough == 1:
-            return (full, *seam.send_at_once(Trigger.ENOUGH))
+            return (full, *rule_api.send_at_once(Trigger.ENOUGH))
         if enough == size:
-            return (full, seam.REMAINDER)
+            return (full, rule_api.REMAINDER)
         nth, free = ordinal(enough), f"a server came free and at least {enough:,} requests wait"
         came = f"the {nth} request came"
         return (
             full,
             Step(f"the {nth} comes now", "send all", Trigger.ENOUGH, came, "enough came"),
             Step(f"{enough:,} or more wait", "send all", Trigger.BACKLOG, free, "server came free"),
-            seam.REMAINDER,
+            rule_api.REMAINDER,
         )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from batchsim._clock import later
 from batchsim._format import typed
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.pull_then_wait import PullThenWait
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 from batchsim.scenario.rules.running_window import RunningWindow, window_end_s
@@ -30,14 +30,14 @@ class CompetingWindowsParams(NamedTuple):
     poll_s: float
 
 
-@seam.helper
+@rule_api.helper
 def ask(slot: int, now_s: float, state: Any) -> None:
     """Let a collector ask for a request, behind those that ask already."""
     state[TURNS] += 1
     state[ASKS_S + slot], state[TURN + slot] = now_s, state[TURNS]
 
 
-@seam.helper
+@rule_api.helper
 def join(now_s: float, state: Any) -> None:
     """Let another server collect from now on."""
     slot = 0
@@ -50,7 +50,7 @@ def join(now_s: float, state: Any) -> None:
         ask(slot, now_s, state)
 
 
-@seam.helper
+@rule_api.helper
 def next_one(now_s: float, state: Any, params: CompetingWindowsParams) -> int:
     """Return the collector that gets the next request: the first that asks."""
     chosen, soonest_s = -1, math.inf
@@ -70,7 +70,7 @@ def next_one(now_s: float, state: Any, params: CompetingWindowsParams) -> int:
     return chosen
 
 
-@seam.helper
+@rule_api.helper
 def give_way(state: Any, now_s: float, params: CompetingWindowsParams) -> None:
     """Let the first that asks go behind the others: it was woken, too, and found nothing."""
     slot = next_one(now_s, state, params)
@@ -78,7 +78,7 @@ def give_way(state: Any, now_s: float, params: CompetingWindowsParams) -> None:
         ask(slot, now_s, state)
 
 
-@seam.helper
+@rule_api.helper
 def first_due(state: Any) -> int:
     """Return the collector whose window ends first, among those that hold a request; -1 if none does."""
     chosen = -1
@@ -91,12 +91,12 @@ def first_due(state: Any) -> int:
     return chosen
 
 
-@seam.helper
+@rule_api.helper
 def forget_lost(waiting: Waiting, owners: int, state: Any) -> None:
     """Forget the requests that were held and have timed out: the oldest."""
     held = int(state[ALL_HELD])
     here = min(held, waiting.length)
-    while here > 0 and seam.oldest_s(waiting, here - 1) > state[SEEN_S]:
+    while here > 0 and rule_api.oldest_s(waiting, here - 1) > state[SEEN_S]:
         here -= 1
     lost = held - here
     for place in range(lost):
@@ -107,7 +107,7 @@ def forget_lost(waiting: Waiting, owners: int, state: Any) -> None:
         state[ALL_HELD] = here
 
 
-@seam.helper
+@rule_api.helper
 def leave(slot: int, now_s: float, idle: int, owners: int, state: Any) -> int:
     """Let a collector start what it holds, and return how many that are."""
     size, kept = 0, 0
@@ -131,8 +131,12 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Compet
     most, owners = params.max_batch_size, PICKED + params.max_batch_size
     if params.max_wait_s == 0:
         if waiting.length >= most:
-            return seam.START, most, seam.FULL
-        return seam.START, waiting.length, seam.WAIT if seam.oldest_s(waiting) == now_s else seam.BACKLOG
+            return rule_api.START, most, rule_api.FULL
+        return (
+            rule_api.START,
+            waiting.length,
+            rule_api.WAIT if rule_api.oldest_s(waiting) == now_s else rule_api.BACKLOG,
+        )
     if state[BEGUN] == 0:
         state[BEGUN] = 1
         for _ in range(idle):
@@ -140,7 +144,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Compet
     forget_lost(waiting, owners, state)
     for k in range(int(state[ALL_HELD]), waiting.length):
         slot = next_one(now_s, state, params)
-        state[SEEN_S] = seam.oldest_s(waiting, k)
+        state[SEEN_S] = rule_api.oldest_s(waiting, k)
         if state[HELD + slot] == 0 and params.poll_s < math.inf:
             state[DUE_S + slot] = window_end_s(state[SEEN_S], state[SINCE_S + slot], params.max_wait_s)
         elif state[HELD + slot] == 0:
@@ -156,11 +160,11 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Compet
         if asked and params.poll_s == math.inf:
             give_way(state, now_s, params)
         if size > 0:
-            return seam.START, size, seam.FULL
+            return rule_api.START, size, rule_api.FULL
     slot = first_due(state)
     if slot < 0 or now_s < state[DUE_S + slot]:
-        return seam.NOTHING, 0, seam.FULL
-    return seam.START, leave(slot, now_s, idle, owners, state), seam.WAIT
+        return rule_api.NOTHING, 0, rule_api.FULL
+    return rule_api.START, leave(slot, now_s, idle, owners, state), rule_api.WAIT
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: CompetingWindowsParams) -> float:
@@ -201,11 +205,11 @@ class CompetingWindows(Rule):
     CompetingWindows(max_batch_size=8, max_wait_ms=5, poll_ms=inf)
     """
 
-    max_batch_size: int = seam.max_batch_size(default=32)
-    max_wait_ms: float = seam.max_wait_ms(  # type: ignore[misc]
+    max_batch_size: int = rule_api.max_batch_size(default=32)
+    max_wait_ms: float = rule_api.max_wait_ms(  # type: ignore[misc]
         "The length of the windows in which an idle server collects a batch", default=10.0, may_be_inf=False
     )
-    poll_ms: float = seam.parameter(
+    poll_ms: float = rule_api.parameter(
         "Poll (ms)", "How long an idle server asks for a request before it asks anew", kind="real",
         at_least=0.001, may_be_inf=True, usual=1.0, default=1.0,
     )  # fmt: skip
@@ -242,7 +246,7 @@ class CompetingWindows(Rule):
         step = Step(window, "send its share", Trigger.WAIT, because, "window was over")
         size = self.max_batch_size
         if size == 1 or self.max_wait_ms == 0:
-            return seam.send_full_or(size, self.max_wait_ms, step)
+            return rule_api.send_full_or(size, self.max_wait_ms, step)
         full = f"a server was dealt {size:,}"
         why = f"its server was dealt {size:,}, a full batch"
         return (Step(full, f"send these {size:,}", Trigger.FULL, why, "full"), step)

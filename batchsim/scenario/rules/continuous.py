@@ -1,15 +1,22 @@
 """Continuous batching: at every step of token generation the batch is made anew."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from batchsim import _check
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Rule, Step
 
 FIRST = ("decode", "prefill")
 RESERVE = ("step", "life")
 MOST = 2**31
+
+
+class NeverServed(ValueError):
+    """A request that no run can serve, whatever else happens."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class Continuous(Rule):
     2048
     """
 
-    max_num_seqs: int = seam.parameter(
+    max_num_seqs: int = rule_api.parameter(
         "Max running",
         "No more requests run at once",
         default=256,
@@ -66,7 +73,7 @@ class Continuous(Rule):
         slider=(1, 256, 1),
         usual=256,
     )
-    max_num_batched_tokens: int = seam.parameter(
+    max_num_batched_tokens: int = rule_api.parameter(
         "Token budget", "A step computes no more tokens", default=2048, at_most=MOST, usual=2048
     )
     _: KW_ONLY
@@ -74,11 +81,13 @@ class Continuous(Rule):
     chunked: bool = True
     reserve: str = "step"
     kv_blocks: int | None = None
-    block_size: int = seam.parameter("Block size", "Tokens in a block of memory", default=16, at_most=MOST)
-    watermark_blocks: int = seam.parameter(
+    block_size: int = rule_api.parameter(
+        "Block size", "Tokens in a block of memory", default=16, at_most=MOST
+    )
+    watermark_blocks: int = rule_api.parameter(
         "Watermark", "Blocks kept free when a request is admitted", default=0, at_least=0, at_most=MOST
     )
-    long_prefill_token_threshold: int = seam.parameter(
+    long_prefill_token_threshold: int = rule_api.parameter(
         "Long prefill", "Tokens of one prompt in a step, 0: any", default=0, at_least=0, at_most=MOST
     )
     prefix_reuse: bool = False
@@ -130,6 +139,56 @@ class Continuous(Rule):
         return ()
 
 
+# Which requests can be served at all.
+
+
+Chunks = Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]  # of prompts, outputs and limits
+
+
+def check_lengths(scenario: Any, chunks: Callable[[], Chunks]) -> None:
+    """Raise NeverServed with the first request that can never run: nobody behind it would either."""
+    rule = scenario.rule
+    if not isinstance(rule, Continuous) or (rule.kv_blocks is None and rule.chunked):
+        return
+    budget, life, short = rule.max_num_batched_tokens, rule.reserve == "life", False
+    if rule.kv_blocks is not None:
+        usable = rule.kv_blocks - (0 if life else rule.watermark_blocks)
+        first = most = 0
+        for prompts, outputs, limits in chunks():
+            needed = prompts + (limits if life else outputs) - 1
+            blocks = -(-needed // rule.block_size)
+            for bad in np.flatnonzero(blocks > usable):
+                got = f"{needed[bad]:,} tokens, {blocks[bad]:,} blocks, of request {first + bad:,}"
+                fit = f"a request must fit into the memory, {usable:,} blocks of a server"
+                raise NeverServed(f"{fit}, got {got}")
+            first, most = first + prompts.size, max(most, int(blocks.max()))
+        short = not life and min(rule.max_num_seqs, first) * most > rule.kv_blocks
+    first = 0
+    for prompts, outputs, _ in () if rule.chunked else chunks():
+        # What a request that is preempted late computes again at once, where that may be.
+        uncut = prompts + outputs - 1 if short else prompts
+        pieces = np.minimum(uncut, rule.long_prefill_token_threshold or uncut)
+        for bad in np.flatnonzero(pieces > budget):
+            got = f"{pieces[bad]:,} tokens of request {first + bad:,}"
+            raise NeverServed(f"a prompt that is not chunked must fit into the budget, {budget:,}, got {got}")
+        first += prompts.size
+
+
+def servable(rule: Rule, prompts: np.ndarray, outputs: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Return which requests can be served, as `check_lengths` says, among no others that cannot."""
+    if not isinstance(rule, Continuous):
+        return np.ones(prompts.size, bool)
+    life, short, kept = rule.reserve == "life", False, np.ones(prompts.size, bool)
+    if rule.kv_blocks is not None:
+        blocks = -(-(prompts + (limits if life else outputs) - 1) // rule.block_size)
+        kept = blocks <= rule.kv_blocks - (0 if life else rule.watermark_blocks)
+        short = not life and rule.max_num_seqs * int(blocks[kept].max(initial=0)) > rule.kv_blocks
+    if not rule.chunked:
+        uncut = prompts + outputs - 1 if short else prompts
+        kept &= np.minimum(uncut, rule.long_prefill_token_threshold or uncut) <= rule.max_num_batched_tokens
+    return kept
+
+
 # SGLang's batches: memory is promised for a share of what each request may still say.
 
 
@@ -168,18 +227,18 @@ class NewTokenRatio(Continuous):
 
     _: KW_ONLY
     first: str = "prefill"
-    block_size: int = seam.parameter("Block size", "Tokens in a block of memory", default=1, at_most=MOST)
-    max_prefill_tokens: int = seam.parameter(
+    block_size: int = rule_api.parameter("Block size", "Tokens in a block of memory", default=1, at_most=MOST)
+    max_prefill_tokens: int = rule_api.parameter(
         "Prefill tokens", "A step begins no more prompts than these tokens", default=16_384, at_most=MOST
     )
-    init_new_token_ratio: float = seam.parameter(
+    init_new_token_ratio: float = rule_api.parameter(
         "First ratio", "The share of the rest of an answer that is kept free at first", default=0.7,
         kind="real", at_least=0,
     )  # fmt: skip
-    min_new_token_ratio: float = seam.parameter(
+    min_new_token_ratio: float = rule_api.parameter(
         "Least ratio", "The share that it falls to", default=0.098, kind="real", at_least=0
     )
-    decay_steps: int = seam.parameter(
+    decay_steps: int = rule_api.parameter(
         "Decay", "Steps of tokens until the ratio is the least", default=600, at_most=MOST
     )
     mixed: bool = False
@@ -228,11 +287,11 @@ class WaitingServedRatio(Continuous):
     first: str = "prefill"
     chunked: bool = False
     reserve: str = "life"
-    waiting_served_ratio: float = seam.parameter(
+    waiting_served_ratio: float = rule_api.parameter(
         "Waiting / running", "So many must wait, for each that runs, to join", default=0.3, kind="real",
         at_least=0,
     )  # fmt: skip
-    max_waiting_tokens: int = seam.parameter(
+    max_waiting_tokens: int = rule_api.parameter(
         "Waiting tokens", "After so many turns without, anyone may join", default=20, at_least=0, at_most=MOST
     )
 

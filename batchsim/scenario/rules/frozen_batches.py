@@ -9,7 +9,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._clock import later
 from batchsim._format import typed
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 # In `state`: how many requests are in frozen batches or computed; whether a batch forms, until when, and when
@@ -25,21 +25,21 @@ class FrozenBatchesParams(NamedTuple):
     max_ongoing: float
 
 
-@seam.helper
+@rule_api.helper
 def close_batch(now_s: float, waiting: Waiting, state: Any, params: Any) -> tuple[int, int]:
     """Return how many the batch that forms holds, and why it closes now, -1 if it does not."""
     size, trigger = int(min(float(waiting.length), params.max_ongoing - state[INSIDE])), -1
     if size >= params.max_batch_size:
-        size, trigger = params.max_batch_size, seam.FULL
+        size, trigger = params.max_batch_size, rule_api.FULL
     elif size > 0:
         # All that were seen have timed out where the oldest is a new one: then another batch forms.
-        if state[FORMS] == 0 or seam.oldest_s(waiting) > state[SEEN_S]:
+        if state[FORMS] == 0 or rule_api.oldest_s(waiting) > state[SEEN_S]:
             state[FORMS], state[DUE_S] = 1, later(now_s, params.max_wait_s)
-        state[SEEN_S] = seam.oldest_s(waiting, waiting.length - 1)
+        state[SEEN_S] = rule_api.oldest_s(waiting, waiting.length - 1)
         if now_s >= state[DUE_S]:
-            trigger = seam.WAIT
+            trigger = rule_api.WAIT
         elif waiting.ended and params.max_wait_s == math.inf and size == waiting.length:
-            trigger = seam.DRAIN
+            trigger = rule_api.DRAIN
     if trigger >= 0:
         state[FORMS] = 0
     return size, trigger
@@ -50,10 +50,10 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Frozen
     size, trigger = close_batch(now_s, waiting, state, params)
     if trigger >= 0:
         state[INSIDE] += size
-        return seam.FREEZE, size, trigger
+        return rule_api.FREEZE, size, trigger
     if idle > 0 and waiting.frozen > 0:
-        return seam.START, 0, seam.FULL
-    return seam.NOTHING, 0, seam.FULL
+        return rule_api.START, 0, rule_api.FULL
+    return rule_api.NOTHING, 0, rule_api.FULL
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: FrozenBatchesParams) -> float:
@@ -83,9 +83,9 @@ class FrozenBatches(Rule):
     (True, False)
     """
 
-    max_batch_size: int = seam.max_batch_size(default=32)
-    max_wait_ms: float = seam.max_wait_ms(default=10.0)  # type: ignore[misc]
-    max_ongoing: float = seam.parameter(
+    max_batch_size: int = rule_api.max_batch_size(default=32)
+    max_wait_ms: float = rule_api.max_wait_ms(default=10.0)  # type: ignore[misc]
+    max_ongoing: float = rule_api.parameter(
         "Max ongoing", "How many requests may be in batches, formed or computed, at once", kind="real",
         may_be_inf=True, usual=math.inf, default=math.inf,
     )  # fmt: skip
@@ -148,7 +148,7 @@ class FrozenBatches(Rule):
     def steps(self) -> tuple[Step, ...]:
         size, wait_ms = self.max_batch_size, self.max_wait_ms
         limited = self.max_ongoing < math.inf  # then one that waits may have to wait outside
-        anyone = f"one waits, under {typed(self.max_ongoing)} ongoing" if limited else seam.ANYONE
+        anyone = f"one waits, under {typed(self.max_ongoing)} ongoing" if limited else rule_api.ANYONE
         if size == 1:
             one = Step(anyone, "freeze it", Trigger.FULL, "one request is a full batch", "full")
             return (one,)
@@ -157,7 +157,7 @@ class FrozenBatches(Rule):
         if self.max_ongoing < size:
             full = []
         if math.isinf(wait_ms):
-            return *full, replace(seam.REMAINDER, action="freeze all")
+            return *full, replace(rule_api.REMAINDER, action="freeze all")
         over = anyone if wait_ms == 0 else f"the oldest has waited {typed(wait_ms)} ms"
         because = (
             "no batch waits for company" if wait_ms == 0 else f"its oldest had waited {typed(wait_ms)} ms"

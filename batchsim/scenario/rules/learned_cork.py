@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim._clock import later
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 KEPT = 50  # batches that are remembered
@@ -35,13 +35,13 @@ class LearnedCorkParams(NamedTuple):
     max_latency_s: float
 
 
-@seam.helper
+@rule_api.helper
 def first_look_s(oldest_s: float, state: Any) -> float:
     """Return the first look at those that wait: as the oldest comes, or after a batch that left some."""
     return max(state[STARTED_S], oldest_s)
 
 
-@seam.helper
+@rule_api.helper
 def look_after_s(now_s: float, first_s: float) -> float:
     """Return the first look later than now."""
     k = math.floor((now_s - first_s) / TICK_S)
@@ -52,13 +52,13 @@ def look_after_s(now_s: float, first_s: float) -> float:
     return later(first_s, k * TICK_S)
 
 
-@seam.helper
+@rule_api.helper
 def company(started: float, largest: int) -> int:
     """Return how many requests a batch of the training waits for."""
     return min(int(started) - UNTIMED + 2, largest) if UNTIMED <= started < TRAINING else 1
 
 
-@seam.helper
+@rule_api.helper
 def learn(state: Any) -> None:
     """Fit the line seconds = item_s * size + fixed_s to the batches remembered, and average their waits."""
     count = min(int(state[ENDED]) - SKIPPED, KEPT)
@@ -82,7 +82,7 @@ def learn(state: Any) -> None:
     state[MEAN_WAIT_S] = waits / count
 
 
-@seam.helper
+@rule_api.helper
 def refused_from_s(oldest_s: float, size: int, idle: int, state: Any, limit_s: float) -> float:
     """Return from when on the oldest is refused: as it is, or will surely be, too late."""
     started = state[STARTED]
@@ -97,32 +97,32 @@ def refused_from_s(oldest_s: float, size: int, idle: int, state: Any, limit_s: f
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> Decision:
     """Send what waits, at a look, unless waiting for one more costs less than batches have waited."""
     size, largest, started = waiting.length, params.max_batch_size, state[STARTED]
-    oldest_s, newest_s = seam.oldest_s(waiting), seam.oldest_s(waiting, size - 1)
+    oldest_s, newest_s = rule_api.oldest_s(waiting), rule_api.oldest_s(waiting, size - 1)
     first_s = first_look_s(oldest_s, state)
     k = round((now_s - first_s) / TICK_S)
     if now_s != later(first_s, k * TICK_S):
-        return seam.NOTHING, 0, seam.FULL
+        return rule_api.NOTHING, 0, rule_api.FULL
     if now_s >= refused_from_s(oldest_s, size, idle, state, params.max_latency_s):
         state[STARTED_S] = now_s
-        return seam.REFUSE, 1, seam.FULL
+        return rule_api.REFUSE, 1, rule_api.FULL
     if idle == 0:
-        return seam.NOTHING, 0, seam.FULL
+        return rule_api.NOTHING, 0, rule_api.FULL
     if started < TRAINING:
         group = company(started, largest)
         batch_s = group * state[ITEM_S] + state[FIXED_S]
         if size < group and batch_s + (now_s - oldest_s) <= state[BUDGET_S]:
-            return seam.NOTHING, 0, seam.FULL
+            return rule_api.NOTHING, 0, rule_api.FULL
     elif size < largest:
         cost_s = size * ((now_s - newest_s) + TICK_S + state[ITEM_S])
         if cost_s <= params.patience * state[MEAN_WAIT_S]:
-            return seam.NOTHING, 0, seam.FULL
-    trigger = seam.WAIT
+            return rule_api.NOTHING, 0, rule_api.FULL
+    trigger = rule_api.WAIT
     if size >= largest:
-        size, trigger = largest, seam.FULL
+        size, trigger = largest, rule_api.FULL
     elif newest_s == now_s:
-        trigger = seam.ENOUGH
+        trigger = rule_api.ENOUGH
     elif k == 0 or state[ENDED_S] > later(first_s, (k - 1) * TICK_S):
-        trigger = seam.BACKLOG
+        trigger = rule_api.BACKLOG
     state[WAITED_S] = now_s - oldest_s if started >= TRAINING else 0.0
     state[STARTED], state[STARTED_S] = started + 1, now_s
     if UNTIMED <= state[STARTED] <= TRAINING:
@@ -130,18 +130,18 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
         group = company(state[STARTED], largest)
         budget_s = (2 * group + 1) * state[ITEM_S] + state[FIXED_S]
         state[BUDGET_S] = min(SAFE * params.max_latency_s, budget_s)
-    return seam.START, size, trigger
+    return rule_api.START, size, trigger
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> float:
     """Return the next look, or of those that would find a batch held, and nobody refused, the last."""
-    oldest_s, size = seam.oldest_s(waiting), waiting.length
+    oldest_s, size = rule_api.oldest_s(waiting), waiting.length
     first_s = first_look_s(oldest_s, state)
     next_s = look_after_s(now_s, first_s)
     if idle == 0:
         next_s = math.inf
     elif size < params.max_batch_size and state[STARTED] >= TRAINING:
-        newest_s = seam.oldest_s(waiting, size - 1)
+        newest_s = rule_api.oldest_s(waiting, size - 1)
         held_until_s = newest_s + (params.patience * state[MEAN_WAIT_S] / size - TICK_S - state[ITEM_S])
         if held_until_s > next_s + TICK_S:
             next_s = look_after_s(held_until_s - TICK_S, first_s)
@@ -184,12 +184,12 @@ class LearnedCork(Rule):
     LearnedCork(max_batch_size=100, patience=0.95, max_latency_ms=50)
     """
 
-    max_batch_size: int = seam.max_batch_size(default=100)
-    patience: float = seam.parameter(
+    max_batch_size: int = rule_api.max_batch_size(default=100)
+    patience: float = rule_api.parameter(
         "Patience", "The share of batches' mean wait that waiting for another request may cost",
         kind="real", at_least=0, slider=(0, 5, 0.05), usual=0.95, default=0.95,
     )  # fmt: skip
-    max_latency_ms: float = seam.parameter(
+    max_latency_ms: float = rule_api.parameter(
         "Max latency (ms)", "Requests that would be answered later than this after they came are refused",
         kind="real", at_least=0, may_be_inf=True, usual=math.inf, default=math.inf,
     )  # fmt: skip
@@ -225,7 +225,7 @@ class LearnedCork(Rule):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        full = seam.send_full(self.max_batch_size)
+        full = rule_api.send_full(self.max_batch_size)
         if self.max_batch_size == 1:
             return (replace(full, condition="one waits as the loop looks"),)
         came = "a request came, and waiting for another would cost more than batches wait"

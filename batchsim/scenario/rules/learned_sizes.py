@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim._format import typed
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 SAFE = 0.92  # the share of the time that is left which a batch may take
@@ -30,7 +30,7 @@ class LearnedSizesParams(NamedTuple):
     deadline_s: float
 
 
-@seam.helper
+@rule_api.helper
 def larger(tried: int, state: Any, most: int) -> int:
     """Return the size to try: the last one until it is known, then a larger one; 0 if there is none."""
     samples = state[SAMPLES + tried - 1]
@@ -41,7 +41,7 @@ def larger(tried: int, state: Any, most: int) -> int:
     return 0 if samples > 0 else most
 
 
-@seam.helper
+@rule_api.helper
 def in_time(budget_s: float, state: Any, most: int) -> int:
     """Return the size that takes so long, on a line fitted to the sizes over their slowest times."""
     count = state[COUNT]
@@ -64,7 +64,7 @@ def in_time(budget_s: float, state: Any, most: int) -> int:
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedSizesParams) -> Decision:
     """Send as many as can be computed before the oldest is late, or as many as are to be tried."""
-    most, oldest_s = params.max_batch_size, seam.oldest_s(waiting)
+    most, oldest_s = params.max_batch_size, rule_api.oldest_s(waiting)
     tried = max(1, int(state[TRIED]))
     budget_s = SAFE * (oldest_s + params.deadline_s - now_s)
     allowed = larger(tried, state, most) if budget_s > state[LONGEST_S] else 0
@@ -73,8 +73,8 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
         allowed = in_time(budget_s, state, most)
     state[TRIED] = max(tried, allowed)
     if waiting.length >= allowed:
-        return seam.START, allowed, seam.FULL if allowed == most else seam.ENOUGH
-    return seam.START, waiting.length, seam.WAIT if oldest_s == now_s else seam.BACKLOG
+        return rule_api.START, allowed, rule_api.FULL if allowed == most else rule_api.ENOUGH
+    return rule_api.START, waiting.length, rule_api.WAIT if oldest_s == now_s else rule_api.BACKLOG
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedSizesParams) -> float:
@@ -127,8 +127,8 @@ class LearnedSizes(Rule):
     LearnedSizes(max_batch_size=128, deadline_ms=50)
     """
 
-    max_batch_size: int = seam.max_batch_size(default=128)
-    deadline_ms: float = seam.parameter(
+    max_batch_size: int = rule_api.max_batch_size(default=128)
+    deadline_ms: float = rule_api.parameter(
         "Deadline (ms)", "How long after it came a request may be answered: it bounds a batch",
         kind="real", at_least=0, slider=(1, 200, 1), usual=100.0, default=100.0,
     )  # fmt: skip
@@ -161,9 +161,9 @@ class LearnedSizes(Rule):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        full = seam.send_full(self.max_batch_size)
+        full = rule_api.send_full(self.max_batch_size)
         if self.max_batch_size == 1:
             return (full,)
         many = f"as many wait as can be computed within {typed(self.deadline_ms)} ms, as it has learned"
         learned = Step("as many wait as it dares", "send so many", Trigger.ENOUGH, many, "learned size")
-        return (full, learned, *seam.send_at_once(Trigger.WAIT))
+        return (full, learned, *rule_api.send_at_once(Trigger.WAIT))

@@ -9,7 +9,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._clock import later
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 
@@ -26,13 +26,13 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Prefer
     for place in range(params.preferred.size - 1, -1, -1):
         size = params.preferred[place]
         if waiting.length >= size:
-            return seam.START, size, seam.FULL if size == params.max_batch_size else seam.ENOUGH
-    due_s = later(seam.oldest_s(waiting), params.max_wait_s)
+            return rule_api.START, size, rule_api.FULL if size == params.max_batch_size else rule_api.ENOUGH
+    due_s = later(rule_api.oldest_s(waiting), params.max_wait_s)
     if now_s >= due_s:
-        return seam.START, waiting.length, seam.WAIT if now_s == due_s else seam.BACKLOG
+        return rule_api.START, waiting.length, rule_api.WAIT if now_s == due_s else rule_api.BACKLOG
     if waiting.ended and params.max_wait_s == math.inf:
-        return seam.START, waiting.length, seam.DRAIN
-    return seam.NOTHING, 0, seam.FULL
+        return rule_api.START, waiting.length, rule_api.DRAIN
+    return rule_api.NOTHING, 0, rule_api.FULL
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,16 @@ class PreferredSizes(Rule):
     PreferredSizes(preferred=(4, 8), max_batch_size=8, max_wait_ms=5)
     """
 
-    preferred: tuple[int, ...] = seam.parameter(
+    preferred: tuple[int, ...] = rule_api.parameter(
         "Preferred sizes", "A batch of such a size leaves as soon as it is complete, as 4, 8", kind="sizes",
         usual=(8, 32),
     )  # fmt: skip
-    max_batch_size: int = seam.max_batch_size(default=32)
-    max_wait_ms: float = seam.max_wait_ms(default=10.0)  # type: ignore[misc]
+    max_batch_size: int = rule_api.max_batch_size(default=32)
+    max_wait_ms: float = rule_api.max_wait_ms(default=10.0)  # type: ignore[misc]
 
     Params = PreferredSizesParams
     decide = staticmethod(decide)
-    wake_s = staticmethod(seam.deadline_s)
+    wake_s = staticmethod(rule_api.deadline_s)
     title = "Preferred sizes"
     clock = "the clock starts as the oldest request comes, and preferred sizes leave before"
 
@@ -87,9 +87,9 @@ class PreferredSizes(Rule):
         *smaller, largest = self.preferred
         steps = [send_preferred(self.preferred)]
         if largest == self.max_batch_size:
-            steps = [seam.send_full(largest), *([send_preferred(smaller)] if smaller else [])]
+            steps = [rule_api.send_full(largest), *([send_preferred(smaller)] if smaller else [])]
         # A request alone may be a preferred size: then nobody waits for company.
-        return tuple(steps) if self.enough == 1 else (*steps, *seam.send_after(self.max_wait_ms))
+        return tuple(steps) if self.enough == 1 else (*steps, *rule_api.send_after(self.max_wait_ms))
 
 
 def send_preferred(sizes: Sequence[int]) -> Step:
@@ -97,5 +97,5 @@ def send_preferred(sizes: Sequence[int]) -> Step:
     which = "" if len(sizes) == sizes[0] == 1 else " " + ", else ".join(f"{it:,}" for it in reversed(sizes))
     what, because = f"{sizes[0]:,} or more wait", f"{sizes[0]:,} or more requests wait, a preferred size"
     if sizes[0] == 1:
-        what, because = seam.ANYONE, "a request waits, and one is a preferred size"
+        what, because = rule_api.ANYONE, "a request waits, and one is a preferred size"
     return Step(what, f"send the oldest{which}", Trigger.ENOUGH, because, "preferred size")

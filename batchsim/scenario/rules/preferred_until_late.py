@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from batchsim._clock import later
 from batchsim._format import typed
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.preferred_sizes import PreferredSizes, send_preferred
 from batchsim.scenario.rules.rule import Decision, Step, Trigger, Waiting
 
@@ -24,22 +24,22 @@ def decide(
 ) -> Decision:
     """Send all once the oldest has waited, before that the largest preferred size that waits."""
     pending = min(waiting.length, params.max_batch_size)
-    oldest_s = seam.oldest_s(waiting)
+    oldest_s = rule_api.oldest_s(waiting)
     due_s = later(oldest_s, params.max_wait_s)
     # Without a wait nobody is ever late.
     if params.max_wait_s > 0 and now_s >= due_s:
         if pending == params.max_batch_size:
-            return seam.START, pending, seam.FULL
-        return seam.START, pending, seam.WAIT if now_s == due_s else seam.BACKLOG
+            return rule_api.START, pending, rule_api.FULL
+        return rule_api.START, pending, rule_api.WAIT if now_s == due_s else rule_api.BACKLOG
     for place in range(params.preferred.size - 1, -1, -1):
         size = params.preferred[place]
         if pending >= size:
-            return seam.START, size, seam.FULL if size == params.max_batch_size else seam.ENOUGH
+            return rule_api.START, size, rule_api.FULL if size == params.max_batch_size else rule_api.ENOUGH
     if params.max_wait_s == 0:
-        return seam.START, pending, seam.WAIT if oldest_s == now_s else seam.BACKLOG
+        return rule_api.START, pending, rule_api.WAIT if oldest_s == now_s else rule_api.BACKLOG
     if waiting.ended and params.max_wait_s == math.inf:
-        return seam.START, pending, seam.DRAIN
-    return seam.NOTHING, 0, seam.FULL
+        return rule_api.START, pending, rule_api.DRAIN
+    return rule_api.NOTHING, 0, rule_api.FULL
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class PreferredUntilLate(PreferredSizes):
 
     Params = PreferredUntilLateParams  # type: ignore[assignment]
     decide = staticmethod(decide)  # type: ignore[assignment]
-    wake_s = staticmethod(seam.deadline_s)
+    wake_s = staticmethod(rule_api.deadline_s)
     title = "Preferred sizes until late"
 
     @property
@@ -74,9 +74,9 @@ class PreferredUntilLate(PreferredSizes):
         size, wait_ms = self.max_batch_size, self.max_wait_ms
         smaller = [each for each in self.preferred if each < size]
         preferred = [send_preferred(smaller)] if smaller else []
-        full = [seam.send_full(size)] if size in self.preferred else []
+        full = [rule_api.send_full(size)] if size in self.preferred else []
         if wait_ms in (0, math.inf):  # nobody is late; a request alone may be a preferred size
-            return (*full, *preferred, *(() if self.enough == 1 else seam.send_after(wait_ms)))
+            return (*full, *preferred, *(() if self.enough == 1 else rule_api.send_after(wait_ms)))
         if not full:
             # Late as the next two lines have it.
             because = (
@@ -84,4 +84,4 @@ class PreferredUntilLate(PreferredSizes):
             )
             late = f"{size:,} or more wait, one is late"
             full = [Step(late, f"send the oldest {size:,}", Trigger.FULL, because, "full")]
-        return (*full, *(seam.send_after(wait_ms) if size > 1 else ()), *preferred)
+        return (*full, *(rule_api.send_after(wait_ms) if size > 1 else ()), *preferred)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from batchsim._clock import later
 from batchsim._format import typed
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 # In `state`: whether a server collects, until when, and when the last request that it has seen arrived.
@@ -24,22 +24,22 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: PullTh
     """Send a full batch, or what waits once the server that collects has waited."""
     if waiting.length >= params.max_batch_size:
         state[COLLECTS] = 0
-        return seam.START, params.max_batch_size, seam.FULL
-    oldest_s = seam.oldest_s(waiting)
+        return rule_api.START, params.max_batch_size, rule_api.FULL
+    oldest_s = rule_api.oldest_s(waiting)
     # All that were seen have timed out where the oldest is a new one: then the server takes anew.
     if state[COLLECTS] == 0 or oldest_s > state[SEEN_S]:
         state[COLLECTS], state[DUE_S] = 1, later(now_s, params.max_wait_s)
-    state[SEEN_S] = seam.oldest_s(waiting, waiting.length - 1)
+    state[SEEN_S] = rule_api.oldest_s(waiting, waiting.length - 1)
     trigger = -1
     if now_s >= state[DUE_S]:
         # Without a wait the server takes what there is: at once, or when it is free.
-        trigger = seam.BACKLOG if params.max_wait_s == 0 and oldest_s < now_s else seam.WAIT
+        trigger = rule_api.BACKLOG if params.max_wait_s == 0 and oldest_s < now_s else rule_api.WAIT
     elif waiting.ended and params.max_wait_s == math.inf:
-        trigger = seam.DRAIN
+        trigger = rule_api.DRAIN
     if trigger < 0:
-        return seam.NOTHING, 0, seam.FULL
+        return rule_api.NOTHING, 0, rule_api.FULL
     state[COLLECTS] = 0
-    return seam.START, waiting.length, trigger
+    return rule_api.START, waiting.length, trigger
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: PullThenWaitParams) -> float:
@@ -58,8 +58,8 @@ class PullThenWait(Rule):
     PullThenWait(max_batch_size=8, max_wait_ms=5)
     """
 
-    max_batch_size: int = seam.max_batch_size(default=32)
-    max_wait_ms: float = seam.max_wait_ms(  # type: ignore[misc]
+    max_batch_size: int = rule_api.max_batch_size(default=32)
+    max_wait_ms: float = rule_api.max_wait_ms(  # type: ignore[misc]
         "How long a free server, once it has a request, waits for others to join the batch", default=10.0
     )
 
@@ -79,4 +79,4 @@ class PullThenWait(Rule):
         over = f"a server has waited {typed(self.max_wait_ms)} ms"
         because = f"{over} since it took the oldest"
         step = Step(over, "send all", Trigger.WAIT, because, "server's wait was over")
-        return seam.send_full_or(self.max_batch_size, self.max_wait_ms, step)
+        return rule_api.send_full_or(self.max_batch_size, self.max_wait_ms, step)

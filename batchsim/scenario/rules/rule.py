@@ -1,4 +1,4 @@
-"""The seam for rules: what a rule says of itself, and what both engines ask it.
+"""The interface of rules: how a rule describes itself, and the calls that both engines make.
 
 A rule is a frozen dataclass in one file: its parameters, the two functions `decide` and `wake_s`, and its
 steps in words. To add one, write such a file and name the class in `batchsim.scenario.rules`; the engines,

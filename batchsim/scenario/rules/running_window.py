@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from batchsim._clock import TICK_S, later
 from batchsim._format import typed
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 # In `state`: since when a server collects, and whether none does, as all compute.
@@ -20,7 +20,7 @@ class RunningWindowParams(NamedTuple):
     max_wait_s: float
 
 
-@seam.helper
+@rule_api.helper
 def window_end_s(oldest_s: float, since_s: float, window_s: float) -> float:
     """Return the end of the window in which a request comes, or of the first if it came before.
 
@@ -37,7 +37,7 @@ def window_end_s(oldest_s: float, since_s: float, window_s: float) -> float:
     return later(since_s, k * window_s)
 
 
-@seam.helper
+@rule_api.helper
 def hand_over(now_s: float, idle: int, state: Any) -> None:
     """Note that the server that collected has a batch: the next one collects from now on, if one is idle."""
     if idle > 1:
@@ -49,26 +49,26 @@ def hand_over(now_s: float, idle: int, state: Any) -> None:
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: RunningWindowParams) -> Decision:
     """Send a full batch, or what waits when the window ends."""
     size, trigger = waiting.length, -1
-    oldest_s = seam.oldest_s(waiting)
+    oldest_s = rule_api.oldest_s(waiting)
     if size >= params.max_batch_size:
-        size, trigger = params.max_batch_size, seam.FULL
+        size, trigger = params.max_batch_size, rule_api.FULL
     elif params.max_wait_s == 0:
-        trigger = seam.WAIT if oldest_s == now_s else seam.BACKLOG
+        trigger = rule_api.WAIT if oldest_s == now_s else rule_api.BACKLOG
     elif now_s >= window_end_s(oldest_s, state[SINCE_S], params.max_wait_s):
-        trigger = seam.WAIT
+        trigger = rule_api.WAIT
     elif waiting.ended and params.max_wait_s == math.inf:
-        trigger = seam.DRAIN
+        trigger = rule_api.DRAIN
     if trigger < 0:
-        return seam.NOTHING, 0, seam.FULL
+        return rule_api.NOTHING, 0, rule_api.FULL
     hand_over(now_s, idle, state)
-    return seam.START, size, trigger
+    return rule_api.START, size, trigger
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: RunningWindowParams) -> float:
     """Return the end of the window."""
     if params.max_wait_s == 0:
         return now_s
-    return window_end_s(seam.oldest_s(waiting), state[SINCE_S], params.max_wait_s)
+    return window_end_s(rule_api.oldest_s(waiting), state[SINCE_S], params.max_wait_s)
 
 
 def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -> None:
@@ -90,8 +90,8 @@ class RunningWindow(Rule):
     RunningWindow(max_batch_size=8, max_wait_ms=5)
     """
 
-    max_batch_size: int = seam.max_batch_size(default=32)
-    max_wait_ms: float = seam.max_wait_ms(  # type: ignore[misc]
+    max_batch_size: int = rule_api.max_batch_size(default=32)
+    max_wait_ms: float = rule_api.max_wait_ms(  # type: ignore[misc]
         "The length of the windows in which an idle server collects a batch", default=10.0
     )
 
@@ -112,4 +112,4 @@ class RunningWindow(Rule):
         window = f"a window of {typed(self.max_wait_ms)} ms ends"
         because = f"the window of {typed(self.max_wait_ms)} ms ended"
         step = Step(window, "send all", Trigger.WAIT, because, "window was over")
-        return seam.send_full_or(self.max_batch_size, self.max_wait_ms, step)
+        return rule_api.send_full_or(self.max_batch_size, self.max_wait_ms, step)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batchsim._clock import later
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Threshold, Waiting
 
 
@@ -19,14 +19,14 @@ class SizeOrWaitParams(NamedTuple):
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: SizeOrWaitParams) -> Decision:
     """Send a full batch, or what waits once the oldest has waited."""
     if waiting.length >= params.max_batch_size:
-        return seam.START, params.max_batch_size, seam.FULL
+        return rule_api.START, params.max_batch_size, rule_api.FULL
     # A deadline is compared as a time: (now - then) * 1000 >= wait can be false at the very deadline.
-    due_s = later(seam.oldest_s(waiting), params.max_wait_s)
+    due_s = later(rule_api.oldest_s(waiting), params.max_wait_s)
     if now_s >= due_s:
-        return seam.START, waiting.length, seam.WAIT if now_s == due_s else seam.BACKLOG
+        return rule_api.START, waiting.length, rule_api.WAIT if now_s == due_s else rule_api.BACKLOG
     if waiting.ended and params.max_wait_s == math.inf:
-        return seam.START, waiting.length, seam.DRAIN  # no timer would ever release the remainder
-    return seam.NOTHING, 0, seam.FULL
+        return rule_api.START, waiting.length, rule_api.DRAIN  # no timer would ever release the remainder
+    return rule_api.NOTHING, 0, rule_api.FULL
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class SizeOrWait(Rule):
     SizeOrWait(max_batch_size=8, max_wait_ms=5)
     """
 
-    max_batch_size: int = seam.max_batch_size(default=32)
-    max_wait_ms: float = seam.max_wait_ms(default=10.0)  # type: ignore[misc]
+    max_batch_size: int = rule_api.max_batch_size(default=32)
+    max_wait_ms: float = rule_api.max_wait_ms(default=10.0)  # type: ignore[misc]
 
     Params = SizeOrWaitParams
     decide = staticmethod(decide)
-    wake_s = staticmethod(seam.deadline_s)
+    wake_s = staticmethod(rule_api.deadline_s)
     title = "Size or wait (textbook)"
     clock = "the clock starts as the oldest request comes, and the batch grows until it leaves"
 
@@ -58,5 +58,5 @@ class SizeOrWait(Rule):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        full = seam.send_full(self.max_batch_size)
-        return (full,) if self.max_batch_size == 1 else (full, *seam.send_after(self.max_wait_ms))
+        full = rule_api.send_full(self.max_batch_size)
+        return (full,) if self.max_batch_size == 1 else (full, *rule_api.send_after(self.max_wait_ms))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batchsim._format import typed
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 from batchsim.scenario.rules.running_window import SINCE_S, finished, hand_over, window_end_s
 
@@ -24,10 +24,10 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Sleepi
     """Take all full batches, or else what waits, when a sleep is over; then compute them one by one."""
     largest = params.max_batch_size
     if idle == 0:
-        return seam.NOTHING, 0, seam.FULL
+        return rule_api.NOTHING, 0, rule_api.FULL
     oldest_s = now_s
     if waiting.length > 0:
-        oldest_s = seam.oldest_s(waiting)
+        oldest_s = rule_api.oldest_s(waiting)
     if state[TAKING] == 0 and waiting.frozen == 0 and waiting.length > 0:
         # Right after its last batch the loop looks first, and sleeps only if no full batch waits.
         at_once = now_s == state[SINCE_S] and waiting.length >= largest
@@ -40,20 +40,20 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Sleepi
     if state[TAKING] > 0:
         state[TAKING] -= 1
         if waiting.length >= largest:
-            return seam.FREEZE, largest, seam.FULL
+            return rule_api.FREEZE, largest, rule_api.FULL
         late = params.max_wait_s == 0 and oldest_s < now_s
-        return seam.FREEZE, waiting.length, seam.BACKLOG if late else seam.WAIT
+        return rule_api.FREEZE, waiting.length, rule_api.BACKLOG if late else rule_api.WAIT
     if waiting.frozen > 0:
         hand_over(now_s, idle, state)
-        return seam.START, 0, seam.FULL
-    return seam.NOTHING, 0, seam.FULL
+        return rule_api.START, 0, rule_api.FULL
+    return rule_api.NOTHING, 0, rule_api.FULL
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: SleepingPollParams) -> float:
     """Return when the sleep is over, while no batch is computed or waits to be."""
     if idle == 0 or waiting.length == 0 or waiting.frozen > 0 or params.max_wait_s == 0:
         return math.inf
-    return window_end_s(seam.oldest_s(waiting), state[SINCE_S], params.max_wait_s)
+    return window_end_s(rule_api.oldest_s(waiting), state[SINCE_S], params.max_wait_s)
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class SleepingPoll(Rule):
     SleepingPoll(max_batch_size=8, max_wait_ms=5)
     """
 
-    max_batch_size: int = seam.max_batch_size(default=32)
-    max_wait_ms: float = seam.max_wait_ms(  # type: ignore[misc]
+    max_batch_size: int = rule_api.max_batch_size(default=32)
+    max_wait_ms: float = rule_api.max_wait_ms(  # type: ignore[misc]
         "How long the loop sleeps before it looks again", default=10.0, may_be_inf=False
     )
 
@@ -95,7 +95,7 @@ class SleepingPoll(Rule):
     def steps(self) -> tuple[Step, ...]:
         size, wait_ms = self.max_batch_size, self.max_wait_ms
         if wait_ms == 0:
-            return seam.send_full_or(size, wait_ms)
+            return rule_api.send_full_or(size, wait_ms)
         # A size of 1 is always full; the loop sleeps nonetheless.
         asleep = f"a sleep of {typed(wait_ms)} ms ends"
         because = f"{size:,} waited when the loop looked, a full batch" if size > 1 else "the loop looked"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batchsim._format import typed
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.frozen_batches import DUE_S, FORMS, SEEN_S, close_batch
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
@@ -18,14 +18,14 @@ class StalledBatchesParams(NamedTuple):
     max_ongoing: float
 
 
-@seam.helper
+@rule_api.helper
 def entered(waiting: Waiting, state: Any, most: int) -> int:
     """Return how many of those that wait had come when the last batch started; all, if none had.
 
     More than `most` are not counted.
     """
     count, most = 0, min(most + 1, waiting.length)
-    while state[FORMS] == 1 and count < most and seam.oldest_s(waiting, count) <= state[SEEN_S]:
+    while state[FORMS] == 1 and count < most and rule_api.oldest_s(waiting, count) <= state[SEEN_S]:
         count += 1
     return count if count > 0 else waiting.length
 
@@ -33,22 +33,26 @@ def entered(waiting: Waiting, state: Any, most: int) -> int:
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: StalledBatchesParams) -> Decision:
     """Freeze batches as `FrozenBatches` does, but only while a server is idle; start the oldest."""
     if idle == 0:
-        return seam.NOTHING, 0, seam.FULL
+        return rule_api.NOTHING, 0, rule_api.FULL
     if params.max_wait_s == 0:
         # A batch that opens as another closes, with those that did not fit, closes when that other is
         # computed, before anyone else gets in.
         count = entered(waiting, state, params.max_batch_size)
         size = min(count, params.max_batch_size)
-        state[FORMS], state[SEEN_S] = int(size < count), seam.oldest_s(waiting, waiting.length - 1)
+        state[FORMS], state[SEEN_S] = int(size < count), rule_api.oldest_s(waiting, waiting.length - 1)
         if size == params.max_batch_size:
-            return seam.START, size, seam.FULL
-        return seam.START, size, seam.WAIT if seam.oldest_s(waiting) == now_s else seam.BACKLOG
+            return rule_api.START, size, rule_api.FULL
+        return (
+            rule_api.START,
+            size,
+            rule_api.WAIT if rule_api.oldest_s(waiting) == now_s else rule_api.BACKLOG,
+        )
     size, trigger = close_batch(now_s, waiting, state, params)
     if trigger >= 0:
-        return seam.FREEZE, size, trigger
+        return rule_api.FREEZE, size, trigger
     if waiting.frozen > 0:
-        return seam.START, 0, seam.FULL
-    return seam.NOTHING, 0, seam.FULL
+        return rule_api.START, 0, rule_api.FULL
+    return rule_api.NOTHING, 0, rule_api.FULL
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: StalledBatchesParams) -> float:
@@ -69,8 +73,8 @@ class StalledBatches(Rule):
     StalledBatches(max_batch_size=8, max_wait_ms=5)
     """
 
-    max_batch_size: int = seam.max_batch_size(default=32)
-    max_wait_ms: float = seam.max_wait_ms(default=10.0, may_be_inf=False)  # type: ignore[misc]
+    max_batch_size: int = rule_api.max_batch_size(default=32)
+    max_wait_ms: float = rule_api.max_wait_ms(default=10.0, may_be_inf=False)  # type: ignore[misc]
 
     Params = StalledBatchesParams
     decide = staticmethod(decide)
@@ -85,7 +89,7 @@ class StalledBatches(Rule):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        full = seam.send_full(self.max_batch_size)
+        full = rule_api.send_full(self.max_batch_size)
         if self.max_batch_size == 1:
             return (full,)
         if self.max_wait_ms == 0:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from batchsim._clock import later
 from batchsim._format import typed
-from batchsim.scenario.rules import rule as seam
+from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 from batchsim.scenario.rules.running_window import SINCE_S, finished, hand_over
 
@@ -23,18 +23,18 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSi
     size, trigger = waiting.length, -1
     due_s = later(state[SINCE_S], params.max_wait_s)
     if size >= params.max_batch_size:
-        size, trigger = params.max_batch_size, seam.FULL
+        size, trigger = params.max_batch_size, rule_api.FULL
     elif now_s >= due_s:
         if params.max_wait_s == 0:
-            trigger = seam.WAIT if seam.oldest_s(waiting) == now_s else seam.BACKLOG
+            trigger = rule_api.WAIT if rule_api.oldest_s(waiting) == now_s else rule_api.BACKLOG
         else:
-            trigger = seam.WAIT if now_s == due_s else seam.ENOUGH
+            trigger = rule_api.WAIT if now_s == due_s else rule_api.ENOUGH
     elif waiting.ended and params.max_wait_s == math.inf:
-        trigger = seam.DRAIN
+        trigger = rule_api.DRAIN
     if trigger < 0:
-        return seam.NOTHING, 0, seam.FULL
+        return rule_api.NOTHING, 0, rule_api.FULL
     hand_over(now_s, idle, state)
-    return seam.START, size, trigger
+    return rule_api.START, size, trigger
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSinceLastParams) -> float:
@@ -54,8 +54,8 @@ class WaitSinceLast(Rule):
     WaitSinceLast(max_batch_size=8, max_wait_ms=5)
     """
 
-    max_batch_size: int = seam.max_batch_size(default=32)
-    max_wait_ms: float = seam.max_wait_ms(  # type: ignore[misc]
+    max_batch_size: int = rule_api.max_batch_size(default=32)
+    max_wait_ms: float = rule_api.max_wait_ms(  # type: ignore[misc]
         "How long after the end of the last batch a server collects the next", default=10.0
     )
 
@@ -76,7 +76,7 @@ class WaitSinceLast(Rule):
         ms = typed(self.max_wait_ms)
         over = f"the last batch ended {ms} ms ago"
         late = f"a request came more than {ms} ms after the last batch"
-        return seam.send_full_or(
+        return rule_api.send_full_or(
             self.max_batch_size, self.max_wait_ms,
             Step(over, "send all", Trigger.WAIT, over, "wait was over"),
             Step("it ended longer ago", "send all", Trigger.ENOUGH, late, "nothing to wait for"),

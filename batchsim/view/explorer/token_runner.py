@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
-from batchsim.scenario.token_checks import a_request
+from batchsim.scenario.tokens import a_request
 from batchsim.simulate import simulated
 from batchsim.study.surface import accepted
 from batchsim.study.token_curve import TokenCurve, token_curve
