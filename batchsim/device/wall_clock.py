@@ -13,7 +13,7 @@ from batchsim.batcher import InferenceBatcher
 from batchsim.device.machine import Others, wake_at_once
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, Status
-from batchsim.engines.reference.queue import Line
+from batchsim.engines.reference.queue import WaitingQueue
 from batchsim.engines.stopwatch import Stopwatch
 from batchsim.scenario.rules.rule import START
 
@@ -39,7 +39,7 @@ class WallClock:
         self.outputs: list[Any] = []
         self.batches: list[tuple[float, float, int, int, int]] = []
         self.now_s = 0.0  # the time that the queue and the rule see: that of the instant being handled
-        self.line = Line(plan, lambda: self.now_s, self.arrival_s, None, None)
+        self.line = WaitingQueue(plan, lambda: self.now_s, self.arrival_s, None, None)
         servers = plan.scenario.servers
         self.stopwatches = [Stopwatch(model_fn, warm=False) for _ in range(servers)]
         self.idle_since_s = [-math.inf] * servers  # inf for one that computes
