@@ -11,8 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
 from batchsim._format import number
-from batchsim.device.fidelity import Fidelity
-from batchsim.device.repeats import LEVEL, SHARES
+from batchsim.device.fidelity import LEVEL, SHARES, Fidelity
 from batchsim.measured.measurement import Measurement
 from batchsim.result.metrics import heading
 from batchsim.view.canvas.theme import BLACK, BLUE, GREEN, VERMILION
