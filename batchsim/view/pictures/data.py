@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from batchsim.study.surface import LoadCurve, Surface
     from batchsim.study.token_curve import TokenCurve
     from batchsim.study.token_surface import TokenSurface
-    from batchsim.theory.curve import TheoryCurve
+    from batchsim.theory.expected import TheoryCurve
 
 
 @dataclass(frozen=True, eq=False)
