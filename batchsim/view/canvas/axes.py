@@ -1,7 +1,7 @@
 """What stands around axes: grid, ticks, numbers and labels, and the limits of their scales.
 
-matplotlib's own axis draws each tick as five artists, some 15 ms for a pair of axes. Here its locators and
-formatters still say where the ticks are and how they are written, but each kind of mark is one artist.
+matplotlib's own axis draws each tick as five artists, about 15 ms for a pair of axes. `Marks` hides that axis
+and draws each kind of mark as one artist; matplotlib's locators and formatters still choose ticks and texts.
 """
 
 import math
@@ -17,14 +17,15 @@ from batchsim.view.canvas.lettering import Label, Lettering
 from batchsim.view.canvas.picture import Box, Tile
 
 TICK, PAD = 0.25, 0.3  # in ems
-CAP = 0.76  # height of a capital letter, in ems
+CAP, HALF_CAP = 0.76, 0.36  # height of a capital letter, and the shift that centres a line of text, in ems
 
 
 class Marks:
     """The grid, ticks, numbers and labels of axes; `refresh` puts them where the axes' scales say.
 
     `grid` and `numbers` name the directions, "x", "y" or both, that have grid lines and numbers. `bottom_px`
-    is the baseline of the horizontal axis' label; the vertical one's stands above its axis, to be read.
+    is the baseline of the horizontal axis' label. The vertical axis' label is above it, so it needs no
+    turning.
     """
 
     def __init__(
@@ -35,9 +36,9 @@ class Marks:
         self.ax, self.box, self.grid, self.numbers, self.right = ax, box, grid, numbers, right
         self.em, self.tick_px = em, TICK * em if ticks else 0.0
         self.bottom_px = bottom_px
-        ax.xaxis.set_visible(False)
+        ax.xaxis.set_visible(False)  # hidden, they still hold the locators, formatters and labels
         ax.yaxis.set_visible(False)
-        # Below the axes, whose background is transparent.
+        # Below the axes (a negative zorder): their background is transparent, their data are above the grid.
         self.lines = tile.add(LineCollection([], colors=theme.faint, linewidths=1.0, zorder=-2))
         self.ticks = tile.add(LineCollection([], colors=theme.soft, linewidths=0.8, zorder=-1))
         self.tick_labels = Lettering(picture, em, theme.soft)
@@ -61,7 +62,7 @@ class Marks:
             lines += [[(box.left, y), (box.right, y)]] * ("y" in self.grid)
             ticks.append([(side, y), (side + outward * tick, y)])
             if "y" in self.numbers:
-                labels.append(Label(text, side + outward * (tick + PAD * em), y + 0.36 * em, align))
+                labels.append(Label(text, side + outward * (tick + PAD * em), y + HALF_CAP * em, align))
         self.lines.set_segments(lines)
         self.ticks.set_segments(ticks if tick else [])
         self.tick_labels.show(labels)
@@ -71,7 +72,9 @@ class Marks:
         self.names.show(names)
 
     def _ticks(self, axis: Any) -> list[tuple[float, str]]:
-        """Return each tick of an axis: where it is, as a fraction of the axis' length, and its number."""
+        """Return each tick of an axis: its place as a fraction of the axis' length, and its text."""
+        # The axis' transform, such as a logarithm, maps limits and ticks to a scale on which fractions are
+        # right.
         values = np.asarray(axis.get_majorticklocs(), dtype=float)
         texts = axis.get_major_formatter().format_ticks(values.tolist())
         low, high, *inner = axis.get_transform().transform(np.array([*axis.get_view_interval(), *values]))
@@ -89,7 +92,7 @@ def nice(value: float) -> float:
     >>> nice(17), nice(0.26)
     (20.0, 0.3)
     """
-    if not 1e-300 < value < math.inf:  # below, its power of ten is 0
+    if not 1e-300 < value < math.inf:  # for less, the power of ten would be 0
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     step = next(step for step in STEPS if value <= step * power * (1 + 1e-12))

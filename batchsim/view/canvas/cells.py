@@ -15,7 +15,10 @@ RECTANGLE = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
 
 
 def rectangles(begin: np.ndarray, end: np.ndarray) -> Path:
-    """Return rectangles as one path; their opposite corners have shape (count, 2)."""
+    """Return rectangles as one path; their opposite corners have shape (count, 2).
+
+    One artist for thousands of rectangles draws in the time of one; a patch each takes ten times as long.
+    """
     vertices = begin[:, None] + (end - begin)[:, None] * CORNERS
     return Path(vertices.reshape(-1, 2), RECTANGLE * len(begin)) if len(begin) else NOWHERE
 
@@ -42,7 +45,7 @@ def squares(cells: np.ndarray, inset: float = 0.0) -> Path:
 def border(within: np.ndarray) -> list[list[tuple[int, int]]]:
     """Return the edges between cells that are within and others: bool, shape (rows, columns).
 
-    Along the cells' edges: nothing says what a value between two of the grid's would give.
+    The line follows the edges of cells because values between two of the grid's are unknown.
 
     >>> border(np.array([[True, False]]))
     [[(1, 0), (1, 1)]]
@@ -52,14 +55,14 @@ def border(within: np.ndarray) -> list[list[tuple[int, int]]]:
     return edges
 
 
-FACTOR = 4.0  # the colours end at so many times the objective, and at its so many-th part
+FACTOR = 4.0  # the colours end at this multiple of the objective, and at the objective over it
 # From green, far below the objective, over white to brown: a colour-blind reader tells these apart.
 COLOURS = matplotlib.colormaps["BrBG_r"](np.linspace(0.06, 0.94, 256), bytes=True)
 MIDDLE = 127.5
 
 
 def ends(values: np.ndarray, objective: float | None) -> tuple[float, float]:
-    """Return the least and the largest value of the scale: anchored to the objective, else to the values.
+    """Return the ends of the scale: anchored to the objective, otherwise the values' range, rounded out.
 
     >>> ends(np.array([3.0, 90.0]), 25.0), ends(np.array([3.0, 90.0]), None)
     ((6.25, 100.0), (3.0, 100.0))
@@ -75,8 +78,8 @@ def colours(
 ) -> np.ndarray:
     """Return the colours of values on a logarithmic scale, uint8 RGBA; transparent for NaN and infinity.
 
-    Without an objective there is no middle, and the colours are those of its better half: the less, the
-    stronger. `span` is the scale's, by default the values'.
+    Without an objective there is no middle, and only the better half is used: the less, the stronger. `span`
+    gives the ends of the scale, by default those of `ends`.
 
     >>> colours(np.array([[6.25, 100.0, np.nan]]), 25.0)[0].tolist()
     [[0, 84, 75, 255], [116, 67, 7, 255], [0, 0, 0, 0]]
@@ -91,7 +94,7 @@ def colours(
 
 
 def shades(values: np.ndarray, highest: float) -> np.ndarray:
-    """Return the colours of values from 0 on, uint8 RGBA: the more, the stronger; transparent for NaN.
+    """Return the colours of values of at least 0, uint8 RGBA: the more, the stronger; transparent for NaN.
 
     >>> shades(np.array([[0.0, 8.0, np.nan]]), 8.0)[0].tolist()
     [[245, 244, 244, 255], [0, 84, 75, 255], [0, 0, 0, 0]]

@@ -24,7 +24,8 @@ from batchsim.view.explorer.state import DEFAULTS, State, workload_values
 from batchsim.view.explorer.state_tokens import step_values
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.live import MODES, LivePicture
+from batchsim.view.pictures.live import LivePicture
+from batchsim.view.pictures.views import NAMES
 
 SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
 MEMORY = "Memory"  # what the last of them is called where it is about that
@@ -153,7 +154,7 @@ class Explorer(widgets.Box):
             self.tabs.titles = titles
 
     def _enlarge(self, key: str | None) -> None:
-        if key in MODES[self.session.style.mode].names:  # not while the list itself changes
+        if key in NAMES[self.session.style.mode]:  # not while the list itself changes
             self.screen.enlarge(key)
 
     def _turn_to_server(self, server: int | None) -> None:
@@ -215,7 +216,7 @@ class Explorer(widgets.Box):
 
 def views_of(mode: str) -> tuple[tuple[str, str], ...]:
     """Return the names of the views of a mode, and their keys."""
-    return tuple((name, key) for key, name in MODES[mode].names.items())
+    return tuple((name, key) for key, name in NAMES[mode].items())
 
 
 def _set_class(widget: widgets.DOMWidget, name: str, on: bool) -> None:

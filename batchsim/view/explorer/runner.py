@@ -35,7 +35,7 @@ from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.controls_tokens import MAPS
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.state import State
-from batchsim.view.pictures.data import TokenViewData, ViewData
+from batchsim.view.pictures.data import ViewData
 
 STORED = 32  # heat maps and curves
 
@@ -62,7 +62,7 @@ def token_data(
     scenario: Scenario, requests: int, seed: int, ttft_objective_ms: float | None,
     tpot_objective_ms: float | None, stored: dict[Hashable, Any], moving: bool,
     knobs: tuple[str, str] | None = None,
-) -> TokenViewData:  # fmt: skip
+) -> ViewData:  # fmt: skip
     """Run a scenario and return what there is to see of it; all of fewer requests while it is `moving`.
 
     `stored` is the explorer's: what a move leaves as it was is taken from there. `knobs` are those of the
@@ -80,7 +80,7 @@ def token_data(
     curve = recall(stored, key, curve_of)
     objectives_ms = ttft_objective_ms, tpot_objective_ms
     grid = _surface(scenario, count, seed, objectives_ms, stored, knobs, moving)
-    return TokenViewData(result, grid, curve, ttft_ms=ttft_objective_ms, tpot_ms=tpot_objective_ms)
+    return ViewData(result, grid, curve, ttft_ms=ttft_objective_ms, tpot_ms=tpot_objective_ms)
 
 
 @functools.cache

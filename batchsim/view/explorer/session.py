@@ -15,7 +15,7 @@ from batchsim.view.explorer.controls_table import CONTROLS, as_typed, in_labels,
 from batchsim.view.explorer.runner import Runner, alike
 from batchsim.view.explorer.state import DEFAULTS, State
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.live import MODES as PICTURES
+from batchsim.view.pictures.views import NAMES
 
 
 def nearest(state: State, run: Callable[[State], ViewData]) -> tuple[State, ViewData] | None:
@@ -87,7 +87,7 @@ class Session:
         state.scenario(traffic, tokens)  # refused here, before any widget is made
         self.state = self.initial = state
         self.left: dict[str, State] = dict(DEFAULTS)  # the last state of each mode
-        self.larges = {mode: next(iter(there.names)) for mode, there in PICTURES.items()}  # the large views
+        self.larges = {mode: next(iter(names)) for mode, names in NAMES.items()}  # the large views
         self.given = traffic, tokens  # what "given" stands for
         self.runner = Runner(requests, *self.given)
         self.data: ViewData | None = None  # of the last run that worked

@@ -28,6 +28,7 @@ class BatchView(StackedView):
     """The distribution of batch sizes, each bar divided by why its batches left."""
 
     KEY, NAME, SHORT = "batches", "Batch sizes, by why they left", "Batch sizes (%)"
+    RANK = 2
     ROWS = 2
 
     def add_artists(self) -> None:
@@ -80,7 +81,7 @@ class BatchView(StackedView):
         )
         return [f"Batches hold {number(s['mean_batch_size'])} requests on average and leave: {reasons}."]
 
-    def show_theory(self, answer: "Answer") -> None:
+    def show_theory(self, answer: "Answer", data: ViewData) -> None:
         """Mark the share of each batch size that theory expects, where it knows it."""
         edges = np.asarray(self.bars[Trigger.FULL].get_data()[1])
         if answer.batch_size_pmf is None or edges[1] - edges[0] > 1:

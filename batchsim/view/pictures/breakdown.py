@@ -19,6 +19,7 @@ class BreakdownView(StackedView):
     """The mean components of the latency, for groups of ever slower requests."""
 
     KEY, NAME, SHORT = "breakdown", "Where a request's time goes", "Where time goes (ms)"
+    RANK = 1
     PARTS: ClassVar[dict[str, ComponentStyle]] = COMPONENTS
 
     def add_artists(self) -> None:

@@ -14,29 +14,40 @@ from batchsim.view.pictures.moments import Moment, Window, moment, window
 from batchsim.view.pictures.ranked import Ranked
 
 if TYPE_CHECKING:
-    from batchsim.study.surface import LoadCurve, Surface
-    from batchsim.study.token_curve import TokenCurve
-    from batchsim.study.token_surface import TokenSurface
     from batchsim.theory.expected import TheoryCurve
+
+
+NAMED = {TTFT: "TTFT", TPOT: "TPOT", LATENCY: "answer"}  # the durations that may have an objective
+
+# The percentiles at which a curve has its points: in the tail ten times as many.
+AT = np.concatenate([np.arange(0.0, 99.0), np.linspace(99, 100, 11)])
+# What the headline shows with an interval.
+HEADLINE = {
+    "requests": ["p50_ms", "p99_ms", "throughput_per_s"],
+    "tokens": ["ttft_p99_ms", "tpot_p99_ms", "output_tokens_per_s"],
+}
 
 
 @dataclass(frozen=True, eq=False)
 class ViewData:
     """A run, what other settings and other loads would give, and what it is compared with.
 
-    `objective_ms` is for the p99. `before` is the data before the last move. `pinned` is A, the data of an
-    earlier setting, to which this one is B; `comparison` then holds the differences B - A, in runs of the
-    same traffic. What is derived is computed once, also for A, which stays the same while B moves.
+    `objective_ms` is for the p99 of the latency; token generation also has limits on TTFT and TPOT, `ttft_ms`
+    and `tpot_ms`. `before` is the data before the last move. `pinned` is A, the data of an earlier setting;
+    the present one is B, and `comparison` holds the differences B - A in runs of the same traffic. Derived
+    values are computed once, also for A, which stays the same while B moves.
     """
 
     result: Result
-    surface: "Surface" = None  # type: ignore[assignment]  # a still picture has neither
-    curve: "LoadCurve" = None  # type: ignore[assignment]
+    surface: Any = None  # Surface or TokenSurface; a still picture has neither this nor a curve
+    curve: Any = None  # LoadCurve or TokenCurve
     theory: "TheoryCurve | None" = None
     objective_ms: float | None = None
     before: "ViewData | None" = None
     pinned: "ViewData | None" = None
     comparison: Comparison | None = None
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -47,7 +58,7 @@ class ViewData:
         """The 95 % intervals of what the headline shows, NaN where the run is too short for one."""
         if self.overloaded or not self.summary["served"]:
             return {}
-        return dict(self.result.intervals(["p50_ms", "p99_ms", "throughput_per_s"]))
+        return dict(self.result.intervals(HEADLINE[self.result.scenario.kind]))
 
     def percentile_of_all(self, q: float, column: str = LATENCY) -> float:
         """Return a percentile of the latency in ms in which a request not served is infinitely late."""
@@ -55,6 +66,8 @@ class ViewData:
 
     def part_ms(self, part: str) -> np.ndarray:
         """Return how long each request was in a part of its latency."""
+        if part == "waiting":  # for company or for a server: token generation does not part them
+            return (self.result.start_s - self.result.arrival_s) * 1000
         return np.asarray(getattr(self.result, f"{part}_ms"))
 
     def has(self, part: str) -> bool:
@@ -63,6 +76,8 @@ class ViewData:
 
     def mean_ms(self, part: str) -> float:
         """Return the mean of a part of the latency over the served requests."""
+        if part == "waiting":
+            return self.mean_ms("forming") + self.mean_ms("queueing")
         return float(self.summary[f"mean_{part}_ms"])
 
     @cached_property
@@ -107,33 +122,7 @@ class ViewData:
         """The fraction of the requests that were rejected or timed out."""
         return 1 - self.summary["served"] / self.summary["requests"]
 
-
-def _of_all(ordered_ms: np.ndarray, share: float) -> float:
-    """Return a percentile of sorted latencies, of which those not served, NaN, are last: infinitely late."""
-    place = share * (ordered_ms.size - 1)
-    if place < 0:
-        return math.nan
-    low, high = ordered_ms[math.floor(place)], ordered_ms[math.ceil(place)]
-    return math.inf if math.isnan(high) else float(low + (high - low) * (place - math.floor(place)))
-
-
-NAMED = {TTFT: "TTFT", TPOT: "TPOT", LATENCY: "answer"}  # what objectives may be about, in words
-
-# The percentiles at which a curve has its points: in the tail ten times as many.
-AT = np.concatenate([np.arange(0.0, 99.0), np.linspace(99, 100, 11)])
-
-
-@dataclass(frozen=True, eq=False)
-class TokenViewData(ViewData):
-    """A run of token generation, with up to three objectives.
-
-    `ttft_ms`, `tpot_ms` and `objective_ms`, of the whole answer, are limits as `Result.attainment` has them.
-    """
-
-    surface: "TokenSurface" = None  # type: ignore[assignment]
-    curve: "TokenCurve" = None  # type: ignore[assignment]
-    ttft_ms: float | None = None
-    tpot_ms: float | None = None
+    # Token generation.
 
     @cached_property
     def limits_ms(self) -> dict[str, float]:
@@ -176,13 +165,6 @@ class TokenViewData(ViewData):
         return found
 
     @cached_property
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        """The 95 % intervals of what the headline shows, NaN where the run is too short for one."""
-        if self.overloaded or not self.summary["served"]:
-            return {}
-        return dict(self.result.intervals(["ttft_p99_ms", "tpot_p99_ms", "output_tokens_per_s"]))
-
-    @cached_property
     def _moments(self) -> dict[int, Moment | None]:
         return {}
 
@@ -192,22 +174,14 @@ class TokenViewData(ViewData):
             self._moments[server] = moment(self.result, server=server)
         return self._moments[server]
 
-    def part_ms(self, part: str) -> np.ndarray:
-        if part == "waiting":  # for company or for a server: of tokens it is one part
-            return (self.result.start_s - self.result.arrival_s) * 1000
-        return super().part_ms(part)
 
-    def mean_ms(self, part: str) -> float:
-        if part == "waiting":
-            return super().mean_ms("forming") + super().mean_ms("queueing")
-        return super().mean_ms(part)
-
-
-def of_tokens(data: ViewData) -> TokenViewData:
-    """Return the data, which must be of token generation."""
-    if not isinstance(data, TokenViewData):
-        raise TypeError(f"a picture of tokens must be shown a TokenViewData, got {type(data).__name__}")
-    return data
+def _of_all(ordered_ms: np.ndarray, share: float) -> float:
+    """Return a percentile of sorted latencies, of which those not served, NaN, are last: infinitely late."""
+    place = share * (ordered_ms.size - 1)
+    if place < 0:
+        return math.nan
+    low, high = ordered_ms[math.floor(place)], ordered_ms[math.ceil(place)]
+    return math.inf if math.isnan(high) else float(low + (high - low) * (place - math.floor(place)))
 
 
 def _as_argument(limits_ms: dict[str, float]) -> dict[str, float]:

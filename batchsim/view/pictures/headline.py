@@ -1,4 +1,4 @@
-"""The four numbers that matter, in large figures: p50, p99 against the objective, throughput, load."""
+"""The four numbers that matter, in large figures: latencies against their objectives, throughput, load."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT
 from batchsim.scenario import ClosedLoop
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Picture, Tile
-from batchsim.view.pictures.data import NAMED, TokenViewData, ViewData, of_tokens
+from batchsim.view.pictures.data import NAMED, ViewData
 
 HIGH = 5.6  # of a row of figures, in ems
 LINES = (1.4, 3.55, 5.0)  # baselines, in ems
@@ -54,13 +54,9 @@ class Headline(Tile):
         self.notes = Lettering(picture, em, theme.ink)
         self.set_moving(self.names, self.figures, self.notes)
 
-    def figures_of(self, data: ViewData) -> "list[Figure]":
-        """Return the four figures of a run."""
-        return figures_of(data)
-
     def update(self, data: ViewData) -> None:
         names, figures, notes = [], [], []
-        for figure, (x, top) in zip(self.figures_of(data), self.places, strict=True):
+        for figure, (x, top) in zip(FIGURES[data.result.scenario.kind](data), self.places, strict=True):
             first, second, third = (top + line * self.em for line in LINES)
             names.append(Label(figure.name, x, first))
             figures.append(Label(figure.value, x, second))
@@ -200,19 +196,11 @@ def _points(value: float, before: float | None) -> str:
     return change_of(value, before, lambda share: f"{number(100 * share, 2)} points")
 
 
-class TokenHeadline(Headline):
-    """The four figures of token generation."""
-
-    def figures_of(self, data: ViewData) -> list[Figure]:
-        return token_figures_of(data)
-
-
 def token_figures_of(data: ViewData) -> list[Figure]:
     """Return the p99 of TTFT and of TPOT, the tokens per second, and the goodput.
 
     Without objectives, the load; of an overloaded run, too: its goodput only says how long the run was.
     """
-    data = of_tokens(data)
     figures = [_p99(data, column) for column in (TTFT, TPOT)]
     figures.append(rate_figure(data, "output tokens", "output_tokens_per_s"))
     preempted = float(data.summary["preempted_share"])
@@ -220,7 +208,7 @@ def token_figures_of(data: ViewData) -> list[Figure]:
     if data.overloaded or not data.limits_ms:
         return [*figures, load_figure(data)._replace(beside=beside)]
     before, value = data.before, data.goodput_per_s
-    old = before.goodput_per_s if isinstance(before, TokenViewData) and not before.overloaded else None
+    old = before.goodput_per_s if before is not None and not before.overloaded else None
     within = f"{percent(data.attainment)} of requests"
     return [
         *figures,
@@ -228,10 +216,13 @@ def token_figures_of(data: ViewData) -> list[Figure]:
     ]
 
 
-def _p99(data: TokenViewData, column: str) -> Figure:
+def _p99(data: ViewData, column: str) -> Figure:
     """Return the p99 of a column against its objective, with the p50 beside it."""
     name = NAMED[column]
     interval = None if data.loss else data.intervals.get(f"{name.lower()}_p99_ms")
     figure = latency_figure(data, 99, interval, column, data.limits_ms.get(column))
     p50_ms = data.percentile_of_all(50, column)
     return figure._replace(name=f"{name} {figure.name}", beside=f"p50 {duration(p50_ms)}" * bool(figure.unit))
+
+
+FIGURES: dict[str, Callable[[ViewData], list[Figure]]] = {"requests": figures_of, "tokens": token_figures_of}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -39,7 +39,11 @@ POINTS = 201  # of the queue's curve
 class GrowingView(View):
     """A view of how long requests take, or of the queue that grows, where they have no steady state."""
 
+    KEY = "latency"
+    COMPARED: ClassVar[dict[str, tuple[str, str]]]  # differences B - A: name, unit
+    UNSTEADY: ClassVar[str]  # what has no steady state
     OVERLOADED = "Overloaded: the queue grows"
+    RANK = 0
 
     def add_queue(self, ax: Axes) -> None:
         """Add the artists of the queue to the view's axes."""
@@ -110,6 +114,49 @@ class GrowingView(View):
         count = waiting[round(at_s / end_s * (POINTS - 1))]
         return Spot(self.KEY, f"After {number(at_s)} s: {count:,} requests wait")
 
+    def carried(self, data: ViewData) -> str:
+        """Return what carries requests, with its verb."""
+        raise NotImplementedError
+
+    def describe_times(self, data: ViewData) -> list[str]:
+        """Return how long requests take, as sentences."""
+        raise NotImplementedError
+
+    def describe(self, data: ViewData) -> list[str]:
+        s = data.summary
+        if data.overloaded:
+            arriving, possible = s["offered_per_s"], data.result.scenario.full_batches_per_s
+            carried = f"{self.carried(data)} {number(possible, 5)}"
+            rates = f"{number(arriving, 5)} requests arrive per second, {carried}"
+            grows = f"the queue grows by {number(arriving - possible)} per second"
+            sentences = [f"Overloaded: {rates}: {grows}, and {self.UNSTEADY} has no steady state."]
+        elif not s["served"]:
+            sentences = [f"None of {s['requests']:,} requests is served."]
+        else:
+            sentences = self.describe_times(data)
+        return sentences + self.describe_difference(data)
+
+    def describe_difference(self, data: ViewData) -> list[str]:
+        """Return how B, the present setting, differs from A."""
+        if data.pinned is None:
+            return []
+        if not (data.summary["served"] and data.pinned.summary["served"]):
+            return ["A and B cannot be compared: one of them serves no request."]
+        if data.comparison is None:
+            return ["A and B cannot be compared: one is overloaded, or their traffic differs."]
+        return [
+            f"The {name} of B is {relative(row, unit)}."
+            for key, (name, unit) in self.COMPARED.items()
+            if (row := data.comparison.rows.get(key)) is not None
+        ]
+
+
+def describe_objective(limit_ms: float, p99_ms: float, share: float) -> str:
+    """Return whether an objective is met, as a sentence."""
+    limit = f"The objective, p99 of all requests within {typed_duration(limit_ms)},"
+    met = "met" if p99_ms <= limit_ms else "missed"
+    return f"{limit} is {met}: {percent(share)} of requests are within it."
+
 
 def queue_length(result: Result) -> tuple[np.ndarray, float]:
     """Return how many requests wait at equally spaced times from 0 to the last arrival, and that time.
@@ -136,7 +183,9 @@ NEAR = 1.6  # the objective is shown if it is within this many widths of the dis
 class LatencyView(GrowingView):
     """The distribution of latency with its percentiles; of an overloaded run, the growing queue."""
 
-    KEY, NAME, SHORT = "latency", "Latency", "Latency (ms)"
+    NAME, SHORT = "Latency", "Latency (ms)"
+    COMPARED: ClassVar = {"p99_ms": ("p99", " ms"), "throughput_per_s": ("throughput", "/s")}
+    UNSTEADY = "latency"
 
     def add_artists(self) -> None:
         theme = self.theme
@@ -237,42 +286,46 @@ class LatencyView(GrowingView):
         below = data.ranked.below(at) / data.ranked.count
         return Spot(self.KEY, f"{percent(below)} of the requests take less than {duration(at)}")
 
-    def describe(self, data: ViewData) -> list[str]:
+    def carried(self, data: ViewData) -> str:
+        frozen = data.result.scenario.rule.forms_while_busy
+        return f"{'the batches that form' if frozen else 'full batches'} carry"
+
+    def describe_times(self, data: ViewData) -> list[str]:
         s, objective_ms = data.summary, data.objective_ms
-        if data.overloaded:
-            arriving, possible = s["offered_per_s"], data.result.scenario.full_batches_per_s
-            frozen = data.result.scenario.rule.forms_while_busy
-            which = "the batches that form" if frozen else "full batches"
-            rates = f"{number(arriving, 5)} requests arrive per second, {which} carry"
-            grows = f"the queue grows by {number(arriving - possible)} per second"
-            text = f"{rates} {number(possible, 5)}: {grows}, and latency has no steady state."
-            return [f"Overloaded: {text}", *_describe_difference(data)]
-        if not s["served"]:
-            return [f"None of {s['requests']:,} requests is served.", *_describe_difference(data)]
         text = ", ".join(f"p{q} {number(s[f'p{q}_ms'])} ms" for q in SAID)
         if data.loss:
             text += f" of the served requests; {percent(data.loss)} are lost"
         sentences = [f"{text}."]
         if objective_ms is not None:
-            verdict = "met" if data.result.percentile(99, unserved="inf") <= objective_ms else "missed"
-            share = percent(data.result.attainment(objective_ms))
-            limit = f"The objective, p99 of all requests within {typed_duration(objective_ms)},"
-            sentences.append(f"{limit} is {verdict}: {share} of requests are within it.")
+            share = data.result.attainment(objective_ms)
+            sentences.append(describe_objective(objective_ms, data.percentile_of_all(99), share))
         drift = "The run drifts: its arrival rate changes, so these numbers hold for this run only."
-        return [*sentences, *[drift] * bool(s["drifting"]), *_describe_difference(data)]
+        return sentences + [drift] * bool(s["drifting"])
+
+    def describe_difference(self, data: ViewData) -> list[str]:
+        sentences = super().describe_difference(data)
+        if data.pinned is None or data.comparison is None or not sentences:
+            return sentences
+        a = data.pinned.summary
+        p50, p99, mean = (number(a[key]) for key in ("p50_ms", "p99_ms", "mean_latency_ms"))
+        batches = f"batches of {number(a['mean_batch_size'])} requests on average"
+        return [f"A has p50 {p50} ms, p99 {p99} ms, mean {mean} ms, and {batches}.", *sentences]
 
     # What a still picture shows in addition.
 
-    def show_intervals(self, intervals: Mapping[str, tuple[float, float]]) -> None:
-        """Draw a band round each percentile: its interval, where there is one."""
+    def show_intervals(self, data: ViewData) -> None:
+        """Draw a band around each percentile: its interval, where there is one."""
+        intervals = {} if data.overloaded else data.result.intervals([f"p{q}_ms" for q in PERCENTILES])
         for low, high in intervals.values():
             if low < high:
                 self.set_moving(
                     self.ax.axvspan(low, high, color=self.theme.ink, alpha=0.18, lw=0, zorder=3.5)
                 )
 
-    def show_theory(self, answer: "Answer") -> None:
+    def show_theory(self, answer: "Answer", data: ViewData) -> None:
         """Draw the distribution that theory expects, or its mean where it knows no more."""
+        if data.overloaded:
+            return
         style = self.line_style("ink", "-.")
         edges = np.asarray(self.bars.get_data()[1])
         below = answer.below(edges)
@@ -298,23 +351,6 @@ def difference(comparison: Comparison, key: str = "p99_ms", name: str = "p99") -
         return []
     interval = f"{signed(row.low)} to {signed(row.high)} ({100 * comparison.level:g}%)"
     return [f"{name}, B {MINUS} A: {signed(row.difference)} ms", *[interval] * (not math.isnan(row.low))]
-
-
-def _describe_difference(data: ViewData) -> list[str]:
-    if data.pinned is None:
-        return []
-    a = data.pinned.summary
-    if not (data.summary["served"] and a["served"]):
-        return ["A and B cannot be compared: one of them serves no request."]
-    if data.comparison is None:
-        return ["A and B cannot be compared: one is overloaded, or their traffic differs."]
-    p50, p99, mean = (number(a[key]) for key in ("p50_ms", "p99_ms", "mean_latency_ms"))
-    batches = f"batches of {number(a['mean_batch_size'])} requests on average"
-    return [
-        f"A has p50 {p50} ms, p99 {p99} ms, mean {mean} ms, and {batches}.",
-        f"The p99 of B is {relative(data.comparison['p99_ms'], ' ms')}.",
-        f"The throughput of B is {relative(data.comparison['throughput_per_s'], '/s')}.",
-    ]
 
 
 def relative(row: Difference, unit: str) -> str:

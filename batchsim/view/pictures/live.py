@@ -1,7 +1,6 @@
-"""The explorer's picture: the four numbers that matter, one large view of a run and five small ones."""
+"""The explorer's picture of a run: four numbers, one large view, the others small; and a film of a run."""
 
 from itertools import pairwise
-from typing import NamedTuple
 
 from batchsim import _check
 from batchsim.result import Result
@@ -10,43 +9,14 @@ from batchsim.view.canvas.theme import SIZES, THEMES, named
 from batchsim.view.film.film_view import FilmView
 from batchsim.view.film.snapshot import REQUESTS
 from batchsim.view.film.step_view import StepView
-from batchsim.view.pictures.batches import BatchView
-from batchsim.view.pictures.breakdown import BreakdownView, TokenBreakdownView
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.headline import HIGH, Headline, TokenHeadline, levels
-from batchsim.view.pictures.heat_map import HeatMapView, TokenHeatMapView
-from batchsim.view.pictures.latency import LatencyView
-from batchsim.view.pictures.load import LoadView, TokenLoadView
+from batchsim.view.pictures.headline import HIGH, Headline, levels
 from batchsim.view.pictures.seats import SeatsView
-from batchsim.view.pictures.steps import StepsView
 from batchsim.view.pictures.timeline import TimelineView
-from batchsim.view.pictures.token_latency import TokenLatencyView
-from batchsim.view.pictures.view import RunPicture, Spot, View
+from batchsim.view.pictures.view import Spot
+from batchsim.view.pictures.views import NAMES, VIEWS, RunPicture
 
 LEAST_PX, MOST_PX = 240, 4096
-# The views, in the order in which the small ones stand. To add one, write its file and name it here.
-VIEWS: tuple[type[View], ...] = (
-    LatencyView, HeatMapView, LoadView, TimelineView, BreakdownView, BatchView,
-)  # fmt: skip
-TOKEN_VIEWS: tuple[type[View], ...] = (
-    TokenLatencyView, TokenHeatMapView, TokenLoadView, SeatsView, TokenBreakdownView, StepsView,
-)  # fmt: skip
-NAMES = {kind.KEY: kind.NAME for kind in VIEWS}
-TOKEN_NAMES = {kind.KEY: kind.NAME for kind in TOKEN_VIEWS}
-
-
-class Mode(NamedTuple):
-    """What is simulated, and so what there is to see of it: the views by their names, and the headline."""
-
-    views: tuple[type[View], ...]
-    names: dict[str, str]
-    headline: type[Headline]
-
-
-MODES = {
-    "requests": Mode(VIEWS, NAMES, Headline),
-    "tokens": Mode(TOKEN_VIEWS, TOKEN_NAMES, TokenHeadline),
-}
 
 
 class LivePicture(RunPicture):
@@ -55,8 +25,8 @@ class LivePicture(RunPicture):
     The sizes are in CSS pixels, each `ratio` pixels of the screen; `theme` is "light" or "dark", `size`
     "page" or "projector". `large` is the key of the large view; `alone`: there is no room for the others.
     `show` draws a `ViewData`, `describe` says the same in words, `at` says what is under the pointer. In
-    `mode` "tokens" the views are those of token generation, and what they show is a `TokenViewData`; of
-    several servers, `server` is the one whose steps and seats are seen.
+    `mode` "tokens" the views are those of token generation; of several servers, `server` is the one whose
+    steps and seats are seen.
     """
 
     def __init__(
@@ -67,29 +37,32 @@ class LivePicture(RunPicture):
         _check.whole("width_px", width_px, LEAST_PX, MOST_PX)
         _check.whole("height_px", height_px, LEAST_PX, MOST_PX)
         _check.real("ratio", ratio, at_least=0.5, at_most=4)
-        chosen = named("mode", mode, MODES)
-        named("large", large, chosen.names)
+        views = named("mode", mode, VIEWS)
+        named("large", large, NAMES[mode])
         colours, self.size = named("theme", theme, THEMES), named("size", size, SIZES)
         super().__init__(width_px, height_px, ratio, colours, self.size.em_px(width_px))
         top = round(HIGH * self.font_px * (2 if alone and width_px < 40 * self.font_px else 1))
-        first = next(kind for kind in chosen.views if large == kind.KEY)
-        others = [kind for kind in chosen.views if kind is not first]
+        first = next(kind for kind in views if large == kind.KEY)
+        others = [kind for kind in views if kind is not first]
         with self.styled():
-            self.headline = chosen.headline(self, Box(0, 0, width_px, top))
+            self.headline = Headline(self, Box(0, 0, width_px, top))
         if alone:
             places = [(first, Box(0, top, width_px, height_px - top), True)]
         else:
-            # Three rows of three places, of which the large view takes four.
+            # The large view has two of three columns; the small ones stand right of it and below, in as many
+            # rows as they need.
+            rows = max(len(others) - 2, 1)
             xs = [round(width_px * part / 3) for part in range(4)]
-            ys = [round(top + (height_px - top) * part / 3) for part in range(4)]
-            cells = [Box(x, y, right - x, low - y) for y, low in pairwise(ys) for x, right in pairwise(xs)]
-            small = [cells[place] for place in (2, 5, 6, 7, 8)]
-            places = [(first, Box(0, top, xs[2], ys[2] - top), True)]
-            places += [(kind, box, False) for kind, box in zip(others, small, strict=True)]
+            ys = [round(top + (height_px - top) * part / rows) for part in range(rows + 1)]
+            cells = [[Box(x, y, right - x, low - y) for x, right in pairwise(xs)] for y, low in pairwise(ys)]
+            small = [row[2] for row in cells[:-1]] + cells[-1]
+            places = [(first, Box(0, top, xs[2], ys[-2] - top), True)]
+            places += [(kind, box, False) for kind, box in zip(others, small, strict=False)]
         film_box = None
         if first is TimelineView:  # below the film
             film_box, below = FilmView.split(places[0][1])
             places[0] = (first, below, True)
+        self.mode = mode
         self.add_views(places, self.size.line_px)
         for view in self.views:
             view.server = server
@@ -100,6 +73,8 @@ class LivePicture(RunPicture):
             self.stage = StepView(self.view(SeatsView))
 
     def show(self, data: ViewData) -> None:  # type: ignore[override]
+        if (kind := data.result.scenario.kind) != self.mode:
+            raise TypeError(f"a picture of {self.mode} must show a run of {self.mode}, got one of {kind}")
         super().show(data)
         self.headline.update(data)
         if self.stage is not None:

@@ -14,7 +14,7 @@ from batchsim.scenario import ClosedLoop
 from batchsim.view.canvas.axes import log_ticks, nice, nice_span
 from batchsim.view.canvas.lettering import Label, apart, width_em
 from batchsim.view.canvas.picture import Box
-from batchsim.view.pictures.data import ViewData, of_tokens
+from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import Entry, Spot, Style, View
 
 LABELS = {"rate_per_s": "arrival rate (per s)", "clients": "clients"}
@@ -51,6 +51,7 @@ class LoadPanels(View):
     """
 
     KEY = "load"
+    RANK = None
     PANELS: ClassVar[tuple[Panel, ...]]
     ENDS: ClassVar[dict[str, str]]  # columns of the curve whose ends are described, by their names
     GAP, BESIDE = 2.2, 2.5  # in ems: between panels, and the room beside them for the curves' names
@@ -348,7 +349,6 @@ class TokenLoadView(LoadPanels):
         return {curve.column: float(data.summary[curve.column]) for curve in self.drawn}
 
     def objectives(self, data: ViewData) -> Sequence[float | None]:
-        data = of_tokens(data)
         return data.ttft_ms, data.tpot_ms
 
     def output(self, data: ViewData) -> str:

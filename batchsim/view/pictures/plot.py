@@ -10,40 +10,31 @@ from batchsim.result import Result
 from batchsim.servers.comparison import ServerComparison
 from batchsim.view.canvas.picture import Box, Tile
 from batchsim.view.canvas.theme import PAGE
-from batchsim.view.pictures.batches import BatchView
-from batchsim.view.pictures.breakdown import BreakdownView, TokenBreakdownView
 from batchsim.view.pictures.chart import Chart
-from batchsim.view.pictures.data import TokenViewData, ViewData
-from batchsim.view.pictures.latency import PERCENTILES, LatencyView
+from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.measured import measured, overlay
-from batchsim.view.pictures.seats import SeatsView
-from batchsim.view.pictures.steps import StepsView
-from batchsim.view.pictures.timeline import TimelineView
-from batchsim.view.pictures.token_latency import TokenLatencyView
-from batchsim.view.pictures.view import RunPicture, View
+from batchsim.view.pictures.views import VIEWS, RunPicture
 
-WIDTH_PX, HEIGHT_PX, LINE_PX = 1000, 640, 26  # the line is what theory says, below the views
-VIEWS: tuple[type[View], ...] = (LatencyView, BreakdownView, BatchView, TimelineView)
-TOKEN_VIEWS: tuple[type[View], ...] = (TokenLatencyView, TokenBreakdownView, StepsView, SeatsView)
+WIDTH_PX, ROW_PX, LINE_PX = 1000, 320, 26  # the line is what theory says, below the views
 
 
 class Plot(RunPicture):
-    """Latency, where the time goes, batches and a timeline of one result; of tokens, steps and seats."""
+    """The views of one result, those that need nothing else, in two columns."""
 
     def __init__(self, result: Result, theory: bool = False) -> None:
-        super().__init__(WIDTH_PX, HEIGHT_PX, font_px=PAGE.font_px)
-        row_px, wide = (HEIGHT_PX - LINE_PX * theory) // 2, WIDTH_PX // 2
-        boxes = (Box(x, y, wide, row_px) for y in (0, row_px) for x in (0, wide))
-        tokens = result.scenario.tokens is not None
-        kinds, data = (TOKEN_VIEWS, TokenViewData(result)) if tokens else (VIEWS, ViewData(result))
-        self.add_views([(kind, box, True) for kind, box in zip(kinds, boxes, strict=True)], PAGE.line_px)
+        views = [view for view in VIEWS[result.scenario.kind] if view.RANK is not None]
+        views.sort(key=lambda view: view.RANK or 0)
+        rows, data = math.ceil(len(views) / 2), ViewData(result)
+        super().__init__(WIDTH_PX, rows * ROW_PX, font_px=PAGE.font_px)
+        row_px, wide = (rows * ROW_PX - LINE_PX * theory) // rows, WIDTH_PX // 2
+        boxes = [Box(x, y * row_px, wide, row_px) for y in range(rows) for x in (0, wide)]
+        self.add_views([(view, box, True) for view, box in zip(views, boxes, strict=False)], PAGE.line_px)
         with self.styled():
             self.show(data)
-            if not tokens and not data.overloaded:  # without an interval a percentile has no band
-                intervals = result.intervals([f"p{q}_ms" for q in PERCENTILES])
-                self.view(LatencyView).show_intervals(intervals)
+            for view in self.views:
+                view.show_intervals(data)
             if theory:
-                below, em_px = Box(0, 2 * row_px, WIDTH_PX, LINE_PX), self.font_px
+                below, em_px = Box(0, rows * row_px, WIDTH_PX, LINE_PX), self.font_px
                 at, text = (em_px, below.bottom - 0.8 * em_px), self._show_theory(data)
                 self.theory = Tile(self, below).add_text(*at, text, color=self.theme.ink)
 
@@ -58,9 +49,8 @@ class Plot(RunPicture):
         if not answer:
             return repr(answer)
         assert isinstance(answer, Answer)
-        if not data.overloaded:
-            self.view(LatencyView).show_theory(answer)
-        self.view(BatchView).show_theory(answer)
+        for view in self.views:
+            view.show_theory(answer, data)
         low, high = data.result.intervals(["mean_latency_ms"])["mean_latency_ms"]
         kind = "theory" if answer.exact else "approximately"
         surely = "" if math.isnan(low) else f", 95% interval {fixed(low, 4)} to {fixed(high, 4)} ms"
@@ -100,8 +90,8 @@ def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: boo
         raise TypeError(f"result must be a Result or a Measurement, got {result!r}")
     if not result.has_columns:
         raise ValueError("a result must have columns to be drawn, got one with keep='summary'")
-    if theory and result.scenario.tokens is not None:
+    if theory and result.scenario.kind == "tokens":
         raise ValueError("theory must be False for a result of token generation, got True")
-    if result.scenario.tokens is not None:
+    if result.scenario.kind == "tokens":
         _ = result.steps  # ValueError where they are folded, before anything is drawn
     return Plot(result, theory)

@@ -13,7 +13,7 @@ from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.theme import PHASES
 from batchsim.view.film.token_lane import TELLING, styles
-from batchsim.view.pictures.data import ViewData, of_tokens
+from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import Moment, moment, taken
 from batchsim.view.pictures.steps import place_of
 from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
@@ -35,6 +35,7 @@ class SeatsView(View):
     """
 
     KEY, NAME, SHORT = "seats", "The seats", "The seats"
+    RANK = 3
     ROWS = 2
     data: ViewData | None = None
 
@@ -79,7 +80,7 @@ class SeatsView(View):
 
     def update(self, data: ViewData) -> None:
         self.data = data
-        self.show_moment(of_tokens(data).moment(self.server))
+        self.show_moment(data.moment(self.server))
 
     # A film has a cursor here, which the moment follows.
 
@@ -235,7 +236,7 @@ class SeatsView(View):
         return Spot(self.KEY, here + "".join(f", {each:,} {_name_of_other(data)}" for each in counts[1:]))
 
     def describe(self, data: ViewData) -> list[str]:
-        now = of_tokens(data).moment(self.server)
+        now = data.moment(self.server)
         if now is None:
             return []
         found, lanes = now.seats, lanes_of(now)

@@ -11,7 +11,7 @@ from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.lettering import Label
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import PHASES
-from batchsim.view.pictures.data import ViewData, of_tokens
+from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.moments import Moment, taken
 from batchsim.view.pictures.view import Entry, Spot, StackedView, Style
 
@@ -29,6 +29,7 @@ class StepsView(StackedView):
     """
 
     KEY, NAME, SHORT = "steps", "Step by step: tokens, seats, memory", "Tokens of each step"
+    RANK = 2
     ROWS = 2
 
     def add_artists(self) -> None:
@@ -70,7 +71,7 @@ class StepsView(StackedView):
         }
 
     def update(self, data: ViewData) -> None:
-        now = of_tokens(data).moment(self.server)
+        now = data.moment(self.server)
         self.name_server(data.result.scenario.servers)
         for artist in self.moving:
             artist.set_visible(now is not None)
@@ -136,7 +137,7 @@ class StepsView(StackedView):
         return labels
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box, now = self.plot_box, of_tokens(data).moment(self.server)
+        box, now = self.plot_box, data.moment(self.server)
         if now is None or not (box.left <= x_px < box.right and box.top <= y_px <= box.bottom):
             return None
         at_ms = float(self.top.get_xlim()[1]) * (x_px - box.left) / box.width
@@ -162,7 +163,7 @@ class StepsView(StackedView):
         return Spot(self.KEY, text)
 
     def describe(self, data: ViewData) -> list[str]:
-        now = of_tokens(data).moment(self.server)
+        now = data.moment(self.server)
         if now is None:
             return []
         span = duration(1000 * (now.end_s - now.begin_s))

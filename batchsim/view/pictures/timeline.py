@@ -24,6 +24,7 @@ class TimelineView(View):
 
     data: ViewData | None = None
     KEY, NAME, SHORT = "timeline", "A moment of the run", "A moment (ms)"
+    RANK = 3
 
     def add_artists(self) -> None:
         theme, thin = self.theme, 0.6 * self.line_px

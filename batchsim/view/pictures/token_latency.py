@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -13,14 +13,13 @@ from batchsim._format import MINUS, duration, listed, number, percent, typed_dur
 from batchsim.result.metrics import LATENCY, TPOT, TTFT
 from batchsim.view.canvas.axes import log_ticks, nice_span
 from batchsim.view.canvas.lettering import Label, width_em
-from batchsim.view.pictures.data import NAMED, TokenViewData, ViewData, of_tokens
-from batchsim.view.pictures.latency import SAID, GrowingView, difference, relative
+from batchsim.view.pictures.data import NAMED, ViewData
+from batchsim.view.pictures.latency import SAID, GrowingView, describe_objective, difference
 from batchsim.view.pictures.view import Entry, Spot, Style
 
 DASHES: dict[str, Any] = {TTFT: (0, (4, 2)), TPOT: (0, (1, 1)), LATENCY: "-"}
 HEIGHTS: tuple[float, ...] = (60, 50, 70, 40, 80, 30, 20, 90)  # % at which curves may be named
 TOP = 104  # % at the upper edge: what is at 100 is seen whole
-COMPARED = {"ttft_p99_ms": "TTFT p99", "tpot_p99_ms": "TPOT p99"}
 
 
 class TokenLatencyView(GrowingView):
@@ -29,7 +28,12 @@ class TokenLatencyView(GrowingView):
     With the objectives as lines, and what share keeps each as a dot. Of an overloaded run, its queue.
     """
 
-    KEY, NAME, SHORT = "latency", "TTFT, TPOT and answer", "TTFT, TPOT, answer"
+    NAME, SHORT = "TTFT, TPOT and answer", "TTFT, TPOT, answer"
+    COMPARED: ClassVar = {
+        "ttft_p99_ms": ("TTFT p99", " ms"), "tpot_p99_ms": ("TPOT p99", " ms"),
+        "output_tokens_per_s": ("throughput", " tokens/s"),
+    }  # fmt: skip
+    UNSTEADY = "TTFT"
     ROWS = 2
 
     def add_artists(self) -> None:
@@ -54,17 +58,16 @@ class TokenLatencyView(GrowingView):
     def missing(self, data: ViewData, other: ViewData | None) -> list[Artist]:
         missing: list[Artist] = [*self.other_curves.values()] * (other is None)
         for of in NAMED:
-            missing += [self.objectives[of], self.dots[of]] * (of not in of_tokens(data).limits_ms)
+            missing += [self.objectives[of], self.dots[of]] * (of not in data.limits_ms)
         return missing
 
     def show_times(self, data: ViewData, other: ViewData | None) -> None:
-        data = of_tokens(data)
         shown_ms = [*data.limits_ms.values()]
         for curves, each in ((self.curves, data), (self.other_curves, other)):
             if each is None:
                 continue
             for of, curve in curves.items():
-                times_ms, shares = of_tokens(each).curves[of]
+                times_ms, shares = each.curves[of]
                 curve.set_data(times_ms, 100 * shares)
                 shown_ms += times_ms[[0, -1]].tolist() if times_ms.size else []
                 if each is other:
@@ -105,10 +108,11 @@ class TokenLatencyView(GrowingView):
             self.ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
         super()._show_queue(data, other)
 
-    def _entries(self, data: TokenViewData) -> list[Entry]:
+    def _entries(self, data: ViewData) -> list[Entry]:
         """Return the words below the title: the differences from A, else which share keeps the objectives."""
         if data.pinned is not None and data.comparison is not None:
-            found = [" ".join(difference(data.comparison, key, name)) for key, name in COMPARED.items()]
+            names = {key: name for key, (name, unit) in self.COMPARED.items() if unit == " ms"}
+            found = [" ".join(difference(data.comparison, key, name)) for key, name in names.items()]
             most = f"{MINUS}00.0"
             widest = f"TTFT p99, B {MINUS} A: {most} ms {most} to {most} (95%)"
             if any(found):
@@ -176,23 +180,16 @@ class TokenLatencyView(GrowingView):
             return self.spot_of_queue(low + across * (high - low), data)
         at_ms = low * (high / low) ** across
         shares = (
-            f"{name} {percent(float(np.interp(at_ms, *of_tokens(data).curves[of], left=0.0)))}"
+            f"{name} {percent(float(np.interp(at_ms, *data.curves[of], left=0.0)))}"
             for of, name in NAMED.items()
         )
         return Spot(self.KEY, f"Within {duration(at_ms)}: {listed([*shares])} of the requests")
 
-    def describe(self, data: ViewData) -> list[str]:
-        data = of_tokens(data)
-        s = data.summary
-        if data.overloaded:
-            arriving, possible = s["offered_per_s"], data.result.scenario.full_batches_per_s
-            servers = data.result.scenario.servers
-            carry = "the server carries" if servers == 1 else f"{servers:,} servers carry"
-            rates = f"{number(arriving, 5)} requests arrive per second, {carry} {number(possible, 5)}"
-            grows = f"the queue grows by {number(arriving - possible)} per second"
-            return [f"Overloaded: {rates}: {grows}, and TTFT has no steady state.", *_differences(data)]
-        if not s["served"]:
-            return [f"None of {s['requests']:,} requests is served."]
+    def carried(self, data: ViewData) -> str:
+        servers = data.result.scenario.servers
+        return "the server carries" if servers == 1 else f"{servers:,} servers carry"
+
+    def describe_times(self, data: ViewData) -> list[str]:
         sentences = []
         for of, name in NAMED.items():
             if math.isnan(data.percentile_of_all(50, of)):
@@ -201,26 +198,11 @@ class TokenLatencyView(GrowingView):
             values = (f"p{q} {number(data.result.percentile(q, column=of))} ms" for q in SAID)
             sentences.append(f"{name[0].upper()}{name[1:]}: {', '.join(values)}.")
             if (limit_ms := data.limits_ms.get(of)) is not None:
-                met = "met" if data.percentile_of_all(99, of) <= limit_ms else "missed"
-                limit = f"The objective, p99 of all requests within {typed_duration(limit_ms)},"
-                sentences.append(f"{limit} is {met}: {percent(data.shares[of])} of requests are within it.")
+                p99_ms = data.percentile_of_all(99, of)
+                sentences.append(describe_objective(limit_ms, p99_ms, data.shares[of]))
         if len(data.limits_ms) > 1:
             within = f"{percent(data.attainment)} of requests are within all objectives"
             sentences.append(f"{within}: goodput {number(data.goodput_per_s)}/s.")
         if data.loss:
             sentences.append(f"{percent(data.loss)} of requests are lost.")
-        return [*sentences, *_differences(data)]
-
-
-def _differences(data: ViewData) -> list[str]:
-    if data.pinned is None:
-        return []
-    if data.comparison is None:
-        return ["A and B cannot be compared: one is overloaded or serves none, or their traffic differs."]
-    units = {"ttft_p99_ms": " ms", "tpot_p99_ms": " ms", "output_tokens_per_s": " tokens/s"}
-    names = COMPARED | {"output_tokens_per_s": "throughput"}
-    return [
-        f"The {names[key]} of B is {relative(row, unit)}."
-        for key, unit in units.items()
-        if (row := data.comparison.rows.get(key)) is not None
-    ]
+        return sentences

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -16,6 +16,9 @@ from batchsim.view.canvas.axes import Marks
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Picture, Tile
 from batchsim.view.pictures.data import ViewData
+
+if TYPE_CHECKING:
+    from batchsim.theory import Answer
 
 TITLE, NOTE, ROW = 1.45, 3.0, 1.4  # baselines from the upper edge, and between rows of a legend, in ems
 SWATCH, GAP, NEXT = 1.3, 0.35, 0.8  # of a legend, in ems: a swatch, the gaps to its name and the next entry
@@ -74,6 +77,7 @@ class View(Tile):
     SHORT: ClassVar[str]  # and of the small one
     ROOM, SMALL_ROOM = LARGE, SMALL  # round the axes of a large view, and of a small one
     ROWS = 1  # of a large view's legend
+    RANK: ClassVar[int | None] = 9  # its place in `bs.plot`; None: it needs more than a result
     server = 0  # of several, the one whose steps are shown
 
     def __init__(self, picture: Picture, box: Box, line_px: float, large: bool = True) -> None:
@@ -116,6 +120,12 @@ class View(Tile):
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
         """Return what is at these CSS pixels of the picture; None where there is nothing to say."""
         return None
+
+    def show_intervals(self, data: ViewData) -> None:
+        """Add the intervals that `bs.plot` shows."""
+
+    def show_theory(self, answer: "Answer", data: ViewData) -> None:
+        """Add what theory expects."""
 
     def line_style(self, colour: str, linestyle: Any = "-", width: float = 1.0) -> Style:
         colour = getattr(self.theme, colour)
@@ -275,41 +285,3 @@ def _swatch(style: Style, x: float, y: float, em: float) -> Artist:
         return Rectangle((x, middle - half), wide, 2 * half, **rest)
     xs = [x, x + wide / 2, x + wide]
     return Line2D(xs, [middle] * 3, solid_capstyle="butt", markevery=[1], **style)
-
-
-AnyView = TypeVar("AnyView", bound=View)
-
-
-class RunPicture(Picture):
-    """A picture made of views of one run."""
-
-    views: tuple[View, ...] = ()
-    data: ViewData | None = None
-
-    def add_views(self, places: Sequence[tuple[type[View], Box, bool]], line_px: float) -> None:
-        """Add a view of each kind in its box; whether it is a large one."""
-        with self.styled():
-            self.views = tuple(kind(self, box, line_px, large) for kind, box, large in places)
-
-    def view(self, kind: type[AnyView]) -> AnyView:
-        return next(view for view in self.views if isinstance(view, kind))
-
-    def show(self, data: ViewData) -> None:  # type: ignore[override]  # Figure.show is pyplot's
-        self.data = data
-        for view in self.views:
-            view.update(data)
-
-    def release(self) -> bool:
-        """Let the axes shrink to what they show; return whether anything has to be drawn anew."""
-        if self.data is not None:
-            for view in self.views:
-                view.release(self.data)
-        return any(tile.stale for tile in self.tiles)
-
-    @property
-    def words(self) -> str:
-        return self.describe(self.data) if self.data is not None else ""
-
-    def describe(self, data: ViewData) -> str:
-        """Return what the picture shows, in sentences: the same information for the ear as for the eye."""
-        return " ".join(sentence for view in self.views for sentence in view.describe(data))

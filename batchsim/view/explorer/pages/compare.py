@@ -20,19 +20,19 @@ from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.runner import incomparable
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State, as_text
-from batchsim.view.pictures.data import TokenViewData, ViewData, of_tokens
+from batchsim.view.pictures.data import ViewData
 
 SURE = "output_tokens_per_s"  # without an interval of this, the run is too short for one
 
 
-def of_goodput(data: TokenViewData) -> Difference | None:
+def of_goodput(data: ViewData) -> Difference | None:
     """Return the goodput of A and of B within B's objectives, and their difference; None without objectives.
 
     The interval is of 16 sections of the run, in each of which both have met the same requests.
     """
     if not data.limits_ms or data.pinned is None or data.comparison is None:
         return None
-    a, b = of_tokens(data.pinned), data
+    a, b = data.pinned, data
     met_a, met_b = (_within(each, data.limits_ms) for each in (a, b))
     goodput_a, goodput_b = (
         each.result.metrics.per_s(int(met.sum())) for each, met in ((a, met_a), (b, met_b))
@@ -51,7 +51,7 @@ def of_goodput(data: TokenViewData) -> Difference | None:
     return Difference(goodput_a, goodput_b, difference, difference - float(half), difference + float(half))
 
 
-def _within(data: TokenViewData, limits_ms: dict[str, float]) -> np.ndarray:
+def _within(data: ViewData, limits_ms: dict[str, float]) -> np.ndarray:
     """Return which requests were served within all limits; who makes one token keeps any on TPOT."""
     result = data.result
     met: np.ndarray = result.status == Status.SERVED
@@ -123,7 +123,7 @@ def comparison(data: ViewData) -> str:
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("", "A", "B", f"B {MINUS} A"))
     table = f"<thead><tr>{heads}</tr></thead>"
     rows = {heading(key): row for key, row in data.comparison.rows.items()}
-    if isinstance(data, TokenViewData) and (goodput := of_goodput(data)):
+    if data.result.scenario.kind == "tokens" and (goodput := of_goodput(data)):
         rows["goodput (per s)"] = goodput
     for name, row in rows.items():
         interval, verdict = f"95 %: {signed(row.low)} to {signed(row.high)}", ", differs"
