@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 AT_THE_TOP = 0.96  # of the height: where crosses are
-LABELLED = 8  # the most points of a frontier that have their setting beside them
+LABELLED = 8  # the most points of a frontier with their settings as labels
 STYLES = (
     (BLUE, "-", "o"), (VERMILION, "--", "s"), (GREEN, "-.", "^"), (PURPLE, ":", "D"),
     (ORANGE, "-", "v"), (SKY, "--", "P"), (BLACK, "-.", "X"),
@@ -38,11 +38,11 @@ def frontier(
 ) -> Chart:
     """Return a picture of the trade-off: latency against the saturation rate, for each number of servers.
 
-    `settings` is what `tune` or `sweep` returned. Lines join the settings that no other beats in latency,
-    saturation rate and servers alike; the others are grey, except those that `tune` ran shorter than the
-    recommended one, which a star marks. Of a sweep `value` is the latency, by default the p99 of all
-    requests, in which a lost request counts as infinitely late; a recommendation has both it and the
-    objective.
+    `settings` is what `tune` or `sweep` returned. Lines join the Pareto frontier: the settings that no other
+    beats in latency, saturation rate and servers together. Others are grey, except those that `tune` ran
+    shorter than the recommended one, which a star marks. For a sweep, `value` is the latency, by default the
+    p99 of all requests, where a lost request counts as infinitely late; a recommendation brings its own, and
+    its objective.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.study.sweep import sweep
@@ -66,7 +66,7 @@ def frontier(
     others = frame[_feasible(frame, value)]
     if front is None:
         front = others[_undominated(others, value)]
-    if best is not None and "requests" in others:  # a short run sees less of a queue, and more of chance
+    if best is not None and "requests" in others:  # short runs have shorter queues, and more noise
         others = others[others["requests"] >= best["requests"]]
 
     chart = Chart()
@@ -119,10 +119,10 @@ def capacity_curves(
 
     A frame is what `sweep` returned, or `Capacity.to_frame()`, with one row for each value of `x`. Bands are
     95 % intervals. Points without a steady state have no number: they are crosses at the top. Diamonds mark
-    where a line crosses the objective, by interpolation between two points; of a `Capacity` itself they mark
-    its `rate_per_s` (and `lowest_per_s`), and its line is of the whole runs. By default `value` is the p99
-    of all requests, in which a lost request counts as infinitely late. Points of another latency that is of
-    the served requests alone are hollow, and have no diamonds beside them.
+    where a line crosses the objective, interpolated between two points; for a `Capacity` itself they mark its
+    `rate_per_s` (and `lowest_per_s`), and its line shows the runs of full length. By default `value` is the
+    p99 of all requests, where a lost request counts as infinitely late. Points of another latency are hollow
+    if requests are lost, and lines next to them have no diamonds.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.study.sweep import sweep
@@ -135,7 +135,7 @@ def capacity_curves(
     if not given:
         raise ValueError("frames must have at least one, got none")
     capacities = {name: each for name, each in given.items() if hasattr(each, "probes")}
-    # Of a capacity the runs of full length: short ones see less of a queue.
+    # Only a capacity's runs of full length: short ones have shorter queues.
     runs = {name: each.to_frame() for name, each in capacities.items()}
     whole = {name: frame[frame["requests"] == frame["requests"].max()] for name, frame in runs.items()}
     named: dict[str, pandas.DataFrame] = given | whole
@@ -256,8 +256,8 @@ def server_curves(comparison: ServerComparison) -> Chart:
     chart.set_size_inches(9.6, 5.2)
     ax = chart.add_subplot()
     reached = min(group.result.metrics.served for group in comparison.groups)
-    shown = [q for q in MARKED if q == 0 or (1 - q / 100) * reached >= 10]  # of fewer it is chance
-    # The tail has as much room as the rest: each tenth of the requests.
+    shown = [q for q in MARKED if q == 0 or (1 - q / 100) * reached >= 10]  # beyond, it is chance
+    # On this logarithmic scale, each further nine of the percentile takes the same room.
     places = np.linspace(0, -np.log10(1 - shown[-1] / 100), 200)
     qs = 100 * (1 - 10**-places)
     ends, styles, labels, drawn = [], [], [], []
@@ -266,7 +266,7 @@ def server_curves(comparison: ServerComparison) -> Chart:
         labels.append(_wrapped(group))
         if group.stable:
             latencies = group.result.metrics.percentiles(qs)
-            said = labels[-1].replace("\n", " ")  # for the ear: the eye reads it at the line's end
+            said = labels[-1].replace("\n", " ")  # for the description: the picture has it at the line's end
             ax.plot(places, latencies, style, color=colour, linewidth=1.8, label=said)
             drawn += [float(latencies[0]), float(latencies[-1])]
             ends.append(float(latencies[-1]))

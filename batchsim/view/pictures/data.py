@@ -1,4 +1,4 @@
-"""What a picture of a run shows, and what several of its views derive from it."""
+"""The data that a picture of a run shows, and the numbers that several views derive from it."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ NAMED = {TTFT: "TTFT", TPOT: "TPOT", LATENCY: "answer"}  # the durations that ma
 
 # The percentiles at which a curve has its points: in the tail ten times as many.
 AT = np.concatenate([np.arange(0.0, 99.0), np.linspace(99, 100, 11)])
-# What the headline shows with an interval.
+# The headline's metrics that have an interval.
 HEADLINE = {
     "requests": ["p50_ms", "p99_ms", "throughput_per_s"],
     "tokens": ["ttft_p99_ms", "tpot_p99_ms", "output_tokens_per_s"],
@@ -55,23 +55,23 @@ class ViewData:
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """The 95 % intervals of what the headline shows, NaN where the run is too short for one."""
+        """The 95 % intervals of the headline's metrics, NaN where the run is too short for one."""
         if self.overloaded or not self.summary["served"]:
             return {}
         return dict(self.result.intervals(HEADLINE[self.result.scenario.kind]))
 
     def percentile_of_all(self, q: float, column: str = LATENCY) -> float:
-        """Return a percentile of the latency in ms in which a request not served is infinitely late."""
+        """Return a percentile of a duration in ms; requests not served count as infinitely late."""
         return self.result.percentile(q, unserved="inf", column=column)
 
     def part_ms(self, part: str) -> np.ndarray:
-        """Return how long each request was in a part of its latency."""
-        if part == "waiting":  # for company or for a server: token generation does not part them
+        """Return how long each request was in a part of its latency, in ms."""
+        if part == "waiting":  # token generation does not divide it into forming and queueing
             return (self.result.start_s - self.result.arrival_s) * 1000
         return np.asarray(getattr(self.result, f"{part}_ms"))
 
     def has(self, part: str) -> bool:
-        """Return whether latencies have such a part: where servers share devices, a wait for them."""
+        """Return whether latencies have such a part: a wait for the device needs shared devices."""
         return part != DEVICE_WAIT or part in self.result.metrics.components
 
     def mean_ms(self, part: str) -> float:
@@ -84,7 +84,7 @@ class ViewData:
     def levels_ms(self) -> dict[int, tuple[float, float]]:
         """The p50 and p99 of each priority level, as `percentile_of_all`; empty without several levels.
 
-        Infinite where the level does not keep up, because it and those before it bring too much.
+        Infinite if the server cannot keep up with this level and those before it.
         """
         result, scenario = self.result, self.result.scenario
         if len(scenario.levels) < 2 or result.priority is None:
@@ -100,7 +100,7 @@ class ViewData:
 
     @cached_property
     def window(self) -> Window:
-        """The moment of the run that the timeline shows."""
+        """The part of the run that the timeline shows."""
         return window(self.result)
 
     @cached_property
@@ -109,12 +109,12 @@ class ViewData:
 
     @property
     def other(self) -> "ViewData | None":
-        """What a view draws beside the present data: A if it is pinned, else what was there before."""
+        """The comparison that a view draws: A if it is pinned, else the data before the last move."""
         return self.before if self.pinned is None else self.pinned
 
     @property
     def overloaded(self) -> bool:
-        """Whether the run has no steady state: its latencies only say how long the run was."""
+        """Whether the run has no steady state: its latencies then depend on its length."""
         return not self.result.scenario.stable
 
     @property
@@ -126,13 +126,13 @@ class ViewData:
 
     @cached_property
     def limits_ms(self) -> dict[str, float]:
-        """The objectives that are given, by their column."""
+        """The given objectives, by their column."""
         limits = {TTFT: self.ttft_ms, TPOT: self.tpot_ms, LATENCY: self.objective_ms}
         return {column: limit_ms for column, limit_ms in limits.items() if limit_ms is not None}
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """The fraction of the requests within each objective that is given."""
+        """The fraction of the requests within each given objective."""
         return {
             column: self.result.attainment(**_as_argument({column: limit_ms}))
             for column, limit_ms in self.limits_ms.items()
@@ -153,7 +153,8 @@ class ViewData:
     def curves(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Times in ms, rising, and the fraction of all requests that is within each, by column.
 
-        As `Result.attainment` counts them: an answer of one token, which has no TPOT, keeps any limit on it.
+        It counts as `Result.attainment` does: an answer of one token has no TPOT, so it meets any limit on
+        it.
         """
         metrics, found = self.result.metrics, {}
         requests = int(metrics.totals.requests)
@@ -169,14 +170,14 @@ class ViewData:
         return {}
 
     def moment(self, server: int = 0) -> Moment | None:
-        """Return the steps in a row that are shown of a server; None where it has none."""
+        """Return the steps of a server that are shown; None if it has no step."""
         if server not in self._moments:
             self._moments[server] = moment(self.result, server=server)
         return self._moments[server]
 
 
 def _of_all(ordered_ms: np.ndarray, share: float) -> float:
-    """Return a percentile of sorted latencies, of which those not served, NaN, are last: infinitely late."""
+    """Return a percentile of sorted latencies; NaN at the end are requests not served: infinitely late."""
     place = share * (ordered_ms.size - 1)
     if place < 0:
         return math.nan

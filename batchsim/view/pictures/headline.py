@@ -1,4 +1,4 @@
-"""The four numbers that matter, in large figures: latencies against their objectives, throughput, load."""
+"""The four main numbers, in large figures: latencies against their objectives, throughput, and load."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,9 +21,10 @@ Writer = Callable[[float], str]
 
 
 class Figure(NamedTuple):
-    """A number: what it is, its value and unit, its interval, its change since the last move, its levels'.
+    """A number: its name, value, unit, interval, and change since the last move.
 
-    `beside` stands behind the unit where there is room.
+    `levels` replaces the interval: the numbers of the priority levels, longest text first. `beside` follows
+    the unit if it has room.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Figure(NamedTuple):
     unit: str
     interval: str = ""
     change: str = ""
-    levels: tuple[str, ...] = ()  # the same of each priority level in place of the interval, longest first
+    levels: tuple[str, ...] = ()
     beside: str = ""
 
 
@@ -68,7 +69,7 @@ class Headline(Tile):
             if figure.levels:
                 texts = self._fitting([[each, figure.change] for each in figure.levels], figure.levels)
             elif not self._fits(texts):
-                texts = texts[-1:]  # the change, where there is no room for both
+                texts = texts[-1:]  # the change alone
             notes.append(Label("  ".join(filter(None, texts)), x, third))
         for lettering, labels in ((self.names, names), (self.figures, figures), (self.notes, notes)):
             lettering.show(labels)
@@ -77,14 +78,14 @@ class Headline(Tile):
         return sum(map(width_em, texts)) + 1.6 <= self.wide / self.em
 
     def _fitting(self, both: list[list[str]], alone: tuple[str, ...]) -> list[str]:
-        """Return the first of some texts that fit: the levels with the change, else by themselves."""
+        """Return the first texts that fit: the levels with the change, otherwise alone."""
         return next((texts for texts in [*both, *([each] for each in alone)] if self._fits(texts)), [])
 
 
 def figures_of(data: ViewData) -> list[Figure]:
     """Return the four figures of a run."""
     intervals = data.intervals
-    # Those of percentiles are of the served requests alone.
+    # The intervals of percentiles ignore lost requests.
     figures = [
         latency_figure(
             data, q, None if data.loss else intervals.get(f"p{q}_ms"), objective_ms=objective_ms
@@ -95,14 +96,14 @@ def figures_of(data: ViewData) -> list[Figure]:
 
 
 def rate_figure(data: ViewData, name: str, key: str) -> Figure:
-    """Return a metric that is a number of things per second, by its key."""
+    """Return a metric that is a rate per second, by its key."""
     before, value = data.before, data.summary[key]
     change = change_of(value, None if before is None else before.summary[key], digits)
     return Figure(name, digits(value), "per s", _between(data.intervals.get(key), digits), change)
 
 
 def load_figure(data: ViewData) -> Figure:
-    """Return the load; of a closed loop, which has none, how busy the servers are."""
+    """Return the load; for a closed loop, which has no load, the utilisation of the servers."""
     result, s, before = data.result, data.summary, data.before
     if isinstance(result.scenario.workload, ClosedLoop):
         busy = s["utilisation"]
@@ -130,9 +131,9 @@ def latency_figure(
 ) -> Figure:  # fmt: skip
     """Return a percentile of a column of durations, against its objective."""
     name, value = f"p{q}", data.percentile_of_all(q, column)
-    grows = data.overloaded and column != TPOT  # steps take no longer because more requests wait
+    grows = data.overloaded and column != TPOT  # the time of a step does not depend on the queue
     if objective_ms is not None:
-        sign = MISSED if value > objective_ms or grows else MET  # NaN, where nothing has any, keeps it
+        sign = MISSED if value > objective_ms or grows else MET  # NaN, a TPOT of no request, meets it
         name = f"{name} {sign} {LIMIT} {typed_duration(objective_ms)}"
     if grows:
         return Figure(name, "\N{EN DASH}", "", "grows with the run")
@@ -157,7 +158,7 @@ def latency_figure(
 
 
 def levels(data: ViewData, q: int) -> tuple[str, ...]:
-    """Return the p50 or the p99 of each priority level, in words and shorter; () without several."""
+    """Return the p50 or the p99 of each priority level, as ever shorter texts; () without several."""
     found = {level: both[q == 99] for level, both in data.levels_ms.items()}
     texts = {level: "grows" if data.overloaded else "lost" for level, ms in found.items() if math.isinf(ms)}
     texts |= {level: duration(ms) for level, ms in found.items() if math.isfinite(ms)}
@@ -171,23 +172,23 @@ def levels(data: ViewData, q: int) -> tuple[str, ...]:
 
 
 def digits(per_s: float) -> str:
-    """Return a rate as figures have it, without its unit."""
+    """Return a rate per second with the digits of a figure, without its unit."""
     return fixed(per_s) if per_s < 100 else f"{per_s:,.0f}"
 
 
 def _between(interval: tuple[float, float] | None, write: Writer) -> str:
-    """Return an interval in words; none where a run is too short for one."""
+    """Return an interval in words; "" if the run is too short for one."""
     if interval is None or math.isnan(interval[0]):
         return ""
     return f"{write(interval[0])} to {write(interval[1])}"
 
 
 def change_of(value: float, before: float | None, write: Writer) -> str:
-    """Return how a figure has changed, as far as it is seen; "" without an earlier one."""
+    """Return the visible change of a figure; "" without an earlier one."""
     if before is None or not math.isfinite(before) or not math.isfinite(value):
         return ""
     difference = value - before
-    if write(value) == write(before):  # what cannot be seen has not changed
+    if write(value) == write(before):
         return SAME
     return f"{UP if difference > 0 else DOWN} {write(abs(difference))}"
 
@@ -199,7 +200,8 @@ def _points(value: float, before: float | None) -> str:
 def token_figures_of(data: ViewData) -> list[Figure]:
     """Return the p99 of TTFT and of TPOT, the tokens per second, and the goodput.
 
-    Without objectives, the load; of an overloaded run, too: its goodput only says how long the run was.
+    The load replaces the goodput without objectives, and for an overloaded run, whose goodput depends on its
+    length.
     """
     figures = [_p99(data, column) for column in (TTFT, TPOT)]
     figures.append(rate_figure(data, "output tokens", "output_tokens_per_s"))
@@ -217,7 +219,7 @@ def token_figures_of(data: ViewData) -> list[Figure]:
 
 
 def _p99(data: ViewData, column: str) -> Figure:
-    """Return the p99 of a column against its objective, with the p50 beside it."""
+    """Return the p99 of a column against its objective, followed by the p50."""
     name = NAMED[column]
     interval = None if data.loss else data.intervals.get(f"{name.lower()}_p99_ms")
     figure = latency_figure(data, 99, interval, column, data.limits_ms.get(column))

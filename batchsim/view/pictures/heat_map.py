@@ -1,4 +1,4 @@
-"""A whole grid of settings as colours, with the present one, the best and those that tie with it: live."""
+"""The live heat map: a metric of a grid of settings, with the present one, the best one, and its ties."""
 
 import dataclasses
 import math
@@ -132,8 +132,8 @@ def _highest(values: np.ndarray) -> float:
 class HeatMapView(View):
     """The p99 of all requests over two parameters of the rule, as colours.
 
-    A bold line surrounds the cells within the objective, a dashed frame marks each that cannot be told from
-    the best, and a star the best itself: the one that `tune` would take among them.
+    A bold line surrounds the cells within the objective, dashed frames mark the cells that are statistically
+    the same as the best, and a star marks the best: the one that `tune` would choose among them.
     """
 
     KEY = "map"
@@ -149,7 +149,7 @@ class HeatMapView(View):
         return self.MEASURE
 
     def label(self, surface: Any, name: str) -> str:
-        """Return what an axis is called, without its unit."""
+        """Return the name of an axis, without its unit."""
         label: str = surface.scenario.rule.parameters()[name].label.removesuffix(" (ms)")
         return label[0].lower() + label[1:]
 
@@ -159,15 +159,15 @@ class HeatMapView(View):
         ax = self.ax = self.add_plot(plot, "", "", grid="", ticks=False)
         ax.spines[:].set_visible(False)
         self.image = _image(ax, np.zeros((1, 1, 4), dtype=np.uint8), zorder=1)
-        # Cells without a number, by why they have none.
+        # Cells without a number, by the reason.
         hatched: Style = {"facecolor": "none", "edgecolor": theme.grey, "linewidth": 0}
         hatches = {OVERLOADED: "////", REFUSED: "xx", LOSING: ".."}
         self.styles: dict[str, Style] = {name: hatched | {"hatch": each} for name, each in hatches.items()}
         self.styles[OVERLOADED]["facecolor"] = theme.faint
-        # Green and brown, far from the objective, are equally dark: dots say on which side of the line it is.
+        # Without hue, green and brown far from the objective are equally dark: dots mark the brown ones.
         self.styles[BEYOND] = hatched | {"hatch": ".", "edgecolor": "#4D4D4D"}
         self.cells = {name: PathPatch(NOWHERE, zorder=2, **style) for name, style in self.styles.items()}
-        # All marks are white and a colour, to be seen on dark cells and on bright ones.
+        # Each mark has a white and a coloured line, so that it is visible on dark cells and on bright ones.
         self.border = [
             LineCollection([], colors=colour, linewidths=thick * width, capstyle="projecting", zorder=3)
             for colour, thick in (("white", 3.0), (BLACK, 1.4))
@@ -180,7 +180,7 @@ class HeatMapView(View):
         patches = *self.cells.values(), *self.border, *self.ties
         for artist in patches:
             ax.add_artist(artist)
-        # Rings, through which their cells are seen; A's is larger, to be seen round the other.
+        # Rings leave their cells visible; A's is larger, so that it is visible around the other.
         ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8 * width}
         self.ring_style = ring | {"marker": "o", "markersize": 5.5 * width, "markeredgecolor": BLACK}
         other = ring | {"marker": "s", "markersize": 6.5 * width, "markeredgecolor": theme.before}
@@ -256,7 +256,7 @@ class HeatMapView(View):
             unit, texts = in_unit(name, values)
             label = self.label(surface, name) + (f" ({unit})" if unit else "")
             axis.set_label_text(label if self.large else "")
-            # Where the texts need more room than their cells have, every second or third is shown.
+            # If the texts need more room than their cells, only every second or third is shown.
             room = 1.15 if name == surface.y else max(0.62 * len(text) + 0.4 for text in texts)
             step = math.ceil(room * self.em / (length / len(texts)))
             shown = range((len(texts) - 1) % step, len(texts), step)
@@ -273,7 +273,7 @@ class HeatMapView(View):
         return entries
 
     def setting(self, surface: Any, cell: tuple[int, int]) -> dict[str, str]:
-        """Return the setting of a cell in words: the value of each parameter by its label."""
+        """Return the value of each parameter of a cell by its label."""
         texts = {}
         for name, value in ((surface.x, surface.x_values[cell[1]]), (surface.y, surface.y_values[cell[0]])):
             write = typed_duration if name.endswith("_ms") and value < math.inf else level
@@ -289,7 +289,7 @@ class HeatMapView(View):
         if surface.refused[cell]:
             return Spot(self.KEY, f"{setting}: not possible", refused="This setting makes no sense here.")
         said = "overloaded" if surface.overloaded[cell] else self.measure(surface).said(surface, cell)
-        # The map's rule, not the state's, which may be another whose run was refused.
+        # The map's rule: the state's may be another, whose run was refused.
         change = {"rule": surface.rules[cell[0] * self.shape[1] + cell[1]]}
         return Spot(self.KEY, f"{setting}: {said}. Click to try this setting.", change)
 
@@ -312,7 +312,7 @@ class HeatMapView(View):
         return [f"{text}."]
 
     def cell_at(self, x_px: float, y_px: float) -> tuple[int, int] | None:
-        """Return the (row, column) of the cell at these CSS pixels of the picture, None beside the map."""
+        """Return the (row, column) of the cell at these CSS pixels of the picture, None outside the map."""
         rows, columns = self.shape
         across = (x_px - self.plot_box.left) / self.plot_box.width
         up = (self.plot_box.bottom - y_px) / self.plot_box.height
@@ -333,7 +333,7 @@ def _place(marks: Sequence[Line2D], at: tuple[float, float] | None) -> None:
 
 
 def level(value: float) -> str:
-    """Return a parameter's value; an infinite wait is ∞: only full batches leave."""
+    """Return a parameter's value as text; infinity is ∞."""
     return "∞" if math.isinf(value) else typed(float(f"{value:.10g}"))
 
 
@@ -349,12 +349,12 @@ def in_unit(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
 
 
 def position(surface: Any, rule: Rule) -> tuple[float, float] | None:
-    """Return where a rule is on the map, in cells, also between two values of the grid; None for another."""
+    """Return the place of a rule on the map, in cells, interpolated; None for a rule of another kind."""
     places = []
     for name, values in ((surface.x, surface.x_values), (surface.y, surface.y_values)):
         if name not in (field.name for field in dataclasses.fields(rule)):  # type: ignore[arg-type]
             return None
-        value = getattr(rule, name)  # None: as much as it takes
+        value = getattr(rule, name)  # None: unlimited
         places.append(float(np.interp(math.inf if value is None else value, values, np.arange(len(values)))))
     return places[0] + 0.5, places[1] + 0.5
 
@@ -376,5 +376,5 @@ class TokenHeatMapView(HeatMapView):
 
     def label(self, surface: Any, name: str) -> str:
         if isinstance(surface.scenario.rule, Continuous):
-            return name  # as the servers call it
+            return name  # the servers' own
         return super().label(surface, name)

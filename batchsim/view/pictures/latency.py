@@ -37,7 +37,7 @@ POINTS = 201  # of the queue's curve
 
 
 class GrowingView(View):
-    """A view of how long requests take, or of the queue that grows, where they have no steady state."""
+    """A view of durations, or of the growing queue of an overloaded run."""
 
     KEY = "latency"
     COMPARED: ClassVar[dict[str, tuple[str, str]]]  # differences B - A: name, unit
@@ -54,7 +54,7 @@ class GrowingView(View):
 
     def update(self, data: ViewData) -> None:
         grows = data.overloaded
-        # Another setting is drawn where it shows the same thing: times, or a growing queue.
+        # Another setting is drawn only if it, too, shows durations, or a growing queue.
         other = data.other if data.other is not None and data.other.overloaded == grows else None
         missing = [*self.missing(data, other), *[self.other_queue] * (other is None)]
         for artist in self.moving:
@@ -70,15 +70,15 @@ class GrowingView(View):
             self.show_times(data, other)
 
     def missing(self, data: ViewData, other: ViewData | None) -> list[Artist]:
-        """Return the artists of times that this data has nothing to draw for."""
+        """Return the artists of durations for which this data has no numbers."""
         raise NotImplementedError
 
     def show_times(self, data: ViewData, other: ViewData | None) -> None:
-        """Draw how long requests take, and how long in another setting."""
+        """Draw the durations, and those of another setting."""
         raise NotImplementedError
 
     def _show_queue(self, data: ViewData, other: ViewData | None) -> None:
-        """Draw how many requests wait along the run, and how fast that grows by the rates alone."""
+        """Draw the number of waiting requests along the run, and its growth as the rates predict it."""
         result = data.result
         arriving = result.scenario.workload.offered_per_s  # type: ignore[union-attr]
         per_s, end_s = float(arriving) - result.scenario.full_batches_per_s, float(result.arrival_s[-1])
@@ -101,13 +101,13 @@ class GrowingView(View):
             self.show_legend([Entry("", value=growth)])
 
     def show_percent(self, label: str = "") -> None:
-        """Label the vertical axis as one of percentages."""
+        """Label the vertical axis with percentages."""
         if self.hold("y label", False):
             self.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
             self.ax.set_ylabel(label * self.large)
 
     def spot_of_queue(self, at_s: float, data: ViewData) -> Spot | None:
-        """Return how many requests wait at a time."""
+        """Return the number of waiting requests at a time."""
         waiting, end_s = queue_length(data.result)
         if at_s > end_s:
             return None
@@ -115,11 +115,11 @@ class GrowingView(View):
         return Spot(self.KEY, f"After {number(at_s)} s: {count:,} requests wait")
 
     def carried(self, data: ViewData) -> str:
-        """Return what carries requests, with its verb."""
+        """Return the subject and verb of a sentence: who carries requests."""
         raise NotImplementedError
 
     def describe_times(self, data: ViewData) -> list[str]:
-        """Return how long requests take, as sentences."""
+        """Describe the durations in sentences."""
         raise NotImplementedError
 
     def describe(self, data: ViewData) -> list[str]:
@@ -137,7 +137,7 @@ class GrowingView(View):
         return sentences + self.describe_difference(data)
 
     def describe_difference(self, data: ViewData) -> list[str]:
-        """Return how B, the present setting, differs from A."""
+        """Describe how B, the present setting, differs from A."""
         if data.pinned is None:
             return []
         if not (data.summary["served"] and data.pinned.summary["served"]):
@@ -159,9 +159,9 @@ def describe_objective(limit_ms: float, p99_ms: float, share: float) -> str:
 
 
 def queue_length(result: Result) -> tuple[np.ndarray, float]:
-    """Return how many requests wait at equally spaced times from 0 to the last arrival, and that time.
+    """Return the number of waiting requests at equally spaced times, and the last time, in seconds.
 
-    For a run that serves all requests, as an overloaded one does: shape (POINTS,).
+    The times are from 0 to the last arrival, shape (POINTS,). It requires a run that serves all requests.
     """
     end_s = float(result.arrival_s[-1])
     times_s = np.linspace(0, end_s, POINTS)
@@ -173,15 +173,15 @@ def queue_length(result: Result) -> tuple[np.ndarray, float]:
     return np.searchsorted(result.arrival_s, times_s, side="right") - started, end_s
 
 
-SAID = (50, 95, 99)  # the percentiles that words tell
-PERCENTILES = {50: (0, (4, 2)), 99: "-"}  # those that are drawn, and their lines
+SAID = (50, 95, 99)  # the percentiles in the description
+PERCENTILES = {50: (0, (4, 2)), 99: "-"}  # the percentiles of the picture, and their dashes
 BINS = 60
-TAIL = 2.0  # a long tail is shown up to this many p99s; the last bar holds the rest
-NEAR = 1.6  # the objective is shown if it is within this many widths of the distribution
+TAIL = 2.0  # p99s: where a long tail is cut off; the last bar contains the rest
+NEAR = 1.6  # widths of the distribution: an objective farther away is not shown
 
 
 class LatencyView(GrowingView):
-    """The distribution of latency with its percentiles; of an overloaded run, the growing queue."""
+    """The distribution of latency with its percentiles."""
 
     NAME, SHORT = "Latency", "Latency (ms)"
     COMPARED: ClassVar = {"p99_ms": ("p99", " ms"), "throughput_per_s": ("throughput", "/s")}
@@ -217,7 +217,7 @@ class LatencyView(GrowingView):
         if objective_ms is not None and objective_ms <= NEAR * right_ms:
             right_ms = max(right_ms, nice(1.05 * objective_ms))
         self.set_limits(self.ax, "latency", x=(0, right_ms))
-        right_ms = float(self.ax.get_xlim()[1])  # which may hold what was shown before
+        right_ms = float(self.ax.get_xlim()[1])  # limits only grow until a release
         edges = np.linspace(0, right_ms, BINS + 1)
         highest = 0.0
         for bars, each in ((self.bars, data), (self.other_bars, other)):
@@ -240,7 +240,7 @@ class LatencyView(GrowingView):
             self.show_legend([Entry("", value=self._note(data))], self._marks(data, values, right_ms))
 
     def _note(self, data: ViewData) -> str:
-        """Return the words below the title: the difference from A, else the share within the objective."""
+        """Return the words below the title: the difference from A, or the share within the objective."""
         if data.pinned is not None and data.comparison is not None and (lines := difference(data.comparison)):
             return " ".join(lines)
         notes = []
@@ -252,7 +252,7 @@ class LatencyView(GrowingView):
         return ", ".join(notes)
 
     def _marks(self, data: ViewData, values: Mapping[int, float], right_ms: float) -> list[Label]:
-        """Return the names of the lines, above them, in two rows where one is too narrow."""
+        """Return the names of the lines, above them, in two rows if one is too narrow."""
         box, unit = self.plot_box, unit_of(right_ms)[1]
         marks = [(f"p{q} {fixed(value / unit)}", value) for q, value in values.items()]
         if data.objective_ms is not None and data.objective_ms <= right_ms:
@@ -311,10 +311,8 @@ class LatencyView(GrowingView):
         batches = f"batches of {number(a['mean_batch_size'])} requests on average"
         return [f"A has p50 {p50} ms, p99 {p99} ms, mean {mean} ms, and {batches}.", *sentences]
 
-    # What a still picture shows in addition.
-
     def show_intervals(self, data: ViewData) -> None:
-        """Draw a band around each percentile: its interval, where there is one."""
+        """Draw the interval of each percentile as a band, if there is one."""
         intervals = {} if data.overloaded else data.result.intervals([f"p{q}_ms" for q in PERCENTILES])
         for low, high in intervals.values():
             if low < high:
@@ -323,7 +321,7 @@ class LatencyView(GrowingView):
                 )
 
     def show_theory(self, answer: "Answer", data: ViewData) -> None:
-        """Draw the distribution that theory expects, or its mean where it knows no more."""
+        """Draw the distribution that theory expects, or its mean if that is all it gives."""
         if data.overloaded:
             return
         style = self.line_style("ink", "-.")
@@ -332,20 +330,20 @@ class LatencyView(GrowingView):
         if below is None:
             self.set_moving(self.ax.axvline(answer.mean_latency_ms, zorder=5, **style))
         else:
-            share = 100 * np.diff(np.append(below[:-1], 1.0))  # the last bar has the tail, as the run's
+            share = 100 * np.diff(np.append(below[:-1], 1.0))  # as in the run, the last bar contains the tail
             self.set_moving(self.ax.stairs(share, edges, zorder=5, **style))
             self.set_limits(self.ax, "latency", y=(0, nice(HEADROOM * float(share.max()))))
 
 
 def upper_ms(data: ViewData) -> float:
-    """Return where a distribution's axis ends: at its slowest, or where a long tail has become thin."""
+    """Return the end of a distribution's axis: the slowest request, or where a long tail is cut off."""
     if not data.ranked.count:
         return 1.0
     return nice(min(1.02 * data.ranked.slowest_ms, TAIL * data.result.percentile(99)))
 
 
 def difference(comparison: Comparison, key: str = "p99_ms", name: str = "p99") -> list[str]:
-    """Return how far B's p99 is above A's, and its interval, as lines; none if it was not compared."""
+    """Return by how much B's metric exceeds A's, and the interval; [] if they were not compared."""
     row = comparison.rows.get(key)
     if row is None or math.isnan(row.difference):
         return []
@@ -354,7 +352,7 @@ def difference(comparison: Comparison, key: str = "p99_ms", name: str = "p99") -
 
 
 def relative(row: Difference, unit: str) -> str:
-    """Return how far B is above A, with the interval of that, in words."""
+    """Return by how much B exceeds A, with the interval, in words."""
     size = f"{number(abs(row.difference))}{unit} {'lower' if row.difference < 0 else 'higher'} than A's"
     text = size if row.difference else "the same as A's"
     if math.isnan(row.low):

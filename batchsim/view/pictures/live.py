@@ -23,10 +23,9 @@ class LivePicture(RunPicture):
     """All views of a run in one figure, one of them large.
 
     The sizes are in CSS pixels, each `ratio` pixels of the screen; `theme` is "light" or "dark", `size`
-    "page" or "projector". `large` is the key of the large view; `alone`: there is no room for the others.
-    `show` draws a `ViewData`, `describe` says the same in words, `at` says what is under the pointer. In
-    `mode` "tokens" the views are those of token generation; of several servers, `server` is the one whose
-    steps and seats are seen.
+    "page" or "projector". `large` is the key of the large view, and `alone` leaves out the others. `show`
+    draws a `ViewData`, `describe` puts it into words, and `at` answers the pointer. `mode` is the kind of
+    run: "requests" or "tokens". Views of steps and seats show `server`.
     """
 
     def __init__(
@@ -49,8 +48,8 @@ class LivePicture(RunPicture):
         if alone:
             places = [(first, Box(0, top, width_px, height_px - top), True)]
         else:
-            # The large view has two of three columns; the small ones stand right of it and below, in as many
-            # rows as they need.
+            # The large view takes two of three columns, down to the last row; the small ones fill the rest,
+            # with as many rows as they need.
             rows = max(len(others) - 2, 1)
             xs = [round(width_px * part / 3) for part in range(4)]
             ys = [round(top + (height_px - top) * part / rows) for part in range(rows + 1)]
@@ -85,7 +84,7 @@ class LivePicture(RunPicture):
         return super().describe(data) + sentence
 
     def at(self, across: float, down: float) -> Spot | None:
-        """Return what is at a place, fractions of the width and the height from the top left."""
+        """Return the answer to the pointer at fractions of the width and the height, from the top left."""
         x, y = across * self.width_px, down * self.height_px
         for view in self.views:
             box = view.box
@@ -94,14 +93,14 @@ class LivePicture(RunPicture):
         return None
 
 
-ASPECT, LOWEST_PX, HIGHEST_PX = 0.52, 400, 620  # the height for a width, and its bounds
+ASPECT, LOWEST_PX, HIGHEST_PX = 0.52, 400, 620  # height over width, and the limits of the height
 
 
 class Animation(RunPicture):
     """The film of a run above its timeline; `play` prepares a result, `stage.show` draws a moment.
 
-    `theme` is "light" or "dark", `size` "page" or "projector"; the height follows from the width. About
-    `requests` requests are played: all of a run that is not much longer, else some from its middle.
+    `theme` is "light" or "dark", `size` "page" or "projector"; the width determines the height. About
+    `requests` requests are played: those of a short run, or some from the middle of a longer one.
     """
 
     def __init__(
@@ -117,6 +116,6 @@ class Animation(RunPicture):
         self.stage = FilmView(self, above, self.view(TimelineView), requests)
 
     def play(self, result: Result) -> None:
-        """Prepare for a run, and show a moment of it at which a batch is on its way."""
+        """Prepare for a run, and show a moment at which a batch travels to its server."""
         self.show(ViewData(result))
         self.stage.load(result)

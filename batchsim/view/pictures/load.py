@@ -23,9 +23,9 @@ SOLID, DASHED, DOTTED = ("-", 1.4), ((0, (4, 2)), 1.0), ((0, (1, 1)), 1.2)  # da
 
 
 class Curve(NamedTuple):
-    """A line of a panel: its name beside its end, its column of the load curve, and its look.
+    """A line of a panel: the name at its end, its column of the load curve, its dashes and width.
 
-    `said` is what the pointer reads of it: a text with a place for a duration; "": nothing.
+    `said` is the text that the pointer shows, with a place for a duration; "" for none.
     """
 
     name: str
@@ -46,18 +46,17 @@ class Panel(NamedTuple):
 class LoadPanels(View):
     """Curves against the arrival rate or the number of clients, one panel below the other.
 
-    Beyond saturation durations have no steady state, and none is drawn. A small view has the first panel
-    alone.
+    Durations end at saturation, beyond which there is no steady state. A small view has only the first panel.
     """
 
     KEY = "load"
     RANK = None
     PANELS: ClassVar[tuple[Panel, ...]]
     ENDS: ClassVar[dict[str, str]]  # columns of the curve whose ends are described, by their names
-    GAP, BESIDE = 2.2, 2.5  # in ems: between panels, and the room beside them for the curves' names
+    GAP, NAME_ROOM = 2.2, 2.5  # in ems: between panels, and right of them for the curves' names
 
     def heights(self, data: ViewData) -> dict[str, float]:
-        """Return the present setting's number for each column of the curve; NaN for none."""
+        """Return the present setting's number for each column of the curve; NaN if it has no such number."""
         raise NotImplementedError
 
     def objectives(self, data: ViewData) -> Sequence[float | None]:
@@ -65,7 +64,7 @@ class LoadPanels(View):
         raise NotImplementedError
 
     def add_artists(self) -> None:
-        whole = self.plot_box = self.axes_box(right=self.BESIDE if self.large else 0)
+        whole = self.plot_box = self.axes_box(right=self.NAME_ROOM if self.large else 0)
         self.panels = self.PANELS if self.large else self.PANELS[:1]
         self.boxes, top = [], whole.top
         height = whole.height - self.GAP * self.em * (len(self.panels) - 1)
@@ -108,7 +107,7 @@ class LoadPanels(View):
         self.other_points = [line(ax, 4, diamond | {"markerfacecolor": "none"}) for ax in axes]
         now = diamond | {"color": theme.now, "markeredgecolor": theme.background}
         self.points = [line(ax, 5, now) for ax in axes]
-        # Across the whole height, whatever the scale: 0 has no place on a logarithmic one.
+        # Lines across the whole height are independent of the scale: a logarithmic one has no 0.
         edge = self.line_style("soft", (0, (4, 1, 1, 1)))
         self.saturation = [ax.axvline(0, zorder=3, **edge) for ax in self.plots]
         self.beyond = [ax.axvspan(0, 0, color=theme.faint, lw=0) for ax in self.plots]
@@ -135,12 +134,12 @@ class LoadPanels(View):
             of_other = self._show(other, self.other_curves, self.other_points)
             heights = [np.concatenate(both) for both in zip(heights, of_other, strict=True)]
         right = nice(max(1.03 * x, last))
-        at = np.isfinite(theory.mean_ms) if theory is not None else np.zeros(0)  # at some of the rates only
+        at = np.isfinite(theory.mean_ms) if theory is not None else np.zeros(0)  # theory may lack some rates
         self.theory.set_visible(bool(at.any()))
         if theory is not None:
             self.theory.set_data(theory.rate_per_s[at], theory.mean_ms[at])
         self._scale(curve.x, right, heights)
-        right = float(self.top.get_xlim()[1])  # which may hold what was shown before
+        right = float(self.top.get_xlim()[1])  # limits only grow until a release
         beyond = curve.saturation < right
         for line, area in zip(self.saturation, self.beyond, strict=True):
             line.set_visible(beyond)
@@ -156,7 +155,7 @@ class LoadPanels(View):
             self.show_legend([Entry("", value=note)], self._names(data))
 
     def _show(self, data: ViewData, lines: list[Line2D], points: list[Line2D]) -> list[np.ndarray]:
-        """Draw curves, and the setting's point on each; return all their heights, curve by curve."""
+        """Draw the curves and the setting's point on each; return the heights of each curve."""
         curve: Any = data.curve  # of requests, or of tokens
         own, shown = self.heights(data), []
         for drawn, line, point in zip(self.drawn, lines, points, strict=True):
@@ -187,7 +186,7 @@ class LoadPanels(View):
             self.set_label(self.plots[-1].xaxis, LABELS[x])
 
     def _names(self, data: ViewData) -> list[Label]:
-        """Return the names of the lines, beside the ends of these, and of the objectives."""
+        """Return the names of the lines, at their ends, and of the objectives."""
         labels, lines = [], list(self.curves)
         limits = iter(self.objectives(data))
         for panel, ax, box in zip(self.panels, self.plots, self.boxes, strict=True):
@@ -246,7 +245,7 @@ class LoadPanels(View):
         return Spot(self.KEY, f"{text}. Click to set this {what}.", {curve.x: value})
 
     def _about(self, x: float, curve: Any, drawn: Curve) -> str:
-        """Return about how long a curve is at a load, in words; "" where there is none to say."""
+        """Return a curve's duration at a load in words, by interpolation; "" if it has no number there."""
         column = getattr(curve, drawn.column)
         steady = ~curve.overloaded & np.isfinite(column) & (column > 0)
         if not drawn.said or steady.sum() < 2 or x > curve.x_values[steady][-1]:
@@ -255,7 +254,7 @@ class LoadPanels(View):
         return drawn.said.format(duration(float(ms)))
 
     def output(self, data: ViewData) -> str:
-        """Return what the present setting serves, and how busy it is."""
+        """Return the present setting's throughput and utilisation in words."""
         raise NotImplementedError
 
     def describe(self, data: ViewData) -> list[str]:
@@ -281,7 +280,7 @@ class LoadPanels(View):
         return sentences
 
     def _describe_ends(self, curve: Any) -> list[str]:
-        """Return durations at both ends of a load curve, as far as it is steady."""
+        """Return the durations at both ends of the steady part of a load curve."""
         first_of = getattr(curve, next(iter(self.ENDS.values())))
         steady_at = np.flatnonzero(~curve.overloaded & np.isfinite(first_of))
         if not steady_at.size:
@@ -327,7 +326,7 @@ class TokenLoadView(LoadPanels):
     """TTFT and answers above, TPOT below, then throughput, against the arrival rate or the clients."""
 
     NAME, SHORT = "TTFT, TPOT and throughput by load", "TTFT by load (ms)"
-    BESIDE = 4.6
+    NAME_ROOM = 4.6
     PANELS = (
         Panel("TTFT, answer", 0.4, (
             Curve("p99", "ttft_p99_ms", SOLID, "TTFT p99 about {}"),
@@ -358,13 +357,13 @@ class TokenLoadView(LoadPanels):
 
 
 def load_of(result: Result) -> float:
-    """Return where a result is on its load curve: its arrival rate, or its clients."""
+    """Return a result's place on its load curve: its arrival rate, or its number of clients."""
     workload = result.scenario.workload
     return float(workload.clients if isinstance(workload, ClosedLoop) else workload.offered_per_s)
 
 
 def _observed(result: Result, offered: float) -> str:
-    """Return the run's own arrival rate, where it differs from the long-run rate by a tenth or more."""
+    """Return the run's own arrival rate if it differs from the long-run rate by a tenth or more."""
     spanned_s = float(result.arrival_s[-1] - result.arrival_s[0])
     if not spanned_s:
         return ""

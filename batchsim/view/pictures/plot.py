@@ -15,11 +15,11 @@ from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.measured import measured, overlay
 from batchsim.view.pictures.views import VIEWS, RunPicture
 
-WIDTH_PX, ROW_PX, LINE_PX = 1000, 320, 26  # the line is what theory says, below the views
+WIDTH_PX, ROW_PX, LINE_PX = 1000, 320, 26  # the line is the theory's, below the views
 
 
 class Plot(RunPicture):
-    """The views of one result, those that need nothing else, in two columns."""
+    """The views that need only a result, in two columns."""
 
     def __init__(self, result: Result, theory: bool = False) -> None:
         views = [view for view in VIEWS[result.scenario.kind] if view.RANK is not None]
@@ -39,7 +39,7 @@ class Plot(RunPicture):
                 self.theory = Tile(self, below).add_text(*at, text, color=self.theme.ink)
 
     def _show_theory(self, data: ViewData) -> str:
-        """Draw what theory expects of a result's scenario, and return what there is to say of it."""
+        """Draw what theory expects of the scenario, and return it in words."""
         from batchsim.theory import Answer, expected
 
         try:
@@ -65,13 +65,14 @@ def plot(result: Result, theory: bool = False) -> Plot: ...
 def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: bool = False) -> Plot | Chart:
     """Return a figure of a result: latency, where the time goes, batches, and a timeline.
 
-    Of token generation: TTFT, TPOT and answers, where the time goes, steps and memory, and the seats.
-    Of what `compare_servers` returns, the latency on each server, from the median to the tail.
+    A result of token generation shows TTFT, TPOT and answers, where the time goes, steps and memory, and the
+    seats. An overloaded run shows its growing queue instead of latencies. Bands around the percentiles are
+    their 95 % intervals. `theory=True` adds what queueing theory expects as a dotted line, or the reason why
+    it expects nothing. Other results have other figures:
 
-    Bands round the percentiles are their 95 % intervals. `theory=True` adds as a dotted line what queueing
-    theory expects, or says below why it expects nothing. Of an overloaded run the growing queue is drawn
-    instead of the latencies. Of a Measurement, its curve and samples are drawn, and the device's roofline; of
-    what `device.compare_with_simulation` returned, the latencies and batches of both runs.
+    - from `compare_servers`: the latency on each server, from the median to the tail;
+    - a Measurement: its curve, its samples, and the device's roofline;
+    - from `device.compare_with_simulation`: the latencies and batches of both runs.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, simulate
     >>> result = simulate(Scenario(Poisson(800), SizeOrWait(32, 0), Affine(5, 0.25)), requests=5000)
@@ -93,5 +94,5 @@ def plot(result: Result | Measurement | Fidelity | ServerComparison, theory: boo
     if theory and result.scenario.kind == "tokens":
         raise ValueError("theory must be False for a result of token generation, got True")
     if result.scenario.kind == "tokens":
-        _ = result.steps  # ValueError where they are folded, before anything is drawn
+        _ = result.steps  # ValueError before anything is drawn, if the log is folded
     return Plot(result, theory)

@@ -1,4 +1,4 @@
-"""How long requests of token generation take: TTFT, TPOT and the whole answer, as cumulative shares."""
+"""The durations of token generation: TTFT, TPOT and the whole answer, as cumulative shares."""
 
 import math
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from batchsim.view.pictures.latency import SAID, GrowingView, describe_objective
 from batchsim.view.pictures.view import Entry, Spot, Style
 
 DASHES: dict[str, Any] = {TTFT: (0, (4, 2)), TPOT: (0, (1, 1)), LATENCY: "-"}
-HEIGHTS: tuple[float, ...] = (60, 50, 70, 40, 80, 30, 20, 90)  # % at which curves may be named
-TOP = 104  # % at the upper edge: what is at 100 is seen whole
+HEIGHTS: tuple[float, ...] = (60, 50, 70, 40, 80, 30, 20, 90)  # %, for the names of curves, best first
+TOP = 104  # % at the upper edge, so that lines at 100 are complete
 
 
 class TokenLatencyView(GrowingView):
-    """Which share of the requests has its first token, its later tokens and its answer within what time.
+    """The share of the requests whose TTFT, TPOT and answer are within a time.
 
-    With the objectives as lines, and what share keeps each as a dot. Of an overloaded run, its queue.
+    Objectives are lines, with a dot at the share that meets each.
     """
 
     NAME, SHORT = "TTFT, TPOT and answer", "TTFT, TPOT, answer"
@@ -92,7 +92,7 @@ class TokenLatencyView(GrowingView):
             self.ax.xaxis.set_major_formatter(lambda ms, _: typed_duration(ms))
 
     def _apart(self, ticks_ms: np.ndarray, low_ms: float, high_ms: float) -> list[float]:
-        """Return those ticks whose numbers, wide with their units, are over no other and within the view."""
+        """Return the ticks whose texts, wide because of their units, do not overlap and stay in the view."""
         kept, free_px = [], self.box.left
         for ms in ticks_ms.tolist():
             place = math.log(ms / low_ms) / math.log(high_ms / low_ms)
@@ -109,7 +109,7 @@ class TokenLatencyView(GrowingView):
         super()._show_queue(data, other)
 
     def _entries(self, data: ViewData) -> list[Entry]:
-        """Return the words below the title: the differences from A, else which share keeps the objectives."""
+        """Return the words below the title: the differences from A, or the shares within the objectives."""
         if data.pinned is not None and data.comparison is not None:
             names = {key: name for key, (name, unit) in self.COMPARED.items() if unit == " ms"}
             found = [" ".join(difference(data.comparison, key, name)) for key, name in names.items()]
@@ -133,13 +133,17 @@ class TokenLatencyView(GrowingView):
         return entries
 
     def _names(self) -> Iterator[Label]:
-        """Return the name of each curve beside it, where it is over no other."""
+        """Return the name of each curve, next to it, where it covers as few others as possible.
+
+        All heights of `HEIGHTS` on both sides of the curve are tried. A place has a fault for each line under
+        the name and for each other name there, and nine for leaving the view; the first with the fewest wins.
+        """
         box, em = self.plot_box, self.em
         low, high = np.log(self.ax.get_xlim())
         near = 1.1 * TOP * em / box.height
 
         def places(line: Line2D) -> list[list[float]]:
-            """Return where a line is at the lower edge, the middle and the upper edge of each name."""
+            """Return the x of a line at the lower edge, the middle and the upper edge of each name."""
             times_ms, shares = (np.asarray(each, dtype=float) for each in line.get_data())
             if not times_ms.size:
                 return []

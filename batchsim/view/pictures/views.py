@@ -34,7 +34,7 @@ class RunPicture(Picture):
     data: ViewData | None = None
 
     def add_views(self, places: Sequence[tuple[type[View], Box, bool]], line_px: float) -> None:
-        """Add a view of each kind in its box; whether it is a large one."""
+        """Add views: the class, the box, and whether it is large."""
         with self.styled():
             self.views = tuple(kind(self, box, line_px, large) for kind, box, large in places)
 
@@ -47,7 +47,7 @@ class RunPicture(Picture):
             view.update(data)
 
     def release(self) -> bool:
-        """Let the axes shrink to what they show; return whether anything has to be drawn anew."""
+        """Let the axes shrink to the present data; return whether a redraw is necessary."""
         if self.data is not None:
             for view in self.views:
                 view.release(self.data)
@@ -58,5 +58,5 @@ class RunPicture(Picture):
         return self.describe(self.data) if self.data is not None else ""
 
     def describe(self, data: ViewData) -> str:
-        """Return what the picture shows, in sentences: the same information for the ear as for the eye."""
+        """Return a description of the picture in sentences: everything that the eye can see."""
         return " ".join(sentence for view in self.views for sentence in view.describe(data))
