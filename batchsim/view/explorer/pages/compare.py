@@ -14,7 +14,7 @@ from batchsim.view.explorer.runner import incomparable
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State, as_text
 from batchsim.view.explorer.widgets import button, flow, plain
-from batchsim.view.run.data import ViewData
+from batchsim.view.pictures.data import ViewData
 
 HELP = "Pin the present setting as A, then move the controls: the present setting, with the same seed, is B."
 
