@@ -3,11 +3,11 @@
 import pytest
 
 LOOPS = """
-from batchsim.engines.compiled.jit import compiled_anew
+from batchsim.engines.compiled.jit import compiled_uncached
 
 def loop(function):
     function.__module__ = "batchsim.engines.a_loop"
-    return compiled_anew(function)
+    return compiled_uncached(function)
 """
 TWO = "loop(lambda x: x + 1)(1), loop(lambda x: x + 2)(1)"
 
