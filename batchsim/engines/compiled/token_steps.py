@@ -43,11 +43,11 @@ def blocks_for(tokens, size):
 
 
 # The decode group: requests at the head of `running` that only make a token in each step ("ready"). A tick is
-# a step that serves the group. The tick at which a request joins determines the tick at which it ends, and the
-# phase (the tick modulo the block size) at which it needs its next block. So a step that serves the group adds up
-# four numbers, however large the group is; its requests are visited only when one ends, or when memory or
-# budget is too short for all. Meanwhile `generated` is less the tick of the engine, and so constant, while
-# `cached` and `capacity` are stale, because they follow from the tick.
+# a step that serves the group. The tick at which a request joins determines the tick at which it ends, and
+# the phase (the tick modulo the block size) at which it needs its next block. So a step that serves the group
+# adds up four numbers, however large the group is; its requests are visited only when one ends, or when
+# memory or budget is too short for all. Meanwhile `generated` is less the tick of the engine, and so
+# constant, while `cached` and `capacity` are stale, because they follow from the tick.
 
 
 @inlined
