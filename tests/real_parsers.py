@@ -139,7 +139,7 @@ def takes(action):
 
 
 def flags_differ(parser, server):
-    from batchsim.servers.formats.commands import flags_of
+    from batchsim.servers.formats.command_lines import flags_of
 
     real = {flag: takes(action) for flag, action in parser._option_string_actions.items()}
     off = {flag for flag in real if flag.startswith("--no-") and "--" + flag[5:] in real}
@@ -150,19 +150,17 @@ def flags_differ(parser, server):
 
 
 def texts_differ(parser, server):
-    import test_write_tokens as texts
+    import test_servers_write as texts
 
     from batchsim import servers
 
     count, wrong = 0, []
 
     @settings(max_examples=300, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(texts.configs())
+    @given(texts.configs((server,)))
     def each(config):
         nonlocal count
-        for form in texts.FORMATS:
-            if form.server != server or config.server != server:
-                continue
+        for form in texts.ALL[server].formats:
             text = servers.write(server, config, form.file)
             if form.file.endswith(".yaml"):
                 content = yaml.safe_load(text)
@@ -193,7 +191,7 @@ if __name__ == "__main__":
     folder, server = sys.argv[1:]
     warnings.simplefilter("ignore")
     sys.path[:0] = [str(Path(__file__).parent), folder]
-    importlib.import_module("test_write_tokens")  # before the stubs are found
+    importlib.import_module("test_servers_write")  # before the stubs are found
     sys.meta_path.append(Finder(MISSING[server].split()))
     real_parser = parser_of(server)
     differ = [flags_differ(real_parser, server), texts_differ(real_parser, server)]

@@ -1,11 +1,10 @@
-"""Real hardware: small models that JAX compiles, how long they take, and scenarios on the wall clock."""
+"""Real hardware: small models compiled by JAX, their measurement, and scenarios on the wall clock."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from batchsim.device.fidelity import Fidelity, compare_with_simulation
-from batchsim.device.replay import Replay, replay
-from batchsim.device.side_by_side import measure_sharing
+from batchsim.device.replay import Replay, measure_sharing, replay
 from batchsim.measured.measurement import Measurement
 from batchsim.scenario.service import Sharing, sharing
 
@@ -18,7 +17,7 @@ __all__ = [
     "measure", "measure_sharing", "replay", "sharing",
 ]  # fmt: skip
 
-# These load JAX, so they load on first use: the others need none.
+# These need JAX, so they are loaded on first use.
 _ON_FIRST_USE = {"Model": "models", "load_model": "models", "measure": "measuring"}
 
 

@@ -1,21 +1,225 @@
-"""Measuring a model: how long batches of each size really take on this machine."""
+"""Measuring a model: the real time of batches of each size on this machine."""
 
+import time
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from batchsim import _check
-from batchsim.device.models import Model, describe
+from batchsim.device.models import Model, describe, fitting
 from batchsim.device.roofline import roofline as roofline_of
-from batchsim.device.rounds import Rounds
-from batchsim.device.served import BUSY, ServedRounds
+from batchsim.device.wall_clock import WallClock
+from batchsim.engines.draws import draw
 from batchsim.measured.measurement import Measurement
-from batchsim.measured.samples import autocorrelation
+from batchsim.measured.samples import autocorrelation, summary
+from batchsim.scenario import Affine, Poisson, Scenario
+from batchsim.scenario.rules.rule import FULL, START, Decision, Rule, Waiting
 from batchsim.scenario.service import Table
+
+WAIT_FOR: Callable[[Any], Any] = jax.block_until_ready  # JAX returns before its device has finished
+FEWEST = 20  # samples needed for an interval
+MOST = 1000  # samples of a size: more would fill files without more precision
+SETTLING = 0.1  # of the limit, before a size may finish: a disturbance outlasts a few batches
+
+
+class Rounds:
+    """The calls of each size: their times, and the sizes that did not fit in memory."""
+
+    def __init__(self, call: Callable[[Any], Any], batches: dict[int, Any], copy: bool) -> None:
+        self.call, self.batches, self.copy = call, batches, copy
+        self.first_call_s: dict[int, float] = {}
+        self.samples_ms: dict[int, list[float]] = {size: [] for size in batches}
+        self.not_fitting: dict[int, str] = {}
+        self.runs: list[tuple[np.ndarray, np.ndarray]] = []  # sizes and times of each run, in order
+
+    def warm_up(self, warmup: int, bar: Any) -> Any:
+        """Call each size once, check its output, and call it `warmup` more times."""
+        output = None
+        for size in list(self.batches):
+            bar.set_postfix_str(f"compiling {size:,}")
+            try:
+                with fitting(f"a batch of {size:,}"):
+                    if not self.copy:
+                        self.batches[size] = jax.device_put(self.batches[size])
+                    self.first_call_s[size], first = self._timed(size)
+                    check_output(len(self.batches[size]), first)
+                    for _ in range(warmup):
+                        WAIT_FOR(self.call(self.batches[size]))
+                output = first
+            except MemoryError as error:
+                self._leave_out(size, error)
+        return output
+
+    def run(
+        self, generator: np.random.Generator, target: float, limit_s: float, repeats: int | None, bar: Any
+    ) -> None:
+        """Time rounds of every size until all are precise enough, or time is over."""
+        begin_s, rounds, next_check = time.perf_counter(), 0, FEWEST
+        wanted = list(self.samples_ms)
+        while wanted and rounds != repeats:
+            bar.set_postfix_str(f"round {rounds + 1:,}")
+            for size in generator.permutation(wanted).tolist():
+                over = repeats is None and time.perf_counter() - begin_s > limit_s
+                if over and rounds:  # each size has a sample
+                    return
+                self._sample(size, wanted)
+            rounds += 1
+            settling = time.perf_counter() - begin_s < SETTLING * limit_s and rounds < MOST
+            if repeats is None and rounds >= next_check and not settling:
+                next_check = rounds + 1 + rounds // 10  # a check takes time
+                left = [size for size in wanted if not self.settled(size, target)]
+                bar.update(len(wanted) - len(left))
+                wanted = left
+
+    def _sample(self, size: int, wanted: list[int]) -> None:
+        try:
+            with fitting(f"a batch of {size:,}"):
+                self.samples_ms[size].append(self._timed(size)[0] * 1000)
+        except MemoryError as error:
+            wanted.remove(size)
+            self._leave_out(size, error)
+
+    def settled(self, size: int, target: float) -> bool:
+        samples = self.samples_ms[size]
+        return len(samples) >= MOST or summary(samples).half_width <= target
+
+    def _leave_out(self, size: int, error: MemoryError) -> None:
+        self.not_fitting[size] = str(error)
+        del self.samples_ms[size], self.batches[size]
+        if not self.samples_ms:
+            raise error
+
+    def _timed(self, size: int) -> tuple[float, Any]:
+        batch = self.batches[size]
+        begin_s = time.perf_counter()
+        output = WAIT_FOR(self.call(batch))
+        return time.perf_counter() - begin_s, output
+
+
+def check_output(size: int, output: Any) -> None:
+    """Refuse an output without one number or array per item, or with NaN."""
+    each = isinstance(output, list)  # a list has one output per item; other containers have arrays
+    arrays = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(output)]
+    for shape in [(len(output),)] if each else [array.shape for array in arrays]:
+        if shape[:1] != (size,):
+            rule = f"a model must return one output per item, of shape ({size}, ...)"
+            raise ValueError(f"{rule}, got shape {shape}")
+    for array in arrays:
+        if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact) and np.isnan(array).any():
+            raise ValueError(f"a model's output must be numbers, got NaN in one of shape {array.shape}")
+
+
+BUSY = 0.7  # the default: the server waits for some batches, and others wait for it
+LEAST_BUSY, MOST_BUSY = 0.2, 0.9  # above 0.9, a slow minute would overload the server
+RUN_S = 0.5  # the shortest run, because each one starts threads
+
+
+class InTurnParams(NamedTuple):
+    """The parameters of `InTurn`."""
+
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class InTurn(Rule):
+    """Batches of the given sizes, in this order, each once its requests are there; not compiled."""
+
+    sizes: tuple[int, ...]
+
+    Params = InTurnParams
+    state_size = 1  # the number of started batches
+    compiled = False
+
+    @property
+    def max_batch_size(self) -> int:  # type: ignore[override]  # a field in other rules
+        return max(self.sizes)
+
+    @property
+    def params(self) -> InTurnParams:
+        return InTurnParams(self.sizes)
+
+    @staticmethod
+    def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
+        size = params.sizes[int(state[0])]
+        if waiting.length < size:
+            return 0, 0, 0
+        state[0] += 1
+        return START, size, FULL
+
+    @staticmethod
+    def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
+        return np.inf
+
+
+class ServedRounds(Rounds):
+    """Rounds in which one thread sends and another serves, as in a replay, by `WallClock`.
+
+    A time runs from the instant at which the requests of a batch are there and the server is free until its
+    answers are returned. Requests arrive as a Poisson process, at the rate that makes the server `busy` for
+    that part of the time. So the usual delays are as frequent as in a replay: sends take time from the model,
+    a waiting thread starts late, and an idle processor starts slowly.
+    """
+
+    def __init__(
+        self, call: Callable[[Any], Any], batches: dict[int, Any], copy: bool,
+        busy: float | Callable[[Table], float],
+    ) -> None:  # fmt: skip
+        super().__init__(call, batches, copy)
+        self.busy = busy
+
+    def load(self, times_ms: dict[int, list[float]]) -> float:
+        """Return the utilisation to aim for, given the times so far."""
+        if not callable(self.busy):
+            return self.busy
+        busy = self.busy(Table({size: float(np.median(times)) for size, times in times_ms.items()}))
+        return min(max(busy, LEAST_BUSY), MOST_BUSY)
+
+    def run(
+        self, generator: np.random.Generator, target: float, limit_s: float, repeats: int | None, bar: Any
+    ) -> None:
+        """Time runs of whole rounds until every size is precise enough, or time is over."""
+        begin_s, rounds = time.perf_counter(), 0
+        sizes = np.array(list(self.samples_ms))
+        first = self.served(sizes, 1e9, generator)  # all at once, as a warm-up
+        took_s = first.sum()
+        load = self.load({size: [1000 * each] for size, each in zip(sizes.tolist(), first, strict=True)})
+        while rounds != repeats:
+            bar.set_postfix_str(f"round {rounds + 1:,}")
+            more = max(1, round(RUN_S * load / took_s))
+            more = more if repeats is None else min(more, repeats - rounds)
+            order = np.concatenate([generator.permutation(sizes) for _ in range(more)])
+            seconds = self.served(order, load * sizes.sum() / took_s, generator)
+            took_s, rounds = seconds.sum() / more, rounds + more
+            self.runs.append((order, seconds))
+            for size, each_s in zip(order.tolist(), seconds.tolist(), strict=True):
+                self.samples_ms[size].append(1000 * each_s)
+            load = self.load(self.samples_ms)
+            passed_s = time.perf_counter() - begin_s
+            if repeats is None and rounds >= FEWEST and passed_s > SETTLING * limit_s:
+                settled = sum(self.settled(size, target) for size in self.samples_ms)
+                bar.update(settled - bar.n)
+                if settled == sizes.size:
+                    return
+            if repeats is None and passed_s > limit_s:
+                return
+
+    def served(self, order: np.ndarray, rate_per_s: float, generator: np.random.Generator) -> np.ndarray:
+        """Return the seconds of successive batches of these sizes at an arrival rate."""
+        scenario = Scenario(Poisson(rate_per_s), InTurn(tuple(order.tolist())), Affine(1, 0))
+        items = self.batches[max(self.batches)]
+        plan = draw(scenario, int(order.sum()), int(generator.integers(2**32)))
+        clock = WallClock(plan, self.call, items)
+        log = clock.run()
+        if clock.errors:
+            raise clock.errors[0]
+        ready_s = log.arrival_s[np.cumsum(order) - 1]
+        free_s = np.concatenate([[-np.inf], log.batch_finish_s[:-1]])
+        return log.batch_finish_s - np.maximum(ready_s, free_s)
 
 
 def measure(
@@ -24,32 +228,30 @@ def measure(
     copy: bool = True, served: bool = False, busy: float | Callable[[Table], float] = BUSY,
     roofline: bool = True, example: Any = None, seed: int = 0, progress: bool = True,
 ) -> Measurement:  # fmt: skip
-    """Time `model` on batches of each size, until each median is known well enough or the time is over.
+    """Time `model` on batches of each size, until each median is precise enough or time is over.
 
     `model` is a `Model`, or any callable on stacked arrays; a callable needs `example`, one item, which is
-    repeated to fill its batches. At each size, one call compiles and `warmup` more calls warm up. Then come
-    rounds of every size once, in an order drawn from `seed`, so that drift (clock rate, other processes)
-    affects all sizes alike. A size is left out of further rounds once half the 95 % interval of its quiet
-    samples' median is at most `target` of the median; all end `limit_s` seconds after the first round began,
-    or after exactly `repeats` rounds, whatever the time, if that is given. What is doubtful then is in the
-    result's `notes`.
+    repeated to fill its batches. At each size, one call compiles and `warmup` more calls warm up. Then each
+    round times every size once, in an order drawn from `seed`, so that drift (clock rate, other processes)
+    affects all sizes equally. A size skips further rounds once half the 95 % interval of its quiet samples'
+    median is at most `target` of the median. Measuring ends `limit_s` seconds after the first round began, or
+    after exactly `repeats` rounds if given. The result's `notes` report doubts.
 
-    A time runs from the batch in the host's memory until the output is ready on the device: like a server's,
+    A time runs from the batch in the host's memory until the output is ready on the device: as in a server,
     it includes the copy to the device, but not the copy back. With `copy=False` the batch is on the device
-    before. With `served` it is the time of a whole server: one thread sends requests, as in `replay`, and
-    another serves them through an `InferenceBatcher`, busy for 70 % of the time; a batch counts from when it
-    may start until its answers are handed back, and no size is left out before the end. Sends take time from
-    the model, so a server is measured best as `busy` as it will be: a fraction, or a function that tells it
-    from the service time measured so far.
+    already. `served` times a whole server: one thread sends requests, as in `replay`, and another serves them
+    through an `InferenceBatcher`, busy for 70 % of the time. A batch then counts from when it may start until
+    its answers are returned, and every size stays until the end. Sends take time from the model, so set
+    `busy` to the expected utilisation: a fraction, or a function of the service time measured so far.
 
-    A `Model` drops what it had compiled, so that the first call includes compiling; padded sizes of one shape
-    compile once. JAX keeps some of the work on a shape for the rest of the process: a cold start in the same
-    process, such as `replay(warm=False)`, is predicted best by the second measurement there. `roofline`
-    measures what the device can do at best, in a second and once a process, and asks JAX for each compiled
-    program's operations and bytes: a callable has them if `jax.jit` made it.
+    A `Model` drops its compiled code, so that the first call includes compiling; padded sizes of one shape
+    compile once. JAX caches part of that work for the rest of the process, so the second measurement is the
+    best prediction of a cold start in the same process, such as `replay(warm=False)`. `roofline` measures the
+    peak rates of the device, in a second and once per process, and asks JAX for each compiled program's
+    operations and bytes; a callable has them if `jax.jit` made it.
 
     A size whose batch does not fit in the device's memory is reported, and the others are measured;
-    MemoryError if none fits. An output that is not one an item, or that is NaN, raises ValueError.
+    MemoryError if all fail. An output without one entry per item, or with NaN, raises ValueError.
 
     >>> from batchsim.device import load_model
     >>> measurement = measure(load_model("mlp", width=8), [1, 4], repeats=2, roofline=False, progress=False)
@@ -62,7 +264,7 @@ def measure(
     repeats = None if repeats is None else _check.whole("repeats", repeats)
     warmup = _check.whole("warmup", warmup, at_least=0)
     if served and not copy:
-        raise ValueError("copy must be True if served: a server gets its inputs in the host's memory")
+        raise ValueError("copy must be True if served: a server's inputs are in the host's memory")
     if not callable(busy):
         busy = _check.real("busy", busy, above=0, below=1)
     generator = np.random.default_rng(_check.whole("seed", seed, at_least=0))
@@ -112,7 +314,7 @@ def _batches(model: Any, sizes: tuple[int, ...], example: Any, seed: int) -> dic
 
 
 def _program(model: Any, batch: Any) -> tuple[float, float] | tuple[()]:
-    """Return the operations and the bytes of a compiled program, () where JAX does not know them."""
+    """Return the operations and the bytes of a compiled program, () if JAX does not know them."""
     if isinstance(model, Model):
         lowered = model.lowered(model.padded(batch) if isinstance(batch, np.ndarray) else batch)
     elif hasattr(model, "lower"):
@@ -127,8 +329,8 @@ def _program(model: Any, batch: Any) -> tuple[float, float] | tuple[()]:
 
 
 def _bar(progress: bool, sizes: int) -> Any:
-    """Return a progress bar of the sizes that are known well enough."""
+    """Return a progress bar of the finished sizes."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # in a notebook without widgets, where the bar is text
+        warnings.simplefilter("ignore")  # in a notebook without widgets, the bar is text
         from tqdm.auto import tqdm
     return tqdm(total=sizes, desc="measure", unit="size", disable=not progress, leave=False)

@@ -231,7 +231,8 @@ class ServedRatioEngine(Engine):
         size, chunked = len(self.running), self.batching.chunked
         if not size:
             self.join(queue, 0, self.batching.seats, self.batching.budget)
-            self.waited = 1
+            # An engine that ran empty as others joined begins a new turn: the next step may let more in.
+            self.waited, self.joined = 1, False
         elif self.joined or not self.turn(queue, size, chunked):
             self.joined = False
             self.waited += 1

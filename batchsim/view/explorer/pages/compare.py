@@ -8,14 +8,13 @@ import ipywidgets as widgets
 
 from batchsim._format import MINUS, number, signed
 from batchsim.result.metrics import heading
-from batchsim.view.explorer.goodput import of_goodput
+from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.knob import button, flow, plain
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.runner import incomparable
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State, as_text
 from batchsim.view.run.data import ViewData
-from batchsim.view.run.token_data import TokenViewData
 
 HELP = "Pin the present setting as A, then move on: B is wherever you are, with the same seed."
 
@@ -80,8 +79,7 @@ def comparison(data: ViewData) -> str:
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("", "A", "B", f"B {MINUS} A"))
     table = f"<thead><tr>{heads}</tr></thead>"
     rows = {heading(key): row for key, row in data.comparison.rows.items()}
-    if isinstance(data, TokenViewData) and (goodput := of_goodput(data)):
-        rows["goodput (per s)"] = goodput
+    rows |= KINDS[data.result.scenario.kind].differences(data)
     for name, row in rows.items():
         interval, verdict = f"95 %: {signed(row.low)} to {signed(row.high)}", ", differs"
         if math.isnan(row.low):
