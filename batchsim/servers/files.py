@@ -56,7 +56,7 @@ def _parse(text: str, server: str | None, which: str | None, file: Path | None) 
     try:
         form.read(document, text, which)
     except RecursionError:
-        raise ValueError(f"{form.title} must not nest so deep, got too many brackets") from None
+        raise ValueError(f"{form.title} must not nest so deeply, got too many brackets") from None
     for name, value in BESIDES.findall(text):
         document.settings.setdefault(name, _literal(name, value))
     return document.config()
@@ -206,7 +206,7 @@ def _translated(server: Server, target: Target) -> tuple[ServerConfig, list[str]
     if ours != theirs:
         similar = type(found.rule.alone) is type(target.rule.alone)
         if not similar and not isinstance(target.rule, (SizeOrWait, Continuous, type(found.rule))):
-            rules = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it takes its own way"
+            rules = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it interprets its own way"
             raise ValueError(f"a rule for {server.name} must be {rules}; got {target.rule!r}")
         remarks.insert(0, f"Not the requested rule, {target.rule!r}: simulate the one above.")
     for name, own, wanted in (
@@ -227,7 +227,7 @@ def _settings(server: Server, target: Target) -> tuple[dict[str, Any], list[str]
     words, rule, remarks = server.words, target.rule, list[str]()
     continuous = isinstance(rule, Continuous)
     if continuous != (server.name in TOKEN_SERVERS):
-        own = "one of whole batches," if continuous else "a Continuous;"
+        own = "one for whole batches," if continuous else "a Continuous;"
         raise ValueError(f"a rule for {server.name} must be {own} got {rule!r}")
     extras = server.extras(target)
     settings: dict[str, Any] = extras if continuous else {words.size: rule.max_batch_size}

@@ -76,7 +76,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
         given = getattr(message, name).value if isinstance(value, dict) else value
         document.put(name, given, places.get((name,)))
     if THREADS not in document.settings:
-        document.notes.append(f"{THREADS} is left out: a thread for each core there, one here")
+        document.notes.append(f"{THREADS} is left out: the server starts one per core, batchsim one")
 
 
 def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:

@@ -191,7 +191,7 @@ def _read(document: Document, text: str, which: str | None) -> None:
     content = text_proto.plain(message)
     for name in OTHER_SCHEDULERS:
         if name in content:
-            raise refused(f"batchsim simulates Triton's dynamic_batching, got {name}", places[name,])
+            raise refused(f"a config.pbtxt must use dynamic_batching, got {name}", places[name,])
     _read_groups(document, content.pop(GROUP, []), places)
     batching = content.pop(BATCHING, None)
     _read_section(document, content, (), places)
@@ -201,10 +201,10 @@ def _read(document: Document, text: str, which: str | None) -> None:
         # Without dynamic batching, Triton never combines requests.
         document.settings["max_batch_size"] = 1
         document.unused["max_batch_size"] = size
-        document.notes.append("there is no dynamic_batching: each request is computed by itself")
+        document.notes.append("without dynamic_batching, each request is computed alone")
     if document.settings.setdefault("max_batch_size", 0) == 0:
         raise refused(
-            "Triton batches only where max_batch_size is at least 1, got "
+            "for Triton to batch, max_batch_size must be at least 1, got "
             + ("0" if ("max_batch_size",) in places else "none"),
             places.get(("max_batch_size",)),
         )
@@ -227,13 +227,13 @@ def _read_groups(document: Document, groups: list[dict[str, Any]], places: Any) 
     if len(spread) > 1:
         document.put(GPUS, len(spread))
     if max(spread, default=0) > min(spread, default=0) + 1:
-        document.notes.append(f"instances are taken to be spread evenly over {len(spread)} devices")
+        document.notes.append(f"instances are assumed to be spread evenly over {len(spread)} devices")
     if len(groups) > 1 or GPUS in groups[0]:
         document.kept[GROUP] = groups
     if len(groups) > 1:
         kinds = {group.get("kind", "KIND_AUTO") for group in groups}
         if len(kinds) > 1:
-            document.notes.append(f"instances of {len(kinds)} kinds are taken to be equally fast")
+            document.notes.append(f"instances of {len(kinds)} kinds are assumed to be equally fast")
         return
     for name, value in groups[0].items():
         if name not in (COUNT, GPUS):
