@@ -11,7 +11,7 @@ from batchsim.scenario.rules import LARGEST_BATCH, PreferredUntilLate, Rule, Siz
 from batchsim.servers.formats import text_proto
 from batchsim.servers.formats.document import Document, refused
 from batchsim.servers.formats.triton_schema import SCHEMA
-from batchsim.servers.server import Format, Server, ServerConfig, Target, Words
+from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 
 def triton(
@@ -146,25 +146,25 @@ def config(
     )  # fmt: skip
 
 
-def _extras(target: Target) -> dict[str, Any]:
+def _extras(target: ServerConfig) -> dict[str, Any]:
     preferred = getattr(target.rule, "preferred", ())
     return {"preferred_batch_size": list(preferred)} if preferred else {}
 
 
-def _level_limits(target: Target) -> dict[str, Any]:
+def _level_limits(target: ServerConfig) -> dict[str, Any]:
     """Return priority levels, each with its own queue policy."""
 
     def of(limit: Any, level: int, other: Any) -> Any:
         return limit.get(level, other) if isinstance(limit, Mapping) else other if limit is None else limit
 
-    last = max(target.levels)
+    last = target.priority_levels
     policies = {
         level: {
             "max_queue_size": of(target.queue_limit, level, 0),
             "default_timeout_microseconds": math.ceil(float(typed(of(target.timeout_ms, level, 0) * 1000))),
             "timeout_action": of(target.timeout_action, level, "reject").upper(),
         }
-        for level in target.levels
+        for level in range(1, last + 1)
     }
     return {"priority_levels": last, "default_priority_level": last, "priority_queue_policy": policies}
 

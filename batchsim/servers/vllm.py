@@ -10,7 +10,7 @@ from batchsim.servers.formats.command_lines import CommandLine, Word
 from batchsim.servers.formats.document import Document, refused
 from batchsim.servers.formats.keyed_text import parse_yaml, yaml_of
 from batchsim.servers.language import blocks_beside, card_of, config_of, maybe_whole, without_defaults
-from batchsim.servers.server import Format, Server, ServerConfig, Target, Words
+from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 LARGE_GIB = 70  # cards with this much memory have the larger defaults, except the A100
 
@@ -121,7 +121,7 @@ def remarks(settings: Mapping[str, Any]) -> list[str]:
     return [f"Without chunked prefill vLLM starts only if max_model_len is at most {budget}."]
 
 
-def _extras(target: Target) -> dict[str, Any]:
+def _extras(target: ServerConfig) -> dict[str, Any]:
     rule = target.rule
     assert isinstance(rule, Continuous)
     own = {
