@@ -1,4 +1,4 @@
-"""What views against the load share: curves in panels, the present point on each, and saturation."""
+"""Latency, throughput, TTFT and TPOT against the load, with the present setting on the curves."""
 
 import math
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from batchsim._format import duration, number, typed_duration
+from batchsim._format import counted, duration, number, percent, typed_duration
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
+from batchsim.view.canvas.axes import log_ticks, nice, nice_span
 from batchsim.view.canvas.lettering import Label, apart, width_em
 from batchsim.view.canvas.picture import Box
-from batchsim.view.canvas.scales import log_ticks, nice, nice_span
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import Entry, Spot, Style, View
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.view import Entry, Spot, Style, View
 
 LABELS = {"rate_per_s": "arrival rate (per s)", "clients": "clients"}
 UNITS = {"rate_per_s": "/s", "clients": " clients"}
@@ -23,9 +23,9 @@ SOLID, DASHED, DOTTED = ("-", 1.4), ((0, (4, 2)), 1.0), ((0, (1, 1)), 1.2)  # da
 
 
 class Curve(NamedTuple):
-    """A line of a panel: its name beside its end, its column of the load curve, and its look.
+    """A line of a panel: the name at its end, its column of the load curve, its dashes and width.
 
-    `said` is what the pointer reads of it: a text with a place for a duration; "": nothing.
+    `said` is the text that the pointer shows, with a place for a duration; "" for none.
     """
 
     name: str
@@ -46,16 +46,17 @@ class Panel(NamedTuple):
 class LoadPanels(View):
     """Curves against the arrival rate or the number of clients, one panel below the other.
 
-    Beyond saturation durations have no steady state, and none is drawn. A small view has the first panel
-    alone.
+    Durations end at saturation, beyond which there is no steady state. A small view has only the first panel.
     """
 
     KEY = "load"
+    RANK = None
     PANELS: ClassVar[tuple[Panel, ...]]
-    GAP, BESIDE = 2.2, 2.5  # in ems: between panels, and the room beside them for the curves' names
+    ENDS: ClassVar[dict[str, str]]  # columns of the curve whose ends are described, by their names
+    GAP, NAME_ROOM = 2.2, 2.5  # in ems: between panels, and right of them for the curves' names
 
     def heights(self, data: ViewData) -> dict[str, float]:
-        """Return the present setting's number for each column of the curve; NaN for none."""
+        """Return the present setting's number for each column of the curve; NaN if it has no such number."""
         raise NotImplementedError
 
     def objectives(self, data: ViewData) -> Sequence[float | None]:
@@ -63,7 +64,7 @@ class LoadPanels(View):
         raise NotImplementedError
 
     def add_artists(self) -> None:
-        whole = self.plot_box = self.axes_box(right=self.BESIDE if self.large else 0)
+        whole = self.plot_box = self.axes_box(right=self.NAME_ROOM if self.large else 0)
         self.panels = self.PANELS if self.large else self.PANELS[:1]
         self.boxes, top = [], whole.top
         height = whole.height - self.GAP * self.em * (len(self.panels) - 1)
@@ -106,7 +107,7 @@ class LoadPanels(View):
         self.other_points = [line(ax, 4, diamond | {"markerfacecolor": "none"}) for ax in axes]
         now = diamond | {"color": theme.now, "markeredgecolor": theme.background}
         self.points = [line(ax, 5, now) for ax in axes]
-        # Across the whole height, whatever the scale: 0 has no place on a logarithmic one.
+        # Lines across the whole height are independent of the scale: a logarithmic one has no 0.
         edge = self.line_style("soft", (0, (4, 1, 1, 1)))
         self.saturation = [ax.axvline(0, zorder=3, **edge) for ax in self.plots]
         self.beyond = [ax.axvspan(0, 0, color=theme.faint, lw=0) for ax in self.plots]
@@ -133,12 +134,12 @@ class LoadPanels(View):
             of_other = self._show(other, self.other_curves, self.other_points)
             heights = [np.concatenate(both) for both in zip(heights, of_other, strict=True)]
         right = nice(max(1.03 * x, last))
-        at = np.isfinite(theory.mean_ms) if theory is not None else np.zeros(0)  # at some of the rates only
+        at = np.isfinite(theory.mean_ms) if theory is not None else np.zeros(0)  # theory may lack some rates
         self.theory.set_visible(bool(at.any()))
         if theory is not None:
             self.theory.set_data(theory.rate_per_s[at], theory.mean_ms[at])
         self._scale(curve.x, right, heights)
-        right = float(self.top.get_xlim()[1])  # which may hold what was shown before
+        right = float(self.top.get_xlim()[1])  # limits only grow until a release
         beyond = curve.saturation < right
         for line, area in zip(self.saturation, self.beyond, strict=True):
             line.set_visible(beyond)
@@ -154,7 +155,7 @@ class LoadPanels(View):
             self.show_legend([Entry("", value=note)], self._names(data))
 
     def _show(self, data: ViewData, lines: list[Line2D], points: list[Line2D]) -> list[np.ndarray]:
-        """Draw curves, and the setting's point on each; return all their heights, curve by curve."""
+        """Draw the curves and the setting's point on each; return the heights of each curve."""
         curve: Any = data.curve  # of requests, or of tokens
         own, shown = self.heights(data), []
         for drawn, line, point in zip(self.drawn, lines, points, strict=True):
@@ -185,7 +186,7 @@ class LoadPanels(View):
             self.set_label(self.plots[-1].xaxis, LABELS[x])
 
     def _names(self, data: ViewData) -> list[Label]:
-        """Return the names of the lines, beside the ends of these, and of the objectives."""
+        """Return the names of the lines, at their ends, and of the objectives."""
         labels, lines = [], list(self.curves)
         limits = iter(self.objectives(data))
         for panel, ax, box in zip(self.panels, self.plots, self.boxes, strict=True):
@@ -244,7 +245,7 @@ class LoadPanels(View):
         return Spot(self.KEY, f"{text}. Click to set this {what}.", {curve.x: value})
 
     def _about(self, x: float, curve: Any, drawn: Curve) -> str:
-        """Return about how long a curve is at a load, in words; "" where there is none to say."""
+        """Return a curve's duration at a load in words, by interpolation; "" if it has no number there."""
         column = getattr(curve, drawn.column)
         steady = ~curve.overloaded & np.isfinite(column) & (column > 0)
         if not drawn.said or steady.sum() < 2 or x > curve.x_values[steady][-1]:
@@ -252,22 +253,119 @@ class LoadPanels(View):
         ms = np.exp(np.interp(x, curve.x_values[steady], np.log(column[steady])))
         return drawn.said.format(duration(float(ms)))
 
+    def output(self, data: ViewData) -> str:
+        """Return the present setting's throughput and utilisation in words."""
+        raise NotImplementedError
+
+    def describe(self, data: ViewData) -> list[str]:
+        return [*self._describe_point(data), *self._describe_ends(data.curve)]
+
+    def _describe_point(self, data: ViewData) -> list[str]:
+        scenario, s, theory, output = data.result.scenario, data.summary, data.theory, self.output(data)
+        if not s["served"]:
+            return []
+        if isinstance(scenario.workload, ClosedLoop):
+            return [f"{counted(scenario.workload.clients, 'client')}: {output}."]
+        offered, saturation = s["offered_per_s"], scenario.full_batches_per_s
+        load = f"{number(100 * offered / saturation)}% of the saturation rate, {number(saturation)}/s"
+        sentences = [f"Arrival rate {number(offered)}/s{_observed(data.result, offered)}, {load}: {output}."]
+        if theory is not None and theory.reason:
+            sentences.append(f"No theory applies: {theory.reason.rstrip('.')}.")
+        elif theory is not None:
+            mean_ms = theory.mean_ms[np.asarray(theory.rate_per_s) == offered]
+            if np.isfinite(mean_ms).any():
+                sentences.append(
+                    f"Theory ({theory.model}) expects a mean latency of {number(mean_ms[0])} ms."
+                )
+        return sentences
+
+    def _describe_ends(self, curve: Any) -> list[str]:
+        """Return the durations at both ends of the steady part of a load curve."""
+        first_of = getattr(curve, next(iter(self.ENDS.values())))
+        steady_at = np.flatnonzero(~curve.overloaded & np.isfinite(first_of))
+        if not steady_at.size:
+            return []
+        first, last = steady_at[0], steady_at[-1]
+        over, unit = ("number of clients", " clients") if curve.x == "clients" else ("arrival rate", "/s")
+        pairs = ((name, getattr(curve, column)) for name, column in self.ENDS.items())
+        ends = (f"{name} {number(values[first])} to {number(values[last])} ms" for name, values in pairs)
+        span = f"{number(curve.x_values[first])} to {number(curve.x_values[last])}{unit}"
+        return [f"By {over}, from {span}: {', '.join(ends)}."]
+
+
+class LoadView(LoadPanels):
+    """Mean and p99 latency above, throughput below, against the arrival rate or the number of clients."""
+
+    NAME, SHORT = "Latency and throughput by load", "Latency by load (ms)"
+    PANELS = (
+        Panel("latency", 0.62, (
+            Curve("p99", "p99_ms", SOLID, "p99 about {}"), Curve("mean", "mean_ms", DASHED, "mean {}"),
+        )),
+        Panel("throughput (per s)", 0.38, (Curve("", "throughput_per_s", SOLID),), durations=False),
+    )  # fmt: skip
+    ENDS: ClassVar = {"mean": "mean_ms", "p99": "p99_ms"}
+
+    def heights(self, data: ViewData) -> dict[str, float]:
+        result = data.result
+        return {
+            "p99_ms": result.percentile(99), "mean_ms": result.mean_latency_ms,
+            "throughput_per_s": result.throughput_per_s,
+        }  # fmt: skip
+
+    def objectives(self, data: ViewData) -> Sequence[float | None]:
+        return (data.objective_ms,)
+
+    def output(self, data: ViewData) -> str:
+        s = data.summary
+        output = f"throughput {number(s['throughput_per_s'])}/s, utilisation {percent(s['utilisation'])}"
+        shared = "device_utilisation" in s
+        return output + (f", devices {percent(s['device_utilisation'])}" if shared else "")
+
+
+class TokenLoadView(LoadPanels):
+    """TTFT and answers above, TPOT below, then throughput, against the arrival rate or the clients."""
+
+    NAME, SHORT = "TTFT, TPOT and throughput by load", "TTFT by load (ms)"
+    NAME_ROOM = 4.6
+    PANELS = (
+        Panel("TTFT, answer", 0.4, (
+            Curve("p99", "ttft_p99_ms", SOLID, "TTFT p99 about {}"),
+            Curve("mean", "mean_ttft_ms", DASHED, "mean {}"),
+            Curve("answer p99", "p99_ms", DOTTED, "answer p99 {}"),
+        )),
+        Panel("TPOT", 0.34, (
+            Curve("p99", "tpot_p99_ms", SOLID, "TPOT p99 {}"),
+            Curve("mean", "mean_tpot_ms", DASHED, "mean {}"),
+        )),
+        Panel("answers (per s)", 0.26, (Curve("", "throughput_per_s", SOLID),), durations=False),
+    )  # fmt: skip
+    ENDS: ClassVar = {
+        "mean TTFT": "mean_ttft_ms", "p99 TTFT": "ttft_p99_ms", "mean TPOT": "mean_tpot_ms",
+        "p99 TPOT": "tpot_p99_ms", "p99 of answers": "p99_ms",
+    }  # fmt: skip
+
+    def heights(self, data: ViewData) -> dict[str, float]:
+        return {curve.column: float(data.summary[curve.column]) for curve in self.drawn}
+
+    def objectives(self, data: ViewData) -> Sequence[float | None]:
+        return data.ttft_ms, data.tpot_ms
+
+    def output(self, data: ViewData) -> str:
+        s = data.summary
+        made = f"{number(s['throughput_per_s'])} answers/s, {number(s['output_tokens_per_s'])} tokens/s"
+        return f"{made}, utilisation {percent(s['utilisation'])}"
+
 
 def load_of(result: Result) -> float:
-    """Return where a result is on its load curve: its arrival rate, or its clients."""
+    """Return a result's place on its load curve: its arrival rate, or its number of clients."""
     workload = result.scenario.workload
     return float(workload.clients if isinstance(workload, ClosedLoop) else workload.offered_per_s)
 
 
-def describe_ends(curve: Any, columns: dict[str, str]) -> list[str]:
-    """Return durations at both ends of a load curve, as far as it is steady; columns by their names."""
-    first_of = getattr(curve, next(iter(columns.values())))
-    steady_at = np.flatnonzero(~curve.overloaded & np.isfinite(first_of))
-    if not steady_at.size:
-        return []
-    first, last = steady_at[0], steady_at[-1]
-    over, unit = ("number of clients", " clients") if curve.x == "clients" else ("arrival rate", "/s")
-    pairs = ((name, getattr(curve, column)) for name, column in columns.items())
-    ends = (f"{name} {number(values[first])} to {number(values[last])} ms" for name, values in pairs)
-    span = f"{number(curve.x_values[first])} to {number(curve.x_values[last])}{unit}"
-    return [f"By {over}, from {span}: {', '.join(ends)}."]
+def _observed(result: Result, offered: float) -> str:
+    """Return the run's own arrival rate if it differs from the long-run rate by a tenth or more."""
+    spanned_s = float(result.arrival_s[-1] - result.arrival_s[0])
+    if not spanned_s:
+        return ""
+    observed = (result.arrival_s.size - 1) / spanned_s
+    return "" if abs(observed / offered - 1) < 0.1 else f" on average, {number(observed)}/s in this run"

@@ -1,10 +1,11 @@
-"""The moment of a run of token generation that is shown: steps in a row, and who sits where meanwhile."""
+"""The part of a run that a view shows in detail: consecutive batches or steps, and their requests."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, PREEMPTIONS, TokenLog
 from batchsim.engines.token_log import STEPS as COLUMNS
 from batchsim.result import Result
@@ -12,16 +13,64 @@ from batchsim.result.token_run import TokenRun
 from batchsim.scenario import Continuous
 from batchsim.view.film.seats import Seats, seats
 
-SETTLED = 100, 2  # requests before the moment: at least so many, and so many for each that runs
+BATCHES, REQUESTS = 4, 12  # the fewest in a window
+LONG = 2.0  # windows: longer waits before a window are cut off
+
+
+class Window(NamedTuple):
+    """Consecutive batches of a run: the first, the last, their requests, and begin and end in seconds."""
+
+    first: int
+    last: int
+    requests: np.ndarray  # their numbers, in order of arrival; batch by batch if requests overtake others
+    begin_s: float
+    end_s: float
+
+
+def window(result: Result, at_s: float | None = None) -> Window:
+    """Return a few consecutive batches from a time on, by default from the middle of the run.
+
+    For a model that compiles, the default is the beginning, where the compiling is. A run without a batch has
+    a window of its first requests.
+    """
+    batches = result.batches
+    if not len(batches):
+        requests = np.arange(min(REQUESTS, result.arrival_s.size))
+        begin_s, end_s = float(result.arrival_s[0]), float(result.arrival_s[requests[-1]])
+        waited_s = float(np.where(np.isfinite(result.timeout_s), result.timeout_s, 0.0).max())
+        return Window(0, -1, requests, begin_s, max(end_s + waited_s, begin_s + 1e-6))
+    if at_s is None and result.scenario.service.compile_ms:
+        at_s = 0.0
+    if at_s is None:
+        first = max(len(batches) // 2 - BATCHES // 2, 0)
+    else:
+        first = int(np.clip(np.searchsorted(batches.start_s, at_s, side="right") - 1, 0, len(batches) - 1))
+    carried = np.cumsum(batches.batch_size[first:])
+    last = first + max(int(np.searchsorted(carried, REQUESTS)), BATCHES - 1)
+    last = min(last, len(batches) - 1)
+    first = min(first, max(last - BATCHES + 1, 0))
+    within = (result.batch_index >= first) & (result.batch_index <= last)
+    inside = np.flatnonzero(within)
+    # Lost requests between them are part of the picture.
+    lost = np.arange(inside[0], inside[-1] + 1)
+    requests = lost[within[lost] | (result.status[lost] != Status.SERVED)]
+    start_s, end_s = float(batches.start_s[first]), float(batches.finish_s[first : last + 1].max())
+    oldest_s = float(result.arrival_s[requests[0]])
+    if not result.scenario.in_order:  # batch by batch, so that batches do not overlap; lost requests first
+        requests = requests[np.argsort(result.batch_index[requests], kind="stable")]
+    return Window(first, last, requests, max(oldest_s, start_s - LONG * (end_s - start_s)), end_s)
+
+
+SETTLED = 100, 2  # the fewest requests before the moment, in all and for each that runs
 STEPS = 120, 600  # at least and at most, in a moment of continuous batching
-OUTPUTS = 1.5  # mean answers that a moment is long, between these
+OUTPUTS = 1.5  # length of a moment in mean answers, within these limits
 LEAST_S = 1e-9  # a gap between two steps, beyond rounding
-BATCHES = 2  # in a moment of whole batches
+WHOLE_BATCHES = 2  # in a moment of whole batches
 
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """Some steps of one server in a row: their numbers, what each computes, and the sittings within them."""
+    """Consecutive steps of one server: their numbers, the tokens that each computes, and the seats' stays."""
 
     result: Result
     server: int
@@ -45,21 +94,21 @@ class Moment:
 
     @property
     def busy_s(self) -> tuple[np.ndarray, np.ndarray]:
-        """When steps in a row begin, and when they end and nothing runs for a while."""
+        """The begins and the ends of busy periods, in seconds."""
         begin_s, end_s = self.column("batch_start_s"), self.column("batch_finish_s")
         pause = begin_s[1:] > end_s[:-1]
         return begin_s[np.append(True, pause)], end_s[np.append(pause, True)]
 
     def column(self, name: str) -> np.ndarray:
-        """Return a column of `Result.steps` or its log, of the steps of this moment."""
+        """Return a column of the log for the steps of this moment."""
         return np.asarray(getattr(self.log, name))[self.steps]
 
 
 def moment(result: Result, at_s: float | None = None, server: int = 0) -> Moment | None:
-    """Return some steps in a row of a server, from a time on; else from when the run has settled on.
+    """Return consecutive steps of a server from a time on, by default after the run has settled.
 
-    None of a server without a step. Of several replications, the first. What comes after the moment is not
-    looked at: in a long run with preemptions that would take a second.
+    Returns None for a server without a step, and takes the first of several replications. Seats are computed
+    only up to the moment: for a long run with preemptions, all of them would take a second.
     """
     result = result.replications[0]
     log, rule = result.log, result.scenario.rule
@@ -80,8 +129,8 @@ def moment(result: Result, at_s: float | None = None, server: int = 0) -> Moment
     else:
         left = np.append(np.flatnonzero(log.batch_trigger[numbers] != NO_TRIGGER), numbers.size)
         first = int(np.searchsorted(starts_s[left[:-1]], at_s, side="right")) - 1
-        first = max(min(first, left.size - 1 - BATCHES), 0)
-        steps = numbers[left[first] : left[min(first + BATCHES, left.size - 1)]]
+        first = max(min(first, left.size - 1 - WHOLE_BATCHES), 0)
+        steps = numbers[left[first] : left[min(first + WHOLE_BATCHES, left.size - 1)]]
     found = seats(beginning(result, int(steps[-1]) + 1, server))
     begin_s, end_s = float(log.batch_start_s[steps[0]]), float(log.batch_finish_s[steps[-1]])
     found = found.of((found.server == server) & (found.begin_s < end_s) & (found.end_s > begin_s))
@@ -91,10 +140,10 @@ def moment(result: Result, at_s: float | None = None, server: int = 0) -> Moment
 def taken(
     result: Result, server: int, begin_s: float, end_s: float, column: str = "step_running"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many seats of a server are taken, and the edges of these times, from one time to another.
+    """Return the number of taken seats of a server during a period: edges in seconds, and counts.
 
-    An edge more than counts; nobody sits between steps that are apart. With "step_blocks" as `column`: how
-    many blocks of memory.
+    There is one edge more than counts. Between steps that are apart the count is 0. "step_blocks" as `column`
+    counts blocks of memory instead.
     """
     log = result.replications[0].log
     assert isinstance(log, TokenLog)
@@ -110,9 +159,9 @@ def taken(
 
 
 def beginning(result: Result, steps: int, server: int) -> Result:
-    """Return the first steps of a run, at whose end whoever still sits leaves.
+    """Return the first steps of a run; requests that still run leave at its end.
 
-    Of whole batches those of one server alone: others' may still be under way.
+    Under whole batches only one server's are kept, because others may be in the middle of a batch.
     """
     log = result.log
     assert isinstance(log, TokenLog)
@@ -124,7 +173,7 @@ def beginning(result: Result, steps: int, server: int) -> Result:
     }
     servers, first = columns["batch_server"], columns["batch_index"]
     served = (first >= 0) & (first < steps)
-    if not isinstance(result.scenario.rule, Continuous):  # whose servers have nothing to do with each other
+    if not isinstance(result.scenario.rule, Continuous):
         served &= servers[np.where(served, first, 0)] == server
     token, until = columns["token_step"], columns["last_step"]
     columns["batch_index"] = np.where(served, first, -1)
@@ -141,9 +190,9 @@ def beginning(result: Result, steps: int, server: int) -> Result:
 def composition(result: Result, steps: np.ndarray, found: Seats) -> tuple[np.ndarray, np.ndarray]:
     """Return the prompt tokens and the answers' tokens of some steps of one server.
 
-    A step's rows are of prompts or make a token each, and the log has their number and the tokens of all.
-    Who sits by then is known; not all of them are served where the budget is used up, those admitted first,
-    nor where prompts go first, alone.
+    A row of a step computes part of a prompt, or makes one token; the log has the number of rows and of
+    tokens. The seats tell which requests run. A step may leave out some of them: those admitted last when the
+    budget is used up, and those that make tokens when a rule computes prompts alone.
     """
     log, rule = result.log, result.scenario.rule
     assert isinstance(log, TokenLog)
@@ -155,7 +204,7 @@ def composition(result: Result, steps: np.ndarray, found: Seats) -> tuple[np.nda
     sits = (found.begin_s <= start_s) & (found.end_s > start_s)
     tells = sits & (found.first_token_s <= start_s)
     prompts = sits & ~tells
-    if rule.first == "prefill":  # alone, but where a rule mixes them
+    if rule.first == "prefill":  # prompts alone, unless the rule mixes them with tokens
         decodes = np.where(prompts.any(axis=1), np.maximum(rows - prompts.sum(axis=1), 0), rows)
     else:
         served = np.cumsum(sits, axis=1) <= rows[:, None]

@@ -12,16 +12,16 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from batchsim.result.metrics import better, heading
-from batchsim.view.canvas.cells import border
-from batchsim.view.canvas.colours import COLOURS, ends
+from batchsim.view.canvas.cells import COLOURS, border, ends
 from batchsim.view.canvas.theme import BLACK, GREY, ORANGE, VERMILION
-from batchsim.view.charts import chart as charts
-from batchsim.view.charts.chart import Chart
+from batchsim.view.pictures import chart as charts
+from batchsim.view.pictures.chart import Chart
 
 if TYPE_CHECKING:
     import pandas
 
-MANY = 200  # cells, from which on their numbers are left out
+
+MANY = 200  # cells: with more, their numbers are left out
 HATCHED: dict[str, Any] = {"edgecolor": GREY, "linewidth": 0}
 UNSTABLE = HATCHED | {"facecolor": "#eeeeee", "hatch": "///", "label": "overloaded: no steady state"}
 LOSING = HATCHED | {"facecolor": "white", "hatch": "...", "label": "infinite: too many requests are lost"}
@@ -37,13 +37,13 @@ def heat_map(
 ) -> Chart:  # fmt: skip
     """Return a picture of a metric of a sweep over two of its knobs, a cell a point.
 
-    `frame` is what `sweep` returned, with one row for each pair: choose where there were more knobs. Cells
-    without a steady state, and those that the scenario refuses, are hatched. The colours are those of the
-    explorer's map: green within `objective`, white at it, brown beyond. A line surrounds the cells within it:
-    at most it, at least it for a throughput. A star marks the best cell, a frame `today`, the values (x, y)
-    of the present setting. By default `value` is the p99 of all requests, in which a lost request counts as
-    infinitely late. Other latencies are of the served requests: cells that lose some are hatched, and neither
-    best nor within the objective.
+    `frame` is what `sweep` returned, with one row for each pair: select rows of a sweep over more knobs.
+    Cells without a steady state, and those that the scenario refuses, are hatched. The colours are those of
+    the explorer's map: green within `objective`, white at it, brown beyond. A line surrounds the cells within
+    it, for a throughput those of at least `objective`. A star marks the best cell, and a frame `today`, the
+    values (x, y) of the present setting. By default `value` is the p99 of all requests, where a lost request
+    counts as infinitely late. Other latencies ignore lost requests: cells that lose some are hatched, and
+    neither best nor within the objective.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.study.sweep import sweep
@@ -115,7 +115,7 @@ def heat_map(
 
 
 def _colours(finite: np.ndarray, value: str, objective: float | None) -> tuple[Normalize, ListedColormap]:
-    """Return the scale and the colours: green where an objective is met, white at it, brown beyond it.
+    """Return the scale and the colours: green within the objective, white at it, brown beyond it.
 
     Without an objective there is no middle: the better a number, the stronger the green.
     """
@@ -136,7 +136,7 @@ def _show_border(ax: Axes, within: np.ndarray, condition: str) -> list[Any]:
     if not within.any():
         return [Line2D([], [], linestyle="none", label=f"none has {condition}")]
     both: dict[str, Any] = {"capstyle": "projecting", "zorder": 3}
-    for colour, width in (("white", 5), (BLACK, 2.5)):  # seen on dark cells and on bright ones
+    for colour, width in (("white", 5), (BLACK, 2.5)):  # visible on dark cells and on bright ones
         ax.add_collection(LineCollection(border(within), colors=colour, linewidths=width, **both))
     return [Line2D([], [], color=BLACK, linewidth=2.5, label=f"bold, within the line: {condition}")]
 

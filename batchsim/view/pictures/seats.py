@@ -1,4 +1,4 @@
-"""Who sits where: a lane for each seat, over a moment of a run of token generation."""
+"""The seats of a server of token generation, a lane for each, during a part of a run."""
 
 from typing import Any
 
@@ -8,21 +8,20 @@ from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator
 
 from batchsim._format import counted, duration, listed, number, percent
+from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
-from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import PHASES
 from batchsim.view.film.token_lane import TELLING, styles
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.moment import Moment, moment, taken
-from batchsim.view.run.token_data import of_tokens
-from batchsim.view.run.token_steps import place_of
-from batchsim.view.run.view import Entry, Spot, Style, View, outline
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.moments import Moment, moment, taken
+from batchsim.view.pictures.steps import place_of
+from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
 
-FEW = 40  # seats, all of which are shown; of more, those that are taken
-LANE = 0.88  # of the distance between two, its height
-STRIP, SMALL_STRIP, APART = 2.2, 1.0, (1.9, 0.4)  # ems: how many are taken, above the seats, and the gap
-# As in `bs.lanes`; in the order of the legend.
+FEW = 40  # up to this number, empty seats are shown, too
+LANE = 0.88  # height of a lane, as a part of the distance between two
+STRIP, SMALL_STRIP, APART = 2.2, 1.0, (1.9, 0.4)  # ems: the counts above the seats, and the gap
+# The same names as in `bs.lanes`, in the order of the legend.
 NAMES = {
     "prefill": "prompt", "decode": "a token a step", "padded": "done, seat kept", "empty": "empty seat",
     "again": "computed again",
@@ -30,12 +29,13 @@ NAMES = {
 
 
 class SeatsView(View):
-    """Each seat's prompts and tokens; hatched where it is empty, or kept for the others of a batch.
+    """Each seat's prompts and tokens; hatched while it is empty, or kept for the others of a batch.
 
-    Above, how many seats are taken, and how many at the same time in the setting before, or in A.
+    Above are the numbers of taken seats, now and in the setting before, or in A.
     """
 
     KEY, NAME, SHORT = "seats", "The seats", "The seats"
+    RANK = 3
     ROWS = 2
     data: ViewData | None = None
 
@@ -80,17 +80,17 @@ class SeatsView(View):
 
     def update(self, data: ViewData) -> None:
         self.data = data
-        self.show_moment(of_tokens(data).moment(self.server))
+        self.show_moment(data.moment(self.server))
 
-    # A film has a cursor here, which the moment follows.
+    # The film has a cursor here, and the moment follows it.
 
     @property
     def window_s(self) -> tuple[float, float]:
-        """When the moment that is shown begins and ends."""
+        """The begin and the end of the moment, in seconds."""
         return (0.0, 0.0) if self.moment is None else (self.moment.begin_s, self.moment.end_s)
 
     def turn_to(self, time_s: float) -> None:
-        """Show the moment round a time, unless it is within the present one."""
+        """Show the moment around a time, unless the present one contains it."""
         begin_s, end_s = self.window_s
         if self.data is not None and not begin_s <= time_s <= end_s:
             self.show_moment(moment(self.data.result, time_s, self.server))
@@ -134,7 +134,7 @@ class SeatsView(View):
         self._put("again", begin, first, middle, LANE, found.again)
         self._put("decode", first, last, middle, TELLING * LANE)
         self._put("padded", last, end, middle, TELLING * LANE)
-        # While nothing runs, no seat is wasted.
+        # Seats count as empty only while something runs.
         from_ms, to_ms = map(ms, now.busy_s)
         self._put("empty", from_ms, to_ms, np.full(from_ms.size, (lanes + 1) / 2), lanes)
         back = found.preempted & (found.end_s <= now.end_s)
@@ -153,7 +153,7 @@ class SeatsView(View):
         self.show_legend(entries, [*labels, self._show_taken(now, last_ms)])
 
     def _show_taken(self, now: Moment, last_ms: float) -> Label:
-        """Draw how many seats are taken, here and in the other setting, and return their means in words."""
+        """Draw the numbers of taken seats, here and in the other setting, and return their means in words."""
         assert self.data is not None
         said, highest = [], 1
         kinds = [(self.taken, now.result, "on average")]
@@ -177,12 +177,12 @@ class SeatsView(View):
     ) -> None:  # fmt: skip
         some = (to_ms > from_ms) & which
         self.bars[name].set_path(_bars(from_ms[some], to_ms[some], middle[some], high))
-        self.bars[name].set_visible(bool(some.any()))  # a hatch takes its time even on nothing
+        self.bars[name].set_visible(bool(some.any()))  # a hatch takes time even without an area
 
     def _numbers(
         self, requests: np.ndarray, from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray
     ) -> list[Label]:
-        """Return the number of each request, where its bar has room for it."""
+        """Return the number of each request whose bar has room for it."""
         box, right_ms = self.plot_box, float(self.ax.get_xlim()[1])
         bottom, top = self.ax.get_ylim()
         if not self.large or LANE * TELLING * box.height / (bottom - top) < self.em:
@@ -236,7 +236,7 @@ class SeatsView(View):
         return Spot(self.KEY, here + "".join(f", {each:,} {_name_of_other(data)}" for each in counts[1:]))
 
     def describe(self, data: ViewData) -> list[str]:
-        now = of_tokens(data).moment(self.server)
+        now = data.moment(self.server)
         if now is None:
             return []
         found, lanes = now.seats, lanes_of(now)
@@ -256,7 +256,7 @@ class SeatsView(View):
         back = int((found.preempted & (found.end_s <= now.end_s)).sum())
         preempted = f"; {counted(back, 'preemption')}" if back else ""
         seats = f"The time of {counted(lanes, 'seat')}{_of_server(now)} in these steps: {told}{preempted}"
-        if data.pinned is None:  # what was before is not said: the same setting has the same words
+        if data.pinned is None:  # the setting before is left out: words depend on the present setting alone
             return [f"{seats}."]
         means = (
             number(_mean(*taken(each.result, now.server, now.begin_s, now.end_s)))
@@ -284,13 +284,13 @@ def _bars(from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray, high: floa
 
 
 def lanes_of(now: Moment) -> int:
-    """Return how many seats are shown: all where they are few, else as many as are ever taken meanwhile."""
+    """Return the number of seats to show: all if they are few, otherwise the most taken at once."""
     seats, taken = now.result.scenario.rule.largest_batch, int(now.seats.seat.max(initial=0)) + 1
     return seats if seats <= max(FEW, 1.5 * taken) else taken
 
 
 def _ticks(lanes: int) -> list[int]:
-    """Return the numbers of some seats, the first and steps of round numbers."""
+    """Return the seats with a number: the first, and multiples of a round number."""
     if lanes <= 8:
         return list(range(1, lanes + 1))
     step = next(step for step in (2, 5, 10, 20, 50, 100, 200, 500, 10**6) if lanes <= 8 * step)

@@ -1,8 +1,8 @@
-"""How long requests of token generation take: TTFT, TPOT and the whole answer, as cumulative shares."""
+"""The durations of token generation: TTFT, TPOT and the whole answer, as cumulative shares."""
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -11,27 +11,29 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from batchsim._format import MINUS, duration, listed, number, percent, typed_duration
 from batchsim.result.metrics import LATENCY, TPOT, TTFT
+from batchsim.view.canvas.axes import log_ticks, nice_span
 from batchsim.view.canvas.lettering import Label, width_em
-from batchsim.view.canvas.scales import log_ticks, nice_span
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.growing import GrowingView
-from batchsim.view.run.latency import SAID, difference, relative
-from batchsim.view.run.token_data import NAMED, TokenViewData, of_tokens
-from batchsim.view.run.view import Entry, Spot, Style
+from batchsim.view.pictures.data import NAMED, ViewData
+from batchsim.view.pictures.latency import SAID, GrowingView, describe_objective, difference
+from batchsim.view.pictures.view import Entry, Spot, Style
 
 DASHES: dict[str, Any] = {TTFT: (0, (4, 2)), TPOT: (0, (1, 1)), LATENCY: "-"}
-HEIGHTS: tuple[float, ...] = (60, 50, 70, 40, 80, 30, 20, 90)  # % at which curves may be named
-TOP = 104  # % at the upper edge: what is at 100 is seen whole
-COMPARED = {"ttft_p99_ms": "TTFT p99", "tpot_p99_ms": "TPOT p99"}
+HEIGHTS: tuple[float, ...] = (60, 50, 70, 40, 80, 30, 20, 90)  # %, for the names of curves, best first
+TOP = 104  # % at the upper edge, so that lines at 100 are complete
 
 
 class TokenLatencyView(GrowingView):
-    """Which share of the requests has its first token, its later tokens and its answer within what time.
+    """The share of the requests whose TTFT, TPOT and answer are within a time.
 
-    With the objectives as lines, and what share keeps each as a dot. Of an overloaded run, its queue.
+    Objectives are lines, with a dot at the share that meets each.
     """
 
-    KEY, NAME, SHORT = "latency", "TTFT, TPOT and answer", "TTFT, TPOT, answer"
+    NAME, SHORT = "TTFT, TPOT and answer", "TTFT, TPOT, answer"
+    COMPARED: ClassVar = {
+        "ttft_p99_ms": ("TTFT p99", " ms"), "tpot_p99_ms": ("TPOT p99", " ms"),
+        "output_tokens_per_s": ("throughput", " tokens/s"),
+    }  # fmt: skip
+    UNSTEADY = "TTFT"
     ROWS = 2
 
     def add_artists(self) -> None:
@@ -56,17 +58,16 @@ class TokenLatencyView(GrowingView):
     def missing(self, data: ViewData, other: ViewData | None) -> list[Artist]:
         missing: list[Artist] = [*self.other_curves.values()] * (other is None)
         for of in NAMED:
-            missing += [self.objectives[of], self.dots[of]] * (of not in of_tokens(data).limits_ms)
+            missing += [self.objectives[of], self.dots[of]] * (of not in data.limits_ms)
         return missing
 
     def show_times(self, data: ViewData, other: ViewData | None) -> None:
-        data = of_tokens(data)
         shown_ms = [*data.limits_ms.values()]
         for curves, each in ((self.curves, data), (self.other_curves, other)):
             if each is None:
                 continue
             for of, curve in curves.items():
-                times_ms, shares = of_tokens(each).curves[of]
+                times_ms, shares = each.curves[of]
                 curve.set_data(times_ms, 100 * shares)
                 shown_ms += times_ms[[0, -1]].tolist() if times_ms.size else []
                 if each is other:
@@ -91,7 +92,7 @@ class TokenLatencyView(GrowingView):
             self.ax.xaxis.set_major_formatter(lambda ms, _: typed_duration(ms))
 
     def _apart(self, ticks_ms: np.ndarray, low_ms: float, high_ms: float) -> list[float]:
-        """Return those ticks whose numbers, wide with their units, are over no other and within the view."""
+        """Return the ticks whose texts, wide because of their units, do not overlap and stay in the view."""
         kept, free_px = [], self.box.left
         for ms in ticks_ms.tolist():
             place = math.log(ms / low_ms) / math.log(high_ms / low_ms)
@@ -107,10 +108,11 @@ class TokenLatencyView(GrowingView):
             self.ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
         super()._show_queue(data, other)
 
-    def _entries(self, data: TokenViewData) -> list[Entry]:
-        """Return the words below the title: the differences from A, else which share keeps the objectives."""
+    def _entries(self, data: ViewData) -> list[Entry]:
+        """Return the words below the title: the differences from A, or the shares within the objectives."""
         if data.pinned is not None and data.comparison is not None:
-            found = [" ".join(difference(data.comparison, key, name)) for key, name in COMPARED.items()]
+            names = {key: name for key, (name, unit) in self.COMPARED.items() if unit == " ms"}
+            found = [" ".join(difference(data.comparison, key, name)) for key, name in names.items()]
             most = f"{MINUS}00.0"
             widest = f"TTFT p99, B {MINUS} A: {most} ms {most} to {most} (95%)"
             if any(found):
@@ -131,13 +133,17 @@ class TokenLatencyView(GrowingView):
         return entries
 
     def _names(self) -> Iterator[Label]:
-        """Return the name of each curve beside it, where it is over no other."""
+        """Return the name of each curve, next to it, where it covers as few others as possible.
+
+        All heights of `HEIGHTS` on both sides of the curve are tried. A place has a fault for each line under
+        the name and for each other name there, and nine for leaving the view; the first with the fewest wins.
+        """
         box, em = self.plot_box, self.em
         low, high = np.log(self.ax.get_xlim())
         near = 1.1 * TOP * em / box.height
 
         def places(line: Line2D) -> list[list[float]]:
-            """Return where a line is at the lower edge, the middle and the upper edge of each name."""
+            """Return the x of a line at the lower edge, the middle and the upper edge of each name."""
             times_ms, shares = (np.asarray(each, dtype=float) for each in line.get_data())
             if not times_ms.size:
                 return []
@@ -178,23 +184,16 @@ class TokenLatencyView(GrowingView):
             return self.spot_of_queue(low + across * (high - low), data)
         at_ms = low * (high / low) ** across
         shares = (
-            f"{name} {percent(float(np.interp(at_ms, *of_tokens(data).curves[of], left=0.0)))}"
+            f"{name} {percent(float(np.interp(at_ms, *data.curves[of], left=0.0)))}"
             for of, name in NAMED.items()
         )
         return Spot(self.KEY, f"Within {duration(at_ms)}: {listed([*shares])} of the requests")
 
-    def describe(self, data: ViewData) -> list[str]:
-        data = of_tokens(data)
-        s = data.summary
-        if data.overloaded:
-            arriving, possible = s["offered_per_s"], data.result.scenario.full_batches_per_s
-            servers = data.result.scenario.servers
-            carry = "the server carries" if servers == 1 else f"{servers:,} servers carry"
-            rates = f"{number(arriving, 5)} requests arrive per second, {carry} {number(possible, 5)}"
-            grows = f"the queue grows by {number(arriving - possible)} per second"
-            return [f"Overloaded: {rates}: {grows}, and TTFT has no steady state.", *_differences(data)]
-        if not s["served"]:
-            return [f"None of {s['requests']:,} requests is served."]
+    def carried(self, data: ViewData) -> str:
+        servers = data.result.scenario.servers
+        return "the server carries" if servers == 1 else f"{servers:,} servers carry"
+
+    def describe_times(self, data: ViewData) -> list[str]:
         sentences = []
         for of, name in NAMED.items():
             if math.isnan(data.percentile_of_all(50, of)):
@@ -203,26 +202,11 @@ class TokenLatencyView(GrowingView):
             values = (f"p{q} {number(data.result.percentile(q, column=of))} ms" for q in SAID)
             sentences.append(f"{name[0].upper()}{name[1:]}: {', '.join(values)}.")
             if (limit_ms := data.limits_ms.get(of)) is not None:
-                met = "met" if data.percentile_of_all(99, of) <= limit_ms else "missed"
-                limit = f"The objective, p99 of all requests within {typed_duration(limit_ms)},"
-                sentences.append(f"{limit} is {met}: {percent(data.shares[of])} of requests are within it.")
+                p99_ms = data.percentile_of_all(99, of)
+                sentences.append(describe_objective(limit_ms, p99_ms, data.shares[of]))
         if len(data.limits_ms) > 1:
             within = f"{percent(data.attainment)} of requests are within all objectives"
             sentences.append(f"{within}: goodput {number(data.goodput_per_s)}/s.")
         if data.loss:
             sentences.append(f"{percent(data.loss)} of requests are lost.")
-        return [*sentences, *_differences(data)]
-
-
-def _differences(data: ViewData) -> list[str]:
-    if data.pinned is None:
-        return []
-    if data.comparison is None:
-        return ["A and B cannot be compared: one is overloaded or serves none, or their traffic differs."]
-    units = {"ttft_p99_ms": " ms", "tpot_p99_ms": " ms", "output_tokens_per_s": " tokens/s"}
-    names = COMPARED | {"output_tokens_per_s": "throughput"}
-    return [
-        f"The {names[key]} of B is {relative(row, unit)}."
-        for key, unit in units.items()
-        if (row := data.comparison.rows.get(key)) is not None
-    ]
+        return sentences

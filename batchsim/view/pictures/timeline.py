@@ -1,4 +1,4 @@
-"""A few batches, of the run's middle or its cold start: their requests, and when each was computed."""
+"""A few batches from the middle of a run or its cold start: their requests and when each was computed."""
 
 import numpy as np
 from matplotlib.collections import LineCollection
@@ -12,9 +12,9 @@ from batchsim.result import Result
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label
 from batchsim.view.canvas.theme import COMPILING, COMPONENTS, in_words
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import Entry, Spot, Style, View, outline
-from batchsim.view.run.window import Window, window
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.moments import Window, window
+from batchsim.view.pictures.view import Entry, Spot, Style, View, outline
 
 LOST = {Status.REJECTED: "X", Status.TIMED_OUT: "P", Status.FAILED: "v"}  # their markers
 
@@ -24,13 +24,14 @@ class TimelineView(View):
 
     data: ViewData | None = None
     KEY, NAME, SHORT = "timeline", "A moment of the run", "A moment (ms)"
+    RANK = 3
 
     def add_artists(self) -> None:
         theme, thin = self.theme, 0.6 * self.line_px
         self.plot_box = self.axes_box()
         ax = self.ax = self.add_plot(self.plot_box, "time (ms)", "", grid="x", numbers="x")
         ax.yaxis.set_major_locator(FixedLocator([]))
-        # One path for all bars of a component: many lines of their own take ten times as long to draw.
+        # One path for all bars of a component: separate lines would take ten times as long to draw.
         self.bars = {
             name: PathPatch(NOWHERE, zorder=2, linewidth=0, facecolor=getattr(theme, style.colour))
             for name, style in COMPONENTS.items()
@@ -66,15 +67,15 @@ class TimelineView(View):
     def update(self, data: ViewData) -> None:
         self.show_window(data, data.window)
 
-    # The film above it has a cursor here, which the window follows.
+    # The film above has a cursor here, and the window follows it.
 
     @property
     def window_s(self) -> tuple[float, float]:
-        """When the stretch that is shown begins and ends."""
+        """The begin and the end of the window, in seconds."""
         return (0.0, 0.0) if self.window is None else (self.window.begin_s, self.window.end_s)
 
     def turn_to(self, time_s: float) -> None:
-        """Show the stretch of the run round a time, unless it is within the present one."""
+        """Show the window around a time, unless the present one contains it."""
         begin_s, end_s = self.window_s
         if self.data is not None and not begin_s <= time_s <= end_s:
             self.show_window(self.data, window(self.data.result, time_s))
@@ -84,7 +85,7 @@ class TimelineView(View):
         self.cursor.set_xdata([1000 * (time_s - self.window_s[0])] * 2)
 
     def show_window(self, data: ViewData, stretch: Window) -> None:
-        """Show a stretch of the run."""
+        """Show a window of the run."""
         self.data, self.window, result = data, stretch, data.result
         requests, begin_s, count = stretch.requests, stretch.begin_s, max(stretch.requests.size, 1)
         thick = min(0.9, 7 * self.line_px * count / self.height_px) / COMPONENTS["computing"].width
@@ -107,7 +108,7 @@ class TimelineView(View):
         same = other is not None and other.result.arrival_s.size == result.arrival_s.size
         self.other_batches.set_visible(same)
         if same and other is not None:
-            # At another rate the same requests come at another time: their first one's arrivals are aligned.
+            # At another rate the same requests arrive at other times: the arrivals of the first are aligned.
             shift_s = float(other.result.arrival_s[requests[0]] - result.arrival_s[requests[0]])
             finish_s = other.result.batches.finish_s
             self.other_batches.set_path(batch_frames(other.result, requests, begin_s + shift_s, finish_s))
@@ -127,15 +128,15 @@ class TimelineView(View):
                 size = {"markersize": 0.6 * self.em}
                 entries.append(Entry(_named(status), self.styles[status] | size))
         left, bottom = self.plot_box.left, self.box.bottom - 0.7 * self.em
-        # A value beside the axis' label, which stands still.
+        # A moving value next to the axis' label, which is fixed.
         self.show_legend(entries, [Label(f"from {number(begin_s, 4)} s on", left, bottom)])
-        last_ms = 1020 * (stretch.end_s - begin_s)  # a little more than it is long
+        last_ms = 1020 * (stretch.end_s - begin_s)  # 2 % more than its length
         self.set_label(self.ax.xaxis, "time", last_ms)
         self.set_limits(self.ax, x=(0, last_ms), y=(count - 0.4, -0.6))
 
     def _component(self, name: str) -> Style:
         style = COMPONENTS[name]
-        share = style.width / COMPONENTS["computing"].width  # as its bars are: not by its colour alone
+        share = style.width / COMPONENTS["computing"].width  # the bars differ in width, too
         return {"facecolor": getattr(self.theme, style.colour), "lw": 0, "share": share}
 
     def describe(self, data: ViewData) -> list[str]:

@@ -1,15 +1,15 @@
-"""The four numbers that matter, in large figures: p50, p99 against the objective, throughput, load."""
+"""The four main numbers, in large figures: latencies against their objectives, throughput, and load."""
 
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
-from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT
+from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT
 from batchsim.scenario import ClosedLoop
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
 from batchsim.view.canvas.picture import Box, Picture, Tile
-from batchsim.view.run.data import ViewData
+from batchsim.view.pictures.data import NAMED, ViewData
 
 HIGH = 5.6  # of a row of figures, in ems
 LINES = (1.4, 3.55, 5.0)  # baselines, in ems
@@ -21,9 +21,10 @@ Writer = Callable[[float], str]
 
 
 class Figure(NamedTuple):
-    """A number: what it is, its value and unit, its interval, its change since the last move, its levels'.
+    """A number: its name, value, unit, interval, and change since the last move.
 
-    `beside` stands behind the unit where there is room.
+    `levels` replaces the interval: the numbers of the priority levels, longest text first. `beside` follows
+    the unit if it has room.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Figure(NamedTuple):
     unit: str
     interval: str = ""
     change: str = ""
-    levels: tuple[str, ...] = ()  # the same of each priority level in place of the interval, longest first
+    levels: tuple[str, ...] = ()
     beside: str = ""
 
 
@@ -54,13 +55,9 @@ class Headline(Tile):
         self.notes = Lettering(picture, em, theme.ink)
         self.set_moving(self.names, self.figures, self.notes)
 
-    def figures_of(self, data: ViewData) -> "list[Figure]":
-        """Return the four figures of a run."""
-        return figures_of(data)
-
     def update(self, data: ViewData) -> None:
         names, figures, notes = [], [], []
-        for figure, (x, top) in zip(self.figures_of(data), self.places, strict=True):
+        for figure, (x, top) in zip(FIGURES[data.result.scenario.kind](data), self.places, strict=True):
             first, second, third = (top + line * self.em for line in LINES)
             names.append(Label(figure.name, x, first))
             figures.append(Label(figure.value, x, second))
@@ -72,7 +69,7 @@ class Headline(Tile):
             if figure.levels:
                 texts = self._fitting([[each, figure.change] for each in figure.levels], figure.levels)
             elif not self._fits(texts):
-                texts = texts[-1:]  # the change, where there is no room for both
+                texts = texts[-1:]  # the change alone
             notes.append(Label("  ".join(filter(None, texts)), x, third))
         for lettering, labels in ((self.names, names), (self.figures, figures), (self.notes, notes)):
             lettering.show(labels)
@@ -81,14 +78,14 @@ class Headline(Tile):
         return sum(map(width_em, texts)) + 1.6 <= self.wide / self.em
 
     def _fitting(self, both: list[list[str]], alone: tuple[str, ...]) -> list[str]:
-        """Return the first of some texts that fit: the levels with the change, else by themselves."""
+        """Return the first texts that fit: the levels with the change, otherwise alone."""
         return next((texts for texts in [*both, *([each] for each in alone)] if self._fits(texts)), [])
 
 
 def figures_of(data: ViewData) -> list[Figure]:
     """Return the four figures of a run."""
     intervals = data.intervals
-    # Those of percentiles are of the served requests alone.
+    # The intervals of percentiles ignore lost requests.
     figures = [
         latency_figure(
             data, q, None if data.loss else intervals.get(f"p{q}_ms"), objective_ms=objective_ms
@@ -99,14 +96,14 @@ def figures_of(data: ViewData) -> list[Figure]:
 
 
 def rate_figure(data: ViewData, name: str, key: str) -> Figure:
-    """Return a metric that is a number of things per second, by its key."""
+    """Return a metric that is a rate per second, by its key."""
     before, value = data.before, data.summary[key]
     change = change_of(value, None if before is None else before.summary[key], digits)
     return Figure(name, digits(value), "per s", _between(data.intervals.get(key), digits), change)
 
 
 def load_figure(data: ViewData) -> Figure:
-    """Return the load; of a closed loop, which has none, how busy the servers are."""
+    """Return the load; for a closed loop, which has no load, the utilisation of the servers."""
     result, s, before = data.result, data.summary, data.before
     if isinstance(result.scenario.workload, ClosedLoop):
         busy = s["utilisation"]
@@ -134,9 +131,9 @@ def latency_figure(
 ) -> Figure:  # fmt: skip
     """Return a percentile of a column of durations, against its objective."""
     name, value = f"p{q}", data.percentile_of_all(q, column)
-    grows = data.overloaded and column != TPOT  # steps take no longer because more requests wait
+    grows = data.overloaded and column != TPOT  # the time of a step does not depend on the queue
     if objective_ms is not None:
-        sign = MISSED if value > objective_ms or grows else MET  # NaN, where nothing has any, keeps it
+        sign = MISSED if value > objective_ms or grows else MET  # NaN, a TPOT of no request, meets it
         name = f"{name} {sign} {LIMIT} {typed_duration(objective_ms)}"
     if grows:
         return Figure(name, "\N{EN DASH}", "", "grows with the run")
@@ -161,7 +158,7 @@ def latency_figure(
 
 
 def levels(data: ViewData, q: int) -> tuple[str, ...]:
-    """Return the p50 or the p99 of each priority level, in words and shorter; () without several."""
+    """Return the p50 or the p99 of each priority level, as ever shorter texts; () without several."""
     found = {level: both[q == 99] for level, both in data.levels_ms.items()}
     texts = {level: "grows" if data.overloaded else "lost" for level, ms in found.items() if math.isinf(ms)}
     texts |= {level: duration(ms) for level, ms in found.items() if math.isfinite(ms)}
@@ -175,26 +172,59 @@ def levels(data: ViewData, q: int) -> tuple[str, ...]:
 
 
 def digits(per_s: float) -> str:
-    """Return a rate as figures have it, without its unit."""
+    """Return a rate per second with the digits of a figure, without its unit."""
     return fixed(per_s) if per_s < 100 else f"{per_s:,.0f}"
 
 
 def _between(interval: tuple[float, float] | None, write: Writer) -> str:
-    """Return an interval in words; none where a run is too short for one."""
+    """Return an interval in words; "" if the run is too short for one."""
     if interval is None or math.isnan(interval[0]):
         return ""
     return f"{write(interval[0])} to {write(interval[1])}"
 
 
 def change_of(value: float, before: float | None, write: Writer) -> str:
-    """Return how a figure has changed, as far as it is seen; "" without an earlier one."""
+    """Return the visible change of a figure; "" without an earlier one."""
     if before is None or not math.isfinite(before) or not math.isfinite(value):
         return ""
     difference = value - before
-    if write(value) == write(before):  # what cannot be seen has not changed
+    if write(value) == write(before):
         return SAME
     return f"{UP if difference > 0 else DOWN} {write(abs(difference))}"
 
 
 def _points(value: float, before: float | None) -> str:
     return change_of(value, before, lambda share: f"{number(100 * share, 2)} points")
+
+
+def token_figures_of(data: ViewData) -> list[Figure]:
+    """Return the p99 of TTFT and of TPOT, the tokens per second, and the goodput.
+
+    The load replaces the goodput without objectives, and for an overloaded run, whose goodput depends on its
+    length.
+    """
+    figures = [_p99(data, column) for column in (TTFT, TPOT)]
+    figures.append(rate_figure(data, "output tokens", "output_tokens_per_s"))
+    preempted = float(data.summary["preempted_share"])
+    beside = f"{percent(preempted)} preempted" if preempted > 0 else ""
+    if data.overloaded or not data.limits_ms:
+        return [*figures, load_figure(data)._replace(beside=beside)]
+    before, value = data.before, data.goodput_per_s
+    old = before.goodput_per_s if before is not None and not before.overloaded else None
+    within = f"{percent(data.attainment)} of requests"
+    return [
+        *figures,
+        Figure("goodput", digits(value), "per s", within, change_of(value, old, digits), beside=beside),
+    ]
+
+
+def _p99(data: ViewData, column: str) -> Figure:
+    """Return the p99 of a column against its objective, followed by the p50."""
+    name = NAMED[column]
+    interval = None if data.loss else data.intervals.get(f"{name.lower()}_p99_ms")
+    figure = latency_figure(data, 99, interval, column, data.limits_ms.get(column))
+    p50_ms = data.percentile_of_all(50, column)
+    return figure._replace(name=f"{name} {figure.name}", beside=f"p50 {duration(p50_ms)}" * bool(figure.unit))
+
+
+FIGURES: dict[str, Callable[[ViewData], list[Figure]]] = {"requests": figures_of, "tokens": token_figures_of}

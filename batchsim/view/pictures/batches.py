@@ -8,14 +8,15 @@ import numpy as np
 from batchsim._format import fixed, number, percent
 from batchsim.result import Result
 from batchsim.scenario.rules import Rule, Trigger
-from batchsim.view.canvas.scales import nice
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import Entry, Spot, StackedView
+from batchsim.view.canvas.axes import nice
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.view import Entry, Spot, StackedView
 
 if TYPE_CHECKING:
     from batchsim.theory import Answer
 
-# Colour and hatch; what a trigger means, and what it is called, is in the steps of the rule.
+
+# Colour and hatch; the rule's steps have the names of the triggers.
 TRIGGERS = {
     Trigger.FULL: ("sky", ""), Trigger.ENOUGH: ("sky", ".."), Trigger.WAIT: ("orange", "//"),
     Trigger.BACKLOG: ("purple", "\\\\"), Trigger.DRAIN: ("faint", "xx"),
@@ -27,6 +28,7 @@ class BatchView(StackedView):
     """The distribution of batch sizes, each bar divided by why its batches left."""
 
     KEY, NAME, SHORT = "batches", "Batch sizes, by why they left", "Batch sizes (%)"
+    RANK = 2
     ROWS = 2
 
     def add_artists(self) -> None:
@@ -79,8 +81,8 @@ class BatchView(StackedView):
         )
         return [f"Batches hold {number(s['mean_batch_size'])} requests on average and leave: {reasons}."]
 
-    def show_theory(self, answer: "Answer") -> None:
-        """Mark the share of each batch size that theory expects, where it knows it."""
+    def show_theory(self, answer: "Answer", data: ViewData) -> None:
+        """Mark the share of each batch size that theory expects, if it gives one."""
         edges = np.asarray(self.bars[Trigger.FULL].get_data()[1])
         if answer.batch_size_pmf is None or edges[1] - edges[0] > 1:
             return
@@ -92,7 +94,7 @@ class BatchView(StackedView):
 
 
 def label_of(rule: Rule, trigger: Trigger) -> str:
-    """Return what a rule calls a trigger.
+    """Return a rule's name for a trigger.
 
     >>> from batchsim import SizeOrWait
     >>> label_of(SizeOrWait(8, 5), Trigger.BACKLOG)
@@ -103,7 +105,7 @@ def label_of(rule: Rule, trigger: Trigger) -> str:
 
 
 def bar_edges(largest: int) -> np.ndarray:
-    """Return the edges of bars for batch sizes 1..largest: a bar for each size, or for several.
+    """Return the edges of bars for batch sizes 1 to `largest`: a bar for each size, or for several.
 
     >>> bar_edges(3), bar_edges(65_536)[:2]
     (array([0.5, 1.5, 2.5, 3.5]), array([5.0000e-01, 1.0245e+03]))

@@ -1,4 +1,4 @@
-"""Curves: the trade-off of a grid of settings, and a metric along one knob."""
+"""Curves: the trade-off of a grid of settings, a metric along one knob, and the latency on each server."""
 
 import math
 from collections.abc import Mapping
@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-from batchsim._format import counted, number
+from batchsim._format import counted, duration, number
 from batchsim.result.metrics import heading
+from batchsim.servers.comparison import Group, ServerComparison
+from batchsim.view.canvas.lettering import apart
 from batchsim.view.canvas.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
-from batchsim.view.charts import chart as charts
-from batchsim.view.charts.chart import Chart
+from batchsim.view.pictures import chart as charts
+from batchsim.view.pictures.chart import Chart
 
 if TYPE_CHECKING:
     from batchsim.study.capacity import Capacity
     from batchsim.study.recommendation import Recommendation
 
+
 AT_THE_TOP = 0.96  # of the height: where crosses are
-LABELLED = 8  # the most points of a frontier that have their setting beside them
+LABELLED = 8  # the most points of a frontier with their settings as labels
 STYLES = (
     (BLUE, "-", "o"), (VERMILION, "--", "s"), (GREEN, "-.", "^"), (PURPLE, ":", "D"),
     (ORANGE, "-", "v"), (SKY, "--", "P"), (BLACK, "-.", "X"),
@@ -34,11 +38,11 @@ def frontier(
 ) -> Chart:
     """Return a picture of the trade-off: latency against the saturation rate, for each number of servers.
 
-    `settings` is what `tune` or `sweep` returned. Lines join the settings that no other beats in latency,
-    saturation rate and servers alike; the others are grey, except those that `tune` ran shorter than the
-    recommended one, which a star marks. Of a sweep `value` is the latency, by default the p99 of all
-    requests, in which a lost request counts as infinitely late; a recommendation has both it and the
-    objective.
+    `settings` is what `tune` or `sweep` returned. Lines join the Pareto frontier: the settings that no other
+    beats in latency, saturation rate and servers together. Others are grey, except those that `tune` ran
+    shorter than the recommended one, which a star marks. For a sweep, `value` is the latency, by default the
+    p99 of all requests, where a lost request counts as infinitely late; a recommendation brings its own, and
+    its objective.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.study.sweep import sweep
@@ -62,7 +66,7 @@ def frontier(
     others = frame[_feasible(frame, value)]
     if front is None:
         front = others[_undominated(others, value)]
-    if best is not None and "requests" in others:  # a short run sees less of a queue, and more of chance
+    if best is not None and "requests" in others:  # short runs have shorter queues, and more noise
         others = others[others["requests"] >= best["requests"]]
 
     chart = Chart()
@@ -115,10 +119,10 @@ def capacity_curves(
 
     A frame is what `sweep` returned, or `Capacity.to_frame()`, with one row for each value of `x`. Bands are
     95 % intervals. Points without a steady state have no number: they are crosses at the top. Diamonds mark
-    where a line crosses the objective, by interpolation between two points; of a `Capacity` itself they mark
-    its `rate_per_s` (and `lowest_per_s`), and its line is of the whole runs. By default `value` is the p99
-    of all requests, in which a lost request counts as infinitely late. Points of another latency that is of
-    the served requests alone are hollow, and have no diamonds beside them.
+    where a line crosses the objective, interpolated between two points; for a `Capacity` itself they mark its
+    `rate_per_s` (and `lowest_per_s`), and its line shows the runs of full length. By default `value` is the
+    p99 of all requests, where a lost request counts as infinitely late. Points of another latency are hollow
+    if requests are lost, and lines next to them have no diamonds.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
     >>> from batchsim.study.sweep import sweep
@@ -131,7 +135,7 @@ def capacity_curves(
     if not given:
         raise ValueError("frames must have at least one, got none")
     capacities = {name: each for name, each in given.items() if hasattr(each, "probes")}
-    # Of a capacity the runs of full length: short ones see less of a queue.
+    # Only a capacity's runs of full length: short ones have shorter queues.
     runs = {name: each.to_frame() for name, each in capacities.items()}
     whole = {name: frame[frame["requests"] == frame["requests"].max()] for name, frame in runs.items()}
     named: dict[str, pandas.DataFrame] = given | whole
@@ -222,3 +226,81 @@ def _crossings(x: np.ndarray, numbers: np.ndarray, objective: float, partial: np
     before = np.flatnonzero((above[1:] != above[:-1]) & ~partial[1:] & ~partial[:-1])
     share = (objective - numbers[before]) / (numbers[before + 1] - numbers[before])
     return (x[before] + share * (x[before + 1] - x[before])).tolist()
+
+
+MARKED = (0, 50, 90, 99, 99.9)  # percentiles
+LEAD_PX = 26.0  # from the axes to the names
+LINE_PX, WRAP = 17.0, 24  # of a label: the height of a line, and its letters
+
+
+def _wrapped(group: Group) -> str:
+    """Return the names of a group, in lines, with its p99."""
+    lines = [""]
+    for name in group.names:
+        text = f"{lines[-1]}, {name}" if lines[-1] else name
+        if lines[-1] and len(text) > WRAP:
+            lines[-1] += ","
+            lines.append(name)
+        else:
+            lines[-1] = text
+    p99 = f"p99 {duration(group.result.percentile(99))}" if group.stable else "its queue grows\nwithout bound"
+    return "\n".join([*lines, p99])
+
+
+def server_curves(comparison: ServerComparison) -> Chart:
+    """Return a picture of the latency at each percentile, a line for servers whose rules are the same.
+
+    Each line is named where it ends. Servers whose queue grows without bound have a name, and no line.
+    """
+    chart = Chart()
+    chart.set_size_inches(9.6, 5.2)
+    ax = chart.add_subplot()
+    reached = min(group.result.metrics.served for group in comparison.groups)
+    shown = [q for q in MARKED if q == 0 or (1 - q / 100) * reached >= 10]  # beyond, it is chance
+    # On this logarithmic scale, each further nine of the percentile takes the same room.
+    places = np.linspace(0, -np.log10(1 - shown[-1] / 100), 200)
+    qs = 100 * (1 - 10**-places)
+    ends, styles, labels, drawn = [], [], [], []
+    for (colour, style, _), group in zip(cycle(STYLES), comparison.groups, strict=False):
+        styles.append((colour, style))
+        labels.append(_wrapped(group))
+        if group.stable:
+            latencies = group.result.metrics.percentiles(qs)
+            said = labels[-1].replace("\n", " ")  # for the description: the picture has it at the line's end
+            ax.plot(places, latencies, style, color=colour, linewidth=1.8, label=said)
+            drawn += [float(latencies[0]), float(latencies[-1])]
+            ends.append(float(latencies[-1]))
+        else:
+            ends.append(np.inf)
+    charts.scale(ax, drawn)
+    if not drawn:
+        ax.set_yticks([])
+    charts.room_above(ax, max(drawn, default=1.0))
+    marks = [-np.log10(1 - q / 100) for q in shown]
+    ax.xaxis.set_major_locator(FixedLocator(marks))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FixedFormatter(["best", *(f"p{q:g}" for q in shown[1:])]))
+    ax.set(xlim=(0, places[-1]), xlabel="percentile of the requests", ylabel=heading("latency_ms"))
+    ax.set_title(f"The same traffic, {len(comparison.rules)} servers", fontsize="medium")
+    ax.grid(alpha=0.3)
+    names = [chart.text(0, 0, label, va="center", color=BLACK, fontsize=9) for label in labels]
+    wide, tall = chart.bbox.size
+    beside = LEAD_PX + max(name.get_window_extent().width for name in names)  # the layout adds an edge
+    for name in names:
+        name.set_in_layout(False)
+    chart.set_layout_engine("constrained", rect=(0, 0, 1 - beside / wide, 1))
+    chart.draw_without_rendering()  # the layout: labels are placed in pixels
+    box = ax.get_window_extent()
+    tops = [ax.transData.transform((0, end))[1] if np.isfinite(end) else box.y1 for end in ends]
+    lines = LINE_PX * max(label.count("\n") + 1 for label in labels)
+    low, high = 0.6 * lines, chart.bbox.height - 0.6 * lines
+    for y, moved, (colour, style), name in zip(
+        tops, apart(tops, lines, low, high), styles, names, strict=True
+    ):
+        at, left = (box.x1 + 2) / wide, (box.x1 + LEAD_PX) / wide
+        line: dict[str, Any] = {"color": colour, "linestyle": style}
+        lead = Line2D([at, left - 4 / wide], [y / tall, moved / tall], **line)
+        chart.add_artist(lead)
+        lead.set_in_layout(False)
+        name.set_position((left, moved / tall))
+    return chart

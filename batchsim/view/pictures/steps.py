@@ -1,4 +1,4 @@
-"""What steps of token generation compute, how many requests run in them, and how full the memory is."""
+"""The steps of token generation: their tokens, and how many seats and blocks of memory are taken."""
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -7,29 +7,29 @@ from matplotlib.patches import StepPatch
 from batchsim._format import counted, duration, listed, number, percent
 from batchsim.result import Result
 from batchsim.scenario import Continuous
+from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.lettering import Label
 from batchsim.view.canvas.picture import Box
-from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import PHASES
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.moment import Moment, taken
-from batchsim.view.run.token_data import of_tokens
-from batchsim.view.run.view import Entry, Spot, StackedView, Style
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.moments import Moment, taken
+from batchsim.view.pictures.view import Entry, Spot, StackedView, Style
 
-LEAST_MS = 1e-6  # a gap between two steps, beyond rounding
-ENDLESS = 2**20  # seats: no server has as many, some have no limit
-UPPER = 0.6  # of the height: the tokens
-COLUMNS = {"seats": "step_running", "memory": "step_blocks"}  # of the log: what is taken
+LEAST_MS = 1e-6  # shorter gaps between two steps are rounding errors
+ENDLESS = 2**20  # seats: as many are no limit
+UPPER = 0.6  # the tokens' part of the height
+COLUMNS = {"seats": "step_running", "memory": "step_blocks"}  # of the log
 PARTS = {"prefill": "tokens of prompts", "decode": "of answers"}
 
 
 class StepsView(StackedView):
-    """The tokens of each step; below, how many of the seats and of the blocks of memory are taken.
+    """The tokens of each step of one server; below, how many seats and blocks of memory are taken.
 
-    Of one server, over a moment of the run. A small view has the tokens alone.
+    A small view has only the tokens.
     """
 
     KEY, NAME, SHORT = "steps", "Step by step: tokens, seats, memory", "Tokens of each step"
+    RANK = 2
     ROWS = 2
 
     def add_artists(self) -> None:
@@ -43,8 +43,7 @@ class StepsView(StackedView):
         self.top = self.add_plot(upper, "", "tokens" * self.large, numbers="y" if self.large else "xy")
         self.low = self.add_plot(lower, "", "taken") if self.large else None
         self.upper_box = upper
-        # From the bottom up: the answers', which every step has.
-        # Without a hatch, which would cut narrow bars into pieces.
+        # From the bottom up: every step has tokens of answers. A hatch would break narrow bars into pieces.
         self.add_bars(self.top, {name: PHASES[name][:2] for name in ("decode", "prefill")})
         self.budget = self.top.axhline(1, zorder=2.5, **self.line_style("soft", (0, (4, 2)), 0.8))
         colour = getattr(self.theme, PHASES["preempted"].colour)
@@ -71,7 +70,7 @@ class StepsView(StackedView):
         }
 
     def update(self, data: ViewData) -> None:
-        now = of_tokens(data).moment(self.server)
+        now = data.moment(self.server)
         self.name_server(data.result.scenario.servers)
         for artist in self.moving:
             artist.set_visible(now is not None)
@@ -107,7 +106,7 @@ class StepsView(StackedView):
             for name, line in lines.items():
                 line.set_visible(name in limits)
                 if each is not None and name in limits:
-                    # Of the other setting, too, at this time: the same requests come.
+                    # The same requests arrive in the other setting, so its steps at the same times are shown.
                     stretch = self.server, now.begin_s, now.end_s
                     edges_s, counts = taken(each.result, *stretch, COLUMNS[name])
                     line.set_data(100 * counts / limits[name], 1000 * (edges_s - now.begin_s))
@@ -137,7 +136,7 @@ class StepsView(StackedView):
         return labels
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        box, now = self.plot_box, of_tokens(data).moment(self.server)
+        box, now = self.plot_box, data.moment(self.server)
         if now is None or not (box.left <= x_px < box.right and box.top <= y_px <= box.bottom):
             return None
         at_ms = float(self.top.get_xlim()[1]) * (x_px - box.left) / box.width
@@ -163,7 +162,7 @@ class StepsView(StackedView):
         return Spot(self.KEY, text)
 
     def describe(self, data: ViewData) -> list[str]:
-        now = of_tokens(data).moment(self.server)
+        now = data.moment(self.server)
         if now is None:
             return []
         span = duration(1000 * (now.end_s - now.begin_s))
@@ -179,7 +178,7 @@ class StepsView(StackedView):
 
 
 def place_of(now: Moment, box: Box, y: float) -> list[Label]:
-    """Return where in the run a moment is, as labels on both sides of the name of the time's axis."""
+    """Return the time and the server of a moment, as labels left and right of the time axis' name."""
     labels, servers = [Label(f"from {number(now.begin_s, 4)} s on", box.left, y)], now.result.scenario.servers
     return labels + [Label(f"server {now.server + 1:,} of {servers:,}", box.right, y, "right")] * (
         servers > 1
@@ -187,9 +186,9 @@ def place_of(now: Moment, box: Box, y: float) -> list[Label]:
 
 
 def limits_of(result: Result) -> dict[str, int]:
-    """Return how many seats a server has, and blocks of memory, if these are limited.
+    """Return the numbers of a server's seats and blocks of memory, if these are limited.
 
-    Of endless seats, how many are ever taken.
+    Endless seats count as the most that are ever taken.
     """
     rule = result.scenario.rule
     limits = {"seats": rule.largest_batch}
@@ -201,7 +200,7 @@ def limits_of(result: Result) -> dict[str, int]:
 
 
 def limit_in_words(now: Moment, name: str) -> str:
-    """Return the limit with what it counts."""
+    """Return the limit with its noun."""
     limit = limits_of(now.result)[name]
     if name == "seats" and now.result.scenario.rule.largest_batch >= ENDLESS:
         return f"{limit:,} that ever run"
@@ -209,18 +208,18 @@ def limit_in_words(now: Moment, name: str) -> str:
 
 
 def taken_shares(now: Moment) -> dict[str, np.ndarray]:
-    """Return which fraction of the seats and of the blocks is taken in each step, if they are limited."""
+    """Return the taken fraction of the seats and of the blocks in each step, if they are limited."""
     return {name: now.column(COLUMNS[name]) / limit for name, limit in limits_of(now.result).items()}
 
 
 def _edges_ms(now: Moment) -> np.ndarray:
-    """Return the start and the finish of each step, from the first on: the gaps between them may be 0."""
+    """Return the start and the finish of each step, in ms from the first start; gaps may be 0."""
     times_s = np.stack([now.column("batch_start_s"), now.column("batch_finish_s")], axis=1).ravel()
     return 1000 * (times_s - times_s[0])
 
 
 def _with_gaps(values: np.ndarray, edges_ms: np.ndarray) -> np.ndarray:
-    """Return values with one for each gap between a step and the next: 0 where nothing runs for a while."""
+    """Return values with one more for each gap after a step: 0, or the step's own if the gap is rounding."""
     both = np.repeat(values.astype(float), 2)[:-1]
     both[1::2][np.diff(edges_ms)[1::2] > LEAST_MS] = 0.0
     return both

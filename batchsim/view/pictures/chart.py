@@ -1,4 +1,4 @@
-"""What pictures of many scenarios share: a figure, labels of its axes, its scale and its legend."""
+"""The base of pictures of many scenarios: a figure, labels of its axes, its scale and its legend."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,8 +13,8 @@ from matplotlib.ticker import LogFormatter
 from batchsim import _check
 from batchsim.view.canvas.words import Worded
 
-ROOM = 0.1  # of the height, for marks at the upper edge
-WIDE = 20  # largest over smallest, from which a scale is logarithmic
+ROOM = 0.1  # part of the height for marks at the upper edge
+WIDE = 20  # largest over smallest number: beyond, a scale is logarithmic
 
 
 class Chart(Worded):
@@ -47,14 +47,14 @@ def p99_of_all(*frames: Any) -> str:
 
 
 def of_served_alone(frame: Any, value: str) -> Any:
-    """Return which rows, shape (rows,), have a latency of the served requests alone, others being lost."""
+    """Return which rows, shape (rows,), lose requests and have a latency of the served ones alone."""
     if not value.endswith("_ms") or value == "p99_all_ms" or "loss" not in frame:
         return np.zeros(len(frame), dtype=bool)
     return (frame["loss"] > 0).to_numpy()
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:
-    """Return the distinct values: numbers in order, others as they come.
+    """Return the distinct values: numbers sorted, others in their order.
 
     >>> distinct([8, 2, 8]), distinct(["b", "a", "b"])
     ([2, 8], ['b', 'a'])
@@ -73,18 +73,18 @@ def texts(values: Iterable[Any]) -> list[str]:
 
 
 def is_wide(numbers: Sequence[float]) -> bool:
-    """Return whether numbers span so much that they need a logarithmic scale."""
+    """Return whether numbers need a logarithmic scale."""
     return bool(len(numbers)) and 0 < min(numbers) < max(numbers) / WIDE
 
 
 def plain_log(axis: Any) -> None:
-    """Write the numbers of a logarithmic axis out, as 1000 instead of a power of ten."""
+    """Write the numbers of a logarithmic axis as 1000 instead of a power of ten."""
     axis.set_major_formatter(LogFormatter(labelOnlyBase=False))
     axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(3, 1)))
 
 
 def scale(ax: Axes, numbers: Iterable[float]) -> None:
-    """Give axes a linear or a logarithmic height that holds the numbers."""
+    """Give axes a linear or a logarithmic scale for the numbers."""
     if is_wide([float(number) for number in numbers if math.isfinite(number)]):
         ax.set_yscale("log")
         plain_log(ax.yaxis)
@@ -93,7 +93,7 @@ def scale(ax: Axes, numbers: Iterable[float]) -> None:
 
 
 def room_above(ax: Axes, highest: float) -> None:
-    """Raise the upper limit of axes, so that a tenth of the height is above a number."""
+    """Raise the upper limit of axes so that a tenth of the height is above a number."""
     scale = ax.yaxis.get_transform()
     low, high = scale.transform(np.array([ax.get_ylim()[0], highest]))
     if high > low:
@@ -102,7 +102,7 @@ def room_above(ax: Axes, highest: float) -> None:
 
 
 def show_legend(chart: Worded, handles: Sequence[Any]) -> None:
-    """Put a legend below, in as many columns as there is room for, at most 3."""
+    """Put a legend below, in up to three columns, as the width allows."""
     options: dict[str, Any] = {"loc": "outside lower center", "fontsize": "small", "frameon": False}
     for columns in range(min(max(len(handles), 1), 3), 0, -1):
         legend = chart.legend(handles=handles, ncols=columns, **options)

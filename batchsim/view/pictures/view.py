@@ -1,8 +1,8 @@
-"""What all views of a run share: a title, axes that hold still, labels, and the same picture in words."""
+"""The base of all views of a run: a title, axes that keep their limits, labels, a description in words."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -12,10 +12,13 @@ from matplotlib.patches import Rectangle, StepPatch
 from matplotlib.ticker import MaxNLocator
 
 from batchsim._format import tick, tick_in, unit_of
+from batchsim.view.canvas.axes import Marks
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
-from batchsim.view.canvas.marks import Marks
 from batchsim.view.canvas.picture import Box, Picture, Tile
-from batchsim.view.run.data import ViewData
+from batchsim.view.pictures.data import ViewData
+
+if TYPE_CHECKING:
+    from batchsim.theory import Answer
 
 TITLE, NOTE, ROW = 1.45, 3.0, 1.4  # baselines from the upper edge, and between rows of a legend, in ems
 SWATCH, GAP, NEXT = 1.3, 0.35, 0.8  # of a legend, in ems: a swatch, the gaps to its name and the next entry
@@ -25,7 +28,7 @@ Steps = tuple[np.ndarray, np.ndarray]  # heights, and the edges of their bars
 
 
 class Room(NamedTuple):
-    """The room round the axes of a view, in ems."""
+    """The room around the axes of a view, in ems."""
 
     left: float
     top: float
@@ -37,9 +40,9 @@ LARGE, SMALL = Room(3.6, 5.0, 1.2, 3.2), Room(2.9, 2.2, 1.0, 1.8)
 
 
 class Spot(NamedTuple):
-    """What is under the pointer: the view, what there is to say, and what a click sets.
+    """The answer to a pointer: the view, a text, and the settings that a click changes.
 
-    Without a `change` a click enlarges the view; `refused` says why this place cannot be chosen.
+    Without a `change` a click enlarges the view; `refused` is why this place cannot be chosen.
     """
 
     view: str
@@ -50,11 +53,11 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """A name beside a swatch in the style of what it names.
+    """An entry of a legend: a swatch and a name, or a value.
 
-    `style` holds the options of a line (`linestyle`, `marker` ...) or of a patch (`facecolor`, `hatch` ...),
-    and as `share` of how high the others are, a patch is that high.
-    An entry with a `value` shows that; its `text` is the widest value, for which room is kept.
+    `style` holds the options of a line (`linestyle`, `marker` ...) or of a patch (`facecolor`, `hatch` ...);
+    its `share` is the patch's part of the full height. An entry with a `value` shows it; its `text` is then
+    the widest value, which determines the room.
     """
 
     text: str
@@ -63,18 +66,19 @@ class Entry:
 
 
 class View(Tile):
-    """One subject of the picture: `update` draws the data, and `describe` says in words what it shows.
+    """One subject of a picture: `update` draws the data, and `describe` describes it in words.
 
-    A large view has numbers, names and notes; a small one shows the shape alone. The axes of a view only
-    grow, so that what changes is seen to change, until `release` lets them shrink.
+    A large view has numbers, names and notes; a small one has only the curves. Axes only grow until `release`
+    lets them shrink: with new limits at every move, a falling curve would not look lower.
     """
 
     KEY: ClassVar[str]
     NAME: ClassVar[str]  # the title of the large view
     SHORT: ClassVar[str]  # and of the small one
-    ROOM, SMALL_ROOM = LARGE, SMALL  # round the axes of a large view, and of a small one
+    ROOM, SMALL_ROOM = LARGE, SMALL  # around the axes of a large view, and of a small one
     ROWS = 1  # of a large view's legend
-    server = 0  # of several, the one whose steps are shown
+    RANK: ClassVar[int | None] = 9  # its place in `bs.plot`; None: it needs more than a result
+    server = 0  # the one whose steps are shown
 
     def __init__(self, picture: Picture, box: Box, line_px: float, large: bool = True) -> None:
         super().__init__(picture, box)
@@ -86,14 +90,13 @@ class View(Tile):
         self.marks: list[Marks] = []
         self.entries: tuple[Entry, ...] = ()
         self.swatches: list[Artist] = []
-        self.slots: list[tuple[float, float]] = []  # where the values of the legend stand
+        self.slots: list[tuple[float, float]] = []  # the places of the legend's values
         self.names = Lettering(picture, self.em, self.theme.ink)
         self.values = Lettering(picture, self.em, self.theme.ink, zorder=7)
         self.fixed.append(self.names)
         self.set_moving(self.values)
         self.held: dict[str, tuple[Any, tuple[float, float]]] = {}
-        # The same in every view.
-        theme = self.theme
+        theme = self.theme  # styles that all views share
         self.now_style = self.line_style("now", "-", 1.4)
         self.objective_style = self.line_style("objective", "-", 1.2)
         self.other_styles: dict[bool, Style] = {  # whether it is A, which is pinned
@@ -110,25 +113,31 @@ class View(Tile):
         raise NotImplementedError
 
     def describe(self, data: ViewData) -> list[str]:
-        """Return what the view shows of the data, as sentences."""
+        """Return a description of what the view shows, in sentences."""
         raise NotImplementedError
 
     def spot(self, x_px: float, y_px: float, data: ViewData) -> Spot | None:
-        """Return what is at these CSS pixels of the picture; None where there is nothing to say."""
+        """Return what is at these CSS pixels of the picture; None for nothing."""
         return None
+
+    def show_intervals(self, data: ViewData) -> None:
+        """Add the intervals that `bs.plot` shows."""
+
+    def show_theory(self, answer: "Answer", data: ViewData) -> None:
+        """Add what theory expects."""
 
     def line_style(self, colour: str, linestyle: Any = "-", width: float = 1.0) -> Style:
         colour = getattr(self.theme, colour)
         return {"color": colour, "linestyle": linestyle, "linewidth": width * self.line_px}
 
     def other_style(self, data: ViewData) -> Style:
-        """Return the style of what is drawn beside the present data: A, or what was there before."""
+        """Return the style of the comparison: A, or the setting before."""
         return self.other_styles[data.pinned is not None]
 
     # Axes.
 
     def axes_box(self, right: float = 0.0, top: float = 0.0) -> Box:
-        """Return where the view's axes are; `right` and `top` are more room there, in ems."""
+        """Return the box of the view's axes, with additional room `right` and `top`, in ems."""
         box, em, room = self.box, self.em, self.ROOM if self.large else self.SMALL_ROOM
         width = box.width - (room.left + room.right + right) * em
         top += room.top + (ROW * (self.ROWS - 1) if self.large else 0)
@@ -136,7 +145,7 @@ class View(Tile):
         return Box(box.left + room.left * em, box.top + top * em, width, height)
 
     def add_plot(self, box: Box, x_label: str, y_label: str, **marks: Any) -> Axes:
-        """Return axes in the style of all views, with `Marks` round them."""
+        """Return axes in the style of all views, with `Marks` around them."""
         ax = self.add_axes(box)
         ax.set(xlabel=x_label, ylabel=y_label)
         ax.spines["left"].set_visible(False)
@@ -152,9 +161,9 @@ class View(Tile):
             marks.refresh()
 
     def set_limits(self, ax: Axes, kind: Any = None, **limits: tuple[float, float]) -> None:
-        """Give axes their limits, `x` and `y`, or more: they hold what they have shown, if of the same kind.
+        """Set the limits of axes, `x` and `y`, widened to those before if these are of the same `kind`.
 
-        Nothing is drawn anew where they stay.
+        Limits that stay the same make no tile stale.
         """
         for name, wanted in limits.items():
             what = f"{name}{self.axes.index(ax)}"
@@ -166,18 +175,18 @@ class View(Tile):
                 ax.set(**{f"{name}lim": wanted})
 
     def _grown(self, held: tuple[float, float], wanted: tuple[float, float]) -> tuple[float, float]:
-        """Return limits that show both; those of an upside-down axis are falling."""
+        """Return limits that include both; those of an inverted axis fall."""
         if wanted[0] > wanted[1]:
             return max(held[0], wanted[0]), min(held[1], wanted[1])
         return min(held[0], wanted[0]), max(held[1], wanted[1])
 
     def release(self, data: ViewData) -> None:
-        """Let axes shrink to what they show."""
+        """Let axes shrink to the present data."""
         self.held.clear()
         self.update(data)
 
     def set_label(self, axis: Any, label: str, upper_ms: float | None = None) -> None:
-        """Label an axis; one of durations up to `upper_ms` has the unit that suits them."""
+        """Label an axis; an axis of durations up to `upper_ms` has a suitable unit."""
         unit, ms = ("", 1.0) if upper_ms is None else unit_of(upper_ms)
         if self.hold(f"label of {axis.axis_name}{self.axes.index(axis.axes)}", (label, unit)):
             axis.set_major_formatter(tick_in(ms))
@@ -186,13 +195,13 @@ class View(Tile):
                 self.title.set_text(self.SHORT.replace("(ms)", f"({unit})"))
 
     def name_server(self, servers: int) -> None:
-        """Say in the title of a small view, where it has room, whose steps are shown of several."""
+        """Name the server in the title of a small view, if there are several and the title has room."""
         if not self.large and self.hold("server", servers > 1):
             text = f"{self.SHORT}, server {self.server + 1:,}"
             fits = (1 + width_em(text, "bold")) * self.em <= self.box.width
             self.title.set_text(text if servers > 1 and fits else self.SHORT)
 
-    # Names and values: names are written once, values have a fixed place.
+    # The legend: its names are fixed artists, its values are moving ones in fixed places.
 
     def show_legend(self, entries: Sequence[Entry], extra: Sequence[Label] = ()) -> None:
         """Show entries below the title of a large view; `extra` are moving labels elsewhere."""
@@ -207,7 +216,7 @@ class View(Tile):
         self.values.show([*labels, *extra] if self.large else [])
 
     def _lay_out(self) -> None:
-        """Place the entries in as many rows as the view has room for, smaller if even so they do not fit."""
+        """Place the entries in up to `ROWS` rows, and shrink them if they are still too wide."""
         names: list[Label] = []
         room, rows = self.box.width - 1.6 * self.em, [[]]  # type: tuple[float, list[list[Entry]]]
         for entry in self.entries:
@@ -236,10 +245,10 @@ class View(Tile):
 
 
 class StackedView(View):
-    """A view of bars on top of each other, with the outline of another setting's total over them."""
+    """A view of stacked bars, with the outline of another setting's total over them."""
 
     def add_bars(self, ax: Axes, colours: Mapping[Any, tuple[str, str]]) -> None:
-        """Add bars from the bottom up, each by its key: a colour of the theme and a hatch."""
+        """Add bars from the bottom up: by key, a colour of the theme and a hatch."""
         self.styles: dict[Any, Style] = {}
         self.bars: dict[Any, StepPatch] = {}
         edge: Style = {"edgecolor": self.theme.background, "linewidth": 0}
@@ -263,7 +272,7 @@ class StackedView(View):
 
 
 def outline(style: Style) -> Style:
-    """Return the style of a line as that of the outline of bars."""
+    """Return the style of a line for the outline of bars."""
     return {"edgecolor": style["color"], **{key: style[key] for key in ("linestyle", "linewidth")}}
 
 

@@ -1,4 +1,4 @@
-"""Latencies by rank, as pictures need them: how many are below a value, and what the slowest consist of."""
+"""Latencies by rank, as pictures need them: counts below a value, and means of equal groups."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ LEAST_MS = 1e-300  # the least spread by which one can divide
 class Ranked:
     """The served requests of a run by rising latency, sorted only as far as needed.
 
-    A redraw needs counts below some 60 edges and the means of 20 groups. So the requests are put into 65,536
-    buckets of equal width, which NumPy sorts by radix, and only the buckets that an edge or a group's end
-    falls into are looked at closely. For 100,000 requests that takes 1.2 ms; `np.argsort` takes 5.0 ms, a
-    stable one 9.5 ms (NumPy 2.4, AVX-512).
+    A redraw needs counts below 60 edges and the means of 20 groups. So requests are put into 65,536 buckets
+    of equal width, whose numbers NumPy sorts by radix, and only buckets that contain an edge or a group's end
+    are sorted. For 100,000 requests that takes 1.2 ms; `np.argsort` takes 5.0 ms, a stable one 9.5 ms (NumPy
+    2.4, AVX-512).
 
     >>> ranked = Ranked(np.array([7.0, 5.0, np.nan, 6.0]))
     >>> ranked.count, ranked.below(6.5), ranked.shares([0, 6, 8])
@@ -34,7 +34,7 @@ class Ranked:
         self.scale = (self.BUCKETS - 1) / spread_ms if spread_ms > LEAST_MS else 0.0
         bucket = ((served_ms - self.fastest_ms) * self.scale).astype(np.uint16)
         self.order = np.argsort(bucket, kind="stable")
-        self.latency_ms = served_ms[self.order]  # by rising bucket, within one as they arrived
+        self.latency_ms = served_ms[self.order]  # by rising bucket, within a bucket in order of arrival
         self.ends = np.cumsum(np.bincount(bucket, minlength=self.BUCKETS))
 
     def _span(self, bucket: int) -> slice:
@@ -49,7 +49,7 @@ class Ranked:
 
     def shares(self, edges_ms: Sequence[float] | np.ndarray) -> np.ndarray:
         """Return the percentage of the served between each edge and the next; the last bar has the tail."""
-        # Latencies that are equal but for rounding share a bar, even at an edge.
+        # Latencies that differ by rounding share a bar, even at an edge.
         least = 1e-9 * float(edges_ms[-1])
         counts = np.array([self.below(float(edge) - least) for edge in edges_ms[:-1]] + [self.count])
         return 100 * np.diff(counts) / max(self.count, 1)
@@ -63,7 +63,7 @@ class Ranked:
         sizes[: self.count % groups] += 1  # as numpy.array_split
         cuts = np.concatenate([[0], np.cumsum(sizes)])
         order = self.order
-        for cut in cuts[1:-1]:  # a bucket that two groups share has to be sorted
+        for cut in cuts[1:-1]:  # sort each bucket that two groups share
             if cut < self.count:
                 span = self._span(int(np.searchsorted(self.ends, cut, side="right")))
                 order[span] = order[span][np.argsort(self.latency_ms[span], kind="stable")]

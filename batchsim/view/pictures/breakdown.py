@@ -1,28 +1,29 @@
-"""Where a request's time goes: the components of the latency, for ever slower requests."""
+"""Where a request's time goes: the mean components of the latency, for ever slower requests."""
 
 from typing import ClassVar
 
 import numpy as np
 
 from batchsim._format import duration, fixed, number, unit_of
+from batchsim.view.canvas.axes import nice
 from batchsim.view.canvas.lettering import Label, apart
-from batchsim.view.canvas.scales import nice
 from batchsim.view.canvas.theme import COMPONENTS, PHASES, ComponentStyle, in_words
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.view import Entry, Spot, StackedView, Steps
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.view import Entry, Spot, StackedView, Steps
 
 GROUPS = 20
-BESIDE = 6.6  # room for the names right of the axes, in ems
+NAME_ROOM = 6.6  # right of the axes, in ems
 
 
 class BreakdownView(StackedView):
     """The mean components of the latency, for groups of ever slower requests."""
 
     KEY, NAME, SHORT = "breakdown", "Where a request's time goes", "Where time goes (ms)"
+    RANK = 1
     PARTS: ClassVar[dict[str, ComponentStyle]] = COMPONENTS
 
     def add_artists(self) -> None:
-        box = self.plot_box = self.axes_box(right=BESIDE if self.large else 0)
+        box = self.plot_box = self.axes_box(right=NAME_ROOM if self.large else 0)
         self.ax = self.add_plot(box, "requests, from the fastest to the slowest (%)" * self.large, "")
         # From the bottom up: computing below, forming on top.
         styles = {name: (style.colour, style.hatch) for name, style in reversed(self.PARTS.items())}
@@ -43,7 +44,7 @@ class BreakdownView(StackedView):
             )
 
     def _names(self, data: ViewData, means: np.ndarray, upper: float) -> list[Label]:
-        """Return the names of the components, each beside its bars' right end, with its mean."""
+        """Return the names of the components with their means, right of their last bars."""
         if not data.summary["served"]:
             return []
         named = [
@@ -68,7 +69,7 @@ class BreakdownView(StackedView):
         return labels
 
     def written(self, mean_ms: float, unit_ms: float) -> str:
-        """Return the mean of a part as it stands beside the bars, on an axis of this unit."""
+        """Return the mean of a part in the axis' unit."""
         return fixed(mean_ms / unit_ms)
 
     def _mean(self, data: ViewData, unit: str, ms: float) -> str:
@@ -97,7 +98,7 @@ class BreakdownView(StackedView):
         if not data.summary["served"]:
             return []
         run = " of this run, which is overloaded" if data.overloaded else ""
-        # Rounded to a nanosecond: what differences of times leave below it is rounding.
+        # Rounded to a nanosecond: below, differences of times contain only rounding errors.
         parts = (
             f"{in_words(name)} {number(round(data.mean_ms(name), 6))}"
             for name in self.PARTS
@@ -107,12 +108,12 @@ class BreakdownView(StackedView):
 
 
 class TokenBreakdownView(BreakdownView):
-    """The same of token generation: waiting, prefill, decode and preempted."""
+    """The mean phases of token generation: waiting, prefill, decode and preempted."""
 
     PARTS = PHASES
 
     def written(self, mean_ms: float, unit_ms: float) -> str:
-        return duration(mean_ms)  # a prefill may be a thousandth of the decode: each has its own unit
+        return duration(mean_ms)  # in its own unit: a prefill may be a thousandth of the decode
 
 
 def _group_means(data: ViewData, *parts: str) -> Steps:
