@@ -11,7 +11,8 @@ from oracles.token_plans import token_plans
 import batchsim as bs
 from batchsim.engines.compiled import token_engine
 from batchsim.result.token_run import TokenRun
-from batchsim.study.floor import alone_ms, out_of_reach
+from batchsim.study.judgement import out_of_reach
+from batchsim.study.tokens import alone_ms, first_unserved
 
 LIGHT = bs.Scenario(
     bs.Poisson(0.2), bs.Continuous(64, 2048), bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6),
@@ -67,13 +68,12 @@ def test_nothing_is_out_of_reach_with_noise_or_above_what_one_takes_alone():
 def test_longer_runs_end_before_a_request_that_can_never_be_served():
     from batchsim.engines.draws import Streams
     from batchsim.study.traffic import Traffic
-    from batchsim.study.tune import _most
 
     scenario = LIGHT.replace(kv_blocks=190)
     prompts, outputs, _ = Streams(scenario, 0).lengths()(50_000)
     first = int(np.argmax(prompts + outputs - 1 > 190 * 16))
     assert first > 0
-    most = _most([scenario, LIGHT], Streams(scenario, 0), 50_000)
+    most = first_unserved([scenario, LIGHT], Streams(scenario, 0), 50_000)
     assert most == first
     assert Traffic(scenario, 10, 0, most).resized(10**6).requests == first
-    assert _most([LIGHT], Streams(LIGHT, 0), 1000) == np.inf
+    assert first_unserved([LIGHT], Streams(LIGHT, 0), 1000) == np.inf

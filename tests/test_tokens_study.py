@@ -12,7 +12,7 @@ from batchsim.result.run_length import run_length
 from batchsim.study.capacity import capacity
 from batchsim.study.judgement import Verdict, judge, percentile, share_within
 from batchsim.study.slo import SLO, key_of
-from batchsim.study.sweep import COLUMNS, TOKEN_COLUMNS, sweep
+from batchsim.study.sweep import columns_of, sweep
 from batchsim.study.traffic import WINDOWS, Traffic
 from batchsim.study.tune import tune
 
@@ -113,7 +113,7 @@ def test_a_sweep_of_tokens_has_their_numbers_and_intervals():
         "kv_blocks": [100, 300],
     }
     table = sweep(SCENARIO, over, 3000, progress=False)
-    assert [*table] == [*over, *TOKEN_COLUMNS, "infeasible"]
+    assert [*table] == [*over, *columns_of(SCENARIO, over), "infeasible"]
     for _, row in table.iterrows():
         run = bs.simulate(SCENARIO.replace({knob: int(row[knob]) for knob in over}), 3000)
         summary = run.summary()
@@ -123,7 +123,7 @@ def test_a_sweep_of_tokens_has_their_numbers_and_intervals():
     assert table.mean_tpot_ms_low.notna().any()
     assert [*sweep(PLAIN, {"max_wait_ms": [1]}, 500, progress=False)] == [
         "max_wait_ms",
-        *COLUMNS,
+        *columns_of(PLAIN, []),
         "infeasible",
     ]
 

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,12 +30,12 @@ from batchsim.theory.tokens import (
 
 
 def expected(scenario: Scenario) -> Answer | NoAnswer:
-    """Return the steady state that theory expects, or a NoAnswer with the reason why there is none.
+    """Return the steady state that theory expects, or a NoAnswer with the reason.
 
-    Raises ValueError for a scenario whose load is 1 or more: it has no steady state. A cold start
-    (`service.compiling`) is left out, and the answer's `model` says so: the steady state comes after it. With
-    tokens the answer is a `TokenAnswer`, whose `bounds` say how far off an approximation can be. There is
-    none for requests that can never be served, which `simulate` refuses.
+    Raises ValueError for a load of 1 or more, which has no steady state. The steady state follows a cold
+    start (`service.compiling`), which the answer ignores; its `model` mentions that. With tokens the answer
+    is a `TokenAnswer`, whose `bounds` contain the means of an approximation; NoAnswer for requests that can
+    never be served, which `simulate` refuses.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 0), Affine(5, 0.25))
@@ -45,8 +45,10 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
     no theory applies: batches of up to 32 are solved for one server only, got 2
     """
     _check.instance("scenario", scenario, Scenario, "a Scenario")
-    if scenario.tokens is not None:
-        return expected_of_tokens(scenario)
+    return BY_KIND[scenario.kind](scenario)
+
+
+def _of_requests(scenario: Scenario) -> Answer | NoAnswer:
     if scenario.service.compile_ms is not None:
         answer = expected(scenario.replace({"service.compile_ms": None}))
         warm = "after the cold start"
@@ -60,7 +62,7 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
         return NoAnswer("requests must be served in the order of their arrival, got priorities or a delay")
     if scenario.timeout_ms is not None:
         return NoAnswer(f"a timeout of {scenario.timeout_ms} ms makes requests leave")
-    # Asked of the rule itself, so that a rule which is the textbook's under another name is answered too.
+    # A rule declares its threshold itself, so this covers rules that are the textbook's under another name.
     rule = scenario.rule.threshold
     if rule is None:
         return NoAnswer(f"the rule must be a threshold rule, got {scenario.rule!r}")
@@ -73,15 +75,16 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
     if factors and factors != {1.0}:
         factor, sizes = factors.pop(), range(1, rule.largest + 1)
         service = Table({size: service(size) * factor * 1000 for size in sizes}, noise=service.noise)
-    # Not scenario.saturation_per_s: with a long queue the rule takes full batches, even where a smaller
-    # size would be faster.
+    # Not scenario.saturation_per_s: with a long queue the rule takes full batches, even if smaller ones would
+    # be faster.
     check_load(workload.offered_per_s, servers * rule.largest / service(rule.largest))
     arrival_cv = 0.0 if isinstance(workload, Constant) else getattr(workload, "cv", 1.0)
     noise, host_ms = service.noise, scenario.host_ms
     if noise is not None and noise.lasts:
         return NoAnswer(f"service times must be independent of each other, got {noise}")
     try:
-        # A host part and a device of one's own are the whole service time: only noise tells them apart.
+        # Without shared devices, host part and device part add up to the service time. Only noise, which
+        # applies to the device part alone, makes a difference.
         if host_ms > 0 and noise is not None and noise.cv > 0:
             if (rule.largest, servers, arrival_cv) != (1, 1, 1):
                 return NoAnswer(f"noise must be on the whole service time, got a host_ms of {host_ms:g}")
@@ -99,7 +102,7 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
 
 
 def _one_by_one(scenario: Scenario, service: Service, arrival_cv: float) -> Answer | NoAnswer:
-    """Batches of one, which are full at once, whatever the rule's wait."""
+    """Batches of one: they are full at once, so the rule's wait does not matter."""
     rate, servers = scenario.workload.offered_per_s, scenario.servers  # type: ignore[union-attr]
     ms, noise = service(1) * 1000, service.noise
     if arrival_cv != 1:
@@ -116,16 +119,16 @@ def _one_by_one(scenario: Scenario, service: Service, arrival_cv: float) -> Answ
     return NoAnswer(f"{servers} servers must have fixed or exponential service times, got {noise}")
 
 
-LARGEST = 64  # of larger batches one rate alone can take half a second
-POINTS = 9  # up to the largest size, each takes 1 to 3 ms
+LARGEST = 64  # batches: for larger ones a single rate can take half a second
+POINTS = 9  # rates; each takes 1 to 3 ms
 
 
 @dataclass(frozen=True, eq=False)
 class TheoryCurve:
     """The mean latency at some arrival rates; arrays of shape (rates,).
 
-    `mean_ms` is NaN where theory has no answer. Of `model`, the name of the theory, and `reason`, why no
-    theory answers at any rate, one is empty.
+    `mean_ms` is NaN where theory has no answer. Either `model`, the name of the theory, or `reason`, why it
+    has no answer at any rate, is empty.
     """
 
     rate_per_s: np.ndarray
@@ -137,8 +140,8 @@ class TheoryCurve:
 def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> TheoryCurve:
     """Return the mean latency that theory expects at some of the rates, which must rise.
 
-    At up to 9 of those below saturation, the first and the last among them, at the scenario's own, and at all
-    others, whose mean is NaN.
+    The rates: up to 9 below saturation, including the first and the last, the scenario's own, and all above
+    saturation, whose mean is NaN.
 
     >>> from batchsim import Affine, SizeOrWait
     >>> scenario = Scenario(Poisson(900), SizeOrWait(32, 0), Affine(5, 0.25))
@@ -166,14 +169,14 @@ def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> The
     some = np.union1d(some, np.flatnonzero(rate_per_s[steady] == workload.offered_per_s))
     chosen = np.append(steady[some], np.flatnonzero(rate_per_s >= saturation_per_s))
     rate_per_s = rate_per_s[chosen]
-    # The scenario itself at its own rate: answers are cached, and a reason should name 90, not 90.0.
+    # At its own rate, the scenario itself: answers are cached, and a reason should print 90, not 90.0.
     rated = {workload.offered_per_s: scenario}
     rates = rate_per_s[: some.size].tolist()
     answers = [_mean_ms(rated.get(rate) or scenario.replace(rate_per_s=rate)) for rate in rates]
     mean_ms = np.full(rate_per_s.shape, math.nan)
     mean_ms[: some.size] = [mean for mean, _, _ in answers]
     model = next((model for _, model, _ in answers if model), "")
-    # If no rate has a mean, the reason is best given for the scenario's own.
+    # Without a mean at any rate, give the reason for the scenario's own.
     return TheoryCurve(rate_per_s, mean_ms, model, "" if model else _mean_ms(scenario)[2] or answers[0][2])
 
 
@@ -190,12 +193,12 @@ def _mean_ms(scenario: Scenario) -> tuple[float, str, str]:
 
 
 SOLVED = "steps are solved for requests one at a time, for full seats and at light load"
-MEANS = 0.01  # to which means of distributed lengths are known, to be safe
-SURE = 8  # standard deviations from the mean of what is taken never to reach a limit
+MEANS = 0.01  # the relative error of means over distributed lengths, to be safe
+SURE = 8  # standard deviations above the mean: a number assumed never to exceed it
 
 
-def expected_of_tokens(scenario: Any) -> TokenAnswer | NoAnswer:
-    """Return the steady state of a scenario with tokens, or why there is none; see `expected`."""
+def _of_tokens(scenario: Any) -> TokenAnswer | NoAnswer:
+    """Return the steady state of a scenario with tokens, or the reason against it; see `expected`."""
     if scenario.queue_limit is not None:
         return NoAnswer(f"a queue_limit of {scenario.queue_limit} rejects requests")
     if scenario.timeout_ms is not None:
@@ -210,9 +213,9 @@ def expected_of_tokens(scenario: Any) -> TokenAnswer | NoAnswer:
 
 
 def _never_served(scenario: Any) -> str:
-    """Return why a simulation would refuse a request of these lengths; empty if it would none of them."""
+    """Return why a simulation would refuse a request of these lengths; "" if it would not."""
     prompts, outputs = (each.astype(np.int64) for each in pairs(scenario.tokens))
-    if prompts.size < (seats := min(scenario.rule.largest_batch, QUANTILES)):  # as many as run at once
+    if prompts.size < (seats := min(scenario.rule.largest_batch, QUANTILES)):  # all that run at once
         prompts, outputs = np.resize(prompts, seats), np.resize(outputs, seats)
     limit = scenario.tokens.limit
     if limit is not None and outputs.max() > limit:
@@ -226,7 +229,7 @@ def _never_served(scenario: Any) -> str:
 
 
 def _alone(scenario: Any) -> TokenAnswer | NoAnswer:
-    """Return what requests see that never meet another one."""
+    """Return the steady state of requests that never meet another one."""
     rule, service, tokens = scenario.rule, scenario.service, scenario.tokens
     if not isinstance(rule, Continuous):
         wait_ms = 0.0 if rule.enough == 1 else rule.max_wait_ms
@@ -261,17 +264,17 @@ def _closed(scenario: Any, workload: ClosedLoop) -> TokenAnswer | NoAnswer:
 
 
 def _seats(scenario: Any, rule: Continuous, clients: int) -> TokenAnswer | NoAnswer:
-    """Continuous batching by a closed loop: solved where one prompt comes a step."""
+    """Continuous batching by a closed loop: solved if each step has one prompt."""
     tokens, seats, budget = scenario.tokens, rule.max_num_seqs, rule.max_num_batched_tokens
     prompt, output = tokens.prompt, tokens.output
     if not isinstance(prompt, int) or not isinstance(output, int):
-        return NoAnswer(f"a closed loop's lengths must be fixed for every seat to turn alike, got {tokens!r}")
+        return NoAnswer(f"a closed loop must have fixed lengths, got {tokens!r}")
     if clients <= seats * scenario.servers:
         got = f"{clients} clients and {seats * scenario.servers} seats"
         return NoAnswer(f"clients must be one, or more than the seats, got {got}")
     one_a_step = prompt + seats - 1 <= budget < 2 * prompt and output >= seats
     if rule.first != "decode" or rule.chunked or not one_a_step or rule.long_prefill_token_threshold:
-        return NoAnswer(f"one uncut prompt must come a step, beside decodes, got {rule!r}")
+        return NoAnswer(f"each step must have one uncut prompt and decodes, got {rule!r}")
     if rule.kv_blocks is not None:
         needed = seats * math.ceil((prompt + (tokens.limit or output) - 1) / rule.block_size)
         if needed + rule.watermark_blocks > rule.kv_blocks:
@@ -284,7 +287,7 @@ def _seats(scenario: Any, rule: Continuous, clients: int) -> TokenAnswer | NoAns
 
 
 def _whole(scenario: Any, clients: int) -> TokenAnswer | NoAnswer:
-    """Whole batches by a closed loop: full ones, if as many again wait as compute."""
+    """Whole batches by a closed loop: all are full if a full batch waits while the others compute."""
     rule, servers, tokens = scenario.rule, scenario.servers, scenario.tokens
     size = rule.largest_batch
     only_full = rule.enough == size and math.isinf(rule.max_wait_ms)
@@ -314,7 +317,7 @@ def _whole(scenario: Any, clients: int) -> TokenAnswer | NoAnswer:
 
 
 def _prefill_ms(scenario: Any, size: int) -> float:
-    """Return the mean time of the step of a whole batch's prompts: of outputs of one token, the whole."""
+    """Return the mean time of the step with a whole batch's prompts: of a batch with outputs of one token."""
     tokens = replace(scenario.tokens, output=1, limit=None)
     shortest = replace(scenario, tokens=tokens, servers=1)
     return 1000 * size / shortest.saturation_per_s
@@ -345,7 +348,7 @@ def _open(scenario: Any, rate: float) -> TokenAnswer | NoAnswer:
 
 
 def _light(scenario: Any, alone: TokenAnswer, rate: float, computing_ms: float) -> TokenAnswer | NoAnswer:
-    """Return what requests see that hardly meet: the metrics whose bounds are close."""
+    """Return the steady state of requests that hardly meet: the metrics whose bounds are close."""
     found = light.bounds(scenario, alone.mean_wait_ms)
     if isinstance(found, str):
         return NoAnswer(f"{SOLVED}: {found}")
@@ -363,18 +366,18 @@ def _light(scenario: Any, alone: TokenAnswer, rate: float, computing_ms: float) 
 
 
 def _room(scenario: Any, rule: Continuous, running: float) -> bool:
-    """Whether seats and budget are as good as unlimited for so many requests on average."""
+    """Return whether seats and budget are practically unlimited for this mean number of requests."""
     prompt = scenario.tokens.prompt
     if rule.kv_blocks is not None or rule.long_prefill_token_threshold or rule.first != "decode":
         return False
     most = running + SURE * math.sqrt(running) + SURE
-    # Even if all that run had just come, their prompts would be computed at once.
+    # Even if all running requests had just arrived, one step would compute their prompts.
     room = isinstance(prompt, int) and most * prompt <= rule.max_num_batched_tokens
     return room and most <= rule.max_num_seqs
 
 
 def _whole_answers(scenario: Any, alone: TokenAnswer, queue: Answer) -> TokenAnswer:
-    """Return an M/D/1 queue with its first tokens."""
+    """Return an M/D/1 queue of whole answers, with the times of first tokens."""
     waits = queue.mean_wait_ms
     return replace(
         _at_rate(alone, queue.rate_per_s, queue.utilisation, scenario),
@@ -393,3 +396,6 @@ def _at_rate(answer: TokenAnswer, rate: float, utilisation: float, scenario: Any
 
 def _mean_output(scenario: Any) -> float:
     return float(values(scenario.tokens.output).mean())
+
+
+BY_KIND: dict[str, Callable[[Any], Answer | NoAnswer]] = {"requests": _of_requests, "tokens": _of_tokens}

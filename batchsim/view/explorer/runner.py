@@ -26,9 +26,7 @@ from batchsim.scenario import (
 )
 from batchsim.scenario.tokens import a_request
 from batchsim.simulate import available, simulated
-from batchsim.study.surface import LoadCurve, Surface, accepted, load_curve, load_rates, surface
-from batchsim.study.token_curve import TokenCurve, token_curve
-from batchsim.study.token_surface import MEMORY, TokenSurface, token_surface
+from batchsim.study.surface import MEMORY, LoadCurve, Surface, accepted, load_curve, load_rates, surface
 from batchsim.theory.expected import theory_curve
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer.controls_table import CONTROLS
@@ -72,7 +70,7 @@ def token_data(
     count = min(requests, MOVING) if moving else requests
     # The setting's load curve is the same whatever the rate.
     key = "tokens' curve", at_any_load(scenario), count, seed
-    curve_of: Callable[[], TokenCurve] = functools.partial(token_curve, scenario, count, seed)
+    curve_of: Callable[[], LoadCurve] = functools.partial(load_curve, scenario, count, seed)
     if key not in stored and stored:
         # Its loops release Python's lock: the run itself is computed meanwhile. The first time they are
         # compiled, which only this thread may announce.
@@ -102,7 +100,7 @@ def at_any_load(scenario: Scenario) -> Scenario:
 def _surface(
     scenario: Scenario, requests: int, seed: int, objectives_ms: tuple[float | None, float | None],
     stored: dict[Hashable, Any], knobs: tuple[str, str] | None, moving: bool,
-) -> TokenSurface:  # fmt: skip
+) -> Surface:  # fmt: skip
     """Return the map of a scenario: it is the same wherever in it the present setting is."""
     rule = scenario.rule
     x, y = rule.map_knobs if knobs is None else knobs
@@ -115,7 +113,7 @@ def _surface(
     return recall(
         stored,
         key,
-        lambda: token_surface(scenario, xs, ys, requests, seed, knobs=(x, y), roughly=moving, **limits),
+        lambda: surface(scenario, xs, ys, requests, seed, knobs=(x, y), roughly=moving, **limits),
     )
 
 

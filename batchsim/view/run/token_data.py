@@ -2,17 +2,12 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from batchsim.result.metrics import LATENCY, TPOT, TTFT
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.moment import Moment, moment
-
-if TYPE_CHECKING:
-    from batchsim.study.token_curve import TokenCurve
-    from batchsim.study.token_surface import TokenSurface
 
 NAMED = {TTFT: "TTFT", TPOT: "TPOT", LATENCY: "answer"}  # what objectives may be about, in words
 
@@ -27,8 +22,6 @@ class TokenViewData(ViewData):
     `ttft_ms`, `tpot_ms` and `objective_ms`, of the whole answer, are limits as `Result.attainment` has them.
     """
 
-    surface: "TokenSurface" = None  # type: ignore[assignment]
-    curve: "TokenCurve" = None  # type: ignore[assignment]
     ttft_ms: float | None = None
     tpot_ms: float | None = None
 

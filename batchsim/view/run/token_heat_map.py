@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from batchsim._format import duration, percent, rate, tick
 from batchsim.scenario import Continuous
-from batchsim.study.token_surface import GOODPUT, TTFT_P99
+from batchsim.study.surface import GOODPUT, TTFT_P99
 from batchsim.view.canvas.colours import colours, shades
 from batchsim.view.canvas.scales import nice
 from batchsim.view.run.data import ViewData

@@ -13,7 +13,7 @@ from batchsim.result.comparison import Difference
 from batchsim.result.metrics import heading
 from batchsim.result.sections import sums
 from batchsim.result.shares import students_t
-from batchsim.study.judgement import LEVEL
+from batchsim.study.slo import LEVEL
 from batchsim.study.surface import SECTIONS
 from batchsim.view.explorer.knob import button, flow, plain
 from batchsim.view.explorer.pages import Page
