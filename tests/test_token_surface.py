@@ -1,5 +1,6 @@
 """Every number of a map and of a load curve of token generation is that of a whole run, bit for bit."""
 
+import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,8 +9,10 @@ import pytest
 
 import batchsim as bs
 from batchsim.engines.compiled import grid_runs
+from batchsim.engines.saturation import saturated
 from batchsim.engines.token_log import draw_tokens, draw_tokens_cached
 from batchsim.study.surface import GOODPUT, TTFT_P99, load_curve, surface
+from batchsim.study.tokens import keeping_up
 
 STEP = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 TOKENS = bs.Tokens(bs.Lognormal(500, 1.0, at_most=3000), bs.Geometric(60))
@@ -98,13 +101,12 @@ def test_whole_batches_have_a_map_too():
 @pytest.mark.parametrize("case", [case for case in CASES if case != "trace"])
 def test_each_point_of_a_curve_is_a_run_of_its_own(case):
     curve = load_curve(CASES[case], 150, seed=2)
-    names = [*curve.columns]
-    assert len(names) == 11
+    assert len(curve.columns) == 11
     for place in range(0, curve.x_values.size, 3):
         point = CASES[case].replace({curve.x: curve.x_values[place].item()})
         summary = bs.simulate(point, 150, seed=2).summary()
         assert curve.overloaded[place] == (not point.stable)
-        for name in names:
+        for name in curve.columns:
             assert np.array_equal(getattr(curve, name)[place], summary[name], equal_nan=True), name
 
 
@@ -209,6 +211,55 @@ def test_all_requests_of_a_trace_or_of_listed_lengths_are_taken():
     assert surface(listed, [64], [1024], 20_000).requests == 3
 
 
+# Which cells keep up, decided by few of them.
+
+LONG = bs.Tokens(bs.Lognormal(512, 1.0, 4096), bs.Lognormal(128, 0.8, 1024))
+ACROSS, DOWN = (4, 8, 16, 24, 32, 48, 64), (128, 256, 512, 1024, 2048, 4096)
+
+
+def grid_of(rate_per_s, **others):
+    step = bs.published("llama-3.1-8b/rtx-4090")
+    one = bs.Scenario(bs.Poisson(rate_per_s), bs.Continuous(kv_blocks=2000), step, tokens=LONG)
+    knobs = ("max_num_batched_tokens", "max_num_seqs")
+    pairs = itertools.product(DOWN, ACROSS)
+    return [one.replace({**dict(zip(knobs, pair, strict=True)), **others}) for pair in pairs]
+
+
+@pytest.mark.parametrize("rate_per_s", [1.0, 6.0, 9.0, 30.0])
+def test_it_is_as_each_cell_says_of_itself(rate_per_s):
+    asked = grid_of(rate_per_s)
+    found = keeping_up(asked, len(ACROSS))
+    assert found.tolist() == [cell.stable for cell in asked]
+
+
+def test_where_the_traffic_is_far_from_what_they_carry_few_are_measured():
+    saturated.cache_clear()
+    before = saturated.cache_info().misses
+    asked = grid_of(4.0, block_size=8)
+    found = keeping_up(asked, len(ACROSS), roughly=True)
+    assert 0 < found.sum() < found.size
+    assert saturated.cache_info().misses - before < found.size * 2 / 3
+
+
+def test_cells_that_are_refused_do_not_keep_up_and_disturb_no_other():
+    asked = grid_of(6.0)
+    whole = keeping_up(asked, len(ACROSS), roughly=True)
+    gone = [0, 3, len(asked) - 1]
+    for place in gone:
+        asked[place] = None
+    found = keeping_up(asked, len(ACROSS), roughly=True)
+    assert not found[gone].any()
+    kept = np.delete(np.arange(len(asked)), gone)
+    assert (found[kept] == whole[kept]).all()
+    assert not keeping_up([None] * 4, 2).any()
+
+
+def test_a_limited_queue_stays_finite_at_any_rate():
+    assert keeping_up(
+        [cell.replace(queue_limit=9) for cell in grid_of(500.0)], len(ACROSS), roughly=True
+    ).all()
+
+
 # Bad input.
 
 
@@ -217,12 +268,9 @@ def test_all_requests_of_a_trace_or_of_listed_lengths_are_taken():
     [
         ({"knobs": ("max_num_seqs", "max_num_seqs")}, "two different"),
         ({"knobs": ("max_num_seqs", "kv_block")}, "kv_blocks"),
-        ({"x_values": [4, 4]}, "must rise, got"),
         ({"x_values": [0, 4]}, "max_num_seqs must be at least 1, got 0"),
-        ({"y_values": []}, "must rise"),
         ({"ttft_objective_ms": 100}, "no tpot_objective_ms"),
         ({"ttft_objective_ms": 0, "tpot_objective_ms": 1}, "ttft_objective_ms must be greater than 0"),
-        ({"requests": 0}, "requests must be at least 1"),
         ({"scenario": SCENARIO.replace(prefix_reuse=True)}, "compiled engine"),
         ({"scenario": PLAIN, "x_values": [4], "y_values": [1], **WITHIN}, "without tokens"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import batchsim as bs
 from batchsim.view.canvas.picture import Box, Picture
 from batchsim.view.canvas.theme import LIGHT
-from batchsim.view.explorer.controls_table import CONTROLS
+from batchsim.view.explorer.kinds import CONTROLS
 from batchsim.view.film.snapshot import Film
 from batchsim.view.film.stage import Stage
 from batchsim.view.film.words import describe

@@ -6,7 +6,7 @@ import pytest
 import batchsim as bs
 from batchsim.view.canvas.picture import Box, Picture
 from batchsim.view.canvas.theme import COMPONENTS, LIGHT
-from batchsim.view.explorer.pages.reasons import outcome
+from batchsim.view.explorer.reasons import of_requests
 from batchsim.view.film.lanes_view import LanesView
 from batchsim.view.film.snapshot import Film
 from batchsim.view.film.stage import Stage
@@ -90,7 +90,9 @@ def test_the_headline_says_how_busy_the_devices_are(results):
 
 
 def test_why_a_latency_rose_may_be_the_wait_for_a_device(results):
-    found = outcome("p50", results[OWN], results[SHARED])
+    found = of_requests("p50", results[OWN], results[SHARED])
     assert "device wait grew from 0 to" in found.why
     assert "busy device" in found.why
-    assert "device" not in outcome("p50", results[OWN], bs.simulate(OWN.replace(rate_per_s=900), 5000)).why
+    assert (
+        "device" not in of_requests("p50", results[OWN], bs.simulate(OWN.replace(rate_per_s=900), 5000)).why
+    )

@@ -129,8 +129,8 @@ def capacity(
     rate that meets the objective and one that misses it is narrowed by bisection to the fraction `tolerance`,
     assuming at most one edge between neighbouring rates of the scan. All rates share one seed, so they share
     one traffic, stretched. `requests` is the length of a run (default: the whole trace, or 100,000); for a
-    `Diurnal`, the nearest number that covers whole periods at each rate; at a very low rate, as many as the
-    clock can count. Rates that clearly fail in a twentieth of that get no longer run.
+    `Diurnal`, the nearest number that covers whole periods at each rate; at a very low rate, fewer, because
+    the clock ends at 48.5 days. Rates that clearly fail in a twentieth of that get no longer run.
 
     Raises ValueError for a closed loop, which has no rate, and if nothing limits the rate.
 

@@ -1,9 +1,8 @@
 """The choice by full runs after the race: the setting to take among ties, and the frontier.
 
 Several settings may be statistically as fast as the fastest. `Candidate.preference` then decides as an
-engineer would. Full runs of all settings would cost as much as the whole grid. But saturation rates are known
-without a run, so settings are tried in an order that finds the preferred one early, and in runs that grow, so
-that a clearly slower setting costs little.
+engineer would. Full runs of all settings would cost as much as the whole grid. But saturation rates need no
+run, so the most preferred settings are tried first, in runs that grow: a clearly slower one costs little.
 """
 
 import math

@@ -24,7 +24,7 @@ LABEL = "; name them apart, as in {'label': value}"
 class Axis:
     """A knob's values, each with a label for tables and a key that only equal values share.
 
-    Labels are numbers where all values are, else text.
+    Labels are numbers if all values are, else text.
     """
 
     name: str

@@ -18,18 +18,18 @@ from batchsim.result import Result
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.run_length import BEYOND, FEW, Periods, run_length
-from batchsim.result.shares import percentile_of_all, share_of_all
+from batchsim.result.shares import percentile_metric, percentile_of_all, share_of_all
 from batchsim.result.standard_error import Sample
 from batchsim.result.value_columns import limits_of, part_of_limits
 from batchsim.scenario import ClosedLoop, Scenario, Trace
 from batchsim.study.kinds import kind_of
-from batchsim.study.slo import LEVEL, ROUNDING, SLO, Objective, described, key_of
+from batchsim.study.slo import LEVEL, ROUNDING, SLO, Objective, described
 
 STRICT = 0.999  # about one test in a thousand drops a setting wrongly
 # Independent requests beyond a percentile that its interval needs. Fewer than for a reported one (BEYOND),
 # because the limit is often far away, and a full run confirms the recommendation.
 INDEPENDENT = 2
-WARMUP = 0.1  # of each run, but for a trace or a day, whose start is part of the question
+WARMUP = 0.1  # of each run; 0 for a trace or a day, whose start is part of the question
 SURELY = 1.01  # times the limit: percentiles of many drawn lengths are less exact than that
 
 
@@ -283,7 +283,7 @@ def percentile(result: Result, q: float, level: float = LEVEL, column: str = LAT
     A request that is not served is infinitely late.
     """
     if not result.scenario.can_lose:
-        estimated = number(result, key_of(q, column), level)
+        estimated = number(result, percentile_metric(q, column).key, level)
         if not math.isnan(estimated.low) or level < STRICT:
             return estimated
     # This interval counts lost requests, and needs fewer independent ones in a search.
@@ -303,8 +303,8 @@ def slower_by(result: Result, than: Result, key: str, level: float = LEVEL) -> E
 
     The comparison is paired, section by section, so that the randomness of the traffic cancels. It is NaN if
     requests can be lost, because a difference would compare different requests. The interval is NaN if the
-    runs are too short. It ignores their relaxation times, as a mistake here does little harm: a setting that
-    is dropped wrongly hardly differs from the one that is kept.
+    runs are too short. It ignores their relaxation times, as a mistake here does little harm: a setting
+    dropped by mistake hardly differs from the leader.
     """
     if result.scenario.can_lose or than.scenario.can_lose:
         return UNKNOWN

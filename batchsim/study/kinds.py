@@ -157,7 +157,7 @@ class Tokens(Requests):
 
     noted = (*Requests.noted, "mean_ttft_ms", "mean_tpot_ms", "output_tokens_per_s", "preempted_share")
     percentiles = TOKEN_PERCENTILES
-    no_optimum = "the best policy is known for batches, got tokens"
+    no_optimum = "the best policy needs batches, got tokens"
 
     def metrics(self, devices: bool) -> Mapping[str, Metric]:
         return {**super().metrics(devices=False), **TOKENS}

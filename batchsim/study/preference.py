@@ -1,4 +1,4 @@
-"""Which setting to take of those whose latency is statistically the same."""
+"""Tie-breaking: which setting to take if the latencies of several are statistically the same."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -7,11 +7,11 @@ round is four or five times as long as the one before, and keeps about as much l
 - without a run, if its load is 1 or more;
 - if it clearly fails, or is clearly slower than the best (paired difference), at the strict level of
   `batchsim.study.judgement`: a race makes hundreds of tests, and each may be wrong;
-- if the round has no place left for it. That proves nothing, and the reason says so.
+- if the round has no place left for it. That proves nothing, as its reason states.
 
 A run that is too short for an interval eliminates nothing. The recommendation rests on a full run alone, at
-the usual level. If a full run does not decide, or is known in advance to be too short, full runs get longer,
-up to ten times, directly to the length that may suffice.
+the usual level. If a full run does not decide, or can only be too short, full runs get longer, up to ten
+times, directly to the length that may suffice.
 """
 
 import itertools
@@ -85,7 +85,7 @@ class Candidate:
     latency: Estimate = UNKNOWN
     judgement: Judgement = UNJUDGED
     numbers: dict[str, float] = field(default_factory=dict)
-    # Of the first round, whose length is the same for all, so that they can be compared.
+    # From the first round, whose length is the same for all, so that they can be compared.
     first_ms: float = math.nan
     first_preference: Order = (0.0, 0.0, 0.0)
 

@@ -21,7 +21,7 @@ SERVERS = 8  # the most to add
 FASTEST = 128  # times the speed of the model
 TOLERANCE = 0.02  # of a rate, and of a factor
 NEAR = 0.9  # a rate with proof below this part of the highest calls for longer runs
-HALVINGS = 6  # of a wait, before no wait is tried
+HALVINGS = 6  # of a wait, before a wait of 0 is tried
 WAIT_TOLERANCE = 0.1  # of a wait
 LONGEST_MS = 1024  # the first wait to try, if a rule waits for ever
 LONGER = (2.0, 10.0, 1000.0)  # factors for the length of a run: the least, without an interval, and the most
@@ -29,7 +29,7 @@ LONGER = (2.0, 10.0, 1000.0)  # factors for the length of a run: the least, with
 
 @dataclass(frozen=True)
 class Remedy:
-    """One change with which a run shows that the objective is met; `value` is None if it was not found.
+    """One change with which a run meets the objective; its `value`, or None if no value does.
 
     `knob` is "max_wait_ms", "rate_per_s", "clients", "servers", or "service" (the value: how many times as
     fast the model must be). `text` describes it, with the numbers of that run. `knobs`: those of another

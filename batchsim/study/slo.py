@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from batchsim import _check, _format
 from batchsim.result import metrics
+from batchsim.result.shares import percentile_metric
 from batchsim.result.value_columns import in_words, joint, limits_of
 from batchsim.scenario import Scenario
 
@@ -17,16 +18,6 @@ OTHERS = {"mean_ms": "mean_latency_ms", "max_loss": "loss", "min_throughput_per_
 # A wait of 10 ms and a batch of 6 ms are 16 ms, but for rounding, and within 16 ms.
 ROUNDING = 1e-9
 LEVEL = 0.95  # of the intervals that objectives are tested with
-
-
-def key_of(q: float, column: str = metrics.LATENCY) -> str:
-    """Return a percentile's name in a summary.
-
-    >>> key_of(99), key_of(99.95), key_of(99, "ttft_ms")
-    ('p99_ms', 'p99.95_ms', 'ttft_p99_ms')
-    """
-    of = "" if column == metrics.LATENCY else column.removesuffix("ms")
-    return f"{of}p{q:.9g}_ms"
 
 
 class Objective(NamedTuple):
@@ -194,7 +185,7 @@ class SLO:
             q = round(100 * self.attainment, 9)  # 100 * 0.995 is 99.5 only after rounding
             ms = next(iter(limits_ms.values())) if self.within_ms is None else self.within_ms
             limits_ms[q] = min(ms, limits_ms.get(q, ms))
-        percentiles = [Objective(key_of(q), ms, q) for q, ms in sorted(limits_ms.items())]
+        percentiles = [Objective(percentile_metric(q).key, ms, q) for q, ms in sorted(limits_ms.items())]
         percentiles += [Objective(key, given[key], q) for key, q in TOKEN_PERCENTILES.items() if key in given]
         if limits := self._joint():
             percentiles.append(Objective(joint(limits), given["attainment"]))

@@ -139,7 +139,7 @@ def sweep(
             silent_s = math.inf if executor is None else SILENT_S
             with contextlib.closing(_work(submit, tasks, AHEAD * workers, table.fill, silent_s)) as steps:
                 for _ in steps:
-                    bar.update(table.save_in_time())
+                    bar.update(table.save(may_wait=True))
         except (BrokenExecutor, CancelledError) as error:
             bar.update(table.save())
             got = type(error).__name__
@@ -257,13 +257,13 @@ class _Table:
             self.numbers[number], self.reasons[number] = row
         self.unsaved += task
 
-    def save_in_time(self) -> int:
-        """Save the points that have waited long enough; return their number."""
-        soon = self.store is not None and time.monotonic() < self.saved_at_s + SAVE_S
-        return 0 if soon else self.save()
+    def save(self, may_wait: bool = False) -> int:
+        """Put the finished points on disk, if there is a store; return their number.
 
-    def save(self) -> int:
-        """Put the finished points on disk, if there is a store; return their number."""
+        `may_wait`: only if they have waited for `SAVE_S`, so that several share a file.
+        """
+        if may_wait and self.store is not None and time.monotonic() < self.saved_at_s + SAVE_S:
+            return 0
         points = [] if self.failed else self.unsaved
         if points and self.store is not None:
             keys, reasons = ([texts[number] for number in points] for texts in (self.keys, self.reasons))

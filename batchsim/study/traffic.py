@@ -1,4 +1,4 @@
-"""One stretch of traffic for many settings, and shorter ones that stand for all of it."""
+"""One stretch of traffic for many settings, and shorter samples of it."""
 
 import math
 from dataclasses import dataclass, field, replace

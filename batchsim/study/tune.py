@@ -10,6 +10,7 @@ from batchsim import _check, _format
 from batchsim.engines.draws import Streams
 from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
+from batchsim.result.shares import percentile_metric
 from batchsim.scenario import ClosedLoop, Poisson, Scenario
 from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.simulate import check_memory, check_requests
@@ -22,7 +23,7 @@ from batchsim.study.kinds import kind_of
 from batchsim.study.race import Candidate, Outcome, Race, Run, Tie
 from batchsim.study.recommendation import Recommendation, effects_of, explain
 from batchsim.study.remedies import Remedy, longer, remedies
-from batchsim.study.slo import SLO, Objective, key_of
+from batchsim.study.slo import SLO, Objective
 from batchsim.study.traffic import LONGEST, Traffic
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from batchsim.theory import Optimum
 
 PREFER = ("cheapest", "fastest")
-PERCENTILES = (50.0, 95.0, 99.0)  # to expect, besides those of the objective
+PERCENTILES = (50.0, 95.0, 99.0)  # to expect, in addition to those of the objective
 NEAR = 4  # settings after the nearest that are tried with one more server
 LARGEST = 1024  # batches: up to there theory finds the best policy in seconds
 
@@ -51,8 +52,8 @@ def tune(
     which determines the precision. If a full run does not decide, runs get up to ten times as long.
 
     The settings race in runs that grow (`batchsim.study.race`), under the traffic of one seed. One is
-    recommended only if the 95 % interval of a full run is within the objective. If no setting is, `met` is
-    False, and the nearest setting comes with changes that would meet the objective, each checked by runs.
+    recommended only if the 95 % interval of a full run is within the objective. Otherwise `met` is False, and
+    the nearest setting comes with changes that would meet the objective, each checked by runs.
     With tokens, an objective below the time of a request alone on an engine is missed without a long run.
 
     Raises for an unknown knob, an empty axis, a NaN, a value of the wrong type, a knob of the workload, and a
@@ -190,7 +191,7 @@ def _table(grid: Grid, entries: Sequence[Candidate | ValueError], slo: SLO) -> "
 def _expected(result: Result, slo: SLO) -> dict[str, Estimate]:
     kind = kind_of(result.scenario)
     limited = (each.q for each in slo.objectives if each.q is not None and each.column == LATENCY)
-    latencies = {key_of(q): q for q in [*PERCENTILES, *limited]}
+    latencies = {percentile_metric(q).key: q for q in [*PERCENTILES, *limited]}
     expected = {"mean_latency_ms": number(result, "mean_latency_ms")}
     for key, q in {**latencies, **kind.percentiles}.items():
         expected[key] = percentile(result, q, column=metric(key).column)
@@ -201,28 +202,26 @@ def _expected(result: Result, slo: SLO) -> dict[str, Estimate]:
 
 
 def _optimum(scenario: Scenario, candidates: Sequence[Candidate]) -> "tuple[Optimum | None, str]":
-    """Return the best policy for the mean latency, up to the grid's largest batch, or why none is known."""
+    """Return the policy with the least mean latency, up to the grid's largest batch, or why it is unknown."""
     from batchsim.theory import optimum
 
     if why := kind_of(scenario).no_optimum:
         return None, why
-    service = scenario.service
+    workload, service = scenario.workload, scenario.service
     rules = [each.scenario.rule for each in candidates if each.scenario.service == service]
     size = max(rule.max_batch_size for rule in rules)
-    if not isinstance(scenario.workload, Poisson):
-        return None, f"the best policy is known for Poisson arrivals, got {scenario.workload!r}"
-    if scenario.servers > 1:
-        return None, f"the best policy is known for one server, got {scenario.servers}"
-    if scenario.can_lose:
-        return None, "the best policy is known where all requests are served, got a queue_limit or a timeout"
-    if scenario.by_level:
-        return None, "the best policy is known for one priority level, got priorities or a delay"
-    if not scenario.stable:
-        return None, f"an overloaded setting has no mean latency: {phrases.overload(scenario)}"
-    if size > LARGEST:
-        return None, f"the best policy is computed for batches of at most {LARGEST:,}, got {size:,}"
-    if scenario.host_ms > 0 and service.noise is not None:
-        return None, "the best policy is known without a host part where there is noise, got both"
+    if not isinstance(workload, Poisson):
+        return None, f"the best policy needs Poisson arrivals, got {workload!r}"
+    for needed, missing, got in (
+        ("one server", scenario.servers > 1, scenario.servers),
+        ("all requests to be served", scenario.can_lose, "a queue_limit or a timeout"),
+        ("one priority level", scenario.by_level, "priorities or a delay"),
+        ("a load below 1", not scenario.stable, phrases.overload(scenario)),
+        (f"batches of at most {LARGEST:,}", size > LARGEST, f"{size:,}"),
+        ("no host part with noise", scenario.host_ms > 0 and service.noise is not None, "both"),
+    ):
+        if missing:
+            return None, f"the best policy needs {needed}, got {got}"
     if scenario.slowdown is not None:
         service = service.scaled(scenario.slowdown[1], size)
-    return optimum(scenario.workload.rate_per_s, service, size), ""
+    return optimum(workload.rate_per_s, service, size), ""

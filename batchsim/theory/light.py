@@ -21,36 +21,40 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim.scenario import Continuous
+from batchsim.theory.answer import UnsolvedError
 from batchsim.theory.tokens import decodes_ms, longest_cut, pairs, prompt_ms
 
 OWN = "batchsim, batchsim/theory/light.py"  # where the bounds are derived
 RARE = 1e-7
+SOLVED = "steps are solved for requests one at a time, for full seats and at light load"
 SURE = 8  # standard deviations of the memory of those present
 ROUNDS, CLOSE = 500, 1e-9
 Bounds = dict[str, tuple[float, float]]
 
 
-def bounds(scenario: Any, wait_ms: float) -> Bounds | str:
-    """Return bounds of the means of a scenario with Poisson arrivals, by metric, or why they are unknown.
+def bounds(scenario: Any, wait_ms: float) -> Bounds:
+    """Return bounds of the means of a scenario with Poisson arrivals, by metric, or raise UnsolvedError.
 
     `wait_ms`: how long a request alone waits for company.
     """
     rule, service, per_ms = scenario.rule, scenario.service, scenario.workload.offered_per_s / 1000
     noise = service.noise
     if noise is not None and noise.lasts:
-        return f"noise must be independent from step to step, got {noise}"
+        raise UnsolvedError(f"{SOLVED}: noise must be independent from step to step, got {noise}")
     prompts, outputs = pairs(scenario.tokens)
     alone_ms = prompt_ms(service, prompts, longest_cut(rule)) + decodes_ms(service, prompts, outputs)
     present = per_ms * float(alone_ms.mean() + wait_ms)
     others = _others(2 * present)
     if not (memory := _memory(scenario, prompts, outputs, alone_ms, others)) and rule.reserve == "step":
-        return f"memory must be enough for {others + 1} requests, or some may be preempted, got {rule!r}"
+        enough = f"memory must be enough for {others + 1} requests, or some may be preempted"
+        raise UnsolvedError(f"{SOLVED}: {enough}, got {rule!r}")
     rides = memory and _rides(rule, float(prompts.max()), others)
     costs = _costs(scenario, prompts, outputs, others, rides)
     rest = per_ms * (float(rides) + (0.0 if noise is None else noise.cv**2)) / 2
     stays = _stays(costs, per_ms, wait_ms, rest)
     if not per_ms * stays.all_ms.mean() < 2 * present:
-        return f"requests must hardly meet, got {present:.2g} of them in the system by their own times"
+        got = f"{present:.2g} of them in the system by their own times"
+        raise UnsolvedError(f"{SOLVED}: requests must hardly meet, got {got}")
     return _by_metric(scenario, costs, stays, wait_ms)
 
 
