@@ -50,13 +50,6 @@ ROOMS = {
     "yaml": ["servers/formats/*.py"],
 }
 
-# Imports within a function that close a circle: "importer -> imported", and why.
-EXCUSED: dict[str, str] = {
-    "batchsim.scenario.saturation -> batchsim.engines.saturation": (
-        "a scenario of tokens knows its saturation rate, and load, only from a run"
-    )
-}
-
 
 class Import(NamedTuple):
     importer: str
@@ -164,14 +157,7 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 def test_an_import_within_a_function_hides_no_circle():
-    none(circles(found for found in within() if str(found) not in EXCUSED))
-
-
-def test_every_excuse_is_still_needed():
-    for excused in EXCUSED:
-        others = set(EXCUSED) - {excused}
-        assert any(str(found) == excused and found.in_function for found in within()), excused
-        assert circles(found for found in within() if str(found) not in others), excused
+    none(circles(within()))
 
 
 def test_every_module_stands_in_a_room_of_the_corridor():
@@ -179,7 +165,7 @@ def test_every_module_stands_in_a_room_of_the_corridor():
 
 
 def test_imports_point_down_the_corridor():
-    none([found for found in within() if climb(found[:2]) > 0 and str(found) not in EXCUSED])
+    none([found for found in within() if climb(found[:2]) > 0])
 
 
 def test_rooms_of_the_same_step_do_not_import_each_other():

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.engines.token_log import NO_TRIGGER, TokenLog
+from batchsim.engines.token_log import NO_TRIGGER, PREEMPTIONS, TokenLog
 from batchsim.engines.token_log import STEPS as COLUMNS
 from batchsim.result import Result
 from batchsim.result.token_run import TokenRun
@@ -120,21 +120,21 @@ def beginning(result: Result, steps: int, server: int) -> Result:
     columns: dict[str, Any] = {
         name: column[: steps if name in COLUMNS else requests]
         for name, column in vars(log).items()
-        if isinstance(column, np.ndarray)
+        if isinstance(column, np.ndarray) and name not in PREEMPTIONS
     }
     servers, first = columns["batch_server"], columns["batch_index"]
     served = (first >= 0) & (first < steps)
     if not isinstance(result.scenario.rule, Continuous):  # whose servers have nothing to do with each other
         served &= servers[np.where(served, first, 0)] == server
-    ends = np.full(requests, -1)  # of those who never move to another server
-    if not columns["step_preempted"].any():
-        last = np.zeros(int(servers.max()) + 1, int)
-        np.maximum.at(last, servers, np.arange(steps))
-        ends = last[servers[np.where(served, first, 0)]]
     token, until = columns["token_step"], columns["last_step"]
     columns["batch_index"] = np.where(served, first, -1)
     columns["token_step"] = np.where(served & (token < steps), token, -1)
-    columns["last_step"] = np.where(served, np.where(until < steps, until, ends), -1)
+    columns["last_step"] = np.where(served & (until < steps), until, -1)
+    if log.preempted_step is not None:
+        before = int(np.searchsorted(log.preempted_step, steps))
+        for name in PREEMPTIONS:
+            numbers = getattr(log, name)[:before]
+            columns[name] = np.where(numbers < steps, numbers, -1) if name in PREEMPTIONS[2:] else numbers
     return Result((TokenRun(result.scenario, replace(log, **columns)),), result.seed, result.engine)
 
 
