@@ -16,9 +16,8 @@ from batchsim.simulate import simulated
 from batchsim.study.kinds import MEMORY
 from batchsim.study.surface import Surface, accepted, load_curve, load_rates, surface
 from batchsim.theory.expected import theory_curve
-from batchsim.view.canvas.scales import nice
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.token_data import TokenViewData
+from batchsim.view.canvas.axes import nice
+from batchsim.view.pictures.data import ViewData
 
 # Requests of each setting of the heat map. Drifting traffic needs all, as its beginning is not typical.
 MAP_REQUESTS = {Poisson: 20_000, Constant: 20_000, Gamma: 20_000, ClosedLoop: 5_000}
@@ -116,7 +115,7 @@ def _request_map(scenario: Scenario, requests: int, seed: int, stored: Stored) -
 def token_run(
     scenario: Scenario, requests: int, seed: int, objectives_ms: tuple[float | None, float | None],
     stored: Stored, moving: bool = False, knobs: tuple[str, str] | None = None,
-) -> TokenViewData:  # fmt: skip
+) -> ViewData:  # fmt: skip
     """Run a scenario of token generation, with fewer requests while it is `moving`.
 
     The objectives are for TTFT and TPOT. `knobs` are those of the heat map, by default the rule's own.
@@ -127,7 +126,7 @@ def token_run(
     curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
     result, _ = simulated(scenario, count, seed)
     ttft_ms, tpot_ms = objectives_ms
-    return TokenViewData(result, curve=curve(), ttft_ms=ttft_ms, tpot_ms=tpot_ms,
+    return ViewData(result, curve=curve(), ttft_ms=ttft_ms, tpot_ms=tpot_ms,
         surface=_token_map(scenario, count, seed, objectives_ms, stored, moving, knobs))  # fmt: skip
 
 
