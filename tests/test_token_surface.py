@@ -11,8 +11,9 @@ import batchsim as bs
 from batchsim.engines.compiled import grid_runs
 from batchsim.engines.saturation import saturated
 from batchsim.engines.token_log import draw_tokens, draw_tokens_cached
-from batchsim.study.surface import GOODPUT, TTFT_P99, load_curve, surface
-from batchsim.study.tokens import keeping_up
+from batchsim.study.kinds import GOODPUT, TTFT_P99
+from batchsim.study.surface import load_curve, surface
+from batchsim.study.tokens import stable_cells
 
 STEP = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 TOKENS = bs.Tokens(bs.Lognormal(500, 1.0, at_most=3000), bs.Geometric(60))
@@ -228,7 +229,7 @@ def grid_of(rate_per_s, **others):
 @pytest.mark.parametrize("rate_per_s", [1.0, 6.0, 9.0, 30.0])
 def test_it_is_as_each_cell_says_of_itself(rate_per_s):
     asked = grid_of(rate_per_s)
-    found = keeping_up(asked, len(ACROSS))
+    found = stable_cells(asked, len(ACROSS))
     assert found.tolist() == [cell.stable for cell in asked]
 
 
@@ -236,26 +237,26 @@ def test_where_the_traffic_is_far_from_what_they_carry_few_are_measured():
     saturated.cache_clear()
     before = saturated.cache_info().misses
     asked = grid_of(4.0, block_size=8)
-    found = keeping_up(asked, len(ACROSS), roughly=True)
+    found = stable_cells(asked, len(ACROSS), roughly=True)
     assert 0 < found.sum() < found.size
     assert saturated.cache_info().misses - before < found.size * 2 / 3
 
 
 def test_cells_that_are_refused_do_not_keep_up_and_disturb_no_other():
     asked = grid_of(6.0)
-    whole = keeping_up(asked, len(ACROSS), roughly=True)
+    whole = stable_cells(asked, len(ACROSS), roughly=True)
     gone = [0, 3, len(asked) - 1]
     for place in gone:
         asked[place] = None
-    found = keeping_up(asked, len(ACROSS), roughly=True)
+    found = stable_cells(asked, len(ACROSS), roughly=True)
     assert not found[gone].any()
     kept = np.delete(np.arange(len(asked)), gone)
     assert (found[kept] == whole[kept]).all()
-    assert not keeping_up([None] * 4, 2).any()
+    assert not stable_cells([None] * 4, 2).any()
 
 
 def test_a_limited_queue_stays_finite_at_any_rate():
-    assert keeping_up(
+    assert stable_cells(
         [cell.replace(queue_limit=9) for cell in grid_of(500.0)], len(ACROSS), roughly=True
     ).all()
 

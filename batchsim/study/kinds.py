@@ -198,7 +198,7 @@ class Tokens(Requests):
         cells = [_accepted(scenario, rule) for rule in rules]
         cells = [cell if cell is not None and fits(cell.rule) else None for cell in cells]
         refused = np.array([cell is None for cell in cells])
-        stable = tokens.keeping_up(cells, columns, roughly)
+        stable = tokens.stable_cells(cells, columns, roughly)
         steady = {place: cell for place in np.flatnonzero(stable).tolist() if (cell := cells[place])}
         ran = tokens.run_cells(plan, [*steady.values()], objectives) if steady else []
         runs = dict(zip(steady, ran, strict=True))

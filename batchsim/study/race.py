@@ -293,6 +293,7 @@ class Race:
 
     def _compare(self, leader: Candidate, leading: Result, candidate: Candidate, result: Result) -> None:
         """Eliminate a setting that is clearly slower than the leader, by every latency of the objective."""
+        # A setting that is slower by one latency may still be the only one that meets another objective.
         keys = [o.key for o in self.slo.objectives if o.q is not None or o.key == "mean_latency_ms"]
         if len(keys) < len(self.slo.objectives) and leader.judgement.excess > 1:
             return

@@ -155,26 +155,26 @@ class SLO:
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def _check_attainment(self) -> None:
+        given = self._given()
         if self.attainment is None:
-            for name in ("within_ms", "ttft_ms", "tpot_ms"):
-                if getattr(self, name) is not None:
-                    raise ValueError(f"{name} needs an attainment, the fraction within it, got {self!r}")
-        if self.attainment is None or self.within_ms is not None or self._joint():
+            if alone := [name for name in ("within_ms", "ttft_ms", "tpot_ms") if name in given]:
+                raise ValueError(f"{alone[0]} needs an attainment, the fraction within it, got {self!r}")
             return
-        given = [name for name in PERCENTILES if getattr(self, name) is not None]
-        if len(given) != 1:
+        if self.within_ms is not None or self._joint():
+            return
+        named = [name for name in PERCENTILES if name in given]
+        if len(named) != 1:
             raise ValueError(f"an attainment needs within_ms, or exactly one percentile, got {self!r}")
-        already = PERCENTILES[given[0]] / 100
+        already = PERCENTILES[named[0]] / 100
         if self.attainment < already:
-            rule = f"an attainment of {given[0]} must be at least {already:g}, its percentile"
+            rule = f"an attainment of {named[0]} must be at least {already:g}, its percentile"
             raise ValueError(f"{rule}, got {self.attainment!r}; for another latency give within_ms")
 
     def _joint(self) -> dict[str, float]:
         """Return the limits that a fraction of the requests must all meet, if one is about tokens."""
-        of_tokens = {name: ms for name in ("ttft_ms", "tpot_ms") if (ms := getattr(self, name)) is not None}
-        if of_tokens and self.within_ms is not None:
-            of_tokens["latency_ms"] = self.within_ms
-        return of_tokens
+        names = {"ttft_ms": self.ttft_ms, "tpot_ms": self.tpot_ms, "latency_ms": self.within_ms}
+        limits = {name: ms for name, ms in names.items() if ms is not None}
+        return {} if [*limits] in ([], ["latency_ms"]) else limits
 
     @property
     def objectives(self) -> tuple[Objective, ...]:

@@ -16,13 +16,7 @@ import numpy as np
 from batchsim import _check
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 from batchsim.simulate import check_memory
-from batchsim.study.kinds import GOODPUT, MEMORY, TTFT_P99, kind_of
-from batchsim.study.preference import SECTIONS
-
-__all__ = [
-    "GOODPUT", "LOADS", "LoadCurve", "MEMORY", "SECTIONS", "Surface", "TTFT_P99", "accepted", "load_curve",
-    "load_rates", "surface",
-]  # fmt: skip
+from batchsim.study.kinds import kind_of
 
 # The loads at which a curve has its points: the last three are beyond saturation.
 LOADS = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.03, 1.1, 1.2)

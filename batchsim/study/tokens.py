@@ -32,7 +32,7 @@ CHUNK = 1 << 17  # requests whose lengths are drawn at a time
 Cell = tuple[int, int]  # row, column
 
 
-def keeping_up(cells: Sequence[Scenario | None], columns: int, roughly: bool = False) -> np.ndarray:
+def stable_cells(cells: Sequence[Scenario | None], columns: int, roughly: bool = False) -> np.ndarray:
     """Return which cells' queues stay finite, as `Scenario.stable` says, row by row; False for None.
 
     The saturation rate of a cell takes a run, so few cells are measured. A block of cells is decided by its
