@@ -11,8 +11,7 @@ from batchsim.servers.comparison import ServerComparison
 from batchsim.view.canvas.theme import LEAST_PX
 from batchsim.view.film.seats import seats
 from batchsim.view.film.token_film import TokenFilm
-from batchsim.view.film.token_lane import DOWN, numbers_of
-from batchsim.view.film.token_lanes import usual_rules
+from batchsim.view.film.token_lanes import DOWN, numbers_of, usual_rules
 
 CARD = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)  # an 8B model on an RTX 4090
 TOKENS = bs.Tokens(bs.Lognormal(500, 1, at_most=4000), bs.Geometric(150))
