@@ -22,7 +22,7 @@ from batchsim.scenario import RULES as BUILT_IN
 from batchsim.scenario.rules.rule import START, Waiting
 from batchsim.view.film.pseudocode import (
     MOST_LINES,
-    Line,
+    CodeLine,
     acting,
     endings_of,
     pseudocode,
@@ -50,7 +50,7 @@ RULES = [
 class Reader(Naive):
     """The naive simulator of everything but the rule, which it reads from the lines' own words."""
 
-    lines: tuple[Line, ...] = ()
+    lines: tuple[CodeLine, ...] = ()
     left_by: list[int] = field(default_factory=list)  # for each batch the line
 
     def look(self, now):
@@ -400,7 +400,7 @@ def test_shares_stand_beside_their_lines():
 
 
 def test_what_is_in_a_line_is_escaped():
-    page = to_html([Line("if a < b & c:", because='"quoted" <i>')])
+    page = to_html([CodeLine("if a < b & c:", because='"quoted" <i>')])
     assert "if a &lt; b &amp; c:" in page
     assert "<i>" not in page
     assert 'because "quoted"' not in page
