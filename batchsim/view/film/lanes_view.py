@@ -12,7 +12,8 @@ from matplotlib.ticker import FixedLocator
 
 from batchsim._format import INFINITE, duration, tick_in, typed, typed_duration, unit_of
 from batchsim.result.metrics import DEVICE_WAIT
-from batchsim.servers.comparison import Group, ServerComparison
+from batchsim.scenario import Rule, Scenario
+from batchsim.servers.comparison import REQUESTS, Group, ServerComparison
 from batchsim.view.canvas.axes import Marks
 from batchsim.view.canvas.cells import NOWHERE, rectangles
 from batchsim.view.canvas.lettering import Label, Lettering, width_em
@@ -180,7 +181,11 @@ class LanesView(Tile):
     It is both stage and timeline of its film, and shows the whole `stretch` that is played.
     """
 
-    film: Film
+    film: Any  # of all lanes, with `describe`
+    shown, simulated = 60, REQUESTS  # requests in a window, and in a run
+    noun = "server"  # whose lanes they are
+    answers_last = False  # whether an answer takes longer than the gap between requests
+    is_staged = True  # whether a film of one run has a stage instead of a lane
     least_scale = 1  # the shortest queue that fills the height
 
     def __init__(self, picture: Picture, comparison: ServerComparison, stretch: PlayRange) -> None:
@@ -213,6 +218,11 @@ class LanesView(Tile):
         self.draw_until(stretch.until_s)
 
     # What a subclass may replace.
+
+    @staticmethod
+    def usual_rules(scenario: Scenario) -> dict[str, Rule]:
+        """Return the rules to compare if none are given, by name; ValueError if there are no usual ones."""
+        raise ValueError("rules must be given with a scenario, as {name: rule}, got none")
 
     @classmethod
     def side_em(cls, wide: float) -> float:

@@ -239,30 +239,11 @@ class TokenLane:
         self.marks.set_visible(bool(x.size))
 
 
-REQUESTS = 2000  # of each run: rules that only the SimPy engine has take seconds
-SHOWN = 30  # requests in a window: fewer than for whole requests, as answers take longer
 SEATS, WAIT_MS = 8, 1000.0  # of the default rules
 NAMES, NARROW = 11.5, 10.1  # ems: the column of names and numbers, "TPOT p99 00.0 ms" at least
 TALL, HIGH, LEAST = 14.0, 1.3, 0.35  # ems: the height of a lane, of its highest and its lowest rows
 TEXTS = 9.2  # ems: a name and five lines
 BAR = np.array([[-0.72, -0.44], [0.72, -0.44], [0.72, 0.44], [-0.72, 0.44], [-0.72, -0.44]])  # of the legend
-
-
-def usual_rules(scenario: Scenario) -> dict[str, Rule]:
-    """Return whole batches, size or wait, and continuous batching, by name.
-
-    They have the seats of the scenario's own rule, at most 8; its own `Continuous` rule is not changed.
-    """
-    rule = scenario.rule
-    size = min(rule.largest_batch, SEATS)
-    wait_ms = (
-        rule.max_wait_ms if isinstance(rule, SizeOrWait) and 0 < rule.max_wait_ms < math.inf else WAIT_MS
-    )
-    return {
-        "whole batches": SizeOrWait(size, math.inf),
-        "size or wait": SizeOrWait(size, wait_ms),
-        "continuous": rule if isinstance(rule, Continuous) else Continuous(size),
-    }
 
 
 def drawn_of(groups: Sequence[Group], stretch: PlayRange) -> list[Drawn]:
@@ -282,6 +263,25 @@ class TokenLanesView(LanesView):
     """Lanes whose rows are seats."""
 
     least_scale = SEATS
+    shown, simulated = 30, 2000  # fewer, as answers take longer, and only the SimPy engine has some rules
+    noun, answers_last, is_staged = "rule", True, False
+
+    @staticmethod
+    def usual_rules(scenario: Scenario) -> dict[str, Rule]:
+        """Return whole batches, size or wait, and continuous batching, by name.
+
+        They have the seats of the scenario's own rule, at most 8; its own `Continuous` rule is not changed.
+        """
+        rule = scenario.rule
+        size = min(rule.largest_batch, SEATS)
+        wait_ms = (
+            rule.max_wait_ms if isinstance(rule, SizeOrWait) and 0 < rule.max_wait_ms < math.inf else WAIT_MS
+        )
+        return {
+            "whole batches": SizeOrWait(size, math.inf),
+            "size or wait": SizeOrWait(size, wait_ms),
+            "continuous": rule if isinstance(rule, Continuous) else Continuous(size),
+        }
 
     @classmethod
     def side_em(cls, wide: float) -> float:
