@@ -22,14 +22,13 @@ from batchsim.view.canvas.cells import colours
 from batchsim.view.canvas.lettering import Lettering, width_em
 from batchsim.view.pictures.batches import BatchView
 from batchsim.view.pictures.breakdown import BreakdownView
-from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.data import Ranked, ViewData
 from batchsim.view.pictures.headline import figures_of
 from batchsim.view.pictures.heat_map import TIED, HeatMapView, position
 from batchsim.view.pictures.latency import LatencyView, queue_length
 from batchsim.view.pictures.live import LivePicture
 from batchsim.view.pictures.load import LoadView
 from batchsim.view.pictures.moments import window
-from batchsim.view.pictures.ranked import Ranked
 from batchsim.view.pictures.timeline import TimelineView
 from batchsim.view.pictures.views import NAMES
 
