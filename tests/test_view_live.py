@@ -331,7 +331,7 @@ def test_the_pointer_reads_values_off_every_large_view(cases):
         f"Batches of 16: {number(100 * np.mean(sizes == 16))} %"
     )
     timeline = enlarged(data, TimelineView)
-    first = timeline.window.requests[0]
+    first = timeline.part.requests[0]
     assert over(timeline, 0.5, 0.001, data).text.startswith(f"Request {first:,}: ")
 
 
@@ -481,11 +481,11 @@ def test_requests_that_are_lost_are_marked_on_the_timeline(cases):
     for name, state in (("losing", bs.Status.REJECTED), ("late", bs.Status.TIMED_OUT)):
         view, result = shown(cases[name]).view(TimelineView), cases[name].result
         times_ms, rows = view.lost[state].get_data()
-        requests = view.window.requests
+        requests = view.part.requests
         np.testing.assert_array_equal(rows, np.flatnonzero(result.status[requests] == state))
         assert rows.size
         waited_s = 0.008 if state == bs.Status.TIMED_OUT else 0
-        left_s = result.arrival_s[requests[rows]] + waited_s - view.window.begin_s
+        left_s = result.arrival_s[requests[rows]] + waited_s - view.part.begin_s
         np.testing.assert_allclose(times_ms, 1000 * left_s)
 
 
