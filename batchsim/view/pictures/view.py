@@ -279,7 +279,7 @@ class StackedView(View):
 
 
 class FilmedView(View):
-    """A view of a part of a run, below a film: a cursor marks the time of the film, and the part follows it."""
+    """A view of a part of a run, below a film: a cursor marks the film's time, and the part follows it."""
 
     data: ViewData | None = None
     part: Any = None  # what is shown, with `begin_s` and `end_s`
