@@ -17,6 +17,7 @@ from test_view_live import (
     limits_of,
     over,
     pixels,
+    places_of,
 )
 from test_view_seats import Watched
 
@@ -127,6 +128,11 @@ def test_nothing_is_outside_of_its_place_or_over_another_text_or_too_small(cases
         picture.show(cases[name])
         picture.release()
         assert_texts_laid_out(picture, name)
+        for tile in picture.tiles:
+            box = tile.box
+            for text, left, top, right, bottom in places_of(tile, picture):
+                within = box.left <= left and right <= box.right and box.top <= top and bottom <= box.bottom
+                assert within, (name, text)
         if name == "short":  # the others draw the same
             assert_drawn_within_places(picture)
 
