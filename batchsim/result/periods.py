@@ -26,7 +26,7 @@ class Periods:
     @classmethod
     def of(cls, workload: OpenLoop | ClosedLoop, requests: int, dropped: int = 0) -> "Periods | None":
         """Return them; None of traffic that has no periods, or the same rate all day."""
-        periodic = isinstance(workload, Diurnal) and workload.peak_to_mean > 1 and requests > 0
+        periodic = workload.is_periodic and requests > 0
         return cls(workload, requests, dropped) if periodic else None  # type: ignore[arg-type]
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from batchsim import _check
-from batchsim.scenario.rules.rule import LARGEST_BATCH
+from batchsim.scenario.parameters import LARGEST_BATCH
 
 SHAPES = ("lognormal", "exponential")
 Draw = Callable[[int], np.ndarray]

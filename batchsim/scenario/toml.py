@@ -31,7 +31,7 @@ from batchsim.scenario.service import Affine, Noise, Table
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Geometric, Listed, Lognormal, Tokens, Uniform
 from batchsim.scenario.trace import Trace
-from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, Poisson
+from batchsim.scenario.workload import WORKLOADS
 
 if TYPE_CHECKING:
     import tomlkit
@@ -46,7 +46,7 @@ def _by_name(*classes: type) -> dict[str, tuple[Maker, ...]]:
 # By the part of a scenario, then by name: the functions that make one. If the first is a class, the kind is
 # also written under that name.
 KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
-    "workload": _by_name(Poisson, Constant, Gamma, OnOff, Diurnal, ClosedLoop)
+    "workload": _by_name(*WORKLOADS)
     | {"Trace": (Trace, Trace.from_file, Trace.from_csv, Trace.from_jsonl, Trace.from_parquet)},
     "rule": _by_name(*RULES, Continuous, NewTokenRatio, WaitingServedRatio),
     "service": _by_name(Affine, Table, StepTime),  # `batchsim.measured` adds its own
@@ -59,8 +59,8 @@ KINDS: dict[str, dict[str, tuple[Maker, ...]]] = {
 def kind_of(part: str, value: Any) -> str:
     """Return the name under which a part of a scenario is written; TypeError if its class is not registered.
 
-    >>> kind_of("workload", Poisson(900))
-    'Poisson'
+    >>> kind_of("noise", Noise(0.2))
+    'Noise'
     """
     name = type(value).__name__
     # By identity: a subclass of a registered class, even one of the same name, would be read as another.
@@ -72,8 +72,8 @@ def kind_of(part: str, value: Any) -> str:
 def keys_of(maker: Maker) -> dict[str, bool]:
     """Return a maker's parameters, and whether each is required.
 
-    >>> keys_of(ClosedLoop)
-    {'clients': True, 'think_s': False, 'priorities': False}
+    >>> keys_of(Lognormal)
+    {'mean': True, 'cv': True, 'at_most': False}
     """
     parameters = inspect.signature(maker).parameters.values()
     return {parameter.name: parameter.default is parameter.empty for parameter in parameters}

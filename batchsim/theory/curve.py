@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsim import _check
-from batchsim.scenario import Constant, Gamma, Poisson, Scenario
+from batchsim.scenario import OpenLoop, Scenario
 from batchsim.theory.answer import Answer
 from batchsim.theory.expected import expected
 
@@ -49,7 +49,7 @@ def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> The
         raise ValueError(f"rates must rise, got {rate_per_s.tolist()}")
     empty = TheoryCurve(rate_per_s, np.full(rate_per_s.shape, math.nan), "", "")
     workload, largest = scenario.workload, scenario.rule.largest_batch
-    if not isinstance(workload, (Poisson, Gamma, Constant)):
+    if not isinstance(workload, OpenLoop) or workload.gamma_cv is None:
         return replace(empty, reason=_mean_ms(scenario)[2])
     if largest > LARGEST:
         return replace(empty, reason=f"batches must be at most {LARGEST} for theory's curve, got {largest}")

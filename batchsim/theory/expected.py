@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from batchsim import _check
-from batchsim.scenario import Constant, Gamma, Poisson, Scenario, Service, Table
+from batchsim.scenario import OpenLoop, Scenario, Service, Table
 from batchsim.theory import batch, general, single
 from batchsim.theory.answer import Answer, NoAnswer, UnsolvedError, check_load
 from batchsim.theory.expected_tokens import expected_of_tokens
@@ -32,7 +32,7 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
         warm = "after the cold start"
         return replace(answer, model=f"{answer.model}, {warm}") if isinstance(answer, Answer) else answer
     workload, servers, service = scenario.workload, scenario.servers, scenario.service
-    if not isinstance(workload, (Poisson, Gamma, Constant)):
+    if not isinstance(workload, OpenLoop) or (arrival_cv := workload.gamma_cv) is None:
         return NoAnswer(f"arrivals must be Poisson, Gamma or Constant, got {workload!r}")
     if scenario.queue_limit is not None:
         return NoAnswer(f"a queue_limit of {scenario.queue_limit} rejects requests")
@@ -56,7 +56,6 @@ def expected(scenario: Scenario) -> Answer | NoAnswer:
     # Not scenario.saturation_per_s: with a long queue the rule takes full batches, even where a smaller
     # size would be faster.
     check_load(workload.offered_per_s, servers * rule.largest / service(rule.largest))
-    arrival_cv = 0.0 if isinstance(workload, Constant) else getattr(workload, "cv", 1.0)
     noise, host_ms = service.noise, scenario.host_ms
     if noise is not None and noise.lasts:
         return NoAnswer(f"service times must be independent of each other, got {noise}")

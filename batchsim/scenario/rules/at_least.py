@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from batchsim import _check
 from batchsim._format import ordinal
+from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Threshold, Trigger, Waiting
 
@@ -42,7 +43,7 @@ class AtLeast(Rule):
     AtLeast(min_batch_size=4, max_batch_size=8)
     """
 
-    min_batch_size: int = rule_api.parameter(
+    min_batch_size: int = parameter(
         "Min batch size", "An idle server waits until this many requests wait", usual=8, slider=(1, 64, 1)
     )
     max_batch_size: int = rule_api.max_batch_size()

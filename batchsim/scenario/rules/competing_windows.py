@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from batchsim._clock import later
 from batchsim._format import typed
+from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.pull_then_wait import PullThenWait
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
@@ -209,7 +210,7 @@ class CompetingWindows(Rule):
     max_wait_ms: float = rule_api.max_wait_ms(  # type: ignore[misc]
         "The length of the windows in which an idle server collects a batch", default=10.0, may_be_inf=False
     )
-    poll_ms: float = rule_api.parameter(
+    poll_ms: float = parameter(
         "Poll (ms)", "How long an idle server asks for a request before it asks anew", kind="real",
         at_least=0.001, may_be_inf=True, usual=1.0, default=1.0,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
-from batchsim.scenario.rules import rule as rule_api
+from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules.rule import Rule, Step
 
 FIRST = ("decode", "prefill")
@@ -65,7 +65,7 @@ class Continuous(Rule):
     2048
     """
 
-    max_num_seqs: int = rule_api.parameter(
+    max_num_seqs: int = parameter(
         "Max running",
         "No more requests run at once",
         default=256,
@@ -73,7 +73,7 @@ class Continuous(Rule):
         slider=(1, 256, 1),
         usual=256,
     )
-    max_num_batched_tokens: int = rule_api.parameter(
+    max_num_batched_tokens: int = parameter(
         "Token budget", "A step computes no more tokens", default=2048, at_most=MOST, usual=2048
     )
     _: KW_ONLY
@@ -81,13 +81,13 @@ class Continuous(Rule):
     chunked: bool = True
     reserve: str = "step"
     kv_blocks: int | None = None
-    block_size: int = rule_api.parameter(
+    block_size: int = parameter(
         "Block size", "Tokens in a block of memory", default=16, at_most=MOST
     )
-    watermark_blocks: int = rule_api.parameter(
+    watermark_blocks: int = parameter(
         "Watermark", "Blocks kept free when a request is admitted", default=0, at_least=0, at_most=MOST
     )
-    long_prefill_token_threshold: int = rule_api.parameter(
+    long_prefill_token_threshold: int = parameter(
         "Long prefill", "Tokens of one prompt in a step, 0: any", default=0, at_least=0, at_most=MOST
     )
     prefix_reuse: bool = False
@@ -227,18 +227,18 @@ class NewTokenRatio(Continuous):
 
     _: KW_ONLY
     first: str = "prefill"
-    block_size: int = rule_api.parameter("Block size", "Tokens in a block of memory", default=1, at_most=MOST)
-    max_prefill_tokens: int = rule_api.parameter(
+    block_size: int = parameter("Block size", "Tokens in a block of memory", default=1, at_most=MOST)
+    max_prefill_tokens: int = parameter(
         "Prefill tokens", "A step begins no more prompts than these tokens", default=16_384, at_most=MOST
     )
-    init_new_token_ratio: float = rule_api.parameter(
+    init_new_token_ratio: float = parameter(
         "First ratio", "The share of the rest of an answer that is kept free at first", default=0.7,
         kind="real", at_least=0,
     )  # fmt: skip
-    min_new_token_ratio: float = rule_api.parameter(
+    min_new_token_ratio: float = parameter(
         "Least ratio", "The share that it falls to", default=0.098, kind="real", at_least=0
     )
-    decay_steps: int = rule_api.parameter(
+    decay_steps: int = parameter(
         "Decay", "Steps of tokens until the ratio is the least", default=600, at_most=MOST
     )
     mixed: bool = False
@@ -287,11 +287,11 @@ class WaitingServedRatio(Continuous):
     first: str = "prefill"
     chunked: bool = False
     reserve: str = "life"
-    waiting_served_ratio: float = rule_api.parameter(
+    waiting_served_ratio: float = parameter(
         "Waiting / running", "So many must wait, for each that runs, to join", default=0.3, kind="real",
         at_least=0,
     )  # fmt: skip
-    max_waiting_tokens: int = rule_api.parameter(
+    max_waiting_tokens: int = parameter(
         "Waiting tokens", "After so many turns without, anyone may join", default=20, at_least=0, at_most=MOST
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._clock import later
 from batchsim._format import typed
+from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
@@ -85,7 +86,7 @@ class FrozenBatches(Rule):
 
     max_batch_size: int = rule_api.max_batch_size(default=32)
     max_wait_ms: float = rule_api.max_wait_ms(default=10.0)  # type: ignore[misc]
-    max_ongoing: float = rule_api.parameter(
+    max_ongoing: float = parameter(
         "Max ongoing", "How many requests may be in batches, formed or computed, at once", kind="real",
         may_be_inf=True, usual=math.inf, default=math.inf,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim._format import typed
+from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
@@ -128,7 +129,7 @@ class LearnedSizes(Rule):
     """
 
     max_batch_size: int = rule_api.max_batch_size(default=128)
-    deadline_ms: float = rule_api.parameter(
+    deadline_ms: float = parameter(
         "Deadline (ms)", "How long after it came a request may be answered: it bounds a batch",
         kind="real", at_least=0, slider=(1, 200, 1), usual=100.0, default=100.0,
     )  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._clock import later
+from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
@@ -47,7 +48,7 @@ class PreferredSizes(Rule):
     PreferredSizes(preferred=(4, 8), max_batch_size=8, max_wait_ms=5)
     """
 
-    preferred: tuple[int, ...] = rule_api.parameter(
+    preferred: tuple[int, ...] = parameter(
         "Preferred sizes", "A batch of such a size leaves as soon as it is complete, as 4, 8", kind="sizes",
         usual=(8, 32),
     )  # fmt: skip

@@ -14,11 +14,9 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from batchsim import _check
 from batchsim._clock import later
 from batchsim._format import typed
-
-LARGEST_BATCH = 65_536
+from batchsim.scenario.parameters import Described, parameter
 
 
 class Trigger(IntEnum):
@@ -72,37 +70,6 @@ def deadline_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: An
     return later(oldest_s(waiting), params.max_wait_s)
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """What a rule's parameter is: its words, what it may be, and the control that moves it.
-
-    `kind` is "whole", "real" or "sizes", a rising tuple of whole numbers. `slider` is (low, high, step) of
-    the explorer's; without one the value is typed.
-    """
-
-    label: str
-    about: str
-    kind: str = "whole"
-    at_least: float = 1
-    at_most: float = LARGEST_BATCH
-    may_be_inf: bool = False
-    slider: tuple[float, float, float] | None = None
-    usual: Any = None  # what a control begins with
-
-    def check(self, name: str, value: Any) -> Any:
-        """Return the value as it is kept, or raise with the rule and what was got."""
-        if self.kind == "whole":
-            return _check.whole(name, value, int(self.at_least), int(self.at_most))
-        if self.kind == "sizes":
-            return _check.sizes(name, value, int(self.at_most))
-        return _check.real(name, value, at_least=self.at_least, finite=not self.may_be_inf)
-
-
-def parameter(label: str, about: str, *, default: Any = dataclasses.MISSING, **more: Any) -> Any:
-    """Return a dataclass field that describes itself; see `Parameter`."""
-    return dataclasses.field(default=default, metadata={"parameter": Parameter(label, about, **more)})
-
-
 def max_batch_size(default: Any = dataclasses.MISSING) -> Any:
     """Return the field that every rule has: the most requests in a batch."""
     about = "A batch never holds more requests than this"
@@ -147,7 +114,7 @@ class Step:
     label: str
 
 
-class Rule:
+class Rule(Described):
     """When a batch leaves, and with whom: the parameters, what to do now, and until when.
 
     A subclass has `params` and the functions `decide` and `wake_s`, called by both engines:
@@ -194,20 +161,6 @@ class Rule:
             raise TypeError(f"a rule with its own decide must have its own Params, got {cls.__name__}")
         if "decide" in own and "threshold" not in own:
             cls.threshold = Rule.threshold  # type: ignore[method-assign]  # not its parent's fast loop
-
-    def __post_init__(self) -> None:
-        for name, described in self.parameters().items():
-            object.__setattr__(self, name, described.check(name, getattr(self, name)))
-        self.check()
-
-    @classmethod
-    def parameters(cls) -> dict[str, Parameter]:
-        """Return what each parameter is, by its name."""
-        fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
-        return {f.name: f.metadata["parameter"] for f in fields if "parameter" in f.metadata}
-
-    def check(self) -> None:
-        """Raise ValueError where parameters contradict each other."""
 
     def at(self, x: Any, y: Any) -> Self:
         """Return the rule in a cell of its heat map, at other `map_knobs`, or raise ValueError."""

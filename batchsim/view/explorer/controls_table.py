@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsim.measured.published import published_names
 from batchsim.scenario import RULES
-from batchsim.scenario.rules.rule import Parameter
+from batchsim.scenario.parameters import Parameter
 from batchsim.scenario.service import SHAPES
 from batchsim.view.explorer import controls_tokens as of_tokens
 from batchsim.view.explorer.control import (

@@ -11,7 +11,7 @@ import numpy as np
 from batchsim._check import LARGEST
 from batchsim.result import Result
 from batchsim.result.comparison import compare
-from batchsim.scenario import ClosedLoop, Constant, Gamma, OpenLoop, Poisson, Rule, Scenario, Tokens
+from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Tokens
 from batchsim.simulate import available, simulated
 from batchsim.study.surface import LoadCurve, Surface, load_curve, load_rates, surface
 from batchsim.theory.curve import theory_curve
@@ -25,7 +25,7 @@ from batchsim.view.explorer.token_runner import token_data
 from batchsim.view.run.data import ViewData
 
 # Requests of each setting of the heat map. Traffic that drifts needs all: its beginning is not like the rest.
-MAP_REQUESTS = {Poisson: 20_000, Constant: 20_000, Gamma: 20_000, ClosedLoop: 5_000}
+MAP_REQUESTS, CLIENTS_REQUESTS = 20_000, 5_000
 CURVE_REQUESTS = 50_000  # and of each point of the load curve, where the traffic is as steady
 POINTS = 12  # the most columns of the heat map, where the batch sizes are not more than powers of two
 WAITS = (0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5)  # rows, as parts of the longest wait
@@ -73,8 +73,7 @@ class Runner:
     def _requests(self, state: State, scenario: Scenario, requests: int) -> ViewData:
         # The setting's load curve is the same whatever the rate.
         key = "curve", state.replace(rate_per_s=1, clients=1, objective_ms=None)
-        steady = type(scenario.workload) in MAP_REQUESTS
-        count = min(requests, CURVE_REQUESTS) if steady else requests
+        count = min(requests, CURVE_REQUESTS) if _steady(scenario.workload) else requests
         curve_of: Callable[[], LoadCurve] = functools.partial(load_curve, scenario, count, state.seed)
         if key not in self.stored and self.stored:
             # Its loops release Python's lock: theory, and the run itself, are computed meanwhile. The first
@@ -108,8 +107,14 @@ class Runner:
         rules = {name for kind in KINDS["rule"].values() for name in kind.controls}
         free = {name: CONTROLS[name].default for name in rules - own}
         key = state.replace(rule="size_or_wait", objective_ms=None, **free)
-        requests = min(requests, MAP_REQUESTS.get(type(workload), requests))
+        if _steady(workload):
+            requests = min(requests, CLIENTS_REQUESTS if isinstance(workload, ClosedLoop) else MAP_REQUESTS)
         return self._get(("surface", rule, x, y, key), lambda: surface(scenario, x, y, requests, state.seed))
+
+
+def _steady(workload: OpenLoop | ClosedLoop) -> bool:
+    """Return whether the beginning of the traffic is like the rest."""
+    return isinstance(workload, ClosedLoop) or workload.gamma_cv is not None
 
 
 def alike(a: ViewData, b: ViewData) -> bool:
