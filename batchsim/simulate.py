@@ -19,7 +19,7 @@ from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.engines.stopwatch import Stopwatch
 from batchsim.engines.token_log import TokenLog, draw_tokens
 from batchsim.result import Result, Run
-from batchsim.result.periods import Periods
+from batchsim.result.run_length import Periods
 from batchsim.result.token_run import TokenRun
 from batchsim.result.warmup import drop_warmup
 from batchsim.scenario import Scenario, Trace

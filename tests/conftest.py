@@ -58,7 +58,7 @@ KEPT: set[str] = set()  # widgets of a panel that many tests share
 
 
 def pytest_runtest_setup():
-    if kept := sys.modules.get("batchsim.teaching.kept"):
+    if kept := sys.modules.get("batchsim.teaching.progress_store"):
         kept.forget()  # what was tried at exercises; no test's is in a file but in one that it names
 
 

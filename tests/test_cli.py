@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import batchsim as bs
-from batchsim.cli import app, lab, values
+from batchsim.cli import app, course, values
 from batchsim.measured.measurement import Measurement
 from batchsim.scenario.rules import RULES
 from batchsim.scenario.toml import KINDS, from_tables, read_toml
@@ -553,7 +553,7 @@ def test_lab_says_what_is_missing(monkeypatch, tmp_path):
         refused("lab", "--notebooks", tmp_path, "--port", "70000")
         == "--port must be at most 65,535, got 70000"
     )
-    monkeypatch.setattr(lab.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(course.importlib.util, "find_spec", lambda name: None)
     assert refused("lab", "--notebooks", tmp_path).startswith("JupyterLab must be installed")
 
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from batchsim import __version__
 from batchsim.cli import app
-from batchsim.teaching import record as records
-from batchsim.teaching.record import Predicted, Record, Tried, Wrong, write
+from batchsim.teaching import progress_store
+from batchsim.teaching.progress_store import Predicted, Record, Tried, Wrong, write
 
 LATE = "That is the throughput."
 
@@ -136,7 +136,7 @@ def test_what_is_no_progress_file_says_so_and_the_others_count(handed_in, text, 
 def edited(path, **changes):
     """Change a file as somebody does who makes the checksum, too."""
     content = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps(content | {"checksum": records.checksum(content)}))
+    path.write_text(json.dumps(content | {"checksum": progress_store.checksum(content)}))
     return path
 
 
@@ -149,7 +149,10 @@ def edited(path, **changes):
         ({"predictions": []}, "predictions must be of type dict, got []"),
         ({"exercises": {"01.1": {"tries": 1}}}, "exercises '01.1' must have tries, first_at, "),
         ({"exercises": {"01.1": None}}, "exercises '01.1' must be of type dict, got None"),
-        ({"exercises": {"01.1": asdict(records.Tried(tries=-5))}}, "must be from 0 to 1,000,000, got -5"),
+        (
+            {"exercises": {"01.1": asdict(Tried(tries=-5))}},
+            "must be from 0 to 1,000,000, got -5",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_even_with_a_checksum(handed_in, changes, said):

@@ -8,7 +8,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.result.metrics import metric
-from batchsim.result.proportions import effective, proportion
+from batchsim.result.shares import effective, proportion
 from batchsim.result.standard_error import NoInterval, StandardError
 
 ONE = bs.Affine(1, 0)  # a millisecond a request

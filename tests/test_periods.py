@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.result.periods import Periods
+from batchsim.result.run_length import Periods
 from batchsim.result.sections import FINE
 from batchsim.study.capacity import capacity
 from batchsim.study.judgement import Verdict, judge

@@ -10,10 +10,11 @@ import pytest
 import runs
 
 from batchsim import _version
-from batchsim.teaching import EXERCISES, SERVICE, check, kept, predict, progress
+from batchsim.teaching import EXERCISES, SERVICE, check, predict, progress
+from batchsim.teaching import progress_store as store
 from batchsim.teaching.exercises.exercise import Exercise, Number, Verdict
 from batchsim.teaching.grading import _asked
-from batchsim.teaching.record import Record, Tried, checksum, read, write
+from batchsim.teaching.progress_store import Record, Tried, checksum, read, write
 
 RIGHT = 12 / SERVICE(12)  # of 01.1
 WRONG = (500, 6000, 1000 / 3.65, 7, 8, 9)
@@ -33,7 +34,7 @@ def said(capsys, exercise, answer):
 
 
 def tried(name="01.1"):
-    return kept.load().exercises[name]
+    return store.load().exercises[name]
 
 
 # Hints in steps.
@@ -57,7 +58,7 @@ def test_a_wrong_type_is_no_try(capsys):
     for answer in ("500", None, [500]):
         (line,) = said(capsys, "01.1", answer)
         assert line.endswith("The exercise asks for a number (requests per second).")
-    assert kept.load().exercises == {}
+    assert store.load().exercises == {}
 
 
 def test_an_answer_of_a_class_without_a_repr_is_noted_by_its_type(capsys, monkeypatch):
@@ -110,10 +111,10 @@ def test_a_right_answer_after_many_is_asked_again_with_other_numbers(capsys):
 
 def test_closing_in_by_halves_finds_numbers_and_solves_nothing(capsys):
     """As if each hint said higher or lower, which few do."""
-    kept.change(lambda record: setattr(record, "key", "of a test"))
+    store.change(lambda record: setattr(record, "key", "of a test"))
     rounds, found = -1, 0
     for _ in range(40):
-        if rounds != (rounds := tried().rounds if kept.load().exercises else 0):
+        if rounds != (rounds := tried().rounds if store.load().exercises else 0):
             low, high = 0.0, 10_000.0
             found = rounds
         answer = (low + high) / 2
@@ -127,7 +128,7 @@ def test_closing_in_by_halves_finds_numbers_and_solves_nothing(capsys):
 
 
 def test_counting_up_finds_whole_numbers_and_solves_nothing(capsys):
-    kept.change(lambda record: setattr(record, "key", "of a test"))
+    store.change(lambda record: setattr(record, "key", "of a test"))
     for answer in range(1, 12):
         lines = said(capsys, "01.2", answer)
     assert lines[0].startswith("Right: ")
@@ -185,13 +186,13 @@ def committed(choice, key="01.a"):
 def test_the_first_choice_of_a_prediction_counts():
     committed("No")
     committed("Yes")
-    assert [(each.chosen, each.right) for each in kept.load().predictions.values()] == [("No", False)]
+    assert [(each.chosen, each.right) for each in store.load().predictions.values()] == [("No", False)]
     assert "0 of 1 right" in repr(progress())
 
 
 def test_a_prediction_without_a_key_is_not_noted():
     committed("Yes", key=None)
-    assert kept.load().predictions == {}
+    assert store.load().predictions == {}
 
 
 @pytest.mark.parametrize("key", ["a", "01", "1.a", 1])
@@ -204,9 +205,9 @@ def test_a_key_that_is_no_lesson_and_letter_is_refused(key):
 
 
 def test_what_tests_do_is_in_no_file(monkeypatch):
-    assert kept.place() == (None, kept.OF_TESTS)
+    assert store.place() == (None, store.OF_TESTS)
     monkeypatch.delenv("PYTEST_VERSION")  # which pytest sets for kernels, too
-    path, _ = kept.place()
+    path, _ = store.place()
     assert path.parts[-2:] == (".batchsim", "progress.json")
 
 
@@ -214,16 +215,16 @@ def test_what_runs_among_the_solutions_is_in_no_file(tmp_path, monkeypatch):
     (tmp_path / "solutions").mkdir()
     monkeypatch.chdir(tmp_path / "solutions")
     monkeypatch.delenv("PYTEST_VERSION")
-    assert kept.place()[0] is None
+    assert store.place()[0] is None
     monkeypatch.setenv("BATCHSIM_PROGRESS", "mine.json")
-    assert kept.place()[0] is None, "nbval finds the same output for all, whatever the variable says"
+    assert store.place()[0] is None, "nbval finds the same output for all, whatever the variable says"
     progress(file="mine.json")
-    assert kept.place()[0] == tmp_path / "solutions" / "mine.json", "unless the kernel is told of one"
+    assert store.place()[0] == tmp_path / "solutions" / "mine.json", "unless the kernel is told of one"
 
 
 def test_progress_may_be_switched_off(monkeypatch):
     monkeypatch.setenv("BATCHSIM_PROGRESS", "off")
-    assert kept.place()[0] is None
+    assert store.place()[0] is None
     assert "BATCHSIM_PROGRESS is off" in repr(progress())
 
 
@@ -243,19 +244,19 @@ def test_another_kernel_goes_on_where_the_first_one_ended(file):
         check("01.1", answer)
     committed("Yes")
     progress(name="Ann")
-    before = kept.load()
-    kept.forget()
-    assert kept.load() == before
+    before = store.load()
+    store.forget()
+    assert store.load() == before
     assert progress().student == "Ann"
 
 
 PREDICT_MANY = """
 import sys, time
 from pathlib import Path
-from batchsim.teaching import kept
+from batchsim.teaching import progress_store as store
 from batchsim.teaching.progress import note_prediction
 file, lesson = Path(sys.argv[1]), sys.argv[2]
-kept.use(file)
+store.use(file)
 file.with_name(f"ready-{lesson}").touch()
 end = time.monotonic() + 60
 while len(list(file.parent.glob("ready-*"))) < 2 and time.monotonic() < end:  # both at once
@@ -286,7 +287,7 @@ def test_where_locks_do_not_work_nobody_waits_for_one(file, monkeypatch):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr("fcntl.flock", unsupported)
-    monkeypatch.setattr(kept.time, "sleep", lambda _: pytest.fail("it waits"))
+    monkeypatch.setattr(store.time, "sleep", lambda _: pytest.fail("it waits"))
     committed("Yes")
     assert len(read(file).predictions) == 1
 
@@ -318,7 +319,7 @@ def test_a_file_of_another_version_stays_as_it_is(file, capsys):
     content = json.loads(file.read_text()) | {"version": 2}
     file.write_text(json.dumps(content | {"checksum": checksum(content)}))
     before = file.read_text()
-    kept.forget()
+    store.forget()
     lines = said(capsys, "01.1", 6000)
     assert lines[0].startswith("Not yet: ")
     assert f"of version 2, of batchsim {_version.__version__}, and" in lines[1]
@@ -367,11 +368,11 @@ def test_another_students_progress_is_refused_with_whose_it_is(file):
 def test_a_name_may_be_corrected_and_a_course_begun_anew(file):
     progress(name="Ann")
     check("01.1", RIGHT)
-    key = kept.load().key
+    key = store.load().key
     assert progress().rename("Anne").next == "01.2"
     bobs = progress().start_over("Bob")
     assert (bobs.student, bobs.next) == ("Bob", "01.1")
-    assert kept.load().key != key
+    assert store.load().key != key
     assert read(file.with_name("progress-Anne.json")).exercises["01.1"].solved_at
 
 
@@ -391,7 +392,7 @@ def test_an_export_is_the_progress_and_replaces_its_own_older_one_alone(file, tm
         progress().export(tmp_path / "ann.json")
     mine = progress(name="Ann")
     path = mine.export(tmp_path / "ann.json")
-    assert read(path) == kept.load()
+    assert read(path) == store.load()
     check("01.1", RIGHT)
     assert read(mine.export(path)).exercises["01.1"].solved_at, "what was done since is in it"
     write(tmp_path / "bob.json", Record("Bob"))
@@ -426,7 +427,7 @@ def test_the_table_says_what_is_done_and_what_is_next(file):
 
 def test_when_all_is_solved_nothing_is_next():
     for name in EXERCISES:
-        kept.change(
+        store.change(
             lambda record, name=name: record.exercises.setdefault(name, Tried(tries=1, solved_at="now"))
         )
     assert progress().next == ""

@@ -17,7 +17,7 @@ from batchsim.teaching.exercises import does_it_tell_the_truth as truth
 from batchsim.teaching.exercises import same_knobs_different_servers as same
 from batchsim.teaching.exercises import tune_to_an_objective as tuned
 from batchsim.teaching.exercises.exercise import Number
-from batchsim.teaching.shown import PRE
+from batchsim.teaching.output_capture import PRE
 
 matplotlib.use("agg")
 

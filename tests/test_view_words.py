@@ -7,7 +7,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from matplotlib.figure import Figure
 
 import batchsim as bs
-from batchsim.teaching.pictures import with_words
+from batchsim.teaching.output_capture import with_words
 from batchsim.view.canvas.words import described
 
 BUSY = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(8, 5), bs.Affine(5, 0.5), servers=2)

@@ -11,8 +11,7 @@ import pytest
 from wrong_answers import WRONG, given
 
 from batchsim.teaching import EXERCISES, SERVICE, check
-from batchsim.teaching.exercises.exercise import Number
-from batchsim.teaching.exercises.units import unit_of
+from batchsim.teaching.exercises.exercise import Number, unit_of
 
 pytestmark = pytest.mark.usefixtures("right_once")
 SOLUTIONS = Path(__file__).parent.parent / "notebooks" / "solutions"

@@ -17,17 +17,12 @@ import typer
 from typer.core import TyperGroup
 
 import batchsim
-from batchsim.cli.capacity import Capacity
+from batchsim.cli.course import Grade, Lab
+from batchsim.cli.files import Init, Lint
 from batchsim.cli.flags import DEBUG, Command, Debug
-from batchsim.cli.grade import Grade
-from batchsim.cli.init import Init
-from batchsim.cli.lab import Lab
-from batchsim.cli.lint import Lint
-from batchsim.cli.measure import Measure
-from batchsim.cli.published import Published
+from batchsim.cli.service_times import Measure, Published
 from batchsim.cli.simulate import Simulate
-from batchsim.cli.sweep import Sweep
-from batchsim.cli.tune import Tune
+from batchsim.cli.study import Capacity, Sweep, Tune
 
 # As in sysexits.h, and as a shell says that a signal ended a program.
 BAD_INPUT, UNEXPECTED, INTERRUPTED, UNREAD = 2, 70, 130, 141

@@ -1,4 +1,4 @@
-"""What an engine returns: a log of what happened, or the totals that its summary is made of."""
+"""The log of a run: what an engine returns."""
 
 import math
 import threading
@@ -54,34 +54,6 @@ class Log:
         first = np.repeat(before, [log.batch_index.size for log in logs])
         joined["batch_index"] = np.where(joined["batch_index"] < 0, -1, joined["batch_index"] + first)
         return cls(**joined)
-
-
-Sum = Any  # a number, or an array with one for each part of a run
-
-
-@dataclass(frozen=True, eq=False)
-class Totals:
-    """What a run's summary numbers are made of; the sum of two is that of both runs.
-
-    Over the requests after the warm-up, and over the window from the first of them (from time 0 without a
-    warm-up) to the last finish. Of several parts, every field has a leading axis.
-    """
-
-    requests: Sum
-    statuses: np.ndarray  # how many of each Status
-    parts_s: np.ndarray  # sums over the served: latency, forming, queueing, computing
-    finished: Sum  # in the window, warm-up included
-    busy_s: Sum  # of all servers, in the window
-    window_s: Sum
-    batches: Sum  # that start in the window
-    items: Sum  # requests in these
-    triggers: np.ndarray  # how many of these batches for each Trigger
-    delayed: Sum = 0  # of the served: those that began after a timeout that delays
-    device_wait_s: Sum = 0.0  # of the served: what they waited for a device that servers share
-    off_device_s: Sum = 0.0  # of busy_s: before a batch had its device
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
 
 def warmup_requests(fraction: float, requests: int) -> int:

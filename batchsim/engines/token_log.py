@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from batchsim.engines.draws import SMALL, Plan, Streams, draw, draw_cached, length_seeds
-from batchsim.engines.log import Log, Sum, Totals
+from batchsim.engines.log import Log
 from batchsim.scenario import Continuous, Scenario, StepTime, Tokens
 from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.scenario.step_time import StepCost
@@ -155,27 +155,6 @@ class TokenLog(Log):
         for name in ("batch_index", "token_step", "last_step"):
             joined[name] = np.where(joined[name] < 0, -1, joined[name] + first)
         return cls(**joined)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TokenTotals(Totals):
-    """What the summary of a run of token generation is made of, besides."""
-
-    computing_s: np.ndarray  # sums over the served: prefill, decode, preempted
-    ttft_s: Sum  # over the served
-    tpot_s: Sum  # over those of more than one token
-    longer: Sum  # how many these are
-    output_tokens: Sum  # of the requests that finish in the window
-    preempted: Sum  # requests that were, once or more
-
-
-@dataclass(frozen=True, eq=False)
-class TokenHistograms:
-    """Counts as of a `Histogram`, of each column that percentiles are taken of."""
-
-    latency_ms: np.ndarray
-    ttft_ms: np.ndarray
-    tpot_ms: np.ndarray
 
 
 STEPS = [

@@ -1,9 +1,62 @@
-"""Latencies counted in bins: what a run with keep="summary" remembers of their distribution."""
+"""What metrics are made of: the sums of a run, and latencies counted in bins.
 
-from dataclasses import dataclass
+A run with keep="summary" keeps nothing else.
+"""
+
+from dataclasses import dataclass, fields
 from functools import cache
+from typing import Any, Self
 
 import numpy as np
+
+Sum = Any  # a number, or an array with one for each part of a run
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """What a run's summary numbers are made of; the sum of two is that of both runs.
+
+    Over the requests after the warm-up, and over the window from the first of them (from time 0 without a
+    warm-up) to the last finish. Of several parts, every field has a leading axis.
+    """
+
+    requests: Sum
+    statuses: np.ndarray  # how many of each Status
+    parts_s: np.ndarray  # sums over the served: latency, forming, queueing, computing
+    finished: Sum  # in the window, warm-up included
+    busy_s: Sum  # of all servers, in the window
+    window_s: Sum
+    batches: Sum  # that start in the window
+    items: Sum  # requests in these
+    triggers: np.ndarray  # how many of these batches for each Trigger
+    delayed: Sum = 0  # of the served: those that began after a timeout that delays
+    device_wait_s: Sum = 0.0  # of the served: what they waited for a device that servers share
+    off_device_s: Sum = 0.0  # of busy_s: before a batch had its device
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TokenTotals(Totals):
+    """What the summary of a run of token generation is made of, besides."""
+
+    computing_s: np.ndarray  # sums over the served: prefill, decode, preempted
+    ttft_s: Sum  # over the served
+    tpot_s: Sum  # over those of more than one token
+    longer: Sum  # how many these are
+    output_tokens: Sum  # of the requests that finish in the window
+    preempted: Sum  # requests that were, once or more
+
+
+@dataclass(frozen=True, eq=False)
+class TokenHistograms:
+    """Counts as of a `Histogram`, of each column that percentiles are taken of."""
+
+    latency_ms: np.ndarray
+    ttft_ms: np.ndarray
+    tpot_ms: np.ndarray
+
 
 # A bin is 1/512 of a power of two wide: no latency is further than 0.1 % from its bin's middle.
 BINS_AN_OCTAVE = 512

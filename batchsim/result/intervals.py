@@ -1,14 +1,22 @@
 """How sure a metric is: its interval, from the standard error of the run's sections.
 
 Everything here is silent: it returns an interval, or a `NoInterval` with the reason; only `Result.interval`
-and `compare` warn. It knows samples and metrics, not runs: a metric of another column, such as the time to a
-first token, needs its line in `METRICS` and its column in `Run.measured`, and nothing here. A run too short
-for its scenario gets none, whatever its sections say (`run_length`).
+and `compare` warn. It knows samples and metrics, not runs. A run that is too short for its scenario has no
+interval (`run_length`).
 
-A mean or a rate is the whole's value plus and minus Student's t times its standard error; above a mean
-latency, whose distribution has a long upper tail, the same in proportion rather than in ms. A mean wait
-needs a run that saw enough jams (`jams`). A share is a binomial proportion
-(`proportions`), and percentiles are read where shares are (`percentiles`).
+A mean or a rate: the whole's value plus and minus Student's t times its standard error. The upper end of a
+mean latency adds that error in proportion, because the distribution of such a mean has a long upper tail.
+A share is a binomial proportion, and percentiles are read at such shares (`shares`).
+
+A mean wait also needs a run that saw enough jams. Requests wait in jams, while every server or seat is
+taken, and the load does not determine how rare jams are: with more servers at the same load they are rarer.
+So the run's own waits count them: the total wait of its requests over that of one jam (`RunLength.jam_s`).
+This refuses the runs that saw too little waiting by luck. A test of skewness would accept exactly these.
+
+The mean of a few jams is skewed: in most runs it is too low, and so is its error. The skewness of a sum of
+clumps is proportional to its relative error, by a factor that depends on the clumps' shape (fitted to the
+scenarios of `make coverage`). It moves the upper end of the interval (Hall, On the removal of skewness by
+transformation, 1992). The lower end stays, because runs that saw too much waiting are rare.
 """
 
 import math
@@ -16,19 +24,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from batchsim.result import jams
-from batchsim.result.metrics import METRICS, Kind, Metric
-from batchsim.result.percentiles import Fractions, between_percentiles
-from batchsim.result.proportions import (
+from batchsim.result.metrics import METRICS, Kind, Metric, Metrics
+from batchsim.result.run_length import EVENTS, WAITS, rounded_up
+from batchsim.result.sections import Sections
+from batchsim.result.shares import (
     MANY_CLUMPS,
+    Fractions,
+    between_percentiles,
     clump_size,
     effective,
     expected_count,
     proportion,
     students_t,
 )
-from batchsim.result.run_length import EVENTS
-from batchsim.result.sections import Sections
 from batchsim.result.standard_error import (
     ROUNDING,
     Interval,
@@ -38,8 +46,12 @@ from batchsim.result.standard_error import (
     Statistic,
     standard_errors,
 )
+from batchsim.scenario import Continuous
 
-ACCIDENTS = 3
+ACCIDENTS = 3  # events of which none may occur by chance: the rule of three, for 95 %
+JAMS = 15  # fewer make a mean so skewed that even a moved interval misses it too often (`make coverage`)
+UNSEEN = 3  # jams to be expected at most where none is seen: the rule of three again
+SKEWNESS = 4  # of a sum of jams, over its relative error: `make coverage`
 
 
 def metric_intervals(
@@ -64,7 +76,7 @@ def metric_intervals(
         else:
             percentiles.setdefault(each.column, {})[each.key] = each.q
     errors = dict(zip(means, standard_errors(samples, [*means.values()]), strict=True))
-    waiting = [each for each in metrics if each.key in means and jams.matter(each, samples)]
+    waiting = [each for each in metrics if each.key in means and _jams_matter(each, samples)]
     queueing = _queueing(samples) if waiting else []
     for each in (each for each in metrics if each.key in means):
         error, of_jams = errors[each.key], queueing if each in waiting else []
@@ -148,9 +160,9 @@ def _of_mean(
     for sample, of_jams in zip(samples, queueing, strict=False):
         if isinstance(of_jams, NoInterval):
             return of_jams
-        if (none := jams.too_few(metric, sample, error)) is not None:
+        if (none := _too_few_jams(metric, sample, error)) is not None:
             return none
-        moved_ms = max(moved_ms, jams.moved_ms(sample, error, of_jams, t))
+        moved_ms = max(moved_ms, _moved_by_jams_ms(sample, error, of_jams, t))
     half = t * error.value
     values = [sample.whole.number(metric.key) for sample in samples]
     if len(values) == 2:
@@ -182,3 +194,70 @@ def _not_the_same(metric: Metric, samples: Sequence[Sample], interval: Interval)
         return interval
     half = scale * ACCIDENTS / max(min(int(each.totals.batches) for each in (a, b)), 1)
     return Interval(interval.low - half, interval.high + half)
+
+
+def _jams_matter(metric: Metric, samples: Sequence[Sample]) -> bool:
+    """Return whether jams decide how sure a metric is."""
+    lengths = (sample.length for sample in samples)
+    return metric.key in WAITS and any(length is not None and length.jam_s for length in lengths)
+
+
+def _too_few_jams(metric: Metric, sample: Sample, error: StandardError) -> NoInterval | None:
+    """Return why a run that saw too few jams cannot have an interval; None where these add little."""
+    if (seen := _jams_seen(sample)) >= JAMS:
+        return None
+    # Where seats are free a request waits for a step to end. Beside that, and the error, even the jams that
+    # the run may have missed can be too little to matter.
+    whole, seen, jam_ms = sample.whole, max(seen, 0.0), _jam_ms(sample)
+    most = seen + 3 * math.sqrt(seen) + UNSEEN
+    if most * jam_ms <= _step_ms(whole) / 8 and math.sqrt(UNSEEN) * jam_ms <= error.value:
+        return None
+    requests = int(whole.totals.requests) // sample.replications
+    enough, load = rounded_up(requests * JAMS / max(seen, 1)), whole.scenario.load
+    each = " in each replication" if sample.replications > 1 else ""
+    got = f"got {requests:,} with {seen:.1f}"
+    return NoInterval(f"needs about {enough:,} requests{each} at load {load:.3g} to see {JAMS} jams, {got}")
+
+
+def _moved_by_jams_ms(sample: Sample, error: StandardError, queueing: StandardError, t: float) -> float:
+    """Return how much further up the upper end is, as the mean of a few jams is skewed.
+
+    `queueing` is the error of the mean queueing time, of which alone the jams are a part. One server that
+    takes batches is judged by longer runs (`run_length.MEAN`); several have it as skewed as a lognormal mean.
+    """
+    whole, seen, waiting_ms = sample.whole, _jams_seen(sample), _waiting_ms(sample.whole)
+    if not 0 < seen < math.inf or not queueing.value:
+        return 0.0
+    if _continuous(whole):
+        skewness = SKEWNESS * queueing.value / waiting_ms
+        return error.value * skewness * (2 * t**2 + 1) / 6 if seen >= JAMS else 0.0
+    if whole.scenario.servers == 1:
+        return 0.0
+    half = t * queueing.value / waiting_ms
+    return error.value * (math.expm1(half) / half - 1) * t
+
+
+def _jams_seen(sample: Sample) -> float:
+    jam_ms = _jam_ms(sample)
+    return _waiting_ms(sample.whole) / jam_ms if jam_ms else math.inf
+
+
+def _jam_ms(sample: Sample) -> float:
+    """Return what one jam adds to the mean wait of a run."""
+    if sample.length is None or sample.length.jam_s is None:
+        return 0.0
+    return sample.length.jam_s / sample.whole.served * 1000
+
+
+def _waiting_ms(whole: Metrics) -> float:
+    """Return the mean queueing time, under continuous batching beyond the wait for the first step to end."""
+    first_ms = _step_ms(whole) / (whole.scenario.servers + 1) if _continuous(whole) else 0.0
+    return whole.number("mean_queueing_ms") - first_ms
+
+
+def _continuous(whole: Metrics) -> bool:
+    return isinstance(whole.scenario.rule, Continuous)
+
+
+def _step_ms(whole: Metrics) -> float:
+    return float(whole.totals.busy_s / whole.totals.batches) * 1000

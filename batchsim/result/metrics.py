@@ -6,21 +6,58 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from batchsim import _check
-from batchsim.engines.log import Status, Totals
-from batchsim.engines.token_log import TokenTotals
-from batchsim.engines.totals import Histogram
-from batchsim.result.joint import pooled
-from batchsim.result.metric import Kind as Kind
-from batchsim.result.metric import Metric as Metric
-from batchsim.result.order_statistics import OrderStatistics, percentiles
+from batchsim.engines.log import Status
+from batchsim.engines.totals import Histogram, TokenTotals, Totals
+from batchsim.result.value_columns import OrderStatistics, percentiles, pooled
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules import Trigger
+
+
+class Kind(StrEnum):
+    """How a metric comes about, and so how its interval does."""
+
+    GIVEN = "given"  # by the scenario: nothing random is in it
+    FLAG = "flag"  # likewise, True or False
+    COUNT = "count"  # twice as large in a run twice as long
+    MEAN = "mean"
+    SHARE = "share"  # from 0 to 1
+    PERCENTILE = "percentile"
+    OF_ALL = "of all"  # counts requests that are not served: in sweeps, not in a summary
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a metric is called, its unit ("ms", "per s" or ""), and which values of it are better.
+
+    `better` is "lower", "higher" or None. `interval`: a sweep gives its 95 % interval too. Percentiles
+    have their `q`, and the `column` of the requests that they are taken from.
+    """
+
+    key: str
+    label: str
+    unit: str = ""
+    better: str | None = None
+    kind: Kind = Kind.MEAN
+    interval: bool = False
+    q: float | None = None
+    column: str = "latency_ms"
+
+    @property
+    def random(self) -> bool:
+        """Whether it is measured, rather than given by the scenario."""
+        return self.kind not in (Kind.GIVEN, Kind.FLAG)
+
+    def plain(self, value: float) -> float | int | bool:
+        """Return a value as the summary has it."""
+        return {Kind.COUNT: int, Kind.FLAG: bool}.get(self.kind, float)(value)
+
 
 LATENCY = "latency_ms"
 TTFT, TPOT = "ttft_ms", "tpot_ms"  # to the first token; for each token after it

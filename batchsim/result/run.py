@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from batchsim._clock import later
-from batchsim.engines.log import Log, Totals, warmup_requests
+from batchsim.engines.log import Log, warmup_requests
+from batchsim.engines.totals import Totals
 from batchsim.result.breakdown import DeviceTime, ServerTime, Stretches
 from batchsim.result.metrics import DEVICE_WAIT, LATENCY, Metrics
-from batchsim.result.order_statistics import OrderStatistics
-from batchsim.result.periods import Periods
+from batchsim.result.run_length import Periods
 from batchsim.result.sections import Sections, serves_all
+from batchsim.result.value_columns import OrderStatistics
 from batchsim.scenario import Scenario
 
 

@@ -8,14 +8,22 @@ forgotten where it was: its relaxation time, here counted in requests. The lengt
 multiples of that. They were chosen so that 95 % intervals hold the truth in at least 90 % of the runs of
 the scenarios that `make coverage` tries (see VALIDATION.md).
 
-With many servers or seats the load does not tell how rare waits are; they are counted in the run (`jams`).
+With many servers or seats the load does not tell how rare waits are; the run itself counts them
+(`intervals`).
+
+A day is steady in no part of itself: its numbers stand for the day only if a run covers whole periods
+(`Periods`). A run that ends before midnight has too much of the night, or of the peak. The sections of a run
+over many periods are whole periods too, so that they differ by chance alone.
 """
 
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from batchsim.result.metrics import LATENCY, TPOT, Metric
-from batchsim.scenario import ClosedLoop, Continuous, OpenLoop, Scenario, saturation
+from batchsim.result.sections import FINE
+from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OpenLoop, Scenario, saturation
 from batchsim.scenario.service import Noise
 
 FLOWS = {
@@ -179,10 +187,10 @@ def run_length(scenario: Scenario, share: float = 1.0) -> RunLength:
     if workload.burst_per_s is None:
         flow = max(ARRIVALS * (dispersion + of_batches), BATCHES * largest * min(load, 1.0))
         clump, jam_s, peak = _clump(relaxation, dispersion + of_batches), None, 0.0
-        if workload.is_periodic:
-            busiest = load * workload.peak_to_mean
+        if (day := workload.day) is not None:
+            busiest = load * day.peak_to_mean
             peak = _relaxation(scenario, busiest, 1.0 + of_batches) if busiest < 1 else math.inf
-            peak = min(peak, share * DAY * workload.requests_a_period)
+            peak = min(peak, share * DAY * day.requests_a_period)
         else:
             jam_s = _jam_s(scenario, workload, load, relaxation, dispersion + of_batches)
         length = RunLength(relaxation, CYCLES * bursts, flow, noises, clump, jam_s, peak=peak)
@@ -271,3 +279,74 @@ def rounded_up(count: float) -> int:
     """
     scale = 10 ** max(len(str(math.ceil(count))) - 2, 0)
     return math.ceil(count / scale) * scale
+
+
+COLUMNS = 20_000_000  # requests whose columns fit in a machine's memory
+
+
+@dataclass(frozen=True)
+class Periods:
+    """The periods of a day that a run covers with `requests`, after `dropped` ones that it leaves out."""
+
+    day: Diurnal
+    requests: int
+    dropped: int = 0
+
+    @classmethod
+    def of(cls, workload: OpenLoop | ClosedLoop, requests: int, dropped: int = 0) -> "Periods | None":
+        """Return them; None of traffic that has no periods, or the same rate all day."""
+        return cls(workload.day, requests, dropped) if workload.day is not None and requests > 0 else None
+
+    @property
+    def whole(self) -> int:
+        """How many they are, 0 if their number is not whole."""
+        return self.day.whole_periods(self.requests, self.dropped)
+
+    @property
+    def covered(self) -> str:
+        """How many they are, in words."""
+        covered_s = self.day.reached_s(self.dropped + self.requests) - self.day.reached_s(self.dropped)
+        return f"{covered_s / self.day.period_s:.3g}"
+
+    def enough(self, periods: int | None = None) -> int:
+        """Return how many requests of a run cover so many periods; by default the nearest whole number."""
+        kept = self.day.nearest_whole(
+            self.requests if periods is None else periods * self.day.requests_a_period
+        )
+        return round(kept * (self.dropped + self.requests) / self.requests)
+
+    @property
+    def partial(self) -> str:
+        """Why an interval or a verdict cannot be had of a run whose periods are not whole; else ""."""
+        if self.whole:
+            return ""
+        of = f"periods of {self.day.period_s:g} s"
+        return f"needs whole {of}, got {self.covered}: requests={self.enough()} would do"
+
+    def warning(self, columns: bool) -> str:
+        """Return what is wrong with the numbers of a run whose periods are not whole; else "".
+
+        `columns`: whether it keeps them, of which there may be too many to keep.
+        """
+        if self.whole:
+            return ""
+        enough = self.enough()
+        keep = ", keep='summary'" if columns and enough > COLUMNS else ""
+        rule = f"requests must cover whole periods of {self.day.period_s:g} s, got {self.covered} of them"
+        return f"{rule}: take requests={enough}{keep}, or another period_s"
+
+    @property
+    def few(self) -> str:
+        """Why there is no interval of one run: its periods are not whole, or too few; else ""."""
+        if self.whole >= FEW or self.partial:
+            return self.partial
+        of = f"{FEW} periods of {self.day.period_s:g} s"
+        return f"needs {of}, or replications, got {self.whole}: requests={self.enough(FEW)} would do"
+
+    @property
+    def ends(self) -> np.ndarray | None:
+        """Where sections of whole periods end, as fractions of the requests; None of too few periods."""
+        if self.few:
+            return None
+        sections = min(FINE, 1 << (self.whole.bit_length() - 1))
+        return np.round(np.linspace(0, self.whole, sections + 1)) / self.whole

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.engines.log import Log, Status, Totals
+from batchsim.engines.log import Log, Status
+from batchsim.engines.totals import Totals
 from batchsim.result.breakdown import DeviceTime, ServerTime
 from batchsim.result.metrics import LATENCY, Metrics, values
 from batchsim.scenario.rules import Trigger

@@ -26,7 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from batchsim.result.metrics import LATENCY, Metric, Metrics
-from batchsim.result.run_length import BEYOND, FEW, REQUESTS, RunLength, rounded_up
+from batchsim.result.run import Run
+from batchsim.result.run_length import BEYOND, FEW, REQUESTS, Periods, RunLength, rounded_up, run_length
 from batchsim.result.sections import Sections
 from batchsim.scenario import Trace
 
@@ -232,3 +233,32 @@ def dependent(values: np.ndarray, deviations: float) -> np.ndarray:
 def _rounding(values: np.ndarray) -> np.ndarray:
     """Return a sum of squares so small that there is only rounding in it."""
     return (values**2).sum(axis=-1) * 1e-20
+
+
+def sample_of(
+    runs: Sequence[Run], whole: Metrics, periods: Periods | None, rate_range_per_s: tuple[float, float] | None
+) -> Sample:
+    """Return the sample of some runs, whose metrics together are `whole`.
+
+    `periods` are those of each run, and `rate_range_per_s` is how far the rate drifts along it, if it does.
+    """
+    partial, drift, sections = "", "", None
+    if periods is not None:
+        partial, drift = periods.partial, periods.few
+    elif rate_range_per_s is not None:
+        got = "a rate that drifts from {:.4g}/s to {:.4g}/s".format(*rate_range_per_s)
+        drift = f"needs traffic that stays the same, got {got}: see over_time"
+    replicated = len(runs) > 1
+    if replicated:
+        sections, drift = Sections.of_runs([run.metrics for run in runs]), ""
+    elif runs[0].columns is not None:
+        sections = runs[0].alike
+    return Sample(
+        whole, sections, replicated, drift, partial, run_length(whole.scenario), dropped_of(whole, runs)
+    )
+
+
+def dropped_of(whole: Metrics, runs: Sequence[Run]) -> int:
+    """Return how many requests each run leaves out."""
+    kept, warmup = int(whole.totals.requests) / len(runs), runs[0].warmup
+    return round(kept * warmup / (1 - warmup))

@@ -11,13 +11,12 @@ import numpy as np
 from batchsim import _check
 from batchsim.engines.folded_log import FoldedLog
 from batchsim.engines.log import Status
-from batchsim.engines.token_log import NO_TRIGGER, TokenLog, TokenTotals
-from batchsim.engines.totals import Histogram
-from batchsim.result.joint import Columns, limits_of, part_of_limits
+from batchsim.engines.token_log import NO_TRIGGER, TokenLog
+from batchsim.engines.totals import Histogram, TokenTotals
 from batchsim.result.metrics import COMPONENTS, COMPUTING, LATENCY, TPOT, TTFT, Metrics
-from batchsim.result.order_statistics import OrderStatistics
 from batchsim.result.run import Batches, Run
 from batchsim.result.sections import Sections, counts, cut, sums
+from batchsim.result.value_columns import Columns, OrderStatistics, limits_of, part_of_limits
 from batchsim.scenario import Continuous
 from batchsim.scenario.rules import Trigger
 

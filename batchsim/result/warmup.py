@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from batchsim.result.metrics import metric
-from batchsim.result.periods import Periods
 from batchsim.result.result import Result
-from batchsim.result.run_length import rounded_up, run_length
+from batchsim.result.run_length import Periods, rounded_up, run_length
 from batchsim.scenario import Trace
 
 BLOCK = 5

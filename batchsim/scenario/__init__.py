@@ -24,7 +24,16 @@ from batchsim.scenario.service import Affine, Noise, Service, Table
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Geometric, Lognormal, Tokens, Uniform
 from batchsim.scenario.trace import Trace
-from batchsim.scenario.workload import ClosedLoop, Constant, Diurnal, Gamma, OnOff, OpenLoop, Poisson
+from batchsim.scenario.workload import (
+    WORKLOADS,
+    ClosedLoop,
+    Constant,
+    Diurnal,
+    Gamma,
+    OnOff,
+    OpenLoop,
+    Poisson,
+)
 
 __all__ = [
     "Affine", "AtLeast", "ClosedLoop", "CompetingWindows", "Constant", "Continuous", "Diurnal",
@@ -32,6 +41,6 @@ __all__ = [
     "Geometric", "LearnedCork", "LearnedSizes", "Lognormal", "Noise", "OnOff", "OpenLoop", "Poisson",
     "PreferredSizes", "PreferredUntilLate", "PullThenWait", "RULES", "Rule", "RunningWindow",
     "Scenario", "Service", "SizeOrWait", "SleepingPoll", "StalledBatches", "StepTime", "Table", "Tokens",
-    "Trace",
+    "Trace", "WORKLOADS",
     "Trigger", "Uniform", "WaitSinceLast",
 ]  # fmt: skip

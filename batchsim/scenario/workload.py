@@ -40,9 +40,9 @@ class _Traffic(Described):
             object.__setattr__(self, "priorities", levels.check(self.priorities))
 
     @property
-    def is_periodic(self) -> bool:
-        """Whether the rate repeats itself. If so, the workload has the methods of `Diurnal`."""
-        return False
+    def day(self) -> "Diurnal | None":
+        """The day that the arrival rate follows again and again; None for other traffic."""
+        return None
 
     def rates_per_s(self, first: int, requests: int) -> np.ndarray:
         """Return the arrival rate along `requests` after the `first` ones; empty if it is steady."""
@@ -157,7 +157,7 @@ class _Renewal(OpenLoop):
     """Independent gaps between arrivals: a standard draw of mean 1, divided by the rate."""
 
     rate_per_s: float = parameter(
-        "Arrival rate (per s)", "Mean number of requests per second", kind="real", above=0, usual=1000
+        "Arrival rate (per s)", "Mean number of requests per second", kind="real", above=0
     )
 
     @property
@@ -191,7 +191,7 @@ class Poisson(_Renewal):
     """
 
     title = "Poisson: random arrivals"
-    gamma_cv = 1.0  # type: ignore[assignment]
+    gamma_cv = 1.0
 
     def _gaps(self, generator: np.random.Generator, requests: int) -> np.ndarray:
         return generator.standard_exponential(requests)
@@ -202,7 +202,7 @@ class Constant(_Renewal):
     """Evenly spaced arrivals: number i at (i + 1) / rate_per_s."""
 
     title = "Constant: evenly spaced"
-    gamma_cv = 0.0  # type: ignore[assignment]
+    gamma_cv = 0.0
 
     def chunks_s(self, seed: np.random.SeedSequence, requests: int, size: int) -> Iterator[np.ndarray]:
         # Not a sum of gaps, whose rounding errors would add up.
@@ -387,8 +387,8 @@ class Diurnal(OpenLoop):
         return 1.0  # that of its Poisson arrivals, without the course of the day
 
     @property
-    def is_periodic(self) -> bool:
-        return self.peak_to_mean > 1
+    def day(self) -> "Diurnal | None":
+        return self if self.peak_to_mean > 1 else None
 
     @property
     def standard(self) -> OpenLoop:

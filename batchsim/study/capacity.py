@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check, _format
-from batchsim.result.periods import Periods
+from batchsim.result.run_length import Periods
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases

@@ -10,8 +10,8 @@ import numpy as np
 from batchsim import _format
 from batchsim.engines.draws import length_seeds
 from batchsim.engines.log import warmup_requests
-from batchsim.result.joint import limits_of, part_of_limits
 from batchsim.result.metrics import LATENCY, TPOT, TTFT
+from batchsim.result.value_columns import limits_of, part_of_limits
 from batchsim.scenario import Continuous, Scenario, StepTime, Tokens
 from batchsim.study.slo import SLO, Objective, described
 from batchsim.study.traffic import WARMUP

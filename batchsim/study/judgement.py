@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 from batchsim.result import Result
 from batchsim.result.intervals import metric_intervals
-from batchsim.result.joint import limits_of
 from batchsim.result.metrics import LATENCY, metric
-from batchsim.result.percentiles import percentile_of_all, share_of_all
-from batchsim.result.periods import Periods
-from batchsim.result.run_length import BEYOND, FEW, run_length
+from batchsim.result.run_length import BEYOND, FEW, Periods, run_length
+from batchsim.result.shares import percentile_of_all, share_of_all
 from batchsim.result.standard_error import Sample
+from batchsim.result.value_columns import limits_of
 from batchsim.scenario import ClosedLoop, Scenario, Trace
 from batchsim.study.slo import ROUNDING, SLO, Objective, key_of
 

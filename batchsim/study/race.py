@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from batchsim.result import Result
-from batchsim.result.joint import limits_of
 from batchsim.result.metrics import metric
 from batchsim.result.run_length import rounded_up, run_length
+from batchsim.result.value_columns import limits_of
 from batchsim.scenario import Scenario
 from batchsim.study import phrases
 from batchsim.study.candidate import Candidate, Outcome

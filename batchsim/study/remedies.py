@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchsim import _format
-from batchsim.result.periods import Periods
+from batchsim.result.run_length import Periods
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.simulate import available
 from batchsim.study import phrases

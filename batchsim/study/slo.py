@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from batchsim import _check, _format
 from batchsim.result import metrics
-from batchsim.result.joint import in_words, joint, limits_of
+from batchsim.result.value_columns import in_words, joint, limits_of
 from batchsim.scenario import Scenario
 
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p99_9_ms": 99.9}

@@ -14,8 +14,8 @@ import numpy as np
 
 from batchsim import _check
 from batchsim.engines.draws import draw_cached
-from batchsim.result.proportions import students_t
 from batchsim.result.sections import FINE
+from batchsim.result.shares import students_t
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 from batchsim.simulate import available, check_memory
 from batchsim.study.candidate import preference

@@ -19,7 +19,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._version import __version__
 from batchsim.engines.log import CANCELLED, warmup_requests
-from batchsim.result.periods import Periods
+from batchsim.result.run_length import Periods
 from batchsim.scenario import Diurnal, Scenario
 from batchsim.simulate import (
     DEFAULT_BYTES,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from batchsim.result.order_statistics import AtRanks, percentiles
 from batchsim.result.sections import FINE, sums
+from batchsim.result.value_columns import AtRanks, percentiles
 
 if TYPE_CHECKING:
     from batchsim.engines.compiled.grid_runs import Times

@@ -8,7 +8,7 @@ import numpy as np
 
 from batchsim.engines.draws import Streams
 from batchsim.result import Result
-from batchsim.result.periods import Periods
+from batchsim.result.run_length import Periods
 from batchsim.scenario import OpenLoop, Scenario, Tokens, Trace
 from batchsim.scenario.tokens import Listed
 from batchsim.simulate import available, check_memory, simulated

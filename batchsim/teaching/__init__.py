@@ -3,7 +3,7 @@
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.exercises.exercise import SEED, SERVICE
 from batchsim.teaching.grading import check
-from batchsim.teaching.pictures import describe_pictures
+from batchsim.teaching.output_capture import describe_pictures
 from batchsim.teaching.prediction import Prediction, predict
 from batchsim.teaching.progress import Progress, progress
 

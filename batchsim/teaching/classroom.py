@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from batchsim._version import __version__
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.progress import lesson_of
-from batchsim.teaching.record import Record, read
+from batchsim.teaching.progress_store import Record, read
 
 HARDEST = 3  # exercises
 

@@ -8,10 +8,10 @@ import textwrap
 from typing import Any
 
 from batchsim import _check, _format
-from batchsim.teaching import kept
+from batchsim.teaching import progress_store
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.exercises.exercise import Exercise, Verdict
-from batchsim.teaching.record import KEPT, Record, Tried, Wrong, now
+from batchsim.teaching.progress_store import KEPT, Record, Tried, Wrong, now
 
 LONGEST, LONGEST_HINT = 60, 200  # letters kept of an answer, and of its hint
 
@@ -38,7 +38,7 @@ def check(exercise: str, answer: Any) -> None:
     if exercise not in EXERCISES:
         nearest = _check.nearest(str(exercise), EXERCISES)
         raise ValueError(f"exercise must be one of the lessons', got {exercise!r}{nearest}")
-    task, record = EXERCISES[exercise], kept.load()
+    task, record = EXERCISES[exercise], progress_store.load()
     # The current question, then the earlier ones: their answers stay right, for example when the whole
     # notebook runs again.
     rounds = record.exercises.get(exercise, Tried()).rounds
@@ -53,7 +53,7 @@ def check(exercise: str, answer: Any) -> None:
             print(f"Not yet: {error}. The exercise asks for {task.asks}.")
         else:
             print(*_noted(exercise, asked[0], answer, verdicts), sep="\n")
-    for note in kept.notes():
+    for note in progress_store.notes():
         print(note)
 
 
@@ -80,7 +80,7 @@ def _noted(exercise: str, asked: Exercise, answer: Any, verdicts: list[Verdict])
             said.append(_asked(exercise, record.key, tried.rounds).again)
         tried.last_at = now()
 
-    kept.change(note)
+    progress_store.change(note)
     return said
 
 

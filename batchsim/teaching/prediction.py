@@ -8,8 +8,8 @@ from typing import Any
 import ipywidgets as widgets
 
 from batchsim import _check
+from batchsim.teaching.output_capture import shown
 from batchsim.teaching.progress import note_prediction
-from batchsim.teaching.shown import shown
 
 KEY = r"\d\d\.[a-z]"  # a lesson and a letter
 

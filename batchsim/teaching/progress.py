@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batchsim import _check, _format
-from batchsim.teaching import kept
+from batchsim.teaching import progress_store
 from batchsim.teaching.exercises import EXERCISES
-from batchsim.teaching.record import Predicted, Record, Tried, name_of, now, read, write
+from batchsim.teaching.progress_store import Predicted, Record, Tried, name_of, now, read, write
 
 HEADINGS = ("lesson", "predicted", "solved", "exercises")
 
@@ -27,18 +27,18 @@ def progress(name: str | None = None, file: str | os.PathLike[str] | None = None
     'Ann'
     """
     if file is not None:
-        kept.use(_check.path("file", file))
+        progress_store.use(_check.path("file", file))
     if name is not None:
         name = name_of(name)
-        student = kept.load().student
+        student = progress_store.load().student
         if student not in ("", name):
             whose = _whose(student)
             same = f"If it is the same student: bs.teaching.progress().rename({name!r})"
             other = f"If not: bs.teaching.progress().start_over({name!r}) begins a new file and keeps {whose}"
             raise ValueError(f"this is {whose} progress{_where()}, got name={name!r}. {same}. {other}")
         if not student:
-            kept.change(lambda record: setattr(record, "student", name))
-    return _told(Progress(kept.load()))
+            progress_store.change(lambda record: setattr(record, "student", name))
+    return _told(Progress(progress_store.load()))
 
 
 class Row(NamedTuple):
@@ -81,7 +81,7 @@ class Progress:
             there = read(path)  # or raise: it is something else
             if there.key != self.record.key:
                 raise ValueError(f"{path} is {_whose(there.student)} progress, not {_whose(self.student)}")
-        if (latest := kept.load()).key == self.record.key:
+        if (latest := progress_store.load()).key == self.record.key:
             self.record = latest
         write(path, self.record)
         return path
@@ -89,16 +89,16 @@ class Progress:
     def rename(self, name: str) -> "Progress":
         """Change the student's name."""
         name = name_of(name)
-        return _told(Progress(kept.change(lambda record: setattr(record, "student", name))))
+        return _told(Progress(progress_store.change(lambda record: setattr(record, "student", name))))
 
     def start_over(self, name: str | None = None) -> "Progress":
         """Begin again, by default as the same student; the old progress stays in another file."""
         student = self.student if name is None else name_of(name)
-        path, _ = kept.place()
+        path, _ = progress_store.place()
         if path is not None and path.exists():
-            kept.set_aside(path, re.sub(r"[^\w-]+", "-", self.student).strip("-") or "before")
-        kept.begin(student)
-        return _told(Progress(kept.load()))
+            progress_store.set_aside(path, re.sub(r"[^\w-]+", "-", self.student).strip("-") or "before")
+        progress_store.begin(student)
+        return _told(Progress(progress_store.load()))
 
     def rows(self) -> Iterator[Row]:
         """Yield a row for each lesson."""
@@ -133,11 +133,11 @@ class Progress:
     def _words(self) -> tuple[str, list[str]]:
         """Return the title of the table, and the lines below it."""
         whose = f"{_whose(self.student)} progress" if self.student else "Your progress"
-        path, why = kept.place()
+        path, why = progress_store.place()
         below = [f"Next: exercise {self.next}." if self.next else "Every exercise is solved."]
         if path is not None:
             below.append(f"Kept in {path}.")
-        elif why != kept.OF_TESTS:
+        elif why != progress_store.OF_TESTS:
             below.append(f"Not kept: {why}.")
         if not self.student:
             below.append('Whose is it? Set the name with bs.teaching.progress(name="Ann").')
@@ -169,7 +169,7 @@ def note_prediction(key: str, chosen: str, right: bool) -> None:
     def note(record: Record) -> None:
         record.predictions.setdefault(key, Predicted(chosen, right, now()))
 
-    kept.change(note)
+    progress_store.change(note)
 
 
 def lesson_of(name: str) -> str:
@@ -198,7 +198,7 @@ def _in_words(exercise: str, tried: Tried) -> str:
 
 def _told(it: Progress) -> Progress:
     """Print the notes about the file, above the table."""
-    for note in kept.notes():
+    for note in progress_store.notes():
         print(note)
     return it
 
@@ -208,5 +208,5 @@ def _whose(student: str) -> str:
 
 
 def _where() -> str:
-    path, _ = kept.place()
+    path, _ = progress_store.place()
     return f" ({path})" if path is not None else ""

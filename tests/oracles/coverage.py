@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import batchsim as bs
-from batchsim.result.joint import limits_of
 from batchsim.result.metrics import Kind, metric
-from batchsim.result.percentiles import share_of_all
+from batchsim.result.shares import share_of_all
+from batchsim.result.value_columns import limits_of
 
 TABLES = Path(__file__).with_suffix(".md")
 LENGTHS = 2_000, 10_000, 100_000

@@ -10,7 +10,7 @@ from typing import Any
 from oracles.coverage import Case, Pair
 
 import batchsim as bs
-from batchsim.result.joint import joint
+from batchsim.result.value_columns import joint
 
 LENGTHS = 2_000, 10_000, 100_000
 KEYS = (

@@ -12,7 +12,7 @@ from oracles.real_batchers.tables import TABLES as REAL_BATCHERS
 
 import batchsim as bs
 from batchsim import theory
-from batchsim.result.proportions import students_t
+from batchsim.result.shares import students_t
 
 SEED = 1
 MS = bs.Affine(1, 0)  # a millisecond, whatever the batch

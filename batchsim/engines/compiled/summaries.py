@@ -12,8 +12,7 @@ from batchsim.engines.compiled import columns, fold, levels
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests
 from batchsim.engines.compiled.engine import Instants, form_batches, is_fast, of_requests, places_of, slice_of
 from batchsim.engines.draws import Streams, check_durations
-from batchsim.engines.log import Totals
-from batchsim.engines.totals import BINS, Histogram
+from batchsim.engines.totals import BINS, Histogram, Totals
 from batchsim.scenario import Scenario
 
 NOBODY = np.empty(0, np.int64)

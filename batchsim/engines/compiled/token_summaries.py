@@ -23,8 +23,8 @@ from batchsim.engines.compiled.columns import (
 from batchsim.engines.compiled.instants import ENDED, MORE
 from batchsim.engines.draws import Streams, check_durations
 from batchsim.engines.log import Status, check_cancelled
-from batchsim.engines.token_log import NO_TRIGGER, TokenHistograms, TokenTotals
-from batchsim.engines.totals import BINS, binned
+from batchsim.engines.token_log import NO_TRIGGER
+from batchsim.engines.totals import BINS, TokenHistograms, TokenTotals, binned
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules import Trigger
 from batchsim.scenario.rules.continuous import Chunks, check_lengths

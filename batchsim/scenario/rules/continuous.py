@@ -81,9 +81,7 @@ class Continuous(Rule):
     chunked: bool = True
     reserve: str = "step"
     kv_blocks: int | None = None
-    block_size: int = parameter(
-        "Block size", "Tokens in a block of memory", default=16, at_most=MOST
-    )
+    block_size: int = parameter("Block size", "Tokens in a block of memory", default=16, at_most=MOST)
     watermark_blocks: int = parameter(
         "Watermark", "Blocks kept free when a request is admitted", default=0, at_least=0, at_most=MOST
     )

@@ -1,13 +1,249 @@
 """The exercises of notebooks/02-build-a-batcher.ipynb: the learner's batcher, on hidden cases."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
-from batchsim.teaching.exercises.batcher_cases import Call, scripts
+import numpy as np
+
+from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.teaching.exercises.exercise import Exercise
-from batchsim.teaching.exercises.program import Case, Function, Program
+from batchsim.teaching.exercises.program import Attempt, Case, Function, Program, attempt, fault, plain, shown
+
+NAMES = ["Ann", "Bob", "Cem", "Dee", "Eve", "Fay", "Gil"]
+MOVES = ("half", "deadline")  # of the clock
+
+
+class Model:
+    """A network that multiplies by 10, remembers what it was called with, and may fail."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.broken: Exception | None = None
+
+    def __call__(self, batch: Any) -> Any:
+        if not isinstance(batch, np.ndarray) or batch.ndim == 0:
+            kind = "a single item" if not isinstance(batch, (list, tuple)) else f"a {type(batch).__name__}"
+            raise TypeError(f"model_fn takes one array, the inputs stacked with np.stack, got {kind}")
+        self.calls.append(batch.tolist())
+        if self.broken is not None:
+            raise self.broken
+        return batch * 10
+
+
+class Script(NamedTuple):
+    """A case: the steps that are taken one after the other with a batcher of certain settings."""
+
+    steps: tuple[str, ...]
+    max_batch_size: int = 2
+    max_wait_ms: float = 10
+    start_s: float = 0.0
+    vectors: bool = False  # is an input an array of two numbers?
+    one_id: bool = False
+
+    def missed(self, answer: Any) -> str:
+        return Play(self, answer).missed()
+
+    @property
+    def possible(self) -> bool:
+        """Return whether the steps ask for something that is not in an earlier script, and that exists."""
+        first, last, pairs = self.steps[0], self.steps[-1], zip(self.steps, self.steps[1:], strict=False)
+        timed = 0 < self.max_wait_ms < math.inf
+        return (
+            last not in MOVES
+            and first not in MOVES
+            and (first == "add" or len(self.steps) == 1)
+            and not any(one in MOVES and other in MOVES for one, other in pairs)
+            and (timed or "deadline" not in self.steps)
+        )
+
+    def item(self, index: int) -> Any:
+        return np.array([index + 1.0, -1.0]) if self.vectors else index + 1
+
+    def name(self, index: int) -> str:
+        return NAMES[0 if self.one_id else index]
+
+
+class Play:
+    """A script that runs with the learner's batcher and with batchsim's own."""
+
+    def __init__(self, script: Script, answer: Any) -> None:
+        self.script, self.answer, self.now_s, self.added = script, answer, script.start_s, 0
+        self.models = Model(), Model()
+        self.told: list[str] = []
+        self.expected = self.built(InferenceBatcher, self.models[1])
+        self.own: Any = None
+
+    def built(self, kind: Any, model: Model) -> Any:
+        return kind(model, self.script.max_batch_size, self.script.max_wait_ms, clock=lambda: self.now_s)
+
+    def missed(self) -> str:
+        """Take the steps until one goes wrong; return what was done and what came, or ""."""
+        made = attempt(self.built, self.answer, self.models[0])
+        if made.error is not None:
+            return self.tell(f"Making it {fault(made.error, self.answer)}")
+        self.own = made.value
+        for step in self.script.steps:
+            if step == "half":
+                wait_ms = self.script.max_wait_ms
+                self.now_s += (wait_ms / 2 if 0 < wait_ms < math.inf else 10) / 1000
+            elif step == "deadline":
+                self.now_s = max(self.now_s, self.deadline_s())
+            elif problem := getattr(self, step)():
+                return self.tell(problem)
+        return ""
+
+    def deadline_s(self) -> float:
+        """Return when the oldest has waited, also by the plain sum, which need not be whole nanoseconds."""
+        if not self.expected.queue:
+            return 0.0
+        plain_s: float = self.expected.queue[0]["timestamp"] + self.script.max_wait_ms / 1000
+        return max(plain_s, self.expected.next_deadline())
+
+    def tell(self, problem: str) -> str:
+        script = self.script
+        settings = f"max_batch_size={script.max_batch_size} and max_wait_ms={script.max_wait_ms:g}"
+        return "\n".join([f"take a batcher with {settings}.", *self.told, problem])
+
+    def say(self, call: str) -> None:
+        timed = any(step in MOVES for step in self.script.steps) or self.script.start_s > 0
+        self.told.append(f"  at {self.now_s:g} s  {call}" if timed else f"  {call}")
+
+    # The steps. Each returns what is wrong, or "".
+
+    def add(self) -> str:
+        item, name = self.script.item(self.added), self.script.name(self.added)
+        self.added += 1
+        self.say(f"add_request({plain(item)}, {name!r})")
+        self.expected.add_request(item, name)
+        made = attempt(self.own.add_request, item, name)
+        return self.raised(made) or self.queue()
+
+    def ready(self) -> str:
+        self.say("should_process()")
+        made, expected = attempt(self.own.should_process), self.expected.should_process()
+        if problem := self.raised(made):
+            return problem
+        if plain(made.value) == expected:
+            return self.queue()
+        return f"It gave {shown(made.value)} and should give {expected}. {self.why(expected)}"
+
+    def why(self, expected: bool) -> str:
+        waiting, size = len(self.expected.queue), self.script.max_batch_size
+        if not waiting:
+            return "The queue is empty, so there is nothing to process."
+        if waiting >= size:
+            return f"{waiting} of at most {size} wait: the batch is full."
+        oldest, deadline_s = self.expected.queue[0], self.expected.next_deadline()
+        if deadline_s is None:
+            return "It is not full, and an infinite wait is never over."
+        came_s, wait_ms = oldest["timestamp"], self.script.max_wait_ms
+        over = f"{oldest['id']}'s deadline is {came_s:g} + {wait_ms:g} / 1000 = {deadline_s:g} s"
+        if not expected:
+            return f"It is not full, and {over}: not yet."
+        rounded_ms = (self.now_s - came_s) * 1000
+        if rounded_ms >= wait_ms:
+            return f"{over}, and it is {self.now_s:g} s: at the deadline itself, the batch is ready."
+        rounding = f"({self.now_s:g} - {came_s:g}) * 1000 is {rounded_ms!r} in Python"
+        return f"{over}, and it is {self.now_s:g} s.\nBut {rounding}: compare the clock with the deadline."
+
+    def process(self) -> str:
+        return self.processed("process_batch()")
+
+    def fail(self) -> str:
+        for model in self.models:
+            model.broken = RuntimeError("out of memory")
+        problem = self.processed("process_batch(), and the model raises RuntimeError")
+        for model in self.models:
+            model.broken = None
+        return problem
+
+    def processed(self, call: str) -> str:
+        for model in self.models:
+            model.calls.clear()
+        self.say(call)
+        mine, model = attempt(self.own.process_batch), self.models[0]
+        theirs = attempt(self.expected.process_batch)
+        if theirs.error is None and (problem := self.raised(mine)):
+            return problem
+        calls, expected = model.calls, self.models[1].calls
+        if calls != expected:
+            return f"The model was called {_with(calls)}\n and should be called {_with(expected)}."
+        if theirs.error is not None and mine.error is not model.broken:
+            came = fault(mine.error, self.answer) if mine.error is not None else f"gave {shown(mine.value)}"
+            return f"It {came}. The caller must get the model's own error, RuntimeError."
+        if theirs.error is None and plain(mine.value) != plain(theirs.value):
+            rule = "Each output goes back to its own id, the oldest first."
+            return f"It gave {shown(mine.value)}\n and should give {plain(theirs.value)!r}.\n{rule}"
+        return self.queue()
+
+    # The visible state after each step.
+
+    def raised(self, made: Attempt) -> str:
+        return "" if made.error is None else f"It {fault(made.error, self.answer)}"
+
+    def queue(self) -> str:
+        """Return what is wrong with the learner's queue, or ""."""
+        made, expected = attempt(getattr, self.own, "queue", None), plain(self.expected.queue)
+        if problem := self.raised(made):
+            return problem
+        queue = plain(made.value)
+        if queue == expected:
+            return ""
+        told = f"Then the queue is {shown(queue)}\n       and should be {expected!r}."
+        if not isinstance(queue, list):
+            return f"{told}\nIt is a deque, self.queue, made in __init__."
+        if sorted(map(shown, queue)) == sorted(map(shown, expected)):
+            return f"{told}\nThe oldest request must be first."
+        if len(queue) != len(expected):
+            return f"{told}\n{len(expected)} should wait, not {len(queue)}."
+        stamps = [row.get("timestamp") if isinstance(row, dict) else None for row in queue]
+        if any(isinstance(stamp, float) and abs(stamp - self.now_s) > 1 for stamp in stamps):
+            return f"{told}\nRead the time from self.clock() only."
+        return told
+
+
+def _with(calls: list[Any]) -> str:
+    if not calls:
+        return "not at all"
+    times = "once" if len(calls) == 1 else f"{len(calls)} times"
+    return f"{times}, with {', then '.join(map(shown, calls))}"
+
+
+def scripts(alphabet: Iterable[str], length: int, settings: Sequence[dict[str, Any]]) -> Iterator[Script]:
+    """Yield all possible scripts, the shortest first."""
+    for steps in range(1, length + 1):
+        for setting, chosen in product(settings, product(tuple(alphabet), repeat=steps)):
+            if (script := Script(chosen, **setting)).possible:
+                yield script
+
+
+class Call(NamedTuple):
+    """A case: a list of inputs for `batch_inference`."""
+
+    inputs: int
+    batch_size: int
+    vectors: bool
+
+    def missed(self, answer: Any) -> str:
+        numbers = [index + 1 for index in range(self.inputs)]
+        inputs: Any = np.array([[number, -1.0] for number in numbers]) if self.vectors else numbers
+        given, mine, theirs = plain(inputs), Model(), Model()
+        told = f"take batch_inference(model, {given}, batch_size={self.batch_size}).\n"
+        expected = plain(batch_inference(theirs, list(inputs), self.batch_size))
+        made = attempt(answer, mine, inputs, self.batch_size)
+        if made.error is not None:
+            return f"{told}It {fault(made.error, answer)}"
+        if plain(inputs) != given:
+            return f"{told}Afterwards the caller's list is {shown(inputs)}: your function must not change it."
+        if mine.calls != theirs.calls:
+            should = f" and should be called {_with(theirs.calls)}."
+            return f"{told}The model was called {_with(mine.calls)}\n{should}"
+        if plain(made.value) != expected:
+            return f"{told}It gave {shown(made.value)} and should give {expected!r}: one output per input."
+        return ""
+
 
 # The method that each step of a script calls.
 CALLS = {"add": "add_request", "ready": "should_process", "process": "process_batch", "fail": "process_batch"}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from batchsim.measured.published import published_names
-from batchsim.scenario import RULES
+from batchsim.scenario import RULES, WORKLOADS
 from batchsim.scenario.parameters import Parameter
 from batchsim.scenario.service import SHAPES
 from batchsim.view.explorer import controls_tokens as of_tokens
@@ -34,17 +34,29 @@ from batchsim.view.explorer.modes import CHOICES, MODES, REQUESTS
 LARGEST_BATCH = 4096  # a heat map's column of it is still computed while a slider moves
 
 
-def _of_parameter(it: Parameter) -> Control:
-    bounds: dict[str, Any] = {"at_least": it.at_least, "finite": not it.may_be_inf}
-    if it.kind != "real":
-        bounds = {"at_most": min(int(it.at_most), LARGEST_BATCH)}
-        bounds |= {"at_least": int(it.at_least)} if it.kind == "whole" else {}
-    slider = it.slider and Slider("whole" if it.kind == "whole" else "linear", *it.slider)
+def _of_parameter(it: Parameter, page: str = MAIN) -> Control:
+    given = {"at_least": it.at_least, "at_most": it.at_most, "above": it.above}
+    bounds: dict[str, Any] = {name: bound for name, bound in given.items() if bound is not None}
+    if it.kind == "real":
+        bounds["finite"] = not it.may_be_inf
+    else:
+        bounds["at_most"] = min(bounds["at_most"], LARGEST_BATCH)
+    if it.kind == "sizes":
+        del bounds["at_least"]
+    slider = it.slider and Slider(
+        "whole" if it.kind == "whole" else "log" if it.log else "linear", *it.slider
+    )
     about = it.about + ("; inf: no limit" if it.may_be_inf else "")
-    least: Any = (1,) if it.kind == "sizes" else it.at_least
-    return Control(it.label, about, it.kind, least if it.usual is None else it.usual, MAIN, slider, bounds)
+    first = it.usual if it.usual is not None else (1,) if it.kind == "sizes" else it.at_least
+    return Control(it.label, about, it.kind, first, page, slider, bounds)
 
 
+# Parameters of workloads, without those that have other controls.
+_SHOWN = {name for kind in KINDS["workload"].values() for name in kind.controls}
+TRAFFIC = {
+    name: _of_parameter(it, ARRIVALS)
+    for workload in WORKLOADS for name, it in workload.parameters().items() if name in _SHOWN
+}  # fmt: skip
 # Rules share the control of a name: the first that has it describes it.
 PARAMETERS: dict[str, Parameter] = {}
 for parameters in (rule.parameters() for rule in RULES):
@@ -53,18 +65,13 @@ _ROWS: dict[str, Control] = {
     "mode": choice("What is seen", "Requests that are computed whole, or the tokens that they generate",
         REQUESTS, MAIN, dict(zip(MODES, MODES, strict=True))),
     "workload": choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, KINDS["workload"]),
+    **TRAFFIC,
     "rate_per_s": Control("Arrival rate (per s)", "Mean number of requests per second",
         "real", 1000, MAIN, Slider("log", 1, 10_000, 0.01), {"above": 0}),
-    "cv": Control("Burstiness (CV)", "Standard deviation over mean of the gaps between arrivals; Poisson: 1",
-        "real", 3, ARRIVALS, Slider("log", 0.1, 10, 0.01), {"at_least": 1e-3, "at_most": 1e3}),
     "burst_factor": Control("Burst rate (x mean)", "Arrival rate in a burst; between bursts nothing arrives",
         "real", 5, ARRIVALS, Slider("linear", 1.1, 20, 0.1), {"above": 1, "at_most": MOST_BURSTY}),
     "mean_burst_s": Control("Mean burst (s)", "Mean duration of a burst",
         "real", 0.1, ARRIVALS, Slider("log", 0.001, 100, 0.01), {"above": 0}),
-    "peak_to_mean": Control("Peak-to-mean ratio", "1: the same all day; 2: no arrivals at night",
-        "real", 1.8, ARRIVALS, Slider("linear", 1, 2, 0.05), {"at_least": 1, "at_most": 2}),
-    "period_s": Control("Length of a day (s)", "Duration of the compressed day",
-        "real", 20, ARRIVALS, Slider("log", 1, 1000, 0.01), {"above": 0}),
     "clients": Control("Clients", "Each sends a request, waits for the answer, thinks, and sends the next",
         "whole", 64, MAIN, Slider("whole", 1, 256), {"at_most": 100_000}),
     "think_ms": Control("Think time (ms)", "Mean time between an answer and the client's next request",

@@ -6,8 +6,8 @@ import numpy as np
 
 from batchsim.engines.log import Status
 from batchsim.result.comparison import Difference
-from batchsim.result.proportions import students_t
 from batchsim.result.sections import sums
+from batchsim.result.shares import students_t
 from batchsim.study.judgement import LEVEL
 from batchsim.study.surface import SECTIONS
 from batchsim.view.run.token_data import TokenViewData, of_tokens

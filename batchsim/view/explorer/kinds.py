@@ -6,7 +6,8 @@ from typing import Any
 
 from batchsim import scenario
 from batchsim.measured.published import published
-from batchsim.scenario import RULES, Noise, OnOff, SizeOrWait
+from batchsim.scenario import RULES, ClosedLoop, Noise, OnOff, SizeOrWait
+from batchsim.scenario.scenario import RATE
 from batchsim.view.explorer import kinds_tokens
 from batchsim.view.explorer.kind import Kind
 
@@ -20,24 +21,32 @@ def _burst_values(traffic: OnOff) -> Sequence[Any] | None:
     return mean, burst / mean, traffic.mean_on_s
 
 
-WORKLOADS: Mapping[str, Kind] = {
-    "poisson": Kind("Poisson: random arrivals", scenario.Poisson, ("rate_per_s",)),
-    "constant": Kind("Constant: evenly spaced", scenario.Constant, ("rate_per_s",)),
-    "gamma": Kind("Gamma: smoother or burstier", scenario.Gamma, ("rate_per_s", "cv")),
-    "onoff": Kind("On-off: bursts", OnOff, ("rate_per_s", "burst_factor", "mean_burst_s"),
+def _snake(cls: type) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+def _of_workload(cls: Any) -> tuple[str, Kind]:
+    """Return the kind of a workload: its mean rate has one control, whatever the parameter is called."""
+    controls = tuple(RATE if name.endswith(RATE) else name for name in cls.parameters())
+    return _snake(cls), Kind(cls.title, cls, controls)
+
+
+# Workloads whose controls are not their parameters.
+_OTHERS = {
+    OnOff: ("onoff", Kind(OnOff.title, OnOff, (RATE, "burst_factor", "mean_burst_s"),
         make=lambda rate_per_s, factor, on_s: OnOff(rate_per_s * factor, 0, on_s, on_s * (factor - 1)),
-        read=_burst_values),
-    "diurnal": Kind("Diurnal: a day, compressed", scenario.Diurnal,
-        ("rate_per_s", "peak_to_mean", "period_s")),
-    "closed": Kind("Closed loop: clients wait for answers", scenario.ClosedLoop, ("clients", "think_ms"),
-        make=lambda clients, think_ms: scenario.ClosedLoop(clients, think_ms / 1000),
-        read=lambda loop: (loop.clients, loop.think_s * 1000)),
-    "given": Kind("Given: the traffic of this page", scenario.OpenLoop, ("rate_per_s",)),  # made by the state
+        read=_burst_values)),
+    ClosedLoop: ("closed", Kind(ClosedLoop.title, ClosedLoop, ("clients", "think_ms"),
+        make=lambda clients, think_ms: ClosedLoop(clients, think_ms / 1000),
+        read=lambda loop: (loop.clients, loop.think_s * 1000))),
 }  # fmt: skip
+WORKLOADS: Mapping[str, Kind] = {
+    **dict(_OTHERS.get(cls) or _of_workload(cls) for cls in scenario.WORKLOADS),
+    "given": Kind("Given: the traffic of this page", scenario.OpenLoop, (RATE,)),  # made by the state
+}
 # Every registered rule, by its name in snake case; full batches only is one of its own.
 RULE_KINDS: Mapping[str, Kind] = {
-    re.sub(r"(?<!^)(?=[A-Z])", "_", rule.__name__).lower(): Kind(rule.title, rule, tuple(rule.parameters()))
-    for rule in RULES
+    _snake(rule): Kind(rule.title, rule, tuple(rule.parameters())) for rule in RULES
 } | {
     "full_only": Kind("Full batches only", SizeOrWait, ("max_batch_size",), kinds_tokens.full_only,
         kinds_tokens.size_of_full),

@@ -1,7 +1,4 @@
-"""What a function prints and returns, as widgets.
-
-Not an Output widget, which flickers, and which loses what is written to it before it is on the page.
-"""
+"""The output of a lesson's cells: of a function as widgets, and words for pictures, for screen readers."""
 
 import html
 import sys
@@ -12,6 +9,7 @@ from io import BytesIO, StringIO
 from typing import Any
 
 import ipywidgets as widgets
+from IPython import get_ipython
 
 SHARP = 2  # pixels of a picture to one of the page
 PRE = (
@@ -55,3 +53,21 @@ def _html(value: Any, printed: str) -> str:
     if hasattr(value, "_repr_html_"):
         return f'<div class="jp-RenderedHTMLCommon">{value._repr_html_()}</div>'
     return f"{PRE}{html.escape(repr(value), quote=False)}</pre>"
+
+
+def with_words(figure: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the data that IPython stores with a figure's picture: a description of it."""
+    from batchsim.view.canvas.words import PNG, described  # and with it matplotlib, which drew the figure
+
+    return {}, {PNG: {"alt": described(figure)}}
+
+
+def describe_pictures() -> None:
+    """Add a description to each figure that this notebook shows from now on; do nothing outside a notebook.
+
+    The figure is still drawn by matplotlib's own formatter, or by ours.
+    """
+    shell = get_ipython()
+    if shell is not None:
+        formatter = shell.display_formatter.mimebundle_formatter
+        formatter.for_type_by_name("matplotlib.figure", "Figure", with_words)

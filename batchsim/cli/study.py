@@ -1,0 +1,223 @@
+"""The commands that simulate many scenarios: `batchsim sweep`, `tune` and `capacity`."""
+
+import sys
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from batchsim import _check
+from batchsim._files import replacing
+from batchsim.cli import output
+from batchsim.cli.flags import OUTPUT, RUN, GridFlags, JsonFlag, RunFlags, SLOFlags, TrafficFlags
+from batchsim.cli.scenario_flags import ScenarioFlags
+from batchsim.scenario import Scenario
+from batchsim.scenario.scenario import RATE, find_knob
+
+if TYPE_CHECKING:
+    import pandas
+
+    from batchsim.study.recommendation import Recommendation
+    from batchsim.view.charts.chart import Chart
+
+# Shown only where requests are lost: the other columns are of served requests alone.
+LOSS = ("p99_all_ms", "loss")
+SHOWN = (
+    "mean_latency_ms", "p99_ms", *LOSS, "throughput_per_s", "utilisation", "device_utilisation",
+    "mean_batch_size", "load",
+)  # fmt: skip
+OF_TOKENS = ("mean_ttft_ms", "ttft_p99_ms", "tpot_p99_ms", "output_tokens_per_s", "preempted_share")
+
+
+@dataclass
+class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
+    """Run a scenario at every point of a grid of knobs, and print a row for each.
+
+    batchsim sweep scenario.toml --over max_batch_size=1:32:x2 --over max_wait_ms=0:20:5 --plot map.png
+    """
+
+    workers: int | None = RUN.whole("Number of threads (default: one for each core).")
+    out: Path | None = OUTPUT.option("Folder for finished points: a later call resumes there.")
+    csv: bool = OUTPUT.option("Print all columns as CSV instead.", False, "--csv")
+    plot: Path | None = OUTPUT.picture("Draw a curve of one axis, or a heat map of two")
+    value: str = OUTPUT.option(
+        "Column to draw; p99_all_ms counts lost requests as infinite.", "p99_all_ms", metavar="COLUMN"
+    )
+    objective: float | None = OUTPUT.number("LIMIT", "Limit to draw for that column.")
+
+    def run(self) -> None:
+        from batchsim.study.evaluate import columns_of
+        from batchsim.study.sweep import sweep
+
+        scenario, tables = self.scenario()
+        axes = self.axes(tables["over"], scenario)
+        if self.plot is not None and len(axes) > 2:
+            raise ValueError(f"--plot must have one axis or two, got {', '.join(axes)}")
+        if self.value not in (known := columns_of(scenario, axes)):
+            hint = _check.nearest(self.value, known)
+            raise ValueError(f"--value must be a column of numbers, got {self.value!r}{hint}")
+        if self.csv and self.json_:
+            raise ValueError("one of --csv and --json must be given, got both")
+        settings = self.settings(tables["simulate"])
+        progress = sys.stderr.isatty()
+        frame = sweep(scenario, axes, **settings, out=self.out, workers=self.workers, progress=progress)
+        if self.plot is not None:
+            output.save_picture(self.plot, self._figure(frame, scenario, list(axes)))
+        if self.csv:
+            typer.echo(frame.to_csv(index=False), nl=False)
+        elif self.json_:
+            output.print_json({"scenario": output.scenario_tables(scenario), "points": frame})
+        else:
+            lossless = not (frame["loss"] > 0).any()
+            names = SHOWN if "ttft_p99_ms" not in frame else OF_TOKENS + SHOWN
+            left_out = {*axes, *(LOSS if lossless else ())}
+            shown = (name for name in names if name in frame and name not in left_out)
+            # An overloaded point has numbers, and its load: the reason in a word will do.
+            reason = frame["infeasible"].where(frame["requests"].isna() | frame["stable"], "overloaded")
+            columns = [*axes, *shown, "infeasible"]
+            output.print_frame(f"Over {output.in_words(scenario)}", frame.assign(infeasible=reason)[columns])
+
+    def _figure(self, frame: "pandas.DataFrame", scenario: Scenario, knobs: list[str]) -> "Chart":
+        """Return a curve along one knob, or a heat map of two with the scenario's own setting marked."""
+        if len(knobs) == 1:
+            from batchsim.view.charts.curves import capacity_curves
+
+            return capacity_curves(frame, knobs[0], self.value, self.objective)
+        from batchsim.view.charts.heat_map import heat_map
+
+        x, y = knobs
+        today = (_setting(scenario, x), _setting(scenario, y))
+        return heat_map(frame, x, y, self.value, self.objective, today=today)
+
+
+def _setting(scenario: Scenario, knob: str) -> Any:
+    """Return a knob's value in a scenario, as a sweep's table has it."""
+    if knob.split(".")[-1] == RATE:
+        return getattr(scenario.workload, "offered_per_s", None)
+    path = (knob,) if knob in vars(scenario) else find_knob(knob, vars(scenario))
+    value = attrgetter(".".join(path))(scenario)
+    return value if isinstance(value, (int, float)) else repr(value)
+
+
+ANSWER = ("met", "knobs", "frontier", "candidates", "requests_simulated")
+
+
+@dataclass
+class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
+    """Find the setting that meets an objective, and explain why; exit code 1 if none does.
+
+    batchsim tune scenario.toml --p99-ms 50 --over max_batch_size=4:64:x2 --over max_wait_ms=0,2,5,10
+    """
+
+    prefer: str = RUN.option("Fewest servers, or lowest latency.", "cheapest", metavar="cheapest|fastest")
+    save: Path | None = OUTPUT.file("Write the scenario with the recommended setting as TOML.")
+    plot: Path | None = OUTPUT.picture("Draw the Pareto frontier")
+    write: str | None = OUTPUT.option(
+        "Print the setting as that server's own file, or write those of all servers to --out.",
+        metavar="SERVER|all",
+    )  # fmt: skip
+    out: Path | None = OUTPUT.option("The folder for --write: triton/config.pbtxt and so on.")
+
+    def run(self) -> None:
+        from batchsim.study.tune import tune
+
+        self._check_write()
+        scenario, tables = self.scenario()
+        slo = self.slo(tables["slo"])
+        axes = self.axes(tables["over"], scenario)
+        best = tune(scenario, slo, axes, **self.settings(tables["simulate"]), prefer=self.prefer)
+        if self.save is not None:
+            best.scenario.to_toml(self.save)
+        if self.plot is not None:
+            from batchsim.view.charts.curves import frontier
+
+            output.save_picture(self.plot, frontier(best))
+        written, refused = self._written(best)
+        if self.json_:
+            answer = {name: getattr(best, name) for name in ANSWER}
+            expected = {key: estimate._asdict() for key, estimate in best.expected.items()}
+            remedies = [vars(remedy) for remedy in best.remedies]
+            more = {"explain": best.explain(), "expected": expected, "remedies": remedies}
+            more |= {"written": written, "refused": refused} if self.write else {}
+            output.print_json(output.objective_tables(best.scenario, slo) | answer | more)
+        else:
+            output.print_text(best.explain() + "\n")
+            key = slo.latency[0]
+            numbers = ["servers", key, f"{key}_low", f"{key}_high", "saturation_per_s"]
+            title = "Settings that no other beats in latency, saturation rate and servers alike:"
+            output.print_frame(title, best.frontier[list(dict.fromkeys([*best.knobs, *numbers, "outcome"]))])
+            if self.out is None:
+                typer.echo("".join(written.values()), nl=False)
+        if not best.met:
+            raise typer.Exit(1)
+
+    def _check_write(self) -> None:
+        if self.out is not None and self.write is None:
+            raise ValueError("--out must come with --write, got none")
+        if self.write is None:
+            return
+        from batchsim import servers
+
+        _check.one_of("--write", self.write, [*servers.SERVERS, *servers.TOKEN_SERVERS, "all"])
+        if self.write == "all" and self.out is None and not self.json_:
+            raise ValueError("--write all must come with --out, got none")
+
+    def _written(self, best: "Recommendation") -> tuple[dict[str, str], dict[str, str]]:
+        """Return the text for each server that is asked for, and write it to the folder if there is one."""
+        if self.write is None:
+            return {}, {}
+        from batchsim import servers
+
+        refused: dict[str, str] = {}
+        if self.write == "all":
+            texts, refused = servers.write_all(best)
+        else:
+            texts = {self.write: servers.write(self.write, best)}
+        for server, why in refused.items():
+            typer.echo(f"Not written for {server}: {why}", err=True)
+        if self.out is not None:
+            for server, text in texts.items():
+                path = self.out / server / servers.file_name(server)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with replacing(path) as file:
+                    file.write(text.encode())
+        return texts, refused
+
+
+NUMBERS = ("met", "rate_per_s", "low_per_s", "high_per_s", "lowest_per_s", "limited_by", "requests_simulated")
+
+
+@dataclass
+class Capacity(JsonFlag, SLOFlags, TrafficFlags, ScenarioFlags):
+    """Find the highest rate within an objective; exit code 1 if there is none.
+
+    The workload's own rate does not matter: the search rescales it.
+
+    batchsim capacity scenario.toml --p99-ms 50
+    """
+
+    tolerance: float = RUN.number("FRACTION", "Relative accuracy of the rate.", 0.01)
+    plot: Path | None = OUTPUT.picture("Draw latency against rate")
+
+    def run(self) -> None:
+        from batchsim.study.capacity import capacity
+
+        scenario, tables = self.scenario()
+        slo = self.slo(tables["slo"])
+        answer = capacity(scenario, slo, **self.settings(tables["simulate"]), tolerance=self.tolerance)
+        frame = answer.to_frame()
+        if self.plot is not None:
+            from batchsim.view.charts.curves import capacity_curves
+
+            first = slo.objectives[0]
+            output.save_picture(self.plot, capacity_curves(answer, RATE, first.key, first.limit))
+        if self.json_:
+            numbers = {name: getattr(answer, name) for name in NUMBERS}
+            output.print_json(output.objective_tables(scenario, slo) | numbers | {"probes": frame})
+        else:
+            output.print_text(f"{answer!r}\n")
+            output.print_frame(f"Runs at other rates, of {output.in_words(scenario)}", frame)
+        if not answer.met:
+            raise typer.Exit(1)

@@ -1,0 +1,349 @@
+"""A student's predictions and attempts, and the file that stores them, shared by several kernels."""
+
+import errno
+import hashlib
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from batchsim import _check
+from batchsim._files import replacing
+from batchsim._version import __version__
+
+FORMAT, VERSION = "batchsim progress", 1
+LARGEST_FILE = 2**22  # bytes; a whole course is some 20 kB
+LARGEST_COUNT = 10**6  # the largest count
+KEPT = 30  # stored wrong answers of an exercise
+LONGEST_NAME = 60  # letters
+VARIABLE = "BATCHSIM_PROGRESS"  # a file, or "off"
+OF_TESTS = "tests do not count as progress"
+PATIENCE_S = 30.0  # that a kernel waits for others: each holds the file for milliseconds, on a free machine
+
+
+class OtherVersionError(ValueError):
+    """A progress file of another version of the format."""
+
+
+@dataclass
+class Predicted:
+    """A prediction as it was committed first."""
+
+    chosen: str
+    right: bool
+    at: str  # times are ISO 8601, in UTC
+
+
+@dataclass
+class Wrong:
+    """A wrong answer, its hint, and how often the exercise had been asked again."""
+
+    answer: str
+    told: str
+    rounds: int
+
+
+@dataclass
+class Tried:
+    """What was tried at an exercise: an answer that was given before is no other try."""
+
+    tries: int = 0
+    first_at: str = ""
+    last_at: str = ""
+    solved_at: str = ""  # empty: not solved
+    by_trying: bool = False  # right, but possibly guessed: it came after several wrong ones
+    rounds: int = 0  # how often the exercise was repeated with new numbers
+    since: int = 0  # wrong answers since then
+    wrong: list[Wrong] = field(default_factory=list)
+
+
+@dataclass
+class Record:
+    """The record of a student."""
+
+    student: str = ""
+    key: str = field(default_factory=lambda: secrets.token_hex(8))  # of two students of one name, say
+    begun_at: str = field(default_factory=lambda: now())
+    batchsim: str = __version__
+    predictions: dict[str, Predicted] = field(default_factory=dict)
+    exercises: dict[str, Tried] = field(default_factory=dict)
+
+
+def now() -> str:
+    """Return the time, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def name_of(student: Any) -> str:
+    """Return a student's name without spaces around it, or raise."""
+    if not isinstance(student, str):
+        raise TypeError(f"name must be a student's name, got {student!r}")
+    name = student.strip()
+    if not name or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise ValueError(f"name must be 1 to {LONGEST_NAME} letters on one line, got {student!r:.80}")
+    return name
+
+
+# The file.
+
+
+def write(path: Path, record: Record) -> None:
+    """Write a progress file, whole or not at all."""
+    content = {"format": FORMAT, "version": VERSION, **asdict(record), "batchsim": __version__}
+    content["checksum"] = checksum(content)
+    with replacing(path) as file:
+        file.write((json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def checksum(content: Mapping[str, Any]) -> str:
+    """Return the checksum of the content of a progress file.
+
+    It detects a file that was damaged or edited by hand. It is not security: anyone can compute it.
+    """
+    said = {name: value for name, value in content.items() if name != "checksum"}
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read(path: str | os.PathLike[str]) -> Record:
+    """Read a progress file. ValueError names what is wrong with it; OSError if it cannot be opened."""
+    path = _check.path("a progress file", path)
+    with path.open("rb") as file:
+        text = file.read(LARGEST_FILE + 1)
+    if len(text) > LARGEST_FILE:
+        raise ValueError(f"{path} is not a progress file: it has more than {LARGEST_FILE:,} bytes")
+    try:
+        return _parsed(path, text)
+    except RecursionError:
+        raise ValueError(f"{path} is not a progress file: it is nested too deeply") from None
+
+
+def _parsed(path: Path, text: bytes) -> Record:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is not a progress file, or a damaged one: it is not JSON ({error!s:.80})"
+        ) from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not a progress file: it holds {content!r:.40}")
+    version = content.get("version", VERSION)
+    if content.get("format") == FORMAT and version != VERSION:
+        other = f"{path} is a progress file of version {version!r:.20}, of batchsim"
+        ours = f"batchsim {__version__} reads version {VERSION}"
+        raise OtherVersionError(f"{other} {content.get('batchsim', '?')!s:.20}, and {ours}")
+    names = ["format", "version", *(each.name for each in fields(Record)), "checksum"]
+    if lacks := [name for name in names if name not in content]:
+        raise ValueError(f"{path} is not a progress file: it lacks {', '.join(lacks)}")
+    if content["format"] != FORMAT:
+        raise ValueError(f"{path} is not a progress file: its format is {content['format']!r:.40}")
+    if content["checksum"] != checksum(content):
+        said = "its checksum does not match its content"
+        raise ValueError(f"{path} was changed after batchsim wrote it: {said}")
+    try:
+        return _record({name: content[name] for name in names[2:-1]})
+    except ValueError as error:
+        raise ValueError(f"{path} is not a progress file: {error}") from None
+
+
+def _record(content: dict[str, Any]) -> Record:
+    parts: dict[str, type] = {"predictions": Predicted, "exercises": Tried}
+    for name, kind in parts.items():
+        listed = _fit(name, content[name], dict)
+        content[name] = {key: _made(f"{name} {key!r:.20}", kind, each) for key, each in listed.items()}
+    record: Record = _made("it", Record, content)
+    for key, tried in record.exercises.items():
+        wrong = enumerate(tried.wrong, 1)
+        tried.wrong = [_made(f"wrong answer {i} of {key!r:.20}", Wrong, each) for i, each in wrong]
+    if record.student:
+        record.student = name_of(record.student)
+    return record
+
+
+def _made(where: str, kind: type, content: Any) -> Any:
+    """Return an instance of a dataclass, each field of which has its type."""
+    content = _fit(where, content, dict)
+    types = {each.name: each.type for each in fields(kind)}
+    if set(content) != set(types):
+        raise ValueError(f"{where} must have {', '.join(types)}, got {', '.join(content)!r:.80}")
+    plain = {name: getattr(of, "__origin__", of) for name, of in types.items()}
+    return kind(**{name: _fit(f"{name} of {where}", content[name], plain[name]) for name in types})
+
+
+def _fit(where: str, value: Any, kind: Any) -> Any:
+    if type(value) is not kind:
+        raise ValueError(f"{where} must be of type {kind.__name__}, got {value!r:.40}")
+    if kind is int and not 0 <= value <= LARGEST_COUNT:
+        raise ValueError(f"{where} must be from 0 to {LARGEST_COUNT:,}, got {value!r:.40}")
+    return value
+
+
+# The file of this kernel, and how kernels share it.
+
+
+class _Kernel:
+    """The state of this kernel: the chosen file, and the progress that it cannot store."""
+
+    def __init__(self) -> None:
+        self.file: Path | None = None
+        self.memory = Record()
+        self.failed: dict[Path, str] = {}  # files that cannot be written, and why
+        self.notes: list[str] = []  # notes for the student
+
+
+_kernel = _Kernel()
+
+
+def forget() -> None:
+    """Begin as a new kernel does."""
+    _kernel.__init__()  # type: ignore[misc]
+
+
+def use(file: Path) -> None:
+    """Keep the progress in this file from here on."""
+    if file.exists():
+        read(file)  # or raise: it is something else
+    _kernel.file = file
+
+
+def place() -> tuple[Path | None, str]:
+    """Return the file that stores progress, or None and the reason why progress is not stored.
+
+    The default is `~/.batchsim/progress.json`. `progress(file=...)` or the variable BATCHSIM_PROGRESS choose
+    another file; the variable can also turn storing off ("off"). Tests store progress only if they choose a
+    file. Runs in a folder of solutions store it only with `progress(file=...)`.
+    """
+    said = os.environ.get(VARIABLE, "")
+    try:
+        if _kernel.file is not None:
+            path = _kernel.file
+        elif Path.cwd().name == "solutions":  # before the variable: their outputs are the same for all
+            return None, "runs in the solutions folder do not count as progress"
+        elif said == "off":
+            return None, f"{VARIABLE} is off"
+        elif said:
+            path = Path(said).expanduser()
+        elif "PYTEST_VERSION" in os.environ:
+            return None, OF_TESTS
+        else:
+            path = Path.home() / ".batchsim" / "progress.json"
+        path = path.absolute()
+    except (OSError, RuntimeError) as error:  # no current folder, no home
+        return None, str(error)
+    return (None, _kernel.failed[path]) if path in _kernel.failed else (path, "")
+
+
+def load() -> Record:
+    """Return the student's record."""
+    path, _ = place()
+    if path is not None:
+        with _failing_softly(path):
+            try:
+                return read(path)
+            except FileNotFoundError:
+                return Record()
+            except OtherVersionError:
+                raise
+            except ValueError:  # damaged
+                return change(lambda record: None)
+    return _kernel.memory
+
+
+def change(update: Callable[[Record], None]) -> Record:
+    """Change the student's record and return it. A failure to store it gives a note, not an error."""
+    path, _ = place()
+    record = None
+    if path is not None:
+        with _failing_softly(path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _locked(path):
+                new = not path.exists()
+                record = _kernel.memory = _read(path)
+                update(record)
+                write(path, record)
+            if new:
+                _kernel.notes.append(f"Your progress is kept in {path}: bs.teaching.progress() shows it.")
+    if record is None:
+        update(_kernel.memory)
+    return _kernel.memory
+
+
+def begin(student: str) -> None:
+    """Begin from nothing."""
+    _kernel.memory = Record(student)
+    change(lambda record: setattr(record, "student", student))
+
+
+def notes() -> list[str]:
+    """Return the notes for the student, each only once."""
+    said, _kernel.notes = _kernel.notes, []
+    return said
+
+
+def set_aside(path: Path, why: str) -> Path:
+    """Rename a file, so that another can begin in its place; return its new path."""
+    names = (f"{path.stem}-{why}{number}{path.suffix}" for number in ("", *(f"-{n}" for n in range(2, 1000))))
+    aside = next(path.with_name(name) for name in names if not path.with_name(name).exists())
+    path.rename(aside)
+    return aside
+
+
+def _read(path: Path) -> Record:
+    """Return what a file holds; what is no progress file makes room for one."""
+    try:
+        return read(path)
+    except FileNotFoundError:
+        return Record()
+    except OtherVersionError:
+        raise
+    except ValueError as error:
+        aside = set_aside(path, "damaged")
+        _kernel.notes.append(f"{error}. It was renamed to {aside.name}, and a new file begins.")
+        return Record()
+
+
+@contextmanager
+def _failing_softly(path: Path) -> Iterator[None]:
+    """Note that a file cannot be used, instead of an exercise failing."""
+    try:
+        yield
+    except (OSError, OtherVersionError) as error:
+        why = (isinstance(error, OSError) and error.strerror) or str(error)
+        _kernel.failed[path] = why
+        elsewhere = 'Choose another file with bs.teaching.progress(file="...")'
+        _kernel.notes.append(
+            f"Not kept in {path} ({why}): it will be lost when this kernel ends. {elsewhere}."
+        )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a file alone among kernels; continue without a lock where locks fail, as on some file servers."""
+    with path.with_name(f".{path.name}.lock").open("ab") as file:
+        until = time.monotonic() + PATIENCE_S
+        while _held(file) and time.monotonic() < until:
+            time.sleep(0.01)
+        yield  # a file that is closed is let go
+
+
+def _held(file: BinaryIO) -> bool:
+    """Lock a file, or return whether it is because another kernel has that it cannot be."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # else locks do not work there
+    return False
