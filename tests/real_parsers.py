@@ -139,7 +139,7 @@ def takes(action):
 
 
 def flags_differ(parser, server):
-    from batchsim.servers.formats.commands import flags_of
+    from batchsim.servers.formats.command_lines import flags_of
 
     real = {flag: takes(action) for flag, action in parser._option_string_actions.items()}
     off = {flag for flag in real if flag.startswith("--no-") and "--" + flag[5:] in real}

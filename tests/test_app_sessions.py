@@ -12,8 +12,8 @@ from jupyter_client.session import Session
 from jupyter_server._tz import utcnow
 from tornado.web import HTTPError
 
-from batchsim.app import spare
-from batchsim.app.page import ASKING
+from batchsim.app import standby
+from batchsim.app.access import ASKING
 from batchsim.app.sessions import Sessions
 
 
@@ -74,15 +74,17 @@ async def asked(sessions, kernel_id, expression):
         client.stop_channels()
 
 
-def with_a_spare(use, folder, **settings):
+def with_a_standby(use, folder, **settings):
     """Use sessions with a kernel that waits for a page."""
 
     async def run():
-        sessions = Sessions(connection_dir=str(folder), spare_settings={"kernel_name": "python3"}, **settings)
+        sessions = Sessions(
+            connection_dir=str(folder), standby_settings={"kernel_name": "python3"}, **settings
+        )
         try:
-            while sessions.spare is None:
+            while sessions.standby is None:
                 await asyncio.sleep(0)
-            await use(sessions, sessions.spare)
+            await use(sessions, sessions.standby)
         finally:
             await sessions.shutdown_all(now=True)
 
@@ -94,58 +96,58 @@ def page(**environment):
 
 
 def test_the_next_page_gets_the_kernel_that_waits_and_its_environment(tmp_path, monkeypatch):
-    monkeypatch.setattr(spare, "REHEARSAL", ("rehearsed = 1",))
+    monkeypatch.setattr(standby, "WARM_UP", ("warmed = 1",))
     link = "rate_per_s=900&x='\"\\é"
 
     async def use(sessions, waiting):
-        await waiting.rehearsed
+        await waiting.warm
         assert sessions.pages() == set()
         assert not waiting.suits({"kernel_name": "python3", "path": "elsewhere"})
         kernel = await sessions.start_kernel(**page(QUERY_STRING=link))
         assert kernel == waiting.kernel_id
         assert sessions.pages() == {kernel}
-        assert sessions.spare is None
-        said = "(rehearsed, __import__('os').environ['QUERY_STRING'])"
+        assert sessions.standby is None
+        said = "(warmed, __import__('os').environ['QUERY_STRING'])"
         assert await asked(sessions, kernel, said) == repr((1, link))
 
-    with_a_spare(use, tmp_path)
+    with_a_standby(use, tmp_path)
 
 
-def test_a_page_that_comes_early_does_not_wait_for_the_rehearsal(tmp_path, monkeypatch):
-    monkeypatch.setattr(spare, "REHEARSAL", ("rehearsed = 1",))
+def test_a_page_that_comes_early_does_not_wait_for_the_warm_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(standby, "WARM_UP", ("warmed = 1",))
 
     async def use(sessions, waiting):
         kernel = await sessions.start_kernel(**page())
-        await waiting.rehearsed
-        assert await asked(sessions, kernel, "'rehearsed' in globals()") == "False"
+        await waiting.warm
+        assert await asked(sessions, kernel, "'warmed' in globals()") == "False"
 
-    with_a_spare(use, tmp_path)
+    with_a_standby(use, tmp_path)
 
 
 def test_a_kernel_that_waits_takes_no_place_and_is_not_there_when_all_are_taken(tmp_path, monkeypatch):
-    monkeypatch.setattr(spare, "REHEARSAL", ())
+    monkeypatch.setattr(standby, "WARM_UP", ())
 
     async def use(sessions, waiting):
         (kernel,), refusals = await started(sessions, 2, **page())
         assert kernel == waiting.kernel_id
         assert refusals == [503]
         sessions.notify_connect(kernel)
-        sessions.start_spare()
-        assert sessions.spare is None
+        sessions.start_standby()
+        assert sessions.standby is None
         await sessions.shutdown_kernel(kernel, now=True)
-        sessions.start_spare()
-        assert sessions.spare is not None
+        sessions.start_standby()
+        assert sessions.standby is not None
         assert sessions.pages() == set()
-        await sessions.spare.rehearsed
+        await sessions.standby.warm
 
-    with_a_spare(use, tmp_path, max_sessions=1)
+    with_a_standby(use, tmp_path, max_sessions=1)
 
 
 def test_a_kernel_that_waits_is_not_idle_until_it_has_been_a_page_s(tmp_path, monkeypatch):
-    monkeypatch.setattr(spare, "REHEARSAL", ())
+    monkeypatch.setattr(standby, "WARM_UP", ())
 
     async def use(sessions, waiting):
-        await waiting.rehearsed
+        await waiting.warm
         kernel = sessions.get_kernel(waiting.kernel_id)
         long_ago = kernel.last_activity = utcnow() - timedelta(hours=9)
         await sessions.cull_kernel_if_idle(waiting.kernel_id)
@@ -158,14 +160,14 @@ def test_a_kernel_that_waits_is_not_idle_until_it_has_been_a_page_s(tmp_path, mo
         await sessions.cull_kernel_if_idle(waiting.kernel_id)
         assert waiting.kernel_id not in sessions
 
-    with_a_spare(use, tmp_path, cull_idle_timeout=600)
+    with_a_standby(use, tmp_path, cull_idle_timeout=600)
 
 
 def test_a_page_gets_a_kernel_though_the_one_that_waits_has_died(tmp_path, monkeypatch):
-    monkeypatch.setattr(spare, "REHEARSAL", ())
+    monkeypatch.setattr(standby, "WARM_UP", ())
 
     async def use(sessions, waiting):
-        await waiting.rehearsed
+        await waiting.warm
         dead = sessions.get_kernel(waiting.kernel_id)
         dead.stop_restarter()
         await dead.signal_kernel(signal.SIGKILL)
@@ -176,14 +178,14 @@ def test_a_page_gets_a_kernel_though_the_one_that_waits_has_died(tmp_path, monke
         assert await asked(sessions, kernel, "1 + 1") == "2"
         assert sessions.pages() == {kernel}
 
-    with_a_spare(use, tmp_path)
+    with_a_standby(use, tmp_path)
 
 
-def test_the_rehearsal_loads_what_a_page_begins_with_and_makes_no_widget():
+def test_the_warm_up_loads_what_a_page_begins_with_and_makes_no_widget():
     """In a process of its own, as a kernel is."""
     source = """
 import sys
-for source in REHEARSAL: exec(source)
+for source in WARM_UP: exec(source)
 from ipywidgets.widgets import widget
 assert not widget._instances
 known = set(sys.modules)
@@ -191,7 +193,7 @@ import batchsim
 batchsim.explore(requests=1000, play=True)
 print(sorted(set(sys.modules) - known))
 """
-    command = [sys.executable, "-c", f"REHEARSAL = {spare.REHEARSAL}{source}"]
+    command = [sys.executable, "-c", f"WARM_UP = {standby.WARM_UP}{source}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 

@@ -7,23 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from oracles.plans import TIMERS, WORKLOADS, plans_with_ties
-from oracles.token_plans import columns_of, naive, token_plans
-from test_compiled_engine import Replay
-from test_reference_engine import assert_same, naive_of
+from oracles.plans import TIMERS, WORKLOADS
 
 import batchsim as bs
 from batchsim._clock import LATEST_S, TICK_S, later, not_before, on_grid
-from batchsim.engines.compiled import engine as compiled
-from batchsim.engines.compiled import summaries, token_engine
 from batchsim.engines.compiled.grid_runs import run_many, run_times
 from batchsim.engines.draws import Streams, draw, draw_cached
-from batchsim.engines.reference import engine as reference
-from batchsim.engines.reference import token_engine as reference_tokens
 from batchsim.engines.token_log import draw_tokens
-from batchsim.result import Result, Run
 from batchsim.scenario.rules.rule import NOTHING, START, WAIT, Rule, oldest_s
 
 # By hand: periodic traffic of round numbers, in fractions.
@@ -101,32 +93,6 @@ EVERY_RULE = (
     bs.SizeOrWait, bs.AtLeast, bs.PreferredSizes, bs.PreferredUntilLate, *TIMERS, bs.LearnedCork,
     bs.LearnedSizes,
 )  # fmt: skip
-
-
-@settings(max_examples=50)
-@given(plans_with_ties(EVERY_RULE), st.integers(1, 12))
-def test_all_engines_the_oracle_and_summaries_agree_where_everything_is_tied(plan, chunk):
-    scenario, log, simpy = plan.scenario, compiled.run(plan), reference.run(plan)
-    for name, column in vars(simpy).items():
-        assert column is None or np.array_equal(column, getattr(log, name), equal_nan=True), name
-    assert_same(Result((Run(scenario, log),), 0, "compiled"), naive_of(plan))
-    times_s = np.concatenate([log.arrival_s, log.batch_start_s, log.batch_finish_s])
-    assert np.array_equal(on_grid(times_s), times_s)
-    whole = Result((Run(scenario, log),), 0, "").metrics.totals
-    sliced, _ = summaries.summarise(scenario, plan.requests, Replay(plan), 0, chunk)
-    for field in dataclasses.fields(sliced):
-        a, b = getattr(sliced, field.name), getattr(whole, field.name)
-        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-9, err_msg=field.name)
-
-
-@settings(max_examples=50)
-@given(token_plans())
-def test_all_engines_and_the_oracle_agree_on_tokens(plan):
-    log, simpy, oracle = token_engine.run(plan), reference_tokens.run(plan), columns_of(naive(plan))
-    for name, column in oracle.items():
-        assert np.array_equal(getattr(log, name), column, equal_nan=True), name
-        assert np.array_equal(getattr(simpy, name), column, equal_nan=True), name
-    assert np.array_equal(on_grid(log.batch_finish_s), log.batch_finish_s)
 
 
 # The grid.

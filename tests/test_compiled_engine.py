@@ -13,19 +13,15 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from oracles.plans import WORKLOADS, plans_with_ties, scenarios_at_random
+from oracles.plans import WORKLOADS
 from runs import in_python
 
 import batchsim as bs
 from batchsim.engines.compiled import engine as compiled
 from batchsim.engines.compiled import summaries
 from batchsim.engines.draws import Streams, draw
-from batchsim.engines.log import warmup_requests
-from batchsim.engines.reference import engine as reference
 from batchsim.engines.totals import BINS, Histogram, middles_s
-from batchsim.result import Result, Run
+from batchsim.result import Result
 
 SCENARIO = bs.Scenario(bs.Poisson(1800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 REQUEST_COLUMNS = ("arrival_s", "start_s", "finish_s", "batch_index", "status")
@@ -41,38 +37,10 @@ def assert_equal(one: Result, other: Result) -> None:
         assert np.array_equal(getattr(one.batches, name), getattr(other.batches, name)), name
 
 
-def result_of(plan, engine):
-    return Result((Run(plan.scenario, engine.run(plan)),), 0, "")
-
-
 # Two engines, one truth.
 
 
 # As in every property here, `make fuzz` tries twenty times as many a round, and others each time.
-@settings(max_examples=500)
-@given(plans_with_ties())
-def test_equal_to_the_reference_when_everything_is_tied(plan):
-    assert_equal(result_of(plan, compiled), result_of(plan, reference))
-
-
-@settings(max_examples=150)
-@given(scenarios_at_random(), st.integers(0, 99))
-def test_equal_to_the_reference_on_random_traffic(scenario, seed):
-    runs = [bs.simulate(scenario, 300, seed=seed, engine=engine) for engine in ("compiled", "simpy")]
-    assert_equal(*runs)
-
-
-@settings(max_examples=100)
-@given(plans_with_ties(), st.integers(1, 5))
-def test_equal_wherever_the_slices_are_cut(plan, size):
-    whole = compiled.run(plan)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "SLICE", size)
-        cut = compiled.run(plan)
-    for field in dataclasses.fields(whole):
-        assert np.array_equal(getattr(whole, field.name), getattr(cut, field.name)), field.name
-
-
 AT_ONCE = {"workload": bs.Trace(np.zeros(1000)), "timeout_ms": 1e9}
 
 
@@ -88,14 +56,6 @@ def test_a_slice_is_of_bounded_work_however_many_the_servers_are(monkeypatch, kn
     monkeypatch.setattr(compiled, "check_cancelled", slices.append)
     assert repr(bs.simulate(scenario, 1000, keep=keep).summary()) == run
     assert len(slices) > 5  # all servers start a batch at one instant of seven
-
-
-@pytest.mark.parametrize("workload", WORKLOADS, ids=repr)
-@pytest.mark.parametrize("servers", [1, 3])
-def test_equal_on_long_runs(workload, servers):
-    scenario = SCENARIO.replace(workload=workload, servers=servers, max_batch_size=6)
-    runs = [bs.simulate(scenario, 20_000, seed=5, engine=engine) for engine in ("compiled", "simpy")]
-    assert_equal(*runs)
 
 
 def test_equal_when_a_batch_is_too_short_for_the_clock():
@@ -126,49 +86,6 @@ def test_auto_falls_back_to_simpy_for_a_model():
 
 
 # Summaries of any length.
-
-
-class Replay:
-    """A plan's randomness, drawn beforehand, as streams."""
-
-    def __init__(self, plan):
-        self.plan, self.service_s, self.slowdown = plan, plan.service_s, plan.slowdown
-        self.cold_start = plan.cold_start
-
-    def arrivals_s(self, requests, chunk):
-        for begin in range(0, requests, chunk):
-            yield self.plan.arrival_s[begin : min(begin + chunk, requests)]
-
-    def noise(self):
-        return self._drawer(self.plan.noise)
-
-    def think(self):
-        return self._drawer(self.plan.think_s)
-
-    def priorities(self):
-        return self._drawer(self.plan.priority)
-
-    @staticmethod
-    def _drawer(values):
-        if values is None:
-            return None
-        rest = iter(values)
-        return lambda count: np.array([next(rest, 1.0) for _ in range(count)])
-
-
-@settings(max_examples=200)
-@given(plans_with_ties(), st.sampled_from([1, 2, 3, 7, 64]), st.sampled_from([0, 0.2, 0.7]))
-def test_a_summary_is_the_sum_of_the_columns_whatever_the_chunks(plan, chunk, warmup):
-    columns = Result((Run(plan.scenario, compiled.run(plan), warmup=warmup),), 0, "")
-    sums = summaries.summarise(
-        plan.scenario, plan.requests, Replay(plan), warmup_requests(warmup, plan.requests), chunk
-    )
-    summary = Result((Run(plan.scenario, sums=sums, warmup=warmup),), 0, "")
-    for field in dataclasses.fields(sums[0]):
-        expected = getattr(columns.metrics.totals, field.name)
-        np.testing.assert_allclose(getattr(sums[0], field.name), expected, rtol=1e-12, atol=1e-9)
-    for q in (0, 50, 90, 99, 100):
-        np.testing.assert_allclose(summary.percentile(q), columns.percentile(q), rtol=1e-3)
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=repr)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from batchsim.scenario import RULES
+from batchsim.view.explorer.control import CHOICES
 from batchsim.view.explorer.controls_table import CONTROLS, in_labels, on_page, relevant
 from batchsim.view.explorer.kinds import KINDS, values_of
-from batchsim.view.explorer.modes import CHOICES
 from batchsim.view.explorer.state import DEFAULT, State
 
 
@@ -37,7 +37,7 @@ class NewRule(scenario.SizeOrWait):
 scenario.RULES += (NewRule,)
 
 from batchsim.view.explorer.controls_table import CONTROLS
-from batchsim.view.explorer.modes import CHOICES
+from batchsim.view.explorer.control import CHOICES
 from batchsim.view.explorer.state import State
 
 state = State.from_link("rule=new_rule&level=4&max_batch_size=8")

@@ -7,7 +7,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.result.comparison import compare
-from batchsim.view.explorer.goodput import of_goodput
+from batchsim.view.explorer.pages.compare import of_goodput
 from batchsim.view.explorer.state import DEFAULTS
 from batchsim.view.run.token_data import TokenViewData
 

@@ -5,8 +5,7 @@ import traitlets
 
 import batchsim as bs
 from batchsim.view.explorer.knob import is_hidden
-from batchsim.view.explorer.service_chooser import TABLES
-from batchsim.view.explorer.services import AFFINE, PUBLISHED
+from batchsim.view.explorer.services import AFFINE, PUBLISHED, TABLES
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
-from batchsim.view.explorer import stored
+from batchsim.view.explorer import runner
 from batchsim.view.run.live import LivePicture
 
 
@@ -75,7 +75,7 @@ def test_moving_does_not_pile_up_artists_pictures_or_curves(panel, monkeypatch):
         panel.controls["max_wait_ms"].value = wait_ms
         panel.session.release()
 
-    monkeypatch.setattr(stored, "STORED", 4)
+    monkeypatch.setattr(runner, "STORED", 4)
     move(11)
     move(12)
     move(11)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 import batchsim as bs
-from batchsim.view.explorer.token_runner import BUDGETS, MOVING, SEATS, token_axis, token_data
+from batchsim.view.explorer.runner import BUDGETS, MOVING, SEATS, token_axis, token_data
 
 STEP = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
 TOKENS = bs.Tokens(bs.Lognormal(500, 1.0, at_most=3000), bs.Geometric(40))

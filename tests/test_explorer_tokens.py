@@ -10,8 +10,7 @@ from ipywidgets.widgets.widget import _instances
 import batchsim as bs
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.knob import is_hidden
-from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS
-from batchsim.view.explorer.pages.reasons_tokens import outcome as tokens_outcome
+from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS, outcome_of_tokens
 from batchsim.view.explorer.state import DEFAULTS, State
 from batchsim.view.run.live import MODES
 from batchsim.view.run.token_headline import token_figures_of
@@ -371,7 +370,7 @@ def test_a_server_with_one_seat_is_told_of_in_the_singular(panel):
     assert " of 1 seat and" in said
     panel.controls["servers"].value = 2
     assert "2 servers carry" in text(panel.readout)
-    outcome = tokens_outcome("tpot", panel.result, panel.result)
+    outcome = outcome_of_tokens("tpot", panel.result, panel.result)
     assert "On average 1 request is in a step, as before." in outcome.why
 
 

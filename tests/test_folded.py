@@ -1,30 +1,19 @@
 """Runs of tokens whose steps do not fit in memory: everything but the steps is there, and is the same."""
 
 import sys
-from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from oracles.token_plans import token_plans
+from oracles.agreement import OF_REQUESTS
 
 import batchsim as bs
 from batchsim.engines import folded_log
-from batchsim.engines.compiled import token_engine
-from batchsim.engines.folded_log import FoldedLog, folded
-from batchsim.engines.reference import token_engine as reference_tokens
-from batchsim.result.token_run import TokenRun
+from batchsim.engines.folded_log import FoldedLog
 
 SIMULATE = sys.modules["batchsim.simulate"]
 SCENARIO = bs.Scenario(
     bs.Poisson(15), bs.Continuous(32, 512, kv_blocks=150), bs.StepTime(6.88, 9.997, 0.09631).with_noise(0.1),
     servers=2, tokens=bs.Tokens(bs.Lognormal(200, 1, at_most=1000), bs.Geometric(20)),
-)  # fmt: skip
-# Of requests, to the last bit; what several engines do at once is added up in another order.
-EXACT = (
-    "arrival_s", "status", "batch_index", "preemptions", "start_s", "first_token_s", "finish_s", "latency_ms",
-    "ttft_ms", "tpot_ms", "prefill_ms", "decode_ms", "preempted_ms", "computing_ms",
 )  # fmt: skip
 
 
@@ -37,33 +26,10 @@ def little_memory(monkeypatch):
 
 
 def assert_same(short, whole):
-    for name in EXACT:
+    for name in OF_REQUESTS:
         np.testing.assert_array_equal(getattr(short, name), getattr(whole, name), name)
     for name in ("forming_ms", "queueing_ms"):
         np.testing.assert_allclose(getattr(short, name), getattr(whole, name), atol=1e-6, err_msg=name)
-
-
-def of_log(plan, log, warmup):
-    return bs.Result((TokenRun(plan.scenario, log, warmup=warmup),), 0, "compiled")
-
-
-@settings(max_examples=80)
-@given(token_plans(), st.integers(-1, 40), st.integers(1, 30), st.sampled_from([0.0, 0.3]))
-def test_a_run_without_rows_of_steps_has_the_columns_and_sections_of_one_with(plan, room, piece, warmup):
-    kept = token_engine.run(plan)
-    with patch.object(folded_log, "PIECE", piece):
-        logs = [engine.run(plan, room=room) for engine in (token_engine, reference_tokens)]
-    assert all(isinstance(log, FoldedLog) == (kept.steps > room) for log in logs)
-    whole = of_log(plan, kept, warmup)
-    for log in (*logs, folded(kept)):
-        short = of_log(plan, log, warmup)
-        assert (log.steps, log.most_running) == (kept.steps, kept.most_running)
-        assert_same(short, whole)
-        sums, of_whole = (vars(result.run.sections.totals) for result in (short, whole))
-        for name, column in of_whole.items():
-            np.testing.assert_allclose(sums[name], column, rtol=1e-9, atol=1e-9, err_msg=name)
-    for name, column in vars(logs[0]).items():
-        np.testing.assert_array_equal(column, getattr(logs[1], name), name)
 
 
 def test_a_default_call_says_how_many_requests_would_keep_their_steps(little_memory, monkeypatch):

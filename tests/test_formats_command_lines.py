@@ -3,7 +3,7 @@
 import pytest
 
 from batchsim import servers
-from batchsim.servers.formats.commands import commands, flags_of
+from batchsim.servers.formats.command_lines import commands, flags_of
 
 SAME = [
     "vllm serve m --max-num-seqs 64 --no-enable-chunked-prefill",

@@ -1,6 +1,5 @@
 """CONTRIBUTING's recipes for a rule and a workload, followed literally in a copy of the package."""
 
-import json
 import os
 import re
 import shutil
@@ -158,7 +157,7 @@ WORKLOAD_STEPS = {
     "tests/oracles/plans.py": [("WORKLOADS = [\n", "WORKLOADS = [\n    bs.Groups(900.0, 3),\n")],
 }
 
-CHECKS = '''
+CHECKS = """
 import json, sys
 sys.path[:0] = ["tests", "docs/book"]
 import numpy as np
@@ -194,7 +193,7 @@ assert not isinstance(bs.theory.expected(scenario), bs.theory.Answer)
 assert reference.missing() == set()
 assert any(type(each) is bs.Multiples for each in SERVERS_RULES) and bs.Groups(900.0, 3) in WORKLOADS
 print("all checked")
-'''
+"""
 
 
 @pytest.fixture(scope="module")

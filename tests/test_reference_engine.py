@@ -4,14 +4,10 @@ import math
 import numpy as np
 import pandas
 import pytest
-from hypothesis import event, given, settings
-from hypothesis import strategies as st
-from oracles.naive import Naive
-from oracles.naive_rules import NAIVE
-from oracles.plans import WORKLOADS, in_naive_words, plans_with_ties, scenarios_at_random
+from oracles.plans import WORKLOADS
 
 import batchsim as bs
-from batchsim.engines.draws import Plan, draw
+from batchsim.engines.draws import draw
 from batchsim.engines.reference import engine as reference
 from batchsim.result import Result, Run
 
@@ -523,63 +519,6 @@ def test_a_model_compiles_on_the_host_and_later_batches_wait_for_the_device_behi
     for engine in ("simpy", "compiled"):
         batches = bs.simulate(scenario, engine=engine).batches
         assert batches.finish_s == pytest.approx([1.01, 1.01 + 0.012])
-
-
-def naive_of(plan: Plan) -> Naive:
-    scenario = plan.scenario
-    rule = scenario.rule
-    at_least = isinstance(rule, bs.AtLeast)
-    naive = NAIVE.get(type(rule).__name__, Naive)
-    own = {}  # what the rule's own spelling needs to know of it
-    if naive is not Naive:
-        shared = {field.name for field in dataclasses.fields(Naive)}
-        own = {name: getattr(rule, name) for name in rule.parameters() if name not in shared}
-    return naive(
-        requests=plan.requests,
-        service_s=[NAN] + [scenario.service(size) for size in range(1, rule.max_batch_size + 1)],
-        max_batch_size=rule.max_batch_size,
-        max_wait_ms=math.inf if at_least else rule.max_wait_ms,
-        enough=rule.min_batch_size if at_least else None,
-        preferred=getattr(rule, "preferred", None),
-        **in_naive_words(plan),
-        **own,
-    ).run()
-
-
-def assert_same(result: Result, naive: Naive) -> None:
-    for name, column in [
-        ("arrival_s", naive.arrival),
-        ("start_s", naive.start),
-        ("finish_s", naive.finish),
-        ("batch_index", naive.batch),
-        ("status", naive.status),
-    ]:
-        assert np.array_equal(getattr(result, name), column, equal_nan=name.endswith("_s")), name
-    for name, column in [
-        ("start_s", naive.batch_start),
-        ("finish_s", naive.batch_finish),
-        ("batch_size", naive.size),
-        ("server", naive.server),
-        ("trigger", naive.trigger),
-    ]:
-        assert np.array_equal(getattr(result.batches, name), column), name
-    assert np.array_equal(result.run.device_time.wait_s, naive.device_wait)
-
-
-@settings(max_examples=400)
-@given(plans_with_ties())
-def test_equal_to_a_naive_simulator_when_everything_is_tied(plan):
-    result = Result((Run(plan.scenario, reference.run(plan)),), 0, "simpy")
-    event(f"{type(plan.scenario.workload).__name__}, {type(plan.scenario.rule).__name__}")
-    assert result.arrival_s.size == plan.requests
-    assert_same(result, naive_of(plan))
-
-
-@settings(max_examples=80)
-@given(scenarios_at_random(), st.integers(0, 99))
-def test_equal_to_a_naive_simulator_on_random_traffic(scenario, seed):
-    result = bs.simulate(scenario, 200, seed=seed, engine="simpy")
-    assert_same(result, naive_of(draw(scenario, 200, seed)))
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=repr)

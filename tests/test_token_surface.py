@@ -131,7 +131,7 @@ def test_a_run_stands_for_all_settings_whose_limits_it_does_not_reach(monkeypatc
     token_surface(quiet, [20, 64, 256], [10_000, 20_000, 40_000], 100)
     assert len(ran) == 1
     ran.clear()
-    monkeypatch.setattr(tokens_many, "alike", lambda rule, _, other: rule == other)
+    monkeypatch.setattr(tokens_many, "same_steps", lambda rule, _, other: rule == other)
     token_surface(quiet, [20, 64, 256], [10_000, 20_000, 40_000], 100)
     assert len(ran) == 9
 

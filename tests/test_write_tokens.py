@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import batchsim as bs
 from batchsim import servers
 from batchsim.servers.formats import FORMATS
-from batchsim.servers.formats.commands import flags_of
+from batchsim.servers.formats.command_lines import flags_of
 
 WITH_FILES = ("vllm", "vllm_v0", "sglang", "tgi")
 WHOLE, SHARE = st.integers(1, 5000), st.sampled_from([0.5, 0.85, 0.9, 1.0])

@@ -8,7 +8,6 @@ place, where the text beside them would do.
 import sys
 
 import nbformat
-
 from batchsim.engines.compiled.compile_notice import WHAT
 
 VIEW = "application/vnd.jupyter.widget-view+json"

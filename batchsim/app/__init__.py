@@ -1,1 +1,1 @@
-"""The explorer as a page of its own, for a class: what `notebooks/.voila/voila.py` has Voila run."""
+"""The explorer as a web page for a class: the parts that `notebooks/.voila/voila.py` adds to Voila."""

@@ -1,4 +1,4 @@
-"""The app's sessions: a kernel for each page, in bounded number, a few of them opening at a time."""
+"""The app's sessions: one kernel per page, a bounded number of pages, a few of them opening at a time."""
 
 import asyncio
 import gc
@@ -10,54 +10,54 @@ from tornado.ioloop import IOLoop
 from tornado.web import HTTPError
 from traitlets import Dict, Instance, Integer, Set
 
-from batchsim.app.page import ASKING
-from batchsim.app.spare import Spare
+from batchsim.app.access import ASKING
+from batchsim.app.standby import Standby
 
-TURN_S = 30  # the longest that others wait for a page which does not come up
-REST_S = 5  # from the last page that came or went to the start of a spare kernel
+TURN_S = 30  # the longest that other pages wait for one that never opens
+QUIET_S = 5  # without a page that opens or closes, before the next standby kernel starts
 
 
 class Sessions(AsyncMappingKernelManager):
     """Voila's kernels: at most `max_sessions` of them.
 
-    A class opens its pages all at once. Each takes a core for some seconds, in its kernel and in its browser,
-    whose front ends give up on what takes too long: so they come up in turn, one for each core.
+    A class opens its pages all at once. Each page occupies a core for some seconds, in its kernel and in its
+    browser, whose front end gives up after a timeout. So pages open in turn, one per core.
 
-    Where a place is left, one kernel more has been started, and has drawn a picture, before its page comes.
+    While there is room for another page, one extra kernel, the standby, is started and has drawn a picture.
     """
 
     max_sessions = Integer(40, config=True, help="Pages that may be open at once.")
-    spare_settings = Dict(config=True, help="As what a spare kernel is started; none is where this is empty.")
-    spare = Instance(Spare, allow_none=True)
+    standby_settings = Dict(config=True, help="A standby kernel's settings; empty: no standby kernel.")
+    standby = Instance(Standby, allow_none=True)
     starting = Set()  # kernels that `list_kernel_ids` does not have yet
-    left = Set()  # those of them whose page is left before they have started
-    opening = Dict()  # the timers of kernels whose page has no socket yet
+    abandoned = Set()  # those of them whose page has closed already
+    opening = Dict()  # timers of the kernels whose page has no socket yet
     turns = Instance(asyncio.Semaphore, (os.cpu_count() or 1,))
-    rest = Instance(asyncio.TimerHandle, allow_none=True)
+    quiet = Instance(asyncio.TimerHandle, allow_none=True)
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)  # type: ignore[no-untyped-call]
-        if self.spare_settings:
-            IOLoop.current().add_callback(self.start_spare)
+        if self.standby_settings:
+            IOLoop.current().add_callback(self.start_standby)
 
     async def start_kernel(self, **settings: Any) -> str:  # type: ignore[override]
-        """Start a kernel; HTTPError 503, for which the page is 503.html, where there is no place."""
+        """Start a kernel; HTTPError 503, shown as 503.html, if the app is full."""
         if len(self.pages()) >= self.max_sessions:
             raise HTTPError(503, "%d pages are open", self.max_sessions)
-        spare = self.spare if self.spare and self.spare.suits(settings) else None
-        kernel_id = spare.kernel_id if spare else self.new_kernel_id()
-        if spare:
-            self.spare = None
+        standby = self.standby if self.standby and self.standby.suits(settings) else None
+        kernel_id = standby.kernel_id if standby else self.new_kernel_id()
+        if standby:
+            self.standby = None
         self.starting.add(kernel_id)
         self.end_with(ASKING.get(), kernel_id)
         await self.turns.acquire()
         self.opening[kernel_id] = asyncio.get_running_loop().call_later(TURN_S, self.has_opened, kernel_id)
         try:
-            if kernel_id in self.left:
+            if kernel_id in self.abandoned:
                 raise HTTPError(410)
-            if not (spare and await spare.become(settings.get("env", {}), dict(os.environ))):
+            if not (standby and await standby.take(settings.get("env", {}), dict(os.environ))):
                 await self.start_process(kernel_id=kernel_id, **settings)
-            if kernel_id in self.left:
+            if kernel_id in self.abandoned:
                 raise HTTPError(410)
             return kernel_id
         except BaseException:
@@ -67,62 +67,63 @@ class Sessions(AsyncMappingKernelManager):
             raise
         finally:
             self.starting.remove(kernel_id)
-            self.left.discard(kernel_id)
+            self.abandoned.discard(kernel_id)
 
     def end_with(self, handler: Any, kernel_id: str) -> None:
-        """End a kernel whose page is left before all of it was sent: it could not say so itself."""
+        """End a kernel whose page closes before it is complete: such a page cannot ask for it."""
         if handler is None:
             return
 
-        def leave() -> None:
+        def abandon() -> None:
             handler.on_connection_close()
             if kernel_id in self.starting:
-                self.left.add(kernel_id)
+                self.abandoned.add(kernel_id)
             elif kernel_id in self:
                 IOLoop.current().add_callback(self.shutdown_kernel, kernel_id, now=True)
 
-        handler.request.connection.set_close_callback(leave)
+        handler.request.connection.set_close_callback(abandon)
 
     async def start_process(self, **settings: Any) -> str:
-        """Start a kernel, whether there is a place or not."""
+        """Start a kernel, even if the app is full."""
         return await super().start_kernel(**settings)
 
     def pages(self) -> set[str]:
-        """Return the kernels that have a page, or will have."""
+        """Return the kernels that have a page, or will have one."""
         kernels = self.starting.union(self.list_kernel_ids())
-        return kernels - {self.spare.kernel_id} if self.spare else kernels
+        return kernels - {self.standby.kernel_id} if self.standby else kernels
 
-    def start_spare(self) -> None:
-        """Start a kernel for the next page, if there is a place for it and no page is coming up."""
+    def start_standby(self) -> None:
+        """Start a kernel for the next page, if the app is not full and no page is opening."""
         busy = self.starting or self.opening
-        if self.spare is None and not busy and len(self.pages()) < self.max_sessions:
-            self.spare = Spare(self, self.new_kernel_id(), **self.spare_settings)
+        if self.standby is None and not busy and len(self.pages()) < self.max_sessions:
+            self.standby = Standby(self, self.new_kernel_id(), **self.standby_settings)
 
-    def start_spare_later(self) -> None:
-        """Start it when no page has come or gone for a while: until then they need the cores."""
-        if self.spare_settings:
-            if self.rest is not None:
-                self.rest.cancel()
-            self.rest = asyncio.get_running_loop().call_later(REST_S, self.start_spare)
+    def start_standby_later(self) -> None:
+        """Start it once no page has opened or closed for a while: until then pages need the cores."""
+        if self.standby_settings:
+            if self.quiet is not None:
+                self.quiet.cancel()
+            self.quiet = asyncio.get_running_loop().call_later(QUIET_S, self.start_standby)
 
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
-        """End a kernel whose page was lost: not one that waits for a page."""
-        if self.spare is None or kernel_id != self.spare.kernel_id:
+        """End a kernel whose page was lost, but never the standby."""
+        if self.standby is None or kernel_id != self.standby.kernel_id:
             await super().cull_kernel_if_idle(kernel_id)  # type: ignore[no-untyped-call]
 
     async def shutdown_kernel(self, kernel_id: str, *args: Any, **settings: Any) -> None:  # type: ignore[override]
-        """End a kernel, and let go of what Voila made for its page."""
-        if self.spare and kernel_id == self.spare.kernel_id:
-            self.spare.let_go()
-            self.spare = None
+        """End a kernel, and free the memory that Voila used for its page."""
+        if self.standby and kernel_id == self.standby.kernel_id:
+            self.standby.warm.cancel()
+            self.standby = None
         await super().shutdown_kernel(kernel_id, *args, **settings)  # type: ignore[no-untyped-call]
         self.has_opened(kernel_id)
-        # Two megabytes in cycles of few objects, so few that Python would let hundreds of pages pass.
+        # A page leaves 2 MB in cycles, of so few objects that Python would collect only after hundreds of
+        # pages.
         gc.collect()
-        self.start_spare_later()
+        self.start_standby_later()
 
     def notify_connect(self, kernel_id: str) -> None:
-        """Note a page's socket, which it opens when it is about to draw."""
+        """Record a page's socket, which it opens when it is about to draw."""
         super().notify_connect(kernel_id)  # type: ignore[no-untyped-call]
         self.has_opened(kernel_id)
 
@@ -132,4 +133,4 @@ class Sessions(AsyncMappingKernelManager):
         if timer is not None:
             timer.cancel()
             self.turns.release()
-            self.start_spare_later()
+            self.start_standby_later()

@@ -155,16 +155,16 @@ def _run_all(
 ) -> list[_Numbers]:
     """Run each setting, all cores at work; those that make the same steps as another are not run again."""
     from batchsim.engines.compiled.grid_runs import (
-        Most,
-        alike,
+        PeakUse,
         in_threads,  # Numba loads on first use
         run_times,
+        same_steps,
     )
 
-    ran: list[tuple[Rule, Most, _Numbers]] = []
+    ran: list[tuple[Rule, PeakUse, _Numbers]] = []
 
     def known(cell: Scenario) -> _Numbers | None:
-        return next((numbers for rule, most, numbers in ran if alike(rule, most, cell.rule)), None)
+        return next((numbers for rule, most, numbers in ran if same_steps(rule, most, cell.rule)), None)
 
     def run(cell: Scenario) -> _Numbers:
         if numbers := known(cell):

@@ -4,32 +4,32 @@ import logging
 import os
 import sys
 
-from batchsim.app import door, page
+from batchsim.app import access
 
 c = get_config()  # noqa: F821
 
 # This machine alone, unless `make app HOST=... TOKEN=...` says another address: see docs/class.md.
 try:
-    host, token = door.listening(os.environ.get("BATCHSIM_HOST", ""), os.environ.get("BATCHSIM_TOKEN", ""))
-    pages = door.pages(os.environ.get("PAGES") or "40")
+    host, token = access.listening(os.environ.get("BATCHSIM_HOST", ""), os.environ.get("BATCHSIM_TOKEN", ""))
+    pages = access.pages(os.environ.get("PAGES") or "40")
 except ValueError as error:
     sys.exit(f"make app: {error}")  # any other exception, and Voila would go on without these settings
 c.Voila.ip = host
 c.Voila.auto_token = True
-c.Voila.identity_provider_class = "batchsim.app.door.Door"
+c.Voila.identity_provider_class = "batchsim.app.access.TokenAccess"
 if token is not None:
     c.Voila.token = token
-if host not in (door.LOOPBACK, "localhost"):
-    print(door.said(host, int(os.environ.get("PORT") or 8888), token, pages), flush=True)
-c.Voila.tornado_settings = {"headers": page.HEADERS}
-for name in door.Discreet.LOGGERS:
-    logging.getLogger(name).addFilter(door.Discreet())
+if host not in (access.LOOPBACK, "localhost"):
+    print(access.instructions(host, int(os.environ.get("PORT") or 8888), token, pages), flush=True)
+c.Voila.tornado_settings = {"headers": access.HEADERS}
+for name in access.HideTokens.LOGGERS:
+    logging.getLogger(name).addFilter(access.HideTokens())
 
-# The page: a link may set the explorer's controls, and the theme as `page.prepare` reads it.
+# The page: a link may set the explorer's controls, and the theme as `access.prepare` reads it.
 c.VoilaConfiguration.template = "offline"
 c.VoilaConfiguration.allow_template_override = "NO"
 c.VoilaConfiguration.allow_theme_override = "NOTEBOOK"
-c.VoilaConfiguration.prelaunch_hook = page.prepare
+c.VoilaConfiguration.prelaunch_hook = access.prepare
 c.VoilaConfiguration.file_allowlist = []  # no pictures of the folder: they would need no token
 c.VoilaConfiguration.show_tracebacks = True
 c.VoilaConfiguration.extension_allowlist = [
@@ -46,7 +46,7 @@ c.VoilaConfiguration.http_keep_alive_timeout = (
 # slowly would find its kernel gone. An open page keeps its own, however idle.
 c.VoilaConfiguration.multi_kernel_manager_class = "batchsim.app.sessions.Sessions"
 c.Sessions.max_sessions = pages
-c.Sessions.spare_settings = {"kernel_name": "python3", "path": ""}
+c.Sessions.standby_settings = {"kernel_name": "python3", "path": ""}
 c.MappingKernelManager.cull_idle_timeout = 600
 c.MappingKernelManager.cull_interval = 60
 

@@ -85,7 +85,7 @@ class Batches(NamedTuple):
     trigger: Any  # uint8 of `Trigger`: why it left
 
     @classmethod
-    def room_for(cls, count: int) -> "Batches":
+    def allocate(cls, count: int) -> "Batches":
         """Return columns of that length, to be written to."""
         return cls(*(np.empty(count, kind) for kind in (float, float, np.int64, np.int64, np.uint8)))
 
@@ -98,7 +98,7 @@ class Queue(NamedTuple):
     frozen_trigger: Any  # why each was frozen
 
     @classmethod
-    def room_for(cls, count: int, freezes: bool) -> "Queue":
+    def allocate(cls, count: int, freezes: bool) -> "Queue":
         """Return columns of that length; frozen batches have room only under a rule that freezes."""
         frozen = count if freezes else 0
         return cls(np.empty(count, np.int64), np.empty(frozen, np.int64), np.empty(frozen, np.uint8))
@@ -145,13 +145,13 @@ class Clients(NamedTuple):
     sending: Any  # to work in: the clients that send at one instant
 
     @classmethod
-    def room_for(cls, count: int) -> "Clients":
+    def allocate(cls, count: int) -> "Clients":
         """Return columns of that length, to be written to."""
         return cls(np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64))
 
-    def send_at_once(self, at: np.ndarray) -> None:
+    def send_at_once(self, cursor: np.ndarray) -> None:
         """Let all clients send at time 0, in their order, which is a heap already."""
-        at[THINKING] = self.due_s.size
+        cursor[THINKING] = self.due_s.size
         self.due_s[:], self.client[:] = 0, np.arange(self.due_s.size)
 
 
@@ -164,7 +164,7 @@ class Servers(NamedTuple):
     clock_s: Any  # shape (1,): the last instant that was handled
 
     @classmethod
-    def room_for(cls, count: int) -> "Servers":
+    def allocate(cls, count: int) -> "Servers":
         """Return columns of that length, to be written to."""
         return cls(np.empty(count), np.empty(count), np.empty(count, np.int64), np.empty(1))
 
@@ -231,17 +231,17 @@ class TokenRequests(NamedTuple):
     prompt: Any  # tokens, as are the next three
     output: Any
     limit: Any
-    held: Any  # in memory
-    made: Any  # of the output
-    room: Any  # tokens that its blocks have room for
-    cut: Any  # whether its last row left some of what is known
+    cached: Any  # tokens whose keys are in memory
+    generated: Any  # tokens of the output
+    capacity: Any  # tokens that its blocks hold
+    truncated: Any  # whether its last row computed only a part of what is known
     first_step: Any  # that serves it; -1: none
     token_step: Any  # at whose end it has its first token
     last_step: Any  # at whose end it leaves
     preemptions: Any
     back_s: Any  # when it was preempted last
-    before_s: Any  # how long it was, before its first token, and after it
-    after_s: Any
+    preempted_before_first_s: Any  # how long it was preempted, before its first token, and after it
+    preempted_after_first_s: Any
 
     @classmethod
     def of(cls, plan: TokenPlan) -> "TokenRequests":
@@ -260,12 +260,12 @@ class TokenRequests(NamedTuple):
         # A closed loop's clients, and the lengths, writable too.
         sent_by = np.empty(0 if think_s is None else count, np.int64)
         prompt, output, limit = (np.array(each) for each in lengths)
-        held, made, room, preemptions = (np.zeros(count, np.int64) for _ in range(4))
-        back_s, before_s, after_s = (np.zeros(count) for _ in range(3))
+        cached, generated, capacity, preemptions = (np.zeros(count, np.int64) for _ in range(4))
+        back_s, before_first_s, after_first_s = (np.zeros(count) for _ in range(3))
         return cls(
             arrival_s, NONE if think_s is None else think_s, sent_by, np.zeros(count, np.uint8),
-            prompt, output, limit, held, made, room, np.zeros(count, np.bool_), first, token, last,
-            preemptions, back_s, before_s, after_s,
+            prompt, output, limit, cached, generated, capacity, np.zeros(count, np.bool_), first, token, last,
+            preemptions, back_s, before_first_s, after_first_s,
         )  # fmt: skip
 
     def with_more(self, kept: np.ndarray, more: "TokenRequests") -> "TokenRequests":
@@ -274,11 +274,11 @@ class TokenRequests(NamedTuple):
         return TokenRequests(*(np.append(one[kept] if one.size else one, other) for one, other in pairs))
 
 
-class Line(NamedTuple):
-    """Who waits: the preempted before all others, the last of `stack` first; then `requests[head:tail]`."""
+class TokenQueue(NamedTuple):
+    """Who waits: first the stack `preempted`, its last entry first; then `arrived[head:tail]`."""
 
-    requests: Any
-    stack: Any
+    arrived: Any
+    preempted: Any
 
 
 class TokenServers(NamedTuple):
@@ -289,27 +289,27 @@ class TokenServers(NamedTuple):
     running: Any  # requests in order of admission, shape (servers, seats)
     count: Any  # how many run
     free: Any  # blocks
-    made: Any  # tokens that each of a whole batch has by now
+    generated: Any  # tokens that each request of a whole batch has by now
     longest: Any  # prompt of a whole batch
     last: Any  # the most tokens that one of a whole batch makes
     ready: Any  # how many at the head of `running` are counted together, see `token_steps`
     tick: Any  # steps that have served these
     next_end: Any  # the tick at which the first of them ends
     phase: Any  # the tick modulo the block size
-    edges: Any  # how many of them need a block in each phase, shape (servers, block size)
+    block_demand_by_phase: Any  # how many of them need a block in each phase, shape (servers, block size)
     reads: Any  # their keys read in the next step
     served: Any  # whether the present step serves them
     clock_s: Any  # shape (1,): the last instant that was handled
 
     @classmethod
-    def room_for(cls, servers: int, seats: int, batching: Batching) -> "TokenServers":
+    def allocate(cls, servers: int, seats: int, batching: Batching) -> "TokenServers":
         """Return idle engines."""
-        step, count, made, longest, last, ready, tick, phase, reads = np.zeros((9, servers), np.int64)
+        step, count, generated, longest, last, ready, tick, phase, reads = np.zeros((9, servers), np.int64)
         free, next_end = (np.full(servers, of, np.int64) for of in (batching.kv_blocks, 2**62))
         size = min(batching.block_size, LARGEST_BLOCK)
         return cls(
-            np.full(servers, np.inf), step, np.empty((servers, seats), np.int64), count, free, made, longest,
-            last, ready, tick, next_end, phase, np.zeros((servers, size), np.int64), reads,
+            np.full(servers, np.inf), step, np.empty((servers, seats), np.int64), count, free, generated,
+            longest, last, ready, tick, next_end, phase, np.zeros((servers, size), np.int64), reads,
             np.zeros(servers, np.bool_), np.full(1, -np.inf),
         )  # fmt: skip
 
@@ -333,7 +333,7 @@ class Steps(NamedTuple):
     preempted: Any
 
     @classmethod
-    def room_for(cls, count: int, first: int, noise: np.ndarray) -> "Steps":
+    def allocate(cls, count: int, first: int, noise: np.ndarray) -> "Steps":
         """Return columns of that length, to be written to."""
         kinds = {"batch_start_s": float, "batch_finish_s": float, "batch_trigger": np.uint8}
         return cls(first, noise, *(np.empty(count, kinds.get(name, np.int64)) for name in STEPS))

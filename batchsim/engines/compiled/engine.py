@@ -48,13 +48,13 @@ class Instants:
         one = scenario.limits[0]  # of all, unless there are levels
         limit = columns.ENDLESS if one.queue is None else one.queue
         self.limits = columns.Limits(limit, one.timeout_s, slice_of(scenario.servers))
-        self.queue = columns.Queue.room_for(room, rule.freezes)
+        self.queue = columns.Queue.allocate(room, rule.freezes)
         self.levels = columns.Levels.of(scenario, room)
-        self.at = np.empty(columns.PLACES, np.int64)
-        self.servers = columns.Servers.room_for(scenario.servers)
+        self.cursor = np.empty(columns.PLACES, np.int64)
+        self.servers = columns.Servers.allocate(scenario.servers)
         workload = scenario.workload
-        self.clients = columns.Clients.room_for(workload.clients if isinstance(workload, ClosedLoop) else 0)
-        self.loop: Callable[..., Any] = instants.pass_instants_anew
+        self.clients = columns.Clients.allocate(workload.clients if isinstance(workload, ClosedLoop) else 0)
+        self.loop: Callable[..., Any] = instants.pass_instants_uncached
         if type(rule).__module__.startswith("batchsim."):
             self.loop = instants.pass_instants
         self.begin(rule)
@@ -62,13 +62,13 @@ class Instants:
     def begin(self, rule: Rule) -> None:
         """Set the clock to the start of a run, under another rule of the same class."""
         self.rule, self.params = rule, rule.params
-        self.memory, self.at[:] = np.zeros(rule.state_size), 0
+        self.memory, self.cursor[:] = np.zeros(rule.state_size), 0
         if self.levels is not None:
             self.levels.first[:], self.levels.waiting[:], self.levels.late[:] = NOBODY, 0, False
         self.servers.busy_until_s[:], self.servers.clock_s[0] = np.inf, -np.inf
-        self.clients.send_at_once(self.at)
+        self.clients.send_at_once(self.cursor)
 
-    def pass_(
+    def run_window(
         self, horizon: Horizon, requests: Requests, costs: Costs, batches: Batches,
         cancelled: threading.Event | None = None,
     ) -> bool:  # fmt: skip
@@ -78,7 +78,7 @@ class Instants:
             check_cancelled(cancelled)
             done = self.loop(
                 horizon, self.limits, self.params, self.memory, self.rule.asked_while_busy, requests, costs,
-                self.queue, self.levels, self.clients, self.servers, batches, self.at,
+                self.queue, self.levels, self.clients, self.servers, batches, self.cursor,
             )  # fmt: skip
         if done == instants.WRONG:
             raise ValueError(f"decide must start or freeze 1 to as many requests as wait, got {self.rule!r}")
@@ -110,7 +110,7 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
     # Writable, as a trace's are not: else Numba compiles everything once more for read-only ones.
     arrival_s = np.empty(requests) if plan.arrival_s is None else np.require(plan.arrival_s, requirements="W")
     batch_index, status = np.empty(requests, np.int64), np.zeros(requests, np.uint8)
-    batches = Batches.room_for(requests)
+    batches = Batches.allocate(requests)
     costs = Costs.of(
         plan.service_s, plan.noise, plan.slowdown, Devices.of(scenario), Cold.of(plan.cold_start)
     )
@@ -123,9 +123,9 @@ def run(plan: Plan, cancelled: threading.Event | None = None) -> Log:
         places = places_of(scenario, plan.priority, requests)
         rows = of_requests(arrival_s, plan.think_s, batch_index, status, places)
         horizon = Horizon(requests, requests, requests + 1, run_instants.closed)
-        run_instants.pass_(horizon, rows, costs, batches, cancelled)
-        count = int(run_instants.at[columns.BATCH])
-        assert run_instants.at[columns.SENT] == requests, "a time was not finite"
+        run_instants.run_window(horizon, rows, costs, batches, cancelled)
+        count = int(run_instants.cursor[columns.BATCH])
+        assert run_instants.cursor[columns.SENT] == requests, "a time was not finite"
     of_batches = (column[:count].copy() for column in batches)
     logged: list[Any] = [arrival_s, batch_index, status, *of_batches, plan.priority]
     return Log(*logged)

@@ -27,8 +27,8 @@ from batchsim.engines.compiled.columns import (
     Costs,
     Devices,
     Horizon,
-    Line,
     Steps,
+    TokenQueue,
     TokenRequests,
 )
 from batchsim.engines.compiled.engine import Instants, form_batches, is_fast, of_requests, places_of, slice_of
@@ -94,7 +94,7 @@ def run_many(
     else:
         status, places = np.empty(requests, np.uint8), places_of(scenario, plan.priority, requests)
         of_each = of_requests(arrival_s, plan.think_s, np.empty(requests, int), status, places)
-        batches, instants = Batches.room_for(requests), None if fast else Instants(scenario, requests)
+        batches, instants = Batches.allocate(requests), None if fast else Instants(scenario, requests)
         for row, rule in enumerate(rules):
             costs.devices.free_s[:], costs.cold.ready_s[:] = 0.0, math.inf
             if instants is None:
@@ -105,8 +105,8 @@ def run_many(
             else:
                 instants.begin(rule)
                 horizon = Horizon(requests, requests, requests + 1, instants.closed)
-                instants.pass_(horizon, of_each, costs, batches, cancelled)
-                done = int(instants.at[BATCH])
+                instants.run_window(horizon, of_each, costs, batches, cancelled)
+                done = int(instants.cursor[BATCH])
             grid_loops.note_run(of_each, batches, done, wanted, scratch, row, numbers)
             edges_s[row] = arrival_s[edges]
     check_time("finishes", float(numbers.last_s.max()), "take fewer requests")
@@ -174,7 +174,7 @@ def in_threads(scenario: Scenario, task: Callable[[Job], Done], jobs: Sequence[J
 # Many settings of one traffic of token generation: when each request has its first token and its last.
 
 
-class Most(NamedTuple):
+class PeakUse(NamedTuple):
     """The most requests that an engine ran at once, and the most tokens of a step."""
 
     running: int
@@ -190,28 +190,28 @@ class Times:
     finish_s: np.ndarray
     outputs: np.ndarray
     last_s: float  # when the last step ended
-    most: Most
+    most: PeakUse
 
 
 def run_times(plan: TokenPlan) -> Times:
     """Run a plan of the compiled engine and return its requests' times."""
     count, requests, cancelled = plan.base.requests, TokenRequests.of(plan), CANCELLED.get()
-    loop, line = Loop(plan.scenario, count, plan.noise()), Line(*np.empty((2, count), np.int64))
-    loop.rows = Steps.room_for(loop.room, 0, NONE)
+    loop, line = Loop(plan.scenario, count, plan.noise()), TokenQueue(*np.empty((2, count), np.int64))
+    loop.rows = Steps.allocate(loop.room, 0, NONE)
     token_s, finish_s, last_s, servers = np.full(count, math.nan), np.full(count, math.nan), 0.0, loop.servers
     over = False
     while not over:
         check_cancelled(cancelled)
         before, until_s = servers.step.copy(), servers.busy_until_s.copy()
-        state, steps, used = loop.go_on(requests, line, count)
+        state, steps, used = loop.advance(requests, line, count)
         over = state == ENDED
         last_s = grid_loops.note_times(requests, steps, used, before, until_s, token_s, finish_s, last_s)
     check_time("finishes", last_s, "take fewer requests")
-    most = Most(*loop.at[[MOST_RUNNING, MOST_TOKENS]].tolist())
+    most = PeakUse(*loop.cursor[[MOST_RUNNING, MOST_TOKENS]].tolist())
     return Times(requests.arrival_s, token_s, finish_s, plan.outputs, last_s, most)
 
 
-def alike(ran: Rule, most: Most, rule: Rule) -> bool:
+def same_steps(ran: Rule, most: PeakUse, rule: Rule) -> bool:
     """Return whether a rule, of the same class, makes the very steps that `ran` made.
 
     As it does where the seats or the budget alone differ, and were never short, nor would be now. Prompts

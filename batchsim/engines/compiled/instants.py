@@ -38,21 +38,21 @@ def _swap(clients, a, b):
 
 
 @inlined
-def _push(clients, at, time_s, who):
+def push_client(clients, cursor, time_s, who):
     """Add a client that will send at a time."""
-    place = at[THINKING]
+    place = cursor[THINKING]
     clients.due_s[place], clients.client[place] = time_s, who
     while place > 0 and _sooner(clients, place, (place - 1) // 2):
         _swap(clients, place, (place - 1) // 2)
         place = (place - 1) // 2
-    at[THINKING] += 1
+    cursor[THINKING] += 1
 
 
 @inlined
-def _pop(clients, at):
+def pop_client(clients, cursor):
     """Remove the client that sends soonest."""
-    at[THINKING] -= 1
-    size = at[THINKING]
+    cursor[THINKING] -= 1
+    size = cursor[THINKING]
     _swap(clients, 0, size)
     place = 0
     while True:
@@ -70,10 +70,10 @@ def _pop(clients, at):
 
 
 @inlined
-def _waiting(requests, queue, levels, at, ended):
-    line, head = line_of(queue, at, levels)
-    frozen = at[FROZEN_TAIL] - at[FROZEN_HEAD]
-    return Waiting(requests.arrival_s, line, head, at[TAIL] - at[MID], frozen, ended)
+def _waiting(requests, queue, levels, cursor, ended):
+    line, head = line_of(queue, cursor, levels)
+    frozen = cursor[FROZEN_TAIL] - cursor[FROZEN_HEAD]
+    return Waiting(requests.arrival_s, line, head, cursor[TAIL] - cursor[MID], frozen, ended)
 
 
 @inlined
@@ -88,161 +88,189 @@ def _idle(servers):
 
 @inlined
 def _start(
-    now_s, size, whole, trigger, server, busy, requests, costs, queue, levels, clients, servers, batches, at
+    now_s,
+    size,
+    whole,
+    trigger,
+    server,
+    busy,
+    requests,
+    costs,
+    queue,
+    levels,
+    clients,
+    servers,
+    batches,
+    cursor,
 ):
     """Let a server compute the `size` requests at the queue's head, as `whole`."""
-    batch = at[BATCH]
+    batch = cursor[BATCH]
     done_s = finish_of(now_s, costs, whole, batch, server, busy)
     servers.busy_until_s[server], servers.since_s[server], servers.size[server] = done_s, now_s, whole
-    for place in range(at[HEAD], at[HEAD] + size):
+    for place in range(cursor[HEAD], cursor[HEAD] + size):
         request = queue.requests[place]
         requests.batch_index[request] = batch
         if levels is not None:
             levels.waiting[requests.level[request]] -= 1
         if requests.client.size:  # when the answered client sends again is known already
-            _push(clients, at, later(done_s, requests.think_s[request]), requests.client[request])
+            push_client(clients, cursor, later(done_s, requests.think_s[request]), requests.client[request])
     batches.start_s[batch], batches.finish_s[batch] = now_s, done_s
     batches.size[batch], batches.server[batch], batches.trigger[batch] = size, server, trigger
-    at[HEAD] += size
-    at[BATCH] += 1
+    cursor[HEAD] += size
+    cursor[BATCH] += 1
 
 
 @inlined
-def _let_go(now_s, status, requests, queue, levels, clients, at):
+def _let_go(now_s, status, requests, queue, levels, clients, cursor):
     """Let the first of those that wait, behind the frozen batches, leave unserved."""
-    request = queue.requests[at[MID]]
+    request = queue.requests[cursor[MID]]
     requests.status[request] = status
     if levels is not None:
         levels.waiting[requests.level[request]] -= 1
-    for place in range(at[MID], at[HEAD], -1):
+    for place in range(cursor[MID], cursor[HEAD], -1):
         queue.requests[place] = queue.requests[place - 1]
-    at[HEAD] += 1
-    at[MID] += 1
+    cursor[HEAD] += 1
+    cursor[MID] += 1
     if requests.client.size:
-        _push(clients, at, later(now_s, requests.think_s[request]), requests.client[request])
+        push_client(clients, cursor, later(now_s, requests.think_s[request]), requests.client[request])
 
 
 @inlined
 def _dispatch(
-    now_s, ended, params, state, while_busy, requests, costs, queue, levels, clients, servers, batches, at
+    now_s, ended, params, state, while_busy, requests, costs, queue, levels, clients, servers, batches, cursor
 ):
     """Ask the rule what to do until it does nothing; return whether all that it asked can be done."""
-    if at[HEAD] == at[TAIL]:
+    if cursor[HEAD] == cursor[TAIL]:
         return True
     idle, server = _idle(servers)
-    while at[HEAD] < at[TAIL]:
+    while cursor[HEAD] < cursor[TAIL]:
         if idle == 0 and not while_busy:
             return True
         action, size, trigger = decide(
-            now_s, _waiting(requests, queue, levels, at, ended), idle, state, params
+            now_s, _waiting(requests, queue, levels, cursor, ended), idle, state, params
         )
         if action == START:
             if idle == 0:
                 return True
-            if at[FROZEN_HEAD] < at[FROZEN_TAIL]:  # the oldest frozen batch, as it is
-                size, trigger = queue.frozen_size[at[FROZEN_HEAD]], queue.frozen_trigger[at[FROZEN_HEAD]]
-                at[FROZEN_HEAD] += 1
+            if cursor[FROZEN_HEAD] < cursor[FROZEN_TAIL]:  # the oldest frozen batch, as it is
+                size, trigger = (
+                    queue.frozen_size[cursor[FROZEN_HEAD]],
+                    queue.frozen_trigger[cursor[FROZEN_HEAD]],
+                )
+                cursor[FROZEN_HEAD] += 1
             else:
-                if size < 1 or size > at[TAIL] - at[MID] or size >= costs.service_s.size:
+                if size < 1 or size > cursor[TAIL] - cursor[MID] or size >= costs.service_s.size:
                     return False
                 if levels is not None:
-                    take(size, queue, at, levels)
+                    take(size, queue, cursor, levels)
                 else:
-                    bring(size, queue.requests, at[MID], state, params)
-                at[MID] += size
+                    bring(size, queue.requests, cursor[MID], state, params)
+                cursor[MID] += size
             busy = servers.busy_until_s.size - idle + 1
             _start(
                 now_s, size, computed_as(size, state, params), trigger, server, busy,
-                requests, costs, queue, levels, clients, servers, batches, at,
+                requests, costs, queue, levels, clients, servers, batches, cursor,
             )  # fmt: skip
             idle -= 1
             while idle > 0 and servers.busy_until_s[server] < math.inf:  # on to the next idle one
                 server += 1
         elif action == REFUSE:
-            if size < 1 or size > at[TAIL] - at[MID]:
+            if size < 1 or size > cursor[TAIL] - cursor[MID]:
                 return False
             if levels is not None:
-                take(size, queue, at, levels)
+                take(size, queue, cursor, levels)
             for _ in range(size):
-                _let_go(now_s, REJECTED, requests, queue, levels, clients, at)
+                _let_go(now_s, REJECTED, requests, queue, levels, clients, cursor)
         elif action == FREEZE and queue.frozen_size.size:
-            if size < 1 or size > at[TAIL] - at[MID] or size >= costs.service_s.size:
+            if size < 1 or size > cursor[TAIL] - cursor[MID] or size >= costs.service_s.size:
                 return False
             if levels is not None:
-                take(size, queue, at, levels)
-            queue.frozen_size[at[FROZEN_TAIL]], queue.frozen_trigger[at[FROZEN_TAIL]] = size, trigger
-            at[FROZEN_TAIL] += 1
-            at[MID] += size
+                take(size, queue, cursor, levels)
+            queue.frozen_size[cursor[FROZEN_TAIL]], queue.frozen_trigger[cursor[FROZEN_TAIL]] = size, trigger
+            cursor[FROZEN_TAIL] += 1
+            cursor[MID] += size
         else:
             return True
     return True
 
 
 @inlined
-def _enter(request, limits, requests, queue, levels, at):
+def _enter(request, limits, requests, queue, levels, cursor):
     """Let the request that comes now into the queue, unless that is at its limit."""
     requests.batch_index[request] = -1
-    at[SENT] += 1
-    if levels is None:  # noqa: SIM108  # Numba leaves out the other branch of an if
-        enters = at[TAIL] - at[HEAD] < limits.queue
+    cursor[SENT] += 1
+    if levels is None:  # Numba leaves out the other branch of an if
+        enters = cursor[TAIL] - cursor[HEAD] < limits.queue
     else:
         enters = enter(request, requests, levels)
     if not enters:
         requests.status[request] = REJECTED
         return False
-    queue.requests[at[TAIL]] = request
-    at[TAIL] += 1
+    queue.requests[cursor[TAIL]] = request
+    cursor[TAIL] += 1
     return True
 
 
 @inlined
-def _expiry_s(limits, requests, queue, levels, at):
+def _expiry_s(limits, requests, queue, levels, cursor):
     """Return when the next request has waited too long."""
     if levels is not None:
         return expiry_s(requests, levels)
-    return later(requests.arrival_s[queue.requests[at[MID]]], limits.timeout_s)
+    return later(requests.arrival_s[queue.requests[cursor[MID]]], limits.timeout_s)
 
 
 @inlined
-def _overdue(now_s, limits, requests, queue, levels, at):
+def _overdue(now_s, limits, requests, queue, levels, cursor):
     """Return whether the first of those that wait leaves, as it has waited too long."""
-    if at[MID] == at[TAIL]:
+    if cursor[MID] == cursor[TAIL]:
         return False
     if levels is not None:
-        return overdue(now_s, requests, queue, at, levels)
-    return now_s >= later(requests.arrival_s[queue.requests[at[MID]]], limits.timeout_s)
+        return overdue(now_s, requests, queue, cursor, levels)
+    return now_s >= later(requests.arrival_s[queue.requests[cursor[MID]]], limits.timeout_s)
 
 
 def _pass_instants(
-    horizon, limits, params, state, while_busy, requests, costs, queue, levels, clients, servers, batches, at
+    horizon,
+    limits,
+    params,
+    state,
+    while_busy,
+    requests,
+    costs,
+    queue,
+    levels,
+    clients,
+    servers,
+    batches,
+    cursor,
 ):
     """Go from instant to instant until `horizon.stop` requests have come; return whether that is all.
 
-    `at` holds the places of `columns` (SENT, HEAD, ...); `state` is the rule's own memory; `while_busy`:
+    `cursor` holds the places of `columns` (SENT, HEAD, ...); `state` is the rule's own memory; `while_busy`:
     whether it is asked while every server computes. The queue is `queue.requests[head:tail]`, of which those
     before `mid` are in frozen batches. `levels` is None without levels and delays: then Numba leaves
     out all that is about them; else those from `mid` on are in their lists, and there once they are taken.
     """
     closed, arrival_s = horizon.closed, requests.arrival_s
     last_s = servers.clock_s[0]
-    work_left = limits.work + at[SENT] + at[BATCH]
-    while at[SENT] < horizon.stop:
-        if at[SENT] + at[BATCH] >= work_left:
+    work_left = limits.work + cursor[SENT] + cursor[BATCH]
+    while cursor[SENT] < horizon.stop:
+        if cursor[SENT] + cursor[BATCH] >= work_left:
             return PAUSED
         work_left -= 1
         # The next instant at which something is due.
         now_s = math.inf
-        if not closed and at[SENT] < horizon.known:
-            now_s = arrival_s[at[SENT]]
-        if at[THINKING] > 0:
+        if not closed and cursor[SENT] < horizon.known:
+            now_s = arrival_s[cursor[SENT]]
+        if cursor[THINKING] > 0:
             now_s = min(now_s, clients.due_s[0])
         now_s = min(now_s, soonest(servers.busy_until_s))
-        if at[MID] < at[TAIL]:
-            now_s = min(now_s, _expiry_s(limits, requests, queue, levels, at))
-        if at[HEAD] < at[TAIL]:
+        if cursor[MID] < cursor[TAIL]:
+            now_s = min(now_s, _expiry_s(limits, requests, queue, levels, cursor))
+        if cursor[HEAD] < cursor[TAIL]:
             idle, _ = _idle(servers)
             if idle > 0 or while_busy:
-                waiting = _waiting(requests, queue, levels, at, at[SENT] == horizon.total)
+                waiting = _waiting(requests, queue, levels, cursor, cursor[SENT] == horizon.total)
                 due_s = wake_s(last_s, waiting, idle, state, params)
                 if last_s < due_s < now_s:  # what was due has been asked already: it must not hold the clock
                     now_s = min(now_s, not_before(due_s))
@@ -253,8 +281,8 @@ def _pass_instants(
         last_s = servers.clock_s[0] = now_s
 
         # 1. Requests of an open loop enter.
-        while not closed and at[SENT] < horizon.known and arrival_s[at[SENT]] <= now_s:
-            _enter(at[SENT], limits, requests, queue, levels, at)
+        while not closed and cursor[SENT] < horizon.known and arrival_s[cursor[SENT]] <= now_s:
+            _enter(cursor[SENT], limits, requests, queue, levels, cursor)
 
         # 2. Batches that end release their servers; dispatch.
         for server in range(servers.busy_until_s.size):
@@ -263,38 +291,38 @@ def _pass_instants(
                 finished(now_s, servers.size[server], seconds, state, params)
                 servers.busy_until_s[server] = math.inf
         if not _dispatch(
-            now_s, at[SENT] == horizon.total, params, state, while_busy,
-            requests, costs, queue, levels, clients, servers, batches, at,
+            now_s, cursor[SENT] == horizon.total, params, state, while_busy,
+            requests, costs, queue, levels, clients, servers, batches, cursor,
         ):  # fmt: skip
             return WRONG
 
         # 3. Requests that have waited too long leave; those in a frozen batch stay.
-        while _overdue(now_s, limits, requests, queue, levels, at):
-            _let_go(now_s, TIMED_OUT, requests, queue, levels, clients, at)
+        while _overdue(now_s, limits, requests, queue, levels, cursor):
+            _let_go(now_s, TIMED_OUT, requests, queue, levels, clients, cursor)
 
         # 4. Clients whose thinking is over send, in their order, each followed by a dispatch.
         count = 0
-        while at[THINKING] > 0 and clients.due_s[0] <= now_s:
+        while cursor[THINKING] > 0 and clients.due_s[0] <= now_s:
             clients.sending[count] = clients.client[0]
-            _pop(clients, at)
+            pop_client(clients, cursor)
             count += 1
         for place in range(count):
-            request, client = at[SENT], clients.sending[place]
+            request, client = cursor[SENT], clients.sending[place]
             if request == horizon.total:
                 break
             arrival_s[request], requests.client[request] = now_s, client
-            if not _enter(request, limits, requests, queue, levels, at):
-                _push(clients, at, later(now_s, requests.think_s[request]), client)
+            if not _enter(request, limits, requests, queue, levels, cursor):
+                push_client(clients, cursor, later(now_s, requests.think_s[request]), client)
             if not _dispatch(
-                now_s, at[SENT] == horizon.total, params, state, while_busy,
-                requests, costs, queue, levels, clients, servers, batches, at,
+                now_s, cursor[SENT] == horizon.total, params, state, while_busy,
+                requests, costs, queue, levels, clients, servers, batches, cursor,
             ):  # fmt: skip
                 return WRONG
-        if closed and at[SENT] == horizon.total:
-            at[THINKING] = 0  # the clients stop
+        if closed and cursor[SENT] == horizon.total:
+            cursor[THINKING] = 0  # the clients stop
     return MORE
 
 
 pass_instants = compiled(_pass_instants)
 # For a rule that is not of this package: its file is not in the digest, so that a kept loop could be stale.
-pass_instants_anew = compiled_anew(_pass_instants)
+pass_instants_uncached = compiled_anew(_pass_instants)

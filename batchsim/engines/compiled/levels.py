@@ -103,40 +103,40 @@ def _getitem(line, place):
 
 
 @inlined
-def _merged(queue, at, levels):
-    line = Merged(levels.first, levels.last, levels.after, levels.here, at[TAIL] - at[MID])
+def _merged(queue, cursor, levels):
+    line = Merged(levels.first, levels.last, levels.after, levels.here, cursor[TAIL] - cursor[MID])
     return line, 0
 
 
 @inlined
-def _as_it_is(queue, at, levels):
-    return queue.requests, at[MID]
+def _as_it_is(queue, cursor, levels):
+    return queue.requests, cursor[MID]
 
 
-def line_of(queue: Any, at: Any, levels: Any) -> Any:
+def line_of(queue: Any, cursor: Any, levels: Any) -> Any:
     """Return the line of all that wait, as a rule reads it, and the oldest one's place in it."""
-    return _as_it_is(queue, at, levels) if levels is None else _merged(queue, at, levels)
+    return _as_it_is(queue, cursor, levels) if levels is None else _merged(queue, cursor, levels)
 
 
 @overload(line_of, jit_options=UNCOUNTED)
-def _line_of(queue, at, levels):
+def _line_of(queue, cursor, levels):
     # The two are of other types, and a function that Numba compiles returns one.
     which = _as_it_is if isinstance(levels, types.NoneType) else _merged
-    return lambda queue, at, levels: which(queue, at, levels)
+    return lambda queue, cursor, levels: which(queue, cursor, levels)
 
 
 @compiled
-def take(size, queue, at, levels):
+def take(size, queue, cursor, levels):
     """Put the `size` requests that go first at the front of `queue.requests[mid:tail]`."""
     line = 0
     for number in range(size):
         while levels.first[line] == NOBODY:
             line += 1
-        queue.requests[at[MID] + number] = _pop(line, levels)
+        queue.requests[cursor[MID] + number] = _pop(line, levels)
 
 
 @compiled
-def overdue(now_s, requests, queue, at, levels):
+def overdue(now_s, requests, queue, cursor, levels):
     """Delay whoever is due; put one that leaves at the front of those that wait, if there is one."""
     for level in range(levels.timeout_s.size):
         line = 2 * level
@@ -149,7 +149,7 @@ def overdue(now_s, requests, queue, at, levels):
                 append(request, line + 1, levels)
                 levels.late[request] = True
             else:
-                queue.requests[at[MID]] = request
+                queue.requests[cursor[MID]] = request
                 return True
     return False
 
@@ -175,13 +175,13 @@ def line_up(queue, begin, end, requests, levels):
 
 
 @compiled
-def line_out(queue, at, levels):
+def line_out(queue, cursor, levels):
     """Write all that wait to `queue.requests[mid:tail]`, list by list, as `line_up` reads them."""
-    place = at[MID]
+    place = cursor[MID]
     for line in range(levels.first.size):
         request = levels.first[line]
         while request != NOBODY:
             queue.requests[place] = request
             request = levels.after[request]
             place += 1
-    assert place == at[TAIL]
+    assert place == cursor[TAIL]

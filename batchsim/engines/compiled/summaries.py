@@ -57,7 +57,7 @@ def _fast_windows(
         base, passed = passed - waiting_s.size, passed + new_s.size
         arrival_s = np.concatenate([waiting_s, new_s])
         size = arrival_s.size
-        batch_index, batches = np.full(size, -1, np.int64), Batches.room_for(size)
+        batch_index, batches = np.full(size, -1, np.int64), Batches.allocate(size)
         costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown, devices, cold)
         more = passed < requests
         head, count = form_batches(arrival_s, more, threshold, costs, free, batch_index, batches, cancelled)
@@ -80,7 +80,7 @@ def _instant_windows(
     noise, think = _Draws(streams.noise()), _Draws(streams.think())
     drawn = _Draws(streams.priorities(), columns.NONE_OF_LEVELS)
     instants, devices, cold = Instants(scenario, 0), Devices.of(scenario), Cold.of(streams.cold_start)
-    at, closed, clients = instants.at, instants.closed, instants.clients.client.size
+    cursor, closed, clients = instants.cursor, instants.closed, instants.clients.client.size
     chunks = iter(()) if closed else streams.arrivals_s(requests, chunk)
     numbers, arrival_s, think_s, sent_by = np.empty(0, np.int64), NONE, NONE, np.empty(0, np.int64)
     frozen, level, late = (
@@ -112,20 +112,20 @@ def _instant_windows(
             arrival_s, think_s, np.append(sent_by, np.empty(new_s.size if closed else 0, np.int64)),
             np.full(size, -1, np.int64), np.zeros(size, np.uint8), level,
         )  # fmt: skip
-        queue = instants.queue = columns.Queue.room_for(size, scenario.rule.freezes)
+        queue = instants.queue = columns.Queue.allocate(size, scenario.rule.freezes)
         queue.requests[:waiting] = stand
         sizes, triggers, members = frozen
         if instants.levels is not None:
             levels.line_up(queue, members, waiting, rows, instants.levels)
         queue.frozen_size[: sizes.size], queue.frozen_trigger[: sizes.size] = sizes, triggers
-        at[: columns.THINKING] = waiting, 0, members, waiting, 0, 0, sizes.size
-        batches = Batches.room_for(size)
+        cursor[: columns.THINKING] = waiting, 0, members, waiting, 0, 0, sizes.size
+        batches = Batches.allocate(size)
         costs = Costs.of(streams.service_s, noise.fill(size), streams.slowdown, devices, cold)
         horizon = columns.Horizon(size, total, stop, closed)
-        over = instants.pass_(horizon, rows, costs, batches, cancelled)
+        over = instants.run_window(horizon, rows, costs, batches, cancelled)
         if instants.levels is not None:
-            levels.line_out(queue, at, instants.levels)
-        sent, head, mid, tail, count, frozen_head, frozen_tail = at[: columns.THINKING].tolist()
+            levels.line_out(queue, cursor, instants.levels)
+        sent, head, mid, tail, count, frozen_head, frozen_tail = cursor[: columns.THINKING].tolist()
         noise.use(count)
         if closed:
             think.use(sent - waiting)

@@ -1,19 +1,100 @@
 """The compiled engine of token generation, from instant to instant, each in the reference's four steps."""
 
+
 # mypy: disable-error-code="no-untyped-def"
 
 import math
 
-from batchsim.engines.compiled.columns import HEAD, SENT, STACK, STEP, TAIL, THINKING, WORK
-from batchsim.engines.compiled.instants import ENDED, MORE, PAUSED, REJECTED, TIMED_OUT, _pop, _push
+from batchsim._clock import TICK_S
+from batchsim.engines.compiled.columns import HEAD, LEFT, SENT, STACK, STEP, TAIL, THINKING, WORK
+from batchsim.engines.compiled.instants import (
+    ENDED,
+    MORE,
+    PAUSED,
+    REJECTED,
+    TIMED_OUT,
+    pop_client,
+    push_client,
+)
 from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.threshold import later, soonest
-from batchsim.engines.compiled.token_steps import finish, start
-from batchsim.engines.compiled.uniform_steps import go_on_alike
+from batchsim.engines.compiled.token_steps import compiled_step_ms, finish, next_in_line, start, to_join
+from batchsim.engines.token_log import NO_TRIGGER
 
 
 @inlined
-def _look(now_s, total, batching, cost, requests, queue, servers, steps, sums, at):
+def _joins_nobody(server, batching, requests, queue, servers, sums, cursor):
+    """Return whether nobody who waits now can join before one of the ready requests ends.
+
+    Until then these hold the same seats and tokens of the budget, and no fewer blocks. Nor does another
+    engine take anybody: its step goes on, or else it had taken them before.
+    """
+    request = next_in_line(queue, cursor)
+    if request < 0:
+        return True
+    sums[LEFT] = batching.budget - (servers.ready[server] if batching.decode_first else 0)
+    if sums[LEFT] <= 0 or servers.count[server] == batching.seats:
+        return True
+    tokens, needed, _, kept_free = to_join(request, batching, requests, sums)
+    return tokens == 0 or needed > servers.free[server] - kept_free
+
+
+@inlined
+def run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers, steps, sums, cursor):
+    """Let the engine whose step ends first go on with its ready requests alone.
+
+    As long as the next step starts before `until_s`, and before any other engine's step ends.
+    """
+    server, ends_s = 0, servers.busy_until_s
+    for other in range(1, ends_s.size):
+        if ends_s[other] < ends_s[server]:
+            server = other
+    for other in range(ends_s.size):
+        if other != server:
+            until_s = min(until_s, ends_s[other])
+    ready, size = servers.ready[server], batching.block_size
+    # That this step serves the ready ones says that the budget has room for them.
+    if ends_s[server] >= until_s or not servers.served[server] or ready < servers.count[server]:
+        return
+    if not _joins_nobody(server, batching, requests, queue, servers, sums, cursor):
+        return
+    begin, before_s, before = cursor[STEP] - steps.first, ends_s[server], servers.reads[server]
+    now_s, reads, free = before_s, before, servers.free[server]
+    tick, phase = servers.tick[server], servers.phase[server]
+    # This instant may start a step of each engine, for which rows are left.
+    row, last = begin, steps.start_s.size - ends_s.size
+    while now_s < until_s and tick + 1 < servers.next_end[server] and row < last:
+        ahead = phase + 1 if phase + 1 < size else 0
+        blocks = 0 if batching.life else servers.block_demand_by_phase[server, ahead]
+        if blocks > free:
+            break
+        tick, phase = tick + 1, ahead
+        free -= blocks
+        reads += ready
+        seconds = compiled_step_ms(cost, ready, reads, 0) / 1000
+        if steps.noise.size:
+            seconds = seconds * steps.noise[row]
+        done_s = later(now_s, max(seconds, TICK_S))
+        steps.finish_s[row], steps.blocks[row] = done_s, batching.kv_blocks - free
+        row += 1
+        servers.clock_s[0], now_s = now_s, done_s
+    if row == begin:
+        return
+    waiting = cursor[STACK] + cursor[TAIL] - cursor[HEAD]
+    for each in range(begin, row if limits.logged else begin):
+        steps.start_s[each] = before_s if each == begin else steps.finish_s[each - 1]
+        steps.rows[each] = steps.tokens[each] = steps.running[each] = ready
+        steps.server[each], steps.trigger[each], steps.waiting[each] = server, NO_TRIGGER, waiting
+        steps.reads[each] = before + (each - begin + 1) * ready
+        steps.pairs[each] = steps.preempted[each] = 0
+    cursor[WORK] += row - begin
+    cursor[STEP] += row - begin
+    ends_s[server], servers.reads[server], servers.free[server] = now_s, reads, free
+    servers.tick[server], servers.phase[server], servers.step[server] = tick, phase, cursor[STEP] - 1
+
+
+@inlined
+def _look(now_s, total, batching, cost, requests, queue, servers, steps, sums, cursor):
     """Let the lowest-numbered engine that has no step and finds something to do start one, until none does.
 
     From the lowest again after each: a victim of preemption may run on an engine that found nothing before.
@@ -21,47 +102,47 @@ def _look(now_s, total, batching, cost, requests, queue, servers, steps, sums, a
     server = 0
     while server < servers.busy_until_s.size:
         if servers.busy_until_s[server] == math.inf:
-            ended = at[SENT] == total
-            if start(now_s, ended, server, batching, cost, requests, queue, servers, steps, sums, at):
+            ended = cursor[SENT] == total
+            if start(now_s, ended, server, batching, cost, requests, queue, servers, steps, sums, cursor):
                 server = -1 if servers.busy_until_s.size > 1 else 0
         server += 1
 
 
 @inlined
-def _enter(request, limit, requests, queue, at):
+def _enter(request, limit, requests, queue, cursor):
     """Let the request that comes now into the line, unless that is at its limit."""
-    at[SENT] += 1
-    if at[STACK] + at[TAIL] - at[HEAD] >= limit:
+    cursor[SENT] += 1
+    if cursor[STACK] + cursor[TAIL] - cursor[HEAD] >= limit:
         requests.status[request] = REJECTED
         return False
-    queue.requests[at[TAIL]] = request
-    at[TAIL] += 1
+    queue.arrived[cursor[TAIL]] = request
+    cursor[TAIL] += 1
     return True
 
 
 @compiled
-def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps, sums, done, at):
+def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps, sums, done, cursor):
     """Go from instant to instant until all is over; pause where work, steps' columns or requests run out."""
     arrival_s, closed, total = requests.arrival_s, requests.client.size > 0, limits.total
     last_s, count = servers.clock_s[0], servers.busy_until_s.size
     # At one instant each client sends once at most.
     most = total if total <= arrival_s.size else arrival_s.size - clients.client.size
-    work_left = limits.work + at[WORK]
+    work_left = limits.work + cursor[WORK]
     while True:
         # At one instant each engine starts one step at most.
-        if at[STEP] - steps.first + count > steps.start_s.size or at[WORK] >= work_left:
+        if cursor[STEP] - steps.first + count > steps.start_s.size or cursor[WORK] >= work_left:
             return PAUSED
-        if closed and at[SENT] > most:
+        if closed and cursor[SENT] > most:
             return MORE
         work_left -= 1
         # The next instant at which something is due.
         now_s = math.inf
-        if not closed and at[SENT] < total:
-            now_s = arrival_s[at[SENT]]
-        if at[THINKING] > 0:
+        if not closed and cursor[SENT] < total:
+            now_s = arrival_s[cursor[SENT]]
+        if cursor[THINKING] > 0:
             now_s = min(now_s, clients.due_s[0])
-        if at[HEAD] < at[TAIL]:
-            oldest_s = arrival_s[queue.requests[at[HEAD]]]
+        if cursor[HEAD] < cursor[TAIL]:
+            oldest_s = arrival_s[queue.arrived[cursor[HEAD]]]
             now_s = min(now_s, later(oldest_s, limits.timeout_s))
             # Engines without a step have looked at what was due before: it must not hold the clock.
             due_s = later(oldest_s, batching.wait_s)
@@ -72,7 +153,7 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
                         break
         if not batching.whole:
             until_s = min(now_s, limits.until_s)
-            go_on_alike(until_s, limits, batching, cost, requests, queue, servers, steps, sums, at)
+            run_uniform_steps(until_s, limits, batching, cost, requests, queue, servers, steps, sums, cursor)
         now_s = min(now_s, soonest(servers.busy_until_s))
         if now_s == math.inf:
             return ENDED
@@ -81,8 +162,8 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
         last_s = servers.clock_s[0] = now_s
 
         # 1. Requests of an open loop enter.
-        while not closed and at[SENT] < total and arrival_s[at[SENT]] <= now_s:
-            _enter(at[SENT], limits.queue, requests, queue, at)
+        while not closed and cursor[SENT] < total and arrival_s[cursor[SENT]] <= now_s:
+            _enter(cursor[SENT], limits.queue, requests, queue, cursor)
 
         # 2. Steps that end hand out their tokens; then every engine without a step looks.
         for server in range(count):
@@ -90,34 +171,38 @@ def pass_steps(limits, batching, cost, requests, queue, clients, servers, steps,
                 leaving = finish(server, batching, requests, servers, done)
                 for place in range(leaving if closed else 0):
                     request = done[place]
-                    _push(clients, at, later(now_s, requests.think_s[request]), requests.client[request])
+                    push_client(
+                        clients, cursor, later(now_s, requests.think_s[request]), requests.client[request]
+                    )
         # A loop, so that one place alone calls `_look`, which is most of the code: `turn` 0 is this look, the
         # others follow the sends of step 4.
         turn, sending = 0, 0
         while turn <= sending:
             if turn > 0:
-                request, client = at[SENT], clients.sending[turn - 1]
+                request, client = cursor[SENT], clients.sending[turn - 1]
                 if request == total:
                     break
                 arrival_s[request], requests.client[request] = now_s, client
-                if not _enter(request, limits.queue, requests, queue, at):
-                    _push(clients, at, later(now_s, requests.think_s[request]), client)
-            _look(now_s, total, batching, cost, requests, queue, servers, steps, sums, at)
+                if not _enter(request, limits.queue, requests, queue, cursor):
+                    push_client(clients, cursor, later(now_s, requests.think_s[request]), client)
+            _look(now_s, total, batching, cost, requests, queue, servers, steps, sums, cursor)
             if turn == 0:
                 # 3. Requests that have waited too long leave, unless they had started.
-                while at[HEAD] < at[TAIL]:
-                    request = queue.requests[at[HEAD]]
+                while cursor[HEAD] < cursor[TAIL]:
+                    request = queue.arrived[cursor[HEAD]]
                     if now_s < later(arrival_s[request], limits.timeout_s):
                         break
                     requests.status[request] = TIMED_OUT
-                    at[HEAD] += 1
+                    cursor[HEAD] += 1
                     if closed:
-                        _push(clients, at, later(now_s, requests.think_s[request]), requests.client[request])
+                        push_client(
+                            clients, cursor, later(now_s, requests.think_s[request]), requests.client[request]
+                        )
                 # 4. Clients whose thinking is over send, in their order, each followed by a look.
-                while at[THINKING] > 0 and clients.due_s[0] <= now_s:
+                while cursor[THINKING] > 0 and clients.due_s[0] <= now_s:
                     clients.sending[sending] = clients.client[0]
-                    _pop(clients, at)
+                    pop_client(clients, cursor)
                     sending += 1
             turn += 1
-        if closed and at[SENT] == total:
-            at[THINKING] = 0  # the clients stop
+        if closed and cursor[SENT] == total:
+            cursor[THINKING] = 0  # the clients stop

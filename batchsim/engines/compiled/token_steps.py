@@ -5,6 +5,7 @@ as it goes, and at its end the requests that caught up are those with held = pro
 a request has the number of tokens that its blocks have room for, so that most rows need no division.
 """
 
+
 # mypy: disable-error-code="no-untyped-def"
 
 import math
@@ -26,27 +27,172 @@ from batchsim.engines.compiled.columns import (
     TOKENS,
     WORK,
 )
-from batchsim.engines.compiled.decode_group import (
-    EVERYTHING,
-    blocks_for,
-    end_ready,
-    is_ready,
-    join_ready,
-    part_ready,
-)
 from batchsim.engines.compiled.jit import inlined
-from batchsim.engines.compiled.static_batching import finish_whole, whole_step
 from batchsim.engines.compiled.threshold import later
 from batchsim.engines.token_log import NO_TRIGGER
+from batchsim.scenario.rules.rule import BACKLOG, DRAIN, ENOUGH, FULL, WAIT
 from batchsim.scenario.step_time import step_ms
 
-_step_ms = inlined(step_ms)
+EVERYTHING = 2**62  # a budget that no step uses up, and a tick that never comes
+
+
+@inlined
+def blocks_for(tokens, size):
+    """Return how many blocks of that size have room for so many tokens."""
+    return (tokens + size - 1) // size
+
+
+# Ready requests are those at the head of `running` that have a token a step to make, and nothing else. They
+# move together: it is known at which tick of its engine each ends, and in which phase of the ticks it needs a
+# block. So a step counts them, and looks at each only when one ends, or when memory or budget is short.
+# Meanwhile `made` is less the engine's tick, and `held` and `room` are not kept, as they follow from it.
+
+
+@inlined
+def is_ready(request, requests):
+    """Return whether a request that runs has a token a step to make, and nothing else."""
+    held = requests.prompt[request] + requests.generated[request] - 1
+    return requests.cached[request] == held and not requests.truncated[request]
+
+
+@inlined
+def add_to_group(request, server, batching, requests, servers):
+    """Count a request, the next of `running`, among the ready ones."""
+    tick = servers.tick[server]
+    servers.reads[server] += requests.cached[request] + 1
+    requests.generated[request] -= tick
+    ahead = servers.phase[server] - requests.cached[request]
+    servers.block_demand_by_phase[server, ahead % batching.block_size] += 1
+    servers.next_end[server] = min(
+        servers.next_end[server], requests.output[request] - requests.generated[request]
+    )
+
+
+@inlined
+def dissolve_group(server, batching, requests, servers):
+    """Let every ready request have numbers of its own again."""
+    running, tick, size = servers.running[server], servers.tick[server], batching.block_size
+    for place in range(servers.ready[server]):
+        request = running[place]
+        requests.generated[request] += tick
+        requests.cached[request] = requests.prompt[request] + requests.generated[request] - 1
+        if not batching.life:
+            requests.capacity[request] = blocks_for(requests.cached[request], size) * size
+    servers.ready[server] = servers.reads[server] = 0
+    servers.next_end[server] = EVERYTHING
+    servers.block_demand_by_phase[server, :] = 0
+
+
+@inlined
+def finish_in_group(server, batching, requests, servers, done):
+    """Let the ready requests leave that end at this tick; return how many."""
+    running, tick, size = servers.running[server], servers.tick[server], batching.block_size
+    leaving, next_end = 0, EVERYTHING
+    for place in range(servers.ready[server]):
+        request = running[place]
+        end = requests.output[request] - requests.generated[request]
+        if end > tick:
+            next_end = min(next_end, end)
+            running[place - leaving] = request
+            continue
+        held = requests.prompt[request] + requests.output[request] - 1
+        blocks = requests.capacity[request] // size if batching.life else blocks_for(held, size)
+        servers.free[server] += blocks
+        servers.reads[server] -= held + 1
+        servers.block_demand_by_phase[server, (servers.phase[server] - held) % size] -= 1
+        requests.generated[request] = requests.output[request]
+        requests.last_step[request] = servers.step[server]
+        done[leaving] = request
+        leaving += 1
+    servers.ready[server] -= leaving
+    servers.next_end[server] = next_end
+    return leaving
+
+
+@inlined
+def _leaving(now_s, ended, batching, requests, queue, cursor):
+    """Return how many requests a whole batch takes now, and its trigger; 0 if none leaves."""
+    length = cursor[TAIL] - cursor[HEAD]
+    if length == 0:
+        return 0, FULL
+    if length >= batching.largest:
+        return batching.largest, FULL
+    if batching.wait_s < math.inf:
+        due_s = later(requests.arrival_s[queue.arrived[cursor[HEAD]]], batching.wait_s)
+        if now_s < due_s:
+            return 0, FULL
+        return length, WAIT if now_s == due_s else BACKLOG
+    if length >= batching.enough:
+        came_s = requests.arrival_s[queue.arrived[cursor[HEAD] + batching.enough - 1]]
+        return length, ENOUGH if now_s == came_s else BACKLOG
+    return (length, DRAIN) if ended else (0, FULL)
+
+
+@inlined
+def whole_step(now_s, ended, server, batching, requests, queue, servers, sums, cursor):
+    """Take a batch and compute its prompts, or go on with the one that there is; return its trigger."""
+    running = servers.running[server]
+    if servers.count[server] == 0:
+        size, trigger = _leaving(now_s, ended, batching, requests, queue, cursor)
+        if size == 0:
+            return NO_TRIGGER
+        longest = last = 0
+        for place in range(size):
+            request = queue.arrived[cursor[HEAD] + place]
+            running[place] = request
+            requests.first_step[request] = cursor[STEP]
+            longest = max(longest, requests.prompt[request])
+            last = max(last, requests.output[request])
+        cursor[HEAD] += size
+        servers.count[server], servers.generated[server] = size, 0
+        servers.longest[server], servers.last[server] = longest, last
+        for place in range(size):
+            new = requests.prompt[running[place]] if batching.ragged else longest
+            sums[TOKENS] += new
+            if new == 1:
+                sums[READS] += 1
+            else:
+                sums[PAIRS] += new * (new + 1) // 2
+        sums[ROWS] = size
+        return trigger
+    made = servers.generated[server]
+    if batching.ragged:
+        for place in range(servers.count[server]):
+            request = running[place]
+            if made < requests.output[request]:
+                sums[ROWS] += 1
+                sums[READS] += requests.prompt[request] + made
+    else:
+        sums[ROWS] = servers.count[server]
+        sums[READS] = sums[ROWS] * (servers.longest[server] + made)
+    sums[TOKENS] = sums[ROWS]
+    return NO_TRIGGER
+
+
+@inlined
+def finish_whole(server, requests, servers, done):
+    """End a whole batch's step; return how many leave, all or none."""
+    running, step, count = servers.running[server], servers.step[server], servers.count[server]
+    servers.generated[server] += 1
+    if servers.generated[server] == 1:
+        for place in range(count):
+            requests.token_step[running[place]] = step
+    if servers.generated[server] < servers.last[server]:
+        return 0
+    for place in range(count):
+        done[place] = running[place]
+        requests.last_step[running[place]] = step
+    servers.count[server] = 0
+    return count
+
+
+compiled_step_ms = inlined(step_ms)
 
 
 @inlined
 def _add_row(request, tokens, batching, requests, sums):
     """Let a step serve so many tokens of a request."""
-    held = requests.held[request]
+    held = requests.cached[request]
     sums[ROWS] += 1
     sums[TOKENS] += tokens
     sums[LEFT] -= tokens
@@ -54,15 +200,15 @@ def _add_row(request, tokens, batching, requests, sums):
         sums[READS] += held + 1
     else:
         sums[PAIRS] += tokens * held + tokens * (tokens + 1) // 2
-    requests.held[request] = held + tokens
-    known = requests.prompt[request] + requests.made[request]
-    requests.cut[request] = held + tokens < known
+    requests.cached[request] = held + tokens
+    known = requests.prompt[request] + requests.generated[request]
+    requests.truncated[request] = held + tokens < known
 
 
 @inlined
 def _tokens(request, batching, requests, sums):
     """Return how many of its tokens the budget lets a request have now; 0: it has to wait."""
-    tokens = requests.prompt[request] + requests.made[request] - requests.held[request]
+    tokens = requests.prompt[request] + requests.generated[request] - requests.cached[request]
     if batching.threshold > 0:
         tokens = min(tokens, batching.threshold)
     if tokens <= sums[LEFT]:
@@ -71,12 +217,12 @@ def _tokens(request, batching, requests, sums):
 
 
 @inlined
-def _serve_running(now_s, server, cut_alone, batching, requests, queue, servers, sums, at):
+def _serve_running(now_s, server, truncated_only, batching, requests, queue, servers, sums, cursor):
     """Serve those that run, in order of admission; where memory is short the last of them goes back."""
     running, size = servers.running[server], batching.block_size
     place = servers.ready[server]
-    if place > 0 and not cut_alone:
-        blocks = 0 if batching.life else servers.edges[server, servers.phase[server]]
+    if place > 0 and not truncated_only:
+        blocks = 0 if batching.life else servers.block_demand_by_phase[server, servers.phase[server]]
         if place <= sums[LEFT] and blocks <= servers.free[server]:
             servers.served[server] = True
             servers.free[server] -= blocks
@@ -85,42 +231,42 @@ def _serve_running(now_s, server, cut_alone, batching, requests, queue, servers,
             sums[READS] += servers.reads[server]
             sums[LEFT] -= place
         else:  # one by one, as the last of them may have to go back
-            part_ready(server, batching, requests, servers)
+            dissolve_group(server, batching, requests, servers)
             place = 0
     while place < servers.count[server] and sums[LEFT] > 0:
         request = running[place]
         place += 1
-        if cut_alone and not requests.cut[request]:
+        if truncated_only and not requests.truncated[request]:
             continue
         tokens = _tokens(request, batching, requests, sums)
         if tokens == 0:
             continue
-        held = requests.held[request] + tokens
-        if held > requests.room[request]:
-            blocks = blocks_for(held, size) - requests.room[request] // size
+        held = requests.cached[request] + tokens
+        if held > requests.capacity[request]:
+            blocks = blocks_for(held, size) - requests.capacity[request] // size
             while blocks > servers.free[server]:
                 servers.count[server] -= 1
                 victim = running[servers.count[server]]
-                servers.free[server] += requests.room[victim] // size
-                requests.room[victim] = requests.held[victim] = 0
+                servers.free[server] += requests.capacity[victim] // size
+                requests.capacity[victim] = requests.cached[victim] = 0
                 requests.preemptions[victim] += 1
                 requests.back_s[victim] = now_s
-                queue.stack[at[STACK]] = victim
-                at[STACK] += 1
+                queue.preempted[cursor[STACK]] = victim
+                cursor[STACK] += 1
                 sums[PREEMPTED] += 1
                 if victim == request:
                     return
             servers.free[server] -= blocks
-            requests.room[request] += blocks * size
+            requests.capacity[request] += blocks * size
         _add_row(request, tokens, batching, requests, sums)
 
 
 @inlined
-def next_in_line(queue, at):
+def next_in_line(queue, cursor):
     """Return who may join next: the preempted before others, the latest of them first; -1: nobody waits."""
-    if at[STACK] > 0:
-        return queue.stack[at[STACK] - 1]
-    return queue.requests[at[HEAD]] if at[HEAD] < at[TAIL] else -1
+    if cursor[STACK] > 0:
+        return queue.preempted[cursor[STACK] - 1]
+    return queue.arrived[cursor[HEAD]] if cursor[HEAD] < cursor[TAIL] else -1
 
 
 @inlined
@@ -130,37 +276,41 @@ def to_join(request, batching, requests, sums):
     if batching.life:
         needed = blocks_for(requests.prompt[request] + requests.limit[request] - 1, size)
         return tokens, needed, needed, 0
-    needed = blocks_for(requests.prompt[request] + requests.made[request], size)
+    needed = blocks_for(requests.prompt[request] + requests.generated[request], size)
     return tokens, needed, blocks_for(tokens, size), batching.watermark_blocks
 
 
 @inlined
-def _admit(now_s, server, batching, requests, queue, servers, sums, at):
+def _admit(now_s, server, batching, requests, queue, servers, sums, cursor):
     """Let requests join, from the head of the line."""
     running, size = servers.running[server], batching.block_size
     while sums[LEFT] > 0 and servers.count[server] < batching.seats:
-        request = next_in_line(queue, at)
+        request = next_in_line(queue, cursor)
         if request < 0:
             return
         tokens, needed, taken, kept_free = to_join(request, batching, requests, sums)
         if tokens == 0 or needed > servers.free[server] - kept_free:
             return
-        if at[STACK] > 0:
-            at[STACK] -= 1
-            away_s = requests.before_s if requests.token_step[request] < 0 else requests.after_s
+        if cursor[STACK] > 0:
+            cursor[STACK] -= 1
+            away_s = (
+                requests.preempted_before_first_s
+                if requests.token_step[request] < 0
+                else requests.preempted_after_first_s
+            )
             away_s[request] += now_s - requests.back_s[request]
         else:
-            at[HEAD] += 1
-            requests.first_step[request] = at[STEP]
+            cursor[HEAD] += 1
+            requests.first_step[request] = cursor[STEP]
         running[servers.count[server]] = request
         servers.count[server] += 1
         servers.free[server] -= taken
-        requests.room[request] = taken * size
+        requests.capacity[request] = taken * size
         _add_row(request, tokens, batching, requests, sums)
 
 
 @inlined
-def _schedule(now_s, server, batching, requests, queue, servers, sums, at):
+def _schedule(now_s, server, batching, requests, queue, servers, sums, cursor):
     """Choose what the next step serves, as `Continuous` says."""
     sums[LEFT] = batching.budget
     servers.served[server] = False
@@ -170,44 +320,44 @@ def _schedule(now_s, server, batching, requests, queue, servers, sums, at):
             if batching.decode_first or sums[ROWS] > 0:
                 return
             sums[LEFT] = EVERYTHING  # a step of decodes
-        cut_alone = turn == 0 and not batching.decode_first
-        if batching.chunked or not cut_alone:
-            _serve_running(now_s, server, cut_alone, batching, requests, queue, servers, sums, at)
+        truncated_only = turn == 0 and not batching.decode_first
+        if batching.chunked or not truncated_only:
+            _serve_running(now_s, server, truncated_only, batching, requests, queue, servers, sums, cursor)
         if turn == 0 and sums[PREEMPTED] == 0:
-            _admit(now_s, server, batching, requests, queue, servers, sums, at)
+            _admit(now_s, server, batching, requests, queue, servers, sums, cursor)
 
 
 # The two sides of a step.
 
 
 @inlined
-def start(now_s, ended, server, batching, cost, requests, queue, servers, steps, sums, at):
+def start(now_s, ended, server, batching, cost, requests, queue, servers, steps, sums, cursor):
     """Start the next step of an engine; return whether there is anything to do."""
     sums[:] = 0
     trigger = NO_TRIGGER
     if batching.whole:
-        trigger = whole_step(now_s, ended, server, batching, requests, queue, servers, sums, at)
+        trigger = whole_step(now_s, ended, server, batching, requests, queue, servers, sums, cursor)
     else:
-        _schedule(now_s, server, batching, requests, queue, servers, sums, at)
+        _schedule(now_s, server, batching, requests, queue, servers, sums, cursor)
     if sums[ROWS] == 0:
         return False
-    seconds = _step_ms(cost, sums[TOKENS], sums[READS], sums[PAIRS]) / 1000
-    row = at[STEP] - steps.first
+    seconds = compiled_step_ms(cost, sums[TOKENS], sums[READS], sums[PAIRS]) / 1000
+    row = cursor[STEP] - steps.first
     if steps.noise.size:
         seconds = seconds * steps.noise[row]
     done_s = later(now_s, max(seconds, TICK_S))  # however short, it takes a tick of the clock
-    servers.busy_until_s[server], servers.step[server] = done_s, at[STEP]
+    servers.busy_until_s[server], servers.step[server] = done_s, cursor[STEP]
     steps.start_s[row], steps.finish_s[row] = now_s, done_s
     steps.rows[row], steps.server[row], steps.trigger[row] = sums[ROWS], server, trigger
     steps.tokens[row], steps.reads[row], steps.pairs[row] = sums[TOKENS], sums[READS], sums[PAIRS]
     steps.running[row] = servers.count[server]
-    steps.waiting[row] = at[STACK] + at[TAIL] - at[HEAD]
+    steps.waiting[row] = cursor[STACK] + cursor[TAIL] - cursor[HEAD]
     steps.blocks[row] = batching.kv_blocks - servers.free[server]
     steps.preempted[row] = sums[PREEMPTED]
-    at[STEP] += 1
-    at[WORK] += 1 + sums[ROWS]
-    at[MOST_RUNNING] = max(at[MOST_RUNNING], servers.count[server])
-    at[MOST_TOKENS] = max(at[MOST_TOKENS], sums[TOKENS])
+    cursor[STEP] += 1
+    cursor[WORK] += 1 + sums[ROWS]
+    cursor[MOST_RUNNING] = max(cursor[MOST_RUNNING], servers.count[server])
+    cursor[MOST_TOKENS] = max(cursor[MOST_TOKENS], sums[TOKENS])
     return True
 
 
@@ -224,18 +374,18 @@ def finish(server, batching, requests, servers, done):
         servers.reads[server] += servers.ready[server]
         servers.phase[server] = servers.phase[server] + 1 if servers.phase[server] + 1 < size else 0
         if servers.tick[server] == servers.next_end[server]:
-            leaving = end_ready(server, batching, requests, servers, done)
+            leaving = finish_in_group(server, batching, requests, servers, done)
     count, ready = servers.count[server], servers.ready[server]
     for place in range(ready + leaving, count):
         request = running[place]
-        made = requests.made[request]
-        if requests.held[request] == requests.prompt[request] + made:  # it caught up
+        made = requests.generated[request]
+        if requests.cached[request] == requests.prompt[request] + made:  # it caught up
             made += 1
-            requests.made[request] = made
+            requests.generated[request] = made
             if made == 1:
                 requests.token_step[request] = step
             if made == requests.output[request]:
-                servers.free[server] += requests.room[request] // size
+                servers.free[server] += requests.capacity[request] // size
                 requests.last_step[request] = step
                 done[leaving] = request
                 leaving += 1
@@ -243,7 +393,7 @@ def finish(server, batching, requests, servers, done):
         running[place - leaving] = request
     servers.count[server] = count = count - leaving
     while size <= LARGEST_BLOCK and ready < count and is_ready(running[ready], requests):
-        join_ready(running[ready], server, batching, requests, servers)
+        add_to_group(running[ready], server, batching, requests, servers)
         ready += 1
     servers.ready[server] = ready
     return leaving

@@ -15,8 +15,8 @@ from batchsim.engines.compiled.columns import (
     SENT,
     STACK,
     TAIL,
-    Line,
     Steps,
+    TokenQueue,
     TokenRequests,
     TokenServers,
 )
@@ -82,11 +82,11 @@ def _windows(
     """
     closed, lengths, think = isinstance(scenario.workload, ClosedLoop), streams.lengths(), streams.think()
     loop = token_engine.Loop(scenario, requests, streams.noise())
-    at, servers = loop.at, loop.servers
+    cursor, servers = loop.cursor, loop.servers
     arrivals = iter(()) if closed else streams.arrivals_s(requests, chunk)
     nobody = np.empty(0, np.int64)
     rows = TokenRequests.before(NONE, NONE if closed else None, nobody, nobody, nobody)
-    line, known, drawn = Line(nobody, nobody), _Known.of(nobody), 0
+    line, known, drawn = TokenQueue(nobody, nobody), _Known.of(nobody), 0
     state = MORE
     while state != ENDED:
         check_cancelled(cancelled)
@@ -96,8 +96,8 @@ def _windows(
             most = chunk + 2 * loop.clients.client.size if arrival_s is None else arrival_s.size
             count = min(most, requests - drawn)
             think_s = None if think is None else think(count)
-            kept = _unsettled(rows, int(at[SENT]))
-            line = _moved(kept, line, servers, at, rows.prompt.size, kept.size + count)
+            kept = _unsettled(rows, int(cursor[SENT]))
+            line = _moved(kept, line, servers, cursor, rows.prompt.size, kept.size + count)
             rows = rows.with_more(kept, TokenRequests.before(arrival_s, think_s, *lengths(count)))
             known = known.with_more(kept, _Known.of(np.arange(drawn, drawn + count)))
             drawn += count
@@ -107,8 +107,8 @@ def _windows(
         before = dict(
             zip(servers.step[under_way].tolist(), servers.busy_until_s[under_way].tolist(), strict=True)
         )
-        state, steps, used = loop.go_on(rows, line, total, until_s)
-        yield _Window(rows, known, int(at[SENT]), steps, used, before)
+        state, steps, used = loop.advance(rows, line, total, until_s)
+        yield _Window(rows, known, int(cursor[SENT]), steps, used, before)
 
 
 def _settled(requests: TokenRequests) -> np.ndarray:
@@ -123,18 +123,21 @@ def _unsettled(requests: TokenRequests, sent: int) -> np.ndarray:
 
 
 def _moved(
-    kept: np.ndarray, line: Line, servers: TokenServers, at: np.ndarray, size: int, new_size: int
-) -> Line:
+    kept: np.ndarray, line: TokenQueue, servers: TokenServers, cursor: np.ndarray, size: int, new_size: int
+) -> TokenQueue:
     """Give the requests that wait or run their new numbers; return the line, with room for the new size."""
     number = np.full(size, -1)
     number[kept] = np.arange(kept.size)
-    waiting, stack = number[line.requests[at[HEAD] : at[TAIL]]], number[line.stack[: at[STACK]]]
+    waiting, stack = (
+        number[line.arrived[cursor[HEAD] : cursor[TAIL]]],
+        number[line.preempted[: cursor[STACK]]],
+    )
     for running, count in zip(servers.running, servers.count, strict=True):
         running[:count] = number[running[:count]]
-    at[SENT] = np.searchsorted(kept, at[SENT])
-    at[HEAD], at[TAIL] = 0, waiting.size
-    moved = Line(np.empty(new_size, np.int64), np.empty(new_size, np.int64))
-    moved.requests[: waiting.size], moved.stack[: stack.size] = waiting, stack
+    cursor[SENT] = np.searchsorted(kept, cursor[SENT])
+    cursor[HEAD], cursor[TAIL] = 0, waiting.size
+    moved = TokenQueue(np.empty(new_size, np.int64), np.empty(new_size, np.int64))
+    moved.arrived[: waiting.size], moved.preempted[: stack.size] = waiting, stack
     return moved
 
 
@@ -160,7 +163,7 @@ class _Account:
         served = mine[rows.last_step[mine] >= 0]
         arrival_s, start_s, token_s = rows.arrival_s[served], known.start_s[served], known.token_s[served]
         finish_s, queueing_s = window.ends_s(rows.last_step[served]), known.queueing_s[served]
-        before_s, after_s = rows.before_s[served], rows.after_s[served]
+        before_s, after_s = rows.preempted_before_first_s[served], rows.preempted_after_first_s[served]
         later = rows.output[served] - 1
         tpot_s = (finish_s - token_s)[later > 0] / later[later > 0]
         parts_s = finish_s - arrival_s, start_s - arrival_s - queueing_s, queueing_s, finish_s - start_s

@@ -14,7 +14,7 @@ from batchsim._clock import TICK_S, later, not_before
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, Status
 from batchsim.engines.reference.instants import Instants
-from batchsim.engines.reference.queue import Line
+from batchsim.engines.reference.queue import WaitingQueue
 from batchsim.engines.stopwatch import Stopwatch
 from batchsim.scenario.rules.rule import FREEZE, REFUSE, START
 
@@ -30,7 +30,7 @@ class Collector(Instants):
         self.rule = plan.scenario.rule
         self.inputs = inputs
         self.outputs: list[Any] | None = None if inputs is None else [None] * plan.requests
-        self.line = Line(plan, lambda: self.env.now, self.arrival_s, model_fn, self.outputs)
+        self.line = WaitingQueue(plan, lambda: self.env.now, self.arrival_s, model_fn, self.outputs)
         self.asked_while_busy = self.rule.asked_while_busy
         # The state of the run.
         self.idle = list(range(plan.scenario.servers))
@@ -43,7 +43,7 @@ class Collector(Instants):
         self.batch_index: list[int] = []
         self.batches: list[tuple[float, float, int, int, int]] = []
 
-    def takes(self, request: int) -> bool:
+    def try_enqueue(self, request: int) -> bool:
         self.batch_index.append(-1)
         self.line.ended = self.ended
         return self.line.enter(request, None if self.inputs is None else self.inputs[request])
@@ -106,7 +106,7 @@ class Collector(Instants):
         self.device_free_s[device] = finish_s
         self.batches.append((self.env.now, finish_s, len(requests), server, int(trigger)))
         self.in_service[server], self.computing[server] = requests, (batch, size)
-        self.handed[server].succeed(finish_s)
+        self.assigned[server].succeed(finish_s)
 
     def compiled_s(self, size: int) -> float:
         """Return when a batch that starts now is computed: at once, or when its shape has been compiled."""
@@ -133,7 +133,7 @@ class Collector(Instants):
         return due_s
 
     def run(self) -> Log:
-        self.go()
+        self.run_processes()
         kinds = float, np.int64, np.uint8, float, float, np.int64, np.int64, np.uint8  # as in `Log`
         batches: Any = zip(*self.batches, strict=True) if self.batches else ((),) * 5
         columns: list[Any] = [self.arrival_s, self.batch_index, self.status, *batches]

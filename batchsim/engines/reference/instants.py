@@ -15,7 +15,7 @@ from batchsim._clock import later
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Status
 
-Story = Generator[simpy.Event, Any, None]
+Process = Generator[simpy.Event, Any, None]
 
 
 class At(float):
@@ -39,9 +39,9 @@ class Instants:
         self.ending: list[int] = []
         self.sending: list[int] = []
         self.refused: list[int] = []  # by the rule, at this look
-        self.called = self.env.event()
+        self.wake = self.env.event()
         self.alarm_s = -math.inf
-        self.handed = [self.env.event() for _ in range(traffic.scenario.servers)]
+        self.assigned = [self.env.event() for _ in range(traffic.scenario.servers)]
         # The log, a row a request.
         self.arrival_s: list[float] = []
         self.client: list[int] = []
@@ -54,13 +54,13 @@ class Instants:
 
     # The processes: who sends, who computes, who collects.
 
-    def source(self, arrival_s: Sequence[float]) -> Story:
+    def source(self, arrival_s: Sequence[float]) -> Process:
         """Send the requests of an open loop, each at its time."""
         for request, time_s in enumerate(arrival_s):
             if time_s > self.env.now:
                 yield self.env.timeout(At(time_s))
             self.arriving.append(request)
-            self.call()
+            self.wake_collector()
 
     def clients(self, count: int) -> None:
         """Let the clients of a closed loop send their first requests, all at time 0."""
@@ -68,43 +68,43 @@ class Instants:
         for client in range(count):
             self.env.process(self.one_client(client))
 
-    def one_client(self, client: int) -> Story:
+    def one_client(self, client: int) -> Process:
         """Send, wait for the answer, think, and send again."""
         assert self.traffic.think_s is not None
         while not self.ended:
             self.sending.append(client)
-            self.call()
+            self.wake_collector()
             request = yield self.answered[client]
             self.answered[client] = self.env.event()
             due_s = later(self.env.now, float(self.traffic.think_s[request]))
             if due_s > self.env.now:
                 yield self.env.timeout(At(due_s))
 
-    def server(self, number: int) -> Story:
+    def server(self, number: int) -> Process:
         while True:
-            finish_s = yield self.handed[number]
-            self.handed[number] = self.env.event()
+            finish_s = yield self.assigned[number]
+            self.assigned[number] = self.env.event()
             yield self.env.timeout(At(finish_s))
             self.ending.append(number)
-            self.call()
+            self.wake_collector()
 
-    def collect(self) -> Story:
+    def collect(self) -> Process:
         """Whenever called, gather all that is due at this instant, then take its four steps."""
         while True:
-            yield self.called
+            yield self.wake
             yield from self.gather()
-            self.called = self.env.event()
+            self.wake = self.env.event()
             done = self.act()
             if self.traffic.think_s is not None:
                 yield from self.answer(done)
             self.set_alarm()
 
-    def call(self) -> None:
+    def wake_collector(self) -> None:
         """Tell the collector that something is due now."""
-        if not self.called.triggered:
-            self.called.succeed()
+        if not self.wake.triggered:
+            self.wake.succeed()
 
-    def gather(self) -> Story:
+    def gather(self) -> Process:
         """Let every other process that is due at this instant go first."""
         while self.env.peek() <= self.env.now:
             yield self.env.timeout(0)
@@ -128,7 +128,7 @@ class Instants:
         refused, self.refused = self.refused, []
         return refused
 
-    def answer(self, done: list[int]) -> Story:
+    def answer(self, done: list[int]) -> Process:
         """Take the fourth step of a closed loop: clients are answered, and those that are due send."""
         for request in done:
             self.answered[self.client[request]].succeed(request)
@@ -148,11 +148,11 @@ class Instants:
         request = len(self.arrival_s)
         self.arrival_s.append(self.env.now)
         self.client.append(client)
-        enters = self.takes(request)
+        enters = self.try_enqueue(request)
         self.status.append(Status.SERVED if enters else Status.REJECTED)
         return enters
 
-    def takes(self, request: int) -> bool:
+    def try_enqueue(self, request: int) -> bool:
         """Put a request into the queue; False where that is at its limit."""
         raise NotImplementedError
 
@@ -181,9 +181,9 @@ class Instants:
         # Due at this very instant: a client's send with a timeout of zero leaves before time goes on.
         if alarm_s < math.inf and (alarm_s != self.alarm_s or alarm_s <= self.env.now):
             self.alarm_s = alarm_s
-            self.env.timeout(At(alarm_s)).callbacks.append(lambda _: self.call())
+            self.env.timeout(At(alarm_s)).callbacks.append(lambda _: self.wake_collector())
 
-    def go(self) -> None:
+    def run_processes(self) -> None:
         """Let time pass until nothing more happens."""
         collecting = self.env.process(self.collect())
         for number in range(self.traffic.scenario.servers):

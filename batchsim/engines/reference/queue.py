@@ -25,7 +25,7 @@ class Numbers:
         return cast(int, self.queue[place]["id"])
 
 
-class Line:
+class WaitingQueue:
     """The requests that wait, and the frozen batches before them.
 
     The textbook's rule is the batcher's own; any other is asked what to do, as in the compiled engine.

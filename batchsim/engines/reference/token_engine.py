@@ -16,8 +16,14 @@ from batchsim._clock import TICK_S, later
 from batchsim.engines.folded_log import Progress, StepRows
 from batchsim.engines.log import Status
 from batchsim.engines.reference.instants import Instants
-from batchsim.engines.reference.server_steps import OF_SERVERS, ReusingEngine
-from batchsim.engines.reference.token_steps import Engine, Request, WholeEngine, leaving
+from batchsim.engines.reference.token_steps import (
+    ENGINE_FOR_RULE,
+    Engine,
+    Request,
+    ReusingEngine,
+    WholeEngine,
+    leaving,
+)
 from batchsim.engines.token_log import STEPS, Batching, TokenLog, TokenPlan
 from batchsim.scenario import Continuous
 from batchsim.scenario.step_time import step_ms
@@ -37,7 +43,7 @@ class Dispatcher(Instants):
         self.noise = self.factors()
         # The state of the run.
         self.line: deque[Request] = deque()
-        make = WholeEngine if self.batching.whole else OF_SERVERS.get(type(scenario.rule), Engine)
+        make = WholeEngine if self.batching.whole else ENGINE_FOR_RULE.get(type(scenario.rule), Engine)
         if isinstance(scenario.rule, Continuous) and scenario.rule.reuses:
             make = ReusingEngine
         numbers, memory = range(scenario.servers), self.batching.kv_blocks
@@ -58,7 +64,7 @@ class Dispatcher(Instants):
         while True:
             yield from [1.0] if draw is None else draw(CHUNK).tolist()
 
-    def takes(self, request: int) -> bool:
+    def try_enqueue(self, request: int) -> bool:
         if self.queue_limit is not None and len(self.line) >= self.queue_limit:
             return False
         plan = self.plan
@@ -108,7 +114,7 @@ class Dispatcher(Instants):
                 row.request.started = True
                 self.first_step[row.request.number] = self.started
             elif row.request.number in self.back_s:
-                away_s = self.preempted_s[row.request.made > 0]
+                away_s = self.preempted_s[row.request.generated > 0]
                 away_s[row.request.number] += self.env.now - self.back_s.pop(row.request.number)
         used = self.batching.kv_blocks - engine.free
         self.step_of[number] = self.started
@@ -117,7 +123,7 @@ class Dispatcher(Instants):
             len(engine.running), len(self.line), used, engine.preempted,
         ))  # fmt: skip
         self.started += 1
-        self.handed[number].succeed(finish_s)
+        self.assigned[number].succeed(finish_s)
         if len(self.steps) >= CHUNK:
             self.keep()
         return True
@@ -157,7 +163,7 @@ class Dispatcher(Instants):
         return Progress(np.array(self.arrival_s, float), *(each[:came] for each in steps))
 
     def run(self) -> TokenLog:
-        self.go()
+        self.run_processes()
         self.keep()
         before_s, after_s = (np.array(each, float) for each in self.preempted_s)
         return self.rows.log(

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchsim.servers.formats import yaml_text
-from batchsim.servers.formats.command_lines import CommandLine
-from batchsim.servers.formats.commands import Word
+from batchsim.servers.formats.command_lines import CommandLine, Word
 from batchsim.servers.formats.document import Document, Format, refused
 from batchsim.servers.vllm import SERVER
 

@@ -1,8 +1,7 @@
 """Servers that are set up in Python: their calls, with the parameters that they have."""
 
 from batchsim.servers.formats.document import Document, Format
-from batchsim.servers.formats.python_calls import Call, Callee
-from batchsim.servers.formats.python_form import PythonForm
+from batchsim.servers.formats.python_calls import Call, Callee, PythonForm
 
 _ANY = r"(\w+\.)*"
 

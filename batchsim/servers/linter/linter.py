@@ -6,7 +6,7 @@ from dataclasses import replace
 from batchsim import _check
 from batchsim._format import listed
 from batchsim.scenario import Scenario
-from batchsim.servers.linter import limits, sizes, tokens, waits
+from batchsim.servers.linter import batches, tokens
 from batchsim.servers.linter.finding import Finding, Findings, Note, measured
 from batchsim.servers.linter.trial import P99, Trial, checked
 from batchsim.servers.registry import ALL, TOKEN_SERVERS
@@ -14,8 +14,8 @@ from batchsim.servers.server import ServerConfig
 
 REQUESTS = 50_000
 CHECKS: tuple[Callable[[Trial], Iterator[Finding]], ...] = (
-    sizes.never_reached, sizes.too_small, sizes.through_zero, waits.too_short, waits.too_long,
-    sizes.preferred, sizes.padded, limits.share_a_device, limits.handler_blocks, limits.loses,
+    batches.never_reached, batches.too_small, batches.through_zero, batches.too_short, batches.too_long,
+    batches.preferred, batches.padded, batches.share_a_device, batches.handler_blocks, batches.loses,
 )  # fmt: skip
 WAITS = ("wait-unit", "wait-default", "wait-light-load", "wait-too-long")
 # What is moot where another was found.
@@ -73,7 +73,7 @@ def lint(
         if not of_tokens or not (trial.outcome(**each.change) or trial.now).overloaded
     ]  # fmt: skip
     if trial.now.overloaded and not to_blame:
-        found |= {finding.code: finding for finding in limits.overload(trial)}
+        found |= {finding.code: finding for finding in batches.overload(trial)}
     moot = {code for other in found for code in MOOT.get(other, ())}
     ranked = sorted((each for each in found.values() if each.code not in moot), key=lambda each: -each.effect)
     noted = [*_notes(trial), *(tokens.notes(trial) if of_tokens else ())]

@@ -1,13 +1,47 @@
 """What a control of the explorer is: its words, what it may hold, and how a person types it."""
 
-from collections.abc import Callable, Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from batchsim import _check
 from batchsim.scenario import Table, priorities
-from batchsim.view.explorer.modes import TOKENS
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One item of a list: its label, the class it stands for, and the controls that give its arguments.
+
+    `make` takes the controls' values in order, `read` returns them for an instance, None where the controls
+    cannot express it. Without these two, the values are the arguments of the class.
+    """
+
+    label: str
+    part: type
+    controls: tuple[str, ...]
+    make: Callable[..., Any] | None = None
+    read: Callable[[Any], Sequence[Any] | None] | None = None
+
+    def values(self, part: Any) -> dict[str, Any] | None:
+        """Return the controls' values for a part, None where it is of another kind."""
+        if type(part) is not self.part:
+            return None
+        if self.read:
+            values = self.read(part)
+        else:
+            values = [getattr(part, f.name) for f in dataclasses.fields(self.part) if not f.kw_only]
+        return None if values is None else dict(zip(self.controls, values, strict=True))
+
+
+REQUESTS, TOKENS = MODES = ("requests", "tokens")
+# The lists of kinds that each has: what is chosen from the others makes no difference there.
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    REQUESTS: ("workload", "rule", "service"),
+    TOKENS: ("workload", "prompts", "outputs", "batching", "step"),
+}
+
 
 MAIN, ARRIVALS, RULE, COMPUTING = "Main", "Arrivals", "Rule", "Service"
 DEVICE, CLASS = "Device", "Class"

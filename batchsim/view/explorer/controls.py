@@ -15,7 +15,7 @@ from batchsim.view.explorer.controls_table import CONTROLS, on_page, relevant
 from batchsim.view.explorer.controls_tokens import LARGEST_WHOLE, LONGEST_MS
 from batchsim.view.explorer.kinds_tokens import OWN
 from batchsim.view.explorer.knob import Knob, dropdown, hide, toggle
-from batchsim.view.explorer.service_chooser import ServiceChooser
+from batchsim.view.explorer.services import ServiceChooser
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
 

@@ -19,17 +19,19 @@ from batchsim.scenario.service import SHAPES
 from batchsim.view.explorer import controls_tokens as of_tokens
 from batchsim.view.explorer.control import (
     ARRIVALS,
+    CHOICES,
     CLASS,
     COMPUTING,
     DEVICE,
     MAIN,
+    MODES,
+    REQUESTS,
     RULE,
     Control,
     Slider,
     choice,
 )  # fmt: skip
 from batchsim.view.explorer.kinds import KINDS, MOST_BURSTY
-from batchsim.view.explorer.modes import CHOICES, MODES, REQUESTS
 
 LARGEST_BATCH = 4096  # a heat map's column of it is still computed while a slider moves
 

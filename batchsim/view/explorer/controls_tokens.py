@@ -14,12 +14,12 @@ from batchsim.view.explorer.control import (
     DEVICE,
     MAIN,
     RULE,
+    TOKENS,
     Control,
     Slider,
     choice,
 )  # fmt: skip
 from batchsim.view.explorer.kinds_tokens import KINDS, OFF, ON
-from batchsim.view.explorer.modes import TOKENS
 
 STEP = "llama-3.1-8b/rtx-4090"  # at first, with the blocks that `batchsim.kv_blocks` finds beside it
 _step = published(STEP)

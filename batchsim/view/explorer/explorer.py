@@ -10,11 +10,10 @@ from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, StepTime
 from batchsim.view.canvas.words import PNG
 from batchsim.view.explorer import services as offer
-from batchsim.view.explorer.control import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE
+from batchsim.view.explorer.control import ARRIVALS, COMPUTING, DEVICE, MAIN, RULE, TOKENS
 from batchsim.view.explorer.controls import Controls
 from batchsim.view.explorer.knob import hide, line, plain, stack
 from batchsim.view.explorer.main_picture import MainPicture
-from batchsim.view.explorer.modes import TOKENS
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.pages.compare import ComparePage
 from batchsim.view.explorer.pages.play import FILMED, PlayPage

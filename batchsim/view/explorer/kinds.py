@@ -9,7 +9,7 @@ from batchsim.measured.published import published
 from batchsim.scenario import RULES, ClosedLoop, Noise, OnOff, SizeOrWait
 from batchsim.scenario.scenario import RATE
 from batchsim.view.explorer import kinds_tokens
-from batchsim.view.explorer.kind import Kind
+from batchsim.view.explorer.control import Kind
 
 MOST_BURSTY = 1000  # the largest burst rate, in mean rates, that the control takes
 

@@ -16,7 +16,7 @@ from batchsim.scenario import (
 )
 from batchsim.scenario.step_time import StepCost
 from batchsim.scenario.tokens import Listed
-from batchsim.view.explorer.kind import Kind
+from batchsim.view.explorer.control import Kind
 
 WIDEST_CV = 1 / math.sqrt(3)  # of lengths that are all equally likely, from 0 to twice the mean
 ON, OFF = "on", "off"

@@ -10,13 +10,47 @@ from typing import Literal, NamedTuple
 
 from batchsim.engines.compiled import engine
 from batchsim.scenario import OpenLoop, Tokens
-from batchsim.view.explorer.controls_table import in_labels
-from batchsim.view.explorer.modes import REQUESTS
-from batchsim.view.explorer.nearest import in_place_of, nearest
+from batchsim.view.explorer.control import REQUESTS
+from batchsim.view.explorer.controls_table import CONTROLS, as_typed, in_labels, relevant
 from batchsim.view.explorer.runner import Runner, alike
 from batchsim.view.explorer.state import DEFAULTS, State
 from batchsim.view.run.data import ViewData
 from batchsim.view.run.live import MODES as PICTURES
+
+
+def nearest(state: State, run: Callable[[State], ViewData]) -> tuple[State, ViewData] | None:
+    """Return the first state near a refused one that can be run, and its data; None where none can."""
+    for near in _near(state):
+        try:
+            return near, run(near)
+        except (TypeError, ValueError):
+            continue
+    return None
+
+
+def _near(state: State) -> Iterator[State]:
+    """Yield the state with one value as it is at first, each in turn, and then with all of them so."""
+    first = DEFAULTS[state.mode].replace(seed=state.seed)
+    changed = [name for name in state.differences(first) if relevant(name, vars(state))]
+    for name in changed:
+        yield state.replace(**{name: getattr(first, name)})
+    yield first
+
+
+def in_place_of(refused: State, shown: State) -> str:
+    """Return a sentence that says what is shown instead of a state.
+
+    >>> in_place_of(State(servers=2, max_wait_ms=5), State(servers=2))
+    'The picture shows Max wait (ms) = 10 instead.'
+    """
+    differ = shown.differences(refused)
+    if len(differ) != 1:
+        return "The picture shows the values that the explorer begins with instead."
+    ((name, value),) = differ.items()
+    control = CONTROLS[name]
+    text = control.bounds["options"][value] if control.kind == "choice" else as_typed(value)
+    return f"The picture shows {control.label} = {text or 'none'} instead."
+
 
 Event = Literal["state", "run", "change", "release", "status"]
 

@@ -10,10 +10,9 @@ from batchsim.measured.published import published
 from batchsim.scenario import ClosedLoop, OpenLoop, Scenario, Service, Tokens
 from batchsim.simulate import available
 from batchsim.view.explorer import state_tokens
+from batchsim.view.explorer.control import MODES, REQUESTS, TOKENS, Kind
 from batchsim.view.explorer.controls_table import CONTROLS
-from batchsim.view.explorer.kind import Kind
 from batchsim.view.explorer.kinds import KINDS, noise_values, values_of
-from batchsim.view.explorer.modes import MODES, REQUESTS, TOKENS
 
 # Controls that are the scenario's own fields, under the same name.
 OWN = ("servers", "queue_limit", "timeout_ms", "timeout_action", "devices", "host_ms", "contention")

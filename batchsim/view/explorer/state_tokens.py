@@ -4,9 +4,9 @@ import dataclasses
 from typing import Any
 
 from batchsim.scenario import Continuous, Scenario, StepTime, Tokens
+from batchsim.view.explorer.control import TOKENS
 from batchsim.view.explorer.kinds import noise_values, values_of
 from batchsim.view.explorer.kinds_tokens import OWN
-from batchsim.view.explorer.modes import TOKENS
 
 # Controls that are the scenario's own fields, under the same name, as for requests.
 FIELDS = ("servers", "queue_limit", "timeout_ms")

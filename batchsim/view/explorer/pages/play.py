@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import ipywidgets as widgets
 
+from batchsim.view.explorer.control import REQUESTS, TOKENS
 from batchsim.view.explorer.knob import line, plain
 from batchsim.view.explorer.main_picture import MainPicture
-from batchsim.view.explorer.modes import REQUESTS, TOKENS
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session

@@ -4,10 +4,18 @@ import html
 
 import ipywidgets as widgets
 
+from batchsim.view.explorer.control import REQUESTS, TOKENS
 from batchsim.view.explorer.knob import button, label, line, plain, toggle
-from batchsim.view.explorer.modes import REQUESTS, TOKENS
-from batchsim.view.explorer.pages import Page, reasons_tokens
-from batchsim.view.explorer.pages.reasons import FALLS, RISES, STAYS, TOLERANCE, Outcome, outcome
+from batchsim.view.explorer.pages import Page
+from batchsim.view.explorer.pages.reasons import (
+    FALLS,
+    RISES,
+    STAYS,
+    TOLERANCE,
+    Outcome,
+    outcome,
+    outcome_of_tokens,
+)
 from batchsim.view.explorer.session import Session
 from batchsim.view.run.data import ViewData
 
@@ -112,7 +120,7 @@ class PredictPage(Page):
         data, before = self.session.data, self.seen
         if not self.session.cover or self.reveal.disabled or data is None or before is None:
             return
-        of_mode = reasons_tokens.outcome if self.mode == TOKENS else outcome
+        of_mode = outcome_of_tokens if self.mode == TOKENS else outcome
         for (key, answer), name in zip(self.answers.items(), QUESTIONS[self.mode].values(), strict=True):
             found = of_mode(key, before.result, data.result)
             if found.way is not None:

@@ -1,4 +1,7 @@
-"""What a kernel does before there is a page for it: import, compile and draw what a page begins with."""
+"""The warm-up of a standby kernel: import, compile and draw what a page begins with.
+
+It runs in the kernel, not in the server, which never loads the explorer.
+"""
 
 import gc
 
@@ -10,7 +13,7 @@ REQUESTS, SIDE_PX = 1000, 320
 
 
 def draw() -> None:
-    """Draw the explorer's first picture, small: a page's own then takes no more memory."""
+    """Draw the explorer's first picture, small, so that it costs no more memory than a page's own."""
     session = Session(State(), REQUESTS, None)
     session.refresh()
     if session.data is not None:

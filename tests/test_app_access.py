@@ -1,4 +1,4 @@
-"""Other machines reach the app only when asked for, and then only with a token."""
+"""Other machines reach the app only on request and with a token; pages load only the server's files."""
 
 import http.client
 import os
@@ -14,9 +14,12 @@ from urllib.parse import urlsplit
 import pytest
 from browser.panel import eventually
 from browser.servers import ROOT, TOKEN, own_address, running
+from traitlets.config.loader import PyFileConfigLoader
 
-from batchsim.app import door
+from batchsim.app import access
+from batchsim.app.sessions import Sessions
 
+SETTINGS = PyFileConfigLoader(str(ROOT / "notebooks" / ".voila" / "voila.py")).load_config()
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 LONG = "tulips-and-snowdrops"
 KERNEL = "/api/kernels/00000000-0000-0000-0000-000000000000"
@@ -28,40 +31,40 @@ SOCKET = {
 
 @pytest.mark.parametrize("host", ["", "127.0.0.1", "127.0.0.2", "localhost", "::1"])
 def test_this_machine_needs_no_token_of_ones_own(host):
-    assert door.listening(host, "") == (host or "127.0.0.1", None)
-    assert door.listening(host, "short") == (host or "127.0.0.1", "short")
+    assert access.listening(host, "") == (host or "127.0.0.1", None)
+    assert access.listening(host, "short") == (host or "127.0.0.1", "short")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "lab.example.org", "127.0.0.1.example.org"])
 def test_other_machines_need_a_token_that_nobody_guesses(host):
-    assert door.listening(host, LONG) == (host, LONG)
+    assert access.listening(host, LONG) == (host, LONG)
     for token in ("", "short", LONG[:15], "a" * 99, "abcdefg" * 9):
         with pytest.raises(ValueError, match=f"TOKEN must have at least 16 letters.*got {len(token)}"):
-            door.listening(host, token)
+            access.listening(host, token)
 
 
 @pytest.mark.parametrize(
     "token", ["tulips and snowdrops", "tulips&snowdrops=1", "tulips/../snowdrops", "tülips-snowdrops"]
 )
 def test_a_token_is_a_part_of_an_address(token):
-    with pytest.raises(ValueError, match="TOKEN must be of letters, digits"):
-        door.listening("0.0.0.0", token)
+    with pytest.raises(ValueError, match="TOKEN must consist of letters, digits"):
+        access.listening("0.0.0.0", token)
 
 
 def test_the_number_of_pages_is_a_number():
-    assert door.pages("30") == 30
+    assert access.pages("30") == 30
     for text in ("", "0", "1001", "x", "-1", "3.5", "٣"):
         with pytest.raises(ValueError, match="PAGES must be a whole number from 1 to 1,000, got"):
-            door.pages(text)
+            access.pages(text)
 
 
 def test_a_teacher_is_told_the_address_the_memory_and_that_nothing_is_encrypted():
-    lines = door.said("192.168.1.7", 9000, LONG, 30).splitlines()
+    lines = access.instructions("192.168.1.7", 9000, LONG, 30).splitlines()
     assert lines[0].endswith(f" http://192.168.1.7:9000/?token={LONG}")
     assert "30 pages" in lines[1]
-    assert f"{30 * door.MB_A_PAGE / 1000:.1f} GB" in lines[1]
+    assert f"{30 * access.MB_A_PAGE / 1000:.1f} GB" in lines[1]
     assert "without encryption" in lines[2]
-    assert "//0.0.0.0" not in door.said("0.0.0.0", 9000, LONG, 30)
+    assert "//0.0.0.0" not in access.instructions("0.0.0.0", 9000, LONG, 30)
 
 
 def make_app(binaries, *asked, **environment):
@@ -153,3 +156,29 @@ def test_who_is_refused_reads_why(everywhere):
         assert "needs its token" in page
         assert TOKEN not in page
         assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
+
+
+def test_a_page_may_run_scripts_of_files_alone():
+    sent = SETTINGS.Voila.tornado_settings["headers"]["Content-Security-Policy"]
+    allowed = dict(part.split(" ", 1) for part in sent.split("; "))
+    assert allowed["script-src"] == "'self' 'unsafe-eval' blob:"
+    assert allowed["default-src"] == "'self'"
+    assert allowed["base-uri"] == allowed["object-src"] == "'none'"
+    assert "http" not in sent
+
+
+def test_the_theme_and_the_template_are_not_the_address_s_to_say():
+    assert SETTINGS.VoilaConfiguration.allow_template_override == "NO"
+    assert SETTINGS.VoilaConfiguration.allow_theme_override == "NOTEBOOK"
+    assert SETTINGS.VoilaConfiguration.prelaunch_hook is access.prepare
+    assert [access.theme_of(text) for text in ("dark", "light", "", "Dark", '"><script>')] == [
+        "dark", "light", "light", "light", "light",
+    ]  # fmt: skip
+
+
+def test_kernels_of_lost_pages_end_and_slow_pages_have_time():
+    assert SETTINGS.VoilaConfiguration.multi_kernel_manager_class == f"{Sessions.__module__}.Sessions"
+    assert 300 <= SETTINGS.MappingKernelManager.cull_idle_timeout <= 900  # s
+    assert "cull_connected" not in SETTINGS.MappingKernelManager
+    assert SETTINGS.VoilaExecutor.iopub_timeout >= 60
+    assert SETTINGS.Sessions.max_sessions > 30

@@ -1,0 +1,195 @@
+"""One pass with every check: plain loop, SimPy, compiled loops, slices, summaries and folded steps agree."""
+
+import dataclasses
+import math
+from unittest.mock import patch
+
+import numpy as np
+from oracles.naive import Naive
+from oracles.naive_rules import NAIVE
+from oracles.plans import in_naive_words
+from oracles.token_plans import columns_of, naive
+
+import batchsim as bs
+from batchsim._clock import on_grid
+from batchsim.engines import folded_log
+from batchsim.engines.compiled import engine as compiled
+from batchsim.engines.compiled import summaries, token_engine, token_summaries
+from batchsim.engines.draws import Streams
+from batchsim.engines.folded_log import FoldedLog, folded
+from batchsim.engines.log import warmup_requests
+from batchsim.engines.reference import engine as reference
+from batchsim.engines.reference import token_engine as reference_tokens
+from batchsim.result import Result, Run
+from batchsim.result.token_run import TokenRun
+
+# A folded log repeats these columns to the last bit. Sums over several engines differ in their order.
+OF_REQUESTS = (
+    "arrival_s", "status", "batch_index", "preemptions", "start_s", "first_token_s", "finish_s", "latency_ms",
+    "ttft_ms", "tpot_ms", "prefill_ms", "decode_ms", "preempted_ms", "computing_ms",
+)  # fmt: skip
+
+
+def assert_columns_equal(one, other, but=("outputs",)) -> None:
+    """Two logs have the same columns, bit for bit."""
+    for name, column in vars(other).items():
+        if name not in but:
+            mine = getattr(one, name)
+            if isinstance(column, np.ndarray):
+                assert mine.dtype == column.dtype, name
+                assert np.array_equal(mine, column, equal_nan=column.dtype.kind == "f"), name
+            else:
+                assert mine == column, name
+
+
+def assert_totals_close(found, expected, rtol=1e-12) -> None:
+    for field in dataclasses.fields(found):
+        a, b = getattr(found, field.name), getattr(expected, field.name)
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-9, err_msg=field.name)
+
+
+class Replay:
+    """A plan's randomness, drawn beforehand, as streams."""
+
+    def __init__(self, plan):
+        self.plan, self.service_s, self.slowdown = plan, plan.service_s, plan.slowdown
+        self.cold_start = plan.cold_start
+
+    def arrivals_s(self, requests, chunk):
+        for begin in range(0, requests, chunk):
+            yield self.plan.arrival_s[begin : min(begin + chunk, requests)]
+
+    def noise(self):
+        return self._drawer(self.plan.noise)
+
+    def think(self):
+        return self._drawer(self.plan.think_s)
+
+    def priorities(self):
+        return self._drawer(self.plan.priority)
+
+    @staticmethod
+    def _drawer(values):
+        if values is None:
+            return None
+        rest = iter(values)
+        return lambda count: np.array([next(rest, 1.0) for _ in range(count)])
+
+
+def naive_of(plan) -> Naive:
+    """The plain loop's run of a plan of requests."""
+    scenario, rule = plan.scenario, plan.scenario.rule
+    at_least = isinstance(rule, bs.AtLeast)
+    spelling = NAIVE.get(type(rule).__name__, Naive)
+    own = {}  # the parameters of the rule that only its own spelling has
+    if spelling is not Naive:
+        shared = {field.name for field in dataclasses.fields(Naive)}
+        own = {name: getattr(rule, name) for name in rule.parameters() if name not in shared}
+    return spelling(
+        requests=plan.requests,
+        service_s=[math.nan] + [scenario.service(size) for size in range(1, rule.max_batch_size + 1)],
+        max_batch_size=rule.max_batch_size,
+        max_wait_ms=math.inf if at_least else rule.max_wait_ms,
+        enough=rule.min_batch_size if at_least else None,
+        preferred=getattr(rule, "preferred", None),
+        **in_naive_words(plan),
+        **own,
+    ).run()
+
+
+def assert_equal_to_naive(scenario, log, oracle: Naive) -> None:
+    run = Run(scenario, log)
+    result = Result((run,), 0, "")
+    requests = {
+        "arrival_s": oracle.arrival, "start_s": oracle.start, "finish_s": oracle.finish,
+        "batch_index": oracle.batch, "status": oracle.status,
+    }  # fmt: skip
+    batches = {
+        "start_s": oracle.batch_start, "finish_s": oracle.batch_finish, "batch_size": oracle.size,
+        "server": oracle.server, "trigger": oracle.trigger,
+    }  # fmt: skip
+    for name, column in requests.items():
+        assert np.array_equal(getattr(result, name), column, equal_nan=name.endswith("_s")), name
+    for name, column in batches.items():
+        assert np.array_equal(getattr(result.batches, name), column), name
+    assert np.array_equal(run.device_time.wait_s, oracle.device_wait)
+
+
+def assert_requests_agree(plan, chunk=64, warmup=0.0) -> None:
+    """All engines and summaries of a plan of requests agree; `chunk` cuts slices and summaries."""
+    scenario, log = plan.scenario, compiled.run(plan)
+    assert log.arrival_s.size == plan.requests
+    assert_columns_equal(log, reference.run(plan))
+    assert_equal_to_naive(scenario, log, naive_of(plan))
+    times_s = np.concatenate([log.arrival_s, log.batch_start_s, log.batch_finish_s])
+    assert np.array_equal(on_grid(times_s), times_s)
+    with patch.object(compiled, "SLICE", max(chunk % 6, 1)):
+        assert_columns_equal(compiled.run(plan), log)
+    whole = Result((Run(scenario, log, warmup=warmup),), 0, "")
+    skip = warmup_requests(warmup, plan.requests)
+    sums = summaries.summarise(scenario, plan.requests, Replay(plan), skip, chunk)
+    assert_totals_close(sums[0], whole.metrics.totals)
+    summary = Result((Run(scenario, sums=sums, warmup=warmup),), 0, "")
+    for q in (0, 50, 90, 99, 100):
+        np.testing.assert_allclose(summary.percentile(q), whole.percentile(q), rtol=1e-3)
+
+
+def assert_tokens_agree(plan, chunk=30, room=0, warmup=0.0) -> None:
+    """All engines agree on a plan of tokens; `chunk` cuts chunks and slices, `room` limits the steps kept."""
+    scenario, log, oracle = plan.scenario, token_engine.run(plan), naive(plan)
+    assert_columns_equal(log, reference_tokens.run(plan))
+    continuous = isinstance(scenario.rule, bs.Continuous)
+    for name, column in columns_of(oracle).items():
+        if continuous or name != "step_blocks":
+            assert np.array_equal(getattr(log, name), column), name
+    assert np.array_equal(on_grid(log.batch_finish_s), log.batch_finish_s)
+    ends_s = np.append(log.batch_finish_s, math.nan)
+    for index, times_s in ((log.token_step, "first"), (log.last_step, "finish")):
+        assert np.array_equal(ends_s[index], [getattr(r, times_s) for r in oracle.all], equal_nan=True)
+    if continuous:  # no token is lost, or computed twice but after a preemption
+        served = log.status == bs.Status.SERVED
+        needed = (plan.prompts + plan.outputs - 1)[served].sum()
+        assert log.step_tokens.sum() == needed + sum(request.recomputed for request in oracle.all)
+        assert log.preemptions.sum() == log.step_preempted.sum()
+        assert (log.last_step - log.batch_index)[served].min(initial=0) >= 0
+        assert log.step_blocks.max(initial=0) <= (scenario.rule.kv_blocks or math.inf)
+    with patch.multiple(token_engine, SLICE=chunk, CHUNK=chunk):
+        assert_columns_equal(token_engine.run(plan), log)
+    assert_steps_fold(plan, log, room, chunk, warmup)
+
+
+def assert_steps_fold(plan, log, room, piece, warmup) -> None:
+    """A run without rows of steps has the columns of requests and the totals of one with them."""
+    with patch.object(folded_log, "PIECE", piece):
+        logs = [engine.run(plan, room=room) for engine in (token_engine, reference_tokens)]
+    assert all(isinstance(short, FoldedLog) == (log.steps > room) for short in logs)
+    assert_columns_equal(logs[0], logs[1])
+    whole = Result((TokenRun(plan.scenario, log, warmup=warmup),), 0, "")
+    for short in (logs[0], folded(log)):
+        result = Result((TokenRun(plan.scenario, short, warmup=warmup),), 0, "")
+        assert (short.steps, short.most_running) == (log.steps, log.most_running)
+        for name in OF_REQUESTS:
+            np.testing.assert_array_equal(getattr(result, name), getattr(whole, name), name)
+        for name in ("forming_ms", "queueing_ms"):
+            np.testing.assert_allclose(getattr(result, name), getattr(whole, name), atol=1e-6, err_msg=name)
+        assert_totals_close(result.run.sections.totals, whole.run.sections.totals, rtol=1e-9)
+
+
+def assert_token_summary_agrees(scenario, requests, seed, chunk, warmup) -> None:
+    """A summary of tokens in windows of `chunk` requests has the kept run's numbers."""
+    with patch.object(token_engine, "CHUNK", 7):
+        streams, skip = Streams(scenario, seed), warmup_requests(warmup, requests)
+        sums = token_summaries.summarise(scenario, requests, streams, skip, chunk)
+    found = TokenRun(scenario, sums=sums, warmup=warmup).metrics.summary(drifting=False)
+    kept = bs.simulate(scenario, requests, seed=seed, warmup=warmup).summary()
+    if kept["served"]:
+        assert_summaries_close(found, kept)
+
+
+def assert_summaries_close(found, kept) -> None:
+    assert found.keys() == kept.keys()
+    for name, value in kept.items():
+        percentile = name.startswith(("p5", "p9")) or "_p" in name  # from histograms
+        np.testing.assert_allclose(
+            found[name], value, rtol=2e-3 if percentile else 1e-9, atol=1e-9, err_msg=name
+        )
