@@ -48,8 +48,7 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
     objective: float | None = OUTPUT.number("LIMIT", "Limit to draw for that column.")
 
     def run(self) -> None:
-        from batchsim.study.evaluate import columns_of
-        from batchsim.study.sweep import sweep
+        from batchsim.study.sweep import columns_of, sweep
 
         scenario, tables = self.scenario()
         axes = self.axes(tables["over"], scenario)
