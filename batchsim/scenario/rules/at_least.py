@@ -1,4 +1,4 @@
-"""Serve when enough wait: the (a, b) rule of queueing theory."""
+"""Serve when enough requests wait: the (a, b) rule of queueing theory."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,11 +18,11 @@ class AtLeastParams(NamedTuple):
 
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: AtLeastParams) -> Decision:
-    """Send as many as a batch may hold, once at least `min_batch_size` wait."""
+    """Send all that wait, up to a full batch, once `min_batch_size` wait."""
     if waiting.length >= params.max_batch_size:
         return rule_api.START, params.max_batch_size, rule_api.FULL
     if waiting.length >= params.min_batch_size:
-        # The request that made them enough comes now, or came while every server was computing.
+        # The decisive request comes now, or came while every server was computing.
         due_s = rule_api.oldest_s(waiting, params.min_batch_size - 1)
         return rule_api.START, waiting.length, rule_api.ENOUGH if due_s == now_s else rule_api.BACKLOG
     if waiting.ended:
@@ -30,14 +30,9 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: AtLeas
     return rule_api.NOTHING, 0, rule_api.FULL
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: AtLeastParams) -> float:
-    """Return infinity: time alone changes nothing."""
-    return float("inf")
-
-
 @dataclass(frozen=True)
 class AtLeast(Rule):
-    """Serve when `min_batch_size` wait, at most `max_batch_size` together: Neuts' (a, b) rule.
+    """A batch leaves once `min_batch_size` requests wait, with at most `max_batch_size`: Neuts' (a, b) rule.
 
     >>> AtLeast(4, 8)
     AtLeast(min_batch_size=4, max_batch_size=8)
@@ -50,7 +45,7 @@ class AtLeast(Rule):
 
     Params = AtLeastParams
     decide = staticmethod(decide)
-    wake_s = staticmethod(wake_s)
+    wake_s = staticmethod(rule_api.never_s)
     title = "Minimum batch size"
     map_knobs = ("max_batch_size", "min_batch_size")
 
@@ -60,10 +55,6 @@ class AtLeast(Rule):
     @property
     def enough(self) -> int:
         return self.min_batch_size
-
-    @property
-    def params(self) -> AtLeastParams:
-        return AtLeastParams(self.min_batch_size, self.max_batch_size)
 
     @property
     def threshold(self) -> Threshold:

@@ -1,11 +1,9 @@
-"""Batches of sizes that compute well: the largest preferred size that waits, else what the timer releases."""
+"""Batches of sizes that compute well: the largest preferred size, or all that wait once the timer ends."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
-
-import numpy as np
 
 from batchsim import _check
 from batchsim._clock import later
@@ -23,7 +21,7 @@ class PreferredSizesParams(NamedTuple):
 
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: PreferredSizesParams) -> Decision:
-    """Send the largest preferred size that waits, or what waits once the oldest has waited."""
+    """Send the largest preferred size available, or all that wait once the oldest has waited."""
     for place in range(params.preferred.size - 1, -1, -1):
         size = params.preferred[place]
         if waiting.length >= size:
@@ -38,11 +36,11 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Prefer
 
 @dataclass(frozen=True)
 class PreferredSizes(Rule):
-    """An idle server takes the largest preferred size that waits, else what waits when the oldest has waited.
+    """An idle server takes the largest preferred size available, or all that wait once the oldest has waited.
 
-    Sizes beyond the largest preferred one are never sent, however many wait; `max_batch_size` is the most
-    that `preferred` may name. `max_wait_ms` counts from the oldest request's arrival; `math.inf`: only
-    preferred sizes leave, and what remains at the end of the run.
+    Sizes above the largest preferred one are never sent; `max_batch_size` limits the values in `preferred`.
+    `max_wait_ms` counts from the oldest request's arrival. `math.inf`: only preferred sizes leave, and the
+    remainder at the end of the run.
 
     >>> PreferredSizes([4, 8], max_batch_size=8, max_wait_ms=5)
     PreferredSizes(preferred=(4, 8), max_batch_size=8, max_wait_ms=5)
@@ -65,7 +63,7 @@ class PreferredSizes(Rule):
         _check.at_most("preferred sizes", self.preferred[-1], self.max_batch_size, "max_batch_size")
 
     def at(self, x: Any, y: Any) -> Self:
-        # A smaller limit does without the preferred sizes above it.
+        # A smaller limit drops the preferred sizes above it.
         sizes = [size for size in self.preferred if size <= x]
         return replace(self, preferred=sizes, max_batch_size=x, max_wait_ms=y)  # type: ignore[arg-type]
 
@@ -78,23 +76,18 @@ class PreferredSizes(Rule):
         return self.preferred[-1]
 
     @property
-    def params(self) -> PreferredSizesParams:
-        preferred = np.array(self.preferred, np.int64)
-        return PreferredSizesParams(preferred, self.max_batch_size, self.max_wait_ms / 1000)
-
-    @property
     def steps(self) -> tuple[Step, ...]:
         # A trigger has one step: sizes below max_batch_size leave by the same.
         *smaller, largest = self.preferred
         steps = [send_preferred(self.preferred)]
         if largest == self.max_batch_size:
             steps = [rule_api.send_full(largest), *([send_preferred(smaller)] if smaller else [])]
-        # A request alone may be a preferred size: then nobody waits for company.
+        # If 1 is a preferred size, requests never wait for others.
         return tuple(steps) if self.enough == 1 else (*steps, *rule_api.send_after(self.max_wait_ms))
 
 
 def send_preferred(sizes: Sequence[int]) -> Step:
-    """Return the step of some preferred sizes, of which the largest that waits leaves."""
+    """Return the step of some preferred sizes: the largest available one leaves."""
     which = "" if len(sizes) == sizes[0] == 1 else " " + ", else ".join(f"{it:,}" for it in reversed(sizes))
     what, because = f"{sizes[0]:,} or more wait", f"{sizes[0]:,} or more requests wait, a preferred size"
     if sizes[0] == 1:

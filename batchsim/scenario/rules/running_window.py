@@ -1,4 +1,4 @@
-"""Windows that run one after the other, whether or not a request has come."""
+"""Windows that follow one another, whether or not a request has come."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from batchsim._format import typed
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
-# In `state`: since when a server collects, and whether none does, as all compute.
+# In `state`: when a server began to collect, and whether no server does because all compute.
 SINCE_S, NOBODY = 0, 1
 
 
@@ -39,7 +39,7 @@ def window_end_s(oldest_s: float, since_s: float, window_s: float) -> float:
 
 @rule_api.helper
 def hand_over(now_s: float, idle: int, state: Any) -> None:
-    """Note that the server that collected has a batch: the next one collects from now on, if one is idle."""
+    """Let the next idle server collect from now on: the one that collected has a batch."""
     if idle > 1:
         state[SINCE_S] = now_s
     else:
@@ -47,7 +47,7 @@ def hand_over(now_s: float, idle: int, state: Any) -> None:
 
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: RunningWindowParams) -> Decision:
-    """Send a full batch, or what waits when the window ends."""
+    """Send a full batch, or all that wait when the window ends."""
     size, trigger = waiting.length, -1
     oldest_s = rule_api.oldest_s(waiting)
     if size >= params.max_batch_size:
@@ -72,19 +72,19 @@ def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Runnin
 
 
 def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -> None:
-    """Let the server that comes free collect, unless another does."""
+    """Let the server that becomes free collect, unless another does."""
     if state[NOBODY] == 1:
         state[SINCE_S], state[NOBODY] = now_s, 0
 
 
 @dataclass(frozen=True)
 class RunningWindow(Rule):
-    """An idle server collects in windows, one after the other, until one is not empty.
+    """An idle server collects in consecutive windows until one is not empty.
 
-    Each is `max_wait_ms` long; the first begins when the server comes free; a batch leaves at the end of
-    its window, or when it is full. A request that finds the server idle waits for half a window on
-    average, and one that has waited for the server waits for a whole one. `math.inf` means full batches
-    only. One idle server collects at a time.
+    Each is `max_wait_ms` long; the first begins when the server becomes free; a batch leaves at the end of
+    its window, or when it is full. A request that finds the server idle waits half a window on average, and
+    one that has waited for the server waits a whole one. `math.inf` means full batches only. One idle server
+    collects at a time.
 
     >>> RunningWindow(max_batch_size=8, max_wait_ms=5)
     RunningWindow(max_batch_size=8, max_wait_ms=5)
@@ -102,10 +102,6 @@ class RunningWindow(Rule):
     state_size = 2
     title = "Running window"
     clock = "the clock runs in windows, whether or not a request has come"
-
-    @property
-    def params(self) -> RunningWindowParams:
-        return RunningWindowParams(self.max_batch_size, self.max_wait_ms / 1000)
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -1,4 +1,4 @@
-"""A loop that sleeps, looks how many wait, and computes these without looking again."""
+"""A loop that sleeps, counts the waiting requests, and computes them without looking again."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 from batchsim.scenario.rules.running_window import SINCE_S, finished, hand_over, window_end_s
 
-# In `state`, after those of the running window: how many batches are still to be taken at this look.
+# In `state`, after the running window's: the number of batches that this look still takes.
 TAKING = 2
 
 
@@ -21,7 +21,7 @@ class SleepingPollParams(NamedTuple):
 
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: SleepingPollParams) -> Decision:
-    """Take all full batches, or else what waits, when a sleep is over; then compute them one by one."""
+    """Take all full batches, or else all that wait, when a sleep ends; then compute them one by one."""
     largest = params.max_batch_size
     if idle == 0:
         return rule_api.NOTHING, 0, rule_api.FULL
@@ -50,7 +50,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Sleepi
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: SleepingPollParams) -> float:
-    """Return when the sleep is over, while no batch is computed or waits to be."""
+    """Return when the sleep ends, if no batch computes or waits for a server."""
     if idle == 0 or waiting.length == 0 or waiting.frozen > 0 or params.max_wait_s == 0:
         return math.inf
     return window_end_s(rule_api.oldest_s(waiting), state[SINCE_S], params.max_wait_s)
@@ -58,11 +58,11 @@ def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Sleepi
 
 @dataclass(frozen=True)
 class SleepingPoll(Rule):
-    """A loop looks after each sleep, and takes full batches, or what there is if none is full.
+    """A loop looks after each sleep, and takes all full batches, or one with all that wait.
 
-    Right after a batch it looks at once, and takes full batches without a sleep; else it sleeps for all of
-    `max_wait_ms`, however many come meanwhile. Of q waiting requests it takes q // max_batch_size full
-    batches, or one with all, and computes them one after the other without looking again: nobody joins them.
+    Right after a batch it looks at once, and takes full batches without a sleep; otherwise it sleeps for all
+    of `max_wait_ms`, and arrivals do not wake it. From q waiting requests it takes q // max_batch_size full
+    batches, or one with all, and computes them one after the other; requests that come meanwhile do not join.
 
     >>> SleepingPoll(max_batch_size=8, max_wait_ms=5)
     SleepingPoll(max_batch_size=8, max_wait_ms=5)
@@ -83,12 +83,8 @@ class SleepingPoll(Rule):
     clock = "the loop sleeps for the whole wait, and nobody wakes it"
 
     @property
-    def params(self) -> SleepingPollParams:
-        return SleepingPollParams(self.max_batch_size, self.max_wait_ms / 1000)
-
-    @property
     def enough(self) -> int:
-        # None, unless they wait right after a batch; one if the loop never sleeps.
+        # A full batch leaves without a sleep right after a batch; any request does if the loop never sleeps.
         return 1 if self.max_wait_ms == 0 else self.max_batch_size
 
     @property
@@ -96,7 +92,7 @@ class SleepingPoll(Rule):
         size, wait_ms = self.max_batch_size, self.max_wait_ms
         if wait_ms == 0:
             return rule_api.send_full_or(size, wait_ms)
-        # A size of 1 is always full; the loop sleeps nonetheless.
+        # A batch of 1 is always full, but the loop still sleeps.
         asleep = f"a sleep of {typed(wait_ms)} ms ends"
         because = f"{size:,} waited when the loop looked, a full batch" if size > 1 else "the loop looked"
         full = Step(f"{size:,} or more wait as a sleep ends", "send full ones", Trigger.FULL, because, "full")

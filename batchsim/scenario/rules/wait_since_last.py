@@ -1,4 +1,4 @@
-"""A timer that starts when the last batch ends, whether or not a request has come."""
+"""A timer that starts as the last batch ends, whether or not a request has come."""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class WaitSinceLastParams(NamedTuple):
 
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSinceLastParams) -> Decision:
-    """Send a full batch, or what waits once the last batch is long enough ago."""
+    """Send a full batch, or all that wait once enough time has passed since the last batch."""
     size, trigger = waiting.length, -1
     due_s = later(state[SINCE_S], params.max_wait_s)
     if size >= params.max_batch_size:
@@ -38,17 +38,16 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSi
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSinceLastParams) -> float:
-    """Return when the last batch is long enough ago."""
+    """Return when enough time has passed since the last batch."""
     return later(state[SINCE_S], params.max_wait_s)
 
 
 @dataclass(frozen=True)
 class WaitSinceLast(Rule):
-    """A batch leaves when it is full, or some time after the end of the batch before.
+    """A batch leaves when it is full, or `max_wait_ms` after the end of the batch before.
 
-    A request that comes more than `max_wait_ms` after that leaves at once and alone; one that has waited
-    for the server waits for the whole time once more. `math.inf` means full batches only. One idle server
-    collects at a time.
+    A request that comes later than that leaves at once and alone; one that has waited for the server waits
+    for the whole time again. `math.inf` means full batches only. One idle server collects at a time.
 
     >>> WaitSinceLast(max_batch_size=8, max_wait_ms=5)
     WaitSinceLast(max_batch_size=8, max_wait_ms=5)
@@ -66,10 +65,6 @@ class WaitSinceLast(Rule):
     state_size = 2
     title = "Wait since the last batch"
     clock = "the clock starts as the batch before ends"
-
-    @property
-    def params(self) -> WaitSinceLastParams:
-        return WaitSinceLastParams(self.max_batch_size, self.max_wait_ms / 1000)
 
     @property
     def steps(self) -> tuple[Step, ...]:
