@@ -160,9 +160,9 @@ def texts_differ(parser, server):
     @given(texts.configs())
     def each(config):
         nonlocal count
-        for form in texts.FORMATS:
-            if form.server != server or config.server != server:
-                continue
+        if config.server != server:
+            return
+        for form in texts.ALL[server].formats:
             text = servers.write(server, config, form.file)
             if form.file.endswith(".yaml"):
                 content = yaml.safe_load(text)
