@@ -11,7 +11,7 @@ from batchsim._format import fixed, percent
 from batchsim.scenario.service import Affine, Service, Table
 
 KINDS = ("affine", "piecewise")
-CLOSE = 0.01  # with a smaller worst relative error, no piece is added
+CLOSE = 0.01  # the worst relative error that needs no further piece
 
 
 @dataclass(frozen=True, repr=False)

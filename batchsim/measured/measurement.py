@@ -195,7 +195,7 @@ class Measurement:
         all sizes, the root mean square of theirs (`noise_cv` has each). The default is the quiet times,
         because a few disturbed ones, many times longer, give a cv that no lognormal fits. For a `served`
         measurement it is the clipped times: a server has disturbed batches too, but the slowest 1 % count as
-        no slower than the next. The noise lasts as measured by the `autocorrelation`, if that is known.
+        no slower than the next. The noise lasts as measured by the `autocorrelation`, unless that is empty.
         """
         times = self.times(samples)
         means = {size: float(row.mean()) for size, row in times.items()}
@@ -318,7 +318,7 @@ class Measurement:
 
 
 TARGET = 0.05  # half the width of an interval, over the median, if the measurement has no target
-JUMP = 1.1  # the time of a batch over that of its items in smaller batches, from which on it is a jump
+JUMP = 1.1  # a jump: the time of a batch over that of its items in smaller batches
 MANY = 0.2  # the share of disturbed samples from which on they are a doubt
 
 

@@ -164,7 +164,7 @@ class KVBlocks:
         used = number(100 * self.memory_utilization)
         lines = (
             f"{counted(self.blocks, 'block')} of {self.block_size}: {self.tokens:,} tokens",
-            f"  card      {cards}, {number(self.card.memory_gib, 4)} GiB, of which {used} % is used",
+            f"  card      {cards}, {number(self.card.memory_gib, 4)} GiB, {used} % of it used",
             f"  weights   {self.model.name}, {number(self.weights_gib, 4)} GiB{each}",
             f"  reserved  {number(self.reserved_gib)} GiB{each} for activations, graphs and CUDA",
             f"  a token   {self.token_bytes:,} bytes of keys and values",
@@ -191,7 +191,7 @@ def kv_blocks(
 
     >>> kv_blocks("llama-3.1-8b", "rtx-4090")
     2,599 blocks of 16: 41,584 tokens
-      card      rtx-4090, 23.65 GiB, of which 90 % is used
+      card      rtx-4090, 23.65 GiB, 90 % of it used
       weights   llama-3.1-8b, 14.96 GiB
       reserved  1.25 GiB for activations, graphs and CUDA
       a token   131,072 bytes of keys and values

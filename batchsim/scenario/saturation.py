@@ -303,7 +303,7 @@ def turnover(scenario: Any) -> float:
 
 
 def _running(scenario: Any) -> tuple[float, float]:
-    """Return how many run at once, and the elasticity of a step's time to that number."""
+    """Return the number of running requests, and the elasticity of a step's time to that number."""
     rule, cost, tokens = scenario.rule, scenario.service.cost, scenario.tokens
     prompts, outputs = points(tokens.prompt), points(tokens.output)
     prompt, output = float(prompts.mean()), float(outputs.mean())

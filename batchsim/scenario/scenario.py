@@ -142,7 +142,7 @@ class Scenario:
 
     @property
     def kind(self) -> str:
-        """The kind of run, "requests" or "tokens": each layer has a table of what differs, by kind."""
+        """The kind of run, "requests" or "tokens": each layer has a table of the differences."""
         return "requests" if self.tokens is None else "tokens"
 
     @property
@@ -240,7 +240,7 @@ class Scenario:
         servers, devices, host_s = self.servers, self.device_count, self.host_ms / 1000
         per_s = batches_per_s(servers, devices, seconds, host_s, self.contention)
         if (noise := self.service.noise) is not None and noise.cv > 0:
-            # The loss of full batches stands for that of all sizes.
+            # All sizes lose the same share as full batches.
             per_s *= noisy_share(servers, devices, float(seconds[-1]), host_s, self.contention, noise)
         return servers / per_s
 

@@ -314,7 +314,7 @@ def _table(service: Service, max_batch_size: int) -> np.ndarray:
 
 
 SAMPLES = 100_000  # simulated batches for a rate with noise: accurate to 0.3 % at cv 1
-MANY = 500  # servers on one device, from which on noise averages out
+MANY = 500  # with more servers on one device, noise averages out
 
 
 @dataclass(frozen=True)
@@ -408,10 +408,10 @@ def _spread(servers: int, devices: int) -> list[tuple[int, int]]:
 
 @functools.lru_cache(maxsize=4096)
 def _noisy_per_s(servers: int, service_s: float, host_s: float, contention: float, noise: Noise) -> float:
-    """Return the batches per second of servers on one device with noise, for which no formula is known.
+    """Return the batches per second of servers on one device with noise.
 
-    This simulates many copies of the cycle at once, one batch each at a time. The servers keep their order,
-    as batches leave the device in the order in which they came.
+    Without a formula, this simulates many copies of the cycle at once, one batch each at a time. The servers
+    keep their order, as batches leave the device in the order in which they came.
     """
     if servers == 1 or host_s == 0 or servers > MANY:  # only the mean counts if no batch waits, or all do
         return float(batches_per_s(servers, 1, np.array([service_s]), host_s, contention)[0])

@@ -127,8 +127,8 @@ def _unit_of(
     if not times[-1] > times[0]:
         return "s", "", ""  # a single instant is the same in every unit
     rate = (times.size - 1) / float(times[-1] - times[0])
-    doubt = f"{path}: nothing says the unit of column {column.name!r}, so seconds are assumed: {number(rate)}"
-    doubt += f" requests a second, or {number(rate * 1000)} if milliseconds; unit='s' or unit='ms' says which"
+    doubt = f"{path}: unknown unit of column {column.name!r}, so seconds are assumed: {number(rate)}"
+    doubt += f" requests a second, or {number(rate * 1000)} if milliseconds; pass unit='s' or unit='ms'"
     return "s", "read as s: assumed", doubt
 
 

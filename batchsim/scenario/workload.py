@@ -112,7 +112,7 @@ class OpenLoop(_Traffic):
 
     @property
     def standard(self) -> "OpenLoop | None":
-        """The workload of rate 1 whose arrivals `stretched_s` turns into these; None if there is none.
+        """The workload of rate 1 whose arrivals `stretched_s` turns into these, or None.
 
         The explorer caches the standard arrivals, so a new rate draws nothing.
         """

@@ -106,7 +106,7 @@ class FrozenBatches(Rule):
             _check.whole("max_ongoing", self.max_ongoing)
             if math.isinf(self.max_wait_ms) and self.max_ongoing < self.max_batch_size:
                 rule = f"max_ongoing must be at least max_batch_size, {self.max_batch_size}, without a timer"
-                raise ValueError(f"{rule}: else no batch is ever full, got {self.max_ongoing}")
+                raise ValueError(f"{rule}: other batches are never full, got {self.max_ongoing}")
 
     @property
     def largest_batch(self) -> int:

@@ -136,7 +136,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
 
 
 def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> float:
-    """Return the next look that may act; looks that hold the batch and refuse no request are skipped."""
+    """Return the next look that may act; it skips looks at which the batch is held."""
     oldest_s, size = rule_api.oldest_s(waiting), waiting.length
     first_s = first_look_s(oldest_s, state)
     next_s = look_after_s(now_s, first_s)

@@ -33,7 +33,7 @@ class LearnedSizesParams(NamedTuple):
 
 @rule_api.helper
 def larger(tried: int, state: Any, most: int) -> int:
-    """Return the size to try: the last one until it is known, then a larger one; 0 at the limit."""
+    """Return the size to try: the last one until it has enough samples, then a larger one; 0 at the limit."""
     samples = state[SAMPLES + tried - 1]
     if 0 < samples < ENOUGH_OF_ONE:
         return tried

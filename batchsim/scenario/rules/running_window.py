@@ -9,7 +9,7 @@ from batchsim._format import typed
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
-# In `state`: when a server began to collect, and whether no server does because all compute.
+# In `state`: when a server began to collect, and whether all servers compute.
 SINCE_S, NOBODY = 0, 1
 
 
@@ -82,8 +82,8 @@ class RunningWindow(Rule):
     """An idle server collects in consecutive windows until one is not empty.
 
     Each is `max_wait_ms` long; the first begins when the server becomes free; a batch leaves at the end of
-    its window, or when it is full. A request that finds the server idle waits half a window on average, and
-    one that has waited for the server waits a whole one. `math.inf` means full batches only. One idle server
+    its window, or when it is full. A request that finds the server idle waits half a window on average, and a
+    request that waited for the server waits a whole one. `math.inf` means full batches only. One idle server
     collects at a time.
 
     >>> RunningWindow(max_batch_size=8, max_wait_ms=5)

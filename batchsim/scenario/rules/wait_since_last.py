@@ -46,7 +46,7 @@ def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSi
 class WaitSinceLast(Rule):
     """A batch leaves when it is full, or `max_wait_ms` after the end of the batch before.
 
-    A request that comes later than that leaves at once and alone; one that has waited for the server waits
+    A request that comes later than that leaves at once and alone; a request that waited for the server waits
     for the whole time again. `math.inf` means full batches only. One idle server collects at a time.
 
     >>> WaitSinceLast(max_batch_size=8, max_wait_ms=5)
