@@ -17,7 +17,7 @@ RULE = '''
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._clock import later
 from batchsim.scenario.parameters import parameter
@@ -25,15 +25,7 @@ from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 
-class MultiplesParams(NamedTuple):
-    """The parameters of `Multiples`, the wait in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
-    multiple: int
-
-
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: MultiplesParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send as many whole multiples as wait, or what waits once the oldest has waited."""
     if waiting.length >= params.max_batch_size:
         return rule_api.START, params.max_batch_size, rule_api.FULL
@@ -58,14 +50,9 @@ class Multiples(Rule):
         "Multiple", "Batches hold a multiple of this", slider=(1, 8, 1), usual=2, default=2
     )
 
-    Params = MultiplesParams
     decide = staticmethod(decide)
     wake_s = staticmethod(rule_api.deadline_s)
     title = "Multiples"
-
-    @property
-    def params(self) -> MultiplesParams:
-        return MultiplesParams(self.max_batch_size, self.max_wait_ms / 1000, self.multiple)
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -1,7 +1,7 @@
 """Serve when enough requests wait: the (a, b) rule of queueing theory."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim import _check
 from batchsim._format import ordinal
@@ -10,14 +10,7 @@ from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Threshold, Trigger, Waiting
 
 
-class AtLeastParams(NamedTuple):
-    """The parameters of `AtLeast`."""
-
-    min_batch_size: int
-    max_batch_size: int
-
-
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: AtLeastParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send all that wait, up to a full batch, once `min_batch_size` wait."""
     if waiting.length >= params.max_batch_size:
         return rule_api.START, params.max_batch_size, rule_api.FULL
@@ -43,7 +36,6 @@ class AtLeast(Rule):
     )
     max_batch_size: int = rule_api.max_batch_size()
 
-    Params = AtLeastParams
     decide = staticmethod(decide)
     wake_s = staticmethod(rule_api.never_s)
     title = "Minimum batch size"

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._clock import later
 from batchsim._format import typed
@@ -21,14 +21,6 @@ BEGUN, SLOTS, COUNT, ALL_HELD, SEEN_S, TURNS, COLLECTS = range(7)
 SINCE_S, ASKS_S, TURN, HELD, DUE_S, PICKED = (COLLECTS + MOST * block for block in range(1, 7))
 # From PICKED on, the queue's places of the starting batch; then the collector of each held request, oldest
 # first.
-
-
-class CompetingWindowsParams(NamedTuple):
-    """The parameters of `CompetingWindows`, times in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
-    poll_s: float
 
 
 @rule_api.helper
@@ -52,7 +44,7 @@ def join(now_s: float, state: Any) -> None:
 
 
 @rule_api.helper
-def next_one(now_s: float, state: Any, params: CompetingWindowsParams) -> int:
+def next_one(now_s: float, state: Any, params: Any) -> int:
     """Return the collector that gets the next request: the first that asks."""
     chosen, soonest_s = -1, math.inf
     for slot in range(int(state[SLOTS])):
@@ -72,7 +64,7 @@ def next_one(now_s: float, state: Any, params: CompetingWindowsParams) -> int:
 
 
 @rule_api.helper
-def give_way(state: Any, now_s: float, params: CompetingWindowsParams) -> None:
+def give_way(state: Any, now_s: float, params: Any) -> None:
     """Move the first asking collector behind the others: it woke up, too, and found no request."""
     slot = next_one(now_s, state, params)
     if slot >= 0:
@@ -127,7 +119,7 @@ def leave(slot: int, now_s: float, idle: int, owners: int, state: Any) -> int:
     return size
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: CompetingWindowsParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Deal the new requests, and send a batch that is full or whose window has ended."""
     most, owners = params.max_batch_size, PICKED + params.max_batch_size
     if params.max_wait_s == 0:
@@ -168,7 +160,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Compet
     return rule_api.START, leave(slot, now_s, idle, owners, state), rule_api.WAIT
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: CompetingWindowsParams) -> float:
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
     """Return the earliest end of a window with a request."""
     if params.max_wait_s == 0:
         return now_s
@@ -176,12 +168,12 @@ def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Compet
     return math.inf if slot < 0 else state[DUE_S + slot]
 
 
-def finished(now_s: float, size: int, seconds: float, state: Any, params: CompetingWindowsParams) -> None:
+def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -> None:
     """Let the server that becomes free collect."""
     join(now_s, state)
 
 
-def picked(k: int, state: Any, params: CompetingWindowsParams) -> int:
+def picked(k: int, state: Any, params: Any) -> int:
     """Return the place in the queue of the starting batch's k-th request."""
     return k if params.max_wait_s == 0 else int(state[PICKED + k])
 
@@ -215,7 +207,6 @@ class CompetingWindows(Rule):
         at_least=0.001, may_be_inf=True, usual=1.0, default=1.0,
     )  # fmt: skip
 
-    Params = CompetingWindowsParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,18 +18,10 @@ from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 INSIDE, FORMS, DUE_S, SEEN_S = 0, 1, 2, 3
 
 
-class FrozenBatchesParams(NamedTuple):
-    """The parameters of `FrozenBatches`, the wait in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
-    max_ongoing: float
-
-
 @rule_api.helper
-def close_batch(now_s: float, waiting: Waiting, state: Any, params: Any) -> tuple[int, int]:
-    """Return the size of the forming batch, and why it closes now, -1 if it does not."""
-    size, trigger = int(min(float(waiting.length), params.max_ongoing - state[INSIDE])), -1
+def close_batch(now_s: float, waiting: Waiting, room: float, state: Any, params: Any) -> tuple[int, int]:
+    """Return the size of the forming batch, at most `room`, and why it closes now, -1 if it does not."""
+    size, trigger = int(min(float(waiting.length), room)), -1
     if size >= params.max_batch_size:
         size, trigger = params.max_batch_size, rule_api.FULL
     elif size > 0:
@@ -46,9 +38,9 @@ def close_batch(now_s: float, waiting: Waiting, state: Any, params: Any) -> tupl
     return size, trigger
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: FrozenBatchesParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Freeze a full batch, or all inside once the first has waited; start the oldest frozen one."""
-    size, trigger = close_batch(now_s, waiting, state, params)
+    size, trigger = close_batch(now_s, waiting, params.max_ongoing - state[INSIDE], state, params)
     if trigger >= 0:
         state[INSIDE] += size
         return rule_api.FREEZE, size, trigger
@@ -57,12 +49,12 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Frozen
     return rule_api.NOTHING, 0, rule_api.FULL
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: FrozenBatchesParams) -> float:
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
     """Return when the forming batch has waited."""
     return state[DUE_S] if state[FORMS] == 1 and waiting.length > 0 else math.inf
 
 
-def finished(now_s: float, size: int, seconds: float, state: Any, params: FrozenBatchesParams) -> None:
+def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -> None:
     """Let other requests inside."""
     state[INSIDE] -= size
 
@@ -92,7 +84,6 @@ class FrozenBatches(Rule):
         may_be_inf=True, usual=math.inf, default=math.inf,
     )  # fmt: skip
 
-    Params = FrozenBatchesParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,14 +27,6 @@ SAFE = 0.95  # the share of the latency limit for which a training batch waits a
 ENDED, STARTED, ENDED_S, STARTED_S, WAITED_S, LEARNED_S, ITEM_S, FIXED_S, MEAN_WAIT_S, BUDGET_S, SIZES = (
     range(11)
 )
-
-
-class LearnedCorkParams(NamedTuple):
-    """The parameters of `LearnedCork`."""
-
-    max_batch_size: int
-    patience: float
-    max_latency_s: float
 
 
 @rule_api.helper
@@ -96,7 +88,7 @@ def refused_from_s(oldest_s: float, size: int, idle: int, state: Any, limit_s: f
     return later(oldest_s, limit_s) if idle == 0 else math.inf
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send all that wait, at a look, unless waiting for one more costs less than past batches waited."""
     size, largest, started = waiting.length, params.max_batch_size, state[STARTED]
     oldest_s, newest_s = rule_api.oldest_s(waiting), rule_api.oldest_s(waiting, size - 1)
@@ -135,7 +127,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
     return rule_api.START, size, trigger
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedCorkParams) -> float:
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
     """Return the next look that may act; it skips looks at which the batch is held."""
     oldest_s, size = rule_api.oldest_s(waiting), waiting.length
     first_s = first_look_s(oldest_s, state)
@@ -153,7 +145,7 @@ def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
     return next_s
 
 
-def finished(now_s: float, size: int, seconds: float, state: Any, params: LearnedCorkParams) -> None:
+def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -> None:
     """Remember a batch, and update the model at most every 5 s."""
     state[ENDED] += 1
     state[ENDED_S] = now_s
@@ -196,7 +188,6 @@ class LearnedCork(Rule):
         kind="real", at_least=0, may_be_inf=True, usual=math.inf, default=math.inf,
     )  # fmt: skip
 
-    Params = LearnedCorkParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +22,6 @@ SPREADS = 3  # standard deviations above the mean, as the slowest time of a size
 # all sizes, with x the mean in ms, the sums of x, x^2, size and size * x; then for each size the number of
 # batches, their mean, and their standard deviation.
 TRIED, LONGEST_S, FILLED, COUNT, KNOWN, SPREAD, TIMES, SQUARES, SIZES, PRODUCTS, SAMPLES = range(11)
-
-
-class LearnedSizesParams(NamedTuple):
-    """The parameters of `LearnedSizes`, the deadline in seconds."""
-
-    max_batch_size: int
-    deadline_s: float
 
 
 @rule_api.helper
@@ -63,7 +56,7 @@ def in_time(budget_s: float, state: Any, most: int) -> int:
     return int(min(max(1.0, math.floor(per_ms * (1000 * budget_s) + at_0 + ROUNDING)), float(most)))
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: LearnedSizesParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send the size that finishes before the oldest is late, or the next size to try."""
     most, oldest_s = params.max_batch_size, rule_api.oldest_s(waiting)
     tried = max(1, int(state[TRIED]))
@@ -78,12 +71,12 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Learne
     return rule_api.START, waiting.length, rule_api.WAIT if oldest_s == now_s else rule_api.BACKLOG
 
 
-def computed_as(size: int, state: Any, params: LearnedSizesParams) -> int:
+def computed_as(size: int, state: Any, params: Any) -> int:
     """Return the size to which copies pad the batch: the size to try."""
     return max(size, int(state[FILLED]))
 
 
-def finished(now_s: float, size: int, seconds: float, state: Any, params: LearnedSizesParams) -> None:
+def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -> None:
     """Remember how long a batch of a size took."""
     place, most = SAMPLES + size - 1, params.max_batch_size
     before, mean_s, deviation_s = state[place], state[place + most], state[place + 2 * most]
@@ -128,7 +121,6 @@ class LearnedSizes(Rule):
         kind="real", at_least=0, slider=(1, 200, 1), usual=100.0, default=100.0,
     )  # fmt: skip
 
-    Params = LearnedSizesParams
     decide = staticmethod(decide)
     wake_s = staticmethod(rule_api.never_s)
     computed_as = staticmethod(computed_as)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from batchsim import _check
 from batchsim._clock import later
@@ -12,15 +12,7 @@ from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 
-class PreferredSizesParams(NamedTuple):
-    """The parameters of `PreferredSizes`, the wait in seconds."""
-
-    preferred: Any  # int64, rising, shape (sizes,)
-    max_batch_size: int
-    max_wait_s: float
-
-
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: PreferredSizesParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send the largest preferred size available, or all that wait once the oldest has waited."""
     for place in range(params.preferred.size - 1, -1, -1):
         size = params.preferred[place]
@@ -53,7 +45,6 @@ class PreferredSizes(Rule):
     max_batch_size: int = rule_api.max_batch_size(default=32)
     max_wait_ms: float = rule_api.max_wait_ms(default=10.0)  # type: ignore[misc]
 
-    Params = PreferredSizesParams
     decide = staticmethod(decide)
     wake_s = staticmethod(rule_api.deadline_s)
     title = "Preferred sizes"

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._clock import later
 from batchsim._format import typed
@@ -11,17 +11,7 @@ from batchsim.scenario.rules.preferred_sizes import PreferredSizes, send_preferr
 from batchsim.scenario.rules.rule import Decision, Step, Trigger, Waiting
 
 
-class PreferredUntilLateParams(NamedTuple):
-    """The parameters of `PreferredUntilLate`, the wait in seconds."""
-
-    preferred: Any  # int64, rising, shape (sizes,)
-    max_batch_size: int
-    max_wait_s: float
-
-
-def decide(
-    now_s: float, waiting: Waiting, idle: int, state: Any, params: PreferredUntilLateParams
-) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send all once the oldest has waited; before that, the largest preferred size available."""
     pending = min(waiting.length, params.max_batch_size)
     oldest_s = rule_api.oldest_s(waiting)
@@ -54,8 +44,7 @@ class PreferredUntilLate(PreferredSizes):
     PreferredUntilLate(preferred=(4, 8), max_batch_size=8, max_wait_ms=5)
     """
 
-    Params = PreferredUntilLateParams  # type: ignore[assignment]
-    decide = staticmethod(decide)  # type: ignore[assignment]
+    decide = staticmethod(decide)
     wake_s = staticmethod(rule_api.deadline_s)
     title = "Preferred sizes until late"
 

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._clock import later
 from batchsim._format import typed
@@ -13,14 +13,7 @@ from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 COLLECTS, DUE_S, SEEN_S = 0, 1, 2
 
 
-class PullThenWaitParams(NamedTuple):
-    """The parameters of `PullThenWait`, the wait in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
-
-
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: PullThenWaitParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send a full batch, or all that wait once the collecting server has waited."""
     if waiting.length >= params.max_batch_size:
         state[COLLECTS] = 0
@@ -42,7 +35,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: PullTh
     return rule_api.START, waiting.length, trigger
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: PullThenWaitParams) -> float:
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
     """Return when the collecting server has waited."""
     return state[DUE_S]
 
@@ -63,7 +56,6 @@ class PullThenWait(Rule):
         "How long a free server, once it has a request, waits for others to join the batch", default=10.0
     )
 
-    Params = PullThenWaitParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     state_size = 3

@@ -7,6 +7,8 @@ shell and the explorer read everything else from it.
 
 import dataclasses
 import math
+import re
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -131,16 +133,18 @@ class Rule(Described):
       the decision, inf for none; too early does no harm. `later(time_s, seconds)` adds so that ties stay
       ties.
 
-    Both are plain functions of numbers: Python runs them unchanged, and Numba compiles them. `params` is the
-    rule's `Params`. `state` is an array of `state_size` floats, 0 at first, as the rule's memory; `decide`
-    may write to it. Three functions are optional. `finished(now_s, size, seconds, state, params)` is called
-    as each batch ends. `computed_as(size, state, params)` is the size to which a starting batch is padded: it
-    takes as long as one of this size, and `finished` receives it. `picked(k, state, params)` is the place in
-    the queue of the batch's k-th request, rising with k; engines do not call it where priority levels or
-    delays determine the order.
+    Both are plain functions of numbers: Python runs them unchanged, and Numba compiles them. `params` has the
+    parameters, `max_wait_ms` as `max_wait_s` in seconds. `state` is an array of `state_size` floats, 0 at
+    first, as the rule's memory; `decide` may write to it. Three functions are optional. `finished(now_s,
+    size, seconds, state, params)` is called as each batch ends. `computed_as(size, state, params)` is the
+    size to which a starting batch is padded: it takes as long as one of this size, and `finished` receives
+    it. `picked(k, state, params)` is the place in the queue of the batch's k-th request, rising with k;
+    engines do not call it where priority levels or delays determine the order.
     """
 
-    Params: ClassVar[type]  # a NamedTuple of numbers and arrays; its type tells Numba which rule it is
+    Params: ClassVar[
+        type
+    ]  # a named tuple, by default of the parameters; its type tells Numba which rule it is
     decide: ClassVar[Callable[..., Decision]]
     wake_s: ClassVar[Callable[..., float]]
     finished: ClassVar[Callable[..., None] | None] = None
@@ -160,12 +164,22 @@ class Rule(Described):
 
     def __init_subclass__(cls) -> None:
         own = vars(cls)
-        if "Params" in own:
+        if ("decide" in own or "wake_s" in own) and "Params" not in own:
+            cls.Params = cls._own_params()
+        if "Params" in vars(cls):
             Rule.by_params[cls.Params] = cls
-        elif "decide" in own or "wake_s" in own:
-            raise TypeError(f"a rule with its own decide must have its own Params, got {cls.__name__}")
         if "decide" in own and "threshold" not in own:
             cls.threshold = Rule.threshold  # type: ignore[method-assign]  # not its parent's fast loop
+
+    @classmethod
+    def _own_params(cls) -> type:
+        """Return a named tuple of the parameters, with a unique name, which Numba uses for compiled code."""
+        own = {name: it for name, it in vars(cls).items() if isinstance(it, dataclasses.Field)}
+        fields: dict[str, Any] = getattr(cls, "__dataclass_fields__", {}) | own  # its parent's, and its own
+        names = [re.sub("_ms$", "_s", name) for name, it in fields.items() if "parameter" in it.metadata]
+        params: Any = namedtuple(f"{cls.__name__}Params", names, module=cls.__module__)
+        params.__qualname__ = f"{cls.__qualname__}.Params"  # where pickle finds it
+        return params
 
     def at(self, x: Any, y: Any) -> Self:
         """Return the rule in a cell of its heat map, at other `map_knobs`, or raise ValueError."""
@@ -173,18 +187,15 @@ class Rule(Described):
 
     @property
     def params(self) -> Any:
-        """The rule's parameters as `Params`, by name: its `x_s` is this rule's `x_ms` / 1000."""
-        types: dict[str, Any] = self.Params.__annotations__
-        return self.Params(*(self._param(name, kind) for name, kind in types.items()))
+        """The parameters as `decide` takes them, those in ms in seconds."""
 
-    def _param(self, name: str, kind: Any) -> Any:
-        if hasattr(self, name):
+        def plain(name: str, kind: str) -> Any:
             value = getattr(self, name)
-        else:
-            value = getattr(self, name.removesuffix("_s") + "_ms") / 1000
-        if isinstance(value, tuple):
-            return np.array(value, np.int64)
-        return kind(value)  # a float that was given as an int would be another type, and compile again
+            if kind == "real":  # an int would be another type, for which Numba compiles again
+                return value / 1000 if name.endswith("_ms") else float(value)
+            return np.array(value, np.int64) if kind == "sizes" else value
+
+        return self.Params(*(plain(name, it.kind) for name, it in self.parameters().items()))
 
     @property
     def steps(self) -> tuple[Step, ...]:

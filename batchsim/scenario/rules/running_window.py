@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._clock import TICK_S, later
 from batchsim._format import typed
@@ -11,13 +11,6 @@ from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 
 # In `state`: when a server began to collect, and whether all servers compute.
 SINCE_S, NOBODY = 0, 1
-
-
-class RunningWindowParams(NamedTuple):
-    """The parameters of `RunningWindow`, the window in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
 
 
 @rule_api.helper
@@ -46,7 +39,7 @@ def hand_over(now_s: float, idle: int, state: Any) -> None:
         state[NOBODY] = 1
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: RunningWindowParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send a full batch, or all that wait when the window ends."""
     size, trigger = waiting.length, -1
     oldest_s = rule_api.oldest_s(waiting)
@@ -64,7 +57,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Runnin
     return rule_api.START, size, trigger
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: RunningWindowParams) -> float:
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
     """Return the end of the window."""
     if params.max_wait_s == 0:
         return now_s
@@ -95,7 +88,6 @@ class RunningWindow(Rule):
         "The length of the windows in which an idle server collects a batch", default=10.0
     )
 
-    Params = RunningWindowParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)

@@ -2,21 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._clock import later
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Threshold, Waiting
 
 
-class SizeOrWaitParams(NamedTuple):
-    """The parameters of `SizeOrWait`, the wait in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
-
-
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: SizeOrWaitParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send a full batch, or what waits once the oldest has waited."""
     if waiting.length >= params.max_batch_size:
         return rule_api.START, params.max_batch_size, rule_api.FULL
@@ -42,7 +35,6 @@ class SizeOrWait(Rule):
     max_batch_size: int = rule_api.max_batch_size(default=32)
     max_wait_ms: float = rule_api.max_wait_ms(default=10.0)  # type: ignore[misc]
 
-    Params = SizeOrWaitParams
     decide = staticmethod(decide)
     wake_s = staticmethod(rule_api.deadline_s)
     title = "Size or wait (textbook)"

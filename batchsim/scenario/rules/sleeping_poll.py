@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as rule_api
@@ -13,14 +13,7 @@ from batchsim.scenario.rules.running_window import SINCE_S, finished, hand_over,
 TAKING = 2
 
 
-class SleepingPollParams(NamedTuple):
-    """The parameters of `SleepingPoll`, the sleep in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
-
-
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: SleepingPollParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Take all full batches, or else all that wait, when a sleep ends; then compute them one by one."""
     largest = params.max_batch_size
     if idle == 0:
@@ -49,7 +42,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Sleepi
     return rule_api.NOTHING, 0, rule_api.FULL
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: SleepingPollParams) -> float:
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
     """Return when the sleep ends, if no batch computes or waits for a server."""
     if idle == 0 or waiting.length == 0 or waiting.frozen > 0 or params.max_wait_s == 0:
         return math.inf
@@ -73,7 +66,6 @@ class SleepingPoll(Rule):
         "How long the loop sleeps before it looks again", default=10.0, may_be_inf=False
     )
 
-    Params = SleepingPollParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)

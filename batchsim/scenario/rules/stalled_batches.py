@@ -2,20 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._format import typed
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.frozen_batches import DUE_S, FORMS, SEEN_S, close_batch
 from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
-
-
-class StalledBatchesParams(NamedTuple):
-    """The parameters of `StalledBatches`, the wait in seconds; `max_ongoing` is inf."""
-
-    max_batch_size: int
-    max_wait_s: float
-    max_ongoing: float
 
 
 @rule_api.helper
@@ -27,7 +19,7 @@ def entered(waiting: Waiting, state: Any, most: int) -> int:
     return count if count > 0 else waiting.length
 
 
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: StalledBatchesParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Freeze batches as `FrozenBatches` does, but only while a server is idle; start the oldest."""
     if idle == 0:
         return rule_api.NOTHING, 0, rule_api.FULL
@@ -44,7 +36,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Stalle
             size,
             rule_api.WAIT if rule_api.oldest_s(waiting) == now_s else rule_api.BACKLOG,
         )
-    size, trigger = close_batch(now_s, waiting, state, params)
+    size, trigger = close_batch(now_s, waiting, math.inf, state, params)
     if trigger >= 0:
         return rule_api.FREEZE, size, trigger
     if waiting.frozen > 0:
@@ -52,7 +44,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Stalle
     return rule_api.NOTHING, 0, rule_api.FULL
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: StalledBatchesParams) -> float:
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
     """Return when the forming batch has waited, if the loop runs."""
     return state[DUE_S] if idle > 0 and state[FORMS] == 1 and waiting.length > 0 else math.inf
 
@@ -73,10 +65,8 @@ class StalledBatches(Rule):
     max_batch_size: int = rule_api.max_batch_size(default=32)
     max_wait_ms: float = rule_api.max_wait_ms(default=10.0, may_be_inf=False)  # type: ignore[misc]
 
-    Params = StalledBatchesParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
-    max_ongoing = math.inf
     state_size = 4
     freezes = True
     title = "Stalled batches"

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchsim._clock import later
 from batchsim._format import typed
@@ -11,14 +11,7 @@ from batchsim.scenario.rules.rule import Decision, Rule, Step, Trigger, Waiting
 from batchsim.scenario.rules.running_window import SINCE_S, finished, hand_over
 
 
-class WaitSinceLastParams(NamedTuple):
-    """The parameters of `WaitSinceLast`, the wait in seconds."""
-
-    max_batch_size: int
-    max_wait_s: float
-
-
-def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSinceLastParams) -> Decision:
+def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
     """Send a full batch, or all that wait once enough time has passed since the last batch."""
     size, trigger = waiting.length, -1
     due_s = later(state[SINCE_S], params.max_wait_s)
@@ -37,7 +30,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSi
     return rule_api.START, size, trigger
 
 
-def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: WaitSinceLastParams) -> float:
+def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
     """Return when enough time has passed since the last batch."""
     return later(state[SINCE_S], params.max_wait_s)
 
@@ -58,7 +51,6 @@ class WaitSinceLast(Rule):
         "How long after the end of the last batch a server collects the next", default=10.0
     )
 
-    Params = WaitSinceLastParams
     decide = staticmethod(decide)
     wake_s = staticmethod(wake_s)
     finished = staticmethod(finished)
