@@ -177,7 +177,7 @@ class Rule(Described):
         own = {name: it for name, it in vars(cls).items() if isinstance(it, dataclasses.Field)}
         fields: dict[str, Any] = getattr(cls, "__dataclass_fields__", {}) | own  # its parent's, and its own
         names = [re.sub("_ms$", "_s", name) for name, it in fields.items() if "parameter" in it.metadata]
-        params: Any = namedtuple(f"{cls.__name__}Params", names, module=cls.__module__)
+        params: Any = namedtuple(f"{cls.__name__}Params", names, module=cls.__module__)  # type: ignore[misc]
         params.__qualname__ = f"{cls.__qualname__}.Params"  # where pickle finds it
         return params
 
