@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -53,12 +53,8 @@ class Card:
     flops_share: float = 0.5
 
 
-def _models(rows: Iterable[tuple[str, int, int, int, int, float]]) -> dict[str, LanguageModel]:
-    return {name: LanguageModel(name, *numbers) for name, *numbers in rows}  # type: ignore[arg-type]
-
-
 # From the authors' config.json, and the sums of their tensors.
-MODELS = _models((
+MODELS = {name: LanguageModel(name, *numbers) for name, *numbers in (  # type: ignore[arg-type]
     ("llama-2-7b", 32, 32, 32, 128, 6.738e9), ("llama-2-13b", 40, 40, 40, 128, 13.016e9),
     ("llama-2-70b", 80, 64, 8, 128, 68.977e9), ("llama-3-8b", 32, 32, 8, 128, 8.030e9),
     ("llama-3.1-8b", 32, 32, 8, 128, 8.030e9), ("llama-3-70b", 80, 64, 8, 128, 70.554e9),
@@ -68,7 +64,7 @@ MODELS = _models((
     ("qwen3-32b", 64, 64, 8, 128, 32.762e9), ("yi-34b", 60, 56, 8, 128, 34.389e9),
     ("opt-13b", 40, 40, 40, 128, 12.853e9), ("opt-66b", 64, 72, 72, 128, 65.7e9),
     ("opt-175b", 96, 96, 96, 128, 175e9), ("bloom-176b", 70, 112, 112, 128, 176.25e9),
-))  # fmt: skip
+)}  # fmt: skip
 
 # From the makers' data sheets, without sparsity; the memory is that in servers' public logs of CUDA. A
 # GeForce card sums in 32 bits at half the rate of its tensor cores (165 of 330 TFLOP/s), and prompts reach

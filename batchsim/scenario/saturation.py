@@ -52,7 +52,11 @@ def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly
 
     if not isinstance(rule, Continuous) or at_once(rule, tokens) <= MOST:
         together = _together(rule, tokens, servers, roughly)
-        found = saturated(_narrowed(rule, tokens), tokens, _alike(rule, step, together), together, roughly)
+        narrowed = rule
+        if isinstance(rule, Continuous) and rule.kv_blocks is not None:
+            # Seats far beyond the memory are never used: equivalent settings share one run.
+            narrowed = replace(rule, max_num_seqs=min(rule.max_num_seqs, 2 * _by_memory(rule, tokens) + 16))
+        found = saturated(narrowed, tokens, _alike(rule, step, together), together, roughly)
         if found is not None:
             per_ms, error = found.per_ms(step.cost)
             return Saturation(1000 * servers * per_ms, error)
@@ -71,13 +75,6 @@ def _together(rule: Rule, tokens: Tokens, servers: int, roughly: bool) -> int:
     if roughly:  # with decodes first, the difference is less than half a percent
         return min(servers, 3) if rule.first == "prefill" else 1
     return min(servers, TOGETHER, max(MOST // at_once(rule, tokens), 1))
-
-
-def _narrowed(rule: Rule, tokens: Tokens) -> Rule:
-    """Return the rule without seats far beyond the memory, so that equivalent settings share one run."""
-    if not isinstance(rule, Continuous) or rule.kv_blocks is None:
-        return rule
-    return replace(rule, max_num_seqs=min(rule.max_num_seqs, 2 * _by_memory(rule, tokens) + 16))
 
 
 def _alike(rule: Rule, step: StepTime, servers: int) -> StepTime:
@@ -312,16 +309,14 @@ def _running(scenario: Any) -> tuple[float, float]:
     keys += cost.per_pair_ms * float((prompts**2).mean()) / 2 / output
     products = cost.per_token_ms * (prompt + output - 1) / output
 
-    def growing_ms(count: float) -> float:
-        return (products * count if products * count > cost.weights_ms else 0.0) + keys * count
-
     def step_ms(count: float) -> float:
         return cost.fixed_ms + max(cost.weights_ms, products * count) + keys * count
 
     while before < count < rule.max_num_seqs and count > before * 1.001:
         before, count = count, max(per_ms * output * step_ms(count), count)
     count = min(count, float(rule.max_num_seqs))
-    return scenario.servers * count, growing_ms(count) / step_ms(count)
+    growing_ms = (products * count if products * count > cost.weights_ms else 0.0) + keys * count
+    return scenario.servers * count, growing_ms / step_ms(count)
 
 
 def variety(rule: Rule, tokens: Tokens) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -319,19 +319,19 @@ MANY = 500  # with more servers on one device, noise averages out
 
 @dataclass(frozen=True)
 class Sharing(Mapping[str, float]):
-    """What `sharing` finds, as knobs: `scenario.replace(found)`, or `Scenario(..., **found)`."""
+    """The result of `sharing`, as knobs: `scenario.replace(found)`, or `Scenario(..., **found)`."""
 
     host_ms: float
     contention: float
 
     def __getitem__(self, name: str) -> float:
-        return {each.name: getattr(self, each.name) for each in fields(self)}[name]
+        return vars(self)[name]
 
     def __iter__(self) -> Iterator[str]:
-        return (each.name for each in fields(self))
+        return iter(vars(self))
 
     def __len__(self) -> int:
-        return len(fields(self))
+        return len(vars(self))
 
 
 def sharing(one_per_s: float, two_per_s: float, service: Service, batch_size: float) -> Sharing:

@@ -233,7 +233,12 @@ def measured(steps: Any, ms: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             raise ValueError("ms must be given, the time of each of these lists of steps, got None")
         of = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     else:
-        ms, of = _own_ms(steps) if ms is None else ms, np.arange(len(rows))
+        of = np.arange(len(rows))
+        if ms is None and hasattr(steps, "keys") and "ms" in steps:
+            ms = steps["ms"]
+        elif ms is None:
+            finish_s, start_s = (np.asarray(_column(steps, f"{end}_s"), float) for end in ("finish", "start"))
+            ms = (finish_s - start_s) * 1000
     times_ms = np.asarray(ms, float)
     if times_ms.shape != (of[-1] + 1,):
         raise ValueError(f"ms must have a time for each of {of[-1] + 1:,}, got shape {times_ms.shape}")
@@ -262,10 +267,3 @@ def _column(steps: Any, name: str) -> Any:
     except (AttributeError, KeyError):
         rule = f"steps must have columns {', '.join(COLUMNS)}, as Result.steps has"
         raise TypeError(f"{rule}, got {type(steps).__name__} without {name}") from None
-
-
-def _own_ms(steps: Any) -> Any:
-    if hasattr(steps, "keys") and "ms" in steps:
-        return steps["ms"]
-    finish, start = (np.asarray(_column(steps, f"{end}_s"), float) for end in ("finish", "start"))
-    return (finish - start) * 1000

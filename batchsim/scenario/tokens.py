@@ -287,7 +287,7 @@ class Tokens:
         """Return a function that draws the prompts, outputs and limits of the next requests of a run."""
         drawn = 0
         of_prompts, of_outputs = (
-            part.draws(seed) if isinstance(part, Lengths) else functools.partial(_fixed, part)
+            part.draws(seed) if isinstance(part, Lengths) else functools.partial(np.full, fill_value=part)
             for part, seed in ((self.prompt, prompt_seed), (self.output, output_seed))
         )
 
@@ -303,10 +303,6 @@ class Tokens:
             return prompts, outputs, np.full(requests, self.limit, np.int64)
 
         return draw
-
-
-def _fixed(length: int, requests: int) -> np.ndarray:
-    return np.full(requests, length, np.int64)
 
 
 def _longest(length: int | Lengths) -> int:

@@ -43,19 +43,21 @@ ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": 
 MOONCAKE = {"timestamp", "input_length", "output_length", "hash_ids"}  # in milliseconds by its documentation
 
 
+File = str | PathLike[str]
+Name = str | None
+
+
 class Column(NamedTuple):
     """A column of a file: its cells as text, the place of each, its name, and the format's unit."""
 
     cells: list[str]
     places: list[int]
     name: str
-    unit: str | None = None
+    unit: Name = None
     place: str = "line"
 
 
-def read_times_s(
-    path: str | PathLike[str], kind: str | None, column: str | None, speedup: float, unit: str | None
-) -> tuple[np.ndarray, str]:
+def read_times_s(path: File, kind: Name, column: Name, speedup: float, unit: Name) -> tuple[np.ndarray, str]:
     """Return one column of a file in seconds (timestamps: since the first), and a note on a guessed unit.
 
     `kind` is "csv", "jsonl", "parquet", or None: by the file's name.
@@ -74,7 +76,7 @@ def read_times_s(
     return _numbers_s(path, found, speedup, unit)
 
 
-def _stamps_s(path: str | PathLike[str], column: Column) -> np.ndarray:
+def _stamps_s(path: File, column: Column) -> np.ndarray:
     times_s = _since_first(column.cells)
     _check_zones(path, column)
     _refuse(path, column, ~np.isfinite(times_s), "must be a number of seconds or an ISO 8601 timestamp")
@@ -82,9 +84,7 @@ def _stamps_s(path: str | PathLike[str], column: Column) -> np.ndarray:
     return times_s
 
 
-def _numbers_s(
-    path: str | PathLike[str], column: Column, speedup: float, unit: str | None
-) -> tuple[np.ndarray, str]:
+def _numbers_s(path: File, column: Column, speedup: float, unit: Name) -> tuple[np.ndarray, str]:
     times = np.array([float(cell) if _is_number(cell) else math.nan for cell in column.cells])
     _refuse(path, column, ~np.isfinite(times), "must be a number of seconds")
     note = doubt = ""
@@ -108,9 +108,7 @@ def _numbers_s(
 # The unit.
 
 
-def _unit_of(
-    path: str | PathLike[str], column: Column, times: np.ndarray, speedup: float
-) -> tuple[str, str, str]:
+def _unit_of(path: File, column: Column, times: np.ndarray, speedup: float) -> tuple[str, str, str]:
     """Return the unit of a column's numbers, a note on its source, and a warning if it is uncertain."""
     named, size = column.unit or unit_in(column.name), _unit_since_1970(times)
     if named and size and named != size:
@@ -154,7 +152,7 @@ def _unit_since_1970(times: np.ndarray) -> str | None:
 # The formats.
 
 
-def csv_rows(path: str | PathLike[str], if_parquet: str = "") -> Iterator[tuple[int, list[str]]]:
+def csv_rows(path: File, if_parquet: str = "") -> Iterator[tuple[int, list[str]]]:
     """Yield the line and the cells of each row of a CSV file, its header first, or raise ValueError."""
     try:
         with _check.path("path", path).open(encoding="utf-8-sig", newline="") as file:
@@ -178,7 +176,7 @@ def csv_rows(path: str | PathLike[str], if_parquet: str = "") -> Iterator[tuple[
         raise ValueError(f"{path} must have at least one row below its header, got none")
 
 
-def _csv_column(path: str | PathLike[str], column: str | None) -> Column:
+def _csv_column(path: File, column: Name) -> Column:
     rows = csv_rows(path, "Trace.from_parquet reads it")
     _, header = next(rows)
     if header[0].startswith("{"):
@@ -190,7 +188,7 @@ def _csv_column(path: str | PathLike[str], column: str | None) -> Column:
     return Column(list(cells), list(lines), header[index])
 
 
-def _jsonl_column(path: str | PathLike[str], column: str | None) -> Column:
+def _jsonl_column(path: File, column: Name) -> Column:
     cells: list[str] = []
     lines: list[int] = []
     keys: list[str] = []
@@ -218,7 +216,7 @@ def _jsonl_column(path: str | PathLike[str], column: str | None) -> Column:
     return Column(cells, lines, str(column), unit)
 
 
-def _object(path: str | PathLike[str], place: int, line: str) -> dict[str, object]:
+def _object(path: File, place: int, line: str) -> dict[str, object]:
     """Return a line's object, its numbers as text: times since 1970 have more digits than a float."""
     try:
         item = json.loads(line, parse_float=str, parse_int=str, parse_constant=str)
@@ -229,7 +227,7 @@ def _object(path: str | PathLike[str], place: int, line: str) -> dict[str, objec
     return item
 
 
-def _parquet_column(path: str | PathLike[str], column: str | None) -> Column:
+def _parquet_column(path: File, column: Name) -> Column:
     import pyarrow  # slow to import
     from pyarrow import parquet
 
@@ -247,7 +245,7 @@ def _parquet_column(path: str | PathLike[str], column: str | None) -> Column:
     return Column(["" if cell is None else cell for cell in cells], places, names[index], place="row")
 
 
-def _index(path: str | PathLike[str], column: str | None, names: list[str]) -> int:
+def _index(path: File, column: Name, names: list[str]) -> int:
     """Return the place of a column, by default the first."""
     if column is None and names:
         return 0
@@ -262,13 +260,13 @@ def _index(path: str | PathLike[str], column: str | None, names: list[str]) -> i
 # Checks, and timestamps.
 
 
-def _refuse(path: str | PathLike[str], column: Column, bad: np.ndarray, rule: str) -> None:
+def _refuse(path: File, column: Column, bad: np.ndarray, rule: str) -> None:
     for row in np.flatnonzero(bad):
         got = f"got {column.cells[row]!r}"
         raise ValueError(f"{path}, {column.place} {column.places[row]}: {rule}, {got}")
 
 
-def _refuse_unsorted(path: str | PathLike[str], column: Column, times: np.ndarray) -> None:
+def _refuse_unsorted(path: File, column: Column, times: np.ndarray) -> None:
     for row in np.flatnonzero(np.diff(times) < 0) + 1:
         got = f"{column.cells[row]!r} after {column.cells[row - 1]!r}"
         raise ValueError(f"{path}, {column.place} {column.places[row]}: times must be sorted, got {got}")
@@ -284,7 +282,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _check_zones(path: str | PathLike[str], column: Column) -> None:
+def _check_zones(path: File, column: Column) -> None:
     """Refuse timestamps with a time zone among others without: these would silently be UTC."""
     cells, lines = column.cells, column.places
     zones = [stamp["zone"] is not None for cell in cells if (stamp := TIMESTAMP.fullmatch(cell))]
@@ -355,10 +353,7 @@ class Trace(OpenLoop):
         super().__post_init__()
 
     @classmethod
-    def from_csv(
-        cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0,
-        unit: str | None = None,
-    ) -> Self:  # fmt: skip
+    def from_csv(cls, path: File, column: Name = None, speedup: float = 1.0, unit: Name = None) -> Self:
         """Read arrival times from a CSV file with a header line.
 
         `column` (default: the first) has numbers, or ISO 8601 timestamps, read to the nanosecond. `unit` of
@@ -371,10 +366,7 @@ class Trace(OpenLoop):
         return cls._read(path, "csv", column, speedup, unit)
 
     @classmethod
-    def from_jsonl(
-        cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0,
-        unit: str | None = None,
-    ) -> Self:  # fmt: skip
+    def from_jsonl(cls, path: File, column: Name = None, speedup: float = 1.0, unit: Name = None) -> Self:
         """Read arrival times from JSON lines, one object a line; otherwise like `from_csv`.
 
         `column` is a key of each object, by default the first. Mooncake's traces are in milliseconds.
@@ -382,25 +374,17 @@ class Trace(OpenLoop):
         return cls._read(path, "jsonl", column, speedup, unit)
 
     @classmethod
-    def from_parquet(
-        cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0,
-        unit: str | None = None,
-    ) -> Self:  # fmt: skip
+    def from_parquet(cls, path: File, column: Name = None, speedup: float = 1.0, unit: Name = None) -> Self:
         """Read arrival times from a Parquet file, numbers or timestamps; otherwise like `from_csv`."""
         return cls._read(path, "parquet", column, speedup, unit)
 
     @classmethod
-    def from_file(
-        cls, path: str | PathLike[str], column: str | None = None, speedup: float = 1.0,
-        unit: str | None = None,
-    ) -> Self:  # fmt: skip
+    def from_file(cls, path: File, column: Name = None, speedup: float = 1.0, unit: Name = None) -> Self:
         """Read arrival times from a file by its ending: .jsonl or .ndjson, .parquet or .pq, else CSV."""
         return cls._read(path, None, column, speedup, unit)
 
     @classmethod
-    def _read(
-        cls, path: str | PathLike[str], kind: str | None, column: str | None, speedup: float, unit: str | None
-    ) -> Self:
+    def _read(cls, path: File, kind: Name, column: Name, speedup: float, unit: Name) -> Self:
         speedup = _check.real("speedup", speedup, above=0)
         times_s, note = read_times_s(path, kind, column, speedup, unit)
         trace = cls(times_s / speedup)

@@ -142,9 +142,7 @@ class Rule(Described):
     engines do not call it where priority levels or delays determine the order.
     """
 
-    Params: ClassVar[
-        type
-    ]  # a named tuple, by default of the parameters; its type tells Numba which rule it is
+    Params: ClassVar[type]  # a named tuple, by default of the parameters; its type tells Numba the rule
     decide: ClassVar[Callable[..., Decision]]
     wake_s: ClassVar[Callable[..., float]]
     finished: ClassVar[Callable[..., None] | None] = None
