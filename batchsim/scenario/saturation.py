@@ -41,7 +41,7 @@ class Saturation(NamedTuple):
 def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly: bool = False) -> Saturation:
     """Return the saturation rate; `roughly`: to about 1.5 %, from an eighth of the run.
 
-    It is an estimate, with an error of NaN, if so many requests run at once that a run would take too long,
+    It is an estimate, with an error of NaN, if too many requests run at once for a run to be quick,
     or if not even one request fits. For fixed lengths it is the mean over random phases, with that mean's
     error; synchronised seats have a different rate (see above).
     """

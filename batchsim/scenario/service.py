@@ -338,10 +338,10 @@ def sharing(one_per_s: float, two_per_s: float, service: Service, batch_size: fl
     """Return how two servers share a device, from the throughputs of one and of two at saturation.
 
     Both without pauses, in batches of `batch_size` on average: the largest size if there are always more
-    requests than fit; with fewer clients, two servers have a third of them in each batch and in the next one.
-    `one_per_s` and `two_per_s` have the same unit; `service` is that of one server alone. If two servers
-    carry more than one, they overlap: while one computes, the other is on the host (`host_ms`). If they carry
-    less, they slow each other down (`contention`). More than twice as much counts as twice.
+    requests than fit. With fewer clients and two servers, each running batch and the next one hold a third of
+    them. `one_per_s` and `two_per_s` have the same unit; `service` is that of one server alone. If two
+    servers carry more than one, they overlap: while one computes, the other is on the host (`host_ms`). If
+    they carry less, they slow each other down (`contention`). More than twice as much counts as twice.
 
     ValueError if they overlap for longer than the shortest service time.
 

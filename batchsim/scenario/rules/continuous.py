@@ -298,7 +298,11 @@ class WaitingServedRatio(Continuous):
         at_least=0,
     )  # fmt: skip
     max_waiting_tokens: int = parameter(
-        "Waiting tokens", "After so many turns without, anyone may join", default=20, at_least=0, at_most=MOST
+        "Waiting tokens",
+        "After this many turns without new requests, any may join",
+        default=20,
+        at_least=0,
+        at_most=MOST,
     )
 
     title = "Waiting / served ratio"

@@ -141,7 +141,7 @@ class FrozenBatches(Rule):
         if size == 1:
             one = Step(anyone, "freeze it", Trigger.FULL, "one request is a full batch", "full")
             return (one,)
-        because = f"{size:,} requests were a full batch, which nobody joins later"
+        because = f"{size:,} requests were a full batch, and later ones do not join"
         full = [Step(f"{size:,} or more wait", f"freeze the oldest {size:,}", Trigger.FULL, because, "full")]
         if self.max_ongoing < size:
             full = []

@@ -147,6 +147,6 @@ class LearnedSizes(Rule):
         full = rule_api.send_full(self.max_batch_size)
         if self.max_batch_size == 1:
             return (full,)
-        many = f"as many wait as can be computed within {typed(self.deadline_ms)} ms, as it has learned"
-        learned = Step("as many wait as it dares", "send so many", Trigger.ENOUGH, many, "learned size")
+        many = f"the size learned for a deadline of {typed(self.deadline_ms)} ms was reached"
+        learned = Step("the learned size waits", "send that many", Trigger.ENOUGH, many, "learned size")
         return (full, learned, *rule_api.send_at_once(Trigger.WAIT))

@@ -72,7 +72,7 @@ class SleepingPoll(Rule):
     state_size = 3
     freezes = True
     title = "Sleeping poll"
-    clock = "the loop sleeps for the whole wait, and nobody wakes it"
+    clock = "the loop sleeps for the whole wait, and arrivals do not wake it"
 
     @property
     def enough(self) -> int:
