@@ -239,10 +239,10 @@ class NewTokenRatio(Continuous):
     )
     init_new_token_ratio: float = parameter(
         "First ratio", "The share of the remaining output that is kept free at first", default=0.7,
-        kind="real", at_least=0,
+        kind="real", at_least=0, at_most=1,
     )  # fmt: skip
     min_new_token_ratio: float = parameter(
-        "Least ratio", "The share that it falls to", default=0.098, kind="real", at_least=0
+        "Least ratio", "The final share", default=0.098, kind="real", at_least=0
     )
     decay_steps: int = parameter(
         "Decay", "Steps of tokens until the ratio is the least", default=600, at_most=MOST
@@ -257,7 +257,6 @@ class NewTokenRatio(Continuous):
         self.check_fixed(first="prefill", chunked=True, reserve="step", watermark_blocks=0)
         self.check_fixed(long_prefill_token_threshold=0, prefix_reuse=False)
         _check.instance("mixed", self.mixed, bool, "True or False")
-        _check.fix_real(self, "init_new_token_ratio", at_least=0, at_most=1)
         _check.fix_real(self, "min_new_token_ratio", at_least=0, at_most=self.init_new_token_ratio)
 
 
@@ -294,8 +293,8 @@ class WaitingServedRatio(Continuous):
     chunked: bool = False
     reserve: str = "life"
     waiting_served_ratio: float = parameter(
-        "Waiting / running", "So many must wait, for each that runs, to join", default=0.3, kind="real",
-        at_least=0,
+        "Waiting / running", "This many must wait, for each running request, to join", default=0.3,
+        kind="real", at_least=0,
     )  # fmt: skip
     max_waiting_tokens: int = parameter(
         "Waiting tokens",

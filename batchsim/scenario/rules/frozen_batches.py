@@ -81,7 +81,7 @@ class FrozenBatches(Rule):
     max_wait_ms: float = rule_api.max_wait_ms(default=10.0)  # type: ignore[misc]
     max_ongoing: float = parameter(
         "Max ongoing", "How many requests may be in batches, formed or computed, at once", kind="real",
-        may_be_inf=True, usual=math.inf, default=math.inf,
+        at_least=1, may_be_inf=True, usual=math.inf, default=math.inf,
     )  # fmt: skip
 
     decide = staticmethod(decide)
