@@ -157,7 +157,7 @@ from oracles.plans import SERVERS_RULES, WORKLOADS
 import batchsim as bs
 from batchsim.cli import app
 from batchsim.engines.draws import draw, draw_cached
-from batchsim.view.explorer.controls_table import CONTROLS
+from batchsim.view.explorer.kinds import CONTROLS
 from batchsim.view.explorer.state import State
 
 scenario = bs.Scenario(bs.Groups(800, 3), bs.Multiples(8, 5, 2), bs.Affine(5, 0.25), servers=2)

@@ -24,7 +24,7 @@ from batchsim._files import replacing
 from batchsim._version import __version__
 from batchsim.engines.folded_log import SPAN, FoldedLog
 from batchsim.engines.log import Log, Status
-from batchsim.engines.token_log import NO_TRIGGER, STEPS, TokenLog
+from batchsim.engines.token_log import NO_TRIGGER, PREEMPTIONS, STEPS, TokenLog
 from batchsim.engines.totals import BINS, Histogram, TokenHistograms, TokenTotals, Totals
 from batchsim.result.metrics import COMPUTING
 from batchsim.result.run import Run, clock_of
@@ -40,7 +40,9 @@ _KINDS = {
 NOT_KEPT = ("outputs", "priority")  # tokens go without levels
 _KINDS |= dict.fromkeys(("start_s", "first_token_s", "finish_s"), "f8")
 TOKEN_LOGS = {
-    kind.__name__: {f.name: _KINDS.get(f.name, "i8") for f in fields(kind) if f.name not in NOT_KEPT}
+    kind.__name__: {
+        f.name: _KINDS.get(f.name, "i8") for f in fields(kind) if f.name not in (*NOT_KEPT, *PREEMPTIONS)
+    }
     for kind in (TokenLog, FoldedLog)
 }
 
@@ -70,6 +72,8 @@ def wrong_in_token_log(log: TokenLog, servers: int) -> str | None:
     if isinstance(log, FoldedLog):
         sizes |= dict.fromkeys(STEPS[len(SPAN) :], 0) | {"most_at_once": 1}
         sizes |= dict.fromkeys(("steps_before", "rows_before"), requests + 1)
+    if log.preempted_request is not None:
+        sizes |= dict.fromkeys(PREEMPTIONS, int(log.preemptions.sum()))
     for name, wanted in sizes.items():
         if (got := getattr(log, name).size) != wanted:
             return f"{name} must have {wanted:,} rows, got {got:,}"
@@ -118,6 +122,16 @@ def wrong_in_token_log(log: TokenLog, servers: int) -> str | None:
             ),
             "most_at_once must be at least 0": log.most_running >= 0,
         }  # fmt: skip
+    if log.preempted_request is not None:
+        request, back, resumed, regained = (getattr(log, name) for name in PREEMPTIONS)
+        checks["preempted_request must have each request as often as preemptions has it"] = np.array_equal(
+            np.sort(request), np.repeat(np.arange(requests), log.preemptions)
+        )
+        checks["steps of a preemption must be in order, -1 for none"] = (
+            ((back >= 0) & (back < steps) & (resumed < steps) & (regained < steps)).all()
+            and ((resumed == -1) | (resumed >= back)).all()
+            and ((regained == -1) | (regained >= resumed)).all()
+        )  # fmt: skip
     for rule, holds in checks.items():
         if not holds:
             return f"{rule}, got another"
@@ -132,7 +146,8 @@ def _rises(times_s: np.ndarray) -> bool:
 
 
 FORMAT = "batchsim result"
-VERSION = 3  # 1 was without the batches' triggers, 2 without delayed requests
+VERSION = 4  # 1 had no triggers of batches, 2 no delayed requests, 3 no rows of preemptions
+READABLE = (3, VERSION)
 
 
 def save(runs: Sequence[Run], about: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
@@ -192,7 +207,7 @@ def _read(file: BinaryIO) -> tuple[tuple[Run, ...], dict[str, Any]]:
         if not isinstance(description, dict) or description.get("format") != FORMAT:
             raise ValueError(f"its format must be {FORMAT!r}, got {description!r:.60}")
         version = _check.whole("its version", description.get("version"))
-        if version != VERSION:
+        if version not in READABLE:
             other = "a newer batchsim can load it" if version > VERSION else "simulate it again"
             written = f"{version}, of batchsim {description.get('batchsim')}"
             raise ValueError(f"its version must be {VERSION}, got {written}: {other}")
@@ -267,6 +282,8 @@ def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
             for kind, own in TOKEN_LOGS.items():
                 if f"{number}/{kind}/arrival_s" in names:
                     table, columns = kind, own
+                    if f"{number}/{kind}/{PREEMPTIONS[0]}" in names:  # not in files of version 3
+                        columns = own | dict.fromkeys(PREEMPTIONS, "i8")
             for name, dtype in columns.items():
                 kinds[f"{number}/{table}/{name}"] = _Kind(dtype, (None,), 1 << 20)
     return kinds

@@ -12,6 +12,7 @@ first, most for short requests. If lengths vary, phases mix, and the start does 
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -28,6 +29,10 @@ TOGETHER = 8  # engines in a run where memory moves requests between them: more 
 # `load_to_tell` tries a short run first, and trusts it at least this far from a load of 1.
 SURE = 0.06
 CLEAR = 0.5, 1.3  # loads by the estimate, which is 5 % too low at worst and 45 % too high
+
+# How to measure the rate where there is no formula, by kind of run. The engines fill it (`engines/kinds.py`),
+# because this package imports no engine.
+MEASURES: dict[str, Callable[..., Any]] = {}
 
 
 class Saturation(NamedTuple):
@@ -47,23 +52,20 @@ def saturation(rule: Rule, step: StepTime, tokens: Tokens, servers: int, roughly
     """
     if (per_ms := _in_closed_form(rule, step, tokens)) is not None:
         return Saturation(1000 * servers * per_ms, 0.0)
-    # The one import up the corridor, see docs/architecture.md; Numba loads with it.
-    from batchsim.engines.saturation import saturated
-
     if not isinstance(rule, Continuous) or at_once(rule, tokens) <= MOST:
         together = _together(rule, tokens, servers, roughly)
         narrowed = rule
         if isinstance(rule, Continuous) and rule.kv_blocks is not None:
             # Seats far beyond the memory are never used: equivalent settings share one run.
             narrowed = replace(rule, max_num_seqs=min(rule.max_num_seqs, 2 * _by_memory(rule, tokens) + 16))
-        found = saturated(narrowed, tokens, _alike(rule, step, together), together, roughly)
+        found = MEASURES["tokens"](narrowed, tokens, _alike(rule, step, together), together, roughly)
         if found is not None:
             per_ms, error = found.per_ms(step.cost)
             return Saturation(1000 * servers * per_ms, error)
     return Saturation(1000 * servers * _continuous(rule, step, tokens), math.nan)
 
 
-def of(scenario: Any) -> Saturation:
+def saturation_of(scenario: Any) -> Saturation:
     """Return the saturation rate of a scenario's engines."""
     return saturation(scenario.rule, scenario.service, scenario.tokens, scenario.servers)
 
@@ -93,7 +95,7 @@ def load_to_tell(scenario: Any, roughly: bool) -> float:
         return float(load)
     about = saturation(scenario.rule, scenario.service, scenario.tokens, scenario.servers, roughly=True)
     load = per_s / about.per_s
-    return float(load if roughly or abs(load - 1) > SURE else per_s / of(scenario).per_s)
+    return float(load if roughly or abs(load - 1) > SURE else per_s / saturation_of(scenario).per_s)
 
 
 def estimate_per_s(scenario: Any) -> float:
