@@ -13,9 +13,8 @@ from batchsim._check import LARGEST
 from batchsim.scenario import ClosedLoop, Continuous, OpenLoop, Rule, Scenario
 from batchsim.scenario.tokens import a_request
 from batchsim.simulate import simulated
+from batchsim.study.kinds import MEMORY
 from batchsim.study.surface import Surface, accepted, load_curve, load_rates, surface
-from batchsim.study.token_curve import token_curve
-from batchsim.study.token_surface import MEMORY, TokenSurface, token_surface
 from batchsim.theory.expected import theory_curve
 from batchsim.view.canvas.axes import nice
 from batchsim.view.pictures.data import ViewData
@@ -132,7 +131,7 @@ def token_run(
     """
     count = min(requests, MOVING) if moving else requests
     key = "tokens' curve", at_any_load(scenario), count, seed
-    curve = stored.begin(key, lambda: token_curve(scenario, count, seed))
+    curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
     result, _ = simulated(scenario, count, seed)
     ttft_ms, tpot_ms = objectives_ms
     return ViewData(result, curve=curve(), ttft_ms=ttft_ms, tpot_ms=tpot_ms,
@@ -142,13 +141,13 @@ def token_run(
 def _token_map(
     scenario: Scenario, requests: int, seed: int, objectives_ms: tuple[float | None, float | None],
     stored: Stored, moving: bool, knobs: tuple[str, str] | None,
-) -> TokenSurface:  # fmt: skip
+) -> Surface:  # fmt: skip
     x, y = knobs or scenario.rule.map_knobs
     xs, ys = (token_axis(scenario, name) for name in (x, y))
     ttft_ms, tpot_ms = (None, None) if None in objectives_ms else objectives_ms
     corner = at_corner(scenario, {x: xs[-1], y: ys[-1]})
     key = "tokens' map", corner, x, xs, y, ys, requests, seed, ttft_ms, tpot_ms, moving
-    found: TokenSurface = stored.get(key, lambda: token_surface(
+    found: Surface = stored.get(key, lambda: surface(
         scenario, xs, ys, requests, seed, knobs=(x, y), roughly=moving,
         ttft_objective_ms=ttft_ms, tpot_objective_ms=tpot_ms,
     ))  # fmt: skip

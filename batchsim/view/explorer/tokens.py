@@ -27,8 +27,8 @@ from batchsim.scenario.rules.continuous import FIRST, MOST, RESERVE
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.scenario.step_time import StepCost
 from batchsim.scenario.tokens import LONGEST, Listed
-from batchsim.study.judgement import LEVEL
-from batchsim.study.surface import SECTIONS
+from batchsim.study.preference import SECTIONS
+from batchsim.study.slo import LEVEL
 from batchsim.view.explorer import kind, reasons
 from batchsim.view.explorer.control import (
     ARRIVALS,
