@@ -91,7 +91,7 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def scenario(self, state: State, workload: Any, tokens: Tokens | None) -> Scenario:
-        """Return the scenario of a state; `tokens` are the lengths that "given" stands for."""
+        """Return the scenario of a state; `tokens` has the lengths for "given"."""
 
     @abc.abstractmethod
     def values(self, scenario: Scenario) -> Values:
@@ -103,7 +103,7 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def python(self, state: State, scenario: Scenario) -> dict[str, str]:
-        """Return the Python of the scenario's rule, its service and whatever `repr` does not do."""
+        """Return Python for the rule, the service time, and each field whose `repr` is not Python."""
 
     def changes(self, before: State, name: str, value: Any) -> Values:
         """Return the values that change when a hand moves one control."""

@@ -50,12 +50,12 @@ for rule in RULES:
     PARAMETERS |= {
         name: kind.of_parameter(it) for name, it in rule.parameters().items() if name not in PARAMETERS
     }
-FIXED_MS = Control("Fixed cost (ms)", "Time that every batch, or every step, takes, whatever its size",
+FIXED_MS = Control("Fixed cost (ms)", "Time that every batch or step takes, independent of its size",
     "real", 5, COMPUTING, Slider("linear", 0, 50, 0.5), {"at_least": 0})  # fmt: skip
 CONTROLS: Mapping[str, Control] = {
     **kind.TRAFFIC,
     "priorities": Control("Priorities",
-        "Share of requests that go first, level 1; type more levels as 1:0.2, 2:0.5, 3:0.3; empty: one level",
+        "Share of level 1, which is served first; type more levels as 1:0.2, 2:0.5, 3:0.3; empty: one level",
         "levels", (), ARRIVALS, Slider("share", 0, 0.95, 0.05), optional=True),
     "rule": choice("Rule", "When a batch leaves", "size_or_wait", RULE, RULE_OPTIONS),
     **PARAMETERS,
@@ -88,7 +88,7 @@ CONTROLS: Mapping[str, Control] = {
         "Without shared devices: slowdown from each additional busy server; 0: none",
         "real", 0, DEVICE, Slider("linear", 0, 1, 0.05), {"at_least": 0, "at_most": 100}),
     **kind.LIMITS,
-    "timeout_action": choice("At the timeout", "What happens to a request that has waited too long", "reject",
+    "timeout_action": choice("At the timeout", "The fate of a request that has waited too long", "reject",
         RULE, {"reject": "It leaves", "delay": "It is served after the others"}),
     "objective_ms": Control("p99 objective (ms)", "99% of requests are answered within this; empty: none",
         "real", 25, MAIN, Slider("log", 0.1, 10_000, 0.01), {"above": 0}, optional=True),
