@@ -9,14 +9,14 @@ import batchsim as bs
 from batchsim.result.comparison import compare
 from batchsim.view.explorer.state import DEFAULTS
 from batchsim.view.explorer.tokens import goodput_difference
-from batchsim.view.run.token_data import TokenViewData
+from batchsim.view.pictures.data import ViewData
 
 SCENARIO = DEFAULTS["tokens"].scenario()
 
 
 def data(requests, **changes):
     result = bs.simulate(SCENARIO.replace(**changes), requests)
-    return TokenViewData(result, ttft_ms=400, tpot_ms=45)
+    return ViewData(result, ttft_ms=400, tpot_ms=45)
 
 
 def compared(a, b):

@@ -9,9 +9,9 @@ import batchsim as bs
 from batchsim.view.canvas.lettering import width_em
 from batchsim.view.explorer.kinds import CONTROLS, KINDS
 from batchsim.view.explorer.knob import Knob
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.headline import figures_of, levels
-from batchsim.view.run.live import LivePicture
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.headline import figures_of, levels
+from batchsim.view.pictures.live import LivePicture
 
 TWO = bs.Scenario(
     bs.Poisson(1000).with_priorities({1: 0.25, 2: 0.75}), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25)

@@ -10,7 +10,7 @@ from ipywidgets.widgets.widget import _instances
 import batchsim as bs
 from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.runs import Stored
-from batchsim.view.run.live import LivePicture
+from batchsim.view.pictures.live import LivePicture
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from batchsim.view.explorer.kinds import KINDS
 from batchsim.view.explorer.knob import is_hidden
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, of_tokens
 from batchsim.view.explorer.state import DEFAULTS, State
-from batchsim.view.run.live import MODES
-from batchsim.view.run.token_headline import token_figures_of
+from batchsim.view.pictures.headline import token_figures_of
+from batchsim.view.pictures.views import NAMES
 
 FIRST = DEFAULTS["tokens"]
 
@@ -50,7 +50,7 @@ def test_it_opens_with_requests_and_one_switch_turns_to_tokens_and_back():
     assert panel.result.scenario == FIRST.scenario()
     assert "TTFT" in panel.readout.value
     assert panel.screen.frame != frame
-    assert [key for _, key in panel.large.options] == [*MODES["tokens"].names]
+    assert [key for _, key in panel.large.options] == [*NAMES["tokens"]]
     panel.controls["rate_per_s"].value = 3
     panel.controls["mode"].value = "requests"
     assert (panel.state, panel.readout.value) == (DEFAULTS["requests"], whole)

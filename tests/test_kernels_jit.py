@@ -95,7 +95,9 @@ def test_a_damaged_loop_is_never_run_but_compiled_again_and_repaired(loop, capfd
     assert capfd.readouterr().err == ""
 
 
-def test_a_loop_of_other_sources_is_not_run_however_its_file_is_named(loop, monkeypatch, capfd, nothing_printed):
+def test_a_loop_of_other_sources_is_not_run_however_its_file_is_named(
+    loop, monkeypatch, capfd, nothing_printed
+):
     path = the_file_of(loop())
     content = path.read_bytes()
     monkeypatch.setattr(jit, "SOURCES", "of another version")

@@ -11,11 +11,11 @@ from batchsim.view.film.lanes_view import LanesView
 from batchsim.view.film.snapshot import Film
 from batchsim.view.film.stage import Stage
 from batchsim.view.film.words import describe
-from batchsim.view.run.breakdown import BreakdownView
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.headline import figures_of
-from batchsim.view.run.live import LivePicture
-from batchsim.view.run.timeline import TimelineView
+from batchsim.view.pictures.breakdown import BreakdownView
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.headline import figures_of
+from batchsim.view.pictures.live import LivePicture
+from batchsim.view.pictures.timeline import TimelineView
 
 SHARED = bs.Scenario(
     bs.Poisson(1300), bs.SizeOrWait(4, 3), bs.Affine(1, 0.5), servers=3, devices=1, host_ms=0.5

@@ -124,7 +124,8 @@ class Fractions:
         limits_ms = sample.whole.percentiles(np.array([*every]), self._unserved, column).tolist()
         self._of = {
             q: replace(
-                _within(sample, column, limit_ms, of_all), widening=sample.widening(_metric(q, column))
+                _within(sample, column, limit_ms, of_all),
+                widening=sample.widening(percentile_metric(q, column)),
             )
             for q, limit_ms in zip(every, limits_ms, strict=True)
         }
@@ -210,12 +211,17 @@ def percentile_of_all(
     sample: Sample, q: float, level: float, independent: float = BEYOND, column: str = LATENCY
 ) -> Interval:
     """Return the interval of a percentile of all requests, in which one not served is infinitely late."""
-    if reason := sample.partial or sample.drift or sample.too_short(_metric(q, column)):
+    if reason := sample.partial or sample.drift or sample.too_short(percentile_metric(q, column)):
         return NoInterval(reason)
     return Fractions(sample, [q], column, of_all=True).interval(q, level, independent)
 
 
-def _metric(q: float, column: str) -> Metric:
+def percentile_metric(q: float, column: str = LATENCY) -> Metric:
+    """Return the metric of a percentile of a column.
+
+    >>> percentile_metric(99.95).key, percentile_metric(99, "ttft_ms").key
+    ('p99.95_ms', 'ttft_p99_ms')
+    """
     of = "" if column == LATENCY else column.removesuffix("ms")
     return metric(f"{of}p{q:.9g}")
 

@@ -24,8 +24,9 @@ from batchsim.view.explorer.pages.share import SharePage
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.live import MODES, LivePicture
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.live import LivePicture
+from batchsim.view.pictures.views import NAMES
 
 SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
 
@@ -149,7 +150,7 @@ class Explorer(widgets.Box):
             self.tabs.titles = titles
 
     def _enlarge(self, key: str | None) -> None:
-        if key in MODES[self.session.style.mode].names:  # not while the list itself changes
+        if key in NAMES[self.session.style.mode]:  # not while the list itself changes
             self.screen.enlarge(key)
 
     def _turn_to_server(self, server: int | None) -> None:
@@ -211,7 +212,7 @@ class Explorer(widgets.Box):
 
 def views_of(mode: str) -> tuple[tuple[str, str], ...]:
     """Return the names of the views of a mode, and their keys."""
-    return tuple((name, key) for key, name in MODES[mode].names.items())
+    return tuple((name, key) for key, name in NAMES[mode].items())
 
 
 def _set_class(widget: widgets.DOMWidget, name: str, on: bool) -> None:

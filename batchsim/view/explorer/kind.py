@@ -23,7 +23,7 @@ from batchsim.view.explorer.control import (
 )  # fmt: skip
 from batchsim.view.explorer.reasons import Outcome
 from batchsim.view.explorer.runs import Stored
-from batchsim.view.run.data import ViewData
+from batchsim.view.pictures.data import ViewData
 
 MOST_BURSTY = 1000  # the largest burst rate, in mean rates, that the control takes
 State = Any  # of `state`, which is made from the kinds

@@ -7,8 +7,8 @@ from batchsim.scenario import Rule
 from batchsim.view.explorer.kind import full_only
 from batchsim.view.explorer.screen import Screen
 from batchsim.view.explorer.session import Session
-from batchsim.view.run.live import LEAST_PX, MOST_PX, LivePicture
-from batchsim.view.run.view import Spot
+from batchsim.view.pictures.live import LEAST_PX, MOST_PX, LivePicture
+from batchsim.view.pictures.view import Spot
 
 ARROWS = {"left": (0, -1), "right": (0, 1), "up": (1, 0), "down": (-1, 0)}  # rows, columns
 STORED_PX = 1000, 640  # the picture that a notebook keeps

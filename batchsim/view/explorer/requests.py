@@ -10,7 +10,7 @@ from typing import Any
 from batchsim.measured.published import published, published_names, published_source
 from batchsim.scenario import RULES, Affine, Scenario, Service, SizeOrWait, Table, Tokens
 from batchsim.scenario.rules.rule import Parameter
-from batchsim.view.canvas.scales import nice
+from batchsim.view.canvas.axes import nice
 from batchsim.view.explorer import kind, reasons
 from batchsim.view.explorer.control import (
     ARRIVALS,
@@ -25,8 +25,8 @@ from batchsim.view.explorer.control import (
 )  # fmt: skip
 from batchsim.view.explorer.kind import Kind, Ranges, State, Values
 from batchsim.view.explorer.runs import Stored, request_run
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.timeline import TimelineView
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.timeline import TimelineView
 
 LARGEST_BATCH = 4096  # the largest whose column of a heat map is computed while a slider moves
 LARGEST_SLID = 64  # larger batch sizes can be typed

@@ -8,7 +8,7 @@ from batchsim.result.comparison import compare
 from batchsim.scenario import OpenLoop, Scenario, Tokens
 from batchsim.view.explorer.runs import Stored
 from batchsim.view.explorer.state import State
-from batchsim.view.run.data import ViewData
+from batchsim.view.pictures.data import ViewData
 
 
 class Runner:

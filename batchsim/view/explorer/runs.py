@@ -13,13 +13,11 @@ from batchsim._check import LARGEST
 from batchsim.scenario import ClosedLoop, Constant, Continuous, Gamma, Poisson, Rule, Scenario
 from batchsim.scenario.tokens import a_request
 from batchsim.simulate import simulated
+from batchsim.study.kinds import MEMORY
 from batchsim.study.surface import Surface, accepted, load_curve, load_rates, surface
-from batchsim.study.token_curve import token_curve
-from batchsim.study.token_surface import MEMORY, TokenSurface, token_surface
 from batchsim.theory.expected import theory_curve
-from batchsim.view.canvas.scales import nice
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.token_data import TokenViewData
+from batchsim.view.canvas.axes import nice
+from batchsim.view.pictures.data import ViewData
 
 # Requests of each setting of the heat map. Drifting traffic needs all, as its beginning is not typical.
 MAP_REQUESTS = {Poisson: 20_000, Constant: 20_000, Gamma: 20_000, ClosedLoop: 5_000}
@@ -117,7 +115,7 @@ def _request_map(scenario: Scenario, requests: int, seed: int, stored: Stored) -
 def token_run(
     scenario: Scenario, requests: int, seed: int, objectives_ms: tuple[float | None, float | None],
     stored: Stored, moving: bool = False, knobs: tuple[str, str] | None = None,
-) -> TokenViewData:  # fmt: skip
+) -> ViewData:  # fmt: skip
     """Run a scenario of token generation, with fewer requests while it is `moving`.
 
     The objectives are for TTFT and TPOT. `knobs` are those of the heat map, by default the rule's own.
@@ -125,23 +123,23 @@ def token_run(
     """
     count = min(requests, MOVING) if moving else requests
     key = "tokens' curve", at_any_load(scenario), count, seed
-    curve = stored.begin(key, lambda: token_curve(scenario, count, seed))
+    curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
     result, _ = simulated(scenario, count, seed)
     ttft_ms, tpot_ms = objectives_ms
-    return TokenViewData(result, curve=curve(), ttft_ms=ttft_ms, tpot_ms=tpot_ms,
+    return ViewData(result, curve=curve(), ttft_ms=ttft_ms, tpot_ms=tpot_ms,
         surface=_token_map(scenario, count, seed, objectives_ms, stored, moving, knobs))  # fmt: skip
 
 
 def _token_map(
     scenario: Scenario, requests: int, seed: int, objectives_ms: tuple[float | None, float | None],
     stored: Stored, moving: bool, knobs: tuple[str, str] | None,
-) -> TokenSurface:  # fmt: skip
+) -> Surface:  # fmt: skip
     x, y = knobs or scenario.rule.map_knobs
     xs, ys = (token_axis(scenario, name) for name in (x, y))
     ttft_ms, tpot_ms = (None, None) if None in objectives_ms else objectives_ms
     corner = at_corner(scenario, {x: xs[-1], y: ys[-1]})
     key = "tokens' map", corner, x, xs, y, ys, requests, seed, ttft_ms, tpot_ms, moving
-    found: TokenSurface = stored.get(key, lambda: token_surface(
+    found: Surface = stored.get(key, lambda: surface(
         scenario, xs, ys, requests, seed, knobs=(x, y), roughly=moving,
         ttft_objective_ms=ttft_ms, tpot_objective_ms=tpot_ms,
     ))  # fmt: skip

@@ -13,8 +13,8 @@ from batchsim.scenario import OpenLoop, Tokens
 from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
 from batchsim.view.explorer.runner import Runner, same_kind
 from batchsim.view.explorer.state import DEFAULTS, State
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.live import MODES as PICTURES
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.views import NAMES
 
 
 def nearest(state: State, run: Callable[[State], ViewData]) -> tuple[State, ViewData] | None:
@@ -85,7 +85,7 @@ class Session:
     ) -> None:
         self.state = self.initial = state
         self.left: dict[str, State] = dict(DEFAULTS)  # the last state of each mode
-        self.larges = {mode: next(iter(there.names)) for mode, there in PICTURES.items()}  # the large views
+        self.larges = {mode: next(iter(names)) for mode, names in NAMES.items()}  # the large views
         self.runner = Runner(requests, traffic, tokens)
         self.runner.scenario(state)  # refused here, before any widget is made
         self.data: ViewData | None = None  # of the last run that worked

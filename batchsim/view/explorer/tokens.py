@@ -27,8 +27,8 @@ from batchsim.scenario.rules.continuous import FIRST, MOST, RESERVE
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.scenario.step_time import StepCost
 from batchsim.scenario.tokens import LONGEST, Listed
-from batchsim.study.judgement import LEVEL
-from batchsim.study.surface import SECTIONS
+from batchsim.study.preference import SECTIONS
+from batchsim.study.slo import LEVEL
 from batchsim.view.explorer import kind, reasons
 from batchsim.view.explorer.control import (
     ARRIVALS,
@@ -44,9 +44,8 @@ from batchsim.view.explorer.control import (
 from batchsim.view.explorer.kind import Kind, Ranges, State, Values
 from batchsim.view.explorer.requests import FIXED_MS, PARAMETERS, origin_of, tenth
 from batchsim.view.explorer.runs import Stored, token_run
-from batchsim.view.run.data import ViewData
-from batchsim.view.run.token_data import TokenViewData, of_tokens
-from batchsim.view.run.token_seats import SeatsView
+from batchsim.view.pictures.data import ViewData
+from batchsim.view.pictures.seats import SeatsView
 
 WIDEST_CV = 1 / math.sqrt(3)  # of uniform lengths from 0 to twice the mean
 ON, OFF = "on", "off"
@@ -350,19 +349,18 @@ class TokenGeneration(Kind):
         return token_run(scenario, requests, state.seed, objectives_ms, stored, moving, knobs)
 
     def differences(self, data: ViewData) -> Mapping[str, Difference]:
-        assert isinstance(data, TokenViewData)
         goodput = goodput_difference(data)
         return {} if goodput is None else {"goodput (per s)": goodput}
 
 
-def goodput_difference(data: TokenViewData) -> Difference | None:
+def goodput_difference(data: ViewData) -> Difference | None:
     """Return the goodput of A and of B within B's objectives, and the difference; None without objectives.
 
     The interval is computed from 16 sections of the run, each with the same requests in A and B.
     """
     if not data.limits_ms or data.pinned is None or data.comparison is None:
         return None
-    a, b = of_tokens(data.pinned), data
+    a, b = data.pinned, data
     met_a, met_b = (_within(each, data.limits_ms) for each in (a, b))
     goodput_a, goodput_b = (
         each.result.metrics.per_s(int(met.sum())) for each, met in ((a, met_a), (b, met_b))
@@ -380,7 +378,7 @@ def goodput_difference(data: TokenViewData) -> Difference | None:
     return Difference(goodput_a, goodput_b, difference, difference - half, difference + half)
 
 
-def _within(data: TokenViewData, limits_ms: dict[str, float]) -> np.ndarray:
+def _within(data: ViewData, limits_ms: dict[str, float]) -> np.ndarray:
     """Return which requests were served within all limits; a request of one token meets any TPOT limit."""
     result = data.result
     met: np.ndarray = result.status == Status.SERVED

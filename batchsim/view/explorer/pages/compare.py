@@ -14,7 +14,7 @@ from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.runner import incomparable
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State, as_text
-from batchsim.view.run.data import ViewData
+from batchsim.view.pictures.data import ViewData
 
 HELP = "Pin the present setting as A, then move on: B is wherever you are, with the same seed."
 

@@ -9,7 +9,7 @@ from batchsim.view.explorer.knob import button, label, line, plain, toggle
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, TOLERANCE, Outcome
 from batchsim.view.explorer.session import Session
-from batchsim.view.run.data import ViewData
+from batchsim.view.pictures.data import ViewData
 
 HELP = (
     "Tick the box, move a control, and say what will happen before you see it. "
