@@ -19,8 +19,7 @@ import batchsim as bs
 from batchsim.view.canvas.lettering import Lettering, width_em
 from batchsim.view.canvas.picture import Box
 from batchsim.view.canvas.theme import THEMES
-from batchsim.view.film.motion import WAY
-from batchsim.view.film.places import LEAST_PX, places_in, slots
+from batchsim.view.film.motion import LEAST_PX, WAY, places_in, slots
 from batchsim.view.film.snapshot import EARLIER, REQUESTS, Film
 from batchsim.view.film.words import describe
 from batchsim.view.pictures.live import Animation, LivePicture
@@ -354,7 +353,7 @@ def test_the_timelines_window_follows_the_film_page_by_page():
         view.show(view.film, float(time_s))
         begin_s, end_s = timeline.window_s
         assert begin_s <= time_s <= end_s, "the cursor has left the window"
-        assert timeline.cursor.get_xdata()[0] == pytest.approx(1000 * (time_s - begin_s))
+        assert timeline.cursors[0].get_xdata()[0] == pytest.approx(1000 * (time_s - begin_s))
         if not pages or pages[-1] != (begin_s, end_s):
             pages.append((begin_s, end_s))
     assert 4 < len(pages) < 60
