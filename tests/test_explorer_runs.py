@@ -7,7 +7,7 @@ import re
 import pytest
 
 import batchsim as bs
-from batchsim.scenario.rules.rule import Parameter
+from batchsim.scenario.parameters import Parameter
 from batchsim.view.explorer.runs import MOVING, TOKEN_AXES, Stored, axis, sizes, token_axis, token_run, waits
 
 STEP = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)

@@ -19,11 +19,7 @@ from batchsim._clock import LATEST_S, check_time, on_grid
 from batchsim.engines.log import check_cancelled
 from batchsim.scenario import (
     ClosedLoop,
-    Constant,
-    Diurnal,
-    Gamma,
     OpenLoop,
-    Poisson,
     Scenario,
     Trace,
     priorities,
@@ -250,17 +246,15 @@ def _cached(draw, key, requests: int, seed: int) -> np.ndarray:  # type: ignore[
 def _stretched_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
     if isinstance(workload, Trace):  # copying one is cheaper than hashing it
         return on_grid(workload.times_s[:requests])
-    if type(workload) in (Poisson, Constant, Gamma):  # the gaps of a rate are those of rate 1, divided by it
-        return on_grid(_cached(_unrounded_s, workload.with_rate(1), requests, seed) / workload.offered_per_s)
     if isinstance(workload, Hashable):
         return _cached(_open_s, workload, requests, seed)
     return _arrivals_s(workload, requests, seed)
 
 
-@functools.lru_cache(maxsize=32)  # the rates of two load curves, for workloads that do not stretch
+@functools.lru_cache(maxsize=32)  # the rates of two load curves
 def _open_s(workload: OpenLoop, requests: int, seed: int) -> np.ndarray:
-    if type(workload) is Diurnal:  # each rate stretches the same points
-        points = _cached(_unrounded_s, Poisson(1), requests, seed)
+    if (standard := workload.standard) is not None:  # each rate stretches the same points
+        points = _cached(_unrounded_s, standard, requests, seed)
         return on_grid(filled(workload.stretched_s([points]), requests))
     return _arrivals_s(workload, requests, seed)
 

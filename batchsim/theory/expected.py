@@ -10,7 +10,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._format import listed, percent
-from batchsim.scenario import ClosedLoop, Constant, Continuous, Gamma, Poisson, Scenario, Service, Table
+from batchsim.scenario import ClosedLoop, Continuous, OpenLoop, Poisson, Scenario, Service, Table
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths
 from batchsim.scenario.tokens import Listed
 from batchsim.theory import batch, light, single
@@ -61,7 +61,7 @@ def _of_requests(scenario: Scenario) -> Answer:
         answer = _of_requests(scenario.replace({"service.compile_ms": None}))
         return replace(answer, model=f"{answer.model}, after the cold start")
     workload, servers, service = scenario.workload, scenario.servers, scenario.service
-    if not isinstance(workload, (Poisson, Gamma, Constant)):
+    if not isinstance(workload, OpenLoop) or (arrival_cv := workload.gamma_cv) is None:
         raise UnsolvedError(f"arrivals must be Poisson, Gamma or Constant, got {workload!r}")
     if scenario.by_level:
         raise UnsolvedError("requests must be served in order of arrival, got priorities or a delay")
@@ -81,7 +81,6 @@ def _of_requests(scenario: Scenario) -> Answer:
     # Not scenario.saturation_per_s: with a long queue the rule takes full batches, even if smaller ones would
     # be faster.
     check_load(workload.offered_per_s, servers * rule.largest / service(rule.largest))
-    arrival_cv = 0.0 if isinstance(workload, Constant) else getattr(workload, "cv", 1.0)
     noise, host_ms = service.noise, scenario.host_ms
     if noise is not None and noise.lasts:
         raise UnsolvedError(f"service times must be independent of each other, got {noise}")
@@ -157,7 +156,7 @@ def theory_curve(scenario: Scenario, rates: Sequence[float] | np.ndarray) -> The
         raise ValueError(f"rates must rise, got {rate_per_s.tolist()}")
     empty = TheoryCurve(rate_per_s, np.full(rate_per_s.shape, math.nan), "", "")
     workload, largest = scenario.workload, scenario.rule.largest_batch
-    if not isinstance(workload, (Poisson, Gamma, Constant)):
+    if not isinstance(workload, OpenLoop) or workload.gamma_cv is None:
         return replace(empty, reason=_mean_ms(scenario)[2])
     if largest > LARGEST:
         return replace(empty, reason=f"batches must be at most {LARGEST} for theory's curve, got {largest}")
