@@ -197,11 +197,8 @@ class Run:
 
     def sections_at(self, ends: np.ndarray | None) -> Sections:
         """Return sections that end at some fractions of the run's requests, or 64 stretches."""
-        servers, skip = self.scenario.servers, self.warmup_requests
-        delayed = self.delayed if any(limit.delays for limit in self.scenario.limits) else None
-        return Sections.of_log(
-            self.log, self.server_time, self.device_time, servers, skip, self.measured, delayed, ends
-        )
+        skip, columns = self.warmup_requests, self.measured
+        return Sections.of_log(self.log, self.scenario, self.device_time, skip, columns, ends)
 
     @property
     def ends(self) -> np.ndarray | None:
