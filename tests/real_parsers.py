@@ -139,7 +139,7 @@ def takes(action):
 
 
 def flags_differ(parser, server):
-    from batchsim.servers.formats.commands import flags_of
+    from batchsim.servers.formats.command_lines import flags_of
 
     real = {flag: takes(action) for flag, action in parser._option_string_actions.items()}
     off = {flag for flag in real if flag.startswith("--no-") and "--" + flag[5:] in real}
@@ -160,9 +160,9 @@ def texts_differ(parser, server):
     @given(texts.configs())
     def each(config):
         nonlocal count
-        for form in texts.FORMATS:
-            if form.server != server or config.server != server:
-                continue
+        if config.server != server:
+            return
+        for form in texts.ALL[server].formats:
             text = servers.write(server, config, form.file)
             if form.file.endswith(".yaml"):
                 content = yaml.safe_load(text)

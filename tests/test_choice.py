@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchsim as bs
-from batchsim.study.candidate import advantage, preference
 from batchsim.study.judgement import slower_by
+from batchsim.study.race import advantage, preference
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
 

@@ -55,7 +55,7 @@ def test_what_is_predicted_is_the_median_of_repeats_and_95_of_100_are_in_the_int
 def test_what_is_explained_is_repeated_with_the_services_own_noise_alone(compared):
     service = compared.explained.scenario.service
     assert compared.explained_repeats.numbers.keys() == compared.repeats.numbers.keys()
-    known = bs.device.repeats.Repeats.of(
+    known = bs.device.fidelity.Repeats.of(
         compared.explained.scenario, [service] * 200, KEYS, 200, compared.replayed.seed
     )
     assert np.array_equal(known.latency_ms, compared.explained_repeats.latency_ms)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from batchsim.device import machine
+from batchsim.device import wall_clock as machine
 
 SPIN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 

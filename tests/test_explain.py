@@ -9,8 +9,8 @@ import pytest
 import batchsim as bs
 from batchsim import _format
 from batchsim.study import phrases
-from batchsim.study.explain import _because
 from batchsim.study.judgement import Estimate
+from batchsim.study.recommendation import _because
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
 

@@ -3,7 +3,7 @@
 import pytest
 
 from batchsim import servers
-from batchsim.servers.formats.commands import commands, flags_of
+from batchsim.servers.formats.command_lines import commands, flags_of
 
 SAME = [
     "vllm serve m --max-num-seqs 64 --no-enable-chunked-prefill",
@@ -147,7 +147,7 @@ def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
     [
         (
             "vllm serve m --max-num-seqs $N",
-            "line 1, column 14: max_num_seqs must be a value written out, got",
+            "line 1, column 14: max_num_seqs must be a literal value, got",
         ),
         (
             "vllm serve m \\\n  --max-num-seqs 0",
@@ -171,7 +171,7 @@ def test_the_beginning_of_a_flag_will_do_for_argparse_and_is_noted():
         ("sglang serve m --chunked-prefill-size 4k", "must be a whole number, got '4k'"),
         ("sglang serve m --page-size 16 --chunked-prefill-size 100", "must be whole pages of 16, got 100"),
         ("vllm serve m --gpu-memory-utilization 1.1", "memory must be at most 1, got 1.1"),
-        ("vllm serve a\nvllm serve b", "which must name one, got line 1, line 2"),
+        ("vllm serve a\nvllm serve b", r"\(choose one with which=\), got line 1, line 2"),
         ("sglang serve --model-path m\nkill 9 # vllm serve\nsglang serve", "line 1, line 3"),
     ],
 )

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsim.servers.formats import properties
+from batchsim.servers.formats.keyed_text import parse_properties, property_of
 
 
 def pairs(text):
-    return [(prop.key, prop.value) for prop in properties.parse(text)]
+    return [(prop.key, prop.value) for prop in parse_properties(text)]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_lines_are_read_as_java_reads_them(text, found):
 
 @given(st.text(st.sampled_from('ab{}": ,\\\n#='), max_size=30).filter(lambda text: text.strip() == text))
 def test_what_is_escaped_is_read_as_it_was_but_for_blanks_where_a_line_begins(value):
-    ((key, found),) = pairs(f"key={properties.escaped(value)}")
+    ((key, found),) = pairs(property_of("key", value))
     assert key == "key"
     assert found == "".join(
         line.lstrip(" ") if number else line for number, line in enumerate(value.split("\n"))
@@ -43,7 +43,7 @@ def test_what_is_escaped_is_read_as_it_was_but_for_blanks_where_a_line_begins(va
 
 
 def test_each_letter_of_a_value_has_its_place():
-    (prop,) = properties.parse("# x\n  key = a\\\n   b\\u0063d")
+    (prop,) = parse_properties("# x\n  key = a\\\n   b\\u0063d")
     assert (prop.key, prop.place) == ("key", (2, 3))
     assert prop.value == "abcd"
     assert prop.places == [(2, 9), (3, 4), (3, 5), (3, 11), (3, 12)]
@@ -51,4 +51,4 @@ def test_each_letter_of_a_value_has_its_place():
 
 def test_an_escape_that_is_none_is_refused_with_its_place():
     with pytest.raises(ValueError, match=r"line 2, column 4: \\u must .* got '12'"):
-        properties.parse("a=1\nb =\\u12")
+        parse_properties("a=1\nb =\\u12")

@@ -10,7 +10,6 @@ import pytest
 
 import batchsim as bs
 from batchsim import servers
-from batchsim.servers.formats import python_servers
 from batchsim.servers.formats.document import Source
 from batchsim.servers.formats.python_calls import Program
 
@@ -62,11 +61,7 @@ REAL = {
     "batched": [("batched", "dynamically"), ("batched.aio", "dynamically")],
     "textbook": [("batchsim", "InferenceBatcher")],
 }
-FORMS = {
-    "ray_serve": python_servers.RAY_SERVE, "bentoml": python_servers.BENTOML,
-    "litserve": python_servers.LITSERVE, "mosec": python_servers.MOSEC,
-    "batched": python_servers.BATCHED, "textbook": python_servers.TEXTBOOK,
-}  # fmt: skip
+FORMS = {name: importlib.import_module(f"batchsim.servers.{name}").FORM for name in REAL}
 
 
 def real(module, name):

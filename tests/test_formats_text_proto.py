@@ -9,8 +9,11 @@ from google.protobuf import descriptor_pb2, text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchsim.servers.formats import messages, text_proto
+from batchsim.servers.formats import text_proto
+from batchsim.servers.formats.triton_schema import SCHEMA
+from batchsim.servers.tf_serving import SCHEMA as TF_SERVING
 
+CONFIG = SCHEMA.message("ModelConfig")
 EXAMPLE = Path(__file__).parent / "data" / "servers" / "triton" / "config.pbtxt"
 
 
@@ -56,14 +59,14 @@ def file_of(descriptor):
 
 
 def test_the_table_of_tritons_messages_is_its_own_definition(theirs):
-    ours = file_of(text_proto.message_class("ModelConfig").DESCRIPTOR.file)
+    ours = file_of(CONFIG.DESCRIPTOR.file)
     mine = {name: rest for message in ours.message_type for name, *rest in described(message)}
     own = {
         name: rest
         for message in file_of(theirs.DESCRIPTOR).message_type
         for name, *rest in described(message)
     }
-    assert own.keys() == mine.keys() - messages.TF_SERVING.keys()
+    assert own.keys() == mine.keys()
     for name, rest in own.items():
         assert mine[name] == rest, name
 
@@ -71,11 +74,11 @@ def test_the_table_of_tritons_messages_is_its_own_definition(theirs):
 def test_both_definitions_stand_beside_each_other_in_one_process(theirs):
     text = EXAMPLE.read_text()
     own = text_format.Parse(text, theirs.ModelConfig())
-    mine, unknown, _ = text_proto.parse(text, "ModelConfig")
+    mine, unknown, _ = text_proto.parse(text, CONFIG)
     assert unknown == []
     assert text_proto.plain(mine)["dynamic_batching"]["max_queue_delay_microseconds"] == 5000
     assert own.dynamic_batching.max_queue_delay_microseconds == 5000
-    back = text_proto.text_of(text_proto.plain(mine), "ModelConfig")
+    back = text_proto.text_of(text_proto.plain(mine), CONFIG)
     assert text_format.Parse(back, theirs.ModelConfig()) == own
 
 
@@ -91,18 +94,18 @@ VALUES = {
 def contents(draw, name="ModelConfig", depth=0):
     """Any content of a message, as dictionaries and lists."""
     given_, chosen = {}, set()
-    fields = messages.TRITON[name].split()
+    fields = SCHEMA.messages[name].split()
     for text in draw(st.lists(st.sampled_from(fields), max_size=5, unique=True)) if fields else ():
         field, many, key, value, plain, choice = text_proto._FIELD.fullmatch(text).groups()
         kind = value or plain
-        if choice in chosen or (kind in messages.TRITON and depth > 2):
+        if choice in chosen or (kind in SCHEMA.messages and depth > 2):
             continue
         chosen |= {choice} - {None}
         values = VALUES.get(f"TYPE_{kind.upper()}")
-        if kind in messages.TRITON:
+        if kind in SCHEMA.messages:
             values = contents(kind, depth + 1)
-        elif kind in messages.TRITON_ENUMS:
-            values = st.sampled_from(messages.TRITON_ENUMS[kind].split())
+        elif kind in SCHEMA.enums:
+            values = st.sampled_from(SCHEMA.enums[kind].split())
         if key:
             given_[field] = draw(
                 st.dictionaries(VALUES[f"TYPE_{key.upper()}"], values, min_size=1, max_size=2)
@@ -115,8 +118,8 @@ def contents(draw, name="ModelConfig", depth=0):
 @settings(max_examples=60, deadline=None)
 @given(contents())
 def test_any_content_is_written_as_text_that_triton_reads_and_is_read_as_it_was(theirs, content):
-    text = text_proto.text_of(content, "ModelConfig")
-    message, unknown, places = text_proto.parse(text, "ModelConfig")
+    text = text_proto.text_of(content, CONFIG)
+    message, unknown, places = text_proto.parse(text, CONFIG)
     assert text_proto.plain(message) == content
     assert unknown == []
     assert {path[0] for path in places} == content.keys()
@@ -140,7 +143,7 @@ max_batch_size: 8
 
 
 def test_all_of_the_grammar_is_understood_beside_keys_that_are_unknown():
-    message, unknown, places = text_proto.parse(TEXTS, "ModelConfig")
+    message, unknown, places = text_proto.parse(TEXTS, CONFIG)
     content = text_proto.plain(message)
     assert content["name"] == "ab"
     assert [group.get("count") for group in content["instance_group"]] == [1, 2, 16]
@@ -165,9 +168,7 @@ def test_all_of_the_grammar_is_understood_beside_keys_that_are_unknown():
 
 
 def test_a_default_that_is_given_is_told_from_one_that_is_not():
-    message, *_ = text_proto.parse(
-        "max_batch_size: 0 dynamic_batching { preserve_ordering: false }", "ModelConfig"
-    )
+    message, *_ = text_proto.parse("max_batch_size: 0 dynamic_batching { preserve_ordering: false }", CONFIG)
     assert text_proto.plain(message) == {
         "max_batch_size": 0,
         "dynamic_batching": {"preserve_ordering": False},
@@ -175,7 +176,7 @@ def test_a_default_that_is_given_is_told_from_one_that_is_not():
 
 
 def test_tensorflow_servings_parameters_are_all_there():
-    fields = text_proto.message_class("BatchingParameters").DESCRIPTOR.fields_by_name
+    fields = TF_SERVING.message("BatchingParameters").DESCRIPTOR.fields_by_name
     assert {*fields} == {
         "max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads",
         "thread_pool_name", "allowed_batch_sizes", "pad_variable_length_inputs",

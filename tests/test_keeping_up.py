@@ -7,7 +7,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.engines.saturation import saturated
-from batchsim.study.keeping_up import keeping_up
+from batchsim.study.kinds import keeping_up
 
 TOKENS = bs.Tokens(bs.Lognormal(512, 1.0, 4096), bs.Lognormal(128, 0.8, 1024))
 SEATS, BUDGETS = (4, 8, 16, 24, 32, 48, 64), (128, 256, 512, 1024, 2048, 4096)

@@ -5,8 +5,7 @@ import pytest
 from oracles import predicted
 
 import batchsim as bs
-from batchsim.device.fidelity import KEYS
-from batchsim.device.repeats import SHARES, Repeats
+from batchsim.device.fidelity import KEYS, SHARES, Repeats
 
 SCENARIO = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(8, 5), bs.Affine(2, 0.5).with_noise(0.3))
 

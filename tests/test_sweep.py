@@ -20,8 +20,8 @@ from batchsim.engines.log import CANCELLED
 from batchsim.result.metrics import METRICS, OF_DEVICES, SHARES, SUMMARY
 from batchsim.result.warmup import drop_warmup
 from batchsim.study import sweep as sweeping
-from batchsim.study.evaluate import COLUMNS, INTERVALS
 from batchsim.study.grid import Axis, Grid
+from batchsim.study.sweep import COLUMNS, INTERVALS
 
 BASE = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 OVER = {"max_batch_size": [4, 16, 32], "max_wait_ms": [0, 2.5]}

@@ -23,7 +23,7 @@ import batchsim as bs
 from batchsim.scenario.toml import read_toml
 from batchsim.study import store as stores
 from batchsim.study import sweep as sweeping
-from batchsim.study.evaluate import COLUMNS
+from batchsim.study.sweep import COLUMNS
 
 BASE = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 OVER = {

@@ -1,15 +1,15 @@
 """Theory's curve is theory's answer at each of its rates, or says why there is none."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
 
 import batchsim as bs
 from batchsim.study.surface import load_curve
-from batchsim.theory import curve as module
 from batchsim.theory import expected
-from batchsim.theory.curve import theory_curve
+from batchsim.theory.expected import POINTS, theory_curve
 
 SCENARIO = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 0), bs.Affine(5, 0.25))
 
@@ -57,10 +57,10 @@ def test_of_many_rates_it_takes_the_first_the_last_and_some_between():
     steady = rates[rates < SCENARIO.full_batches_per_s]
     found = theory_curve(SCENARIO, rates)
     known = found.rate_per_s[np.isfinite(found.mean_ms)]
-    assert known.size == module.POINTS
+    assert known.size == POINTS
     assert known[[0, -1]].tolist() == steady[[0, -1]].tolist()
     assert set(known) <= set(steady)
-    assert found.rate_per_s[module.POINTS :].tolist() == rates[steady.size :].tolist()
+    assert found.rate_per_s[POINTS:].tolist() == rates[steady.size :].tolist()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_where_every_rate_is_too_high_it_says_so():
 
 def test_what_was_worked_out_is_kept(monkeypatch):
     first = theory_curve(SCENARIO, [300, 400])
-    monkeypatch.setattr(module, "expected", None)
+    monkeypatch.setattr(sys.modules[theory_curve.__module__], "expected", None)
     assert theory_curve(SCENARIO.replace(rate_per_s=5), [300, 400]).mean_ms.tolist() == first.mean_ms.tolist()
 
 

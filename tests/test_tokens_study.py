@@ -10,10 +10,9 @@ import batchsim as bs
 from batchsim.result.metrics import TOKENS, metric
 from batchsim.result.run_length import run_length
 from batchsim.study.capacity import capacity
-from batchsim.study.evaluate import COLUMNS, TOKEN_COLUMNS
 from batchsim.study.judgement import Verdict, judge, percentile, share_within
 from batchsim.study.slo import SLO, key_of
-from batchsim.study.sweep import sweep
+from batchsim.study.sweep import COLUMNS, TOKEN_COLUMNS, sweep
 from batchsim.study.traffic import WINDOWS, Traffic
 from batchsim.study.tune import tune
 

@@ -17,7 +17,7 @@ from PIL import Image
 import batchsim as bs
 from batchsim._format import number, percent
 from batchsim.study.surface import Surface, load_curve, surface
-from batchsim.theory.curve import theory_curve
+from batchsim.theory.expected import theory_curve
 from batchsim.view.canvas.colours import colours
 from batchsim.view.canvas.lettering import Lettering, width_em
 from batchsim.view.run.batches import BatchView

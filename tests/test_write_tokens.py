@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import batchsim as bs
 from batchsim import servers
-from batchsim.servers.formats import FORMATS
-from batchsim.servers.formats.commands import flags_of
+from batchsim.servers.formats.command_lines import flags_of
+from batchsim.servers.registry import ALL
 
 WITH_FILES = ("vllm", "vllm_v0", "sglang", "tgi")
 WHOLE, SHARE = st.integers(1, 5000), st.sampled_from([0.5, 0.85, 0.9, 1.0])
@@ -115,9 +115,7 @@ def accepted(text, server, file):
 @examples(max_examples=200, deadline=None)
 @given(configs())
 def test_what_is_written_of_settings_is_read_as_the_same(config):
-    for form in FORMATS:
-        if form.server != config.server:
-            continue
+    for form in ALL[config.server].formats:
         text = servers.write(config.server, config, form.file)
         accepted(text, config.server, form.file)
         if form.file == "vllm.yaml" and not yaml.safe_load(text):
@@ -182,7 +180,7 @@ def test_a_rule_is_written_for_every_server_with_the_rule_that_it_makes_of_it(ru
 def test_a_rule_that_the_server_has_is_written_and_read_as_that_rule(server, rule):
     text = servers.write(server, rule)
     assert servers.parse(text).rule == rule
-    assert "another rule" not in text
+    assert "Not the requested rule" not in text
 
 
 def test_a_false_that_vllm_leaves_out_of_its_yaml_is_written_as_no():

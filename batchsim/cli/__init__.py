@@ -1,8 +1,8 @@
 """The command: `batchsim init | simulate | sweep | tune | capacity | lint | measure | ... | lab`.
 
-Exit codes: 0, the objective is met, or there was none; 1, it is not met, or lint found something; 2, bad
-input, if only one of several files; 70, an error that nobody expected; 130, Ctrl-C; 141, nobody reads the
-output any more. An error is one line on stderr, and `--debug` prints its traceback too.
+Exit codes: 0: success; 1: an objective is not met, or lint has findings; 2: bad input, even in one file of
+several; 70: an unexpected error; 130: Ctrl-C; 141: the reader of the output is gone. An error is one line on
+stderr; `--debug` also prints its traceback.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from typer.core import TyperGroup
 import batchsim
 from batchsim.cli.course import Grade, Lab
 from batchsim.cli.files import Init, Lint
-from batchsim.cli.flags import DEBUG, Command, Debug
+from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command
 from batchsim.cli.service_times import Measure, Published
 from batchsim.cli.simulate import Simulate
 from batchsim.cli.study import Capacity, Sweep, Tune
 
-# As in sysexits.h, and as a shell says that a signal ended a program.
+# As in sysexits.h; 128 + n stands for signal n.
 BAD_INPUT, UNEXPECTED, INTERRUPTED, UNREAD = 2, 70, 130, 141
 COMMANDS: tuple[type[Command], ...] = (
     Init, Simulate, Sweep, Tune, Capacity, Lint, Measure, Published, Grade, Lab,
@@ -32,35 +32,36 @@ COMMANDS: tuple[type[Command], ...] = (
 
 
 class _OneLineErrors(TyperGroup):
-    """Commands whose errors are told in one line, each kind with its exit code."""
+    """Commands whose errors are printed as one line, each kind with its exit code."""
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        with _told():
+        with _errors():
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        with _told(lambda: DEBUG in ctx.meta):
+        with _errors(lambda: ctx.meta.get(DEBUG, False)):
             return super().invoke(ctx)
 
 
 @contextlib.contextmanager
-def _told(debug: Callable[[], bool] = bool) -> Iterator[None]:
+def _errors(debug: Callable[[], bool] = bool) -> Iterator[None]:
+    """Print errors and warnings as one line each, and turn an error into its exit code."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = _show_warning
         try:
             yield
-        except typer.TyperException as error:  # of Typer's own, such as an unknown option
+        except typer.TyperException as error:  # such as an unknown option
             raise _failed(error.format_message(), BAD_INPUT) from None
-        except (BrokenPipeError, SystemExit):  # the latter is how Rich says so
-            # The reader of our output is gone, as in `| head`: what is left of it goes nowhere.
+        except (BrokenPipeError, SystemExit):  # Rich raises the latter for the former
+            # The reader of our output is gone, as in `| head`: discard the rest.
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor
                     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             raise typer.Exit(UNREAD) from None
         except KeyboardInterrupt:
-            # Threads finish what they are at, after this: nobody wants their warnings then.
+            # Other threads still finish their work; suppress their warnings.
             stack.pop_all()
             warnings.simplefilter("ignore")
             typer.echo("Interrupted.", err=True)
@@ -72,7 +73,7 @@ def _told(debug: Callable[[], bool] = bool) -> Iterator[None]:
                 traceback.print_exc()
             if isinstance(error, (ValueError, TypeError, OSError, MemoryError)):
                 raise _failed(str(error) or type(error).__name__, BAD_INPUT) from None
-            # Not 1, which scripts take for "not met".
+            # Not 1, which means "not met".
             what = traceback.format_exception_only(error)[-1]
             raise _failed(f"{what} (unexpected: --debug shows where)", UNEXPECTED) from None
 
@@ -89,8 +90,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 app = typer.Typer(
     cls=_OneLineErrors, add_completion=False, pretty_exceptions_enable=False,
     help="Request batching in model serving: simulate it, draw it, tune it.",
-    epilog="Exit codes: 0 met (or no objective), 1 not met, or lint found something, 2 bad input, "
-    "70 unexpected, 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 objective not met or lint findings, 2 bad input, 70 unexpected, "
+    "130 interrupted.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
@@ -99,7 +100,7 @@ app = typer.Typer(
 def _top(
     ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-    debug: Debug = False,
+    debug: bool = DEBUG_OPTION,
 ) -> None:
     if version:
         typer.echo(f"batchsim {batchsim.__version__}")

@@ -14,12 +14,12 @@ import typer
 import batchsim
 from batchsim import _check, _format
 from batchsim.cli import output
-from batchsim.cli.flags import OUTPUT, RUN, Command, JsonFlag, argument
+from batchsim.cli.flags import OUTPUT, RUN, Command, JsonFlag
 
 if TYPE_CHECKING:
     from batchsim.teaching.classroom import Classroom
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for one
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet evaluates text that begins so
 
 
 @dataclass
@@ -29,9 +29,9 @@ class Grade(JsonFlag):
     batchsim grade handed-in/*.json
     """
 
-    files: list[Path] | None = argument('Files of progress().export("ann.json").')
-    csv: bool = OUTPUT.option("Print the table as CSV instead.", False, "--csv")
-    any_version: bool = RUN.option("Take files of other versions of batchsim too.", False, "--any-version")
+    files: list[Path] | None = typer.Argument(None, help='Files of progress().export("ann.json").')
+    csv: bool = OUTPUT("Print the table as CSV instead.", False, "--csv")
+    any_version: bool = RUN("Take files of other versions of batchsim too.", False, "--any-version")
 
     def run(self) -> None:
         from batchsim.teaching.classroom import Classroom
@@ -55,7 +55,7 @@ class Grade(JsonFlag):
 
 
 def _expanded(files: list[Path]) -> list[Path]:
-    """Return the files, each once; Windows' shell leaves patterns to the programs."""
+    """Return the files, each once; Windows' shell does not expand patterns."""
     found = [Path(name) for file in files for name in (sorted(glob.glob(str(file))) or [str(file)])]
     return list(dict.fromkeys(found))
 
@@ -86,9 +86,7 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
     import pandas
 
     frame = pandas.DataFrame(rows)
-    for name in frame.select_dtypes(
-        exclude="number"
-    ):  # text is text, whatever it looks like to a spreadsheet
+    for name in frame.select_dtypes(exclude="number"):
         frame[name] = [f"'{text}" if text.startswith(FORMULA) else text for text in frame[name]]
     typer.echo(frame.to_csv(index=False), nl=False)
 
@@ -97,8 +95,8 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
 class Lab(Command):
     """Open the course in JupyterLab."""
 
-    port: int = RUN.whole("Port to listen on, on this machine only.", 8888)
-    notebooks: Path | None = OUTPUT.option("Folder of notebooks (default: the course's).")
+    port: int = RUN("Port to listen on, on this machine only.", 8888)
+    notebooks: Path | None = OUTPUT("Folder of notebooks (default: the course's).")
 
     def run(self) -> None:
         _check.whole("--port", self.port, at_most=65_535)
@@ -120,10 +118,10 @@ class Lab(Command):
         place = folder.resolve().parent
         if os.name == "posix":
             os.chdir(place)
-            os.execv(command[0], command)  # not beside it: a `kill` is then JupyterLab's, as Ctrl-C is
+            os.execv(command[0], command)  # replaces this process, so that JupyterLab gets a `kill`
         running = subprocess.Popen(command, cwd=place)
         while True:
             try:
                 raise typer.Exit(running.wait())
             except KeyboardInterrupt:
-                continue  # JupyterLab gets the signal too, and asks whether to stop
+                continue  # JupyterLab receives it too, and asks whether to stop

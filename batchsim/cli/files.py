@@ -11,7 +11,7 @@ import typer
 
 from batchsim._files import replacing
 from batchsim.cli import output
-from batchsim.cli.flags import OUTPUT, RUN, Command, JsonFlag, TrafficFlags, argument, check_output
+from batchsim.cli.flags import OUTPUT, RUN, Command, JsonFlag, TrafficFlags, check_output
 from batchsim.cli.scenario_flags import OTHER, ScenarioFlags
 from batchsim.scenario.rules import RULES
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Init(Command):
     """Write a scenario in TOML to start from: a comment for every knob, and ready to run."""
 
-    path: Path = argument("The file to write.", Path("scenario.toml"))
-    force: bool = OUTPUT.option("Overwrite an existing file.", False, "--force")
+    path: Path = typer.Argument(Path("scenario.toml"), help="The file to write.")
+    force: bool = OUTPUT("Overwrite an existing file.", False, "--force")
 
     def run(self) -> None:
         check_output("The file", self.path)
@@ -38,7 +38,7 @@ class Init(Command):
 
 
 def _other_rules() -> Iterator[str]:
-    """Yield the rules that the template does not use, commented out, each as it describes itself."""
+    """Yield the other rules as commented-out tables, described by their own docstrings and parameters."""
     for rule in RULES[1:]:
         rows = [(f'kind = "{rule.__name__}"', (rule.__doc__ or "").partition("\n")[0].rstrip("."))]
         for name, parameter in rule.parameters().items():
@@ -51,21 +51,19 @@ def _other_rules() -> Iterator[str]:
 
 @dataclass
 class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
-    """Find what costs latency in a server's configuration file; exit code 1 if there is something.
+    """Find settings of a server's configuration file that cost latency; exit code 1 if it finds one.
 
-    Each finding has the number that proves it, and the change to make in the server's own words.
+    Each finding has a number that proves it, and the change to make, in the server's own terms.
 
     batchsim lint config.pbtxt --rate-per-s 800 --measurement x.json
     """
 
-    config: Path | None = argument("The file of the server: config.pbtxt, model-config.yaml, app.py ...")
-    file: Path | None = OTHER.option("A scenario in TOML; options override it.", None, "--scenario")
-    requests: int | None = RUN.whole("Number of requests of each run (default: 50,000).")
-    cores: int | None = OTHER.option(
-        "Cores of the server's machine: TensorFlow Serving's threads unless it says."
-    )
+    config: Path | None = typer.Argument(None, help="The server's file: config.pbtxt, app.py ...")
+    file: Path | None = OTHER("A scenario in TOML; options override it.", None, "--scenario")
+    requests: int | None = RUN("Number of requests of each run (default: 50,000).")
+    cores: int | None = OTHER("Cores of the server's machine: TensorFlow Serving's default for threads.")
 
-    # What the server's file says is no option.
+    # The server's file sets these.
     rule: Any = None
     max_batch_size: int | None = None
     max_wait_ms: float | None = None
@@ -75,7 +73,7 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
     server_config: Path | None = None
 
     def read_config(self) -> "ServerConfig | None":
-        config = super().read_config()  # how its servers share devices is for `lint` to say
+        config = super().read_config()  # `lint` itself judges how servers share devices
         return config and replace(config, devices=None)
 
     def run(self) -> None:
@@ -84,7 +82,7 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
         if self.config is None:
             raise ValueError("a file of a server must be given, as config.pbtxt, got none")
         config = servers.read(self.config, self.server, self.which)
-        self.server_config = self.config  # whose servers may share --devices
+        self.server_config = self.config
         scenario, tables = self.scenario()
         findings = servers.lint(config, scenario, cores=self.cores, **self.settings(tables["simulate"]))
         if self.json_:

@@ -4,108 +4,65 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import typer
+from typer.models import ParameterInfo
 
 from batchsim import _check
 from batchsim.cli import values
 from batchsim.scenario import Scenario
 
-DEBUG = "batchsim debug"  # in Typer's context: whether an error is to be printed in full
+DEBUG = "batchsim debug"  # the key in Typer's context: print the traceback of an error
+UNITS = {"_per_s": "PER_S", "_ms": "MS", "_s": "S"}  # by the end of an option's name
 
 
-def _note_debug(ctx: typer.Context, wanted: bool) -> None:
-    if wanted:
-        ctx.meta[DEBUG] = True
+def _note_debug(ctx: typer.Context, wanted: bool) -> bool:
+    ctx.meta[DEBUG] = wanted or ctx.meta.get(DEBUG, False)  # shared with the command around it
+    return wanted
 
 
-Debug = Annotated[
-    bool,
-    typer.Option(
-        "--debug",
-        help="Print the traceback of an error.",
-        callback=_note_debug,
-        expose_value=False,
-        is_eager=True,
-    ),
-]  # before or after a command's name; no command reads it
+# Accepted before and after a command's name; its callback alone uses it.
+DEBUG_OPTION: Any = typer.Option(
+    False, "--debug", help="Print the traceback of an error.", callback=_note_debug, is_eager=True
+)
 
 
 class Command:
     """A command: a dataclass whose fields are its options, and whose docstring is its help.
 
-    Options that commands share are dataclasses too, from which commands inherit.
+    Options that several commands share are base classes. A command removes an inherited option by a field
+    of that name with a plain default.
     """
 
     def run(self) -> None:
-        """Do what the command is for."""
+        """Run the command with the values of its fields."""
         raise NotImplementedError
 
     @classmethod
     def as_function(cls) -> Callable[..., None]:
         """Return the function that Typer registers: its parameters are the fields."""
-        hints, kind = get_type_hints(cls), inspect.Parameter.KEYWORD_ONLY
-        # Every subclass is a dataclass; a command may take an option back by a plain field of that name.
-        options = [f for f in fields(cls) if "option" in f.metadata]  # type: ignore[arg-type]
-        types = {f.name: Annotated[hints[f.name], f.metadata["option"]] for f in options} | {"debug": Debug}
-        defaults = {f.name: f.default for f in options} | {"debug": False}
-        parameters = [
-            inspect.Parameter(name, kind, default=defaults[name], annotation=types[name]) for name in types
-        ]
+        hints, options = get_type_hints(cls) | {"debug": bool}, {"debug": DEBUG_OPTION}
+        # Every subclass is a dataclass.
+        options |= {f.name: f.default for f in fields(cls) if isinstance(f.default, ParameterInfo)}  # type: ignore[arg-type]
+        for name, option in options.items():
+            kind = getattr(hints[name], "__args__", (hints[name],))[0]  # of `float | None`
+            if kind in (int, float) and option.parser is None:
+                unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), None)
+                option.metavar = "N" if kind is int else option.metavar or unit
+                option.parser = _parser(values.whole if kind is int else values.number)
 
         def run(debug: bool, **given: Any) -> None:
             cls(**given).run()
 
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters = [inspect.Parameter(name, keyword, default=options[name]) for name in options]
         run.__doc__ = cls.__doc__
-        run.__annotations__ = types
+        run.__annotations__ = {name: hints[name] for name in options}
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A panel of the help. Its methods return dataclass fields, which become the options in it."""
-
-    title: str
-
-    def option(self, about: str, default: Any = None, *names: str, parser: Any = None, **more: Any) -> Any:
-        """Return an option, named as its field unless `names` are given; `parser` reads its text."""
-        read = parser and _parser(parser)
-        option = typer.Option(*names, parser=read, help=about, rich_help_panel=self.title, **more)
-        return field(default=default, metadata={"option": option})
-
-    def number(self, unit: str, about: str, default: Any = None) -> Any:
-        """Return an option that is a number."""
-        return self.option(about, default, metavar=unit, parser=values.number)
-
-    def whole(self, about: str, default: Any = None) -> Any:
-        """Return an option that is a whole number."""
-        return self.option(about, default, metavar="N", parser=values.whole)
-
-    def file(self, about: str, *suffixes: str) -> Any:
-        """Return an option that is a file to write, with one of the suffixes."""
-
-        def check(param: typer.CallbackParam, value: Path | None) -> Path | None:
-            check_output(param.opts[0], value, suffixes)
-            return value
-
-        return self.option(about, callback=check)
-
-    def picture(self, about: str) -> Any:
-        """Return an option that is a picture to write."""
-        return self.file(f"{about}: .png, .svg or .pdf.", ".png", ".svg", ".pdf")
-
-    def part(self, about: str) -> Any:
-        """Return an option that is a part of a scenario, in Python's words."""
-        return self.option(about, metavar="PART", parser=values.value)
-
-
-def argument(about: str, default: Any = None) -> Any:
-    """Return a dataclass field for an argument without a name."""
-    return field(default=default, metadata={"option": typer.Argument(help=about)})
 
 
 def _parser(parser: Callable[[str], Any]) -> Callable[[Any], Any]:
@@ -120,15 +77,47 @@ def _parser(parser: Callable[[str], Any]) -> Callable[[Any], Any]:
     return parse
 
 
+@dataclass(frozen=True)
+class Panel:
+    """A panel of the help: call it, or one of its methods, for an option in it."""
+
+    title: str
+
+    def __call__(
+        self, about: str, default: Any = None, *names: str, parser: Callable[[str], Any] | None = None,
+        **more: Any,
+    ) -> Any:  # fmt: skip
+        """Return an option; `parser` reads its text, by default as the field's type."""
+        read = parser and _parser(parser)
+        return typer.Option(default, *names, parser=read, help=about, rich_help_panel=self.title, **more)
+
+    def file(self, about: str, *suffixes: str) -> Any:
+        """Return an option that is a file to write, with one of the suffixes."""
+
+        def check(param: typer.CallbackParam, value: Path | None) -> Path | None:
+            check_output(param.opts[0], value, suffixes)
+            return value
+
+        return self(about, callback=check)
+
+    def picture(self, about: str) -> Any:
+        """Return an option that is a picture to write."""
+        return self.file(f"{about}: .png, .svg or .pdf.", ".png", ".svg", ".pdf")
+
+    def part(self, about: str) -> Any:
+        """Return an option that is a part of a scenario, written as in Python."""
+        return self(about, metavar="PART", parser=values.value)
+
+
 RUN, OBJECTIVE, OUTPUT = Panel("Run"), Panel("Objective"), Panel("Output")
 
 
-# A file's tables beside its scenario, which options override.
+# The other tables of a scenario's file, which options override.
 
 
 @dataclass(frozen=True)
 class FileTable:
-    """A table that a file has beside its scenario, and its place, such as "s.toml, [slo]"."""
+    """A table of a file that is not part of the scenario, and its place, such as "s.toml, [slo]"."""
 
     place: str
     content: Mapping[str, Any]
@@ -140,17 +129,18 @@ class FileTable:
                 raise ValueError(f"{self.place}: there is no key {key!r}" + _check.nearest(key, known))
 
     def merged(self, options: Mapping[str, Any], build: Callable[..., Any]) -> dict[str, Any]:
-        """Return the table's values, replaced by those of options that are given (not None).
+        """Return the table's values, replaced by those of the given options (not None).
 
-        `build` checks them; where the file is to blame for its error, the error says so.
+        `build` checks them. Its error gets the table's place if the wrong value came from the file.
         """
-        merged = {**self.content, **{key: value for key, value in options.items() if value is not None}}
+        given = {key: value for key, value in options.items() if value is not None}
+        merged = {**self.content, **given}
         try:
             build(**merged)
         except (TypeError, ValueError) as error:
-            # An error names the wrong value first; it is the file's unless an option gave it.
+            # An error names the wrong value first.
             key = next((word for word in re.findall(r"[\w.]+", str(error)) if word in merged), "")
-            if key in self.content and options.get(key) is None:
+            if key in self.content and key not in given:
                 raise ValueError(f"{self.place} {error}") from None
             raise
         return merged
@@ -163,8 +153,8 @@ class FileTable:
 class TrafficFlags(Command):
     """How much traffic is simulated."""
 
-    requests: int | None = RUN.whole("Number of requests (default: the whole trace, or 100,000).")
-    seed: int | None = RUN.whole("The same seed gives the same traffic (default: 0).")
+    requests: int | None = RUN("Number of requests (default: the whole trace, or 100,000).")
+    seed: int | None = RUN("The same seed gives the same traffic (default: 0).")
 
     def settings(self, table: FileTable) -> dict[str, Any]:
         """Return `simulate`'s arguments that the command has, from options and the file's [simulate]."""
@@ -172,7 +162,7 @@ class TrafficFlags(Command):
 
         options = {f.name: getattr(self, f.name, None) for f in fields(RunFlags)}
         table.refuse_others(options)
-        # Keys of the table that this command has no use for are neither used nor checked.
+        # Keys that this command does not use are not checked either.
         own = {name: value for name, value in table.content.items() if hasattr(self, name)}
         return FileTable(table.place, own).merged(options, functools.partial(check_settings, requests=None))
 
@@ -181,36 +171,36 @@ class TrafficFlags(Command):
 class RunFlags(TrafficFlags):
     """How a scenario is simulated."""
 
-    warmup: Any = RUN.option(
+    warmup: Any = RUN(
         "Fraction of the requests to leave out of the numbers (default: 0); auto: found by MSER-5.",
-        metavar="auto|FRACTION", parser=values.warmup,
+        metavar="auto|FRACTION", parser=lambda text: text if text == "auto" else values.number(text),
     )  # fmt: skip
-    replications: int | None = RUN.whole("Number of independent runs, on all cores (default: 1).")
-    engine: str | None = RUN.option("Simulation engine (default: auto).", metavar="auto|compiled|simpy")
+    replications: int | None = RUN("Number of independent runs, on all cores (default: 1).")
+    engine: str | None = RUN("Simulation engine (default: auto).", metavar="auto|compiled|simpy")
 
 
 @dataclass
 class SLOFlags(Command):
     """The objective: the fields of `SLO`."""
 
-    p50_ms: float | None = OBJECTIVE.number("MS", "Limit on the median latency.")
-    p90_ms: float | None = OBJECTIVE.number("MS", "Limit on the 90th percentile of latency.")
-    p95_ms: float | None = OBJECTIVE.number("MS", "Limit on the 95th percentile.")
-    p99_ms: float | None = OBJECTIVE.number("MS", "Limit on the 99th percentile.")
-    p99_9_ms: float | None = OBJECTIVE.number("MS", "Limit on the 99.9th percentile.")
-    mean_ms: float | None = OBJECTIVE.number("MS", "Limit on the mean latency.")
-    attainment: float | None = OBJECTIVE.number("FRACTION", "Fraction of requests served within --within-ms.")
-    within_ms: float | None = OBJECTIVE.number("MS", "Limit for --attainment (default: the percentile's).")
-    max_loss: float | None = OBJECTIVE.number("FRACTION", "Largest fraction of requests that may be lost.")
-    min_throughput_per_s: float | None = OBJECTIVE.number("PER_S", "Lowest throughput, requests per second.")
-    ttft_p50_ms: float | None = OBJECTIVE.number("MS", "Limit on the median time to the first token.")
-    ttft_p95_ms: float | None = OBJECTIVE.number("MS", "Limit on its 95th percentile.")
-    ttft_p99_ms: float | None = OBJECTIVE.number("MS", "Limit on its 99th percentile.")
-    tpot_p50_ms: float | None = OBJECTIVE.number("MS", "Limit on the median time for each token after it.")
-    tpot_p95_ms: float | None = OBJECTIVE.number("MS", "Limit on its 95th percentile.")
-    tpot_p99_ms: float | None = OBJECTIVE.number("MS", "Limit on its 99th percentile.")
-    ttft_ms: float | None = OBJECTIVE.number("MS", "Limit on the time to the first token, for --attainment.")
-    tpot_ms: float | None = OBJECTIVE.number("MS", "Limit on the time for each token after it, likewise.")
+    p50_ms: float | None = OBJECTIVE("Limit on the median latency.")
+    p90_ms: float | None = OBJECTIVE("Limit on the 90th percentile of latency.")
+    p95_ms: float | None = OBJECTIVE("Limit on the 95th percentile.")
+    p99_ms: float | None = OBJECTIVE("Limit on the 99th percentile.")
+    p99_9_ms: float | None = OBJECTIVE("Limit on the 99.9th percentile.")
+    mean_ms: float | None = OBJECTIVE("Limit on the mean latency.")
+    attainment: float | None = OBJECTIVE("Fraction of requests within --within-ms.", metavar="FRACTION")
+    within_ms: float | None = OBJECTIVE("Limit for --attainment (default: the percentile's).")
+    max_loss: float | None = OBJECTIVE("Largest fraction of requests that may be lost.", metavar="FRACTION")
+    min_throughput_per_s: float | None = OBJECTIVE("Lowest throughput, requests per second.")
+    ttft_p50_ms: float | None = OBJECTIVE("Limit on the median time to the first token.")
+    ttft_p95_ms: float | None = OBJECTIVE("Limit on its 95th percentile.")
+    ttft_p99_ms: float | None = OBJECTIVE("Limit on its 99th percentile.")
+    tpot_p50_ms: float | None = OBJECTIVE("Limit on the median time for each token after it.")
+    tpot_p95_ms: float | None = OBJECTIVE("Limit on its 95th percentile.")
+    tpot_p99_ms: float | None = OBJECTIVE("Limit on its 99th percentile.")
+    ttft_ms: float | None = OBJECTIVE("Limit on the time to the first token, for --attainment.")
+    tpot_ms: float | None = OBJECTIVE("Limit on the time for each token after it, likewise.")
 
     def slo(self, table: FileTable) -> Any:
         """Return the `SLO`, from options and the file's [slo]."""
@@ -227,7 +217,7 @@ class SLOFlags(Command):
 class GridFlags(Command):
     """The axes of a grid of scenarios."""
 
-    over: list[str] | None = RUN.option(
+    over: list[str] | None = RUN(
         "An axis: max_batch_size=1,2,4, or max_wait_ms=0:20:5 (first:last:step), or "
         "rate_per_s=100:1600:x2 (first:last:factor). Repeatable.",
         metavar="KNOB=VALUES",
@@ -238,8 +228,7 @@ class GridFlags(Command):
         from batchsim.study.grid import Grid
 
         options: dict[str, Any] = {}
-        for text in self.over or ():
-            name, listed = values.axis(text)
+        for name, listed in map(values.axis, self.over or ()):
             if name in options:
                 raise ValueError(f"--over must name a knob once, got {name!r} twice")
             options[name] = listed
@@ -258,11 +247,11 @@ class GridFlags(Command):
 class JsonFlag(Command):
     """How the answer is printed."""
 
-    json_: bool = OUTPUT.option("Print one JSON object instead of tables.", False, "--json")
+    json_: bool = OUTPUT("Print one JSON object instead of tables.", False, "--json")
 
 
 def check_output(option: str, path: Path | None, suffixes: Collection[str] = ()) -> None:
-    """Refuse, before anything runs, a file whose name or folder will not do."""
+    """Refuse a file to write, before anything runs, if its name or folder is wrong."""
     if path is None:
         return
     if suffixes and path.suffix.lower() not in suffixes:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchsim.study.slo import SLO
 
 TEXT = 12  # the least width of a column of text
-UNLIMITED = 100_000  # the width where there is no terminal: lines stay whole for `grep`
+UNLIMITED = 100_000  # the width without a terminal, so that `grep` finds whole lines
 
 
 def cell(value: Any) -> str:
@@ -87,7 +87,7 @@ def print_table(
             table.add_column(heading, min_width=TEXT, overflow="fold")
     for row in rows:
         table.add_row(*map(cell, row))
-    # Rather wider than the terminal than with numbers cut off.
+    # A table wider than the terminal is better than truncated numbers.
     least = console.measure(table, options=console.options.update(width=UNLIMITED)).minimum
     console.width = max(console.width, least)
     console.print(title, table, *notes, sep="\n")

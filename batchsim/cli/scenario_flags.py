@@ -1,5 +1,6 @@
 """The scenario of a command: from options, from a TOML file, or from a file with options over it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ import typer
 import batchsim as bs
 from batchsim import _check
 from batchsim.cli import values
-from batchsim.cli.flags import Command, FileTable, Panel, argument
+from batchsim.cli.flags import Command, FileTable, Panel
 from batchsim.measured.measurement import Measurement
 from batchsim.scenario import Scenario, Service
 from batchsim.scenario.toml import KINDS, read_toml
@@ -17,7 +18,7 @@ from batchsim.scenario.toml import KINDS, read_toml
 if TYPE_CHECKING:
     from batchsim.servers import ServerConfig
 
-TABLES = ("simulate", "slo", "over")  # of a file, beside the scenario
+TABLES = ("simulate", "slo", "over")  # the other tables of a file
 WORKLOAD, RULE, SERVICE, OTHER = map(Panel, ("Workload", "Rule", "Service time", "Scenario"))
 TOKENS, STEPS = map(Panel, ("Token generation", "Continuous batching"))
 CONTINUOUS = (
@@ -31,8 +32,8 @@ KNOBS = (
     "timeout_action", "priorities", *STEP_TIME, *CONTINUOUS,
 )  # fmt: skip
 SERVICES = ("--service", "--table", "--published", "--measurement")  # each a whole service time
-_TEXTBOOK = bs.SizeOrWait.parameters()  # of the rule where no other is given
-_CONTINUOUS = bs.Continuous.parameters()
+_TEXTBOOK = bs.SizeOrWait.parameters()  # the default rule
+_ABOUT = {name: each.about for name, each in (_TEXTBOOK | bs.Continuous.parameters()).items()}
 
 
 def _one_of(part: str, example: str) -> str:
@@ -43,64 +44,55 @@ def _one_of(part: str, example: str) -> str:
 class ScenarioFlags(Command):
     """The scenario, named as in Python."""
 
-    file: Path | None = argument("A scenario in TOML (`batchsim init` writes one); options override it.")
+    file: Path | None = typer.Argument(
+        None, help="A scenario in TOML (`batchsim init` writes one); options override it."
+    )
 
-    rate_per_s: float | None = WORKLOAD.number(
-        "PER_S", "Mean arrival rate, of Poisson arrivals or of any workload scaled to it."
-    )
+    rate_per_s: float | None = WORKLOAD("Mean arrival rate: Poisson arrivals, or any workload scaled to it.")
     workload: Any = WORKLOAD.part(_one_of("workload", "'Gamma(800, cv=2)'"))
-    clients: int | None = WORKLOAD.whole("Closed loop with this many clients, each waiting for its answer.")
-    trace: Path | None = WORKLOAD.option(
-        "Real traffic: arrival times in a CSV file, JSON lines (.jsonl) or Parquet."
-    )
-    column: str | None = WORKLOAD.option("The trace's column (default: the first).")
-    unit: str | None = WORKLOAD.option(
-        "Of the trace's numbers: s, ms, us or ns (default: from the column's name, or times since 1970).",
-        metavar="UNIT",
-    )  # fmt: skip
-    speedup: float | None = WORKLOAD.number("FACTOR", "Replay the trace this many times faster.")
-    priorities: Any = WORKLOAD.option(
+    clients: int | None = WORKLOAD("Closed loop with this many clients, each waiting for its answer.")
+    trace: Path | None = WORKLOAD("Real traffic: arrival times in CSV, JSON lines (.jsonl) or Parquet.")
+    column: str | None = WORKLOAD("The trace's column (default: the first).")
+    unit: str | None = WORKLOAD("The trace's unit: s, ms, us or ns (default: guessed).", metavar="UNIT")
+    speedup: float | None = WORKLOAD("Replay the trace this many times faster.", metavar="FACTOR")
+    priorities: Any = WORKLOAD(
         "Priority levels, 1 first, and their shares of the requests: 1:0.2,2:0.8.",
         metavar="LEVEL:SHARE,...", parser=values.levels,
     )  # fmt: skip
 
-    max_batch_size: int | None = RULE.whole(
-        f"{_TEXTBOOK['max_batch_size'].about} (default: 32, or the largest size of a smaller table)."
+    max_batch_size: int | None = RULE(
+        f"{_ABOUT['max_batch_size']} (default: 32, or the largest size of a smaller table)."
     )
-    max_wait_ms: float | None = RULE.number(
-        "MS", f"{_TEXTBOOK['max_wait_ms'].about} (default: 10); inf: without limit."
-    )
+    max_wait_ms: float | None = RULE(f"{_ABOUT['max_wait_ms']} (default: 10); inf: without limit.")
     rule: Any = RULE.part(_one_of("rule", "'AtLeast(4, 8)'"))
-    server_config: Path | None = RULE.option(
+    server_config: Path | None = RULE(
         "A server's own file, as config.pbtxt or app.py: its rule, servers, limits and padding."
     )
-    server: str | None = RULE.option("Whose file that is (default: told by its name and content).")
-    which: str | None = RULE.option("The model, function or worker that is meant, if the file has several.")
+    server: str | None = RULE("Server of that file (default: by its name and content).")
+    which: str | None = RULE("Model, function or worker, if the file has several.")
 
-    fixed_ms: float | None = SERVICE.number("MS", "Time that every batch takes (default: 0).")
-    per_item_ms: float | None = SERVICE.number("MS", "Time that each request adds to its batch (default: 0).")
-    table: Any = SERVICE.option(
+    fixed_ms: float | None = SERVICE("Time that every batch takes (default: 0).")
+    per_item_ms: float | None = SERVICE("Time that each request adds to its batch (default: 0).")
+    table: Any = SERVICE(
         "Measured times by batch size: 1=2.08,2=2.65,8=3.29.", metavar="SIZE=MS,...", parser=values.table
     )
-    published: Any = SERVICE.option(
+    published: Any = SERVICE(
         "Published, such as nnunet/t4/fp16: see `batchsim published`.", metavar="<str>", parser=bs.published
     )
-    measurement: Any = SERVICE.option(
+    measurement: Any = SERVICE(
         "A file that `batchsim measure --save` wrote.", metavar="<path>",
         parser=lambda path: Measurement.load(path).service,
     )  # fmt: skip
     service: Any = SERVICE.part(_one_of("service", "'Affine(5, 0.25).with_noise(0.1)'"))
-
-    weights_ms: float | None = SERVICE.number("MS", "Of a step of tokens: least time of its products.")
-    per_token_ms: float | None = SERVICE.number("MS", "Of a step: its products' time for each token.")
-    per_read_ms: float | None = SERVICE.number("MS", "Of a step: time for each key that a decode reads.")
-    per_pair_ms: float | None = SERVICE.number("MS", "Of a step: time for each pair of a prompt's tokens.")
-    ragged: bool | None = SERVICE.option(
+    weights_ms: float | None = SERVICE("A step of tokens: least time of its products.")
+    per_token_ms: float | None = SERVICE("A step of tokens: its products' time for each token.")
+    per_read_ms: float | None = SERVICE("A step of tokens: time for each key that a decode reads.")
+    per_pair_ms: float | None = SERVICE("A step of tokens: time for each pair of a prompt's tokens.")
+    ragged: bool | None = SERVICE(
         "Whole batches compute a row until its own end, or padded to the longest.", None, "--ragged/--padded"
     )
-
-    compile_ms: Any = SERVICE.option(
-        "Cold start: what the first batch of each size takes longer: 800, or by size 1=300,32=650.",
+    compile_ms: Any = SERVICE(
+        "Cold start: extra time of the first batch of each size: 800, or by size 1=300,32=650.",
         metavar="MS", parser=values.by_size,
     )  # fmt: skip
 
@@ -108,81 +100,63 @@ class ScenarioFlags(Command):
         f"Length of prompts: a number, or {', '.join(KINDS['lengths'])}, as 'Lognormal(800, 1.2)'."
     )
     output_tokens: Any = TOKENS.part("Length of answers, likewise, as 'Geometric(200)'.")
-    token_limit: int | None = TOKENS.whole("What clients ask for at most (default: the answer's own length).")
+    token_limit: int | None = TOKENS("Largest output a client may request (default: the answer's length).")
     tokens: Any = TOKENS.part("All of it, as in Python: 'Tokens.from_csv(\"azure.csv\")'.")
 
-    max_num_seqs: int | None = STEPS.whole(f"{_CONTINUOUS['max_num_seqs'].about} (default: 256).")
-    max_num_batched_tokens: int | None = STEPS.whole(
-        f"{_CONTINUOUS['max_num_batched_tokens'].about} (default: 2,048)."
+    max_num_seqs: int | None = STEPS(f"{_ABOUT['max_num_seqs']} (default: 256).")
+    max_num_batched_tokens: int | None = STEPS(f"{_ABOUT['max_num_batched_tokens']} (default: 2,048).")
+    first: str | None = STEPS("Who goes first (default: decode).", metavar="decode|prefill")
+    chunked: bool | None = STEPS("Whether a prompt may be cut (default: chunked).")
+    reserve: str | None = STEPS("Reserve memory by step, or for life (default: step).", metavar="step|life")
+    kv_blocks: int | None = STEPS("Usable blocks of memory of each engine (default: unlimited).")
+    block_size: int | None = STEPS(f"{_ABOUT['block_size']} (default: 16).")
+    watermark_blocks: int | None = STEPS(f"{_ABOUT['watermark_blocks']} (default: 0).")
+    long_prefill_token_threshold: int | None = STEPS(
+        f"{_ABOUT['long_prefill_token_threshold']} (default: 0)."
     )
-    first: str | None = STEPS.option("Who goes first (default: decode).", metavar="decode|prefill")
-    chunked: bool | None = STEPS.option(
-        "Whether a prompt may be cut (default: chunked).", None, "--chunked/--no-chunked"
-    )
-    reserve: str | None = STEPS.option(
-        "Memory for the next step, or for the whole life (default: step).", metavar="step|life"
-    )
-    kv_blocks: int | None = STEPS.whole(
-        "Usable blocks of memory of each engine (default: as many as it takes)."
-    )
-    block_size: int | None = STEPS.whole(f"{_CONTINUOUS['block_size'].about} (default: 16).")
-    watermark_blocks: int | None = STEPS.whole(f"{_CONTINUOUS['watermark_blocks'].about} (default: 0).")
-    long_prefill_token_threshold: int | None = STEPS.whole(
-        f"{_CONTINUOUS['long_prefill_token_threshold'].about} (default: 0)."
-    )
-    prefix_reuse: bool | None = STEPS.option(
-        "Whether a preempted request may find its own blocks again (default: no).", None,
-        "--prefix-reuse/--no-prefix-reuse",
-    )  # fmt: skip
+    prefix_reuse: bool | None = STEPS("Whether a preempted request may find its blocks again (default: no).")
+    max_model_len: int | None = STEPS("Largest prompt and output together (default: unlimited).")
 
-    max_model_len: int | None = STEPS.whole(
-        "The most tokens of a request, prompt and output together (default: any number)."
-    )
-
-    servers: int | None = OTHER.whole("Model instances, each computing one batch at a time (default: 1).")
-    devices: int | None = OTHER.whole("Devices that the servers share (default: one for each server).")
-    host_ms: float | None = OTHER.number(
-        "MS", "Part of the service time before a batch needs its device (default: 0)."
-    )
-    contention: float | None = OTHER.number(
-        "FACTOR", "How much longer a batch computes that finds its device busy (default: 1)."
-    )
-    queue_limit: int | None = OTHER.whole(
+    servers: int | None = OTHER("Model instances, each computing one batch at a time (default: 1).")
+    devices: int | None = OTHER("Devices that the servers share (default: one for each server).")
+    host_ms: float | None = OTHER("Service time before a batch needs its device (default: 0).")
+    contention: float | None = OTHER("Slowdown when the device is busy (default: 1).", metavar="FACTOR")
+    queue_limit: int | None = OTHER(
         "Reject arrivals when this many are waiting; arrivals at one instant all count."
     )
-    timeout_ms: float | None = OTHER.number("MS", "Drop a request that has not started after this long.")
-    timeout_action: str | None = OTHER.option(
-        "What a timeout does: reject, or delay (serve it after the others).", metavar="ACTION"
+    timeout_ms: float | None = OTHER("Drop a request that has not started after this long.")
+    timeout_action: str | None = OTHER(
+        "After a timeout: reject, or delay (serve it after the others).", metavar="ACTION"
     )
-    set_: list[str] | None = OTHER.option(
+    set_: list[str] | None = OTHER(
         "Any knob by name: workload.cv=2, 'slowdown={1: 1, 2: 1.8}'. Repeatable.", None, "--set",
         metavar="KNOB=VALUE",
     )  # fmt: skip
 
     def scenario(self) -> tuple[bs.Scenario, dict[str, FileTable]]:
-        """Return the scenario, and the tables `TABLES` of its file, empty if it has none."""
+        """Return the scenario, and the file's `TABLES`; a missing one is empty."""
         base, content = (None, {}) if self.file is None else read_toml(Scenario, self.file, TABLES)
         tables = {name: FileTable(f"{self.file}, [{name}]", content.get(name, {})) for name in TABLES}
         knobs = self._knobs()
-        workload, service = self._workload(base, knobs), self._service(base, knobs)
-        tokens = self._tokens(base, knobs)
-        rule, config = self.rule, self.read_config()
+        parts = {
+            "workload": self._workload(base, knobs), "rule": self.rule,
+            "service": self._service(base, knobs), "tokens": self._tokens(base, knobs),
+        }  # fmt: skip
+        config = self.read_config()
         if config is not None:
-            _once("rule", {"--rule": rule, "--server-config": config})
-            rule = config.rule
-        parts = {"workload": workload, "rule": rule, "service": service, "tokens": tokens}
+            parts["rule"] = _once("rule", {"--rule": self.rule, "--server-config": config}).rule
         changes = {name: part for name, part in parts.items() if part is not None}
         if base is None:
             base, changes = self._new(changes, knobs), {}
         if config is not None:
-            if {"devices", "slowdown"} & knobs.keys():  # they say how devices are shared
+            if {"devices", "slowdown"} & knobs.keys():  # these set how servers share devices
                 config = replace(config, devices=None)
             silent = bool({"host_ms", "contention"} & knobs.keys())
             base, changes = config.apply(base.replace(changes), silent=silent), {}
         return base.replace(changes | knobs), tables
 
     def read_config(self) -> "ServerConfig | None":
-        """Return what the server's file means, and say what of it makes no difference."""
+        """Read the server's file, and report keys that have no effect or are unknown."""
         if self.server_config is None:
             if (self.server, self.which) != (None, None):
                 raise ValueError("--server and --which must come with --server-config, got none")
@@ -200,23 +174,20 @@ class ScenarioFlags(Command):
         return config
 
     def _new(self, parts: dict[str, Any], knobs: dict[str, Any]) -> bs.Scenario:
-        """Return a scenario from options alone; the knobs of its rule are taken out of `knobs`."""
+        """Return a scenario from options alone. This removes its rule's knobs from `knobs`."""
         for name, options in (
             ("workload", "--rate-per-s, --workload, --trace or --clients"),
             ("service", "--fixed-ms, --table, --published, --measurement or --service"),
         ):
             if name not in parts:
                 raise ValueError(f"a {name} must be given: by a TOML file, {options}")
-        textbook = any(name in knobs for name in _TEXTBOOK)
-        if "rule" not in parts and "tokens" in parts and not textbook:
-            parts["rule"] = bs.Continuous(**{name: knobs.pop(name) for name in CONTINUOUS if name in knobs})
+        if "rule" not in parts and "tokens" in parts and not _TEXTBOOK.keys() & knobs.keys():
+            parts["rule"] = bs.Continuous(**_taken(CONTINUOUS, knobs))
         if "rule" not in parts:
             largest, service = bs.SizeOrWait().max_batch_size, parts["service"]
-            # What is no service time at all is left to Scenario, which refuses it.
-            if isinstance(service, Service):
+            if isinstance(service, Service):  # Scenario refuses anything else
                 largest = int(min(largest, service.largest_batch)) or largest
-            given = {name: knobs.pop(name) for name in _TEXTBOOK if name in knobs}
-            parts["rule"] = bs.SizeOrWait(**{"max_batch_size": largest} | given)
+            parts["rule"] = bs.SizeOrWait(**{"max_batch_size": largest} | _taken(_TEXTBOOK, knobs))
         return bs.Scenario(**parts)
 
     def _knobs(self) -> dict[str, Any]:
@@ -230,7 +201,7 @@ class ScenarioFlags(Command):
         return knobs
 
     def _workload(self, base: bs.Scenario | None, knobs: dict[str, Any]) -> Any:
-        """Return a new workload, None to keep the file's; the knobs that it uses are taken out of `knobs`."""
+        """Return a new workload, None to keep the file's. This removes the knobs it uses from `knobs`."""
         _once("workload", {"--workload": self.workload, "--trace": self.trace, "--clients": self.clients})
         if self.trace is not None:
             speedup = 1.0 if self.speedup is None else self.speedup
@@ -244,43 +215,43 @@ class ScenarioFlags(Command):
         return self.workload
 
     def _tokens(self, base: bs.Scenario | None, knobs: dict[str, Any]) -> Any:
-        """Return new lengths, None to keep the file's; single ones are put into `knobs`."""
+        """Return new lengths, None to keep the file's. This adds changes of single lengths to `knobs`."""
         options = {"prompt": self.prompt_tokens, "output": self.output_tokens, "limit": self.token_limit}
         given = {name: value for name, value in options.items() if value is not None}
         if self.tokens is not None or not given:
             _once("length of tokens", {"--tokens": self.tokens, "--prompt-tokens": given or None})
             return self.tokens
-        if base is not None and base.tokens is not None:
+        if base is not None and base.kind == "tokens":
             knobs.update({f"tokens.{name}": value for name, value in given.items()})
             return None
         for name in ("prompt", "output"):
             if name not in given:
-                raise ValueError(
-                    f"--{name}-tokens must be given too: tokens need prompts and outputs, got none"
-                )
+                raise ValueError(f"--{name}-tokens must be given too, with prompts and outputs, got none")
         return bs.Tokens(**given)
 
     def _service(self, base: bs.Scenario | None, knobs: dict[str, Any]) -> Any:
-        """Return a new service time, as `_workload` does."""
+        """Return a new service time, None to keep the file's. This removes the knobs it uses from `knobs`."""
         affine = self.fixed_ms if self.fixed_ms is not None else self.per_item_ms
         step = next((value for name in STEP_TIME if (value := getattr(self, name)) is not None), None)
         options = {name: getattr(self, name[2:]) for name in SERVICES}
-        of_items = (
-            {"--fixed-ms or --per-item-ms": affine} if step is None else {"--per-item-ms": self.per_item_ms}
+        options["--per-item-ms" if step is not None else "--fixed-ms or --per-item-ms"] = (
+            self.per_item_ms if step is not None else affine
         )
-        given = _once("service", {**options, **of_items, "--weights-ms or --per-token-ms": step})
-        of_steps = step is not None or self.per_item_ms is None
-        if of_steps and base is not None and isinstance(base.service, bs.StepTime):
-            return given if step is None and affine is None else None  # the file's, with these knobs
+        given = _once("service", options | {"--weights-ms or --per-token-ms": step})
+        if step is None and affine is None:
+            return given
+        if base is not None and base.kind == "tokens" and self.per_item_ms is None:
+            return None
         if step is not None:
             names = bs.StepTime.__match_args__
-            return bs.StepTime(**dict.fromkeys(names[:3], 0) | {
-                name: knobs.pop(name) for name in (*names, "ragged") if name in knobs
-            })  # fmt: skip
-        if affine is None:
-            return given
+            return bs.StepTime(**dict.fromkeys(names[:3], 0) | _taken((*names, "ragged"), knobs))
         file_has = base is not None and isinstance(base.service, bs.Affine)
         return None if file_has else bs.Affine(knobs.pop("fixed_ms", 0), knobs.pop("per_item_ms", 0))
+
+
+def _taken(names: Iterable[str], knobs: dict[str, Any]) -> dict[str, Any]:
+    """Remove those of the knobs, and return them."""
+    return {name: knobs.pop(name) for name in names if name in knobs}
 
 
 def _once(part: str, options: dict[str, Any]) -> Any:

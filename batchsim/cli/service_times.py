@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from batchsim import _check
 from batchsim.cli import output, values
-from batchsim.cli.flags import OUTPUT, JsonFlag, Panel, argument
+from batchsim.cli.flags import OUTPUT, JsonFlag, Panel
 from batchsim.measured.published import Published as PublishedTable
 from batchsim.measured.published import PublishedSteps, published_names, published_source
 from batchsim.scenario.step_time import StepCost
 
 MODEL = Panel("Model")
+FEW = 10  # with more tables, their sources are not printed
 
 
 @dataclass
@@ -23,21 +26,15 @@ class Measure(JsonFlag):
     batchsim measure --model transformer --save transformer.json
     """
 
-    model: str = MODEL.option("Which model.", "transformer", metavar="mlp|convnet|transformer")
-    width: int | None = MODEL.whole("Width of its layers (default: the model's own).")
-    layers: int | None = MODEL.whole("Number of layers (default: the model's own).")
-    batch_sizes: Any = MODEL.option(
-        "Batch sizes (default: 1,2,4,8,16,32).", metavar="SIZES", parser=values.sizes
-    )
-    target: float = MODEL.number("FRACTION", "How well each median is to be known: half its interval.", 0.02)
-    limit_s: float = MODEL.number("S", "When to stop, known or not.", 5.0)
-    repeats: int | None = MODEL.whole("Time each size so many times instead, however long it takes.")
-    copy: bool = MODEL.option(
-        "Include the copy of the inputs to the device, or not.", True, "--copy/--no-copy"
-    )
-    served: bool = MODEL.option(
-        "Time a whole server instead: through its batcher, beside the thread that sends.", False, "--served"
-    )
+    model: str = MODEL("Which model.", "transformer", metavar="mlp|convnet|transformer")
+    width: int | None = MODEL("Width of its layers (default: the model's own).")
+    layers: int | None = MODEL("Number of layers (default: the model's own).")
+    batch_sizes: Any = MODEL("Batch sizes (default: 1,2,4,8,16,32).", metavar="SIZES", parser=values.sizes)
+    target: float = MODEL("Stop when each median's half-interval is below this.", 0.02, metavar="FRACTION")
+    limit_s: float = MODEL("Stop after this time, whether or not the target is met.", 5.0)
+    repeats: int | None = MODEL("Time each size this many times instead, however long it takes.")
+    copy: bool = MODEL("Include the copy of the inputs to the device.", True, "--copy/--no-copy")
+    served: bool = MODEL("Time a whole server, with its batcher and a sending thread.", False, "--served")
     save: Path | None = OUTPUT.file("Save it as JSON, for --measurement.")
 
     def run(self) -> None:
@@ -53,23 +50,22 @@ class Measure(JsonFlag):
         frame = measured.to_frame()
         if self.json_:
             names = ("model", "device", "platform", "measured_at", "copy", "served", "target", "not_fitting")
-            about = {name: getattr(measured, name) for name in names}
+            about = {name: getattr(measured, name) for name in (*names, "knee")}
             notes = [note._asdict() for note in measured.notes]
-            output.print_json({**about, "knee": measured.knee, "rows": frame, "notes": notes})
+            output.print_json(about | {"rows": frame, "notes": notes})
         else:
-            how = f"{'with' if measured.copy else 'without'} the copy to the device"
-            title = f"{measured.model} on {measured.device}, {'as a server gives it' if self.served else how}"
+            copy = f"{'with' if measured.copy else 'without'} the copy to the device"
+            title = (
+                f"{measured.model} on {measured.device}, {'as a server gives it' if self.served else copy}"
+            )
             output.print_frame(title, frame, [*measured.remarks, f"knee: {measured.knee}"])
-
-
-FEW = 10  # the sources of at most this many tables are printed
 
 
 @dataclass
 class Published(JsonFlag):
     """List the service times that others measured and published, each with its source."""
 
-    match: str | None = argument("Words of the name, such as gpunet-175ms.")
+    match: str | None = typer.Argument(None, help="Words of the name, such as gpunet-175ms.")
 
     def run(self) -> None:
         names, steps = (published_names(self.match, tokens=tokens) for tokens in (False, True))

@@ -17,14 +17,8 @@ PRINTED = (
     "mean_device_wait_ms", "mean_computing_ms", "throughput_per_s", "utilisation", "device_utilisation",
     "mean_batch_size",
 )  # fmt: skip
-NOTES = (
-    "requests",
-    "throughput",
-    "batches",
-    "steps",
-    "tokens",
-    "DRIFTING",
-)  # lines of a printed Result that go below the table
+# The lines of a printed Result that go below the table.
+NOTES = ("requests", "throughput", "batches", "steps", "tokens", "DRIFTING")
 
 
 @dataclass
@@ -36,7 +30,7 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
 
     save: Path | None = OUTPUT.file("Save the run for Result.load: a .npz file.", ".npz")
     plot: Path | None = OUTPUT.picture("Draw the run")
-    keep: str = RUN.option(
+    keep: str = RUN(
         "summary: constant memory for any number of requests; percentiles to 0.1 %, no intervals. "
         "requests: no rows for steps of tokens.", "all", metavar="all|requests|summary",
     )  # fmt: skip
@@ -49,7 +43,7 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
         from batchsim.theory import expected
 
         scenario, tables = self.scenario()
-        # Nothing but a picture or a file has a use for the steps of tokens.
+        # Only a picture or a file needs the steps of tokens.
         keep = "requests" if self.keep == "all" and not (self.plot or self.save) else self.keep
         result = simulate(scenario, **self.settings(tables["simulate"]), keep=keep)
         if self.save is not None:
@@ -60,7 +54,7 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
             output.save_picture(self.plot, plot(result, theory=True))
         intervals = result.intervals(_printed(result))
         theory = None
-        with contextlib.suppress(ValueError):  # without a steady state there is none
+        with contextlib.suppress(ValueError):  # no steady state
             theory = expected(scenario)
         if self.json_:
             output.print_json(_content(result, intervals, theory))
@@ -69,31 +63,27 @@ class Simulate(JsonFlag, RunFlags, ScenarioFlags):
 
 
 def _content(result: Result, intervals: dict[str, Any], theory: Any) -> dict[str, Any]:
-    answer = (
-        {name: getattr(theory, name) for name in ("model", "exact", "source", "bounds")} if theory else None
-    )
+    levels = _levels(result)
+    about = {name: getattr(theory, name, None) for name in ("model", "exact", "source", "bounds")}
     return {
         "scenario": output.scenario_tables(result.scenario),
         **{name: getattr(result, name) for name in ("seed", "engine", "warmup")},
         "replications": len(result.replications),
         "summary": result.summary(),
         "intervals": intervals,
-        **({"by_priority": _levels(result)} if _has_levels(result) else {}),
-        "theory": answer and {**answer, "summary": theory.summary()},
+        **({} if levels is None else {"by_priority": levels}),
+        "theory": about | {"summary": theory.summary()} if theory else None,
     }
 
 
 def _printed(result: Result) -> tuple[str, ...]:
-    keys = PRINTED if result.scenario.tokens is None else (*PRINTED, *TOKENS)
+    keys = (*PRINTED, *TOKENS) if result.scenario.kind == "tokens" else PRINTED
     return tuple(key for key in keys if key not in result.metrics.absent)
 
 
-def _has_levels(result: Result) -> bool:
-    return bool(result.scenario.levels) and result.has_columns
-
-
 def _levels(result: Result) -> Any:
-    return result.by_priority().reset_index()
+    """Return the metrics of each priority level, None without levels or columns."""
+    return result.by_priority().reset_index() if result.scenario.levels and result.has_columns else None
 
 
 def _print(result: Result, intervals: dict[str, Any], theory: Any) -> None:
@@ -111,14 +101,14 @@ def _print(result: Result, intervals: dict[str, Any], theory: Any) -> None:
     if any(math.isnan(low) for low, _ in intervals.values()):
         why = "the run keeps no columns" if not result.has_columns else "the run is too short"
         notes.append(f"no interval: {why}")
-    if _has_levels(result):
+    if (levels := _levels(result)) is not None:
         notes += [
             f"level {each.priority}: {each.requests:,} requests, mean {each.mean_latency_ms:.2f} ms, "
             f"p50 {each.p50_ms:.2f}, p99 {each.p99_ms:.2f}"
-            for each in _levels(result).itertuples()
+            for each in levels.itertuples()
         ]
     elif result.scenario.levels:
-        notes.append("levels: all together in a summary; --keep all has each by itself")
+        notes.append("levels: a summary adds them up; --keep all has a line for each")
     if theory:
         notes.append(f"theory: {theory.model}, {theory.accuracy}")
     elif theory is not None:

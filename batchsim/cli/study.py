@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from batchsim.study.recommendation import Recommendation
     from batchsim.view.charts.chart import Chart
 
-# Shown only where requests are lost: the other columns are of served requests alone.
+# Shown if requests are lost; the other columns count served requests only.
 LOSS = ("p99_all_ms", "loss")
 SHOWN = (
     "mean_latency_ms", "p99_ms", *LOSS, "throughput_per_s", "utilisation", "device_utilisation",
@@ -38,18 +38,17 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
     batchsim sweep scenario.toml --over max_batch_size=1:32:x2 --over max_wait_ms=0:20:5 --plot map.png
     """
 
-    workers: int | None = RUN.whole("Number of threads (default: one for each core).")
-    out: Path | None = OUTPUT.option("Folder for finished points: a later call resumes there.")
-    csv: bool = OUTPUT.option("Print all columns as CSV instead.", False, "--csv")
+    workers: int | None = RUN("Number of threads (default: one for each core).")
+    out: Path | None = OUTPUT("Folder for finished points: a later call resumes there.")
+    csv: bool = OUTPUT("Print all columns as CSV instead.", False, "--csv")
     plot: Path | None = OUTPUT.picture("Draw a curve of one axis, or a heat map of two")
-    value: str = OUTPUT.option(
+    value: str = OUTPUT(
         "Column to draw; p99_all_ms counts lost requests as infinite.", "p99_all_ms", metavar="COLUMN"
     )
-    objective: float | None = OUTPUT.number("LIMIT", "Limit to draw for that column.")
+    objective: float | None = OUTPUT("Limit to draw for that column.", metavar="LIMIT")
 
     def run(self) -> None:
-        from batchsim.study.evaluate import columns_of
-        from batchsim.study.sweep import sweep
+        from batchsim.study.sweep import columns_of, sweep
 
         scenario, tables = self.scenario()
         axes = self.axes(tables["over"], scenario)
@@ -74,7 +73,7 @@ class Sweep(JsonFlag, GridFlags, RunFlags, ScenarioFlags):
             names = SHOWN if "ttft_p99_ms" not in frame else OF_TOKENS + SHOWN
             left_out = {*axes, *(LOSS if lossless else ())}
             shown = (name for name in names if name in frame and name not in left_out)
-            # An overloaded point has numbers, and its load: the reason in a word will do.
+            # An overloaded point has a column with its load, so one word is enough.
             reason = frame["infeasible"].where(frame["requests"].isna() | frame["stable"], "overloaded")
             columns = [*axes, *shown, "infeasible"]
             output.print_frame(f"Over {output.in_words(scenario)}", frame.assign(infeasible=reason)[columns])
@@ -111,14 +110,14 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
     batchsim tune scenario.toml --p99-ms 50 --over max_batch_size=4:64:x2 --over max_wait_ms=0,2,5,10
     """
 
-    prefer: str = RUN.option("Fewest servers, or lowest latency.", "cheapest", metavar="cheapest|fastest")
+    prefer: str = RUN("Fewest servers, or lowest latency.", "cheapest", metavar="cheapest|fastest")
     save: Path | None = OUTPUT.file("Write the scenario with the recommended setting as TOML.")
     plot: Path | None = OUTPUT.picture("Draw the Pareto frontier")
-    write: str | None = OUTPUT.option(
+    write: str | None = OUTPUT(
         "Print the setting as that server's own file, or write those of all servers to --out.",
         metavar="SERVER|all",
     )  # fmt: skip
-    out: Path | None = OUTPUT.option("The folder for --write: triton/config.pbtxt and so on.")
+    out: Path | None = OUTPUT("The folder for --write: triton/config.pbtxt and so on.")
 
     def run(self) -> None:
         from batchsim.study.tune import tune
@@ -146,7 +145,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             output.print_text(best.explain() + "\n")
             key = slo.latency[0]
             numbers = ["servers", key, f"{key}_low", f"{key}_high", "saturation_per_s"]
-            title = "Settings that no other beats in latency, saturation rate and servers alike:"
+            title = "The Pareto frontier of latency, saturation rate and servers:"
             output.print_frame(title, best.frontier[list(dict.fromkeys([*best.knobs, *numbers, "outcome"]))])
             if self.out is None:
                 typer.echo("".join(written.values()), nl=False)
@@ -165,16 +164,15 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
             raise ValueError("--write all must come with --out, got none")
 
     def _written(self, best: "Recommendation") -> tuple[dict[str, str], dict[str, str]]:
-        """Return the text for each server that is asked for, and write it to the folder if there is one."""
+        """Return each requested server's file and the reasons for missing ones; write the files to --out."""
         if self.write is None:
             return {}, {}
         from batchsim import servers
 
-        refused: dict[str, str] = {}
-        if self.write == "all":
-            texts, refused = servers.write_all(best)
-        else:
-            texts = {self.write: servers.write(self.write, best)}
+        one = self.write != "all"
+        texts, refused = (
+            ({self.write: servers.write(self.write, best)}, {}) if one else servers.write_all(best)
+        )
         for server, why in refused.items():
             typer.echo(f"Not written for {server}: {why}", err=True)
         if self.out is not None:
@@ -191,14 +189,14 @@ NUMBERS = ("met", "rate_per_s", "low_per_s", "high_per_s", "lowest_per_s", "limi
 
 @dataclass
 class Capacity(JsonFlag, SLOFlags, TrafficFlags, ScenarioFlags):
-    """Find the highest rate within an objective; exit code 1 if there is none.
+    """Find the highest rate within an objective; exit code 1 if even a low rate misses it.
 
     The workload's own rate does not matter: the search rescales it.
 
     batchsim capacity scenario.toml --p99-ms 50
     """
 
-    tolerance: float = RUN.number("FRACTION", "Relative accuracy of the rate.", 0.01)
+    tolerance: float = RUN("Relative accuracy of the rate.", 0.01, metavar="FRACTION")
     plot: Path | None = OUTPUT.picture("Draw latency against rate")
 
     def run(self) -> None:

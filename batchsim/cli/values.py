@@ -1,4 +1,4 @@
-"""What people type on a command line, as values: numbers, parts in Python's words, and axes of a grid."""
+"""Text of a command line as values: numbers, parts written as in Python, and axes of a grid."""
 
 import ast
 import inspect
@@ -14,23 +14,18 @@ from batchsim.scenario.toml import KINDS, Maker
 
 MAKERS = {name: makers for kinds in KINDS.values() for name, makers in kinds.items()}
 BARE = {name.lower(): name for name in MAKERS}
-METHODS = (
-    "with_noise",
-    "padded_to",
-    "compiling",
-    "scaled",
-    "with_priorities",
-)  # of a service time, or a workload
+# The methods of a service time, or of a workload.
+METHODS = ("with_noise", "padded_to", "compiling", "scaled", "with_priorities")
 WORDS = {"inf": math.inf, "nan": math.nan, "none": None, "true": True, "false": False}
-LONGEST = 100_000  # values on an axis
+MOST_VALUES = 100_000  # on an axis
 _RANGE = re.compile(r"([^:,(\[{'\"]*):([^:,(\[{'\"]*):\s*(x?)([^:,(\[{'\"]*)")
 
 
 def value(text: str) -> Any:
-    """Return the value of a text in Python's words: a number, quoted text, a list, or a part of a scenario.
+    """Return the value of Python source: a number, quoted text, a list, or a part of a scenario.
 
-    Only the kinds of `batchsim.scenario.toml` can be called, so that no command line can run other code.
-    Anything else raises ValueError.
+    It can call only the kinds of `batchsim.scenario.toml`, so no command line can run other code. Other
+    source raises ValueError.
 
     >>> value("Affine(5, per_item_ms=0.25).padded_to([8, 32])")
     Affine(fixed_ms=5, per_item_ms=0.25).padded_to([8, 32])
@@ -101,11 +96,7 @@ def _not_understood(text: str) -> ValueError:
 
 
 def number(text: str) -> float:
-    """Return a number; a whole one is an int.
-
-    >>> number("800"), number("2.5"), number("inf")
-    (800, 2.5, inf)
-    """
+    """Return a number; a whole one is an int."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -122,9 +113,16 @@ def whole(text: str) -> int:
         raise ValueError(f"must be a whole number, got {text!r}") from None
 
 
-def warmup(text: str) -> float | str:
-    """Return a fraction, or "auto"."""
-    return text if text == "auto" else number(text)
+def sizes(text: str) -> list[int]:
+    """Return a list of whole numbers."""
+    return [whole(part) for part in text.split(",")]
+
+
+def _pairs(text: str, sign: str, example: str) -> list[tuple[int, float]]:
+    pairs = [pair.partition(sign) for pair in text.split(",")]
+    if not all(found for _, found, _ in pairs):
+        raise ValueError(f"must be like {example}, got {text!r}")
+    return [(whole(key), number(each)) for key, _, each in pairs]
 
 
 def table(text: str) -> Table:
@@ -133,8 +131,7 @@ def table(text: str) -> Table:
     >>> table("1=2.08, 2=2.65, 8=3.29")
     Table({1: 2.08, 2: 2.65, 8: 3.29})
     """
-    points = [point.partition("=") for point in text.split(",")]
-    return Table([(whole(size), number(ms)) for size, _, ms in points])
+    return Table(_pairs(text, "=", "1=2.08,8=3.29 (size=ms)"))
 
 
 def levels(text: str) -> dict[int, float]:
@@ -143,10 +140,7 @@ def levels(text: str) -> dict[int, float]:
     >>> levels("1:0.2, 2:0.8")
     {1: 0.2, 2: 0.8}
     """
-    pairs = [pair.partition(":") for pair in text.split(",")]
-    if not all(colon for _, colon, _ in pairs):
-        raise ValueError(f"must be like 1:0.2,2:0.8 (level:share), got {text!r}")
-    return {whole(level): number(share) for level, _, share in pairs}
+    return dict(_pairs(text, ":", "1:0.2,2:0.8 (level:share)"))
 
 
 def by_size(text: str) -> dict[int, float] | float:
@@ -155,15 +149,7 @@ def by_size(text: str) -> dict[int, float] | float:
     >>> by_size("1=300,8=650"), by_size("800")
     ({1: 300, 8: 650}, 800)
     """
-    if "=" not in text:
-        return number(text)
-    points = [point.partition("=") for point in text.split(",")]
-    return {whole(size): number(ms) for size, _, ms in points}
-
-
-def sizes(text: str) -> list[int]:
-    """Return a list of whole numbers."""
-    return [whole(part) for part in text.split(",")]
+    return dict(_pairs(text, "=", "1=300,8=650 (size=ms)")) if "=" in text else number(text)
 
 
 def setting(text: str) -> tuple[str, Any]:
@@ -208,7 +194,7 @@ def _split(text: str, option: str, example: str) -> tuple[str, str]:
 
 
 def _range(text: str, numbers: tuple[str, str, str], by_factor: bool) -> Iterable[float]:
-    """Yield the numbers of a range, reckoned in decimals: three steps of 0.1 are 0.3, as typed."""
+    """Yield the numbers of a range, in decimal arithmetic: three steps of 0.1 are 0.3."""
     try:
         first, last, step = (Decimal(each.strip()) for each in numbers)
         if not (first.is_finite() and last.is_finite() and step.is_finite()):
@@ -219,9 +205,9 @@ def _range(text: str, numbers: tuple[str, str, str], by_factor: bool) -> Iterabl
     if last < first or step <= by_factor or (by_factor and first <= 0):
         rule = "start above 0 and have a factor above 1" if by_factor else "have a step above 0"
         raise ValueError(f"a range must not fall, and must {rule}, got {text!r}")
-    for _ in range(LONGEST):
+    for _ in range(MOST_VALUES):
         yield int(first) if first == first.to_integral_value() else float(first)
         first = first * step if by_factor else first + step
         if first > last:
             return
-    raise ValueError(f"a range must have at most {LONGEST:,} values, got more in {text!r}")
+    raise ValueError(f"a range must have at most {MOST_VALUES:,} values, got more in {text!r}")

@@ -4,8 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from batchsim.device.fidelity import Fidelity, compare_with_simulation
-from batchsim.device.replay import Replay, replay
-from batchsim.device.side_by_side import measure_sharing
+from batchsim.device.replay import Replay, measure_sharing, replay
 from batchsim.measured.measurement import Measurement
 from batchsim.scenario.service import Sharing, sharing
 

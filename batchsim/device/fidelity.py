@@ -1,21 +1,23 @@
 """Does the simulator predict this machine? A real run beside the simulation of the same arrivals."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from batchsim import _check
-from batchsim.device import fidelity_text as text
-from batchsim.device.repeats import Repeats
+from batchsim._format import duration, fixed, listed
 from batchsim.device.replay import Replay, replay
+from batchsim.engines.draws import draw
 from batchsim.measured.measurement import Measurement
 from batchsim.measured.resampled import services
-from batchsim.result import Result
-from batchsim.result.metrics import metric
+from batchsim.result import Result, Run
+from batchsim.result.metrics import heading, metric
 from batchsim.scenario import Scenario
 from batchsim.scenario.service import Service, Table
 from batchsim.simulate import simulate
@@ -23,6 +25,60 @@ from batchsim.simulate import simulate
 if TYPE_CHECKING:
     import pandas
 
+
+LEVEL = 0.95
+SHARES = np.arange(0, 100.5, 0.5)  # per cent of the requests, at which latencies are kept
+
+
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """What many runs of the same arrivals came to: `numbers` by metric, one a run.
+
+    `latency_ms`, of shape (runs, shares), is within how long each share of a run's requests was answered.
+    """
+
+    numbers: Mapping[str, np.ndarray]
+    latency_ms: np.ndarray
+
+    @classmethod
+    def of(
+        cls, scenario: Scenario, services: Iterable[Service], keys: Sequence[str], requests: int, seed: int,
+        warmup: float = 0.0,
+    ) -> Self:  # fmt: skip
+        """Simulate the arrivals of a scenario once with each service, and with noise of its own each time."""
+        first = draw(scenario, requests, seed)
+
+        def one(number: int, service: Service) -> tuple[list[float], np.ndarray]:
+            plan = draw(scenario.replace(service=service), requests, seed, replication=number)
+            plan = replace(plan, arrival_s=first.arrival_s, priority=first.priority)
+            if scenario.rule.compiled:
+                from batchsim.engines.compiled import engine
+
+                log = engine.run(plan)
+            else:
+                from batchsim.engines.reference import engine as reference
+
+                log = reference.run(plan)
+            metrics = Run(plan.scenario, log, warmup=warmup, clock="wall").metrics
+            return [metrics.number(key) for key in keys], metrics.percentiles(SHARES)
+
+        every = list(services)
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(every))) as threads:
+            found = list(threads.map(one, range(1, len(every) + 1), every))
+        numbers, latency_ms = (np.array(part) for part in zip(*found, strict=True))
+        return cls(dict(zip(keys, numbers.T, strict=True)), latency_ms)
+
+    def median(self, key: str) -> float:
+        return float(np.median(self.numbers[key]))
+
+    def interval(self, key: str) -> tuple[float, float]:
+        """Return the limits within which 95 of 100 runs are, as many outside on either side."""
+        low, high = np.quantile(self.numbers[key], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        return float(low), float(high)
+
+
+OTHERWISE = 0.2  # how far batches may be from their measurement before a reader is asked about it
+TOGETHER = 0.3  # the correlation of one batch with the next from which a reader is told of it
 KEYS = ("mean_latency_ms", "p50_ms", "p99_ms", "mean_batch_size", "throughput_per_s", "utilisation")
 EACH = 32  # up to this batch size every one is measured
 IDLE_MS = 0.5  # the least time between two batches that is a rest of the server
@@ -172,10 +228,61 @@ class Fidelity:
 
     def notes(self) -> list[str]:
         """Return what is known of the difference, a sentence each."""
-        return text.notes(self)
+        replayed = self.replayed
+        late_ms = float(np.percentile(replayed.late_ms, 99))
+        elsewhere = abs(self.slower - 1) > OTHERWISE
+        noise = self.simulated.scenario.service.noise
+        measured = noise.correlation if noise is not None else 0.0
+        apart = self.together > measured + TOGETHER
+        what = "the server" if self.measurement.served else "the model alone"
+        notes = [
+            *self._said(),
+            f"Batches took {self.slower:.2f} times as long as {what} was measured, in the same sizes"
+            + (": does something else compute on this machine?" if elsewhere else "."),
+            f"Of that, {duration(replayed.own_ms)} a batch were the batcher's own, and "
+            f"{duration(replayed.reaction_ms)} until it started.",
+            f"A batch's time correlates with the next one's by {self.together:.2f}, in the "
+            f"measurement by {measured:.2f}"
+            + (": slow ones come together more than the simulation knows." if apart else "."),
+            f"99 % of the requests were sent at most {duration(late_ms)} late, and other programs took "
+            f"{replayed.others:.0%} of the processors.",
+        ]
+        rested, expected = self.rested(replayed), self.rested(self.simulated)
+        if rested == rested:  # not where the server never rested, or always did
+            notes.append(
+                f"After a rest of the server a batch took {rested:.2f} times as long as right after another "
+                f"one, in the simulation {expected:.2f} times."
+            )
+        return notes + ([f"DISTURBED, no verdict: {self.disturbed}."] if self.disturbed else [])
+
+    def _said(self) -> list[str]:
+        """Return in words what a run like this one gives, and whether this one did."""
+        (low, high), (p99_low, p99_high) = self.interval("mean_latency_ms"), self.interval("p99_ms")
+        rows = self.to_frame()
+        outside = [heading(key).partition(" (")[0] for key in rows.index[~rows["inside"].to_numpy(bool)]]
+        return [
+            f"A run like this one has a mean latency between {duration(low)} and {duration(high)}, and a p99 "
+            f"between {duration(p99_low)} and {duration(p99_high)}, in {100 * LEVEL:.0f} of 100 repeats.",
+            f"This one is outside in {listed(outside)}." if outside else "This one is inside in every row.",
+        ]
 
     def __repr__(self) -> str:
-        return text.plain(self)
+        of = f"{self.measurement.model}, {self.replayed.engine}"
+        head = f"  {'':<20}{'replayed':>10}{'simulated':>11}{'95 of 100 repeats':>21}{'inside':>8}"
+        rows = [
+            f"  {heading(key):<20}{fixed(row['replayed']):>10}{fixed(row['simulated']):>11}"
+            f"{fixed(row['low']) + ' to ' + fixed(row['high']):>21}{'yes' if row['inside'] else 'NO':>8}"
+            f"{row['difference_%']:>+10.1f} %{fixed(row['explained']):>11}"
+            for key, row in self.to_frame().iterrows()
+        ]
+        return "\n".join(
+            [
+                f"Fidelity: {of}, {self.replayed.arrival_s.size:,} requests",
+                head + f"{'difference':>12}{'explained':>11}",
+                *rows,
+                *(f"  {note}" for note in self.notes()),
+            ]
+        )
 
 
 def compare_with_simulation(

@@ -1,21 +1,225 @@
 """Measuring a model: how long batches of each size really take on this machine."""
 
+import time
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from batchsim import _check
-from batchsim.device.models import Model, describe
+from batchsim.device.models import Model, describe, fitting
 from batchsim.device.roofline import roofline as roofline_of
-from batchsim.device.rounds import Rounds
-from batchsim.device.served import BUSY, ServedRounds
+from batchsim.device.wall_clock import WallClock
+from batchsim.engines.draws import draw
 from batchsim.measured.measurement import Measurement
-from batchsim.measured.samples import autocorrelation
+from batchsim.measured.samples import autocorrelation, summary
+from batchsim.scenario import Affine, Poisson, Scenario
+from batchsim.scenario.rules.rule import FULL, START, Decision, Rule, Waiting
 from batchsim.scenario.service import Table
+
+WAIT_FOR: Callable[[Any], Any] = jax.block_until_ready  # JAX returns before its device has computed
+FEWEST = 20  # samples, before an interval is believed
+MOST = 1000  # samples of a size: more would fill files, and tell no more
+SETTLING = 0.1  # of the limit, before a size is left out: what disturbs lasts longer than a few batches
+
+
+class Rounds:
+    """The calls of each size: what they took, and what did not fit."""
+
+    def __init__(self, call: Callable[[Any], Any], batches: dict[int, Any], copy: bool) -> None:
+        self.call, self.batches, self.copy = call, batches, copy
+        self.first_call_s: dict[int, float] = {}
+        self.samples_ms: dict[int, list[float]] = {size: [] for size in batches}
+        self.not_fitting: dict[int, str] = {}
+        self.runs: list[tuple[np.ndarray, np.ndarray]] = []  # sizes and times in order, where they are known
+
+    def warm_up(self, warmup: int, bar: Any) -> Any:
+        """Call each size for the first time, check its output, and call it `warmup` more times."""
+        output = None
+        for size in list(self.batches):
+            bar.set_postfix_str(f"compiling {size:,}")
+            try:
+                with fitting(f"a batch of {size:,}"):
+                    if not self.copy:
+                        self.batches[size] = jax.device_put(self.batches[size])
+                    self.first_call_s[size], first = self._timed(size)
+                    check_output(len(self.batches[size]), first)
+                    for _ in range(warmup):
+                        WAIT_FOR(self.call(self.batches[size]))
+                output = first
+            except MemoryError as error:
+                self._leave_out(size, error)
+        return output
+
+    def run(
+        self, generator: np.random.Generator, target: float, limit_s: float, repeats: int | None, bar: Any
+    ) -> None:
+        """Time rounds of every size that is not known well enough, until there is none or no time."""
+        begin_s, rounds, next_check = time.perf_counter(), 0, FEWEST
+        wanted = list(self.samples_ms)
+        while wanted and rounds != repeats:
+            bar.set_postfix_str(f"round {rounds + 1:,}")
+            for size in generator.permutation(wanted).tolist():
+                over = repeats is None and time.perf_counter() - begin_s > limit_s
+                if over and rounds:  # each size has a sample
+                    return
+                self._sample(size, wanted)
+            rounds += 1
+            settling = time.perf_counter() - begin_s < SETTLING * limit_s and rounds < MOST
+            if repeats is None and rounds >= next_check and not settling:
+                next_check = rounds + 1 + rounds // 10  # checking takes time, too
+                left = [size for size in wanted if not self.settled(size, target)]
+                bar.update(len(wanted) - len(left))
+                wanted = left
+
+    def _sample(self, size: int, wanted: list[int]) -> None:
+        try:
+            with fitting(f"a batch of {size:,}"):
+                self.samples_ms[size].append(self._timed(size)[0] * 1000)
+        except MemoryError as error:
+            wanted.remove(size)
+            self._leave_out(size, error)
+
+    def settled(self, size: int, target: float) -> bool:
+        samples = self.samples_ms[size]
+        return len(samples) >= MOST or summary(samples).half_width <= target
+
+    def _leave_out(self, size: int, error: MemoryError) -> None:
+        self.not_fitting[size] = str(error)
+        del self.samples_ms[size], self.batches[size]
+        if not self.samples_ms:
+            raise error
+
+    def _timed(self, size: int) -> tuple[float, Any]:
+        batch = self.batches[size]
+        begin_s = time.perf_counter()
+        output = WAIT_FOR(self.call(batch))
+        return time.perf_counter() - begin_s, output
+
+
+def check_output(size: int, output: Any) -> None:
+    """Refuse an output that is not one number or array an item, or that is not a number."""
+    each = isinstance(output, list)  # of outputs, one an item; else arrays, in whatever containers
+    arrays = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(output)]
+    for shape in [(len(output),)] if each else [array.shape for array in arrays]:
+        if shape[:1] != (size,):
+            rule = f"a model must return one output an item, of shape ({size}, ...)"
+            raise ValueError(f"{rule}, got shape {shape}")
+    for array in arrays:
+        if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact) and np.isnan(array).any():
+            raise ValueError(f"a model's output must be numbers, got NaN in one of shape {array.shape}")
+
+
+BUSY = 0.7  # by default: the server waits for some batches, and others wait for it
+LEAST_BUSY, MOST_BUSY = 0.2, 0.9  # busier, and requests would come faster than a slow minute serves them
+RUN_S = 0.5  # the shortest run: threads start in each
+
+
+class InTurnParams(NamedTuple):
+    """The parameters of `InTurn`."""
+
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class InTurn(Rule):
+    """Batches of the given sizes, in this order, each once its requests are there. Python asks it alone."""
+
+    sizes: tuple[int, ...]
+
+    Params = InTurnParams
+    state_size = 1  # how many have started
+    compiled = False
+
+    @property
+    def max_batch_size(self) -> int:  # type: ignore[override]  # of the others it is a field
+        return max(self.sizes)
+
+    @property
+    def params(self) -> InTurnParams:
+        return InTurnParams(self.sizes)
+
+    @staticmethod
+    def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:
+        size = params.sizes[int(state[0])]
+        if waiting.length < size:
+            return 0, 0, 0
+        state[0] += 1
+        return START, size, FULL
+
+    @staticmethod
+    def wake_s(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> float:
+        return np.inf
+
+
+class ServedRounds(Rounds):
+    """Rounds in which a thread sends and another serves, as in a replay: `WallClock` itself.
+
+    A time runs from the instant at which a batch may start, its requests there and the server free, until its
+    answers are handed back. Requests come as a Poisson process, so fast that the server is `busy` for that
+    part of the time: sends take time from the model, a thread that waited is late to start, and a processor
+    that rested starts slowly, all this as often as in a replay.
+    """
+
+    def __init__(
+        self, call: Callable[[Any], Any], batches: dict[int, Any], copy: bool,
+        busy: float | Callable[[Table], float],
+    ) -> None:  # fmt: skip
+        super().__init__(call, batches, copy)
+        self.busy = busy
+
+    def load(self, times_ms: dict[int, list[float]]) -> float:
+        """Return how busy to be, given what is known of the times so far."""
+        if not callable(self.busy):
+            return self.busy
+        busy = self.busy(Table({size: float(np.median(times)) for size, times in times_ms.items()}))
+        return min(max(busy, LEAST_BUSY), MOST_BUSY)
+
+    def run(
+        self, generator: np.random.Generator, target: float, limit_s: float, repeats: int | None, bar: Any
+    ) -> None:
+        """Time runs of whole rounds until every size is known well enough, or there is no time."""
+        begin_s, rounds = time.perf_counter(), 0
+        sizes = np.array(list(self.samples_ms))
+        first = self.served(sizes, 1e9, generator)  # all at once; thrown away
+        took_s = first.sum()
+        load = self.load({size: [1000 * each] for size, each in zip(sizes.tolist(), first, strict=True)})
+        while rounds != repeats:
+            bar.set_postfix_str(f"round {rounds + 1:,}")
+            more = max(1, round(RUN_S * load / took_s))
+            more = more if repeats is None else min(more, repeats - rounds)
+            order = np.concatenate([generator.permutation(sizes) for _ in range(more)])
+            seconds = self.served(order, load * sizes.sum() / took_s, generator)
+            took_s, rounds = seconds.sum() / more, rounds + more
+            self.runs.append((order, seconds))
+            for size, each_s in zip(order.tolist(), seconds.tolist(), strict=True):
+                self.samples_ms[size].append(1000 * each_s)
+            load = self.load(self.samples_ms)
+            passed_s = time.perf_counter() - begin_s
+            if repeats is None and rounds >= FEWEST and passed_s > SETTLING * limit_s:
+                settled = sum(self.settled(size, target) for size in self.samples_ms)
+                bar.update(settled - bar.n)
+                if settled == sizes.size:
+                    return
+            if repeats is None and passed_s > limit_s:
+                return
+
+    def served(self, order: np.ndarray, rate_per_s: float, generator: np.random.Generator) -> np.ndarray:
+        """Return the seconds of batches of these sizes, one after the other, at an arrival rate."""
+        scenario = Scenario(Poisson(rate_per_s), InTurn(tuple(order.tolist())), Affine(1, 0))
+        items = self.batches[max(self.batches)]
+        plan = draw(scenario, int(order.sum()), int(generator.integers(2**32)))
+        clock = WallClock(plan, self.call, items)
+        log = clock.run()
+        if clock.errors:
+            raise clock.errors[0]
+        ready_s = log.arrival_s[np.cumsum(order) - 1]
+        free_s = np.concatenate([[-np.inf], log.batch_finish_s[:-1]])
+        return log.batch_finish_s - np.maximum(ready_s, free_s)
 
 
 def measure(

@@ -1,18 +1,25 @@
 """BentoML: @bentoml.api(batchable=True)."""
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, LearnedCork
-from batchsim.servers.server import Server, ServerConfig, Words
+from batchsim.servers.formats.document import Document
+from batchsim.servers.formats.python_calls import Callee, PythonForm
+from batchsim.servers.server import Server, Target, Words
+
+LIMIT = "max_latency_ms"
 
 
 def bentoml(max_batch_size: int = 100, max_latency_ms: float = 60_000) -> LearnedCork:
     """Return the rule of BentoML 1.4's dispatcher, the cork.
 
-    It has no timer: it holds n requests while n * (w + 1 ms + a) <= 0.95 * W, for w the newest's wait, a the
-    cost of one more request, and W the mean wait of the last batches, a and W being learned as it runs. It
-    looks at its queue every ms, which a server with short service times feels: a batch starts half a ms late
-    on average. `max_latency_ms` is no wait: at each look the oldest requests are refused as long as all that
-    wait would be answered later than that after they came, by what it has learned.
+    It has no timer. It holds n requests while n * (w + 1 ms + a) <= 0.95 * W, where w is the wait of the
+    newest, a the cost of one more request, and W the mean wait of recent batches; it learns a and W as it
+    runs. It looks at its queue every millisecond, so a batch starts half a millisecond late on average,
+    which matters for short service times. `max_latency_ms` is not a wait: at each look the dispatcher refuses
+    the oldest requests until it expects to answer all others within that time of their arrival.
 
     >>> bentoml(max_batch_size=32)
     LearnedCork(max_batch_size=32, patience=0.95, max_latency_ms=60000)
@@ -21,12 +28,59 @@ def bentoml(max_batch_size: int = 100, max_latency_ms: float = 60_000) -> Learne
     return LearnedCork(size, max_latency_ms=_check.real("BentoML's max_latency_ms", max_latency_ms, above=0))
 
 
-def config(max_batch_size: int = 100, max_latency_ms: float = 60_000) -> ServerConfig:
-    """Return what the decorator means."""
-    return ServerConfig("bentoml", bentoml(max_batch_size, max_latency_ms))
+def _extras(target: Target) -> dict[str, Any]:
+    rule = target.rule
+    return {LIMIT: rule.max_latency_ms} if isinstance(rule, LearnedCork) and rule.refuses else {}
 
+
+def _notes(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if LIMIT in settings:
+        yield "no-wait", f"{LIMIT} is a limit beyond which requests are refused, not a wait."
+
+
+def _settle(document: Document) -> None:
+    if "batchable" not in document.written:
+        size = document.settings.get("max_batch_size")
+        document.unused |= {} if size is None else {"max_batch_size": size}
+        document.settings["max_batch_size"] = 1
+        document.notes.append("batchable is not True: each request is computed by itself")
+
+
+FORM = PythonForm(
+    (
+        Callee(
+            "@bentoml.api", r"(bentoml\.)?api",
+            (
+                "_func", "route", "name", "input_spec", "output_spec", "batchable", "batch_dim",
+                "max_batch_size", "max_latency_ms",
+            ),
+            needed={"batchable": True},
+        ),
+    ),
+    '''import bentoml
+
+
+@bentoml.service({around})
+class Model:
+    @bentoml.api({batching})
+    def predict(self, inputs: list) -> list:
+        raise NotImplementedError("one output for each input")
+''',
+    Callee(
+        "@bentoml.service", r"(bentoml\.)?service",
+        (
+            "_inner", "name", "image", "description", "path_prefix", "envs", "labels", "cmd",
+            "service_class", "traffic", "extra_ports", "backlog", "max_runner_connections",
+            "runner_connection", "resources", "workers", "replicate_process", "threads", "metrics", "logging",
+            "ssl", "http", "grpc", "runner_probe", "tracing", "monitoring", "endpoints",
+        ),
+        {"name": "service.name"},
+    ),
+    by_class=True, settle=_settle,
+)  # fmt: skip
 
 SERVER = Server(
-    "bentoml", "1.4", bentoml, config, ("batchable", "batch_dim", "workers"),
-    words=Words("max_batch_size", timeout="max_latency_ms"),
+    "bentoml", "1.4", bentoml, None, ("batchable", "batch_dim", "workers"),
+    words=Words("max_batch_size", timeout=LIMIT), extras=_extras, notes=_notes,
+    formats=(FORM.format("a BentoML service", "service.py", r"\bbentoml\b|\bbatchable\b"),),
 )  # fmt: skip

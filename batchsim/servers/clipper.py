@@ -1,21 +1,26 @@
 """Clipper: a model container's batches."""
 
-from batchsim import _check
-from batchsim.scenario.rules import LARGEST_BATCH, LearnedSizes, Rule, SizeOrWait
-from batchsim.servers.server import Server, ServerConfig, Words
+import math
+from typing import Any
 
-LEARNED = -1  # the batch size that says so
-MOST = 128  # tried here, or as many as the service time is known of; Clipper has no limit
+from batchsim import _check
+from batchsim._format import typed
+from batchsim.scenario.rules import LARGEST_BATCH, LearnedSizes, Rule, SizeOrWait
+from batchsim.servers.formats.python_calls import Callee, PythonForm
+from batchsim.servers.server import Server, ServerConfig, Target, Words
+
+LEARNED = -1  # the batch_size that selects learning
+MOST = 128  # the largest size tried here, or the largest with a known service time; Clipper has no limit
 
 
 def clipper(batch_size: int = LEARNED, slo_micros: int = 100_000) -> Rule:
-    """Return the rule of Clipper (HEAD): a container that is free takes what waits, batch_size at most.
+    """Return the rule of Clipper (HEAD): a free container takes all that waits, at most batch_size.
 
-    Clipper has no timer, and takes the earliest deadline first, which is the order of arrival where all
-    requests have one objective. A batch_size of -1 is learned: as many as the batches before say can be
-    computed within the objective, `slo_micros` from a request's arrival. Of what it learns this is left out:
-    it tries larger sizes by a random step, here by its mean; its line is a ridge regression, here least
-    squares; and each container learns for itself, here all in common.
+    Clipper has no timer. It takes the earliest deadline first, which is the order of arrival if all requests
+    have one objective. A batch_size of -1 is learned: the size that, judging by earlier batches, takes no
+    longer than the objective, `slo_micros` from a request's arrival. Three details differ: Clipper tries
+    larger sizes by a random step, here by its mean; it fits a ridge regression, here least squares; and each
+    of its containers learns for itself, here all of them together.
 
     >>> clipper(slo_micros=20_000)
     LearnedSizes(max_batch_size=128, deadline_ms=20.0)
@@ -29,12 +34,65 @@ def clipper(batch_size: int = LEARNED, slo_micros: int = 100_000) -> Rule:
 
 
 def config(batch_size: int = LEARNED, slo_micros: int = 100_000) -> ServerConfig:
-    """Return what a model and its application mean: a request that waits for `slo_micros` is dropped."""
+    """Return the meaning of a model and its application: a request that waits `slo_micros` is dropped."""
     rule = clipper(batch_size, slo_micros)
     return ServerConfig("clipper", rule, timeout_ms=slo_micros / 1000)
 
 
+def _extras(target: Target) -> dict[str, Any]:
+    if not isinstance(target.rule, LearnedSizes):
+        return {}
+    return {
+        "batch_size": LEARNED,
+        "slo_micros": math.ceil(float(typed(target.rule.deadline_ms * 1000))),
+    }
+
+
+_NAMED = {"name": "model", "input_type": "doubles"}
+FORM = PythonForm(
+    (
+        Callee(
+            "deploy_python_closure", r"(.*\.)?deploy_python_closure",
+            (
+                "_clipper_conn", "name", "version", "input_type", "_func", "base_image", "labels",
+                "registry", "num_replicas", "batch_size", "pkgs_to_install",
+            ),
+            needed=_NAMED | {"version": 1},
+        ),
+        Callee(
+            "deploy_model", r"(.*\.)?deploy_model",
+            ("name", "version", "input_type", "image", "labels", "num_replicas", "batch_size"),
+            needed=_NAMED | {"version": 1},
+        ),
+    ),
+    '''from clipper_admin import ClipperConnection, DockerContainerManager
+from clipper_admin.deployers.python import deploy_python_closure
+
+
+def predict(inputs):
+    raise NotImplementedError("one output for each input")
+
+
+clipper_conn = ClipperConnection(DockerContainerManager())
+clipper_conn.connect()
+clipper_conn.register_application({around})
+deploy_python_closure(clipper_conn, func=predict{+batching})
+clipper_conn.link_model_to_app("model", "model")
+''',
+    Callee(
+        "register_application", r"(.*\.)?register_application",
+        ("name", "input_type", "default_output", "slo_micros"),
+        needed=_NAMED | {"default_output": "-1.0", "slo_micros": 100_000},
+    ),
+)  # fmt: skip
+
 SERVER = Server(
     "clipper", "HEAD", clipper, config, ("default_output",),
-    words=Words("batch_size", timeout="slo_micros", timeout_unit_ms=0.001),
+    words=Words("batch_size", timeout="slo_micros", timeout_unit_ms=0.001), extras=_extras,
+    formats=(
+        FORM.format(
+            "a deployment on Clipper", "deploy.py",
+            r"\bclipper_|\bdeploy_python_closure\b|\bslo_micros\b",
+        ),
+    ),
 )  # fmt: skip

@@ -1,17 +1,26 @@
-"""What the presets of language models' servers share: cards, memory, and words."""
+"""Shared by the presets of language models' servers: cards, memory, and the settings that are written."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from batchsim import _check
+from batchsim.scenario import Rule
 from batchsim.scenario.data_sheets import RESERVED_GIB, Card, card_named, kv_blocks, model_named
-from batchsim.scenario.rules.continuous import MOST
+from batchsim.scenario.rules.continuous import MOST, Continuous
+from batchsim.servers.server import ServerConfig
 
 UNCUT = MOST  # a budget that cuts no prompt
 NO_MEMORY = "without a number of blocks, or a model and a gpu, memory is taken to be enough"
 
 
+def config_of(server: str, rule: Rule, engines: int = 1, queue_limit: int | None = None) -> ServerConfig:
+    """Return a config, with a note if the size of the memory is unknown."""
+    known = not isinstance(rule, Continuous) or rule.kv_blocks
+    return ServerConfig(server, rule, engines, queue_limit, notes=() if known else (NO_MEMORY,))
+
+
 def card_of(gpu: Any) -> Card | None:
-    """Return the card of a name or of its memory in GiB; None for none."""
+    """Return the card with this name or this memory in GiB; None for None."""
     if gpu is None:
         return None
     if isinstance(gpu, str):
@@ -20,7 +29,7 @@ def card_of(gpu: Any) -> Card | None:
 
 
 def known_unless(limit: int | None, model: Any) -> Any:
-    """Return the model; None if it is not known and need not be, as a limit says how much memory there is."""
+    """Return the model; None for an unknown one if a limit gives the size of the memory."""
     if limit is not None and isinstance(model, str):
         try:
             model_named(model)
@@ -33,7 +42,7 @@ def blocks_beside(
     model: str | None, gpu: Any, gpus: int, block_size: int, memory_utilization: float,
     reserved_gib: float = RESERVED_GIB,
 ) -> int | None:  # fmt: skip
-    """Return the blocks that a model leaves on its cards; None if either is not known."""
+    """Return the blocks that a model leaves free on its cards; None if either is None."""
     _check.real("the share of the card's memory", memory_utilization, above=0, at_most=1)
     if model is None or gpu is None:
         return None
@@ -44,5 +53,12 @@ def blocks_beside(
 
 
 def maybe_whole(name: str, value: Any, at_least: int = 1) -> int | None:
-    """Return a whole number that may be left out."""
+    """Return a whole number or None."""
     return None if value is None else _check.whole(name, value, at_least, MOST)
+
+
+def without_defaults(settings: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
+    """Return settings without those that are None or equal to a default that every version has had."""
+    return {
+        name: value for name, value in settings.items() if value is not None and defaults.get(name) != value
+    }

@@ -2,20 +2,22 @@
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, CompetingWindows
+from batchsim.servers.formats.document import Document
+from batchsim.servers.formats.python_calls import ANY, Call, Callee, PythonForm
 from batchsim.servers.server import Server, ServerConfig, Words
 
-POLL_MS = 1.0  # how long a worker asks the queue for a request before it asks anew
+POLL_MS = 1.0  # how long a worker blocks on the queue before it polls again
 
 
 def litserve(max_batch_size: int = 1, batch_timeout: float = 0.0) -> CompetingWindows:
     """Return the rule of LitServe 0.2.19's collation loop; the timeout is in seconds.
 
-    A free worker collects in windows of batch_timeout, which begin anew while they stay empty: a lone request
-    waits for half of one on average. A batch leaves when it is full or its window ends, and the next window
-    begins when the batch is computed, however long requests have waited by then.
+    A free worker collects in windows of batch_timeout; an empty window is followed by the next one, so a
+    lone request waits for half a window on average. A batch leaves when it is full or its window ends. The
+    next window begins when the batch is computed, however long requests have waited by then.
 
-    Several free workers collect at the same time. Each asks the queue for 1 ms at a time, and a request goes
-    to the worker that asked first, so that batches are smaller than if one worker collected at a time.
+    Free workers collect at the same time. Each polls the queue for 1 ms at a time, and a request goes to the
+    worker that polled first. So batches are smaller than if one worker collected at a time.
 
     >>> litserve(max_batch_size=8, batch_timeout=0.05)
     CompetingWindows(max_batch_size=8, max_wait_ms=50.0, poll_ms=1.0)
@@ -26,26 +28,85 @@ def litserve(max_batch_size: int = 1, batch_timeout: float = 0.0) -> CompetingWi
 
 
 def config(
-    max_batch_size: int = 1, batch_timeout: float = 0.0, *, workers_per_device: int = 1, devices: int = 1,
-    timeout: float = 30,
-) -> ServerConfig:  # fmt: skip
-    """Return what LitAPI and LitServer mean: a request that waits for `timeout` seconds is given up (504).
+    *, workers_per_device: int = 1, devices: int = 1, timeout: float = 30, **settings: float
+) -> ServerConfig:
+    """Return the meaning of LitAPI and LitServer: a request that waits `timeout` seconds fails (504).
 
-    A timeout of False or -1 is none.
+    A timeout of False or -1 is no limit.
     """
     workers = _check.whole("LitServe's workers_per_device", workers_per_device)
     workers *= _check.whole("LitServe's devices", devices)
-    rule = litserve(max_batch_size, batch_timeout)
+    rule = litserve(**settings)  # type: ignore[arg-type]
     if timeout is False or timeout == -1:
         return ServerConfig("litserve", rule, workers)
     timeout_ms = _check.real("LitServe's timeout", timeout, above=0) * 1000
     return ServerConfig("litserve", rule, workers, timeout_ms=timeout_ms)
 
 
+def _settle(document: Document) -> None:
+    if document.settings.get("devices") == "auto":
+        document.unused["devices"] = document.settings.pop("devices")
+        document.notes.append("devices='auto' is every device there, one here")
+
+
+def _is_lit_api(call: Call) -> bool:
+    name = call.callee.rpartition(".")[2]
+    if any(base.rpartition(".")[2] == "LitAPI" for base in call.bases):
+        return True
+    # A class of another file, or a subclass that calls LitAPI's __init__.
+    is_class = name == "__init__" or (name[:1].isupper() and name != "LitServer")
+    return is_class and bool({"max_batch_size", "batch_timeout"} & {*call.keywords})
+
+
+FORM = PythonForm(
+    (
+        Callee(
+            "a LitAPI", ANY + "LitAPI",
+            (
+                "max_batch_size", "batch_timeout", "api_path", "stream", "loop", "spec", "mcp",
+                "enable_async",
+            ),
+        ),
+    ),
+    '''import litserve as ls
+
+
+class Model(ls.LitAPI):
+    def setup(self, device):
+        pass
+
+    def predict(self, inputs):
+        raise NotImplementedError("one output for each input")
+
+
+if __name__ == "__main__":
+    server = ls.LitServer(Model({batching}){+around})
+    server.run(port=8000)
+''',
+    Callee(
+        "LitServer", ANY + "LitServer",
+        (
+            "_lit_api", "accelerator", "devices", "workers_per_device", "timeout", "healthcheck_path",
+            "info_path", "shutdown_path", "enable_shutdown_api", "model_metadata", "spec",
+            "max_payload_size", "track_requests", "callbacks", "middlewares", "loggers", "fast_queue",
+            "disable_openapi_url", "max_batch_size", "batch_timeout", "stream", "api_path", "loop",
+            "restart_workers",
+        ),
+    ),
+    also=_is_lit_api, settle=_settle,
+)  # fmt: skip
+
 SERVER = Server(
     "litserve", "0.2.19", litserve, config, ("accelerator", "api_path", "stream"),
     words=Words(
         "max_batch_size", "batch_timeout", 1000, servers="workers_per_device",
         timeout="timeout", timeout_unit_ms=1000,
+    ),
+    extras=lambda target: {"devices": 1},
+    formats=(
+        FORM.format(
+            "a LitServe server", "server.py",
+            r"\bLit(API|Server)\b|\blitserve\b|\bbatch_timeout\s*=",
+        ),
     ),
 )  # fmt: skip

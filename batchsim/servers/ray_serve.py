@@ -1,10 +1,14 @@
 """Ray Serve: the decorator @serve.batch."""
 
 import math
+from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, FrozenBatches, Rule, StalledBatches, WaitSinceLast
-from batchsim.servers.server import Server, ServerConfig, Words
+from batchsim.servers.formats.python_calls import Callee, PythonForm
+from batchsim.servers.server import Server, ServerConfig, Target, Words
+
+UNLIMITED = 1_000_000  # written for an infinite max_ongoing_requests, which Ray Serve does not accept
 
 
 def ray_serve(
@@ -13,18 +17,18 @@ def ray_serve(
 ) -> Rule:  # fmt: skip
     """Return the rule of Ray Serve 2.60's batch queue.
 
-    It takes requests as they come, whether or not the handler computes, and closes a batch when it has
-    max_batch_size or batch_wait_timeout_s after its first; closed, the batch waits for the handler as it is.
-    A handler that blocks the event loop stalls that: with `handler="blocking"` requests get in when it is
-    done, and the wait begins then, or with the batch before, if they did not all fit in that. So it is on
-    Python 3.12 or newer. On 3.11 a batch that opened with the one before leaves without those who came
-    since: where batches are often full, the mean is up to a third longer. Until the middle of 2023 the wait
-    began when the batch before ended.
+    It accepts requests even while the handler computes. It closes a batch at max_batch_size requests or
+    batch_wait_timeout_s after its first; a closed batch waits unchanged for the handler. A handler that
+    blocks the event loop stalls this: with `handler="blocking"`, requests enter only after a batch is
+    computed, and the wait begins then, or earlier, with the batch before, if that batch left some of them
+    behind. This describes Python 3.12 or newer. On 3.11 a batch that opened with the one before leaves
+    without later requests: if batches are often full, the mean is up to a third longer. Until mid-2023
+    the wait began when the batch before ended.
 
-    At a high rate a short wait makes batches so small that the handler does not keep up:
-    `batchsim.theory.frozen_wait_min_ms` is the wait above which it does. `max_ongoing_requests` is of another
-    decorator, @serve.deployment, where it is 5 unless said otherwise: as many are inside at once, and batches
-    never grow larger. Only the rule of an async handler knows of it.
+    At a high rate, a short wait makes batches so small that the handler falls behind;
+    `batchsim.theory.frozen_wait_min_ms` is the shortest wait at which it keeps up. `max_ongoing_requests`
+    belongs to another decorator, @serve.deployment, where its default is 5: it limits the requests inside at
+    once, so batches never grow larger. It affects only the rule of an async handler.
 
     >>> ray_serve(max_batch_size=32, batch_wait_timeout_s=0.002)
     FrozenBatches(max_batch_size=32, max_wait_ms=2.0, max_ongoing=inf)
@@ -43,20 +47,65 @@ def ray_serve(
 
 
 def config(
-    max_batch_size: int = 10, batch_wait_timeout_s: float = 0.01, *, max_concurrent_batches: int = 1,
-    max_ongoing_requests: int = 5, handler: str = "async", before_mid_2023: bool = False,
-) -> ServerConfig:  # fmt: skip
-    """Return what one replica's decorators mean: it computes `max_concurrent_batches` batches at once."""
-    rule = ray_serve(
-        max_batch_size, batch_wait_timeout_s, max_ongoing_requests=max_ongoing_requests, handler=handler,
-        before_mid_2023=before_mid_2023,
-    )  # fmt: skip
+    *, max_concurrent_batches: int = 1, max_ongoing_requests: int = 5, **settings: Any
+) -> ServerConfig:
+    """Return the meaning of one replica's decorators: `max_concurrent_batches` batches compute at once."""
+    rule = ray_serve(max_ongoing_requests=max_ongoing_requests, **settings)
     at_once = _check.whole("Ray Serve's max_concurrent_batches", max_concurrent_batches)
     unused = {} if isinstance(rule, FrozenBatches) else {"max_ongoing_requests": max_ongoing_requests}
     return ServerConfig("ray_serve", rule, at_once, unused=unused)
 
 
+def _extras(target: Target) -> dict[str, Any]:
+    if isinstance(target.rule, FrozenBatches):
+        most = target.rule.max_ongoing
+        return {"max_ongoing_requests": int(most) if math.isfinite(most) else UNLIMITED}
+    # Enough that one batch can form while another is computed; with fewer, batches are never full.
+    return {"max_ongoing_requests": 2 * target.rule.max_batch_size * target.servers}
+
+
+FORM = PythonForm(
+    (
+        Callee(
+            "@serve.batch", r"(ray\.)?(serve\.)?batch",
+            ("_func", "max_batch_size", "batch_wait_timeout_s", "max_concurrent_batches", "batch_size_fn"),
+        ),
+    ),
+    '''from ray import serve
+
+
+@serve.deployment({around})
+class Model:
+    @serve.batch({batching})
+    async def predict(self, requests: list) -> list:
+        raise NotImplementedError("one answer for each request")
+
+    async def __call__(self, request):
+        return await self.predict(request)
+''',
+    Callee(
+        "@serve.deployment", r"(ray\.)?(serve\.)?deployment",
+        (
+            "_func_or_class", "name", "version", "num_replicas", "ray_actor_options",
+            "placement_group_bundles", "placement_group_strategy", "placement_group_bundle_label_selector",
+            "max_replicas_per_node", "user_config", "max_ongoing_requests", "max_queued_requests",
+            "backpressure_config", "autoscaling_config", "graceful_shutdown_wait_loop_s",
+            "graceful_shutdown_timeout_s", "health_check_period_s", "health_check_timeout_s",
+            "logging_config", "request_router_config", "max_constructor_retry_count",
+            "gang_scheduling_config", "deployment_actors", "rolling_update_percentage", "max_surge_percent",
+        ),
+    ),
+    by_class=True, renamed={"max_concurrent_queries": "max_ongoing_requests"},
+)  # fmt: skip
+
 SERVER = Server(
     "ray_serve", "2.60", ray_serve, config, ("num_replicas",),
     words=Words("max_batch_size", "batch_wait_timeout_s", 1000, servers="max_concurrent_batches"),
+    extras=_extras, variants=({}, {"handler": "blocking"}, {"before_mid_2023": True}),
+    formats=(
+        FORM.format(
+            "a Ray Serve deployment", "model.py",
+            r"\bserve\.(batch|deployment)\b|\bfrom ray\b|\bimport ray\b|\bbatch_wait_timeout_s\b",
+        ),
+    ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The servers by their names, and what their settings mean."""
+"""The servers by name, and the meaning of their settings."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from batchsim.servers.triton import SERVER as TRITON
 from batchsim.servers.vllm import SERVER as VLLM
 from batchsim.servers.vllm_v0 import SERVER as VLLM_V0
 
-# In the order in which tables show them.
+# In the order of the tables.
 SERVERS: dict[str, Server] = {
     server.name: server
     for server in (
@@ -30,7 +30,7 @@ SERVERS: dict[str, Server] = {
         CLIPPER,
     )
 }  # fmt: skip
-# Those of language models, whose rules need a scenario with tokens.
+# The servers of language models, whose rules need a scenario with tokens.
 TOKEN_SERVERS: dict[str, Server] = {
     server.name: server for server in (VLLM, VLLM_V0, SGLANG, TGI, TENSORRT_LLM, ORCA)
 }
@@ -38,7 +38,7 @@ ALL = SERVERS | TOKEN_SERVERS
 
 
 def config(server: str, **settings: Any) -> ServerConfig:
-    """Return what a server's settings mean: the rule, servers, limits and padding.
+    """Return the meaning of a server's settings: the rule, servers, limits and padding.
 
     >>> found = config("triton", max_batch_size=32, count=2, max_queue_size=256, preserve_ordering=True)
     >>> found.rule, found.servers, found.queue_limit, found.unused

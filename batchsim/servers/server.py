@@ -1,10 +1,10 @@
-"""What a preset is: a serving system's own words, and the scenario that they mean."""
+"""A serving system: its vocabulary, its file formats, and the scenario that its settings describe."""
 
 import dataclasses
 import inspect
 import math
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,27 +16,25 @@ from batchsim.scenario.priorities import Shares
 from batchsim.scenario.rules import LearnedSizes
 from batchsim.scenario.tokens import Tokens
 
-LONGEST = 60  # letters of a value that is printed
+LONGEST = 60  # characters of a printed value
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxother, _SHORT.maxstring = 3, LONGEST, LONGEST
 
 
 @dataclass(frozen=True, repr=False)
 class ServerConfig:
-    """What a server's settings mean: a rule, and the parts of a scenario that the same file sets.
+    """The meaning of a server's settings: a rule, and the parts of a scenario that the same file sets.
 
-    `pad_to`: sizes up to which batches are padded. `settings` are the server's own, by their own names;
-    `unused` is what makes no difference here: some of the settings, and whatever else a file says, by its
-    place in it. `unknown` are keys of a file that the server does not have, each with the nearest that it
-    has, "" if there is none; `notes` are sentences on what the file means. None of it is printed where empty.
+    `pad_to`: batch sizes to which batches are padded. `settings` has the server's own names. `unused` holds
+    settings without effect in a simulation, and other keys of a file, by their path. `unknown` maps each key
+    that the server does not have to the nearest one that it has, or to "". `notes` explain the file.
 
-    A server with `priority_levels` takes the workload's levels as they are, those beyond its last one for
-    its `default_priority_level`, and so all requests of a workload without. Where there are none (0), it
-    serves all requests in order of arrival: a workload's priorities are dropped. Limits by level are
-    {level: value}.
+    A server with `priority_levels` keeps the workload's levels up to its last one; requests of higher
+    levels, and all requests of a workload without levels, get its `default_priority_level`. With 0 levels it
+    drops the workload's priorities and serves in order of arrival. Limits by level are {level: value}.
 
-    `devices`: on how many devices the servers are, where some share one; None: each has its own. How they
-    share it is not in the file: see `apply`.
+    `devices`: the number of devices that the servers share; None: each server has its own. Files do not say
+    how servers share a device: see `apply`.
 
     >>> from batchsim import servers
     >>> servers.config("triton", max_batch_size=32, count=2, preserve_ordering=True)
@@ -58,14 +56,14 @@ class ServerConfig:
     unused: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    kept: Mapping[str, Any] = field(default_factory=dict)  # of a file, written again while it says the same
+    kept: Mapping[str, Any] = field(default_factory=dict)  # parts of a file to write back while still true
 
     def __repr__(self) -> str:
-        levels = f"1 to {self.priority_levels}, {self.default_priority_level} unless a request says another"
+        levels = f"1 to {self.priority_levels}, {self.default_priority_level} by default"
         parts = {
             "levels": [levels] if self.priority_levels else [],
-            "queue limit": limits_in_words(self.queue_limit),
-            "timeout": timeouts_in_words(self.timeout_ms, self.timeout_action),
+            "queue limit": describe_limit(self.queue_limit),
+            "timeout": describe_timeout(self.timeout_ms, self.timeout_action),
             "padded to": [", ".join(map(str, self.pad_to))] if self.pad_to else [],
             "unused": [f"{key}={_short(value)}" for key, value in self.unused.items()],
             "unknown": [
@@ -88,8 +86,8 @@ class ServerConfig:
     def apply(self, scenario: Scenario, *, silent: bool = False) -> Scenario:
         """Return a scenario with this server's rule, number of servers, limits and padding.
 
-        Where servers share devices, the scenario's `host_ms` and `contention`, or its own `devices` or
-        `slowdown`, say how. Without, they take turns, and a warning says between which rates the truth lies.
+        The scenario's `host_ms` and `contention`, or its own `devices` or `slowdown`, define how servers
+        share a device. Without these, servers take turns, and a warning gives the range of the true rate.
         """
         _check.instance("scenario", scenario, Scenario, "a Scenario")
         service = scenario.service.padded_to(self.pad_to) if self.pad_to else scenario.service
@@ -100,11 +98,11 @@ class ServerConfig:
         queue_limit, timeout_ms, action = (
             self._limit(limit, shares) for limit in (self.queue_limit, self.timeout_ms, self.timeout_action)
         )
-        told = scenario.devices is not None or scenario.slowdown is not None
+        defined = scenario.devices is not None or scenario.slowdown is not None
         found = dataclasses.replace(
             scenario, workload=workload, rule=self._rule(service), service=service, servers=self.servers,
             queue_limit=queue_limit, timeout_ms=timeout_ms, timeout_action=action or "reject",
-            devices=scenario.devices if told else self.devices,
+            devices=scenario.devices if defined else self.devices,
         )  # fmt: skip
         if not silent and self.untold(scenario):
             low, high = (
@@ -114,25 +112,25 @@ class ServerConfig:
         return found
 
     def untold(self, scenario: Scenario) -> bool:
-        """Return whether servers share devices and a scenario does not say how."""
-        said = scenario.host_ms > 0 or scenario.contention > 1 or scenario.slowdown is not None
-        return self.devices is not None and scenario.devices is None and not said
+        """Return whether servers share devices and a scenario does not define how."""
+        defined = scenario.host_ms > 0 or scenario.contention > 1 or scenario.slowdown is not None
+        return self.devices is not None and scenario.devices is None and not defined
 
     def sharing_unknown(self, low: str, high: str) -> str:
-        """Return that it was not measured how servers share devices, and the range of a number."""
+        """Return a warning that sharing was not measured, with the range of a number."""
         devices = _format.counted(self.devices or 1, "device")
         ends = f"{low} if they take turns (simulated), {high} if each computes as if alone"
         how = "measure it with scenario.replace(bs.device.measure_sharing(model))"
         return f"how {self.servers} servers share {devices} was not measured: {ends}; {how}"
 
     def _rule(self, service: Service) -> Rule:
-        """Return the rule; one that learns its sizes tries none of which the service time is not known."""
+        """Return the rule; one that learns its sizes tries only sizes whose service time is known."""
         if isinstance(self.rule, LearnedSizes) and service.largest_batch < self.rule.max_batch_size:
             return dataclasses.replace(self.rule, max_batch_size=int(service.largest_batch))
         return self.rule
 
     def _shares(self, shares: Shares | None) -> Shares | None:
-        """Return the shares of the levels that the server knows."""
+        """Return the workload's shares, with levels that the server lacks moved to its default."""
         if not self.priority_levels or shares is None:
             return None
         known: dict[int, float] = {}
@@ -142,7 +140,7 @@ class ServerConfig:
         return tuple(sorted(known.items()))
 
     def _limit(self, limit: Any, shares: Shares | None) -> Any:
-        """Return a limit of the levels that there are, or of the one that all requests have."""
+        """Return the limits of the workload's levels; without levels, that of the default level."""
         if not isinstance(limit, Mapping):
             return limit
         if shares is None:
@@ -150,15 +148,15 @@ class ServerConfig:
         return {level: limit[level] for level, _ in shares if level in limit} or None
 
 
-def limits_in_words(limit: int | Mapping[int, int] | None) -> list[str]:
-    """Return a queue limit in words, level by level where they differ; [] for none."""
+def describe_limit(limit: int | Mapping[int, int] | None) -> list[str]:
+    """Return a queue limit as text, one entry per level if they differ; [] without a limit."""
     return _by_level(limit, lambda most, _: _format.counted(most, "request"))
 
 
-def timeouts_in_words(
+def describe_timeout(
     timeout_ms: float | Mapping[int, float] | None, action: str | Mapping[int, str]
 ) -> list[str]:
-    """Return a timeout and what follows it in words, level by level where they differ; [] for none."""
+    """Return a timeout and its consequence as text, one entry per level if they differ; [] without one."""
 
     def text(late: float, level: int | None) -> str:
         then = action.get(level or 0, "reject") if isinstance(action, Mapping) else action
@@ -182,11 +180,10 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Words:
-    """What a server calls the knobs that most servers have; "" where it has none.
+    """A server's names for the settings that most servers have; "" for one that it lacks.
 
-    `wait_unit_ms`: the milliseconds in one unit of its wait, of which it takes whole ones if `whole`, and
-    `least` at least. `queue` is a limit of requests, `timeout` a limit on their wait, in units of
-    `timeout_unit_ms`.
+    A wait is in units of `wait_unit_ms`, a timeout in units of `timeout_unit_ms`. If `whole`, the wait must
+    be a whole number of units, at least `least`.
     """
 
     size: str
@@ -195,14 +192,17 @@ class Words:
     whole: bool = False
     least: int = 0
     servers: str = ""
-    devices: str = ""  # on how many devices these are
+    devices: str = ""  # on how many devices these servers run
     queue: str = ""
-    sizes: str = ""  # sizes up to which it pads
+    queue_in_batches: bool = False  # whether the limit of the queue counts batches, not requests
+    sizes: str = ""  # sizes to which it pads
     timeout: str = ""
     timeout_unit_ms: float = 1.0
+    timeout_action: str = ""
+    budget: str = ""  # tokens in a step
 
     def wait_of(self, wait_ms: float) -> float:
-        """Return a wait as the server takes it: in its unit, and rounded up where it takes whole ones.
+        """Return a wait in the server's unit, rounded up if the server requires whole numbers.
 
         >>> Words("batchSize", "maxBatchDelay", whole=True).wait_of(2.5)
         3
@@ -212,15 +212,70 @@ class Words:
 
 
 @dataclass(frozen=True)
+class Target:
+    """A setting to be written, independent of any server's vocabulary."""
+
+    rule: Rule
+    servers: int = 1
+    queue_limit: int | Mapping[int, int] | None = None
+    timeout_ms: float | Mapping[int, float] | None = None
+    pad_to: tuple[int, ...] = ()
+    timeout_action: str | Mapping[int, str] = "reject"
+    levels: tuple[int, ...] = ()
+    devices: int | None = None
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format of a server: how to recognise, read and write it.
+
+    `title` describes such a file, `file` is its usual name, `suffixes` are those of other names. `signs` is a
+    pattern that matches no other server's files. `shared` matches files that another server reads too; they
+    count as this one's only if its server was asked for by name. `read(document, text, which)` fills a
+    `Document`; `which` selects one of several models or functions. `write(settings, unused)` returns the
+    text, and removes from `settings` all that the text contains. `command` starts a server whose remaining
+    settings are options of its command line.
+    """
+
+    title: str
+    file: str
+    suffixes: tuple[str, ...]
+    signs: str
+    read: Callable[[Any, str, str | None], None]
+    write: Callable[[dict[str, Any], Mapping[str, Any]], str]
+    shared: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True)
 class Server:
-    """A serving system: `rule` and `config` take its own settings; `ignored` have no effect on either."""
+    """A serving system: `rule` and `config` take its own settings; `ignored` have no effect on either.
+
+    Without `config`, the settings are those of `rule`. The other fields describe the parts that few servers
+    have: `extras` returns such settings for a `Target`, `level_limits` the settings for limits by priority
+    level, and `remarks` sentences on the settings that are written. `variants` are settings that choose
+    among its rules. `unbounded`: its wait may be infinite. For `lint`: `per_core` is a setting that defaults
+    to the number of cores, `notes` yields the code and the sentence of each note on settings, `calm` maps a
+    setting to the value with which it never takes more memory than there is, and `by_card` has the settings
+    whose defaults depend on the card's memory, with memories (GiB) that differ in them.
+    """
 
     name: str
     version: str
     rule: Callable[..., Rule]
-    config: Callable[..., ServerConfig]
+    config: Callable[..., ServerConfig] | None = None
     ignored: tuple[str, ...] = ()
     words: Words = Words("max_batch_size")
+    formats: tuple[Format, ...] = ()  # the first one is written
+    extras: Callable[[Target], dict[str, Any]] = lambda target: {}
+    level_limits: Callable[[Target], dict[str, Any]] | None = None
+    remarks: Callable[[Mapping[str, Any]], list[str]] = lambda settings: []
+    variants: tuple[Mapping[str, Any], ...] = ({},)
+    unbounded: bool = False
+    per_core: str = ""
+    notes: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] = lambda settings: ()
+    calm: Mapping[str, Any] = field(default_factory=dict)
+    by_card: tuple[tuple[str, ...], tuple[float, ...]] = ((), ())
 
     @property
     def settings(self) -> list[str]:
@@ -229,18 +284,20 @@ class Server:
 
     @cached_property
     def _parameters(self) -> dict[str, inspect.Parameter]:
-        """The settings that are not ignored: those of `config`, and where it passes others on, of `rule`."""
+        """The settings that count: those of `config`, and of `rule` if `config` passes others on to it."""
+        if self.config is None:
+            return {**inspect.signature(self.rule).parameters}
         own = inspect.signature(self.config).parameters
         named = {name: each for name, each in own.items() if each.kind is not each.VAR_KEYWORD}
         return named if len(named) == len(own) else {**inspect.signature(self.rule).parameters, **named}
 
     def default(self, name: str) -> Any:
-        """Return the value of a setting that is left out; None where it has none."""
+        """Return the default of a setting; None if it has none."""
         parameter = self._parameters.get(name)
         return None if parameter is None or parameter.default is parameter.empty else parameter.default
 
     def configure(self, settings: Mapping[str, Any]) -> ServerConfig:
-        """Return what the settings mean, or raise ValueError for one that the server does not have."""
+        """Return the meaning of settings, or raise ValueError for one that the server does not have."""
         known = self.settings
         for name in settings:
             if name not in known:
@@ -248,5 +305,5 @@ class Server:
                 raise ValueError(f"a setting of {self.name} must be one that it has, got {name!r}{hint}")
         used = {name: value for name, value in settings.items() if name not in self.ignored}
         ignored = {name: value for name, value in settings.items() if name in self.ignored}
-        found = self.config(**used)
+        found = ServerConfig(self.name, self.rule(**used)) if self.config is None else self.config(**used)
         return dataclasses.replace(found, settings=dict(settings), unused={**found.unused, **ignored})

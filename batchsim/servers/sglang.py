@@ -1,22 +1,31 @@
-"""SGLang: `sglang serve`, its overlap loop left out."""
+"""SGLang: `sglang serve`, without its overlap loop."""
 
 from typing import Any
 
 from batchsim import _check
-from batchsim.scenario.rules.continuous import MOST, NewTokenRatio
-from batchsim.servers.language import NO_MEMORY, UNCUT, blocks_beside, card_of, known_unless, maybe_whole
-from batchsim.servers.server import Server, ServerConfig, Words
+from batchsim.scenario.rules.continuous import MOST, Continuous, NewTokenRatio
+from batchsim.servers.formats.command_lines import CommandLine
+from batchsim.servers.language import (
+    UNCUT,
+    blocks_beside,
+    card_of,
+    config_of,
+    known_unless,
+    maybe_whole,
+    without_defaults,
+)
+from batchsim.servers.server import Server, ServerConfig, Target, Words
 
-# Below so many GiB of memory: chunked_prefill_size, and the largest batch that its graphs are made for.
+# Memory below this many GiB: chunked_prefill_size, and the largest batch with a CUDA graph.
 BY_MEMORY = ((20, 2048, 8), (35, 4096, 48), (60, 4096, 32), (90, 8192, 256), (160, 8192, 256))
 LARGEST, UNKNOWN = (16_384, 512), (4096, 160)
-START, LEAST = 0.7, 0.14  # the ratio at first, and the part of it that it falls to
-FEWEST, MOST_RUNNING = 2048, 4096  # max_running_requests is between them by default
-CUDA_GIB = 0.5  # that CUDA itself takes
+START, LEAST = 0.7, 0.14  # the first ratio, and the part of it to which it decays
+FEWEST, MOST_RUNNING = 2048, 4096  # the bounds of the default max_running_requests
+CUDA_GIB = 0.5  # used by CUDA itself
 
 
 def chunk_of(gpu: Any = None) -> int:
-    """Return the chunked_prefill_size that SGLang takes on a card.
+    """Return SGLang's default chunked_prefill_size on a card.
 
     >>> chunk_of("rtx-4090"), chunk_of("h100"), chunk_of(180.0)
     (4096, 8192, 16384)
@@ -34,7 +43,7 @@ def _by_memory(gpu: Any) -> tuple[int, int]:
 def _blocks(
     model: str | None, gpu: Any, gpus: int, page: int, chunk: int, fraction: float | None
 ) -> int | None:
-    """Return the pages beside a model: SGLang keeps free what it takes a step of this chunk to need."""
+    """Return the pages that a model leaves, with SGLang's own estimate of a step's memory reserved."""
     card = card_of(gpu)
     if card is None:
         fraction = 1.0 if fraction is None else fraction
@@ -53,17 +62,18 @@ def sglang(
     context_length: int | None = None, mem_fraction_static: float | None = None,
     model_path: str | None = None, gpu: str | float | None = None, tp_size: int = 1,
 ) -> NewTokenRatio:  # fmt: skip
-    """Return the rule of SGLang 0.5.23's scheduler, policy fcfs; the SimPy engine alone has it.
+    """Return the rule of SGLang 0.5.23's scheduler, policy fcfs; only the SimPy engine runs it.
 
-    Prompts go first, alone in a step, cut to chunked_prefill_size. A request joins if memory has room for its
-    prompt, its answer, and a share of what those who run may still say; the share falls while that goes well.
-    Where memory is short, who has said least goes back to the TAIL of the line, and the share is set anew.
+    Prompts go first, in a step of their own, cut to chunked_prefill_size. A request joins if memory has room
+    for its prompt, its answer, and a share of the tokens that running requests may still generate. The share
+    decays while memory suffices. If memory runs short, the request with the fewest generated tokens returns
+    to the TAIL of the queue, and the share is reset.
 
-    `gpu`, a name or GiB, is the card that it runs on; chunked_prefill_size depends on its memory (2,048 to
-    16,384, 4,096 if not said; -1: no prompt is cut). There are as many tokens as `model_path` leaves,
-    by `batchsim.kv_blocks`, at most max_total_tokens; where none of them is said, as many as it takes.
+    `gpu`, a name or GiB, is the card; the default chunked_prefill_size depends on its memory (2,048 to
+    16,384; 4,096 without a gpu; -1: prompts are not cut). Memory holds as many tokens as `model_path` leaves,
+    according to `batchsim.kv_blocks`, at most max_total_tokens; without any of these, it is unlimited.
 
-    Left out: the radix cache and its policies (lpm, dfs-weight), the overlap loop, which looks at outputs a
+    Not simulated: the radix cache and its policies (lpm, dfs-weight), the overlap loop, which sees outputs a
     step later, priorities, and the exact look-ahead with ignore_eos.
 
     >>> rule = sglang(max_running_requests=64, max_total_tokens=41_000, gpu="rtx-4090")
@@ -100,18 +110,67 @@ def sglang(
     )  # fmt: skip
 
 
-def config(
-    *, dp_size: int = 1, max_queued_requests: int | None = None, **settings: Any
-) -> ServerConfig:  # fmt: skip
-    """Return what `sglang serve` means: `dp_size` engines, which share one line here, and its limit."""
+def config(*, dp_size: int = 1, max_queued_requests: int | None = None, **settings: Any) -> ServerConfig:
+    """Return the meaning of `sglang serve`: `dp_size` engines, which share one queue here, and its limit."""
     rule = sglang(**settings)
     engines = _check.whole("SGLang's dp_size", dp_size, at_most=65_536)
-    limit = maybe_whole("SGLang's max_queued_requests", max_queued_requests)
-    return ServerConfig("sglang", rule, engines, limit, notes=() if rule.kv_blocks else (NO_MEMORY,))
+    return config_of(
+        "sglang", rule, engines, maybe_whole("SGLang's max_queued_requests", max_queued_requests)
+    )
 
 
+def _extras(target: Target) -> dict[str, Any]:
+    rule = target.rule
+    assert isinstance(rule, Continuous)
+    cut = rule.chunked and rule.max_num_batched_tokens < MOST
+    settings: dict[str, Any] = {
+        "max_running_requests": rule.max_num_seqs,
+        "max_total_tokens": None if rule.kv_blocks is None else rule.kv_blocks * rule.block_size,
+        "context_length": rule.max_model_len,
+        "chunked_prefill_size": rule.max_num_batched_tokens if cut else -1,
+    }
+    if isinstance(rule, NewTokenRatio):
+        settings |= {
+            "page_size": rule.block_size, "max_prefill_tokens": rule.max_prefill_tokens,
+            "schedule_conservativeness": _conservativeness(rule.init_new_token_ratio),
+            "enable_mixed_chunk": rule.mixed,
+        }  # fmt: skip
+    return without_defaults(
+        settings, page_size=1, max_prefill_tokens=16_384, schedule_conservativeness=1.0,
+        enable_mixed_chunk=False,
+    )  # fmt: skip
+
+
+def _conservativeness(ratio: float) -> float:
+    """Return the schedule_conservativeness that gives exactly this first ratio, rounded if that does."""
+    careful = ratio / START
+    near = (careful, round(careful, 12))
+    return next((each for each in near[::-1] if min(START * each, 1.0) == ratio), careful)
+
+
+LINE = CommandLine(
+    "sglang", "sglang serve", r"(?:^|[\s/])sglang serve(?=\s|$)|\bsglang\.launch_server\b", "model_path",
+    short={
+        "--model": "--model-path", "--tensor-parallel-size": "--tp-size", "--tp": "--tp-size",
+        "--data-parallel-size": "--dp-size", "--dp": "--dp-size",
+    }, dashes=False, sized=frozenset({"--max-total-tokens", "--max-prefill-tokens", "--context-length"}),
+    units={
+        ending: size**power
+        for power, letter in enumerate("kMGT", 1)
+        for ending, size in ((letter, 1000), (letter.upper() + "i", 1024))
+    },
+)  # fmt: skip
 SERVER = Server(
     "sglang", "0.5.23", sglang, config,
     ("schedule_policy", "disable_radix_cache", "disable_overlap_schedule"),
-    words=Words("max_running_requests", servers="dp_size", queue="max_queued_requests"),
+    words=Words(
+        "max_running_requests", servers="dp_size", queue="max_queued_requests", budget="chunked_prefill_size"
+    ),
+    extras=_extras, calm={"schedule_conservativeness": 1.0},
+    by_card=(("chunked_prefill_size",), (16.0, 24.0, 80.0, 180.0)),
+    formats=(
+        LINE.format(
+            "a command line of SGLang", "sglang-serve.sh", r"\bsglang serve\b|\bsglang\.launch_server\b"
+        ),
+    ),
 )  # fmt: skip

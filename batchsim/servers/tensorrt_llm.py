@@ -1,38 +1,39 @@
-"""NVIDIA TensorRT-LLM: in-flight batching, as of `trtllm-serve`."""
+"""NVIDIA TensorRT-LLM: in-flight batching, as in `trtllm-serve`."""
 
 import math
-from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules import Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import MOST, Continuous
-from batchsim.servers.language import NO_MEMORY, blocks_beside, known_unless, maybe_whole
-from batchsim.servers.server import Server, ServerConfig, Words
+from batchsim.servers.language import blocks_beside, config_of, known_unless, maybe_whole
+from batchsim.servers.server import Server, Words
 
-POLICIES = ("GUARANTEED_NO_EVICT", "MAX_UTILIZATION", "STATIC_BATCH")
+NO_EVICT = "GUARANTEED_NO_EVICT"
+POLICIES = (NO_EVICT, "MAX_UTILIZATION", "STATIC_BATCH")
 
 
 def tensorrt_llm(
     *, max_batch_size: int = 2048, max_num_tokens: int = 8192,
-    capacity_scheduler_policy: str = "GUARANTEED_NO_EVICT", enable_chunked_prefill: bool = False,
+    capacity_scheduler_policy: str = NO_EVICT, enable_chunked_prefill: bool = False,
     max_tokens: int | None = None, max_seq_len: int | None = None, tokens_per_block: int = 32,
     free_gpu_memory_fraction: float = 0.9,
     model: str | None = None, gpu: str | float | None = None, tensor_parallel_size: int = 1,
 ) -> Rule:  # fmt: skip
     """Return the rule of TensorRT-LLM's batch manager (1.0, capacity and micro batch schedulers of 2025-06).
 
-    Who runs goes first, then the prompts in order of arrival, all in one step, while max_num_tokens lasts.
-    GUARANTEED_NO_EVICT lets a request join once memory has room for all that it may say; MAX_UTILIZATION once
-    its next step has, and pauses the last one where memory is short; STATIC_BATCH once nobody runs.
+    Running requests go first, then prompts in order of arrival, in the same step, while max_num_tokens lasts.
+    GUARANTEED_NO_EVICT lets a request join once memory has room for its longest possible answer.
+    MAX_UTILIZATION requires room for its next step only, and pauses the last request if memory runs short.
+    STATIC_BATCH waits until no request runs.
 
-    MAX_UTILIZATION is `Continuous(reserve="step")` here, which differs in three things: TensorRT-LLM takes
-    the blocks of a whole prompt with its first chunk; looks two steps ahead where steps overlap; and who is
-    paused keeps its place by arrival, which is the head of the line, as all behind came later. Of
-    STATIC_BATCH, `SizeOrWait` holds a batch's answers until its last. Left out: block reuse, chunks rounded
-    to a unit, EQUAL_PROGRESS, one token more that no-evict reserves.
+    MAX_UTILIZATION is `Continuous(reserve="step")` here. TensorRT-LLM differs in three details: it takes the
+    blocks of a whole prompt with its first chunk; it looks two steps ahead if steps overlap; and a paused
+    request keeps its place by arrival, which is the head of the queue, since all others came later. For
+    STATIC_BATCH, `SizeOrWait` returns all answers of a batch with its last. Not simulated: block reuse,
+    chunks rounded to a unit, EQUAL_PROGRESS, and one more token that GUARANTEED_NO_EVICT reserves.
 
-    The memory is what `model` leaves on `gpu` by `batchsim.kv_blocks`, times free_gpu_memory_fraction, and at
-    most kv_cache_config's max_tokens; where none of them is said, as much as it takes.
+    Memory is what `model` leaves on `gpu`, according to `batchsim.kv_blocks`, times free_gpu_memory_fraction,
+    and at most kv_cache_config's max_tokens; without any of these it is unlimited.
 
     >>> tensorrt_llm(max_batch_size=64, max_tokens=41_392).kv_blocks
     1293
@@ -61,14 +62,9 @@ def tensorrt_llm(
     )  # fmt: skip
 
 
-def config(**settings: Any) -> ServerConfig:
-    """Return what the server's settings mean."""
-    rule = tensorrt_llm(**settings)
-    known = not isinstance(rule, Continuous) or rule.kv_blocks
-    return ServerConfig("tensorrt_llm", rule, notes=() if known else (NO_MEMORY,))
-
-
 SERVER = Server(
-    "tensorrt_llm", "1.0", tensorrt_llm, config, ("enable_block_reuse",),
-    words=Words("max_batch_size"),
+    "tensorrt_llm", "1.0", tensorrt_llm,
+    lambda **settings: config_of("tensorrt_llm", tensorrt_llm(**settings)), ("enable_block_reuse",),
+    words=Words("max_batch_size", budget="max_num_tokens"),
+    calm={"capacity_scheduler_policy": NO_EVICT},
 )  # fmt: skip

@@ -1,14 +1,15 @@
 """The textbook's batcher, `batchsim.InferenceBatcher`."""
 
 from batchsim.scenario.rules import SizeOrWait
-from batchsim.servers.server import Server, ServerConfig, Words
+from batchsim.servers.formats.python_calls import ANY, Callee, PythonForm
+from batchsim.servers.server import Server, Words
 
 
 def textbook(max_batch_size: int = 32, max_wait_ms: float = 50.0) -> SizeOrWait:
     """Return the rule of `batchsim.InferenceBatcher`.
 
     A free server takes a batch when max_batch_size requests wait or the oldest has waited max_wait_ms. While
-    all servers compute, the queue grows, and with it the next batch.
+    all servers compute, the queue grows, and the next batch with it.
 
     >>> textbook(max_batch_size=8, max_wait_ms=5)
     SizeOrWait(max_batch_size=8, max_wait_ms=5)
@@ -16,12 +17,26 @@ def textbook(max_batch_size: int = 32, max_wait_ms: float = 50.0) -> SizeOrWait:
     return SizeOrWait(max_batch_size, max_wait_ms)
 
 
-def config(max_batch_size: int = 32, max_wait_ms: float = 50.0) -> ServerConfig:
-    """Return the rule on one server, without limits."""
-    return ServerConfig("textbook", textbook(max_batch_size, max_wait_ms))
+FORM = PythonForm(
+    (
+        Callee(
+            "InferenceBatcher", ANY + "InferenceBatcher",
+            ("_model_fn", "max_batch_size", "max_wait_ms", "_clock"),
+        ),
+    ),
+    '''import batchsim as bs
 
+
+def model_fn(inputs):
+    raise NotImplementedError("one output for each input")
+
+
+batcher = bs.InferenceBatcher(model_fn{+batching})
+''',
+)  # fmt: skip
 
 SERVER = Server(
-    "textbook", "batchsim", textbook, config,
-    words=Words("max_batch_size", "max_wait_ms"),
+    "textbook", "batchsim", textbook,
+    words=Words("max_batch_size", "max_wait_ms"), unbounded=True,
+    formats=(FORM.format("the textbook's batcher", "batcher.py", r"\bInferenceBatcher\b"),),
 )  # fmt: skip

@@ -1,18 +1,22 @@
 """TensorFlow Serving: the file of --batching_parameters_file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, SizeOrWait
-from batchsim.servers.server import Server, ServerConfig, Words
+from batchsim.servers.formats import text_proto
+from batchsim.servers.formats.document import Document
+from batchsim.servers.server import Format, Server, ServerConfig, Target, Words
+
+THREADS, SIZES = "num_batch_threads", "allowed_batch_sizes"
 
 
 def tf_serving(max_batch_size: int = 1000, batch_timeout_micros: int = 0) -> SizeOrWait:
     """Return the rule of TensorFlow Serving's shared batch scheduler (2026-06).
 
-    A batch thread that is free takes a batch that is full, or the open one, once its first task came
-    batch_timeout_micros ago. While all threads compute, full batches queue and the open one keeps
-    growing, which is the textbook's rule.
+    A free batch thread takes a full batch, or the open one once its first task came batch_timeout_micros
+    ago. While all threads compute, full batches queue and the open one grows, as in the textbook's rule.
 
     >>> tf_serving(max_batch_size=32, batch_timeout_micros=2000)
     SizeOrWait(max_batch_size=32, max_wait_ms=2)
@@ -24,16 +28,16 @@ def tf_serving(max_batch_size: int = 1000, batch_timeout_micros: int = 0) -> Siz
 
 
 def config(
-    max_batch_size: int = 1000, batch_timeout_micros: int = 0, *, num_batch_threads: int = 1,
-    max_enqueued_batches: int = 10, allowed_batch_sizes: Sequence[int] = (),
+    *, num_batch_threads: int = 1, max_enqueued_batches: int = 10, allowed_batch_sizes: Sequence[int] = (),
+    **settings: int,
 ) -> ServerConfig:  # fmt: skip
-    """Return what the file means; batches are padded up to the next of `allowed_batch_sizes`.
+    """Return the meaning of the file; batches are padded to the next of `allowed_batch_sizes`.
 
-    TensorFlow Serving has a batch thread for each core by default; here it is one, as a scenario does not
-    know the machine. A request is refused when max_enqueued_batches full batches wait, the open one among
-    them: as many requests, since only full batches close before a thread takes them.
+    TensorFlow Serving starts a batch thread per core by default; the default here is 1, because a scenario
+    does not know the machine. A request is refused when max_enqueued_batches full batches wait, the open one
+    included. That is a limit of requests, because only full batches close before a thread takes them.
     """
-    rule = tf_serving(max_batch_size, batch_timeout_micros)
+    rule = tf_serving(**settings)
     threads = _check.whole("TensorFlow Serving's num_batch_threads", num_batch_threads)
     batches = _check.whole("TensorFlow Serving's max_enqueued_batches", max_enqueued_batches)
     allowed: tuple[int, ...] = ()
@@ -45,10 +49,61 @@ def config(
     return ServerConfig("tf_serving", rule, threads, batches * rule.max_batch_size, pad_to=allowed)
 
 
+def _extras(target: Target) -> dict[str, Any]:
+    allowed = target.pad_to and target.pad_to[-1] == target.rule.max_batch_size
+    return {SIZES: list(target.pad_to)} if allowed else {}
+
+
+def _notes(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if THREADS not in settings:
+        yield "threads-default", f"{THREADS} is one per core unless set; here it is 1: pass cores=."
+
+
+SCHEMA = text_proto.Schema({
+    "Int64Value": "value:int64",
+    "StringValue": "value:string",
+    "BatchingParameters": "max_batch_size:Int64Value batch_timeout_micros:Int64Value "
+    "max_enqueued_batches:Int64Value num_batch_threads:Int64Value thread_pool_name:StringValue "
+    "allowed_batch_sizes:*int64 pad_variable_length_inputs:bool",
+})  # fmt: skip
+MESSAGE = "BatchingParameters"
+
+
+def _read(document: Document, text: str, which: str | None) -> None:
+    message, places = text_proto.read(document, text, SCHEMA.message(MESSAGE))
+    for name, value in text_proto.plain(message).items():
+        # A number is wrapped in a message, which may omit its value, 0.
+        given = getattr(message, name).value if isinstance(value, dict) else value
+        document.put(name, given, places.get((name,)))
+    if THREADS not in document.settings:
+        document.notes.append(f"{THREADS} is left out: a thread for each core there, one here")
+
+
+def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
+    message = SCHEMA.message(MESSAGE)
+    fields = message.DESCRIPTOR.fields_by_name
+    given = {name: settings.pop(name) for name in list(settings) if name in fields}
+    given |= {name: value for name, value in unused.items() if name in fields}
+    content = {
+        name: {"value": value} if fields[name].message_type else list(value) if name == SIZES else value
+        for name, value in given.items()
+    }
+    return text_proto.text_of(content, message)
+
+
 SERVER = Server(
     "tf_serving", "2026-06", tf_serving, config, ("pad_variable_length_inputs",),
     words=Words(
-        "max_batch_size", "batch_timeout_micros", 0.001, whole=True, servers="num_batch_threads",
-        sizes="allowed_batch_sizes",
+        "max_batch_size", "batch_timeout_micros", 0.001, whole=True, servers=THREADS,
+        queue="max_enqueued_batches", queue_in_batches=True, sizes=SIZES,
+    ),
+    extras=_extras, notes=_notes, per_core=THREADS,
+    formats=(
+        Format(
+            "TensorFlow Serving's batching parameters", "batching_parameters.txt", (".txt", ".pbtxt"),
+            r"\b(batch_timeout_micros|num_batch_threads|max_enqueued_batches|allowed_batch_sizes"
+            r"|thread_pool_name|pad_variable_length_inputs)\b|^\s*max_batch_size\s*:?\s*[{<]",
+            _read, _write,
+        ),
     ),
 )  # fmt: skip

@@ -3,9 +3,10 @@
 from typing import Any
 
 from batchsim import _check
-from batchsim.scenario.rules.continuous import MOST, WaitingServedRatio
-from batchsim.servers.language import NO_MEMORY, blocks_beside, maybe_whole
-from batchsim.servers.server import Server, ServerConfig, Words
+from batchsim.scenario.rules.continuous import MOST, Continuous, WaitingServedRatio
+from batchsim.servers.formats.command_lines import CommandLine
+from batchsim.servers.language import blocks_beside, config_of, maybe_whole, without_defaults
+from batchsim.servers.server import Server, Target, Words
 
 PAGES = {"flashinfer": 1, "flashdecoding": 256, "paged": 16}  # tokens in a block, by kernel
 
@@ -17,19 +18,20 @@ def tgi(
     max_waiting_tokens: int = 20, prefill_chunking: bool = True, attention: str = "flashinfer",
     model_id: str | None = None, gpu: str | float | None = None, num_shard: int = 1,
 ) -> WaitingServedRatio:  # fmt: skip
-    """Return the rule of TGI 3.3.6's back end v3; the SimPy engine alone has it.
+    """Return the rule of TGI 3.3.6's back end v3; only the SimPy engine runs it.
 
-    Who joins has memory for all that it may say, and nobody is preempted. With prefill_chunking, prompts go
-    beside everyone's next token, the last of them cut to max_batch_prefill_tokens, and the two settings
-    of waiting have no effect, and max_batch_size hardly any. Without, whole prompts go alone, once as many
-    wait as waiting_served_ratio says for each that runs, or max_waiting_tokens steps are over.
+    A request joins if memory has room for its longest possible answer, so it is never preempted. With
+    prefill_chunking, prompts share a step with next tokens, and the last prompt is cut to
+    max_batch_prefill_tokens; the two waiting settings have no effect, and max_batch_size hardly any.
+    Without it, whole prompts run in a step of their own, once the queue exceeds waiting_served_ratio times
+    the running requests, or after max_waiting_tokens steps.
 
-    prefill_chunking and `attention` are variables of its environment, and depend on what the kernels can do;
-    attention says how many tokens are in a block. max_batch_prefill_tokens depends on the card and the model:
-    4,096 where these are not known to it. Without max_batch_total_tokens there is the memory that `model_id`
-    leaves on `gpu`, by `batchsim.kv_blocks`; where model or gpu are not said, as much as it takes.
+    prefill_chunking and `attention` are environment variables whose defaults depend on the available kernels;
+    attention determines the tokens in a block. The default max_batch_prefill_tokens depends on the card and
+    the model; 4,096 is the one for unknown cards. Without max_batch_total_tokens, memory is what `model_id`
+    leaves on `gpu`, according to `batchsim.kv_blocks`; without a model or gpu it is unlimited.
 
-    Left out: prefix caching, and max_concurrent_requests (128), which counts those who run, too.
+    Not simulated: prefix caching, and max_concurrent_requests (128), which also counts running requests.
 
     >>> tgi(prefill_chunking=False, attention="paged", max_batch_total_tokens=41_400).kv_blocks
     2586
@@ -57,13 +59,41 @@ def tgi(
     )  # fmt: skip
 
 
-def config(**settings: Any) -> ServerConfig:
-    """Return what the launcher's arguments mean."""
-    rule = tgi(**settings)
-    return ServerConfig("tgi", rule, notes=() if rule.kv_blocks else (NO_MEMORY,))
+def _extras(target: Target) -> dict[str, Any]:
+    rule, page = target.rule, 1
+    assert isinstance(rule, Continuous)
+    settings: dict[str, Any] = {
+        "max_batch_size": rule.max_num_seqs if rule.max_num_seqs < MOST else None,
+        "max_batch_prefill_tokens": rule.max_num_batched_tokens,
+        "max_total_tokens": rule.max_model_len,
+    }
+    if isinstance(rule, WaitingServedRatio):
+        kernels = {size: name for name, size in PAGES.items()}
+        page = rule.block_size if rule.block_size in kernels else 1
+        settings |= {
+            "attention": kernels[page], "prefill_chunking": rule.chunked,
+            "waiting_served_ratio": rule.waiting_served_ratio,
+            "max_waiting_tokens": rule.max_waiting_tokens,
+        }  # fmt: skip
+    if rule.kv_blocks is not None:
+        settings["max_batch_total_tokens"] = rule.kv_blocks * rule.block_size + page  # for the placeholder
+    return without_defaults(settings)
 
 
+LINE = CommandLine(
+    "tgi", "text-generation-launcher", r"\btext-generation-launcher\b|\btext-generation-inference\S*",
+    "model_id", short={"-p": "--port", "-e": "--env"}, dashes=False, prefixes=False,
+    variables={"PREFILL_CHUNKING": "prefill_chunking", "ATTENTION": "attention"},
+    switches=frozenset({"prefill_chunking"}), flags_as_variables=True,
+)  # fmt: skip
 SERVER = Server(
-    "tgi", "3.3.6", tgi, config, ("max_concurrent_requests", "max_input_tokens"),
-    words=Words("max_batch_size"),
+    "tgi", "3.3.6", tgi, lambda **settings: config_of("tgi", tgi(**settings)),
+    ("max_concurrent_requests", "max_input_tokens"),
+    words=Words("max_batch_size", budget="max_batch_prefill_tokens"), extras=_extras,
+    formats=(
+        LINE.format(
+            "a command line of Text Generation Inference", "tgi-launch.sh",
+            r"\btext-generation-(launcher|inference)\b",
+        ),
+    ),
 )  # fmt: skip

@@ -1,12 +1,17 @@
 """NVIDIA Triton Inference Server: `dynamic_batching` of config.pbtxt."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batchsim import _check
+from batchsim._format import listed, typed
 from batchsim.scenario.priorities import MOST
 from batchsim.scenario.rules import LARGEST_BATCH, PreferredUntilLate, Rule, SizeOrWait
-from batchsim.servers.server import Server, ServerConfig, Words
+from batchsim.servers.formats import text_proto
+from batchsim.servers.formats.document import Document, refused
+from batchsim.servers.formats.triton_schema import SCHEMA
+from batchsim.servers.server import Format, Server, ServerConfig, Target, Words
 
 
 def triton(
@@ -14,15 +19,15 @@ def triton(
 ) -> Rule:
     """Return the rule of Triton's dynamic batcher (core, 2026-06).
 
-    An instance that is free takes the largest preferred size that waits, by default max_batch_size; or all
-    that wait, max_batch_size at most, once the oldest was enqueued max_queue_delay_microseconds ago: then
-    size no longer counts. With a delay of 0 nobody is late, and what waits goes at once where it is less
-    than any preferred size. While all instances compute, the queue grows, and with it the next batch.
+    A free instance takes the largest preferred size that waits (by default max_batch_size). Once the oldest
+    request was enqueued max_queue_delay_microseconds ago, it takes all that wait, at most max_batch_size.
+    With a delay of 0 no request is late, and fewer requests than any preferred size leave at once. While all
+    instances compute, the queue grows, and the next batch with it.
 
-    Left out, where sizes below max_batch_size are preferred: without a queue policy Triton forms the next
-    batches while all instances compute. They grow until an instance is free, as here, but may close at a
-    preferred size before. And with several priority levels and more waiting than max_batch_size, Triton
-    asks for the oldest among those that go first, here it is the oldest of all.
+    Two details differ if sizes below max_batch_size are preferred. Without a queue policy, Triton forms the
+    next batches while all instances compute; they grow until an instance is free, as here, but may close at a
+    preferred size earlier. With several priority levels and more than max_batch_size waiting, Triton checks
+    the age of the oldest request among those that go first; here it is the oldest of all.
 
     >>> triton(max_batch_size=32, max_queue_delay_microseconds=2000)
     SizeOrWait(max_batch_size=32, max_wait_ms=2)
@@ -45,12 +50,12 @@ def _ms(microseconds: int) -> float:
 
 
 class Policy(NamedTuple):
-    """A ModelQueuePolicy: of the queue, or of a level's; 0 is none."""
+    """A ModelQueuePolicy, of the whole queue or of one level; a limit of 0 is no limit."""
 
     max_queue_size: int = 0
     default_timeout_microseconds: int = 0
     timeout_action: str = "REJECT"
-    allow_timeout_override: bool = False  # here no request brings a timeout of its own
+    allow_timeout_override: bool = False  # no effect: simulated requests have no timeouts of their own
 
     @property
     def queue_limit(self) -> int | None:
@@ -66,7 +71,7 @@ class Policy(NamedTuple):
 
     @classmethod
     def checked(cls, where: str, given: Mapping[str, Any]) -> "Policy":
-        """Return the policy of its fields by name, or raise."""
+        """Return the policy with these fields, or raise."""
         for name in given:
             if name not in cls._fields:
                 hint = _check.nearest(name, cls._fields)
@@ -84,14 +89,14 @@ def config(
     timeout_action: str = "REJECT", priority_levels: int = 0, default_priority_level: int = 0,
     priority_queue_policy: Mapping[int, Mapping[str, Any]] | None = None, preserve_ordering: bool = False,
 ) -> ServerConfig:  # fmt: skip
-    """Return what config.pbtxt means: `count` instances on `gpus` GPUs, priority levels and queue policies.
+    """Return the meaning of config.pbtxt: `count` instances on `gpus` GPUs, priority levels, queue policies.
 
     Instances beyond the number of GPUs share them, spread evenly: see `ServerConfig.apply`.
 
-    What default_queue_policy says is given by itself, and is about each level's own queue, unless
-    `priority_queue_policy` has its level, as {1: {"max_queue_size": 10}}. Triton looks for late requests
+    The fields of default_queue_policy are settings of their own. They apply to each level's own queue, unless
+    `priority_queue_policy` has that level, as {1: {"max_queue_size": 10}}. Triton looks for late requests
     when it forms a batch, and now and then while all instances compute. Here they leave at their timeout, so
-    that a full queue may have room a little earlier; one that is delayed goes in its turn either way.
+    a full queue may have room slightly earlier; a delayed request keeps its turn either way.
 
     >>> config(8, priority_levels=2, default_priority_level=2, default_timeout_microseconds=5000,
     ...        priority_queue_policy={2: {"timeout_action": "DELAY"}}).timeout_ms
@@ -117,7 +122,7 @@ def config(
         ):
             if _check.whole(f"Triton's {what}", level, at_least=0) not in range(1, levels + 1):
                 raise ValueError(f"Triton's {what} {within}, got {level}")
-    else:  # then Triton has one queue for all
+    else:  # then Triton has a single queue
         others = {"default_priority_level": default, "priority_queue_policy": given}
         unused = {name: value for name, value in others.items() if value}
         given = {}
@@ -138,7 +143,7 @@ def config(
         unused["timeout_action"] = timeout_action
 
     def of(name: str) -> Any:
-        """Return what is the same for all levels, or {level: what it says}."""
+        """Return a limit: one value if all levels share it, else {level: value}."""
         found = {level: getattr(policy, name) for level, policy in policies.items()}
         if len({*found.values()}) > 1:
             return {level: value for level, value in found.items() if value is not None}
@@ -154,10 +159,171 @@ def config(
     )  # fmt: skip
 
 
+def _extras(target: Target) -> dict[str, Any]:
+    preferred = getattr(target.rule, "preferred", ())
+    return {"preferred_batch_size": list(preferred)} if preferred else {}
+
+
+def _level_limits(target: Target) -> dict[str, Any]:
+    """Return priority levels, each with its own queue policy."""
+
+    def of(limit: Any, level: int, other: Any) -> Any:
+        return limit.get(level, other) if isinstance(limit, Mapping) else other if limit is None else limit
+
+    last = max(target.levels)
+    policies = {
+        level: {
+            "max_queue_size": of(target.queue_limit, level, 0),
+            "default_timeout_microseconds": math.ceil(float(typed(of(target.timeout_ms, level, 0) * 1000))),
+            "timeout_action": of(target.timeout_action, level, "reject").upper(),
+        }
+        for level in target.levels
+    }
+    return {"priority_levels": last, "default_priority_level": last, "priority_queue_policy": policies}
+
+
+POLICY = ("max_queue_size", "default_timeout_microseconds", "priority_levels", "priority_queue_policy")
+
+
+def _notes(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if policy := [each for each in POLICY if settings.get(each)]:
+        off = f"disable{'s' * (len(policy) == 1)} forming the next batch while one is computed"
+        yield "pre-forming-off", f"{listed(policy)} {off}: the cost of that is not simulated."
+
+
+# The path to each message that holds settings of the preset.
+SECTIONS = ((), ("dynamic_batching",), ("dynamic_batching", "default_queue_policy"), ("instance_group",))
+GROUP, BATCHING = "instance_group", "dynamic_batching"
+OTHER_SCHEDULERS = ("sequence_batching", "ensemble_scheduling")
+COUNT, GPUS = "count", "gpus"
+MESSAGE = "ModelConfig"
+
+
+def _read(document: Document, text: str, which: str | None) -> None:
+    message, places = text_proto.read(document, text, SCHEMA.message(MESSAGE))
+    content = text_proto.plain(message)
+    for name in OTHER_SCHEDULERS:
+        if name in content:
+            raise refused(f"batchsim simulates Triton's dynamic_batching, got {name}", places[name,])
+    _read_groups(document, content.pop(GROUP, []), places)
+    batching = content.pop(BATCHING, None)
+    _read_section(document, content, (), places)
+    if batching is not None:
+        _read_section(document, batching, (BATCHING,), places)
+    elif (size := document.settings.get("max_batch_size", 0)) > 1:
+        # Without dynamic batching, Triton never combines requests.
+        document.settings["max_batch_size"] = 1
+        document.unused["max_batch_size"] = size
+        document.notes.append("there is no dynamic_batching: each request is computed by itself")
+    if document.settings.setdefault("max_batch_size", 0) == 0:
+        raise refused(
+            "Triton batches only where max_batch_size is at least 1, got "
+            + ("0" if ("max_batch_size",) in places else "none"),
+            places.get(("max_batch_size",)),
+        )
+
+
+def _read_section(document: Document, content: Mapping[str, Any], path: tuple[str, ...], places: Any) -> None:
+    for name, value in content.items():
+        inner = (*path, name)
+        if inner in SECTIONS:
+            _read_section(document, value, inner, places)
+        else:
+            document.put(name, value, places.get(inner), ".".join(inner))
+
+
+def _read_groups(document: Document, groups: list[dict[str, Any]], places: Any) -> None:
+    if not groups:
+        return
+    spread = _spread(groups)
+    document.put(COUNT, sum(spread), places.get((GROUP, COUNT)))
+    if len(spread) > 1:
+        document.put(GPUS, len(spread))
+    if max(spread, default=0) > min(spread, default=0) + 1:
+        document.notes.append(f"instances are taken to be spread evenly over {len(spread)} devices")
+    if len(groups) > 1 or GPUS in groups[0]:
+        document.kept[GROUP] = groups
+    if len(groups) > 1:
+        kinds = {group.get("kind", "KIND_AUTO") for group in groups}
+        if len(kinds) > 1:
+            document.notes.append(f"instances of {len(kinds)} kinds are taken to be equally fast")
+        return
+    for name, value in groups[0].items():
+        if name not in (COUNT, GPUS):
+            document.unused[f"{GROUP}.{name}"] = value
+
+
+def _spread(groups: list[dict[str, Any]]) -> list[int]:
+    """Return how many instances take requests on each device.
+
+    A group has `count` instances on each of its GPUs; without a list, on each GPU of the machine, assumed to
+    have one. Instances that are not on GPUs have a device each.
+    """
+    spread: dict[Any, int] = {}
+    for number, group in enumerate(groups):
+        if group.get("passive"):
+            continue
+        count, kind = group.get(COUNT, 1), group.get("kind", "KIND_AUTO")
+        on_gpus = kind in ("KIND_AUTO", "KIND_GPU")
+        for gpu in group.get(GPUS) or [0] if on_gpus else [(number, each) for each in range(count)]:
+            spread[gpu] = spread.get(gpu, 0) + (count if on_gpus else 1)
+    return list(spread.values())
+
+
+def _write(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
+    content: dict[str, Any] = {BATCHING: {}}
+    for path, value in unused.items():
+        if path != GROUP:
+            _set(content, path.split("."), value)
+    groups = unused.get(GROUP)
+    count, gpus = settings.get(COUNT, 1), min(settings.pop(GPUS, 1), settings.get(COUNT, 1))
+    if groups is not None and (sum(_spread(groups)), len(_spread(groups))) == (count, gpus):
+        settings.pop(COUNT, None)
+        content[GROUP] = groups
+    elif gpus > 1 and GROUP not in content:
+        each, more = divmod(count, gpus)
+        numbers = range(gpus)
+        parts = ((each + 1, [*numbers[:more]]), (each, [*numbers[more:]]))
+        content[GROUP] = [{COUNT: n, "kind": "KIND_GPU", GPUS: on} for n, on in parts if on]
+        settings.pop(COUNT, None)
+    for name in list(settings):
+        for section in SECTIONS:
+            if name in _fields(section):
+                _set(content, [*section, name], settings.pop(name))
+                break
+    if isinstance(content.get(GROUP), dict):
+        content[GROUP] = [content[GROUP]]
+    return text_proto.text_of(content, SCHEMA.message(MESSAGE))
+
+
+def _set(content: dict[str, Any], path: list[str], value: Any) -> None:
+    for step in path[:-1]:
+        content = content.setdefault(step, {})
+    content[path[-1]] = list(value) if isinstance(value, tuple) else value
+
+
+def _fields(path: tuple[str, ...]) -> Any:
+    kind = SCHEMA.message(MESSAGE).DESCRIPTOR
+    for step in path:
+        kind = kind.fields_by_name[step].message_type
+    return kind.fields_by_name
+
+
 SERVER = Server(
     "triton", "core, 2026-06", triton, config, ("allow_timeout_override",),
     words=Words(
         "max_batch_size", "max_queue_delay_microseconds", 0.001, whole=True, servers="count", devices="gpus",
         queue="max_queue_size", timeout="default_timeout_microseconds", timeout_unit_ms=0.001,
+        timeout_action="timeout_action",
+    ),
+    extras=_extras, level_limits=_level_limits, notes=_notes,
+    formats=(
+        Format(
+            "a Triton config.pbtxt", "config.pbtxt", (".pbtxt",),
+            r"\b(dynamic_batching|max_queue_delay_microseconds|preferred_batch_size|instance_group"
+            r"|sequence_batching|ensemble_scheduling|default_queue_policy)\b"
+            r"|^\s*(max_batch_size|platform|backend)\s*:",
+            _read, _write,
+        ),
     ),
 )  # fmt: skip

@@ -1,17 +1,22 @@
 """vLLM: `vllm serve`, its scheduler since V1."""
 
+from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous
-from batchsim.servers.language import NO_MEMORY, blocks_beside, card_of, maybe_whole
-from batchsim.servers.server import Server, ServerConfig, Words
+from batchsim.servers.formats.command_lines import CommandLine, Word
+from batchsim.servers.formats.document import Document, refused
+from batchsim.servers.formats.keyed_text import parse_yaml, yaml_of
+from batchsim.servers.language import blocks_beside, card_of, config_of, maybe_whole, without_defaults
+from batchsim.servers.server import Format, Server, ServerConfig, Target, Words
 
-LARGE_GIB = 70  # from this memory on a card has the larger defaults, unless it is an A100
+LARGE_GIB = 70  # cards with this much memory have the larger defaults, except the A100
 
 
 def defaults(gpu: Any = None, performance_mode: str = "balanced") -> tuple[int, int]:
-    """Return the max_num_batched_tokens and the max_num_seqs of `vllm serve` on a card; None: a small one.
+    """Return the max_num_batched_tokens and max_num_seqs of `vllm serve` on a card; None: a small one.
 
     >>> defaults("rtx-4090"), defaults("a100-80gb"), defaults("h100")
     ((2048, 256), (2048, 256), (8192, 1024))
@@ -33,18 +38,18 @@ def vllm(
 ) -> Continuous:  # fmt: skip
     """Return the rule of vLLM 0.19's V1 scheduler.
 
-    A step goes through those that run in order of admission, prompts and decodes alike, and gives each its
-    tokens while the budget lasts; then the next in line join, each if its whole known length has free blocks.
-    Where blocks are short, the last that joined goes back to the head of the line and computes all again.
+    A step visits the running requests in order of admission, prompts and decodes, and gives each its tokens
+    while the budget lasts. Then the next in line join, each if its whole known length has free blocks. If
+    blocks run short, the last that joined returns to the head of the queue and recomputes everything.
 
-    `gpu`, a name or GiB, is the card that it runs on. The two limits are by default those of `vllm serve` on
-    it: 2,048 tokens and 256 requests; 8,192 and 1,024 from 70 GiB on, except on an A100. One of the blocks
-    is a placeholder. Without num_gpu_blocks_override there are as many as `model` leaves, by
-    `batchsim.kv_blocks`; where model or gpu are not said, as many as it takes.
+    `gpu`, a name or GiB, is the card. The defaults of the two limits depend on it, as in `vllm serve`: 2,048
+    tokens and 256 requests; 8,192 and 1,024 from 70 GiB, except on an A100. One of the blocks is a
+    placeholder. Without num_gpu_blocks_override there are as many as `model` leaves free, according to
+    `batchsim.kv_blocks`; without a model or gpu, memory is unlimited.
 
-    Left out: prefix caching, also of a preempted request's own blocks (on the measured run 3.7 points of the
-    answer's time; `scenario.replace(prefix_reuse=True)` adds these); async scheduling (there 0.5 %);
-    priorities.
+    Not simulated: prefix caching, also of a preempted request's own blocks (3.7 points of the answer's time
+    in the measured run; `scenario.replace(prefix_reuse=True)` adds these), async scheduling (0.5 % there),
+    and priorities.
 
     >>> vllm(max_num_seqs=64, num_gpu_blocks_override=2588).kv_blocks
     2587
@@ -53,7 +58,7 @@ def vllm(
     """
     tokens = maybe_whole("vLLM's max_num_batched_tokens", max_num_batched_tokens)
     seqs = maybe_whole("vLLM's max_num_seqs", max_num_seqs)
-    fits = max_model_len in ("auto", -1)  # as long as memory has room for
+    fits = max_model_len in ("auto", -1)  # the longest that memory has room for
     length = None if fits else maybe_whole("vLLM's max_model_len", max_model_len)
     _check.instance("vLLM's enable_chunked_prefill", enable_chunked_prefill, bool, "True or False")
     usual_tokens, usual_seqs = defaults(gpu, performance_mode)
@@ -64,14 +69,7 @@ def vllm(
             tokens = max(tokens, 0 if enable_chunked_prefill else length)
             tokens = min(tokens, most * length)
     seqs = min(most, tokens) if seqs is None else seqs
-    if tokens < seqs:
-        rule = f"vLLM's max_num_batched_tokens must be at least max_num_seqs, {seqs}"
-        raise ValueError(f"{rule}, got {tokens}")
-    if length is not None and tokens < length and not enable_chunked_prefill:
-        rule = (
-            f"vLLM's max_num_batched_tokens must be at least max_model_len, {length}, without chunked prefill"
-        )
-        raise ValueError(f"{rule}, got {tokens}")
+    check_budget(tokens, seqs, length, enable_chunked_prefill)
     blocks = maybe_whole("vLLM's num_gpu_blocks_override", num_gpu_blocks_override, at_least=2)
     if blocks is None:
         gpus = _check.whole("vLLM's tensor_parallel_size", tensor_parallel_size)
@@ -86,18 +84,117 @@ def vllm(
     )  # fmt: skip
 
 
-def config(*, data_parallel_size: int = 1, **settings: Any) -> ServerConfig:
-    """Return what `vllm serve` means: `data_parallel_size` engines, which share one line here.
+def check_budget(tokens: int, seqs: int, length: int | None, chunked: bool) -> None:
+    """Refuse a budget below the number of requests, or below a prompt that is not cut."""
+    rule = "vLLM's max_num_batched_tokens must be at least"
+    if tokens < seqs:
+        raise ValueError(f"{rule} max_num_seqs, {seqs}, got {tokens}")
+    if not chunked and tokens < (length or 0):
+        raise ValueError(f"{rule} max_model_len, {length}, without chunked prefill, got {tokens}")
 
-    vLLM's have a line each, and a new request goes to the one with the fewest.
+
+def config(*, data_parallel_size: int = 1, **settings: Any) -> ServerConfig:
+    """Return the meaning of `vllm serve`: `data_parallel_size` engines, which share one queue here.
+
+    In vLLM each engine has its own queue, and a new request goes to the shortest.
     """
     rule = vllm(**settings)
-    engines = _check.whole("vLLM's data_parallel_size", data_parallel_size, at_most=65_536)
-    return ServerConfig("vllm", rule, engines, notes=() if rule.kv_blocks else (NO_MEMORY,))
+    return config_of(
+        "vllm", rule, _check.whole("vLLM's data_parallel_size", data_parallel_size, at_most=65_536)
+    )
 
 
+def settings_of(rule: Continuous) -> dict[str, Any]:
+    """Return the settings for a rule that vLLM and its V0 engine share."""
+    return {
+        "max_num_seqs": rule.max_num_seqs, "max_num_batched_tokens": rule.max_num_batched_tokens,
+        "enable_chunked_prefill": rule.chunked, "block_size": rule.block_size,
+        "max_model_len": rule.max_model_len,
+    }  # fmt: skip
+
+
+def remarks(settings: Mapping[str, Any]) -> list[str]:
+    """Return a warning if vLLM might not start with these settings."""
+    if settings.get("enable_chunked_prefill") is not False or "max_model_len" in settings:
+        return []
+    budget = f"{settings['max_num_batched_tokens']:,}"
+    return [f"Without chunked prefill vLLM starts only if max_model_len is at most {budget}."]
+
+
+def _extras(target: Target) -> dict[str, Any]:
+    rule = target.rule
+    assert isinstance(rule, Continuous)
+    own = {
+        "long_prefill_token_threshold": rule.long_prefill_token_threshold,
+        "num_gpu_blocks_override": None if rule.kv_blocks is None else rule.kv_blocks + 1,  # a placeholder
+    }
+    return without_defaults(
+        settings_of(rule) | own, enable_chunked_prefill=True, long_prefill_token_threshold=0, block_size=16
+    )
+
+
+STARTS = r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.openai\.api_server\b|\bvllm/vllm-openai\S*"
+V0 = r"\bVLLM_USE_V1=0\b"
+SHORT = {
+    "-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-pp": "--pipeline-parallel-size",
+    "-q": "--quantization", "-n": "--nnodes", "-r": "--node-rank",
+}  # fmt: skip
+LINE = CommandLine(
+    "vllm", "vllm serve", STARTS, "model", positional=True,
+    short={**SHORT, "-O": "--optimization-level"}, glued="-O",
+    sized=frozenset({"--max-num-batched-tokens", "--max-model-len", "--kv-cache-memory-bytes"}),
+    units={letter: 1000**power for power, letter in enumerate("kmgt", 1)}
+    | {letter: 1024**power for power, letter in enumerate("KMGT", 1)},
+)  # fmt: skip
+
+
+def _read_yaml(document: Document, text: str, which: str | None) -> None:
+    """Fill a document with the file of `vllm serve --config`: flags without their dashes."""
+    (content, places), *_ = parse_yaml(text)
+    if not isinstance(content, dict):
+        raise refused(f"a vLLM YAML must have keys, got {content!r}", (1, 1))
+    for key, value in content.items():
+        place = places.get((str(key),), (1, 1))
+        flag, off = LINE.flag_of(f"--{key}")
+        if value is False:  # vLLM skips such a key
+            document.notes.append(f"{key}: false says nothing to vLLM; no-{key}: true would")
+        elif value is not None:
+            # vLLM parses each value as a word of its command line.
+            value = not off if value is True else LINE.value(flag, value) if isinstance(value, str) else value
+            LINE.put(document, flag, value, Word(str(key), place))
+
+
+def _write_yaml(settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
+    content: dict[str, Any] = {}
+    for name, value in (dict(unused) | settings).items():
+        if value is None or not LINE.has(name):
+            continue
+        key = name.replace("_", "-")
+        content |= {f"no-{key}": True} if value is False else {key: value}
+    for name in [each for each in settings if LINE.has(each)]:
+        del settings[name]
+    return yaml_of(content)
+
+
+IGNORED = ("async_scheduling", "enable_prefix_caching", "scheduling_policy")
+_KEYS = "|".join(
+    name.replace("_", "[-_]")
+    for name in (*signature(vllm).parameters, "data_parallel_size", *IGNORED)
+    if LINE.has(name)
+)
 SERVER = Server(
-    "vllm", "0.19.0", vllm, config,
-    ("async_scheduling", "enable_prefix_caching", "scheduling_policy"),
-    words=Words("max_num_seqs", servers="data_parallel_size"),
+    "vllm", "0.19.0", vllm, config, IGNORED,
+    words=Words("max_num_seqs", servers="data_parallel_size", budget="max_num_batched_tokens"),
+    extras=_extras, remarks=remarks, calm={"long_prefill_token_threshold": 0},
+    by_card=(("max_num_seqs", "max_num_batched_tokens"), (24.0, 96.0)),
+    formats=(
+        LINE.format(
+            "a command line of vLLM", "vllm-serve.sh",
+            rf"\A(?![\s\S]*{V0})[\s\S]*(\bvllm serve\b|\bvllm\.entrypoints\.|\bvllm/vllm-openai)",
+        ),
+        Format(
+            "a YAML of vLLM", "vllm.yaml", (".yaml", ".yml"), rf"^(no[-_])?({_KEYS})\s*:",
+            _read_yaml, _write_yaml,
+        ),
+    ),
 )  # fmt: skip

@@ -4,11 +4,13 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous
-from batchsim.servers.language import NO_MEMORY, blocks_beside, maybe_whole
-from batchsim.servers.server import Server, ServerConfig, Words
+from batchsim.servers.formats.command_lines import CommandLine
+from batchsim.servers.language import blocks_beside, config_of, maybe_whole, without_defaults
+from batchsim.servers.server import Server, Target, Words
+from batchsim.servers.vllm import SHORT, STARTS, V0, check_budget, remarks, settings_of
 
-BUDGET = 2048  # unless the model's length is above it
-CHUNKED_FROM = 32_768  # longer models have their prompts cut
+BUDGET = 2048  # the default unless the model's length exceeds it
+CHUNKED_FROM = 32_768  # longer models cut their prompts
 
 
 def vllm_v0(
@@ -19,14 +21,14 @@ def vllm_v0(
 ) -> Continuous:  # fmt: skip
     """Return the rule of vLLM 0.6.6's V0 scheduler.
 
-    Whole prompts go first, alone in a step, as many as the budget holds; those that run stand still. Only
-    where nobody can join is there a step of a token for each. One block in a hundred is kept free when
-    someone joins. Where blocks are short, the last goes back to the head of the line.
+    Whole prompts go first, in a step of their own, up to the budget; running requests stand still. Only if
+    no request can join, a step computes a token for each running one. One block in a hundred stays free when
+    a request joins. If blocks run short, the last request returns to the head of the queue.
 
-    The budget is by default max_model_len, 2,048 at least; models of more than 32,768 have their prompts cut,
-    beside the next tokens. V0 preempts once no block is free, even if the last ones have room left: here only
-    when a token finds none. Left out: swapping to the host (off for single answers), priorities, and
-    scheduler_delay_factor.
+    The default budget is max_model_len, at least 2,048. Models of more than 32,768 cut their prompts, which
+    share a step with next tokens. V0 preempts once no block is free, even if the last ones have room; here
+    only if a token finds no block. Not simulated: swapping to the host (off for single answers), priorities,
+    and scheduler_delay_factor.
 
     >>> vllm_v0(num_gpu_blocks_override=2588).watermark_blocks
     25
@@ -40,14 +42,7 @@ def vllm_v0(
     chunked = (length or 0) > CHUNKED_FROM if enable_chunked_prefill is None else enable_chunked_prefill
     if tokens is None:
         tokens = BUDGET if chunked else max(length or 0, BUDGET)
-    if tokens < seqs:
-        rule = f"vLLM's max_num_batched_tokens must be at least max_num_seqs, {seqs}"
-        raise ValueError(f"{rule}, got {tokens}")
-    if not chunked and tokens < (length or 0):
-        rule = (
-            f"vLLM's max_num_batched_tokens must be at least max_model_len, {length}, without chunked prefill"
-        )
-        raise ValueError(f"{rule}, got {tokens}")
+    check_budget(tokens, seqs, length, chunked)
     blocks = maybe_whole("vLLM's num_gpu_blocks_override", num_gpu_blocks_override)
     if blocks is None:
         gpus = _check.whole("vLLM's tensor_parallel_size", tensor_parallel_size)
@@ -59,13 +54,16 @@ def vllm_v0(
     )  # fmt: skip
 
 
-def config(**settings: Any) -> ServerConfig:
-    """Return what the server of vLLM 0.6.6 means."""
-    rule = vllm_v0(**settings)
-    return ServerConfig("vllm_v0", rule, notes=() if rule.kv_blocks else (NO_MEMORY,))
+def _extras(target: Target) -> dict[str, Any]:
+    assert isinstance(target.rule, Continuous)
+    blocks = {"num_gpu_blocks_override": target.rule.kv_blocks}
+    return without_defaults(settings_of(target.rule) | blocks, block_size=16)
 
 
+LINE = CommandLine("vllm_v0", "VLLM_USE_V1=0 vllm serve", STARTS, "model", positional=True, short=SHORT)
 SERVER = Server(
-    "vllm_v0", "0.6.6", vllm_v0, config,
-    ("enable_prefix_caching", "scheduler_delay_factor", "swap_space"), words=Words("max_num_seqs"),
+    "vllm_v0", "0.6.6", vllm_v0, lambda **settings: config_of("vllm_v0", vllm_v0(**settings)),
+    ("enable_prefix_caching", "scheduler_delay_factor", "swap_space"),
+    words=Words("max_num_seqs", budget="max_num_batched_tokens"), extras=_extras, remarks=remarks,
+    formats=(LINE.format("a command line of vLLM with its V0 engine", "vllm-v0-serve.sh", V0, STARTS),),
 )  # fmt: skip

@@ -13,9 +13,8 @@ from itertools import groupby
 
 from batchsim.result import Result
 from batchsim.study import phrases
-from batchsim.study.candidate import Candidate, Outcome
 from batchsim.study.judgement import LEVEL, STRICT, can_lose, slower_by
-from batchsim.study.race import Race, Run
+from batchsim.study.race import Candidate, Outcome, Race, Run
 
 # What the tie-break may cost: a number of full runs, or a fraction of full runs of the whole grid if more.
 COST = 4, 1 / 20

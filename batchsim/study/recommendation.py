@@ -1,17 +1,21 @@
 """What a search for a setting comes back with."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _format
 from batchsim.result import Result
-from batchsim.scenario import Scenario
-from batchsim.scenario.rules import Rule
+from batchsim.scenario import ClosedLoop, Continuous, Scenario, StepTime
+from batchsim.scenario.rules import Rule, Trigger
+from batchsim.scenario.rules.continuous import NeverServed
 from batchsim.study import phrases
-from batchsim.study.candidate import Tie
-from batchsim.study.judgement import Estimate, Judgement
+from batchsim.study.judgement import Estimate, Judgement, can_lose, estimate, slower_by
+from batchsim.study.race import SAME, Tie
 from batchsim.study.remedies import Remedy
-from batchsim.study.slo import SLO
+from batchsim.study.slo import SLO, described
+from batchsim.study.traffic import Traffic
 from batchsim.theory import Optimum
 
 if TYPE_CHECKING:
@@ -109,3 +113,192 @@ class Recommendation:
             + (f", {self.saved} of the grid's" if self.saved else ""),
         ]
         return "\n".join(lines)
+
+
+SEEN = 0.005  # the share of batches from which a reason is given
+MATTERS = 0.02  # a change of the latency by less than this part of it does not
+
+
+def effects_of(result: Result, slo: SLO, traffic: Traffic) -> tuple[Effect, ...]:
+    """Return what doubling and halving the knob on the y axis of the rule's heat map would change."""
+    scenario, latency, effects = result.scenario, slo.latency, []
+    _, knob = scenario.rule.map_knobs
+    label, unit, _ = described(knob)
+    for value in _other_values(scenario, knob):
+        try:
+            other = traffic.run(scenario.replace({knob: value}))
+        except NeverServed:
+            continue
+        before, after = (estimate(run, latency, run.scenario).value for run in (result, other))
+        _, low, high = slower_by(other, result, latency.key)
+        text = f"a {label} of {_format.number(value)}{unit}"
+        effects.append(Effect(knob, value, text, latency.key, Estimate(after - before, low, high)))
+    return tuple(effects)
+
+
+def _other_values(scenario: Scenario, knob: str) -> list[float]:
+    rule = scenario.rule
+    value = getattr(rule, knob)
+    if isinstance(rule, Continuous):
+        return [value * 2, max(value // 2, 1)]
+    if rule.parameters()[knob].kind == "whole":
+        return [each for each in (min(value * 2, rule.max_batch_size), value // 2) if 1 <= each != value]
+    if rule.max_batch_size == 1 or value == math.inf:
+        return []
+    if value:
+        return [value * 2, value / 2]
+    # For no wait: one as long as a request alone computes, to two digits.
+    service = scenario.service
+    alone_ms = service.ms(1) if isinstance(service, StepTime) else service(1) * 1000
+    return [float(f"{alone_ms:.2g}")]
+
+
+def explain(found: Recommendation) -> str:
+    """Return a paragraph about a recommendation."""
+    topics = (_setting, _cheaper, _load, _batches, _optimum, _remedies, _caveats)
+    settings = _format.counted(len(found.candidates), "setting")
+    less = f", {found.saved} of what full runs of all would take" if found.saved else ""
+    search = f"The search among {settings} simulated {found.requests_simulated:,} requests{less}."
+    return " ".join([*(sentence for topic in topics for sentence in topic(found)), search])
+
+
+def _setting(found: Recommendation) -> Iterator[str]:
+    setting = phrases.setting(found.knobs)
+    where = "" if "servers" in found.knobs else f" on {_format.counted(found.scenario.servers, 'server')}"
+    numbers = phrases.against_limits(found.judgement)
+    if found.met:
+        yield f"Take {setting}{where}: {numbers}."
+        for knobs, advantage in found.ties[:1]:
+            if advantage == SAME:
+                continue
+            same = f"statistically the same as with {phrases.setting(knobs)}"
+            yield f"Its {described(found.slo.latency.key)[0]} is {same}, but it has {advantage}."
+        return
+    clearly = "clearly " if found.judgement.too_short else ""
+    if found.out_of_reach:
+        yield f"No setting can meet the objective: {found.out_of_reach}."
+        yield f"The nearest is {setting}{where}: {numbers}."
+        return
+    yield f"No setting {clearly}meets the objective. The nearest is {setting}{where}: {numbers}."
+    if found.judgement.too_short:
+        requests = _format.counted(found.result.arrival_s.size, "request")
+        yield f"A run of {requests} is too short to be sure."
+
+
+def _cheaper(found: Recommendation) -> Iterator[str]:
+    """Say that fewer servers might do, where a full run of them could not tell."""
+    frame = found.candidates
+    if not found.met or found.prefer != "cheapest" or "servers" not in frame:
+        return
+    maybe = frame[(frame["outcome"] == "unclear") & (frame["servers"] < found.scenario.servers)]
+    if len(maybe):
+        best = maybe.sort_values(["servers", found.slo.latency.key]).iloc[0]
+        servers = _format.counted(int(best["servers"]), "server")
+        yield f"{servers} might do: {best['why']}; a longer run would tell."
+
+
+def _load(found: Recommendation) -> Iterator[str]:
+    scenario, expected = found.scenario, found.expected
+    of, rows = ("steps", " rows") if isinstance(found.rule, Continuous) else ("batches", "")
+    size = f"{of} of {_format.number(expected['mean_batch_size'].value)}{rows}"
+    saturation = _format.rate(scenario.saturation_per_s)
+    if isinstance(scenario.workload, ClosedLoop):
+        clients = _format.counted(scenario.workload.clients, "client")
+        answers = _format.rate(expected["throughput_per_s"].value)
+        yield f"With {clients} it answers {answers} of at most {saturation}, in {size} on average."
+    elif not scenario.stable:
+        yield f"It is overloaded ({phrases.overload(scenario)}): its queue grows without end."
+    else:
+        who = "The server is" if scenario.servers == 1 else "The servers are"
+        busy, load = (_format.percent(share) for share in (expected["utilisation"].value, scenario.load))
+        waiting = ", waiting for a device included," if scenario.device_count < scenario.servers else ""
+        yield f"{who} busy {busy} of the time{waiting} with {size} on average."
+        which = "The batches that form" if scenario.rule.forms_while_busy else "Full batches"
+        which = "All seats taken" if isinstance(found.rule, Continuous) else which
+        yield f"{which} would carry {saturation}, so the load is {load}."
+
+
+def _batches(found: Recommendation) -> Iterator[str]:
+    shares = sorted(found.result.metrics.shares().items(), key=lambda item: -item[1])
+    reasons = [(share, _because(found.rule, name)) for name, share in shares if share >= SEEN]
+    why = "; ".join(f"{_format.percent(share)} because {reason}" for share, reason in reasons)
+    why = why.replace(" because ", " of the batches leave because ", 1)
+    if isinstance(found.rule, Continuous):
+        why = f"{_format.percent(found.expected['preempted_share'].value)} of the requests are preempted"
+    effects = [effect for effect in found.effects if not any(map(math.isnan, effect.difference))]
+    if not effects:
+        yield f"{why}."
+        return
+    (label, *_), (latency, *_) = described(effects[0].knob), described(effects[0].key)
+    little_ms, changes = MATTERS * found.expected[effects[0].key].value, []
+    matters = "hardly matters"
+    for effect in effects:
+        difference, low, high = effect.difference
+        if abs(difference) > little_ms and not low <= 0 <= high:
+            matters = "matters"
+        value, low_text, high_text = map(_format.signed, effect.difference)
+        changes.append(f"{effect.text} by {value} ms ({low_text} to {high_text})")
+    workload = found.scenario.workload
+    at = "" if isinstance(workload, ClosedLoop) else f" at {_format.rate(workload.offered_per_s)}"
+    yield f"The {label} {matters}{at}: {why}."
+    yield _sentence("; ".join(changes).replace(" by ", f" would change {latency} by ", 1))
+
+
+def _because(rule: Rule, share: str) -> str:
+    """Return why batches of a trigger leave, as the rule says it."""
+    trigger = Trigger[share.removesuffix("_share").upper()]
+    reasons = dict.fromkeys(step.because for step in rule.steps if step.trigger is trigger)
+    return _format.listed(list(reasons), "or") if reasons else f"of {trigger.name.lower()}"
+
+
+def _optimum(found: Recommendation) -> Iterator[str]:
+    gap = found.optimum_gap
+    _, low, high = found.expected["mean_latency_ms"]
+    if gap is None or found.optimum is None or math.isnan(low):
+        return  # without an interval there is no saying how far it is
+    best, most = found.optimum.mean_latency_ms, found.optimum.max_batch_size
+    above = f"{_format.number(gap, 2)} % above it"
+    if low <= best <= high or gap <= 0:
+        above = "statistically the same"
+    lowest = f"The lowest mean latency that any policy with batches of at most {most} can have"
+    yield f"{lowest} is {_format.number(best)} ms; this one's is {above}."
+
+
+def _remedies(found: Recommendation) -> Iterator[str]:
+    if found.judgement.too_short:
+        yield from (f"{_sentence(remedy.text)[:-1]} might settle it." for remedy in found.remedies)
+        return
+    would = [remedy.text for remedy in found.remedies if remedy.value is not None and not remedy.knobs]
+    if would:
+        ways = "; ".join([*would[:-1], f"or {would[-1]}" if would[1:] else would[-1]])
+        yield f"With this setting the objective would be met by {ways}."
+    for remedy in found.remedies:
+        if remedy.knobs:
+            yield f"{'It would also' if would else 'The objective would'} be met by {remedy.text}."
+        if remedy.value is None:
+            yield _sentence(remedy.text)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _caveats(found: Recommendation) -> Iterator[str]:
+    servers, slowdown = found.scenario.servers, found.scenario.slowdown
+    devices = found.scenario.device_count
+    if devices < servers:
+        one = "which computes" if devices == 1 else "each of which computes"
+        yield f"The {servers} servers share {_format.counted(devices, 'device')}, {one} one batch at a time."
+    elif servers > 1 and slowdown is None:
+        slower = "on one device they would wait for each other, which `devices` describes"
+        yield f"The {servers} servers were taken to have a device each: {slower}."
+    elif servers > 1 and slowdown is not None:
+        times = f"{_format.number(slowdown[servers] / slowdown[1])} times as long as alone"
+        yield f"The {servers} servers share a device: when all compute, each takes {times}."
+    if (drift := found.result.rate_range_per_s) is not None:
+        low, high = map(_format.rate, drift)
+        yield f"The traffic drifts between {low} and {high}: the numbers are of all of it together."
+    if can_lose(found.scenario) and "loss" in found.expected:
+        loss = found.expected["loss"].value
+        lost = f"{_format.number(loss * 100)} % of the requests are not served."
+        yield lost if loss else "All requests are served."

@@ -18,8 +18,8 @@ from batchsim.result.sections import FINE
 from batchsim.result.shares import students_t
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 from batchsim.simulate import available, check_memory
-from batchsim.study.candidate import preference
 from batchsim.study.judgement import LEVEL
+from batchsim.study.race import preference
 
 # The loads at which a curve has its points: the last three are beyond saturation.
 LOADS = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.03, 1.1, 1.2)

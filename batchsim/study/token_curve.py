@@ -9,9 +9,9 @@ import numpy as np
 from batchsim.engines.token_log import draw_tokens_cached
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.scenario.rules.continuous import check_lengths
+from batchsim.study.kinds import TokenTimes
 from batchsim.study.surface import accepted, at_load, client_counts, load_rates
 from batchsim.study.token_surface import checked
-from batchsim.study.token_times import TokenTimes
 
 
 @dataclass(frozen=True, eq=False)

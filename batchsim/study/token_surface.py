@@ -19,10 +19,9 @@ from batchsim.scenario import Continuous, Rule, Scenario
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths
 from batchsim.scenario.saturation import estimate_per_s
 from batchsim.simulate import available, check_memory
-from batchsim.study.candidate import preference
-from batchsim.study.keeping_up import keeping_up
+from batchsim.study.kinds import TokenTimes, keeping_up
+from batchsim.study.race import preference
 from batchsim.study.surface import NEAR, SECTIONS, accepted, indistinct, rising
-from batchsim.study.token_times import TokenTimes
 
 TTFT_P99, GOODPUT = "ttft_p99_ms", "goodput_per_s"  # the metrics of a surface
 MEMORY = "kv_blocks"  # an axis, beside the parameters of a rule that describe themselves

@@ -15,14 +15,12 @@ from batchsim.scenario import ClosedLoop, Continuous, Poisson, Scenario
 from batchsim.scenario.rules.continuous import check_lengths, servable
 from batchsim.simulate import check_memory, check_requests
 from batchsim.study import phrases
-from batchsim.study.candidate import Candidate, Outcome, Tie
 from batchsim.study.capacity import check, check_loss
 from batchsim.study.choice import frontier, preferred
-from batchsim.study.explain import effects_of, explain
 from batchsim.study.grid import Grid
 from batchsim.study.judgement import Estimate, can_lose, estimate, number, percentile
-from batchsim.study.race import Race, Run, numbers_of
-from batchsim.study.recommendation import Recommendation
+from batchsim.study.race import Candidate, Outcome, Race, Run, Tie, numbers_of
+from batchsim.study.recommendation import Recommendation, effects_of, explain
 from batchsim.study.remedies import Remedy, longer, remedies
 from batchsim.study.slo import SLO, TOKEN_PERCENTILES, Objective, key_of
 from batchsim.study.traffic import LONGEST, Traffic

@@ -7,9 +7,8 @@ more there is no steady state, and they all raise ValueError with the load and t
 from batchsim.theory.answer import Answer, NoAnswer
 from batchsim.theory.batch import at_least, capped, neuts, size_or_wait, uncapped, uncapped_bound
 from batchsim.theory.expected import expected
-from batchsim.theory.general import gg1
 from batchsim.theory.optimum import Optimum, optimum
-from batchsim.theory.single import erlang_c, kingman, md1, mdc, mg1, mm1, mmc, mmc_wait_percentile_ms
+from batchsim.theory.single import erlang_c, gg1, kingman, md1, mdc, mg1, mm1, mmc, mmc_wait_percentile_ms
 from batchsim.theory.tokens import (
     TokenAnswer,
     request_alone,

@@ -8,7 +8,7 @@ import scipy  # its optimize is loaded where it is used: that takes a quarter of
 from batchsim import _check
 from batchsim.scenario import Affine, AtLeast, Service, SizeOrWait
 from batchsim.scenario.rules import Threshold
-from batchsim.theory import chain, forming
+from batchsim.theory import chain
 from batchsim.theory.answer import Answer, UnsolvedError, check_load, checked
 from batchsim.theory.arrivals import squared_cv
 from batchsim.theory.distribution import Latency
@@ -89,7 +89,7 @@ def size_or_wait(rate_per_s: float, service: Service, max_batch_size: int, max_w
 
     Poisson arrivals, one server. A wait of 0 or inf is the (a, b) rule with a = 1 or a = b. For any wait
     up to service(max_batch_size) without noise it is exact too, with the latency's distribution, from
-    the chain of `batchsim.theory.forming`. A longer wait would need the ages of the waiting requests.
+    the chain of `batchsim.theory.chain`. A longer wait would need the ages of the waiting requests.
 
     >>> from batchsim import Affine
     >>> answer = size_or_wait(900, Affine(5, 0.25), max_batch_size=32, max_wait_ms=10)
@@ -166,7 +166,7 @@ def neuts(rate_per_s: float, mean_service_ms: float, min_batch_size: int, max_ba
     )  # fmt: skip
 
 
-def _solve(rate_per_s: float, service: Service, cap: float, wait_s: float) -> forming.Forming:
+def _solve(rate_per_s: float, service: Service, cap: float, wait_s: float) -> chain.Forming:
     """Return the steady state without noise; the cap may be inf.
 
     Batches much larger than usual are so rare that the chain with a lower cap is the same to the last
@@ -178,7 +178,7 @@ def _solve(rate_per_s: float, service: Service, cap: float, wait_s: float) -> fo
         seconds = service.table(tried)
         full_s = float(seconds[tried])
         if tried == cap or (_is_beyond_reach(rate_per_s, seconds) and wait_s <= full_s):
-            state = forming.solve(rate_per_s, seconds, wait_s)
+            state = chain.solve(rate_per_s, seconds, wait_s)
             if tried == cap or state.chain.above + state.chain.below[-tried // 8 :].sum() < 1e-14:
                 return state
         if tried == service.largest_batch:
@@ -212,5 +212,5 @@ def _answer(
     return Answer(
         model, source, rate_per_s, saturation_per_s, latency_ms, latency_ms - state.computing_s * 1000,
         state.utilisation, state.mean_batch_size, batch_size_pmf=state.batch_size_pmf,
-        cdf=Latency(state).cdf if isinstance(state, forming.Forming) else None,
+        cdf=Latency(state).cdf if isinstance(state, chain.Forming) else None,
     )  # fmt: skip

@@ -4,7 +4,7 @@ import time
 
 import psutil
 
-from batchsim.device import machine
+from batchsim.device import wall_clock as machine
 
 
 class Share:

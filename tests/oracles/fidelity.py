@@ -22,8 +22,8 @@ from oracles import predicted
 import batchsim as bs
 from batchsim.device import Fidelity, Measurement, Replay, load_model, replay
 from batchsim.device.fidelity import LIMIT_S, beside_simulation, busy_in, measure_for, service_of
-from batchsim.device.machine import Others
 from batchsim.device.replay import OTHERS
+from batchsim.device.wall_clock import Others
 from batchsim.result.metrics import heading
 
 TABLES = Path(__file__).with_suffix(".md")

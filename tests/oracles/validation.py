@@ -346,7 +346,7 @@ distribution. V100 and P4 are the affine service times of ResNet-50 in Inoue (20
     Group(
         "The textbook rule with a wait",
         """`SizeOrWait(32, T)`, service time 5 ms + 0.25 ms a request. For a wait no longer than a full
-batch computes, a chain derived in `batchsim/theory/forming.py` is exact.""",
+batch computes, a chain derived in `batchsim/theory/chain.py` is exact.""",
         with_a_wait,
     ),
     Group("Identities", "What must hold without any theory.", identities),

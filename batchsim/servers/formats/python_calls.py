@@ -1,4 +1,4 @@
-"""Calls and decorators in Python text, read without running any of it."""
+"""Settings in Python: calls and decorators in a text that is parsed and never run."""
 
 import ast
 import json
@@ -11,21 +11,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchsim.servers.formats.document import Document, Place, Source, refused
+from batchsim.servers.server import Format
 
 _SUMS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
 }  # fmt: skip
-DECORATED = "async def model(): ..."  # what a decorator that stands alone decorates
+ANY = r"(\w+\.)*"  # the modules in front of a name
+DECORATED = "async def model(): ..."  # added after a decorator at the end of a text
 
 
 @dataclass(frozen=True)
 class Callee:
-    """A function whose arguments are settings: what it is called, a pattern of its name, its parameters.
+    """A function whose arguments are settings: its title, a pattern of its name, its parameters.
 
-    A parameter that begins with _ is an object that the call needs, and no setting. `called` has those whose
-    name is another setting's too, with the name by which they are listed. `needed` are what the call cannot
-    do without, as they are written where nobody said; read back so, they are not listed.
+    A parameter that begins with _ is an object, not a setting. `called` maps a parameter that shares its name
+    with another setting to the name under which it is listed. `needed` has the arguments that a call always
+    needs, with values to write by default; when read with these values, they are not listed.
     """
 
     title: str
@@ -35,7 +37,7 @@ class Callee:
     needed: Mapping[str, Any] = field(default_factory=dict)
 
     def arguments(self, settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
-        """Return the call's arguments as text; those written are taken out of `settings`."""
+        """Return the call's arguments as text, and remove them from `settings`."""
         given = {}
         for param in self.params:
             listed = self.called.get(param, param)
@@ -48,13 +50,13 @@ class Callee:
 
 @dataclass(frozen=True)
 class Call:
-    """A call, or a decorator without one: what is called, with what, on what, and where."""
+    """A call, or a decorator without arguments."""
 
     callee: str
     node: ast.expr
-    label: str  # what it is about: the function that it decorates, a worker, a class
+    label: str  # the decorated function, or the worker or class of the call
     within: ast.ClassDef | None
-    bases: tuple[str, ...] = ()  # of the class that is called, where the text defines it
+    bases: tuple[str, ...] = ()  # of the called class, if the text defines it
 
     @property
     def place(self) -> Place:
@@ -66,12 +68,12 @@ class Call:
         return [keyword.arg or "" for keyword in found]
 
     def is_of(self, callee: Callee) -> bool:
-        """Return whether this is a call of the function."""
+        """Return whether this calls the function."""
         return re.fullmatch(callee.name, self.callee) is not None
 
 
 class Program:
-    """A Python text: its calls, and its constants."""
+    """A Python text: its calls and constants."""
 
     def __init__(self, text: str) -> None:
         tree = _parsed(text)
@@ -98,7 +100,7 @@ class Program:
             yield Call(callee, node, self._label(node, callee), within, self.bases.get(callee, ()))
         inner = node if isinstance(node, ast.ClassDef) else within
         for child in ast.iter_child_nodes(node):
-            if child in decorators:  # their arguments may have calls, too
+            if child in decorators:  # their arguments may contain calls
                 parts = [*child.args, *child.keywords] if isinstance(child, ast.Call) else []
                 for part in parts:
                     yield from self._calls(part, inner)
@@ -114,7 +116,7 @@ class Program:
         return callee.rpartition(".")[2]
 
     def value(self, node: ast.expr) -> Any:
-        """Return the value of an expression of numbers, texts and lists of them, else its `Source`."""
+        """Return the value of an expression of literals and constants, else its `Source`."""
         match node:
             case ast.Constant(value=constant):
                 return constant
@@ -166,7 +168,7 @@ class Program:
             elif name in callee.params and not name.startswith("_"):
                 value = self.value(argument)
                 if name in callee.needed and callee.needed[name] == value:
-                    document.said.add(name)
+                    document.written.add(name)
                 else:
                     document.put(name, value, place)
             elif f"_{name}" not in callee.params and name not in callee.params:
@@ -187,7 +189,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _dotted(node: ast.expr) -> str:
-    """Return a name with its dots; what is before them may be any expression."""
+    """Return a dotted name; its first part may be any expression."""
     match node:
         case ast.Name(id=name):
             return name
@@ -199,10 +201,10 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _parsed(text: str) -> ast.Module:
-    """Return the tree of a text, which may be a decorator alone, or indented."""
+    """Return the tree of a text, which may be indented, or end with a decorator."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     indent = first[: len(first) - len(first.lstrip())]
-    # Within an `if` what is indented may stand, at its own columns.
+    # Inside an `if`, indented text is valid and keeps its columns.
     head = "if True:\n" if indent else ""
     try:
         try:
@@ -226,5 +228,80 @@ def _parsed(text: str) -> ast.Module:
 
 
 def _tree(text: str) -> ast.Module:
-    with warnings.catch_warnings(action="ignore"):  # of a backslash in a text: not our text
+    with warnings.catch_warnings(
+        action="ignore"
+    ):  # about the users' own text, such as a backslash in a string
         return ast.parse(text)
+
+
+@dataclass(frozen=True)
+class PythonForm:
+    """A server's calls: `batching` has the spellings of the call with the batching settings.
+
+    `around` is a second call with settings: with `by_class`, a decorator of the class around the function;
+    else a call anywhere, once. `template` is the text to write; {batching} and {around} stand for the
+    arguments of both, {+batching} and {+around} for the same after a comma. `renamed` maps old names of
+    settings to new ones. `also` recognises calls of the users' own classes. `settle` completes the document.
+    """
+
+    batching: tuple[Callee, ...]
+    template: str
+    around: Callee | None = None
+    by_class: bool = False
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    also: Callable[[Call], bool] = lambda call: False
+    settle: Callable[[Document], None] = lambda document: None
+
+    def format(self, title: str, file: str, signs: str, command: str = "") -> Format:
+        """Return the format of a Python file with these calls."""
+        return Format(title, file, (".py",), signs, self.read, self.write, command=command)
+
+    def read(self, document: Document, text: str, which: str | None) -> None:
+        """Fill a document with the calls of a text; `which` selects a function, worker or line."""
+        program = Program(text)
+        call = self._one([call for call in program.calls if self._callee(call)], which)
+        program.put(document, call, self._callee(call) or self.batching[0])
+        if self.around is not None and (around := self._around(program, call)) is not None:
+            program.put(document, around, self.around)
+        for name, now in self.renamed.items():
+            if name in document.unknown:
+                document.unknown[name] = now
+        self.settle(document)
+
+    def _callee(self, call: Call) -> Callee | None:
+        own = self.batching[0] if self.also(call) else None
+        return next((callee for callee in self.batching if call.is_of(callee)), own)
+
+    def _one(self, calls: list[Call], which: str | None) -> Call:
+        title = self.batching[0].title
+        listed = ", ".join(f"{call.label} (line {call.place[0]})" for call in calls)
+        if not calls:
+            raise ValueError(f"the text must have a call of {title}, got none")
+        if which is not None:
+            fits = [call for call in calls if which in (call.label, str(call.place[0]))]
+            if len(fits) != 1:
+                rule = f"which must name one call of {title}, or its line"
+                raise ValueError(f"{rule}, of {listed}; got {which!r}")
+            return fits[0]
+        if len(calls) > 1:  # perhaps only one of several stages batches
+            calls = [call for call in calls if {"max_batch_size", "batch_size"} & {*call.keywords}] or calls
+        if len(calls) > 1:
+            raise ValueError(f"a call of {title} must be there once, or which must name it, got {listed}")
+        return calls[0]
+
+    def _around(self, program: Program, call: Call) -> Call | None:
+        found = [each for each in program.calls if self.around is not None and each.is_of(self.around)]
+        if self.by_class and call.within is not None:
+            return next((each for each in found if each.node in call.within.decorator_list), None)
+        if len(found) > 1 and not self.by_class:
+            lines = ", ".join(str(each.place[0]) for each in found)
+            raise ValueError(f"{found[0].callee} must be called once, got it in lines {lines}")
+        return found[0] if len(found) == 1 else None
+
+    def write(self, settings: dict[str, Any], unused: Mapping[str, Any]) -> str:
+        """Return the text with the settings as arguments."""
+        text = self.template
+        for name, callees in {"batching": self.batching[:1], "around": (self.around,)}.items():
+            given = "".join(callee.arguments(settings, unused) for callee in callees if callee is not None)
+            text = text.replace(f"{{+{name}}}", given and f", {given}").replace(f"{{{name}}}", given)
+        return text

@@ -6,7 +6,7 @@ from dataclasses import replace
 from batchsim import _check
 from batchsim._format import listed
 from batchsim.scenario import Scenario
-from batchsim.servers.linter import limits, sizes, tokens, waits
+from batchsim.servers.linter import batches, tokens
 from batchsim.servers.linter.finding import Finding, Findings, Note, measured
 from batchsim.servers.linter.trial import P99, Trial, checked
 from batchsim.servers.registry import ALL, TOKEN_SERVERS
@@ -14,8 +14,8 @@ from batchsim.servers.server import ServerConfig
 
 REQUESTS = 50_000
 CHECKS: tuple[Callable[[Trial], Iterator[Finding]], ...] = (
-    sizes.never_reached, sizes.too_small, sizes.through_zero, waits.too_short, waits.too_long,
-    sizes.preferred, sizes.padded, limits.share_a_device, limits.handler_blocks, limits.loses,
+    batches.never_reached, batches.too_small, batches.through_zero, batches.too_short, batches.too_long,
+    batches.preferred, batches.padded, batches.share_a_device, batches.handler_blocks, batches.loses,
 )  # fmt: skip
 WAITS = ("wait-unit", "wait-default", "wait-light-load", "wait-too-long")
 # What is moot where another was found.
@@ -24,14 +24,6 @@ MOOT = {
     "timeout-below-wait": WAITS,
     "clients-below-size": WAITS,
 }
-# Of Triton's queue.
-POLICY = (
-    "max_queue_size",
-    "default_timeout_microseconds",
-    "priority_levels",
-    "priority_queue_policy",
-)
-THREADS = "num_batch_threads"  # of TensorFlow Serving
 
 
 def lint(
@@ -57,14 +49,15 @@ def lint(
     (('wait-below-t-min',), {'batch_wait_timeout_s': 0.0027})
     """
     checked(config, scenario)
-    if cores is not None and config.server == "tf_serving" and THREADS not in config.settings:
+    server = ALL[config.server]
+    if cores is not None and server.per_core and server.per_core not in config.settings:
         known = {name: each for name, each in config.settings.items() if name not in config.unknown}
-        meant = ALL["tf_serving"].configure(known | {THREADS: _check.whole("cores", cores)})
+        meant = server.configure(known | {server.per_core: _check.whole("cores", cores)})
         config = replace(meant, unused=config.unused, unknown=config.unknown)
     requests, of_tokens = _check.whole("requests", requests), config.server in TOKEN_SERVERS
     if of_tokens:
         requests = min(requests, tokens.REQUESTS if config.rule.compiled else tokens.OF_SIMPY)
-    trial = Trial(ALL[config.server], config, scenario, requests, seed)
+    trial = Trial(server, config, scenario, requests, seed)
     checks = tokens.CHECKS if of_tokens else CHECKS
     found = {finding.code: finding for check in checks for finding in check(trial)}
     # Of batches any finding is to blame; of tokens one whose change carries the load.
@@ -73,7 +66,7 @@ def lint(
         if not of_tokens or not (trial.outcome(**each.change) or trial.now).overloaded
     ]  # fmt: skip
     if trial.now.overloaded and not to_blame:
-        found |= {finding.code: finding for finding in limits.overload(trial)}
+        found |= {finding.code: finding for finding in batches.overload(trial)}
     moot = {code for other in found for code in MOOT.get(other, ())}
     ranked = sorted((each for each in found.values() if each.code not in moot), key=lambda each: -each.effect)
     noted = [*_notes(trial), *(tokens.notes(trial) if of_tokens else ())]
@@ -82,17 +75,10 @@ def lint(
 
 def _notes(trial: Trial) -> Iterator[Note]:
     name, settings = trial.config.server, trial.config.settings
-    policy = [each for each in POLICY if settings.get(each)]
-    if name == "triton" and policy:
-        off = f"switch{'es' * (len(policy) == 1)} off that the next batch is formed while one is computed"
-        yield Note("pre-forming-off", f"{listed(policy)} {off}: what that costs is not simulated.")
+    yield from (Note(code, sentence) for code, sentence in trial.server.notes(settings))
     if trial.config.untold(trial.base):
         low, high = (measured(P99, each.p99_ms) for each in (trial.now, trial.alone))
         yield Note("sharing-not-measured", f"{trial.config.sharing_unknown(low, high)}.")
-    if name == "tf_serving" and THREADS not in settings:
-        yield Note("threads-default", f"{THREADS} is one per core unless set; here it is 1: say the cores.")
-    if name == "bentoml" and "max_latency_ms" in settings:
-        yield Note("no-wait", "max_latency_ms is a limit beyond which requests are refused, not a wait.")
     for key, near in trial.config.unknown.items():
         hint = f", did you mean {near}?" if near else ""
         yield Note("unknown", f"{name} does not have {key}{hint}.".replace("?.", "?"))

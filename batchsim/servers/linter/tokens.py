@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from batchsim._format import listed, number
 from batchsim.scenario.rules.continuous import MOST, Continuous
@@ -13,21 +12,6 @@ REQUESTS, OF_SIMPY = 3000, 400  # of each run; fewer where the SimPy engine alon
 MATTERS = 0.05  # a mean that falls by less is no finding
 OFTEN = 0.1  # the share of requests that go back, from which memory is short
 LARGEST = 65_536  # larger budgets are not proposed
-# By server: what it calls the budget of a step; and what makes it take more memory than there is, with the
-# value that does not.
-BUDGETS = {
-    "vllm": "max_num_batched_tokens", "vllm_v0": "max_num_batched_tokens", "sglang": "chunked_prefill_size",
-    "tgi": "max_batch_prefill_tokens", "tensorrt_llm": "max_num_tokens",
-}  # fmt: skip
-CALM: dict[str, dict[str, Any]] = {
-    "vllm": {"long_prefill_token_threshold": 0}, "sglang": {"schedule_conservativeness": 1.0},
-    "tensorrt_llm": {"capacity_scheduler_policy": "GUARANTEED_NO_EVICT"},
-}  # fmt: skip
-# By server: the settings whose defaults the card's memory changes, and cards of GiB that differ in them.
-BY_CARD = {
-    "vllm": (("max_num_seqs", "max_num_batched_tokens"), (24.0, 96.0)),
-    "sglang": (("chunked_prefill_size",), (16.0, 24.0, 80.0, 180.0)),
-}
 
 
 def _mean(outcome: Outcome, key: str) -> float:
@@ -64,7 +48,7 @@ def thrashes(trial: Trial) -> Iterator[Finding]:
     share = _mean(trial.now, "preempted_share")
     if share < OFTEN:
         return
-    for name, calm in CALM.get(trial.server.name, {}).items():
+    for name, calm in trial.server.calm.items():
         if trial.setting(name) == calm:
             continue
         found = trial.outcome(**{name: calm})
@@ -100,9 +84,9 @@ def beyond_memory(trial: Trial) -> Iterator[Finding]:
 
 def below_prompt(trial: Trial) -> Iterator[Finding]:
     """Find a budget below the mean prompt, which then takes several steps."""
-    name, now = BUDGETS.get(trial.server.name), trial.now
+    name, now = trial.server.words.budget, trial.now
     rule, prompt = now.scenario.rule, float(now.result.prompt_tokens.mean())
-    if name is None or not isinstance(rule, Continuous) or rule.max_num_batched_tokens >= prompt:
+    if not name or not isinstance(rule, Continuous) or rule.max_num_batched_tokens >= prompt:
         return
     budget = rule.max_num_batched_tokens
     larger = [budget * 2**power for power in range(1, 17)]
@@ -117,11 +101,11 @@ def below_prompt(trial: Trial) -> Iterator[Finding]:
 
 def by_card(trial: Trial) -> Iterator[Finding]:
     """Find defaults that depend on a card that is not said, where that makes a difference."""
-    names, cards = BY_CARD.get(trial.server.name, ((), ()))
+    names, cards = trial.server.by_card
     left = [name for name in names if name not in trial.settings]
     if trial.settings.get("gpu") is not None or not left:
         return
-    others, budget = [], BUDGETS[trial.server.name]
+    others, budget = [], trial.server.words.budget
     # Limits alone: what memory a model leaves is another question.
     limits = {name: value for name, value in trial.settings.items() if name not in ("model", "model_path")}
     for gib in cards:

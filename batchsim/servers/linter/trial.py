@@ -121,6 +121,10 @@ class Trial:
         """Return a setting as it is, by default or by choice."""
         return self.settings.get(name, self.server.default(name))
 
+    def said(self, name: str) -> str:
+        """Return a setting as it is written: `name=value`."""
+        return f"{name}={self.setting(name)!r}"
+
     @cached_property
     def now(self) -> Outcome:
         """The settings as they are."""

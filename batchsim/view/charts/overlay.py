@@ -4,8 +4,7 @@ import textwrap
 
 import numpy as np
 
-from batchsim.device.fidelity import Fidelity
-from batchsim.device.repeats import LEVEL, SHARES
+from batchsim.device.fidelity import LEVEL, SHARES, Fidelity
 from batchsim.result.metrics import heading
 from batchsim.view.canvas.theme import BLACK, BLUE, VERMILION
 from batchsim.view.charts import chart as charts

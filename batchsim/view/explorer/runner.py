@@ -29,7 +29,7 @@ from batchsim.simulate import available, simulated
 from batchsim.study.surface import LoadCurve, Surface, accepted, load_curve, load_rates, surface
 from batchsim.study.token_curve import TokenCurve, token_curve
 from batchsim.study.token_surface import MEMORY, TokenSurface, token_surface
-from batchsim.theory.curve import theory_curve
+from batchsim.theory.expected import theory_curve
 from batchsim.view.canvas.scales import nice
 from batchsim.view.explorer.controls_table import CONTROLS
 from batchsim.view.explorer.controls_tokens import MAPS

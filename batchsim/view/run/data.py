@@ -15,7 +15,7 @@ from batchsim.view.run.window import Window, window
 
 if TYPE_CHECKING:
     from batchsim.study.surface import LoadCurve, Surface
-    from batchsim.theory.curve import TheoryCurve
+    from batchsim.theory.expected import TheoryCurve
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,13 +1,8 @@
-"""Protocol buffers' messages of servers: their fields, from which descriptors are built.
+"""Triton's ModelConfig and the messages within it, as `text_proto.Schema` takes them."""
 
-Facts of the formats. Numbers of fields are left out: the text format names them.
-"""
+from batchsim.servers.formats.text_proto import Schema
 
-# By message: name:type of each field; *type: repeated; map<key,value>; @choice: one of several.
-# Enumerations: their values from 0 on.
-Messages = dict[str, str]
-
-TRITON_ENUMS: Messages = {
+ENUMS = {
     "DataType": "TYPE_INVALID TYPE_BOOL TYPE_UINT8 TYPE_UINT16 TYPE_UINT32 TYPE_UINT64 TYPE_INT8 TYPE_INT16 "
     "TYPE_INT32 TYPE_INT64 TYPE_FP16 TYPE_FP32 TYPE_FP64 TYPE_STRING TYPE_BF16",
     "ModelInstanceGroup.Kind": "KIND_AUTO KIND_GPU KIND_CPU KIND_MODEL",
@@ -23,7 +18,7 @@ TRITON_ENUMS: Messages = {
     "CONTROL_SEQUENCE_END CONTROL_SEQUENCE_CORRID",
 }
 
-TRITON: Messages = {
+MESSAGES = {
     "ModelRateLimiter": "resources:*ModelRateLimiter.Resource priority:uint32",
     "ModelRateLimiter.Resource": "name:string global:bool count:uint32",
     "ModelInstanceGroup": "name:string kind:ModelInstanceGroup.Kind count:int32 "
@@ -114,10 +109,4 @@ TRITON: Messages = {
     "response_cache:ModelResponseCache model_metrics:ModelMetrics",
 }
 
-TF_SERVING: Messages = {
-    "Int64Value": "value:int64",
-    "StringValue": "value:string",
-    "BatchingParameters": "max_batch_size:Int64Value batch_timeout_micros:Int64Value "
-    "max_enqueued_batches:Int64Value num_batch_threads:Int64Value thread_pool_name:StringValue "
-    "allowed_batch_sizes:*int64 pad_variable_length_inputs:bool",
-}
+SCHEMA = Schema(MESSAGES, ENUMS)

@@ -1,15 +1,72 @@
-"""The metrics of token generation from the times of its requests: those of a whole run, to the last bit."""
+"""What a study of token generation computes for itself: which settings keep up, and metrics from times."""
 
+import functools
+import math
+import os
+from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from batchsim.result.sections import FINE, sums
 from batchsim.result.value_columns import AtRanks, percentiles
+from batchsim.scenario import Scenario
+from batchsim.scenario.saturation import load_to_tell
 
 if TYPE_CHECKING:
     from batchsim.engines.compiled.grid_runs import Times
+
+
+APART = 0.15  # by which no setting within a block exceeds all its corners, nor falls below them
+
+
+def keeping_up(cells: Sequence[Scenario | None], columns: int, roughly: bool = False) -> np.ndarray:
+    """Return which cells' queues stay finite, as `Scenario.stable` says, row by row; not those of None.
+
+    A block of cells is taken as a whole where its corners agree by far, else in quarters. `roughly`: those
+    within some 3 % of saturation may be wrong.
+    """
+    from batchsim.engines.compiled.grid_runs import in_threads  # Numba loads on first use
+
+    rows = len(cells) // columns
+    found = np.zeros((rows, columns), bool)
+    loads: dict[tuple[int, int], float] = {}
+    blocks = [(0, rows - 1, 0, columns - 1)]
+    while blocks:
+        corners = {(row, column) for *ends, left, right in blocks for row in ends for column in (left, right)}
+        new = [(corner, cells[corner[0] * columns + corner[1]]) for corner in sorted(corners - loads.keys())]
+        loads |= {corner: math.nan for corner, cell in new if cell is None}
+        asked = [(corner, cell) for corner, cell in new if cell is not None]
+        jobs = min(os.cpu_count() or 1, len(asked))
+        parts = [asked[first::jobs] for first in range(jobs)]
+        if asked:
+            measured = in_threads(asked[0][1], functools.partial(_loads, roughly), parts)
+            loads |= {corner: load for part in measured for corner, load in part}
+        todo, blocks = blocks, []
+        for top, bottom, left, right in todo:
+            around = np.array([loads[corner] for corner in product((top, bottom), (left, right))])
+            if bottom - top <= 1 and right - left <= 1:
+                for corner in product((top, bottom), (left, right)):
+                    found[corner] = loads[corner] < 1
+            elif (around < 1 - APART).all() or (around > 1 + APART).all():
+                found[top : bottom + 1, left : right + 1] = around[0] < 1
+            else:
+                halves = (pairwise(sorted({a, (a + b) // 2, b})) for a, b in ((top, bottom), (left, right)))
+                quarters = ([*each] for each in halves)
+                down, across = (
+                    [*each] or [(end, end)] for each, end in zip(quarters, (top, left), strict=True)
+                )
+                blocks += [(*each, *other) for each, other in product(down, across)]
+    given_at = np.array([cell is not None for cell in cells]).reshape(found.shape)
+    return (found & given_at).ravel()
+
+
+def _loads(
+    roughly: bool, part: Sequence[tuple[tuple[int, int], Scenario]]
+) -> list[tuple[tuple[int, int], float]]:
+    return [(corner, load_to_tell(cell, roughly)) for corner, cell in part]
 
 
 class TokenTimes:

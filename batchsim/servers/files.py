@@ -1,0 +1,283 @@
+"""Servers' files: a file as a ServerConfig, and a setting as the text of a file."""
+
+import ast
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batchsim import _check, _format
+from batchsim.scenario import Rule, Scenario
+from batchsim.scenario.rules import SizeOrWait
+from batchsim.scenario.rules.continuous import Continuous
+from batchsim.servers.formats.document import Document
+from batchsim.servers.registry import ALL, SERVERS, TOKEN_SERVERS
+from batchsim.servers.server import Format, Server, ServerConfig, Target, describe_limit, describe_timeout
+
+# Settings outside of a file, such as options of a command line: "# batchsim: capacity=512".
+BESIDES = re.compile(r"^[ \t]*#[ \t]*batchsim:[ \t]*(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_COMMENT = re.compile(r"#.*$", re.MULTILINE)
+
+
+def read(path: str | os.PathLike[str], server: str | None = None, which: str | None = None) -> ServerConfig:
+    """Return the meaning of a server's file, as `parse` does; the file's name also identifies the server."""
+    file = _check.path("path", path)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: a config must be text in UTF-8, got {error.reason}") from None
+    try:
+        return _parse(text, server, which, file)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
+
+
+def parse(text: str, server: str | None = None, which: str | None = None) -> ServerConfig:
+    """Return the meaning of the text of a server's file.
+
+    The text identifies its server, unless `server` names it. `which` selects one of several models, functions
+    or workers; in Python, a line number also works. Python is parsed, never run. `unused` of the answer has
+    everything without effect in a simulation, `unknown` the keys that the server does not have. Raises
+    ValueError with line and column for an invalid text, or a value that the server refuses.
+
+    >>> parse("@serve.batch(max_batch_size=8, batch_wait_timeout_s=0.02, max_batchs=3)")
+    ray_serve: FrozenBatches(max_batch_size=8, max_wait_ms=20.0, max_ongoing=5) on 1 server
+      unknown      max_batchs (did you mean 'max_batch_size'?)
+    """
+    _check.instance("text", text, str, "text")
+    return _parse(text, server, which, None)
+
+
+def _parse(text: str, server: str | None, which: str | None, file: Path | None) -> ServerConfig:
+    found, form = _recognised(text, server, file)
+    document = Document(found)
+    try:
+        form.read(document, text, which)
+    except RecursionError:
+        raise ValueError(f"{form.title} must not nest so deep, got too many brackets") from None
+    for name, value in BESIDES.findall(text):
+        document.settings.setdefault(name, _literal(name, value))
+    return document.config()
+
+
+def _literal(name: str, text: str) -> object:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise ValueError(f"batchsim: {name} must be a number or quoted text, got {text!r}") from None
+
+
+def _recognised(text: str, server: str | None, file: Path | None) -> tuple[Server, Format]:
+    """Return the server and the format of a text, or raise ValueError with the candidates."""
+    if server is not None:
+        _check.one_of("server", server, ALL)
+    plain = _COMMENT.sub("", text)
+    every = [(each, form) for each in ALL.values() for form in each.formats]
+    own = [(each, form) for each, form in every if server in (None, each.name)]
+    if not own:
+        raise ValueError(f"server must be one that has a file, got {server!r}")
+    signed = [
+        (each, form) for each, form in every
+        if re.search(form.signs, plain, re.MULTILINE)
+        or (each.name == server and form.shared and re.search(form.shared, plain, re.MULTILINE))
+    ]  # fmt: skip
+    fits = [each for each in signed if each in own]
+    if server is not None and signed and not fits:
+        rule = f"a config of {server} must be {' or '.join(form.title for _, form in own)}"
+        raise ValueError(f"{rule}, got what looks like {signed[0][1].title}")
+    if len(fits) != 1 and file is not None:  # then the file's name may decide
+        some = fits or own
+        fits = [each for each in some if each[1].file == file.name]
+        suffix = file.suffix.lower()
+        fits = fits or [each for each in some if suffix in each[1].suffixes and (signed or server)] or some
+    fits = fits or own
+    if len(fits) > 1 and server is None:
+        known = " or ".join(dict.fromkeys(each.name for each, _ in fits))
+        raise ValueError(f"server must be given for a config that may be one of {known}, got none")
+    return fits[0]
+
+
+class Written(NamedTuple):
+    """Texts by server, and for the other servers the reason why the setting cannot be written."""
+
+    texts: dict[str, str]
+    refused: dict[str, str]
+
+
+def write(server: str, what: Any, file: str | None = None) -> str:
+    """Return the text of a server's file for a ServerConfig, a Rule, a Scenario or a Recommendation.
+
+    `SizeOrWait` can be written for every server: comments in the text name the rule that the server makes of
+    the same two numbers, and each number that was rounded. Any other rule, number of servers, limit or
+    timeout that the server does not have is refused. A ServerConfig that was read is written with its keys
+    without effect, but without its unknown keys. `file` selects one of the server's formats by its file name,
+    such as "model-config.yaml".
+
+    >>> from batchsim import SizeOrWait
+    >>> print(write("torchserve", SizeOrWait(32, 2)).partition("models=")[0].strip())
+    # Written by batchsim for torchserve (2025-03).
+    # Its rule: PullThenWait(max_batch_size=32, max_wait_ms=2).
+    # Not the requested rule, SizeOrWait(max_batch_size=32, max_wait_ms=2): simulate the one above.
+    # Not as requested: queue limit, 100 requests.
+    """
+    form, own = _format_of(server, file), ALL[server]
+    if isinstance(what, ServerConfig) and what.server == server:
+        found, remarks = what, list[str]()
+    else:
+        found, remarks = _translated(own, _target(what))
+    settings = dict(found.settings)
+    extras = {key: value for key, value in found.unused.items() if key not in own.settings}
+    text = form.write(settings, extras | {**found.kept})
+    head = [f"Written by batchsim for {server} ({own.version}).", f"Its rule: {found.rule!r}."]
+    besides = [f"batchsim: {name}={value!r}" for name, value in settings.items()]
+    if form.command and settings:
+        options = " ".join(f"--{name} {value}" for name, value in settings.items())
+        besides.append(f"Start it with: {form.command} {options}")
+    return "".join(f"# {line}\n" for line in (*head, *remarks, *besides)) + text
+
+
+def write_all(what: Any) -> Written:
+    """Return the texts of `write` for all servers, and its errors for the rest.
+
+    A `Continuous` is written for the servers of language models, any other rule for the servers of batches.
+
+    >>> from batchsim import RunningWindow
+    >>> written = write_all(RunningWindow(8, 5))
+    >>> list(written.texts), len(written.refused)
+    (['litserve'], 10)
+    """
+    written = Written({}, {})
+    what = what if isinstance(what, ServerConfig) else _target(what)
+    for server in TOKEN_SERVERS if isinstance(what.rule, Continuous) else SERVERS:
+        try:
+            written.texts[server] = write(server, what)
+        except ValueError as error:
+            written.refused[server] = str(error)
+    return written
+
+
+def file_name(server: str) -> str:
+    """Return the usual name of a server's file.
+
+    >>> file_name("triton")
+    'config.pbtxt'
+    """
+    return _format_of(server, None).file
+
+
+def _format_of(server: str, file: str | None) -> Format:
+    _check.one_of("server", server, ALL)
+    own = {form.file: form for form in ALL[server].formats}
+    if not own:
+        raise ValueError(f"server must be one that has a file, got {server!r}")
+    return next(iter(own.values())) if file is None else own[_check.one_of("file", file, own)]
+
+
+def _target(what: Any) -> Target:
+    if isinstance(what, Target):
+        return what
+    if isinstance(what, ServerConfig):
+        levels = tuple(range(1, what.priority_levels + 1))
+        return Target(
+            what.rule, what.servers, what.queue_limit, what.timeout_ms, what.pad_to, what.timeout_action,
+            levels, what.devices,
+        )  # fmt: skip
+    if isinstance(what, Rule):
+        return Target(what)
+    scenario = getattr(what, "scenario", what)  # a Recommendation has one
+    _check.instance("what is written", scenario, Scenario, "a ServerConfig, Rule, Scenario or Recommendation")
+    padding = tuple(scenario.service.padding or ())
+    return Target(
+        scenario.rule, scenario.servers, scenario.queue_limit, scenario.timeout_ms, padding,
+        scenario.timeout_action, scenario.levels, scenario.devices,
+    )  # fmt: skip
+
+
+def _translated(server: Server, target: Target) -> tuple[ServerConfig, list[str]]:
+    """Return a target in a server's settings, and sentences on everything that differs from it."""
+    settings, remarks = _settings(server, target)
+    each = [server.configure(settings | {**variant}) for variant in server.variants]
+    found = next((one for one in each if type(one.rule) is type(target.rule)), each[0])
+    ours, theirs = found.rule, target.rule
+    if target.servers == 1:
+        ours, theirs = ours.alone, theirs.alone
+    if ours != theirs:
+        similar = type(found.rule.alone) is type(target.rule.alone)
+        if not similar and not isinstance(target.rule, (SizeOrWait, Continuous, type(found.rule))):
+            rules = f"a {type(found.rule).__name__}, or a SizeOrWait, whose numbers it takes its own way"
+            raise ValueError(f"a rule for {server.name} must be {rules}; got {target.rule!r}")
+        remarks.insert(0, f"Not the requested rule, {target.rule!r}: simulate the one above.")
+    for name, own, wanted in (
+        ("queue limit", *(describe_limit(each.queue_limit) for each in (found, target))),
+        ("timeout", *(describe_timeout(each.timeout_ms, each.timeout_action) for each in (found, target))),
+    ):
+        if own != wanted:
+            remarks.append(f"Not as requested: {name}, {'; '.join(own) or 'none'}.")
+    if len(target.levels) > 1 and not found.priority_levels:
+        remarks.append("Not as requested: requests of all priorities are served in order of arrival.")
+    if found.pad_to != target.pad_to:
+        remarks.append(f"The model pads batches to {list(target.pad_to)}; this file does not.")
+    return found, remarks
+
+
+def _settings(server: Server, target: Target) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings of a server for a target, and sentences on those that were rounded or dropped."""
+    words, rule, remarks = server.words, target.rule, list[str]()
+    continuous = isinstance(rule, Continuous)
+    if continuous != (server.name in TOKEN_SERVERS):
+        own = "one of whole batches," if continuous else "a Continuous;"
+        raise ValueError(f"a rule for {server.name} must be {own} got {rule!r}")
+    extras = server.extras(target)
+    settings: dict[str, Any] = extras if continuous else {words.size: rule.max_batch_size}
+    if isinstance(rule, SizeOrWait) and math.isinf(rule.max_wait_ms) and not server.unbounded:
+        raise ValueError(f"max_wait_ms must be finite for {server.name}, got inf")
+    if words.wait and (server.unbounded or math.isfinite(rule.max_wait_ms)):
+        wait_ms = rule.max_wait_ms
+        settings[words.wait] = wait = wait_ms if math.isinf(wait_ms) else words.wait_of(wait_ms)
+        if not math.isclose(wait * words.wait_unit_ms, wait_ms, rel_tol=1e-9):
+            least = f", at least {words.least}" if words.least else ""
+            rounded = f"{words.wait} is a whole number{least}: {wait}"
+            remarks.append(f"{rounded}, where {_format.typed(wait_ms)} ms was requested.")
+    elif isinstance(rule, SizeOrWait) and rule.max_wait_ms:
+        remarks.append(f"{server.name} has no wait: {_format.typed(rule.max_wait_ms)} ms is dropped.")
+    if words.servers:
+        if target.servers > 1 or not continuous:
+            settings[words.servers] = target.servers
+        if words.devices and target.servers > 1:
+            settings[words.devices] = target.devices or target.servers
+    elif target.servers > 1:
+        must = f"servers must be 1 for {server.name}, which has no setting for more"
+        raise ValueError(f"{must}, got {target.servers}")
+    settings |= _limits(server, target) | extras
+    return settings, remarks + server.remarks(settings)
+
+
+def _limits(server: Server, target: Target) -> dict[str, Any]:
+    words = server.words
+    limit, timeout_ms, action = target.queue_limit, target.timeout_ms, target.timeout_action
+    if server.level_limits is not None and len(target.levels) > 1:
+        return server.level_limits(target)
+    settings: dict[str, Any] = {}
+    if isinstance(limit, Mapping) or isinstance(timeout_ms, Mapping) or isinstance(action, Mapping):
+        raise ValueError(f"limits must be the same for all levels in {server.name}, got limits by level")
+    if limit is not None:
+        if not words.queue:
+            raise ValueError(f"queue_limit must be None for {server.name}, which has none, got {limit}")
+        if words.queue_in_batches:
+            limit = max(round(limit / target.rule.max_batch_size), 1)
+        settings[words.queue] = limit
+    if timeout_ms is not None:
+        if not words.timeout:
+            must = f"timeout_ms must be None for {server.name}, which has none"
+            raise ValueError(f"{must}, got {_format.typed(timeout_ms)}")
+        timeout = float(_format.typed(timeout_ms / words.timeout_unit_ms))
+        whole = timeout == int(timeout) or words.timeout_unit_ms < 1 or words.whole
+        settings[words.timeout] = math.ceil(timeout) if whole else timeout
+    if action != "reject":
+        if not words.timeout_action:
+            must = f"timeout_action must be 'reject' for {server.name}"
+            raise ValueError(f"{must}, got {action!r}")
+        settings[words.timeout_action] = action.upper()
+    return settings

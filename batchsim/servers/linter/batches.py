@@ -1,0 +1,364 @@
+"""Findings about batches of whole requests: how large they are, how long they wait, what limits them."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from batchsim._format import counted, duration, listed, number, percent, rate, typed_duration
+from batchsim.scenario import ClosedLoop, Scenario, Service
+from batchsim.scenario.rules import FrozenBatches
+from batchsim.servers.linter.finding import Finding
+from batchsim.servers.linter.trial import Outcome, Trial
+
+MATTERS = 0.2  # a p99 that falls by less of it is no finding
+HALVED = 0.5  # by how much it falls for a wait that was chosen, and gathers batches
+ALONE = 2.0  # requests in a batch on average, below which the wait gathered nobody
+PAID = 0.05  # of the latency: less time waiting for company is no wait that is paid
+LONG_MS, TIMES = 1000.0, 20  # a wait as long, and as many full batches: probably another unit was meant
+STEPS = (1, 2, 5)
+ABOVE = (1.1, 1.25, 1.5, 2, 3, 5)  # times the least wait of frozen batches
+LARGEST = 256  # larger batches are not proposed
+LINE = 0.95  # of so many single ones: a batch that takes as long saves nothing
+LITTLE = 0.1  # a p99 that falls by less of it is no finding, where the setting has no use
+OFTEN = 0.05  # the share of full batches from which their size matters
+LOSES = 1e-3  # a loss below it is no finding
+CURED = 0.1  # of it may remain
+MOST = 64  # more servers are not proposed
+
+
+def _wait(outcome: Outcome) -> str:
+    return typed_duration(outcome.scenario.rule.max_wait_ms)
+
+
+def shorter(trial: Trial) -> Iterator[Outcome]:
+    """Yield what shorter waits do: none, and 1, 2 and 5 times powers of ten."""
+    now_ms, least_ms = trial.now.scenario.rule.max_wait_ms, trial.now.scenario.service(1) * 1000 / 20
+    top_ms = min(now_ms, 60_000.0)
+    powers = range(math.floor(math.log10(least_ms)), math.ceil(math.log10(max(top_ms, least_ms))) + 1)
+    ladder = [float(f"{step}e{power}") for power in powers for step in STEPS]
+    seen: set[float] = set()
+    for wait_ms in [0.0, *(each for each in ladder if least_ms <= each < now_ms)]:
+        found = trial.waited(wait_ms)
+        if found is not None and found.scenario.rule.max_wait_ms not in {now_ms, *seen}:
+            seen.add(found.scenario.rule.max_wait_ms)
+            yield found
+
+
+def best(outcomes: list[Outcome]) -> Outcome | None:
+    """Return the one of the lowest mean among those of a p99 near the lowest."""
+    if not outcomes or (least := min(each.p99_ms for each in outcomes)) == math.inf:
+        return None
+    return min((each for each in outcomes if each.p99_ms <= 1.05 * least), key=lambda each: each.mean_ms)
+
+
+def too_long(trial: Trial) -> Iterator[Finding]:
+    """Find a wait that costs more than it gathers: of another unit, by default, at light load, or at any."""
+    words, now, rule = trial.server.words, trial.now, trial.now.scenario.rule
+    if not words.wait or rule.max_wait_ms == 0 or rule.largest_batch == 1:
+        return
+    found = best(list(shorter(trial)))
+    if found is None or not found.beats(now, MATTERS):
+        return
+    wait_ms, metrics = rule.max_wait_ms, now.result.metrics.numbers
+    size, forming_ms = metrics["mean_batch_size"], metrics["mean_forming_ms"]
+    if forming_ms < PAID * metrics["mean_latency_ms"] and not now.overloaded:
+        return  # it is another effect of the wait: see too_short, and preferred sizes
+    default, given = trial.server.default(words.wait), words.wait in trial.settings
+    full_ms = now.scenario.service(rule.largest_batch) * 1000
+    pays = f"requests wait {duration(forming_ms)} on average for batches of {number(size)}"
+    if now.overloaded:
+        pays = f"batches of {number(size)} that wait as long carry less than what comes"
+    # In the server's unit, the default is not always read as what it is.
+    same = f" ({_wait(now)})" if words.wait_unit_ms != 1 or wait_ms >= LONG_MS else ""
+    if given and wait_ms >= LONG_MS and wait_ms >= TIMES * full_ms and trial.setting(words.wait) != default:
+        code = "wait-unit"
+        meant = typed_duration(wait_ms / 1000)
+        times = number(wait_ms / full_ms)
+        what = f"{trial.said(words.wait)} is {_wait(now)}, {times} times as long as a full batch"
+        sentence = f"{what} computes: {meant} may have been meant."
+    elif not given or trial.setting(words.wait) == default:
+        code, sentence = (
+            "wait-default",
+            f"{trial.said(words.wait)}{same} is the default: {pays}.",
+        )
+    elif size < ALONE:
+        code = "wait-light-load"
+        sentence = f"At this load {trial.said(words.wait)}{same} is paid for nothing: {pays}."
+    elif found.beats(now, HALVED):
+        code, sentence = (
+            "wait-too-long",
+            f"{trial.said(words.wait)}{same} is longer than it pays: {pays}.",
+        )
+    else:
+        return
+    yield p99_finding(code, sentence, now, found)
+
+
+def p99_finding(code: str, sentence: str, now: Outcome, found: Outcome, remedy: str = "") -> Finding:
+    """Return a finding whose number is the load where that is too high, else the loss, or the p99."""
+    effect = found.effect_over(now)
+    if now.overloaded:
+        return Finding(code, sentence, "load", now.load, found.load, effect, found.change, remedy)
+    if now.p99_ms == math.inf:
+        return Finding(code, sentence, "loss", now.loss, found.loss, effect, found.change, remedy)
+    lossless = now.loss == found.loss == 0
+    key = "p99_ms" if lossless else "p99_all_ms"
+    return Finding(code, sentence, key, now.p99_ms, found.p99_ms, effect, found.change, remedy)
+
+
+def least_wait_ms(scenario: Scenario) -> float | None:
+    """Return the wait from which frozen batches keep up, None where no wait does.
+
+    `batchsim.theory.frozen_wait_min_ms` for any service time, and any limit of ongoing requests.
+    """
+
+    def keeps_up(wait_ms: float) -> bool:
+        rule = dataclasses.replace(scenario.rule, max_wait_ms=wait_ms)  # type: ignore[type-var]
+        return dataclasses.replace(scenario, rule=rule, queue_limit=None, timeout_ms=None).stable
+
+    low, high = 0.0, scenario.service(1) * 1000
+    while not keeps_up(high):
+        low, high = high, 2 * high
+        if high > 1e6:
+            return None
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if keeps_up(middle) else (middle, high)
+    return high
+
+
+def too_short(trial: Trial) -> Iterator[Finding]:
+    """Find a wait so short that frozen batches, which do not grow, overload the server."""
+    words, now, workload = trial.server.words, trial.now, trial.now.scenario.workload
+    if not isinstance(now.scenario.rule, FrozenBatches) or isinstance(workload, ClosedLoop) or not words.wait:
+        return
+    least = least_wait_ms(now.scenario)
+    if least is None or now.scenario.rule.max_wait_ms > 2 * least:
+        return
+    longer = [trial.waited(float(f"{times * least:.2g}")) for times in ABOVE]
+    now_ms = now.scenario.rule.max_wait_ms
+    found = best([each for each in longer if each is not None and each.scenario.rule.max_wait_ms > now_ms])
+    if found is None or not found.beats(now, MATTERS):
+        return
+    code, so = "wait-too-short", "hardly keeps up"
+    if now.overloaded:
+        code, so = "wait-below-t-min", "does not keep up, and the queue grows without bound"
+    at = rate(workload.offered_per_s)
+    sentence = (
+        f"{trial.said(words.wait)} makes batches of {at} so small that the server {so}: "
+        f"it keeps up from {number(least, 4)} ms on."
+    )
+    yield p99_finding(code, sentence, now, found)
+
+
+def too_small(trial: Trial) -> Iterator[Finding]:
+    """Find batches that are too small, above all the default of one."""
+    now, rule, size = trial.now, trial.now.scenario.rule, trial.now.scenario.rule.max_batch_size
+    most = min(LARGEST, trial.base.service.largest_batch)
+    sizes = [size * 2**k for k in range(1, 9) if size * 2**k <= most]
+    # Where nothing waited for company, nothing shall: a wait that had no effect might be a long one.
+    found = [trial.resized(each, 0.0 if size == 1 else None) for each in sizes]
+    larger = [
+        each for each in found if each is not None and each.scenario.rule.largest_batch > rule.largest_batch
+    ]
+    least = min((each.p99_ms for each in larger), default=math.inf)
+    if least == math.inf:
+        return
+    smallest = next(each for each in larger if each.p99_ms <= 1.05 * least)
+    if not smallest.beats(now, MATTERS):
+        return
+    left = trial.server.words.size not in trial.settings
+    is_default = " is the default, and" if left else ""
+    each = "one request" if size == 1 else f"{size:,} requests"
+    what = f"{trial.said(trial.server.words.size)}{is_default} lets a batch hold {each} at most"
+    yield p99_finding("size-too-small", f"{what}, too few at this load.", now, smallest)
+
+
+def through_zero(trial: Trial) -> Iterator[Finding]:
+    """Find a service time without a fixed part: batching cannot help, only delay."""
+    now, size = trial.now, trial.now.scenario.rule.largest_batch
+    table = now.scenario.service.table(size)[1:]
+    if size == 1 or table[-1] < LINE * size * table[0]:
+        return
+    alone = trial.resized(1)
+    if alone is None or not alone.beats(now, LITTLE):
+        return
+    per = f"a batch of {size:,} computes for {number(table[-1] / table[0])} times as long as a single request"
+    yield p99_finding(
+        "service-through-zero", f"Batching saves nothing here, it only delays: {per}.", now, alone
+    )
+
+
+def never_reached(trial: Trial) -> Iterator[Finding]:
+    """Find a size that is never reached, because fewer requests are let in, or exist."""
+    now, rule, size = trial.now, trial.now.scenario.rule, trial.now.scenario.rule.max_batch_size
+    ongoing, workload = "max_ongoing_requests", now.scenario.workload
+    if isinstance(rule, FrozenBatches) and rule.max_ongoing < size * now.scenario.servers:
+        found = trial.outcome(**{ongoing: size * now.scenario.servers})
+        if found is not None and found.beats(now, LITTLE):
+            default = "" if ongoing in trial.settings else ", the default,"
+            needs = "one full batch" if rule.max_ongoing < size else "full batches on all servers"
+            what = (
+                f"{ongoing}={trial.setting(ongoing)}{default} lets in fewer requests than {needs} of {size:,}"
+            )
+            why = "none is ever full, and each waits" if rule.max_ongoing < size else "some servers idle"
+            yield p99_finding("concurrency-below-size", f"{what}: {why}.", now, found)
+    elif isinstance(workload, ClosedLoop) and workload.clients < rule.enough and rule.max_wait_ms > 0:
+        found = trial.resized(workload.clients)
+        if found is not None and found.beats(now, LITTLE):
+            clients = counted(workload.clients, "client")
+            what = f"{trial.said(trial.server.words.size)} is never reached with {clients}"
+            why = "every batch waits for one that cannot come"
+            yield p99_finding("clients-below-size", f"{what}: {why}.", now, found)
+
+
+def preferred(trial: Trial) -> Iterator[Finding]:
+    """Find preferred sizes without a reason: Triton's guide advises against them."""
+    name, now = "preferred_batch_size", trial.now
+    sizes = trial.settings.get(name)
+    if not sizes:
+        return
+    found = trial.outcome(**{name: []})
+    if found is not None and found.beats(now, 0.05):
+        what = f"{name}={list(sizes)} makes batches leave too early, or too small, for this service time."
+        yield p99_finding("preferred-sizes", what, now, found)
+
+
+def _padding(service: Service, outcome: Outcome) -> float:
+    """Return the share of what is computed that is padding."""
+    sizes = outcome.result.batches.batch_size
+    padded = np.array(service.padding)[np.searchsorted(service.padding or (), sizes)]
+    return 1 - float(sizes.sum() / padded.sum())
+
+
+def padded(trial: Trial) -> Iterator[Finding]:
+    """Find sizes that are not the compiled ones: what is padded is computed for nothing."""
+    now, words, size = trial.now, trial.server.words, trial.now.scenario.rule.largest_batch
+    service = now.scenario.service
+    compiled = service.padding
+    if compiled is None:
+        return
+    if size not in compiled:
+        above = next(each for each in compiled if each > size)
+        full = 1.0 if now.overloaded else now.result.metrics.shares().get("full_share", 0.0)
+        for other in (above, max((each for each in compiled if each < size), default=above)):
+            found = trial.resized(other)
+            if found is None or full < OFTEN or not found.beats(now, 0.05):
+                continue
+            what = f"{trial.said(words.size)} is no compiled size: a full batch costs as much as {above:,}."
+            yield p99_finding("size-not-compiled", what, now, found)
+            return
+    if now.overloaded:
+        return
+    powers = sorted({2**k for k in range(size.bit_length()) if 2**k < size} | {compiled[-1], *compiled})
+    if set(powers) == set(compiled):
+        return
+    if words.sizes and words.sizes in trial.settings:
+        found, remedy = trial.outcome(**{words.sizes: powers}), ""
+    else:
+        scenario = now.scenario.replace(service=service.padded_to(powers))
+        found = trial.other(scenario)
+        remedy = f"the model compiled for batches of {listed([str(each) for each in powers])}"
+    if found is not None and found.beats(now, LITTLE):
+        share = percent(_padding(service, now))
+        to = listed([str(each) for each in compiled])
+        what = f"Batches are padded to {to}: {share} of what is computed is padding."
+        yield p99_finding("padding-waste", what, now, found, remedy)
+
+
+def share_a_device(trial: Trial) -> Iterator[Finding]:
+    """Find more servers than devices: their batches stay small, and wait for each other."""
+    now, name = trial.now, trial.server.words.servers
+    servers, devices = now.scenario.servers, now.scenario.device_count
+    if not name or (devices >= servers and now.scenario.slowdown is None) or servers == 1:
+        return
+    if trial.config.untold(trial.base):  # a note says so
+        return
+    fewest = devices if now.scenario.slowdown is None else 1
+    found = best([each for n in range(fewest, servers) if (each := trial.outcome(**{name: n})) is not None])
+    if found is None or not found.beats(now, LITTLE):
+        return
+    where = "one device" if devices == 1 or now.scenario.slowdown else counted(devices, "device")
+    size = number(now.result.mean_batch_size)
+    what = f"{name}={servers} on {where}: batches stay small, {size} on average, and wait for the device."
+    yield p99_finding("servers-share-a-device", what, now, found)
+
+
+def handler_blocks(trial: Trial) -> Iterator[Finding]:
+    """Find a handler that blocks the event loop, and with it the forming of the next batch."""
+    if trial.settings.get("handler") != "blocking":
+        return
+    found = trial.outcome(handler="async")
+    if found is not None and found.beats(trial.now, MATTERS):
+        what = "The handler blocks the event loop, so that no batch forms while one is computed."
+        yield p99_finding("handler-blocks", what, trial.now, found)
+
+
+def _cures(found: Outcome | None, now: Outcome) -> bool:
+    return found is not None and not found.overloaded and found.loss <= CURED * now.loss
+
+
+def _loss(code: str, sentence: str, now: Outcome, found: Outcome) -> Finding:
+    return Finding(
+        code, sentence, "loss", now.loss, found.loss, max(found.effect_over(now), 1.0), found.change
+    )
+
+
+def _least(limit: Any) -> Any:
+    """Return the least of limits by priority level, or the one that all requests have."""
+    return min(limit.values(), default=None) if isinstance(limit, Mapping) else limit
+
+
+def loses(trial: Trial) -> Iterator[Finding]:
+    """Find a timeout or a queue limit that loses what the server could carry."""
+    now, rule, words = trial.now, trial.now.scenario.rule, trial.server.words
+    timeout_ms, limit = (_least(each) for each in (now.scenario.timeout_ms, now.scenario.queue_limit))
+    if now.overloaded or not now.scenario.can_lose or now.loss < LOSES:
+        return
+    if "max_latency_ms" in trial.settings:
+        found = trial.outcome(max_latency_ms=trial.server.default("max_latency_ms"))
+        if found is not None and _cures(found, now):
+            what = f"max_latency_ms={trial.setting('max_latency_ms')} is no wait for company"
+            why = "requests that would take longer are refused"
+            yield _loss("latency-limit-as-wait", f"{what}: {why}.", now, found)
+    elif timeout_ms is not None and words.wait and rule.max_wait_ms >= timeout_ms and rule.enough > 1:
+        found = best([each for each in shorter(trial) if _cures(each, now)])
+        if found is not None:
+            waits = f"{words.wait} lets a batch wait for {typed_duration(rule.max_wait_ms)}"
+            gone = f"requests are given up after {typed_duration(timeout_ms)}"
+            yield _loss("timeout-below-wait", f"{waits}, but {gone}.", now, found)
+    if limit is not None and words.queue and limit < rule.enough:
+        found = trial.outcome(**{words.queue: 4 * rule.enough})
+        if found is not None and _cures(found, now):
+            refused = f"{words.queue}={limit} refuses requests before a batch of {rule.enough:,} is full"
+            yield _loss("queue-limit-below-size", f"{refused}.", now, found)
+
+
+def overload(trial: Trial) -> Iterator[Finding]:
+    """Tell of more traffic than full batches carry: servers, where more of them do, or a remedy outside."""
+    now, name, workload = trial.now, trial.server.words.servers, trial.now.scenario.workload
+    if not now.overloaded or isinstance(workload, ClosedLoop):
+        return
+    if trial.config.untold(trial.base) and not trial.alone.overloaded:
+        return
+    carried, offered = rate(now.scenario.full_batches_per_s), rate(workload.offered_per_s)
+    what = f"{offered} come, and {carried} are carried: the queue grows without bound."
+    if now.scenario.can_lose:
+        what = f"{offered} come, and {carried} are carried: the rest is lost."
+    own = now.scenario.slowdown is None and now.scenario.devices is None
+    if name and own:
+        for servers in range(now.scenario.servers + 1, MOST + 1):
+            spread = {trial.server.words.devices: servers} if trial.server.words.devices else {}
+            found = trial.outcome(**{name: servers}, **spread)
+            if found is not None and not found.overloaded:
+                said = ", ".join(f"{key}={value}" for key, value in found.change.items())
+                more = f"{said}, on a device each,"
+                yield Finding(
+                    "overload", what, "load", now.load, found.load, math.inf, found.change, more
+                )  # fmt: skip
+                return
+    remedy = "less traffic, more replicas, or a faster model"
+    yield Finding("overload", what, "load", now.load, math.nan, math.inf, {}, remedy)
