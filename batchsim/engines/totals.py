@@ -57,12 +57,21 @@ class Totals:
         """Return the totals with every sum changed."""
         return type(self)(**{name: change(column) for name, column in vars(self).items()})
 
+    def merged(self, parts: int) -> Self:
+        """Return the totals of fewer parts, each of several neighbours."""
+        return self.each(lambda column: merged(column, parts))
+
     def part(self, number: int) -> Self:
         """Return the totals of one part."""
         return self.each(lambda column: column[number].copy() if column.ndim > 1 else column[number].item())
 
     def __add__(self, other: Self) -> Self:
         return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in vars(self)})
+
+
+def merged(column: np.ndarray, parts: int) -> np.ndarray:
+    """Return a column's sums over fewer parts, each of several neighbours."""
+    return column.reshape(parts, -1, *column.shape[1:]).sum(axis=1)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

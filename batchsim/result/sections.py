@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from batchsim.engines.log import Log, Status
-from batchsim.engines.totals import Totals
+from batchsim.engines.totals import Totals, merged
 from batchsim.result.breakdown import DeviceTime
 from batchsim.result.metrics import LATENCY, Metrics, values
 from batchsim.scenario import Scenario
@@ -71,7 +71,7 @@ class Sections:
         """Return the sections of a run's log: see `begin_fold`."""
         from batchsim.engines.compiled import engine, fold
 
-        total, cuts = begin_fold(Totals, log, scenario.servers, skip, ends)
+        total, cuts = begin_fold(Totals, log.arrival_s, log.last_s, scenario.servers, skip, ends)
         batches, count = fold.batches_of(log), log.batch_start_s.size
         places = engine.places_of(scenario, log.priority, log.arrival_s.size)
         arrival_s, index, status = map(fold.writable, (log.arrival_s, log.batch_index, log.status))
@@ -110,13 +110,10 @@ class Sections:
         """Return `count` sections, each of several neighbours."""
         if count not in self._merged:
 
-            def added(column: np.ndarray) -> np.ndarray:
-                return column.reshape(count, -1, *column.shape[1:]).sum(axis=1)
-
             def within(limit_ms: float, column: str) -> np.ndarray:
-                return added(self.within(limit_ms, column))
+                return merged(self.within(limit_ms, column), count)
 
-            self._merged[count] = Sections(self.servers, self.devices, self.totals.each(added), within)
+            self._merged[count] = Sections(self.servers, self.devices, self.totals.merged(count), within)
         return self._merged[count]
 
 
@@ -127,19 +124,22 @@ def cut(begin: int, end: int, ends: np.ndarray | None) -> np.ndarray:
     return np.round(begin + (end - begin) * ends).astype(int)
 
 
-def begin_fold(kind: type[Totals], log: Log, servers: int, skip: int, ends: np.ndarray | None) -> Any:
-    """Return what folds a log without its first `skip` requests into sections, and where these are cut.
+def begin_fold(
+    kind: type[Totals], arrival_s: np.ndarray, last_s: float, servers: int, skip: int = 0,
+    ends: np.ndarray | None = None,
+) -> Any:  # fmt: skip
+    """Return what folds a run without its first `skip` requests into sections, and where these are cut.
 
     A section's window runs from its first arrival (0 for request 0) to the next section's, the last one's to
-    the last finish. `ends`: where sections end, see `Periods.ends`.
+    the last finish, `last_s`. `ends`: where sections end, see `Periods.ends`.
     """
     from batchsim.engines.compiled.fold import Fold  # Numba loads with it
 
-    cuts = cut(skip, log.arrival_s.size, ends)
-    edges_s = log.arrival_s[np.minimum(cuts, log.arrival_s.size - 1)]
+    cuts = cut(skip, arrival_s.size, ends)
+    edges_s = arrival_s[np.minimum(cuts, arrival_s.size - 1)]
     if cuts[0] == 0:
         edges_s[0] = 0.0
-    edges_s[-1] = log.batch_finish_s.max(initial=edges_s[0])
+    edges_s[-1] = max(last_s, edges_s[0])
     edges_s = np.minimum(edges_s, edges_s[-1])  # requests after the last finish are not served
     fold = Fold(kind, servers, edges_s)
     fold.totals.requests[:], fold.totals.window_s[:] = np.diff(cuts), np.diff(edges_s)

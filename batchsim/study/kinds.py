@@ -6,11 +6,14 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchsim.result.sections import FINE, sums
+from batchsim.engines.log import Status
+from batchsim.engines.totals import TokenTotals
+from batchsim.result.metrics import values
+from batchsim.result.sections import begin_fold
 from batchsim.result.value_columns import AtRanks, percentiles
 from batchsim.scenario import Scenario
 from batchsim.scenario.saturation import load_to_tell
@@ -94,27 +97,30 @@ class TokenTimes:
         return (self.times.finish_s - self.times.arrival_s) * 1000
 
     @cached_property
-    def _cuts(self) -> np.ndarray:
-        return np.linspace(0, self.requests, FINE + 1).astype(int)
+    def totals(self) -> TokenTotals:
+        """The sums that follow from these times, as a result adds them up; the others are 0."""
+        from batchsim.engines.compiled.fold import Answers  # Numba loads with it
+
+        times, lost = self.times, int(Status.REJECTED)
+        status = np.where(self.is_served, int(Status.SERVED), lost).astype(np.uint8)
+        none_s, none = np.zeros(self.requests), np.zeros(self.requests, int)
+        came_s, token_s, finish_s = times.arrival_s, times.token_s, times.finish_s
+        fold, cuts = begin_fold(TokenTotals, came_s, times.last_s, 1)
+        fold.add_answers(
+            Answers(came_s, came_s, token_s, finish_s, none_s, none_s, none_s, times.outputs, status, none),
+            cuts,
+        )
+        fold.add_finished(finish_s[self.is_served], np.ones(self.served, int))
+        fold.add_finished(finish_s[self.is_served], times.outputs[self.is_served], "output_tokens")
+        return fold.totals.merged(1).part(0)
 
     @cached_property
-    def window_s(self) -> float:
-        """How long the run was, added up section by section as a result does."""
-        edges_s = self.times.arrival_s[np.minimum(self._cuts, self.requests - 1)]
-        edges_s[0], edges_s[-1] = 0.0, self.times.last_s
-        return float(np.diff(np.minimum(edges_s, self.times.last_s)).sum())
+    def numbers(self) -> dict[str, Any]:
+        """The metrics of these sums."""
+        return values(self.totals, 1, 1)
 
     def per_s(self, count: int) -> float:
-        return count / self.window_s if self.window_s > 0 else 0.0
-
-    def mean_ms(self, column_ms: np.ndarray) -> float:
-        """Return the mean of the served requests' values, added up as a result does."""
-        count = np.count_nonzero(~np.isnan(column_ms))
-        parts_s = sums(np.nan_to_num(column_ms) / 1000, self._cuts)
-        # The latency is one of several columns of a result, which adds these up one section after the other.
-        in_turn = column_ms is self.latency_ms
-        whole_s = float(np.cumsum(parts_s)[-1] if in_turn else parts_s.sum())
-        return whole_s / count * 1000 if count else float("nan")
+        return count / self.totals.window_s if self.totals.window_s > 0 else 0.0
 
     def percentiles_ms(self, column_ms: np.ndarray, *qs: float, of_all: bool = False) -> np.ndarray:
         """Return percentiles of the requests that have a value; `of_all`: the others are infinitely late."""

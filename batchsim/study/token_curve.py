@@ -86,11 +86,11 @@ def token_curve(scenario: Scenario, requests: int, seed: int = 0) -> TokenCurve:
 
 def _numbers(times: TokenTimes) -> list[float]:
     """Return the numbers of a point, in the order of the curve's fields."""
-    columns = times.ttft_ms, times.tpot_ms, times.latency_ms
-    of_each = [(times.mean_ms(each), *times.percentiles_ms(each, 50, 99).tolist()) for each in columns]
-    output_tokens = int(times.times.outputs[times.is_served].sum())
-    return [
-        *(number for each in of_each for number in each),
-        times.per_s(times.served),
-        times.per_s(output_tokens),
+    columns = {"ttft": times.ttft_ms, "tpot": times.tpot_ms, "latency": times.latency_ms}
+    numbers = times.numbers
+    of_each = [
+        (numbers[f"mean_{name}_ms"], *times.percentiles_ms(column, 50, 99).tolist())
+        for name, column in columns.items()
     ]
+    rates = numbers["throughput_per_s"], times.per_s(times.totals.output_tokens)
+    return [*(float(number) for each in of_each for number in each), *map(float, rates)]

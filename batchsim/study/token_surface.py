@@ -184,7 +184,7 @@ def _run_all(
 
 def _numbers(times: TokenTimes, objectives: tuple[float, float] | None) -> _Numbers:
     ttft_ms = float(times.percentiles_ms(times.ttft_ms, 99, of_all=True)[0])
-    mean_ms = times.mean_ms(times.latency_ms)
+    mean_ms = float(times.numbers["mean_latency_ms"])
     if objectives is None:
         return _Numbers((ttft_ms, math.nan, math.nan), mean_ms, times.ttft_ms)
     met = times.meeting(*objectives)
