@@ -18,8 +18,7 @@ def told(number, answer, capsys):
 
 
 def test_the_lesson_has_three_exercises_under_its_number():
-    assert list(lesson.EXERCISES) == ["10.1", "10.2", "10.3"]
-    assert lesson.EXERCISES.items() <= EXERCISES.items()
+    assert [name for name in EXERCISES if name.startswith("10.")] == ["10.1", "10.2", "10.3"]
 
 
 # What is right.

@@ -321,7 +321,7 @@ def test_a_config_or_scenario_that_is_none_is_refused():
         servers.lint(bs.SizeOrWait(8, 0), scenario(20))
     with pytest.raises(TypeError, match="scenario must be a Scenario"):
         servers.lint(config, bs.Poisson(20))
-    with pytest.raises(ValueError, match="must have the settings that it means"):
+    with pytest.raises(ValueError, match="must have the settings of its rule"):
         servers.lint(servers.ServerConfig("triton", bs.SizeOrWait(8, 0)), scenario(20))
     with pytest.raises(ValueError, match="requests must be at least 1"):
         servers.lint(config, scenario(20), requests=0)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from batchsim.engines.compiled.compile_notice import WHAT
 from student_copies import NOT_CHECKED, PROGRESS, student_copy
 from tidy_notebooks import VIEW, tidy
 
 from batchsim import teaching as lessons
+from batchsim.engines.compiled.jit import WHAT
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = ROOT / "notebooks"

@@ -90,7 +90,7 @@ def test_rules_of_ones_own_can_be_compared():
     rules = {"wait": bs.SizeOrWait(8, 5), "none": bs.SizeOrWait(8, 0), "pairs": bs.AtLeast(2, 8)}
     frame = bs.compare_servers(SCENARIO, rules, requests=2000).to_frame()
     assert frame.index.tolist() == ["wait", "none", "pairs"]
-    assert "nobody waits" in frame["why"]["none"]
+    assert "do not wait" in frame["why"]["none"]
     assert all(frame["rule"] == [in_words(rule) for rule in rules.values()])
 
 

@@ -197,8 +197,8 @@ def test_a_false_that_vllm_leaves_out_of_its_yaml_is_written_as_no():
         ("triton", bs.Continuous(), "a rule for triton must be one of whole batches"),
         ("vllm", bs.SizeOrWait(), "a rule for vllm must be a Continuous"),
         ("vllm", bs.Continuous(300, 200), "at least max_num_seqs, 300, got 200"),
-        ("orca", bs.Continuous(), "must be one that has a file, got 'orca'"),
-        ("tensorrt_llm", servers.config("tensorrt_llm"), "must be one that has a file"),
+        ("orca", bs.Continuous(), "must be one with a file, got 'orca'"),
+        ("tensorrt_llm", servers.config("tensorrt_llm"), "must be one with a file"),
     ],
 )
 def test_what_a_server_cannot_say_is_refused(server, what, words):

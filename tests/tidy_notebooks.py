@@ -8,7 +8,8 @@ place, where the text beside them would do.
 import sys
 
 import nbformat
-from batchsim.engines.compiled.compile_notice import WHAT
+
+from batchsim.engines.compiled.jit import WHAT
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 

@@ -1,4 +1,4 @@
-"""The same two numbers on all servers: one trace through each one's rule."""
+"""The same size and wait on all servers: one trace through the rule of each."""
 
 import html
 import math
@@ -23,14 +23,14 @@ COLUMNS = ("rule", *LATENCIES, "throughput_per_s", "mean_batch_size", "stable", 
 
 
 def rule_of(server: Server, max_batch_size: int, max_wait_ms: float) -> Rule:
-    """Return a server's rule for a size and a wait, said in its own words; some have no wait."""
+    """Return a server's rule for a size and, if the server has one, a wait."""
     words = server.words
     wait = {words.wait: words.wait_of(max_wait_ms)} if words.wait else {}
     return server.rule(**{words.size: max_batch_size}, **wait)
 
 
 def in_words(rule: Rule) -> str:
-    """Return what a rule does.
+    """Return a rule as conditions and actions.
 
     >>> from batchsim import SizeOrWait
     >>> in_words(SizeOrWait(8, 5))
@@ -47,7 +47,7 @@ def in_words(rule: Rule) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """Servers whose rules are the same, and so their runs."""
+    """Servers with the same rule, and so the same run."""
 
     names: tuple[str, ...]
     rule: Rule
@@ -60,10 +60,10 @@ class Group:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ServerComparison:
-    """One trace through several servers' rules; `results` has each one's run by its name.
+    """One trace through several servers' rules; `results` maps each name to its run.
 
-    `to_frame()` is the table. Where the queue grows without bound, and `stable` is False, latencies are
-    infinite: a run's own only say how long it was. The others are compared to the first server.
+    `to_frame()` is the table. If the queue grows without bound, `stable` is False and latencies are infinite,
+    because those of the run would depend on its length. The first server is the reference for the others.
     """
 
     scenario: Scenario
@@ -76,11 +76,11 @@ class ServerComparison:
         return {name: by_rule[name] for name in self.rules}
 
     def why(self, group: Group) -> str:
-        """Return why the latency of a group differs from the first one's."""
+        """Return the reason why a group's latency differs from the first one's."""
         first, rule = self.groups[0], group.rule
         clock = rule.clock or rule.title
         if rule.max_wait_ms == 0 or rule.max_batch_size == 1:
-            clock = "nobody waits for company"
+            clock = "requests do not wait for a batch"
         if not group.stable:
             carried = rate(group.result.scenario.full_batches_per_s)
             size = number(group.result.mean_batch_size)
@@ -100,7 +100,7 @@ class ServerComparison:
         return f"{clock}: {listed(parts)}" if parts else clock
 
     def to_frame(self) -> "pandas.DataFrame":
-        """Return a DataFrame with a row a server: its rule in words, its numbers, and why they differ."""
+        """Return a DataFrame with one row per server: its rule as text, its numbers, and why they differ."""
         import pandas
 
         rows: dict[str, dict[str, Any]] = {}
@@ -116,7 +116,7 @@ class ServerComparison:
         ]
 
     def _rows(self) -> list[list[str]]:
-        """Return the lines of the table for people."""
+        """Return the rows of the printed table."""
         lines = []
         for group in self.groups:
             summary = group.result.summary()
@@ -127,7 +127,7 @@ class ServerComparison:
 
     @property
     def title(self) -> str:
-        """What was compared, on one line."""
+        """The compared scenario, on one line."""
         return f"{len(self.rules)} servers, {self.scenario.workload!r}, {self.scenario.service!r}"
 
     def __repr__(self) -> str:
@@ -158,11 +158,11 @@ def compare_servers(
     scenario: Scenario, servers: Iterable[str] | Mapping[str, Rule] | None = None, max_batch_size: int = 32,
     max_wait_ms: float = 2, requests: int = REQUESTS, seed: int = 0,
 ) -> ServerComparison:  # fmt: skip
-    """Run one trace through several servers that are set to the same size and the same wait.
+    """Run one trace through several servers with the same maximum batch size and the same wait.
 
-    `servers` are names of `servers.SERVERS`, by default all, or rules by a name of their own. The rule of the
-    scenario is replaced, all else stays: the arrivals are the same for each. Servers without a wait are not
-    told one. `bs.plot`, `bs.lanes` and `bs.film` show the answer.
+    `servers` are names from `servers.SERVERS` (default: all), or a dict of rules by any name. Only the rule
+    of the scenario is replaced; every server gets the same arrivals. Servers without a wait ignore it.
+    `bs.plot`, `bs.lanes` and `bs.film` show the answer.
 
     >>> from batchsim import Affine, Poisson, SizeOrWait
     >>> scenario = Scenario(Poisson(2000), SizeOrWait(), Affine(1.8874, 0.1438))
@@ -198,7 +198,7 @@ def compare_servers(
     by_rule: dict[Rule, list[str]] = {}
     for name, rule in rules.items():
         by_rule.setdefault(rule, []).append(name)
-    keep = "all" if count < REQUESTS else "requests"  # lanes draw the steps of a short run
+    keep = "all" if count < REQUESTS else "requests"  # lanes draw each step of a short run
     groups = tuple(
         Group(tuple(names), rule, simulate(replace(scenario, rule=rule), count, seed, keep=keep))
         for rule, names in by_rule.items()

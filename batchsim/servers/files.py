@@ -77,7 +77,7 @@ def _recognised(text: str, server: str | None, file: Path | None) -> tuple[Serve
     every = [(each, form) for each in ALL.values() for form in each.formats]
     own = [(each, form) for each, form in every if server in (None, each.name)]
     if not own:
-        raise ValueError(f"server must be one that has a file, got {server!r}")
+        raise ValueError(f"server must be one with a file, got {server!r}")
     signed = [
         (each, form) for each, form in every
         if re.search(form.signs, plain, re.MULTILINE)
@@ -171,7 +171,7 @@ def _format_of(server: str, file: str | None) -> Format:
     _check.one_of("server", server, ALL)
     own = {form.file: form for form in ALL[server].formats}
     if not own:
-        raise ValueError(f"server must be one that has a file, got {server!r}")
+        raise ValueError(f"server must be one with a file, got {server!r}")
     return next(iter(own.values())) if file is None else own[_check.one_of("file", file, own)]
 
 
@@ -196,7 +196,7 @@ def _target(what: Any) -> Target:
 
 
 def _translated(server: Server, target: Target) -> tuple[ServerConfig, list[str]]:
-    """Return a target in a server's settings, and sentences on everything that differs from it."""
+    """Return a target in a server's settings, and sentences on the differences."""
     settings, remarks = _settings(server, target)
     each = [server.configure(settings | {**variant}) for variant in server.variants]
     found = next((one for one in each if type(one.rule) is type(target.rule)), each[0])
@@ -223,7 +223,7 @@ def _translated(server: Server, target: Target) -> tuple[ServerConfig, list[str]
 
 
 def _settings(server: Server, target: Target) -> tuple[dict[str, Any], list[str]]:
-    """Return the settings of a server for a target, and sentences on those that were rounded or dropped."""
+    """Return a server's settings for a target, and sentences on rounded and dropped numbers."""
     words, rule, remarks = server.words, target.rule, list[str]()
     continuous = isinstance(rule, Continuous)
     if continuous != (server.name in TOKEN_SERVERS):

@@ -42,7 +42,7 @@ def blocks_beside(
     model: str | None, gpu: Any, gpus: int, block_size: int, memory_utilization: float,
     reserved_gib: float = RESERVED_GIB,
 ) -> int | None:  # fmt: skip
-    """Return the blocks that a model leaves free on its cards; None if either is None."""
+    """Return the blocks that a model leaves free on its cards; None without model or gpu."""
     _check.real("the share of the card's memory", memory_utilization, above=0, at_most=1)
     if model is None or gpu is None:
         return None
@@ -58,7 +58,7 @@ def maybe_whole(name: str, value: Any, at_least: int = 1) -> int | None:
 
 
 def without_defaults(settings: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
-    """Return settings without those that are None or equal to a default that every version has had."""
+    """Return settings, except None and defaults that never changed between versions."""
     return {
         name: value for name, value in settings.items() if value is not None and defaults.get(name) != value
     }

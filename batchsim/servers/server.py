@@ -33,8 +33,8 @@ class ServerConfig:
     levels, and all requests of a workload without levels, get its `default_priority_level`. With 0 levels it
     drops the workload's priorities and serves in order of arrival. Limits by level are {level: value}.
 
-    `devices`: the number of devices that the servers share; None: each server has its own. Files do not say
-    how servers share a device: see `apply`.
+    `devices`: the number of devices that the servers share; None: each server has its own. Files do not
+    define how servers share a device: see `apply`.
 
     >>> from batchsim import servers
     >>> servers.config("triton", max_batch_size=32, count=2, preserve_ordering=True)
@@ -231,7 +231,7 @@ class Format:
 
     `title` describes such a file, `file` is its usual name, `suffixes` are those of other names. `signs` is a
     pattern that matches no other server's files. `shared` matches files that another server reads too; they
-    count as this one's only if its server was asked for by name. `read(document, text, which)` fills a
+    count as this one's only if the caller names its server. `read(document, text, which)` fills a
     `Document`; `which` selects one of several models or functions. `write(settings, unused)` returns the
     text, and removes from `settings` all that the text contains. `command` starts a server whose remaining
     settings are options of its command line.
@@ -292,7 +292,7 @@ class Server:
         return named if len(named) == len(own) else {**inspect.signature(self.rule).parameters, **named}
 
     def default(self, name: str) -> Any:
-        """Return the default of a setting; None if it has none."""
+        """Return the default of a setting, or None."""
         parameter = self._parameters.get(name)
         return None if parameter is None or parameter.default is parameter.empty else parameter.default
 

@@ -21,13 +21,13 @@ def triton(
 
     A free instance takes the largest preferred size that waits (by default max_batch_size). Once the oldest
     request was enqueued max_queue_delay_microseconds ago, it takes all that wait, at most max_batch_size.
-    With a delay of 0 no request is late, and fewer requests than any preferred size leave at once. While all
-    instances compute, the queue grows, and the next batch with it.
+    With a delay of 0, requests are never late, and leave at once if fewer than any preferred size wait. While
+    all instances compute, the queue grows, and the next batch with it.
 
     Two details differ if sizes below max_batch_size are preferred. Without a queue policy, Triton forms the
     next batches while all instances compute; they grow until an instance is free, as here, but may close at a
     preferred size earlier. With several priority levels and more than max_batch_size waiting, Triton checks
-    the age of the oldest request among those that go first; here it is the oldest of all.
+    the age of the oldest request in the top level; here it is the oldest of all.
 
     >>> triton(max_batch_size=32, max_queue_delay_microseconds=2000)
     SizeOrWait(max_batch_size=32, max_wait_ms=2)

@@ -44,8 +44,8 @@ def vllm(
 
     `gpu`, a name or GiB, is the card. The defaults of the two limits depend on it, as in `vllm serve`: 2,048
     tokens and 256 requests; 8,192 and 1,024 from 70 GiB, except on an A100. One of the blocks is a
-    placeholder. Without num_gpu_blocks_override there are as many as `model` leaves free, according to
-    `batchsim.kv_blocks`; without a model or gpu, memory is unlimited.
+    placeholder. Without num_gpu_blocks_override, `batchsim.kv_blocks` computes what `model` leaves free;
+    without a model or gpu, memory is unlimited.
 
     Not simulated: prefix caching, also of a preempted request's own blocks (3.7 points of the answer's time
     in the measured run; `scenario.replace(prefix_reuse=True)` adds these), async scheduling (0.5 % there),

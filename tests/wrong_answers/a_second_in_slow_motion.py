@@ -21,7 +21,7 @@ WRONG = {
         (41, "that is the time of its answer"),
         (6, "its computing time"),
         (10, "its wait is over at 33 ms. What does the server do then?"),
-        (16, "starts when it arrives"),
+        (16, "starts on arrival"),
         (13, "alone in its batch"),
         (3, "when is its wait over"),
     ],
@@ -33,7 +33,7 @@ WRONG = {
         (7, "the number of answered requests"),
         (3, "the number of rejected requests"),
         (11.9, "not the batch"),
-        (lambda asked: run(queue_limit=1).mean_latency_ms, "If it finds 0 or 1"),
+        (lambda asked: run(queue_limit=1).mean_latency_ms, "that finds 2 waiting"),
         (1, "fewer than 2 are waiting"),
     ],
 }

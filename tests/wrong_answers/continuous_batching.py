@@ -2,13 +2,13 @@ WRONG = {
     "10.1": [
         (1 - 0.3125, "wasted"),
         (1 / 0.3125, "Take the inverse"),
-        (105 / 480, "median answer"),
+        (105 / 480, "uses the median"),
         (2.5, "the number of seats"),
         (7, "from 0 to 1"),
         (0.5, "how many tokens"),
     ],
     "10.2": [
-        (6, "the number without other requests"),
+        (6, "ignores others"),
         (1, "is cut"),
         (3000 / 432, "whole"),
         (8, "also makes the first token"),

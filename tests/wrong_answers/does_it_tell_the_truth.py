@@ -4,7 +4,7 @@ from batchsim.teaching.exercises.does_it_tell_the_truth import _mean_ms
 WRONG = {
     "08.1": [
         (16 / SERVICE(16), "the measurement alone"),
-        (16 / (1.1 * SERVICE(16)), "0.6 ms of the batcher's own"),
+        (16 / (1.1 * SERVICE(16)), "0.6 ms in the batcher itself"),
         (16 / (SERVICE(16) + 0.0006), "1.1 times as long"),
         (1 / (1.1 * SERVICE(16) + 0.0006), "batches per second"),
         (1000, "full batch"),

@@ -15,7 +15,7 @@ WRONG = {
     "09.3": [
         (3007, "but only 5 requests fit inside"),
         (1918, "each waits"),
-        (500, "also has to be computed"),
+        (500, "has to be computed, too"),
         (79.3, "batches per second"),
         (5, "stay inside"),
     ],

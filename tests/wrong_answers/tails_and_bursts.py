@@ -13,7 +13,7 @@ WRONG = {
         (13, "how many requests wait when the burst ends"),
     ],
     "05.3": [
-        (0.00833, "as a closed loop would report it"),
+        (0.00833, "as a closed loop reports it"),
         (2.5, "the queue that it left behind"),
         (2.33, "the queue that it left behind"),
         (96.1, "share of the fast requests"),

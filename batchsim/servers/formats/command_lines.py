@@ -143,9 +143,9 @@ MODEL = "$MODEL"  # written for an unknown model
 class CommandLine:
     """A server's command: how it starts, and how its flags are read and written.
 
-    `start` is written; `starts` is a pattern of what is read. `model` is the setting for the model, the first
-    argument if `positional`. `short` maps other names of flags to their own, `variables` maps environment
-    variables to settings; `switches` are the settings among these that are on or off.
+    `start` begins a written text; the pattern `starts` finds it in a text to read. `model` is the setting for
+    the model, the first argument if `positional`. `short` maps other names of flags to their own, `variables`
+    maps environment variables to settings; `switches` are the settings among these that are on or off.
     """
 
     server: str

@@ -239,8 +239,8 @@ class PythonForm:
     """A server's calls: `batching` has the spellings of the call with the batching settings.
 
     `around` is a second call with settings: with `by_class`, a decorator of the class around the function;
-    else a call anywhere, once. `template` is the text to write; {batching} and {around} stand for the
-    arguments of both, {+batching} and {+around} for the same after a comma. `renamed` maps old names of
+    else a call anywhere, once. `template` is the text to write; {batching} and {around} are replaced by
+    the arguments of each, {+batching} and {+around} by the same after a comma. `renamed` maps old names of
     settings to new ones. `also` recognises calls of the users' own classes. `settle` completes the document.
     """
 

@@ -1,4 +1,4 @@
-"""What a server's settings cost under a scenario: findings, each with its proof and a change to make."""
+"""The cost of a server's settings under a scenario: findings, each with a proof and a change."""
 
 from batchsim.servers.linter.finding import Finding, Findings, Note
 from batchsim.servers.linter.linter import lint

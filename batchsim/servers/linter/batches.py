@@ -13,20 +13,20 @@ from batchsim.scenario.rules import FrozenBatches
 from batchsim.servers.linter.finding import Finding
 from batchsim.servers.linter.trial import Outcome, Trial
 
-MATTERS = 0.2  # a p99 that falls by less of it is no finding
-HALVED = 0.5  # by how much it falls for a wait that was chosen, and gathers batches
-ALONE = 2.0  # requests in a batch on average, below which the wait gathered nobody
-PAID = 0.05  # of the latency: less time waiting for company is no wait that is paid
-LONG_MS, TIMES = 1000.0, 20  # a wait as long, and as many full batches: probably another unit was meant
+MATTERS = 0.2  # the smallest relative fall of a p99 that counts
+HALVED = 0.5  # the same for a wait that somebody chose and that gathers batches
+ALONE = 2.0  # below this mean batch size, a wait gathers no batches
+PAID = 0.05  # below this part of the latency, forming time does not matter
+LONG_MS, TIMES = 1000.0, 20  # a longer wait, of more full batches, is probably in a wrong unit
 STEPS = (1, 2, 5)
-ABOVE = (1.1, 1.25, 1.5, 2, 3, 5)  # times the least wait of frozen batches
-LARGEST = 256  # larger batches are not proposed
-LINE = 0.95  # of so many single ones: a batch that takes as long saves nothing
-LITTLE = 0.1  # a p99 that falls by less of it is no finding, where the setting has no use
-OFTEN = 0.05  # the share of full batches from which their size matters
-LOSES = 1e-3  # a loss below it is no finding
-CURED = 0.1  # of it may remain
-MOST = 64  # more servers are not proposed
+ABOVE = (1.1, 1.25, 1.5, 2, 3, 5)  # proposed multiples of the shortest sufficient wait
+LARGEST = 256  # the largest proposed batch
+LINE = 0.95  # of the time of its requests one by one: a batch that takes longer saves nothing
+LITTLE = 0.1  # like MATTERS, for a setting that is useless here
+OFTEN = 0.05  # the share of full batches above which their size matters
+LOSES = 1e-3  # the smallest loss that counts
+CURED = 0.1  # the part of a loss that may remain
+MOST = 64  # the largest proposed number of servers
 
 
 def _wait(outcome: Outcome) -> str:
@@ -34,7 +34,7 @@ def _wait(outcome: Outcome) -> str:
 
 
 def shorter(trial: Trial) -> Iterator[Outcome]:
-    """Yield what shorter waits do: none, and 1, 2 and 5 times powers of ten."""
+    """Yield the outcomes of shorter waits: 0, and 1, 2 and 5 times powers of ten."""
     now_ms, least_ms = trial.now.scenario.rule.max_wait_ms, trial.now.scenario.service(1) * 1000 / 20
     top_ms = min(now_ms, 60_000.0)
     powers = range(math.floor(math.log10(least_ms)), math.ceil(math.log10(max(top_ms, least_ms))) + 1)
@@ -48,14 +48,14 @@ def shorter(trial: Trial) -> Iterator[Outcome]:
 
 
 def best(outcomes: list[Outcome]) -> Outcome | None:
-    """Return the one of the lowest mean among those of a p99 near the lowest."""
+    """Return the outcome with the lowest mean among those within 5 % of the lowest p99."""
     if not outcomes or (least := min(each.p99_ms for each in outcomes)) == math.inf:
         return None
     return min((each for each in outcomes if each.p99_ms <= 1.05 * least), key=lambda each: each.mean_ms)
 
 
 def too_long(trial: Trial) -> Iterator[Finding]:
-    """Find a wait that costs more than it gathers: of another unit, by default, at light load, or at any."""
+    """Find a wait that costs more than it gains: by its unit, by default, at light load, or in general."""
     words, now, rule = trial.server.words, trial.now, trial.now.scenario.rule
     if not words.wait or rule.max_wait_ms == 0 or rule.largest_batch == 1:
         return
@@ -65,13 +65,13 @@ def too_long(trial: Trial) -> Iterator[Finding]:
     wait_ms, metrics = rule.max_wait_ms, now.result.metrics.numbers
     size, forming_ms = metrics["mean_batch_size"], metrics["mean_forming_ms"]
     if forming_ms < PAID * metrics["mean_latency_ms"] and not now.overloaded:
-        return  # it is another effect of the wait: see too_short, and preferred sizes
+        return  # the wait has another effect: see too_short and preferred
     default, given = trial.server.default(words.wait), words.wait in trial.settings
     full_ms = now.scenario.service(rule.largest_batch) * 1000
     pays = f"requests wait {duration(forming_ms)} on average for batches of {number(size)}"
     if now.overloaded:
-        pays = f"batches of {number(size)} that wait as long carry less than what comes"
-    # In the server's unit, the default is not always read as what it is.
+        pays = f"batches of {number(size)} with this wait carry less than the arrivals"
+    # A value in the server's unit is easily misread.
     same = f" ({_wait(now)})" if words.wait_unit_ms != 1 or wait_ms >= LONG_MS else ""
     if given and wait_ms >= LONG_MS and wait_ms >= TIMES * full_ms and trial.setting(words.wait) != default:
         code = "wait-unit"
@@ -86,11 +86,11 @@ def too_long(trial: Trial) -> Iterator[Finding]:
         )
     elif size < ALONE:
         code = "wait-light-load"
-        sentence = f"At this load {trial.said(words.wait)}{same} is paid for nothing: {pays}."
+        sentence = f"At this load {trial.said(words.wait)}{same} gains nothing: {pays}."
     elif found.beats(now, HALVED):
         code, sentence = (
             "wait-too-long",
-            f"{trial.said(words.wait)}{same} is longer than it pays: {pays}.",
+            f"{trial.said(words.wait)}{same} is too long: {pays}.",
         )
     else:
         return
@@ -98,7 +98,7 @@ def too_long(trial: Trial) -> Iterator[Finding]:
 
 
 def p99_finding(code: str, sentence: str, now: Outcome, found: Outcome, remedy: str = "") -> Finding:
-    """Return a finding whose number is the load where that is too high, else the loss, or the p99."""
+    """Return a finding whose number is the load if too high, else the loss if over 1 %, else the p99."""
     effect = found.effect_over(now)
     if now.overloaded:
         return Finding(code, sentence, "load", now.load, found.load, effect, found.change, remedy)
@@ -110,9 +110,9 @@ def p99_finding(code: str, sentence: str, now: Outcome, found: Outcome, remedy: 
 
 
 def least_wait_ms(scenario: Scenario) -> float | None:
-    """Return the wait from which frozen batches keep up, None where no wait does.
+    """Return the shortest wait with which frozen batches keep up; None if they never do.
 
-    `batchsim.theory.frozen_wait_min_ms` for any service time, and any limit of ongoing requests.
+    It is `batchsim.theory.frozen_wait_min_ms` for any service time and any limit of ongoing requests.
     """
 
     def keeps_up(wait_ms: float) -> bool:
@@ -131,7 +131,7 @@ def least_wait_ms(scenario: Scenario) -> float | None:
 
 
 def too_short(trial: Trial) -> Iterator[Finding]:
-    """Find a wait so short that frozen batches, which do not grow, overload the server."""
+    """Find a wait so short that frozen batches, which never grow, overload the server."""
     words, now, workload = trial.server.words, trial.now, trial.now.scenario.workload
     if not isinstance(now.scenario.rule, FrozenBatches) or isinstance(workload, ClosedLoop) or not words.wait:
         return
@@ -145,7 +145,7 @@ def too_short(trial: Trial) -> Iterator[Finding]:
         return
     code, so = "wait-too-short", "hardly keeps up"
     if now.overloaded:
-        code, so = "wait-below-t-min", "does not keep up, and the queue grows without bound"
+        code, so = "wait-below-t-min", "falls behind, and the queue grows without bound"
     at = rate(workload.offered_per_s)
     sentence = (
         f"{trial.said(words.wait)} makes batches of {at} so small that the server {so}: "
@@ -155,11 +155,11 @@ def too_short(trial: Trial) -> Iterator[Finding]:
 
 
 def too_small(trial: Trial) -> Iterator[Finding]:
-    """Find batches that are too small, above all the default of one."""
+    """Find a maximum batch size that is too small, especially the default of 1."""
     now, rule, size = trial.now, trial.now.scenario.rule, trial.now.scenario.rule.max_batch_size
     most = min(LARGEST, trial.base.service.largest_batch)
     sizes = [size * 2**k for k in range(1, 9) if size * 2**k <= most]
-    # Where nothing waited for company, nothing shall: a wait that had no effect might be a long one.
+    # With a size of 1 the wait had no effect, and may be long; a larger size is tried without it.
     found = [trial.resized(each, 0.0 if size == 1 else None) for each in sizes]
     larger = [
         each for each in found if each is not None and each.scenario.rule.largest_batch > rule.largest_batch
@@ -178,7 +178,7 @@ def too_small(trial: Trial) -> Iterator[Finding]:
 
 
 def through_zero(trial: Trial) -> Iterator[Finding]:
-    """Find a service time without a fixed part: batching cannot help, only delay."""
+    """Find a service time without a fixed part: batching only delays."""
     now, size = trial.now, trial.now.scenario.rule.largest_batch
     table = now.scenario.service.table(size)[1:]
     if size == 1 or table[-1] < LINE * size * table[0]:
@@ -188,24 +188,23 @@ def through_zero(trial: Trial) -> Iterator[Finding]:
         return
     per = f"a batch of {size:,} computes for {number(table[-1] / table[0])} times as long as a single request"
     yield p99_finding(
-        "service-through-zero", f"Batching saves nothing here, it only delays: {per}.", now, alone
+        "service-through-zero", f"Batching saves nothing here and only delays: {per}.", now, alone
     )
 
 
 def never_reached(trial: Trial) -> Iterator[Finding]:
-    """Find a size that is never reached, because fewer requests are let in, or exist."""
+    """Find a size that is never reached, because of a limit or too few clients."""
     now, rule, size = trial.now, trial.now.scenario.rule, trial.now.scenario.rule.max_batch_size
     ongoing, workload = "max_ongoing_requests", now.scenario.workload
     if isinstance(rule, FrozenBatches) and rule.max_ongoing < size * now.scenario.servers:
         found = trial.outcome(**{ongoing: size * now.scenario.servers})
         if found is not None and found.beats(now, LITTLE):
             default = "" if ongoing in trial.settings else ", the default,"
-            needs = "one full batch" if rule.max_ongoing < size else "full batches on all servers"
-            what = (
-                f"{ongoing}={trial.setting(ongoing)}{default} lets in fewer requests than {needs} of {size:,}"
-            )
-            why = "none is ever full, and each waits" if rule.max_ongoing < size else "some servers idle"
-            yield p99_finding("concurrency-below-size", f"{what}: {why}.", now, found)
+            needs, why = "one full batch", "batches wait and leave partly filled"
+            if rule.max_ongoing >= size:
+                needs, why = "full batches on all servers", "some servers idle"
+            what = f"{trial.said(ongoing)}{default} admits fewer requests than {needs} of {size:,}: {why}."
+            yield p99_finding("concurrency-below-size", what, now, found)
     elif isinstance(workload, ClosedLoop) and workload.clients < rule.enough and rule.max_wait_ms > 0:
         found = trial.resized(workload.clients)
         if found is not None and found.beats(now, LITTLE):
@@ -216,7 +215,7 @@ def never_reached(trial: Trial) -> Iterator[Finding]:
 
 
 def preferred(trial: Trial) -> Iterator[Finding]:
-    """Find preferred sizes without a reason: Triton's guide advises against them."""
+    """Find preferred sizes that cost latency; Triton's guide advises against them."""
     name, now = "preferred_batch_size", trial.now
     sizes = trial.settings.get(name)
     if not sizes:
@@ -228,14 +227,14 @@ def preferred(trial: Trial) -> Iterator[Finding]:
 
 
 def _padding(service: Service, outcome: Outcome) -> float:
-    """Return the share of what is computed that is padding."""
+    """Return the share of padding in all computed items."""
     sizes = outcome.result.batches.batch_size
     padded = np.array(service.padding)[np.searchsorted(service.padding or (), sizes)]
     return 1 - float(sizes.sum() / padded.sum())
 
 
 def padded(trial: Trial) -> Iterator[Finding]:
-    """Find sizes that are not the compiled ones: what is padded is computed for nothing."""
+    """Find sizes other than the compiled ones, whose padding costs time."""
     now, words, size = trial.now, trial.server.words, trial.now.scenario.rule.largest_batch
     service = now.scenario.service
     compiled = service.padding
@@ -265,17 +264,17 @@ def padded(trial: Trial) -> Iterator[Finding]:
     if found is not None and found.beats(now, LITTLE):
         share = percent(_padding(service, now))
         to = listed([str(each) for each in compiled])
-        what = f"Batches are padded to {to}: {share} of what is computed is padding."
+        what = f"Batches are padded to {to}: {share} of the computed items are padding."
         yield p99_finding("padding-waste", what, now, found, remedy)
 
 
 def share_a_device(trial: Trial) -> Iterator[Finding]:
-    """Find more servers than devices: their batches stay small, and wait for each other."""
+    """Find more servers than devices: their batches stay small and wait for each other."""
     now, name = trial.now, trial.server.words.servers
     servers, devices = now.scenario.servers, now.scenario.device_count
     if not name or (devices >= servers and now.scenario.slowdown is None) or servers == 1:
         return
-    if trial.config.untold(trial.base):  # a note says so
+    if trial.config.untold(trial.base):  # there is a note about it
         return
     fewest = devices if now.scenario.slowdown is None else 1
     found = best([each for n in range(fewest, servers) if (each := trial.outcome(**{name: n})) is not None])
@@ -288,12 +287,12 @@ def share_a_device(trial: Trial) -> Iterator[Finding]:
 
 
 def handler_blocks(trial: Trial) -> Iterator[Finding]:
-    """Find a handler that blocks the event loop, and with it the forming of the next batch."""
+    """Find a handler that blocks the event loop, and so the forming of the next batch."""
     if trial.settings.get("handler") != "blocking":
         return
     found = trial.outcome(handler="async")
     if found is not None and found.beats(trial.now, MATTERS):
-        what = "The handler blocks the event loop, so that no batch forms while one is computed."
+        what = "The handler blocks the event loop, so no batch forms while one is computed."
         yield p99_finding("handler-blocks", what, trial.now, found)
 
 
@@ -308,12 +307,12 @@ def _loss(code: str, sentence: str, now: Outcome, found: Outcome) -> Finding:
 
 
 def _least(limit: Any) -> Any:
-    """Return the least of limits by priority level, or the one that all requests have."""
+    """Return the smallest of limits by priority level, or the only limit."""
     return min(limit.values(), default=None) if isinstance(limit, Mapping) else limit
 
 
 def loses(trial: Trial) -> Iterator[Finding]:
-    """Find a timeout or a queue limit that loses what the server could carry."""
+    """Find a timeout or a queue limit that loses requests which the server could carry."""
     now, rule, words = trial.now, trial.now.scenario.rule, trial.server.words
     timeout_ms, limit = (_least(each) for each in (now.scenario.timeout_ms, now.scenario.queue_limit))
     if now.overloaded or not now.scenario.can_lose or now.loss < LOSES:
@@ -321,14 +320,14 @@ def loses(trial: Trial) -> Iterator[Finding]:
     if "max_latency_ms" in trial.settings:
         found = trial.outcome(max_latency_ms=trial.server.default("max_latency_ms"))
         if found is not None and _cures(found, now):
-            what = f"max_latency_ms={trial.setting('max_latency_ms')} is no wait for company"
-            why = "requests that would take longer are refused"
+            what = f"{trial.said('max_latency_ms')} is not a wait"
+            why = "slower requests are refused"
             yield _loss("latency-limit-as-wait", f"{what}: {why}.", now, found)
     elif timeout_ms is not None and words.wait and rule.max_wait_ms >= timeout_ms and rule.enough > 1:
         found = best([each for each in shorter(trial) if _cures(each, now)])
         if found is not None:
             waits = f"{words.wait} lets a batch wait for {typed_duration(rule.max_wait_ms)}"
-            gone = f"requests are given up after {typed_duration(timeout_ms)}"
+            gone = f"requests time out after {typed_duration(timeout_ms)}"
             yield _loss("timeout-below-wait", f"{waits}, but {gone}.", now, found)
     if limit is not None and words.queue and limit < rule.enough:
         found = trial.outcome(**{words.queue: 4 * rule.enough})
@@ -338,24 +337,24 @@ def loses(trial: Trial) -> Iterator[Finding]:
 
 
 def overload(trial: Trial) -> Iterator[Finding]:
-    """Tell of more traffic than full batches carry: servers, where more of them do, or a remedy outside."""
+    """Find more traffic than full batches carry, and the number of servers that would carry it."""
     now, name, workload = trial.now, trial.server.words.servers, trial.now.scenario.workload
     if not now.overloaded or isinstance(workload, ClosedLoop):
         return
     if trial.config.untold(trial.base) and not trial.alone.overloaded:
         return
     carried, offered = rate(now.scenario.full_batches_per_s), rate(workload.offered_per_s)
-    what = f"{offered} come, and {carried} are carried: the queue grows without bound."
+    what = f"{offered} arrive and {carried} are carried: the queue grows without bound."
     if now.scenario.can_lose:
-        what = f"{offered} come, and {carried} are carried: the rest is lost."
+        what = f"{offered} arrive and {carried} are carried: the rest is lost."
     own = now.scenario.slowdown is None and now.scenario.devices is None
     if name and own:
         for servers in range(now.scenario.servers + 1, MOST + 1):
             spread = {trial.server.words.devices: servers} if trial.server.words.devices else {}
             found = trial.outcome(**{name: servers}, **spread)
             if found is not None and not found.overloaded:
-                said = ", ".join(f"{key}={value}" for key, value in found.change.items())
-                more = f"{said}, on a device each,"
+                more = ", ".join(f"{key}={value}" for key, value in found.change.items())
+                more += ", on a device each,"
                 yield Finding(
                     "overload", what, "load", now.load, found.load, math.inf, found.change, more
                 )  # fmt: skip

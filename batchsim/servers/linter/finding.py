@@ -1,4 +1,4 @@
-"""What a linter says of a server's settings: findings, and notes of what no number shows."""
+"""The linter's answer: findings with their numbers, and notes without."""
 
 import html
 import math
@@ -30,12 +30,12 @@ def measured(key: str, value: float) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """A setting that costs something here: what is wrong, the number that proves it, and what to change.
+    """A setting that costs something here, the number that proves it, and the change that helps.
 
-    `code` is stable. `key` names the number: `value` is it with the settings as they are, `changed_value`
-    with `change`, the settings to replace by their own names, in the same traffic. Where no setting of the
-    server's helps, `change` is empty and `remedy` says what would. `effect`: by which factor the p99 of all
-    requests falls, inf where the queue had grown without bound or more than 1 % had been lost.
+    `code` is stable. `key` names the number, `value` is its value with the settings as they are, and
+    `changed_value` with `change`, a dict of settings to replace, in the same traffic. If no setting of the
+    server helps, `change` is empty and `remedy` describes another change. `effect` is the factor by which the
+    p99 of all requests falls; inf if the queue had grown without bound, or more than 1 % had been lost.
     """
 
     code: str
@@ -54,7 +54,7 @@ class Finding:
 
     @property
     def gain(self) -> str:
-        """The same number with the change; "" where there is none."""
+        """The same number with the change; "" without a change."""
         return "" if math.isnan(self.changed_value) else measured(self.key, self.changed_value)
 
     @property
@@ -69,7 +69,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Note:
-    """What one should know of a setting, though no number shows it here; it is no finding."""
+    """A fact about a setting that no run confirms as a cost."""
 
     code: str
     sentence: str
@@ -77,10 +77,7 @@ class Note:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Findings(Sequence[Finding]):
-    """What lint found of a server's settings, the greatest effect first; empty, and so false, if clean.
-
-    `metrics` are those of the run with the settings as they are; `notes` are no findings.
-    """
+    """The findings about a server's settings, the greatest effect first; empty, and so false, if clean."""
 
     config: ServerConfig
     scenario: Scenario
@@ -111,14 +108,14 @@ class Findings(Sequence[Finding]):
         return f"{self.config.server}: {found}"
 
     def to_frame(self) -> "pandas.DataFrame":
-        """Return a DataFrame with a row a finding."""
+        """Return a DataFrame with one row per finding."""
         import pandas
 
         columns = ("code", "sentence", "key", "value", "changed_value", "effect", "advice")
         return pandas.DataFrame([[getattr(each, name) for name in columns] for each in self], columns=columns)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as for JSON."""
+        """Return plain values, for instance for JSON."""
         names = ("code", "sentence", "key", "value", "changed_value", "effect", "change", "remedy")
         return {
             "server": self.config.server,

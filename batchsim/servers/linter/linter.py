@@ -1,4 +1,4 @@
-"""All that is checked, and in which order it is told."""
+"""The checks, and the order of their findings."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -8,7 +8,7 @@ from batchsim._format import listed
 from batchsim.scenario import Scenario
 from batchsim.servers.linter import batches, tokens
 from batchsim.servers.linter.finding import Finding, Findings, Note, measured
-from batchsim.servers.linter.trial import P99, Trial, checked
+from batchsim.servers.linter.trial import P99, Trial
 from batchsim.servers.registry import ALL, TOKEN_SERVERS
 from batchsim.servers.server import ServerConfig
 
@@ -18,12 +18,8 @@ CHECKS: tuple[Callable[[Trial], Iterator[Finding]], ...] = (
     batches.preferred, batches.padded, batches.share_a_device, batches.handler_blocks, batches.loses,
 )  # fmt: skip
 WAITS = ("wait-unit", "wait-default", "wait-light-load", "wait-too-long")
-# What is moot where another was found.
-MOOT = {
-    "service-through-zero": WAITS,
-    "timeout-below-wait": WAITS,
-    "clients-below-size": WAITS,
-}
+# The findings that another one makes irrelevant.
+MOOT = dict.fromkeys(("service-through-zero", "timeout-below-wait", "clients-below-size"), WAITS)
 
 
 def lint(
@@ -33,13 +29,12 @@ def lint(
     seed: int = 0,
     cores: int | None = None,
 ) -> Findings:
-    """Return what a server's settings cost under a scenario's workload and service time.
+    """Return findings on the cost of a server's settings under a scenario's workload and service time.
 
-    Each finding is proved by a number, of a run or of theory, with the settings as they are and with the
-    change that it proposes, in the same traffic; what no number shows is no finding. The greatest effect
-    comes first. The rule, the servers and the limits of the scenario are replaced by the config's.
-    `cores` is of the machine: TensorFlow Serving has a thread for each, unless it is told another number.
-    Of a language model's server, whose scenario has tokens, a run has 3,000 requests at most, 400 in SimPy.
+    A number proves each finding: it is compared between the settings as they are and the proposed change, in
+    the same traffic. The greatest effect comes first. The config replaces the rule, the servers and the
+    limits of the scenario. `cores`: the machine's cores, for a setting that defaults to them, such as
+    TensorFlow Serving's threads. A run of a language model's server has at most 3,000 requests, 400 in SimPy.
 
     >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait, servers
     >>> scenario = Scenario(Poisson(2000), SizeOrWait(), Affine(1.8874, 0.1438))
@@ -48,7 +43,8 @@ def lint(
     >>> found.codes, found[0].change
     (('wait-below-t-min',), {'batch_wait_timeout_s': 0.0027})
     """
-    checked(config, scenario)
+    _check.instance("config", config, ServerConfig, "a ServerConfig, as from servers.config")
+    _check.instance("scenario", scenario, Scenario, "a Scenario")
     server = ALL[config.server]
     if cores is not None and server.per_core and server.per_core not in config.settings:
         known = {name: each for name, each in config.settings.items() if name not in config.unknown}
@@ -60,12 +56,12 @@ def lint(
     trial = Trial(server, config, scenario, requests, seed)
     checks = tokens.CHECKS if of_tokens else CHECKS
     found = {finding.code: finding for check in checks for finding in check(trial)}
-    # Of batches any finding is to blame; of tokens one whose change carries the load.
-    to_blame = [
+    # Any finding explains an overload of batches; of tokens, only one whose change carries the load.
+    causes = [
         each for each in found.values()
         if not of_tokens or not (trial.outcome(**each.change) or trial.now).overloaded
     ]  # fmt: skip
-    if trial.now.overloaded and not to_blame:
+    if trial.now.overloaded and not causes:
         found |= {finding.code: finding for finding in batches.overload(trial)}
     moot = {code for other in found for code in MOOT.get(other, ())}
     ranked = sorted((each for each in found.values() if each.code not in moot), key=lambda each: -each.effect)
@@ -82,7 +78,7 @@ def _notes(trial: Trial) -> Iterator[Note]:
     for key, near in trial.config.unknown.items():
         hint = f", did you mean {near}?" if near else ""
         yield Note("unknown", f"{name} does not have {key}{hint}.".replace("?.", "?"))
-    # What else a file says, such as a model's name, is of no interest.
+    # Other keys of a file, such as a model's name, are irrelevant here.
     given = {each: value for each, value in trial.config.unused.items() if each in settings}
     if given:
         unused = listed([f"{each}={value!r}" for each, value in given.items()])

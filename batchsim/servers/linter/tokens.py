@@ -1,4 +1,4 @@
-"""Findings about servers of language models: memory, budgets, and defaults that depend on the card."""
+"""Findings about language models' servers: memory, budgets, and defaults that depend on the card."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -8,10 +8,10 @@ from batchsim.scenario.rules.continuous import MOST, Continuous
 from batchsim.servers.linter.finding import Finding, Note
 from batchsim.servers.linter.trial import Outcome, Trial
 
-REQUESTS, OF_SIMPY = 3000, 400  # of each run; fewer where the SimPy engine alone has the rule
-MATTERS = 0.05  # a mean that falls by less is no finding
-OFTEN = 0.1  # the share of requests that go back, from which memory is short
-LARGEST = 65_536  # larger budgets are not proposed
+REQUESTS, OF_SIMPY = 3000, 400  # in each run; the second if only the SimPy engine has the rule
+MATTERS = 0.05  # the smallest relative fall of a mean that counts
+OFTEN = 0.1  # the share of preempted requests above which memory is short
+LARGEST = 65_536  # the largest proposed budget
 
 
 def _mean(outcome: Outcome, key: str) -> float:
@@ -27,24 +27,24 @@ def _finding(
 
 
 def _better(found: Outcome | None, now: Outcome, key: str = "mean_latency_ms") -> bool:
-    """Return whether a mean is surely lower, and nothing else that users feel is worse."""
+    """Return whether a mean is lower by more than `MATTERS`, and the mean latency is not worse."""
     if found is None or _mean(found, key) > (1 - MATTERS) * _mean(now, key):
         return False
     return _mean(found, "mean_latency_ms") <= 1.02 * _mean(now, "mean_latency_ms")
 
 
 def _of_memory(trial: Trial) -> tuple[float, float]:
-    """Return how many tokens a request holds in the mean over its steps, and how many such memory does."""
+    """Return the mean tokens that a request holds, and how many such requests fit in memory."""
     rule, result = trial.now.scenario.rule, trial.now.result
     assert isinstance(rule, Continuous)
     outputs = result.output_tokens.astype(float)
-    # Over the steps of its life: the longer the answer, the more steps hold it.
+    # Weighted by steps: a longer answer holds its memory for more of them.
     held = float(((result.prompt_tokens + outputs / 2) * outputs).sum() / outputs.sum())
     return held, (rule.kv_blocks or math.inf) * rule.block_size / held
 
 
 def thrashes(trial: Trial) -> Iterator[Finding]:
-    """Find a limit that lets in more than memory holds, so that requests go back and are computed again."""
+    """Find a setting that admits more than memory holds, so that requests are preempted and recomputed."""
     share = _mean(trial.now, "preempted_share")
     if share < OFTEN:
         return
@@ -61,7 +61,7 @@ def thrashes(trial: Trial) -> Iterator[Finding]:
 
 
 def beyond_memory(trial: Trial) -> Iterator[Finding]:
-    """Find more seats than memory has room for, where that costs."""
+    """Find more seats than memory holds, if they cost latency."""
     now, name = trial.now, trial.server.words.size
     if _mean(now, "preempted_share") < OFTEN:
         return
@@ -69,7 +69,7 @@ def beyond_memory(trial: Trial) -> Iterator[Finding]:
     seats = now.scenario.rule.max_batch_size
     if seats <= fit:
         return
-    # The best may be above the mean, as not all are at their fullest at once.
+    # The best number may exceed the mean, because requests do not peak together.
     parts = [max(int(fit * part), 1) for part in (1.5, 1.25, 1.0, 0.85, 0.7)]
     tried = [trial.outcome(**{name: part}) for part in parts if part < seats]
     found = min(
@@ -83,7 +83,7 @@ def beyond_memory(trial: Trial) -> Iterator[Finding]:
 
 
 def below_prompt(trial: Trial) -> Iterator[Finding]:
-    """Find a budget below the mean prompt, which then takes several steps."""
+    """Find a budget below the mean prompt, which then needs several steps."""
     name, now = trial.server.words.budget, trial.now
     rule, prompt = now.scenario.rule, float(now.result.prompt_tokens.mean())
     if not name or not isinstance(rule, Continuous) or rule.max_num_batched_tokens >= prompt:
@@ -100,13 +100,13 @@ def below_prompt(trial: Trial) -> Iterator[Finding]:
 
 
 def by_card(trial: Trial) -> Iterator[Finding]:
-    """Find defaults that depend on a card that is not said, where that makes a difference."""
+    """Find missing settings whose default depends on an unknown card, if that makes a difference."""
     names, cards = trial.server.by_card
     left = [name for name in names if name not in trial.settings]
     if trial.settings.get("gpu") is not None or not left:
         return
     others, budget = [], trial.server.words.budget
-    # Limits alone: what memory a model leaves is another question.
+    # Only the limits: memory is a different question.
     limits = {name: value for name, value in trial.settings.items() if name not in ("model", "model_path")}
     for gib in cards:
         rule = trial.server.configure({**limits, "gpu": gib}).rule
@@ -133,7 +133,7 @@ CHECKS: tuple[Callable[[Trial], Iterator[Finding]], ...] = (thrashes, beyond_mem
 
 
 def notes(trial: Trial) -> Iterator[Note]:
-    """Tell how much memory there is, where it limits, though it costs nothing here."""
+    """Note a memory that limits the running requests, although that costs nothing here."""
     rule = trial.now.scenario.rule
     if not isinstance(rule, Continuous) or rule.kv_blocks is None:
         return

@@ -1,4 +1,4 @@
-"""Settings on trial: runs of them and of changed ones, in the same traffic."""
+"""Runs of settings as they are and with changes, in the same traffic."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from batchsim import _check
 from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.servers.server import Server, ServerConfig
 from batchsim.simulate import available, simulate
 
-LOST = 0.01  # the share of requests from which a p99 of all of them is infinite
 P99 = "p99_ms"
-PARTS, LEAST = 4, 500  # of a run that has no interval, and the requests in each
+PARTS, LEAST = 4, 500  # the parts of a run without an interval, and the requests in each
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +28,12 @@ class Outcome:
 
     @property
     def overloaded(self) -> bool:
-        """Whether more arrives than is carried; a limit or a timeout then only makes it lost."""
+        """Whether more arrives than full batches carry, so that limits and timeouts only lose requests."""
         return self.load >= 1
 
     @property
     def load(self) -> float:
-        """What arrives over what is carried."""
+        """The arrival rate over the rate that full batches carry."""
         workload = self.scenario.workload
         if isinstance(workload, ClosedLoop):
             return math.nan
@@ -52,7 +50,7 @@ class Outcome:
 
     @cached_property
     def p99_ms(self) -> float:
-        """Of all requests, a lost one being infinitely late; inf if overloaded."""
+        """The p99 of all requests, with infinity for a lost one; inf if overloaded."""
         return math.inf if self.overloaded else self.result.percentile(99, unserved="inf")
 
     @property
@@ -60,9 +58,9 @@ class Outcome:
         return math.inf if self.overloaded else self.result.mean_latency_ms
 
     def beats(self, other: "Outcome", part: float) -> bool:
-        """Return whether the p99 is below the other's, surely and by this part of it, and nothing is worse.
+        """Return whether the p99 is significantly lower, by this part of the other's, and nothing is worse.
 
-        Worse were a mean, or a loss, above the other's.
+        "Worse": a higher mean or loss.
         """
         if math.inf in (self.p99_ms, other.p99_ms):
             return self.p99_ms < math.inf
@@ -70,14 +68,13 @@ class Outcome:
             return False
         if self.loss > other.loss + 1e-3 or self.mean_ms > 1.02 * other.mean_ms:
             return False
-        # In the same traffic.
         high = compare(other.result, self.result, [P99], silent=True)[P99].high
         return self._in_each_part(other, part) if math.isnan(high) else high < 0
 
     def _in_each_part(self, other: "Outcome", part: float) -> bool:
         """Return whether the p99 is lower in each part of the run.
 
-        Near its limit a queue moves so slowly that no interval can be given, however far two are apart.
+        Near its limit a queue moves too slowly for an interval, however large the difference.
         """
         mine, others = (np.array_split(each.result.latency_ms, PARTS) for each in (self, other))
         if len(mine[0]) < LEAST:
@@ -86,13 +83,13 @@ class Outcome:
         return bool((p99s[0] <= (1 - part) * p99s[1]).all())
 
     def effect_over(self, other: "Outcome") -> float:
-        """Return by which factor the other's p99 is above this one's."""
+        """Return the factor by which the other's p99 exceeds this one's."""
         return math.inf if other.p99_ms == math.inf else other.p99_ms / self.p99_ms
 
 
 @dataclass
 class Trial:
-    """A server's settings under a scenario; `outcome(name=value)` is that of changed ones."""
+    """A server's settings under a scenario; `outcome(name=value)` runs changed ones."""
 
     server: Server
     config: ServerConfig
@@ -108,17 +105,17 @@ class Trial:
         except (TypeError, ValueError):
             same = False
         if not same:
-            must = "a config must have the settings that it means, as of servers.config"
+            must = "a config must have the settings of its rule, as from servers.config"
             raise ValueError(f"{must}, got {self.config.rule!r} and settings={dict(self.settings)!r}")
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that the server has."""
+        """The settings, without unknown ones."""
         known = self.server.settings
         return {name: value for name, value in self.config.settings.items() if name in known}
 
     def setting(self, name: str) -> Any:
-        """Return a setting as it is, by default or by choice."""
+        """Return the value of a setting, given or default."""
         return self.settings.get(name, self.server.default(name))
 
     def said(self, name: str) -> str:
@@ -127,16 +124,16 @@ class Trial:
 
     @cached_property
     def now(self) -> Outcome:
-        """The settings as they are."""
+        """The outcome of the settings as they are."""
         return Outcome({}, self.config.apply(self.base, silent=True), self._run)
 
     @cached_property
     def alone(self) -> Outcome:
-        """The same with a device for each server."""
+        """The outcome with a device for each server."""
         return self.other(replace(self.now.scenario, devices=None))
 
     def outcome(self, **change: Any) -> Outcome | None:
-        """Return what changed settings do; None where the server or the scenario refuses them."""
+        """Return the outcome of changed settings; None if the server or the scenario refuses them."""
         key = repr(sorted(change.items()))
         if key not in self._outcomes:
             try:
@@ -147,11 +144,11 @@ class Trial:
         return self._outcomes[key]
 
     def other(self, scenario: Scenario) -> Outcome:
-        """Return what a change outside the settings does."""
+        """Return the outcome of a change outside the settings."""
         return Outcome({}, scenario, self._run)
 
     def resized(self, size: int, wait_ms: float | None = None) -> Outcome | None:
-        """Return what another largest batch does, sizes beyond it left out, and another wait if given."""
+        """Return the outcome of another largest batch, without larger sizes, and of another wait if given."""
         words = self.server.words
         change: dict[str, Any] = {words.size: size}
         if wait_ms is not None and words.wait:
@@ -163,15 +160,9 @@ class Trial:
         return self.outcome(**change)
 
     def waited(self, wait_ms: float) -> Outcome | None:
-        """Return what another wait does."""
+        """Return the outcome of another wait."""
         words = self.server.words
         return self.outcome(**{words.wait: words.wait_of(wait_ms)})
 
     def _run(self, scenario: Scenario) -> Result:
         return simulate(scenario, available(scenario, self.requests), self.seed, keep="requests")
-
-
-def checked(config: Any, scenario: Any) -> None:
-    """Refuse what is no config, and no scenario."""
-    _check.instance("config", config, ServerConfig, "a ServerConfig, as of servers.config")
-    _check.instance("scenario", scenario, Scenario, "a Scenario")

@@ -10,7 +10,7 @@ from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario import Affine, Scenario, SizeOrWait, Trace
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import Exercise, Number
+from batchsim.teaching.exercises.exercise import Mistakes, Number
 from batchsim.teaching.exercises.program import Case, Function, attempt, fault, plain, shown
 
 ARRIVALS_MS = (0, 1, 2, 3, 5, 12, 13, 14, 24, 27)
@@ -30,7 +30,7 @@ def run(
     return simulate(scenario, engine="simpy")  # as the lesson does, and there is nothing to compile
 
 
-class Eleventh(Number):
+class Eleventh(Number, name="03.1"):
     """The latency of one more request, by hand."""
 
     unit = "ms"
@@ -52,20 +52,17 @@ class Eleventh(Number):
         over = f"its wait is over at {self.arrival_ms + MAX_WAIT_MS} ms, when the server computes"
         return f"{over}. It starts at {start_ms:.0f} ms and ends at {finish_ms:.0f} ms: {right:.0f} ms."
 
+    def mistakes(self, right: float) -> Mistakes:
+        alone_ms, start_ms = 1000 * SERVICE(1), 1000 * self.result.start_s[-1]
+        over_ms, two_ms = self.arrival_ms + MAX_WAIT_MS, 1000 * SERVICE(2)
+        yield right + self.arrival_ms, f"that is the time of its answer. It arrived at {self.arrival_ms} ms."
+        yield alone_ms, "that is its computing time. How long did it wait before?"
+        yield MAX_WAIT_MS + alone_ms, f"its wait is over at {over_ms} ms. What does the server do then?"
+        yield start_ms - self.arrival_ms, "that is its waiting time. How long does it compute?"
+        yield right + MAX_WAIT_MS, "its wait starts on arrival, so it is over when the server is free."
+        yield right + two_ms - alone_ms, "it is alone in its batch: it is the last request."
+
     def hint(self, answer: float, right: float) -> str:
-        alone_ms, free_ms = 1000 * SERVICE(1), 1000 * self.result.start_s[-1]
-        if self.near(answer, right + self.arrival_ms):
-            return f"that is the time of its answer. It arrived at {self.arrival_ms} ms."
-        if self.near(answer, alone_ms):
-            return "that is its computing time. How long did it wait before?"
-        if self.near(answer, MAX_WAIT_MS + alone_ms):
-            return f"its wait is over at {self.arrival_ms + MAX_WAIT_MS} ms. What does the server do then?"
-        if self.near(answer, free_ms - self.arrival_ms):
-            return "that is its waiting time. How long does it compute?"
-        if self.near(answer, right + MAX_WAIT_MS):
-            return "its wait starts when it arrives, so it is already over when the server is free."
-        if self.near(answer, right + 1000 * (SERVICE(2) - SERVICE(1))):
-            return "it is alone in its batch: it is the last request."
         return "when is its wait over, when is the server free, and how long does a batch of 1 compute?"
 
 
@@ -102,7 +99,7 @@ class Waited(NamedTuple):
         return f"The server was idle from {self.free_ms} ms until {self.start_ms} ms."
 
 
-class Split(Function):
+class Split(Function, name="03.2"):
     """A function that splits a latency into forming, queueing and computing."""
 
     parts = "the moment when the request was there and the server free, and the time before and after it"
@@ -136,7 +133,7 @@ def _whole(time_ms: float) -> int:
     return whole
 
 
-class ShortQueue(Number):
+class ShortQueue(Number, name="03.3"):
     """The mean latency of those who find a place in a queue for two."""
 
     unit = "ms"
@@ -159,27 +156,17 @@ class ShortQueue(Number):
         waits = f"a batch of {MAX_BATCH_SIZE} never fills"
         return f"{away} of the ten are rejected, and {waits}. The others take {right:.2f} ms on average."
 
+    def mistakes(self, right: float) -> Mistakes:
+        served_ms = self.result.latency_ms[self.result.status == Status.SERVED]
+        total_ms, count, ten = served_ms.sum(), len(served_ms), len(ARRIVALS_MS)
+        short_batch_ms = run(max_batch_size=self.queue_limit).mean_latency_ms
+        yield run().mean_latency_ms, "that is the mean of all ten with an unlimited queue."
+        yield total_ms / ten, "rejected requests have no latency: divide by the number of answered requests."
+        yield total_ms, "that is the sum of the latencies. What is their mean?"
+        yield count, "that is the number of answered requests. What is their mean latency?"
+        yield ten - count, "that is the number of rejected requests. What is the mean latency of the others?"
+        yield short_batch_ms, "only the queue is shorter, not the batch: it is full when two are waiting."
+        yield run(queue_limit=1).mean_latency_ms, "only a request that finds 2 waiting is rejected."
+
     def hint(self, answer: float, right: float) -> str:
-        served = self.result.latency_ms[self.result.status == Status.SERVED]
-        if self.near(answer, run().mean_latency_ms):
-            return "that is the mean of all ten with an unlimited queue."
-        if self.near(answer, served.sum() / len(ARRIVALS_MS)):
-            return "rejected requests have no latency: divide by the number of answered requests."
-        if self.near(answer, served.sum()):
-            return "that is the sum of the latencies. What is their mean?"
-        if self.near(answer, len(served)):
-            return "that is the number of answered requests. What is their mean latency?"
-        if self.near(answer, len(ARRIVALS_MS) - len(served)):
-            return "that is the number of rejected requests. What is the mean latency of the others?"
-        if self.near(answer, run(max_batch_size=self.queue_limit).mean_latency_ms):
-            return "only the queue is shorter, not the batch: a request that finds two waiting is rejected."
-        if self.near(answer, run(queue_limit=1).mean_latency_ms):
-            return "only a request that finds 2 waiting is rejected. If it finds 0 or 1, it stays."
         return f"in the source, put a request into the queue if fewer than {self.queue_limit} are waiting."
-
-
-EXERCISES: dict[str, Exercise] = {
-    "03.1": Eleventh(),
-    "03.2": Split(),
-    "03.3": ShortQueue(),
-}

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim.batcher import InferenceBatcher, batch_inference
-from batchsim.teaching.exercises.exercise import Exercise
 from batchsim.teaching.exercises.program import Attempt, Case, Function, Program, attempt, fault, plain, shown
 
 NAMES = ["Ann", "Bob", "Cem", "Dee", "Eve", "Fay", "Gil"]
@@ -277,15 +276,13 @@ class Batcher(Program):
                 yield script
 
 
-class Ready(Batcher):
+class Ready(Batcher, name="02.1"):
     """A queue that keeps requests in order, and knows when it is time."""
 
     methods = "add_request", "should_process"
     steps = "add", "ready", "half", "deadline"
     length = 5
-    parts = (
-        "a queue in order of arrival, a test for a full batch, and the oldest request's deadline as a time"
-    )
+    parts = "a queue in order of arrival, a test for a full batch, and the oldest request's deadline"
     look = "Step 1: when is a batch ready?"
     settings = (
         {},
@@ -301,10 +298,10 @@ class Ready(Batcher):
         return f"in {count:,} hidden cases {same}."
 
 
-class Process(Batcher):
+class Process(Batcher, name="02.2"):
     """One call of the model for the oldest requests, and each output back to its own id."""
 
-    after, after_name = Ready(), "02.1"
+    after = Ready
     methods = ("process_batch",)
     steps = "add", "process"
     parts = "the oldest requests, at most max_batch_size, one call of the model, and each output with its id"
@@ -320,10 +317,10 @@ class Process(Batcher):
         return f"in {count:,} hidden cases each request got its own answer, with one model call per batch."
 
 
-class KeepsRequests(Batcher):
+class KeepsRequests(Batcher, name="02.4"):
     """A batch that the model could not compute goes back to where it stood."""
 
-    after, after_name = Process(), "02.2"
+    after = Process
     methods = ("process_batch",)
     steps = "add", "process", "fail"
     parts = "an error that reaches the caller, and a queue with the same requests as before the call"
@@ -336,12 +333,10 @@ class KeepsRequests(Batcher):
         return f"in {count:,} hidden cases the model failed at least once, and no request was lost."
 
 
-class Whole(Function):
+class Whole(Function, name="02.3"):
     """A function that computes a whole list in batches."""
 
-    parts = (
-        "slices of batch_size inputs, one call of the model per slice, and the outputs in the inputs' order"
-    )
+    parts = "slices of batch_size inputs, one call of the model for each, and the outputs in order"
     look = "Step 2: compute a batch"
     signature = "batch_inference(model_fn, inputs, batch_size)"
 
@@ -353,11 +348,3 @@ class Whole(Function):
 
     def because(self, count: int) -> str:
         return f"in {count:,} hidden cases each input got its output, in order, in as few calls as possible."
-
-
-EXERCISES: dict[str, Exercise] = {
-    "02.1": Ready(),
-    "02.2": Process(),
-    "02.3": Whole(),
-    "02.4": KeepsRequests(),
-}

@@ -9,21 +9,19 @@ from batchsim.measured.published import published
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.tokens import Geometric, Lognormal, Tokens
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, Exercise, Number, Verdict, as_number
+from batchsim.teaching.exercises.exercise import SEED, Exercise, Mistakes, Number, Verdict, as_number
 
 STEP = "llama-3.1-8b/rtx-4090"
 TOKENS = Tokens(prompt=Lognormal(400, 1, at_most=4000), output=Geometric(150))
 REQUESTS = 2000
 
 
-class UsefulShare(Number):
+class UsefulShare(Number, name="10.1"):
     """Which part of a whole batch's rows makes tokens that somebody asked for."""
 
     unit = "from 0 to 1"
     answers = (30, 45, 60, 90, 120, 150, 225, 480)
-    parts = (
-        "the tokens of all answers, and the rows: the number of seats times the tokens of the longest answer"
-    )
+    parts = "the tokens of all answers, and the rows: the seats times the tokens of the longest answer"
     look = "Whole batches: what do you expect?"
     vary: ClassVar = {"answers": ((20, 40, 60, 80, 100, 140, 260, 400), (10, 30, 50, 90, 110, 160, 200, 500))}
     again = "Now the answers have {answers} tokens. What fraction of the rows is useful?"
@@ -36,23 +34,24 @@ class UsefulShare(Number):
         need = f"the answers need {wanted:,} tokens, and the batch computes {rows:,} rows"
         return f"{need}: {right:.1%} of them are useful."
 
+    def mistakes(self, right: float) -> Mistakes:
+        longest, total = max(self.answers), sum(self.answers)
+        seats = (
+            f"that is the number of seats that would do the same work. The batch holds {len(self.answers)}."
+        )
+        yield 1 - right, "that is the wasted fraction. How much is useful?"
+        yield 1 / right, "that is the number of rows per token. Take the inverse."
+        yield median(self.answers) / longest, "that uses the median. Add up all: the long ones count more."
+        yield total / longest, seats
+
     def hint(self, answer: float, right: float) -> str:
-        size, longest = len(self.answers), max(self.answers)
-        if self.near(answer, 1 - right):
-            return "that is the wasted fraction. What fraction is useful?"
-        if self.near(answer, 1 / right):
-            return "that is the number of rows per token. Take the inverse."
-        if self.near(answer, median(self.answers) / longest):
-            return "that uses the median answer. Add up all answers: the long ones count for more."
-        if self.near(answer, sum(self.answers) / longest):
-            return f"that is the number of seats that would do the same work. The batch holds {size}."
         if answer > 1:
             return f"a fraction is a number from 0 to 1, got {answer:g}."
-        rows = f"{size} seats compute in {longest} steps"
+        rows = f"{len(self.answers)} seats compute in {max(self.answers)} steps"
         return f"how many tokens do the answers need in total, and how many rows do {rows}?"
 
 
-class StepsOfPrompt(Number):
+class StepsOfPrompt(Number, name="10.2"):
     """The number of steps of a long prompt, when other requests make one token per step each."""
 
     unit = "steps"
@@ -61,9 +60,7 @@ class StepsOfPrompt(Number):
     parts = "the budget, the tokens that the others take, and the prompt, which gets the rest of each step"
     look = "The budget: what do you expect?"
     vary: ClassVar = {"prompt": (2200, 3500, 4000), "others": (100, 120)}
-    again = (
-        "Now the prompt has {prompt:,} tokens, and {others} others make one token per step. How many steps?"
-    )
+    again = "Now the prompt has {prompt:,} tokens, and {others} others make a token per step. How many steps?"
 
     def right(self) -> float:
         return math.ceil(self.prompt / (self.budget - self.others))
@@ -74,22 +71,19 @@ class StepsOfPrompt(Number):
         steps = f"{right:.0f} steps for {self.prompt:,}"
         return f"{each}: {steps}. The first token comes at the end of the last step."
 
-    def hint(self, answer: float, right: float) -> str:
+    def mistakes(self, right: float) -> Mistakes:
         left = self.budget - self.others
-        if answer == math.ceil(self.prompt / self.budget):
-            return "that is the number without other requests. Which other tokens use the budget?"
-        if answer == 1:
-            return f"a step computes at most {self.budget} tokens, so this prompt is cut."
-        if answer == math.floor(self.prompt / left):
-            return "after these steps, a part of the prompt is still left."
-        if answer == right + 1:
-            return "the step that completes the prompt also makes the first token."
-        if answer == self.prompt:
-            return "a step computes many tokens of a prompt at once: as many as fit into its budget."
+        yield math.ceil(self.prompt / self.budget), "that ignores others. Which other tokens use the budget?"
+        yield 1, f"a step computes at most {self.budget} tokens, so this prompt is cut."
+        yield math.floor(self.prompt / left), "after these steps, a part of the prompt is still left."
+        yield right + 1, "the step that completes the prompt also makes the first token."
+        yield self.prompt, "a step computes many tokens of a prompt at once, as far as its budget allows."
+
+    def hint(self, answer: float, right: float) -> str:
         return f"how many of the {self.budget} tokens do the {self.others} others leave for the prompt?"
 
 
-class MostSeats(Exercise):
+class MostSeats(Exercise, name="10.3"):
     """The largest max_num_seqs that keeps the TPOT within an objective while clients queue."""
 
     clients, objective_ms = 128, 50
@@ -141,10 +135,3 @@ def _tpot_p99_ms(clients: int, seats: int) -> float:
     service = published(STEP)
     scenario = Scenario(ClosedLoop(clients), Continuous(seats), service, tokens=TOKENS)
     return simulate(scenario, REQUESTS, seed=SEED).percentile(99, column="tpot_ms")
-
-
-EXERCISES: dict[str, Exercise] = {
-    "10.1": UsefulShare(),
-    "10.2": StepsOfPrompt(),
-    "10.3": MostSeats(),
-}

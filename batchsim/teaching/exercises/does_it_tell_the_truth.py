@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from batchsim.scenario import Poisson, Scenario, SizeOrWait, Table
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise, Number
+from batchsim.teaching.exercises.exercise import SEED, SERVICE, Mistakes, Number
 
 SLOWER = 1.1  # how many times as long as measured the model took
 OWN_MS = 0.6  # per batch, in addition to the model
@@ -20,7 +20,7 @@ def as_it_ran(slower: float = SLOWER, own_ms: float = OWN_MS) -> Table:
     return Table({size: SERVICE(size) * 1000 * slower + own_ms for size in sizes})
 
 
-class RealSaturation(Number):
+class RealSaturation(Number, name="08.1"):
     """The saturation rate that is left when a batch takes longer than its model alone, as measured."""
 
     unit = "requests per second"
@@ -28,9 +28,7 @@ class RealSaturation(Number):
     parts = "how long a full batch takes, including the batcher's own time, and how many requests it holds"
     look = "Predict, then run: what do you expect?"
     vary: ClassVar = {"slower": (1.15, 1.2, 1.3), "own_ms": (0.8, 0.9, 1.0)}
-    again = (
-        "Now the model takes {slower} times as long, and each batch another {own_ms} ms. How many per second?"
-    )
+    again = "Now the model takes {slower} times as long, a batch {own_ms} ms more. How many per second?"
 
     def per_s(self, slower: float, own_ms: float) -> float:
         size = RULE.max_batch_size
@@ -45,24 +43,18 @@ class RealSaturation(Number):
         took = f"a batch of {size} takes {ms:.2f} ms instead of {measured_ms:.2f} ms"
         return f"{took}, so {right:,.0f} requests per second instead of {self.per_s(1, 0):,.0f}."
 
+    def mistakes(self, right: float) -> Mistakes:
+        size, model_ms = RULE.max_batch_size, f"the model also takes {self.slower} times as long"
+        yield self.per_s(1, 0), "that is the saturation rate of the measurement alone."
+        yield self.per_s(self.slower, 0), f"each batch also takes {self.own_ms} ms in the batcher itself."
+        yield self.per_s(1, self.own_ms), f"that includes the batcher's own time. But {model_ms}."
+        yield right / size, f"those are batches per second, and a batch holds {size} requests."
+
     def hint(self, answer: float, right: float) -> str:
-        if self.near(answer, self.per_s(1, 0)):
-            return "that is the saturation rate of the measurement alone."
-        if self.near(answer, self.per_s(self.slower, 0)):
-            return (
-                "the model is slower there, but each batch also takes "
-                f"{self.own_ms} ms of the batcher's own time."
-            )
-        if self.near(answer, self.per_s(1, self.own_ms)):
-            return (
-                f"that includes the batcher's own time. But the model also takes {self.slower} times as long."
-            )
-        if self.near(answer, right / RULE.max_batch_size):
-            return f"those are batches per second, and a batch holds {RULE.max_batch_size} requests."
         return "how long does a full batch take from start to finish, and how many requests does it hold?"
 
 
-class Explained(Number):
+class Explained(Number, name="08.2"):
     """The mean latency that the simulator expects once it knows what the replay found."""
 
     unit = "ms"
@@ -71,9 +63,7 @@ class Explained(Number):
     parts = "a Table with the real time of each size, and a simulation with it"
     look = "Predict, then run: what do you expect?"
     vary: ClassVar = {"slower": (1.05, 1.12), "own_ms": (0.2, 0.3)}
-    again = (
-        "Now the model takes {slower} times as long, and each batch another {own_ms} ms. Which mean latency?"
-    )
+    again = "Now the model takes {slower} times as long, and each batch {own_ms} ms more. Which mean latency?"
 
     def right(self) -> float:
         return _mean_ms(self.slower, self.own_ms)
@@ -83,21 +73,20 @@ class Explained(Number):
         once = f"{more_ms:.2f} ms more than with the measured times, {measured_ms:.2f} ms"
         return f"it expects {right:.2f} ms, {once}: after a longer batch, the next ones also wait longer."
 
-    def hint(self, answer: float, right: float) -> str:
+    def mistakes(self, right: float) -> Mistakes:
         measured_ms = _mean_ms(1, 0)
-        if self.near(answer, measured_ms):
-            return "that is the mean latency with the measured service times."
-        if self.near(answer, measured_ms + self.own_ms) or self.near(answer, measured_ms * self.slower):
-            return "the batches take longer, and the requests also wait longer. Simulate it."
-        if self.near(answer, measured_ms * self.slower + self.own_ms):
-            return (
-                "computing is only a part of the latency, and longer batches make others wait. Simulate it."
-            )
+        longer = "computing is only a part of the latency, and longer batches make others wait. Simulate it."
+        yield measured_ms, "that is the mean latency with the measured service times."
+        for estimate_ms in (measured_ms + self.own_ms, measured_ms * self.slower):
+            yield estimate_ms, "the batches take longer, and the requests also wait longer. Simulate it."
+        yield measured_ms * self.slower + self.own_ms, longer
+
+    def hint(self, answer: float, right: float) -> str:
         times_ms = f"SERVICE(size) * 1000 * {self.slower} + {self.own_ms}"
         return f"simulate with a Table of {times_ms} for sizes 1 to 16."
 
 
-class ColdShapes(Number):
+class ColdShapes(Number, name="08.3"):
     """The compile time that padding saves at a cold start."""
 
     unit = "ms"
@@ -120,13 +109,13 @@ class ColdShapes(Number):
         padded = f"{len(self.padded)} for {len(self.padded) * self.each_ms:,} ms"
         return f"{without}, {padded}: {right:,.0f} ms saved."
 
+    def mistakes(self, right: float) -> Mistakes:
+        padded = len(self.padded)
+        yield padded * self.each_ms, "that is the compile time with padding. How much does padding save?"
+        yield self.largest * self.each_ms, "that is the time without padding. How much does padding save?"
+        yield self.largest - padded, "that is the number of saved shapes. How many milliseconds is that?"
+
     def hint(self, answer: float, right: float) -> str:
-        if self.near(answer, len(self.padded) * self.each_ms):
-            return "that is the compile time with padding. How much does padding save?"
-        if self.near(answer, self.largest * self.each_ms):
-            return "that is the compile time without padding. How much of it does padding save?"
-        if self.near(answer, self.largest - len(self.padded)):
-            return "that is the number of saved shapes. How many milliseconds is that?"
         return "how many shapes compile without padding, and how many with it?"
 
 
@@ -134,10 +123,3 @@ class ColdShapes(Number):
 def _mean_ms(slower: float, own_ms: float) -> float:
     scenario = Scenario(Poisson(RATE_PER_S), RULE, as_it_ran(slower, own_ms))
     return simulate(scenario, REQUESTS, seed=SEED).mean_latency_ms
-
-
-EXERCISES: dict[str, Exercise] = {
-    "08.1": RealSaturation(),
-    "08.2": Explained(),
-    "08.3": ColdShapes(),
-}

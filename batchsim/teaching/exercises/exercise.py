@@ -3,7 +3,7 @@
 import math
 import re
 import textwrap
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from types import FunctionType, MethodType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -91,8 +91,16 @@ class Verdict(NamedTuple):
     text: str
 
 
+# Numbers that typical mistakes lead to, each with the hint about that mistake.
+Mistakes = Iterable[tuple[float, str]]
+REGISTERED: dict[str, "Exercise"] = {}
+
+
 class Exercise:
-    """A task of a lesson, which judges an answer and never only says that it is wrong.
+    """A task of a lesson: it judges an answer, and explains the mistake in a wrong one.
+
+    A subclass with a name, such as `class SaturationRate(Number, name="01.1")`, is the lesson's exercise of
+    that number.
 
     Hints come in steps. `judge` explains the mistake in every wrong answer. From the second one on, the hint
     also lists the `parts` of an answer, and from the third on where to `look`: a heading of the lesson.
@@ -107,6 +115,11 @@ class Exercise:
     look = ""
     vary: ClassVar[Mapping[str, Sequence[Any]]] = {}
     again = ""  # a question with {name} as the place of a value
+    name = ""
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        if name:
+            cls.name, REGISTERED[name] = name, cls()
 
     @property
     def asks(self) -> str:
@@ -156,10 +169,10 @@ class Number(Exercise):
 
     def judge(self, answer: Any) -> Verdict:
         number, right = as_number("the answer", answer), self.right()
-        correct = self.near(number, right)
-        if correct:
+        if self.near(number, right):
             return Verdict(True, self.because(right))
-        return Verdict(False, self.slip(number, right) or self.hint(number, right))
+        mistake = next((text for value, text in self.mistakes(right) if self.near(number, value)), "")
+        return Verdict(False, self.slip(number, right) or mistake or self.hint(number, right))
 
     def slip(self, answer: float, right: float) -> str:
         """Return what is wrong with an answer that its unit alone tells, "" if nothing is."""
@@ -179,5 +192,10 @@ class Number(Exercise):
     def because(self, right: float) -> str:
         raise NotImplementedError
 
+    def mistakes(self, right: float) -> Mistakes:
+        """Yield the numbers that typical mistakes lead to; the first one near an answer gives its hint."""
+        return ()
+
     def hint(self, answer: float, right: float) -> str:
+        """Return the hint for any other wrong answer."""
         raise NotImplementedError

@@ -185,8 +185,7 @@ class Program(Exercise):
     `cases` yields them, the smallest first. So the first failed case is the smallest; it is shown in full.
     """
 
-    after: Exercise | None = None  # the exercise that this one builds on
-    after_name = ""
+    after: type[Exercise] | None = None  # the exercise that this one builds on
 
     def named(self, answer: Any) -> dict[str, Any]:
         """Return the functions to write by name, None for a missing one. TypeError for another type."""
@@ -213,9 +212,9 @@ class Program(Exercise):
             if function is None:
                 return Verdict(False, f"{answer.__name__} has no method {name}.")
         if self.after is not None:
-            first = self.after.judge(answer)
+            first = self.after().judge(answer)
             if not first.right:
-                return Verdict(False, f"exercise {self.after_name} comes first. There, {first.text}")
+                return Verdict(False, f"exercise {self.after.name} comes first. There, {first.text}")
         empty = [name for name, function in named.items() if blank(function)]
         count, begin_s, computed_s = 0, time.monotonic(), time.thread_time()
         talked = False

@@ -6,7 +6,7 @@ from typing import ClassVar
 from batchsim.scenario import Affine, Poisson, Scenario, SizeOrWait
 from batchsim.servers import ray_serve
 from batchsim.servers.comparison import compare_servers
-from batchsim.teaching.exercises.exercise import SEED, Exercise, Number
+from batchsim.teaching.exercises.exercise import SEED, Mistakes, Number
 from batchsim.theory import frozen_wait_min_ms
 
 SERVICE = Affine(fixed_ms=1.8874, per_item_ms=0.1438)
@@ -14,7 +14,7 @@ MAX_BATCH_SIZE = 32
 REQUESTS = 100_000
 
 
-class ExtraP99(Number):
+class ExtraP99(Number, name="09.1"):
     """How much higher the p99 is where the clock starts with the server's take."""
 
     unit = "ms"
@@ -41,21 +41,20 @@ class ExtraP99(Number):
         share = f"{right / self.max_wait_ms:.0%} of the wait"
         return f"{both}. The difference is {share}: a request that waited for the server waits once again."
 
-    def hint(self, answer: float, right: float) -> str:
+    def mistakes(self, right: float) -> Mistakes:
         triton, torchserve = self.p99s_ms()
-        if self.near(answer, -right):
-            return "the size is right, but which of the two is slower?"
-        if self.near(answer, triton) or self.near(answer, torchserve):
-            return "that is the p99 of one of them. How much higher is the other?"
-        if self.near(answer, torchserve / triton):
-            return "that is the ratio. How many milliseconds is the difference?"
-        if self.near(answer, self.max_wait_ms):
-            return "that is the whole wait. But some of the slowest requests wait for less: simulate it."
+        yield -right, "the size is right, but which of the two is slower?"
+        for p99_ms in (triton, torchserve):
+            yield p99_ms, "that is the p99 of one of them. How much higher is the other?"
+        yield torchserve / triton, "that is the ratio. How many milliseconds is the difference?"
+        yield self.max_wait_ms, "that is the whole wait. But some of the slowest wait for less: simulate it."
+
+    def hint(self, answer: float, right: float) -> str:
         setting = f"{self.rate_per_s:,} per second and {self.max_wait_ms} ms"
         return f'compare both at {setting}: to_frame()["p99_ms"].'
 
 
-class LeastWait(Number):
+class LeastWait(Number, name="09.2"):
     """The wait above which frozen batches are large enough for the server to keep up."""
 
     unit = "ms"
@@ -64,9 +63,7 @@ class LeastWait(Number):
     parts = "the size of a batch, 1 + the arrivals during the wait, and its service time"
     look = "The third team: what do you expect?"
     vary: ClassVar = {"rate_per_s": (1300, 1400, 1600, 1700)}
-    again = (
-        "Now {rate_per_s:,} requests per second arrive at Ray Serve. What is the shortest wait that keeps up?"
-    )
+    again = "Now {rate_per_s:,} per second arrive at Ray Serve. What is the shortest wait that keeps up?"
 
     def right(self) -> float:
         fixed_ms, per_item_ms = SERVICE.fixed_ms, SERVICE.per_item_ms
@@ -82,9 +79,11 @@ class LeastWait(Number):
         joined = f"in {right:.2f} ms {per_ms * right:.2f} requests join the one that opens a batch"
         return f"{joined}, and batches of {size:.2f} on average carry just {self.rate_per_s:,} per second."
 
+    def mistakes(self, right: float) -> Mistakes:
+        for_2000_ms = frozen_wait_min_ms(2000, SERVICE.fixed_ms, SERVICE.per_item_ms, MAX_BATCH_SIZE)
+        yield for_2000_ms, f"that is for 2,000 requests per second, but only {self.rate_per_s:,} arrive."
+
     def hint(self, answer: float, right: float) -> str:
-        if self.near(answer, frozen_wait_min_ms(2000, SERVICE.fixed_ms, SERVICE.per_item_ms, MAX_BATCH_SIZE)):
-            return f"that is the answer for 2,000 requests per second, but only {self.rate_per_s:,} arrive."
         if answer > 1000:
             return "that is far too long."
         load = self.load(answer)
@@ -92,7 +91,7 @@ class LeastWait(Number):
         return f"with a wait of {answer:g} ms the load is {load:.2f}: {far}."
 
 
-class TooFewOngoing(Number):
+class TooFewOngoing(Number, name="09.3"):
     """The most that Ray Serve carries with its defaults, which let in fewer than a full batch."""
 
     unit = "requests per second"
@@ -114,20 +113,14 @@ class TooFewOngoing(Number):
         each = f"{self.ongoing} requests wait {self.wait_ms} ms and compute for {computes:.1f} ms"
         return f"{each}, then the next {self.ongoing} are admitted: {right:,.0f} per second."
 
+    def mistakes(self, right: float) -> Mistakes:
+        size, ongoing = self.max_batch_size, self.ongoing
+        yield size / SERVICE(size), f"that is for batches of {size}, but only {ongoing} requests fit inside."
+        yield ongoing / SERVICE(ongoing), f"batches of {ongoing} are not full, so each waits first."
+        yield ongoing / self.wait_ms * 1000, "after the wait, the batch has to be computed, too."
+        yield right / ongoing, "those are batches per second. How many requests per second is that?"
+
     def hint(self, answer: float, right: float) -> str:
-        full, small = self.max_batch_size / SERVICE(self.max_batch_size), self.ongoing / SERVICE(self.ongoing)
-        if self.near(answer, full):
-            return (
-                f"that is for batches of {self.max_batch_size}, but only {self.ongoing} requests fit inside."
-            )
-        if self.near(answer, small):
-            return (
-                f"that is for batches of {self.ongoing} without a wait. But they are not full, so each waits."
-            )
-        if self.near(answer, self.ongoing / self.wait_ms * 1000):
-            return "after the wait, the batch also has to be computed before others are admitted."
-        if self.near(answer, right / self.ongoing):
-            return "those are batches per second. How many requests per second is that?"
         return f"how long do {self.ongoing} requests stay inside, from their arrival to their answer?"
 
 
@@ -138,10 +131,3 @@ def _p99s_ms(rate_per_s: float, max_wait_ms: float, seed: int) -> tuple[float, f
     found = compare_servers(scenario, names, MAX_BATCH_SIZE, max_wait_ms, REQUESTS, seed)
     triton, torchserve = (found.results[name].percentile(99) for name in names)
     return triton, torchserve
-
-
-EXERCISES: dict[str, Exercise] = {
-    "09.1": ExtraP99(),
-    "09.2": LeastWait(),
-    "09.3": TooFewOngoing(),
-}

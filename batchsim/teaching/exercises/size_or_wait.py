@@ -10,11 +10,11 @@ from batchsim.result import Result
 from batchsim.scenario import Affine, Poisson, Scenario, SizeOrWait
 from batchsim.scenario.rules import Trigger
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise, Number
+from batchsim.teaching.exercises.exercise import SEED, SERVICE, Mistakes, Number
 from batchsim.theory import size_or_wait
 
 
-class ServerCameFree(Number):
+class ServerCameFree(Number, name="04.1"):
     """The share of the batches that left because the server came free, in percent."""
 
     unit = "percent of the batches"
@@ -25,9 +25,7 @@ class ServerCameFree(Number):
     parts = "the number of batches whose trigger is BACKLOG, and the number of all batches"
     look = "Why batches left"
     vary: ClassVar = {"rate_per_s": (700, 800, 1500)}
-    again = (
-        "Now {rate_per_s:,} requests arrive per second. What percentage leaves when the server becomes free?"
-    )
+    again = "Now {rate_per_s:,} requests arrive per second. Which percentage leaves as the server is free?"
 
     @cached_property
     def result(self) -> Result:
@@ -47,20 +45,19 @@ class ServerCameFree(Number):
         others = f"{full:.0f} % left because they were full, {waited:.0f} % because their wait was over"
         return f"{right:.0f} % left when the server became free; {others}."
 
-    def hint(self, answer: float, right: float) -> str:
-        if self.near(answer, self.percent(Trigger.BACKLOG, requests=True)):
-            return "that is the share of the requests. Small batches count as much as large ones here."
+    def mistakes(self, right: float) -> Mistakes:
+        requests = self.percent(Trigger.BACKLOG, requests=True)
+        yield requests, "that is the share of the requests. Small batches count as much as large ones here."
         for trigger, why in ((Trigger.FULL, "were full"), (Trigger.WAIT, "had waited long enough")):
-            if self.near(answer, self.percent(trigger)):
-                return (
-                    f"that is the share of the batches that {why}. Which batches left after their deadline?"
-                )
-        if self.near(answer, 100 - right):
-            return "that is the share of all the others."
+            share = f"that is the share of the batches that {why}"
+            yield self.percent(trigger), f"{share}. Which batches left after their deadline?"
+        yield 100 - right, "that is the share of all the others."
+
+    def hint(self, answer: float, right: float) -> str:
         return "simulate it, and count the batches whose trigger is bs.Trigger.BACKLOG."
 
 
-class TwoPhotos(Number):
+class TwoPhotos(Number, name="04.2"):
     """How far apart two photos of a page may come for a wait to make their mean latency shorter."""
 
     unit = "ms"
@@ -91,10 +88,12 @@ class TwoPhotos(Number):
             "second gains as much."
         )
 
+    def mistakes(self, right: float) -> Mistakes:
+        gain_ms = 1000 * (2 * self.service(1) - self.service(2))
+        yield gain_ms, "up to there the second photo gains. But the first one loses: take the mean of both."
+
     def hint(self, answer: float, right: float) -> str:
-        one_ms, two_ms = self.service(1) * 1000, self.service(2) * 1000
-        if self.near(answer, 2 * one_ms - two_ms):
-            return "up to there the second photo gains. But the first one loses: take the mean of both."
+        one_ms = self.service(1) * 1000
         if answer >= one_ms:
             return f"after {one_ms:.2f} ms the first is finished, so the second does not wait for it."
         means = f"waiting gives a mean of {self.together_ms(answer):.2f} ms"
@@ -102,7 +101,7 @@ class TwoPhotos(Number):
         return f"{answer:g} ms apart, {means}, and no wait gives {self.alone_ms(answer):.2f} ms: {verdict}."
 
 
-class HalfTheGpu(Number):
+class HalfTheGpu(Number, name="04.3"):
     """The shortest wait with which the server computes only half of the time, which theory knows exactly."""
 
     unit = "ms"
@@ -139,10 +138,3 @@ class HalfTheGpu(Number):
         if answer < right:
             return f"{busy}: the batches are still too small."
         return f"{busy}. Is a shorter wait enough?"
-
-
-EXERCISES: dict[str, Exercise] = {
-    "04.1": ServerCameFree(),
-    "04.2": TwoPhotos(),
-    "04.3": HalfTheGpu(),
-}

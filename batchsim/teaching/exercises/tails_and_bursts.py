@@ -6,13 +6,13 @@ import numpy as np
 
 from batchsim.scenario import Constant, Scenario, SizeOrWait, Trace
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SERVICE, Exercise, Number
+from batchsim.teaching.exercises.exercise import SERVICE, Mistakes, Number
 
 MAX_BATCH_SIZE = 32
 SATURATION_PER_S = MAX_BATCH_SIZE / SERVICE(MAX_BATCH_SIZE)
 
 
-class SlowPages(Number):
+class SlowPages(Number, name="05.1"):
     """The percentage of pages that contain at least one answer slower than p99."""
 
     unit = "percent of the pages"
@@ -31,17 +31,17 @@ class SlowPages(Number):
             f"{fast}: this share of the pages has only fast answers. The other {right:.0f} % have a slow one."
         )
 
+    def mistakes(self, right: float) -> Mistakes:
+        for share in (100 - right, 1 - right / 100):
+            yield share, "that is the share of the pages on which all answers are fast."
+        yield self.photos, "that counts pages with two slow answers twice. How likely are all to be fast?"
+        yield 1, f"that is the share of the photos. A page has {self.photos} of them."
+
     def hint(self, answer: float, right: float) -> str:
-        if self.near(answer, 100 - right) or self.near(100 * answer, 100 - right):
-            return "that is the share of the pages on which all answers are fast."
-        if self.near(answer, self.photos):
-            return "that counts pages with two slow answers twice. How likely is it that all are fast?"
-        if self.near(answer, 1):
-            return f"that is the share of the photos. A page has {self.photos} of them."
         return "one photo is fast with a probability of 0.99. How likely is it that all of a page are fast?"
 
 
-class LastOfABurst(Number):
+class LastOfABurst(Number, name="05.2"):
     """The latency of the last request of a burst, by simulating an evenly spaced burst."""
 
     unit = "ms"
@@ -70,19 +70,19 @@ class LastOfABurst(Number):
             f"them is done after {right:,.0f} ms (simulated)."
         )
 
+    def mistakes(self, right: float) -> Mistakes:
+        drained_ms = 1000 * self.lasts_s * self.rate_per_s / SATURATION_PER_S
+        slower = "the queue shrinks at the saturation rate, not at the arrival rate."
+        yield self.waiting, "that is the queue when the burst ends. How long does the server need for it?"
+        yield 1000 * self.waiting / self.rate_per_s, slower
+        yield drained_ms, "that is the time from the start of the burst. The last request arrived at its end."
+        yield 1000 * self.lasts_s, "that is the duration of the burst. How many requests wait at its end?"
+
     def hint(self, answer: float, right: float) -> str:
-        if self.near(answer, self.waiting):
-            return "that is the queue when the burst ends. How long does the server need for it?"
-        if self.near(answer, 1000 * self.waiting / self.rate_per_s):
-            return "the queue shrinks at the saturation rate, not at the arrival rate."
-        if self.near(answer, 1000 * self.lasts_s * self.rate_per_s / SATURATION_PER_S):
-            return "that is the time from the start of the burst. But the last request arrived at its end."
-        if self.near(answer, 1000 * self.lasts_s):
-            return "that is the duration of the burst. How many requests wait at its end?"
         return "how many requests wait when the burst ends, and how long does the server need for them?"
 
 
-class SeenByUsers(Number):
+class SeenByUsers(Number, name="05.3"):
     """The percentage of users' requests that a stall makes slow, although a closed loop reports one."""
 
     unit = "percent of the requests"
@@ -113,19 +113,13 @@ class SeenByUsers(Number):
             f"above {self.slow_ms} ms; a closed-loop client reports one slow request."
         )
 
+    def mistakes(self, right: float) -> Mistakes:
+        stall_s = self.stall_ms / 1000
+        yield 100 / self.requests, "that is one request, as a closed loop reports it. But users keep sending."
+        for slow_s in (stall_s, stall_s - self.slow_ms / 1000):
+            share = 100 * slow_s / self.seconds
+            yield share, "those arrived during the stall. What about the queue that it left behind?"
+        yield 100 - right, "that is the share of the fast requests."
+
     def hint(self, answer: float, right: float) -> str:
-        if self.near(answer, 100 / self.requests):
-            return "that is one request, as a closed loop would report it. But users keep sending."
-        stall_s, seconds = self.stall_ms / 1000, self.seconds
-        if any(self.near(answer, 100 * s / seconds) for s in (stall_s, stall_s - self.slow_ms / 1000)):
-            return "those arrived during the stall. What about the queue that it left behind?"
-        if self.near(answer, 100 - right):
-            return "that is the share of the fast requests."
         return f"simulate it, and count the requests that took more than {self.slow_ms} ms."
-
-
-EXERCISES: dict[str, Exercise] = {
-    "05.1": SlowPages(),
-    "05.2": LastOfABurst(),
-    "05.3": SeenByUsers(),
-}

@@ -7,11 +7,11 @@ from scipy.optimize import brentq
 
 from batchsim.scenario import Poisson, Scenario, SizeOrWait
 from batchsim.simulate import simulate
-from batchsim.teaching.exercises.exercise import SEED, SERVICE, Exercise, Number
+from batchsim.teaching.exercises.exercise import SEED, SERVICE, Mistakes, Number
 from batchsim.theory import mg1, size_or_wait
 
 
-class TwiceTheTime(Number):
+class TwiceTheTime(Number, name="06.1"):
     """The rate at which a request takes twice its service time on average, one at a time."""
 
     unit = "requests per second"
@@ -37,9 +37,10 @@ class TwiceTheTime(Number):
         )
         return f"{busy}, and {mean}."
 
+    def mistakes(self, right: float) -> Mistakes:
+        yield right * SERVICE(1), "that is the server's utilisation. How many requests per second is that?"
+
     def hint(self, answer: float, right: float) -> str:
-        if self.near(answer, right * SERVICE(1)):
-            return "that is the utilisation of the server. How many requests per second is that?"
         if answer * SERVICE(1) >= 1:
             return "the server cannot keep up: the queue grows without end, and there is no mean."
         mean_ms, alone_ms = self.latency_ms(answer), SERVICE(1) * 1000
@@ -50,7 +51,7 @@ class TwiceTheTime(Number):
         return "twice" if self.times == 2 else f"{self.times:g} times"
 
 
-class EnoughRequests(Number):
+class EnoughRequests(Number, name="06.2"):
     """The number of requests that makes the interval of the mean latency as narrow as ± 1 %."""
 
     unit = "requests"
@@ -58,9 +59,7 @@ class EnoughRequests(Number):
     rate_per_s = 400
     requests = 40_000
     target = 0.01
-    parts = (
-        "half the interval's width divided by the mean, how many times too wide it is, and the square of that"
-    )
+    parts = "half the interval's width over the mean, how many times too wide it is, and the square of that"
     look = "What does 95 % promise?"
     vary: ClassVar = {"target": (0.012, 0.015, 0.02)}
     again = "About how many requests do you need for an interval of ± {target:.1%} of the mean?"
@@ -81,18 +80,19 @@ class EnoughRequests(Number):
         gives = f"A run of {right:,.0f} gives ± {self.half_width(round(right)):.1%}"
         return f"{self.requests:,} requests give ± {wide:.1%}, {needed}. {gives}."
 
+    def mistakes(self, right: float) -> Mistakes:
+        times = math.sqrt(right / self.requests)
+        narrower = f"only {math.sqrt(times):.2f} times narrower: the error shrinks with the square root"
+        yield self.requests * times, f"{times:.2f} times as many requests make the interval {narrower}."
+
     def hint(self, answer: float, right: float) -> str:
         if answer <= self.requests:
             return f"{self.requests:,} requests are too few: you need more."
-        times = math.sqrt(right / self.requests)
-        if self.near(answer, self.requests * times):
-            narrower = f"only {math.sqrt(times):.2f} times narrower: the error shrinks with the square root"
-            return f"{times:.2f} times as many requests make the interval {narrower}."
         width = self.target * math.sqrt(right / answer)
         return f"that would give about ± {width:.2%}. The target is ± {self.target:.1%}."
 
 
-class CostOfAWait(Number):
+class CostOfAWait(Number, name="06.3"):
     """The increase of the mean latency through a wait of 1 ms, which theory knows exactly."""
 
     unit = "ms"
@@ -104,9 +104,7 @@ class CostOfAWait(Number):
     parts = "the mean latency with the wait minus the mean without it, for the same requests"
     look = "Which of two settings is better?"
     vary: ClassVar = {"rate_per_s": (700, 800, 1200)}
-    again = (
-        "Now {rate_per_s:,} requests arrive per second. By how many ms does a wait of 1 ms raise the mean?"
-    )
+    again = "Now {rate_per_s:,} requests arrive per second. How much does a wait of 1 ms raise the mean?"
 
     def mean_ms(self, max_wait_ms: float) -> float:
         return size_or_wait(self.rate_per_s, SERVICE, self.max_batch_size, max_wait_ms).mean_latency_ms
@@ -121,18 +119,12 @@ class CostOfAWait(Number):
             "The server is busy most of the time, and while it is, no request waits for company."
         )
 
+    def mistakes(self, right: float) -> Mistakes:
+        yield -right, "the size is right, but which of the two is slower? compare(a, b) gives b - a."
+
+        for all_or_none_ms in (0, self.max_wait_ms):
+            yield all_or_none_ms, "some requests wait for company, others would wait anyway: simulate it."
+
     def hint(self, answer: float, right: float) -> str:
-        if self.near(answer, -right):
-            return "the size is right, but which of the two is slower? compare(a, b) gives b - a."
-        if answer in (0, self.max_wait_ms):
-            some, others = "some requests wait for company", "others would have waited for the server anyway"
-            return f"simulate it: {some}, {others}."
         use = 'use compare(a, b)["mean_latency_ms"].difference on a run without the wait and a run with it'
         return f"{use}: the same seed, and enough requests for a narrow interval."
-
-
-EXERCISES: dict[str, Exercise] = {
-    "06.1": TwiceTheTime(),
-    "06.2": EnoughRequests(),
-    "06.3": CostOfAWait(),
-}

@@ -10,7 +10,7 @@ from batchsim.scenario import Poisson, Scenario, SizeOrWait
 from batchsim.simulate import simulate
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
-from batchsim.teaching.exercises.exercise import SEED, Exercise, Number
+from batchsim.teaching.exercises.exercise import SEED, Mistakes, Number
 from batchsim.theory import capped
 
 RATE_PER_S = 1350
@@ -20,7 +20,7 @@ SIZES = [4, 8, 12, 16, 24, 32, 64]
 WAITS_MS = [0, 2, 5, 10, 15, 25]
 
 
-class Goodput(Number):
+class Goodput(Number, name="07.1"):
     """The requests per second that are answered in time when batches wait long to fill."""
 
     unit = "requests per second"
@@ -30,9 +30,7 @@ class Goodput(Number):
     parts = "the requests that are answered per second, and the fraction of them in time"
     look = "The smallest promise, by hand"
     vary: ClassVar = {"rule": tuple(SizeOrWait(64, wait_ms) for wait_ms in (15, 18, 22, 24))}
-    again = (
-        "How many per second are within 30 ms, with max_batch_size=64 and a wait of {rule.max_wait_ms:g} ms?"
-    )
+    again = "How many per second are within 30 ms, with batches of 64 and a wait of {rule.max_wait_ms:g} ms?"
 
     def right(self) -> float:
         scenario = Scenario(Poisson(RATE_PER_S), self.rule, SERVICE)
@@ -42,20 +40,19 @@ class Goodput(Number):
         in_time = f"{right:,.0f} of them within {PROMISED_MS} ms: an attainment of {right / RATE_PER_S:.0%}"
         return f"about {RATE_PER_S:,} requests per second are answered, and {in_time}."
 
+    def mistakes(self, right: float) -> Mistakes:
+        yield RATE_PER_S, "that is the throughput, which counts late answers too. How many are in time?"
+        yield RATE_PER_S - right, "that is the number of late answers. How many are in time?"
+        for share in (right / RATE_PER_S, 100 * right / RATE_PER_S):
+            yield share, "that is the attainment, a fraction. How many requests per second is that?"
+
     def hint(self, answer: float, right: float) -> str:
-        share = right / RATE_PER_S
-        if self.near(answer, RATE_PER_S):
-            return "that is the throughput, which counts late answers too. How many are in time?"
-        if self.near(answer, RATE_PER_S - right):
-            return "that is the number of late answers. How many are in time?"
-        if self.near(answer, share) or self.near(answer, 100 * share):
-            return "that is the attainment, a fraction. How many requests per second is that?"
         if answer > RATE_PER_S:
             return f"it must be at most the {RATE_PER_S:,} requests per second that arrive, got {answer:g}."
         return f"simulate the setting, then call goodput_per_s({PROMISED_MS}) on the result."
 
 
-class StricterPromise(Number):
+class StricterPromise(Number, name="07.2"):
     """The highest rate within a stricter promise, which theory knows exactly."""
 
     unit = "requests per second"
@@ -82,24 +79,23 @@ class StricterPromise(Number):
         there = f"p99 is {self.p99_ms(right):.1f} ms at {right:,.0f} requests per second"
         return f"theory says that {there}. At {RATE_PER_S:,} it is {self.p99_ms(RATE_PER_S):.1f} ms."
 
+    def mistakes(self, right: float) -> Mistakes:
+        yield self.saturation_per_s, "that is the saturation rate: at this rate the queue grows without end."
+
     def hint(self, answer: float, right: float) -> str:
-        if self.near(answer, self.saturation_per_s):
-            return "that is the saturation rate: at this rate the queue grows without end."
         if answer >= self.saturation_per_s:
             return "the server cannot keep up: the queue grows without end."
         return f"at that rate p99 is {self.p99_ms(answer):.1f} ms. The promise is {self.promised_ms} ms."
 
 
-class EnoughServers(Number):
+class EnoughServers(Number, name="07.3"):
     """The fewest servers with which some setting keeps the promise under more traffic."""
 
     unit = "servers"
     within = 0.0
     rate_per_s = 3550
     most = 4
-    parts = (
-        "for each number of servers, the best setting of KNOBS and its p99; then the fewest servers in time"
-    )
+    parts = "for each number of servers, the best setting of KNOBS and its p99; then the fewest in time"
     look = "Let a search choose"
     vary: ClassVar = {"rate_per_s": (1700, 1750, 5250, 5300)}
     again = "Now {rate_per_s:,} requests will arrive per second. What is the smallest number of V100s?"
@@ -136,10 +132,3 @@ def _fewest_servers(rate_per_s: float, most: int, seed: int) -> tuple[int, SizeO
     assert best.met
     assert isinstance(best.rule, SizeOrWait)
     return best.scenario.servers, best.rule, best.expected["p99_ms"].value
-
-
-EXERCISES: dict[str, Exercise] = {
-    "07.1": Goodput(),
-    "07.2": StricterPromise(),
-    "07.3": EnoughServers(),
-}

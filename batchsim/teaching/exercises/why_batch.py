@@ -4,11 +4,11 @@ from typing import ClassVar
 
 from scipy.optimize import brentq
 
-from batchsim.teaching.exercises.exercise import SERVICE, Exercise, Number
+from batchsim.teaching.exercises.exercise import SERVICE, Mistakes, Number
 from batchsim.theory import mg1, size_or_wait
 
 
-class SaturationRate(Number):
+class SaturationRate(Number, name="01.1"):
     """The saturation rate in batches of 12."""
 
     unit = "requests per second"
@@ -25,17 +25,16 @@ class SaturationRate(Number):
         batch_ms = SERVICE(self.size) * 1000
         return f"{self.size} requests every {batch_ms:.2f} ms are {right:,.0f} requests per second."
 
+    def mistakes(self, right: float) -> Mistakes:
+        yield right / self.size, "that is the number of batches per second. How many requests are in each?"
+        yield 1 / SERVICE(1), "that is the saturation rate one at a time. How long does a whole batch take?"
+        yield self.size / SERVICE(1), "a batch takes longer than one request: each request adds its own cost."
+
     def hint(self, answer: float, right: float) -> str:
-        if self.near(answer, right / self.size):
-            return "that is the number of batches per second. How many requests does each carry?"
-        if self.near(answer, 1 / SERVICE(1)):
-            return "that is the saturation rate one at a time. How long does a whole batch take?"
-        if self.near(answer, self.size / SERVICE(1)):
-            return "a batch takes longer than one request: each request adds its own cost."
         return f"how long does a batch of {self.size} take, and how many requests per second is that?"
 
 
-class SmallestBatch(Number):
+class SmallestBatch(Number, name="01.2"):
     """The smallest `max_batch_size` whose saturation rate exceeds 3,000 requests per second."""
 
     unit = "requests in a batch"
@@ -64,7 +63,7 @@ class SmallestBatch(Number):
         return f"batches of {answer:g} finish up to {finished}, and {self.rate_per_s:,} arrive."
 
 
-class BreakEven(Number):
+class BreakEven(Number, name="01.3"):
     """The wait with which batches take as long on average as one at a time, which theory knows exactly."""
 
     unit = "ms"
@@ -88,8 +87,8 @@ class BreakEven(Number):
 
     def because(self, right: float) -> str:
         means = f"{self.together_ms(right):.2f} ms, in batches and one at a time"
-        none = f"{self.together_ms(0):.2f} ms without a wait"
-        return f"with a wait of {right:.2f} ms theory expects {means}. It expects {none}."
+        without = f"{self.together_ms(0):.2f} ms without a wait"
+        return f"with a wait of {right:.2f} ms theory expects {means}. It expects {without}."
 
     def hint(self, answer: float, right: float) -> str:
         if answer > 5:
@@ -97,10 +96,3 @@ class BreakEven(Number):
         slower = "longer" if answer > right else "shorter"
         at = f"with a wait of {answer:g} ms batches take {self.together_ms(answer):.2f} ms"
         return f"{at}: {slower} than {self.alone_ms:.2f} ms one at a time."
-
-
-EXERCISES: dict[str, Exercise] = {
-    "01.1": SaturationRate(),
-    "01.2": SmallestBatch(),
-    "01.3": BreakEven(),
-}
