@@ -5,7 +5,8 @@ keep="summary" folds each window into one part, and forgets the window.
 
 A wait is forming while a server is idle, and queueing while all are busy. I(t) is how long at least one
 server had been idle by t: a request that arrives at a and starts at s was forming for I(s) - I(a). I(t) rises
-always, except in *spans*, rows [from, to, I(from)], in which all servers are busy.
+always, except in *spans*, rows [from, to, I(from), B(from)], in which all servers are busy; B(t) is how long
+they all had been.
 """
 
 import math
@@ -89,15 +90,16 @@ def _count(histograms, which, seconds):
 
 
 @compiled
-def note_idle(start_s, finish_s, server, count, until_s, spans, known, idle_s):
-    """Write I(t) at the start of each of `count` batches, and the spans; return how many spans there are.
+def note_spans(start_s, finish_s, server, count, until_s, spans, known, idle_s, busy_s):
+    """Write I(t) and B(t) at the start of each of `count` batches, and the spans; return how many these are.
 
     `until_s` is when each server is, or was, free; the first `known` spans are known.
     """
-    free_s = soonest(until_s)
+    free_s, all_busy_s = soonest(until_s), busy_s[-1]
     for batch in range(count):
         now_s, place = start_s[batch], server[batch]
         idle_s[batch] = spans[known - 1, 2] + max(now_s - spans[known - 1, 1], 0.0)
+        busy_s[batch] = all_busy_s
         was_first = until_s[place] == free_s
         until_s[place] = finish_s[batch]
         if was_first:
@@ -106,8 +108,11 @@ def note_idle(start_s, finish_s, server, count, until_s, spans, known, idle_s):
             if spans[known - 1, 1] == now_s:
                 spans[known - 1, 1] = free_s
             else:
-                spans[known, 0], spans[known, 1], spans[known, 2] = now_s, free_s, idle_s[batch]
+                spans[known, 0], spans[known, 1] = now_s, free_s
+                spans[known, 2], spans[known, 3] = idle_s[batch], all_busy_s
                 known += 1
+            all_busy_s += free_s - now_s
+    busy_s[-1] = all_busy_s
     return known
 
 
@@ -222,26 +227,26 @@ class Fold:
         self.edges_s, self.totals = edges_s, kind.zeros(edges_s.size - 1)
         self.histograms = np.zeros((histograms, BINS if histograms else 0), np.int64)
         self.last_s = 0.0  # the last finish
-        self._until_s, self._idle_s = np.zeros(servers), np.empty(0)
-        self._spans, self._known = np.array([[-math.inf, 0.0, 0.0]]), 1
+        self._until_s, self._at_start_s = np.zeros(servers), np.zeros((2, 1))  # I(t) and B(t) of batches
+        self._spans, self._known = np.array([[-math.inf, 0.0, 0.0, 0.0]]), 1
         columns = vars(self.totals).values()
         self._sums = TokenSums(*columns) if kind is TokenTotals else Sums(*columns)
 
     def add_batches(
         self, batches: Batches, count: int, device_s: np.ndarray | None = None, whole: bool = False
     ) -> np.ndarray:
-        """Add batches, in order of start; return I(t) at the start of each, until others are added."""
-        if self._idle_s.size < count:  # memory is used again: new pages take as long as the loops
-            self._idle_s = np.empty(count)
+        """Add batches, in order of start; return I(t) and B(t) at their starts, until others are added."""
+        if self._at_start_s.shape[1] <= count:  # memory is used again: new pages take as long as the loops
+            self._at_start_s = np.pad(self._at_start_s[:, -1:], [(0, 0), (count, 0)])
         if len(self._spans) < self._known + count:
-            self._spans = np.concatenate([self._spans[: self._known], np.empty((count, 3))])
-        self._known = note_idle(
-            *batches[:2], batches.server, count, self._until_s, self._spans, self._known, self._idle_s
+            self._spans = np.concatenate([self._spans[: self._known], np.empty((count, 4))])
+        self._known = note_spans(
+            *batches[:2], batches.server, count, self._until_s, self._spans, self._known, *self._at_start_s
         )
         device_s = batches.start_s if device_s is None else device_s
         add_batches(batches, device_s, count, whole, self.edges_s, self._sums)
         self.last_s = max(self.last_s, float(batches.finish_s[:count].max(initial=0.0)))
-        return self._idle_s
+        return self._at_start_s
 
     def add_requests(
         self, requests: Requests, batches: Batches, idle_s: np.ndarray, cuts: np.ndarray,
@@ -261,12 +266,12 @@ class Fold:
         """Add counts to a sum by the time at which each finishes."""
         add_finished(finish_s, counts, self.edges_s, getattr(self.totals, name))
 
-    def forming_s(self, arrival_s: np.ndarray, start_s: np.ndarray, idle_s: np.ndarray) -> np.ndarray:
-        """Return for how long requests were forming, where I(t) at their start is `idle_s`."""
+    def forming_s(self, arrival_s: np.ndarray, start_s: np.ndarray, busy_s: np.ndarray) -> np.ndarray:
+        """Return for how long requests were forming, where B(t) at their start is `busy_s`."""
         spans = self._spans[: self._known]
-        _, to_s, until_s = spans[np.searchsorted(spans[:, 0], arrival_s, side="right") - 1].T
-        formed_s = idle_s - (until_s + np.maximum(arrival_s - to_s, 0.0))
-        return np.minimum(np.maximum(formed_s, 0.0), start_s - arrival_s)
+        from_s, to_s, _, before_s = spans[np.searchsorted(spans[:, 0], arrival_s, side="right") - 1].T
+        queueing_s = busy_s - before_s - (np.minimum(arrival_s, to_s) - np.where(from_s < 0, 0.0, from_s))
+        return start_s - arrival_s - np.minimum(np.maximum(queueing_s, 0.0), start_s - arrival_s)
 
     def whole(self, requests: int) -> Any:
         """Return the totals of a run that is over, folded into one part: of so many requests."""

@@ -145,12 +145,12 @@ def _add(total: fold.Fold, window: _Window, whole: bool, skip: int) -> None:
     """Add what a call of the loop has settled; the first `skip` requests are the warm-up."""
     rows, known, steps, sent = window.requests, window.known, window.steps, window.sent
     batches = Batches(steps.start_s, steps.finish_s, steps.rows, steps.server, steps.trigger)
-    idle_s = total.add_batches(batches, window.count, whole=whole)
+    _, busy_s = total.add_batches(batches, window.count, whole=whole)
     # Who was served for the first time, or has a first token, in these steps.
     started = np.flatnonzero(rows.first_step[:sent] >= steps.first)
     row = rows.first_step[started] - steps.first
     known.start_s[started] = start_s = steps.start_s[row]
-    known.forming_s[started] = total.forming_s(rows.arrival_s[started], start_s, idle_s[row])
+    known.forming_s[started] = total.forming_s(rows.arrival_s[started], start_s, busy_s[row])
     token = np.flatnonzero((rows.token_step[:sent] >= 0) & np.isnan(known.token_s[:sent]))
     known.token_s[token] = window.ends_s(rows.token_step[token])
     # Who is over.
